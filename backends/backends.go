@@ -1,0 +1,62 @@
+// Package backends says what a store must do to carry locks. A backend does one atomic operation on one store and
+// reports what happened; it does not wait, retry, renew or decide. Strategies do.
+//
+// This page is what the author of a backend reads; package backendtest is the same contract as a suite that runs.
+package backends
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Store keeps at most one value per key, each with an expiry. Every call is one atomic fact. Safe for concurrent use.
+//
+// A nil error means that the store answered. Any other error means that the outcome is unknown: the call may have
+// taken effect, or take effect later, unless the error has a method Refused() bool that returns true. A store does
+// not repeat a call by itself, except that SetNX may be resent, since it is granted again to the same value.
+// A call with a ctx that is already done sends nothing and returns the ctx's error.
+//
+// A ttl is at least a millisecond and at most the store's limit ([DefaultMaxTTL] unless its WithMaxTTL says
+// otherwise); one over the limit is refused before anything is sent, with an error that names the limit. A store that
+// keeps time more coarsely rounds up: a value never lives shorter than asked.
+type Store interface {
+	// SetNX stores value under key for ttl if key is absent, expired, or holds value already; then it also gives it
+	// ttl anew. If the key holds something else, SetNX changes nothing and the Result says so without an error.
+	// A key of another type is an error that matches ErrWrongType.
+	SetNX(ctx context.Context, key, value string, ttl time.Duration) (Result, error)
+
+	// ExpireIf makes key live for ttl from now if it holds value, and never shorter than it would have lived.
+	ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error)
+
+	// DeleteIf removes key if it holds value, and wakes those who watch it. The call is sent once: a client library's
+	// own retry would find the key absent and report a loss that did not happen.
+	DeleteIf(ctx context.Context, key, value string) (ok bool, err error)
+
+	Watcher
+}
+
+// A Watcher tells when a key may have become free. Package locker declares the same interface; neither imports the
+// other.
+type Watcher interface {
+	// Watch calls wake when key may have become free, until ctx is done. It is active when it returns nil. A wake may
+	// come late, twice, for nothing or never; wake does not block. An error that matches [errors.ErrUnsupported]
+	// means: poll. A refusal, such as a missing permission, is returned; a connection that is down is not, since
+	// the store connects again by itself and everyone polls anyway.
+	Watch(ctx context.Context, key string, wake func()) error
+}
+
+// Result is the answer to SetNX.
+type Result struct {
+	OK      bool          // stored
+	Left    time.Duration // refused: how long the present value still lives; 0: unknown
+	Foreign bool          // refused: the present value has no expiry, so no strategy with leases wrote it
+	Fence   uint64        // granted by a FencedStore: the number of this grant
+}
+
+// DefaultMaxTTL is the longest life that a store gives a value unless its WithMaxTTL says otherwise. Quarantine of
+// restarted servers lasts as long, so a limit that is larger than needed costs availability.
+const DefaultMaxTTL = time.Hour
+
+// ErrWrongType is matched by the error of a call that found a value of another type than the store writes.
+var ErrWrongType = errors.New("key holds a value of another type")

@@ -1,0 +1,241 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+)
+
+func TestFaults(t *testing.T) {
+	const timeout, delay = time.Second, 3 * time.Second
+	open := make(chan struct{})
+	close(open)
+	for _, c := range []struct {
+		name   string
+		fault  Fault
+		want   error         // matched by the answer
+		after  time.Duration // when it comes
+		done   bool          // executed by then
+		later  bool          // executed long after
+		refuse bool
+	}{
+		{name: "none", done: true, later: true},
+		{name: "Fail", fault: Fail, want: ErrInjected},
+		{name: "Refuse", fault: Refuse, want: ErrInjected, refuse: true},
+		{name: "Hang", fault: Hang, want: context.DeadlineExceeded, after: timeout},
+		{name: "LoseReply", fault: LoseReply, want: ErrInjected, done: true, later: true},
+		{name: "LoseReplyHang", fault: LoseReplyHang, want: context.DeadlineExceeded, after: timeout, done: true, later: true},
+		{name: "Late", fault: Late(delay), after: delay, done: true, later: true},
+		{name: "Stall", fault: Stall(open, nil), done: true, later: true},
+		{name: "Stall then Fail", fault: Stall(open, Fail), want: ErrInjected},
+		{name: "Ghost", fault: Ghost(delay), want: ErrInjected, later: true},
+	} {
+		check := func(t *testing.T, err error, began time.Time) {
+			t.Helper()
+			if !errors.Is(err, c.want) {
+				t.Errorf("error %v; want %v", err, c.want)
+			}
+			if got := time.Since(began); got != c.after {
+				t.Errorf("answer after %v; want %v", got, c.after)
+			}
+			var refusal interface{ Refused() bool }
+			if got := errors.As(err, &refusal) && refusal.Refused(); got != c.refuse {
+				t.Errorf("refused: %v; want %v", got, c.refuse)
+			}
+		}
+		bubble := func(name string, f func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore)) {
+			t.Run(c.name+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := memory.New()
+					faulty := Faulty(m)
+					faulty.Set(Op(name), c.fault)
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
+					defer cancel()
+					f(t, ctx, m, faulty)
+					if n := faulty.Calls(Op(name)); n != 1 {
+						t.Errorf("%d calls; want 1", n)
+					}
+				})
+			})
+		}
+		bubble("SetNX", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
+			began := time.Now()
+			res, err := f.SetNX(ctx, "k", "mine", time.Minute)
+			check(t, err, began)
+			if res.OK != (err == nil) {
+				t.Errorf("SetNX = %+v, %v", res, err)
+			}
+			if _, _, ok := m.Get("k"); ok != c.done {
+				t.Errorf("stored: %v; want %v", ok, c.done)
+			}
+			time.Sleep(2 * delay)
+			if _, _, ok := m.Get("k"); ok != c.later {
+				t.Errorf("stored later: %v; want %v", ok, c.later)
+			}
+		})
+		bubble("ExpireIf", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
+			m.Set("k", "mine", time.Minute)
+			began := time.Now()
+			ok, err := f.ExpireIf(ctx, "k", "mine", time.Hour)
+			check(t, err, began)
+			if ok != (err == nil) {
+				t.Errorf("ExpireIf = %v, %v", ok, err)
+			}
+			if _, left, _ := m.Get("k"); left > time.Minute != c.done {
+				t.Errorf("%v left; extended: %v", left, c.done)
+			}
+			time.Sleep(2 * delay)
+			if _, left, _ := m.Get("k"); left > time.Minute != c.later {
+				t.Errorf("%v left later; extended: %v", left, c.later)
+			}
+		})
+		bubble("DeleteIf", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
+			m.Set("k", "mine", time.Minute)
+			began := time.Now()
+			ok, err := f.DeleteIf(ctx, "k", "mine")
+			check(t, err, began)
+			if ok != (err == nil) {
+				t.Errorf("DeleteIf = %v, %v", ok, err)
+			}
+			if _, _, ok := m.Get("k"); ok == c.done {
+				t.Errorf("still there: %v", ok)
+			}
+			time.Sleep(2 * delay)
+			if _, _, ok := m.Get("k"); ok == c.later {
+				t.Errorf("still there later: %v", ok)
+			}
+		})
+	}
+}
+
+func TestFaultsLeaveALateWatchAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		f := Faulty(m)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		f.Set(Watch, Late(3*time.Second))
+		if err := f.Watch(ctx, "k", func() { t.Error("woken after the end of ctx") }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Watch whose ctx has ended: error %v", err)
+		}
+		m.Delete("k")
+
+		f.Set(Watch, LoseReply)
+		woken := 0
+		if err := f.Watch(t.Context(), "k", func() { woken++ }); !errors.Is(err, ErrInjected) {
+			t.Errorf("Watch with a lost reply: error %v", err)
+		}
+		m.Delete("k")
+		if woken != 1 {
+			t.Errorf("woken %d times by a watch whose reply was lost; want 1", woken)
+		}
+	})
+}
+
+func TestStallIgnoresItsCtxUntilReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		f := Faulty(m)
+		release := make(chan struct{})
+		f.Set(SetNX, Stall(release, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := f.SetNX(ctx, "k", "mine", time.Minute)
+			answered <- err
+		}()
+		time.Sleep(time.Hour)
+		select {
+		case err := <-answered:
+			t.Fatalf("answered before it was released: %v", err)
+		default:
+		}
+		close(release)
+		if err := <-answered; err != nil {
+			t.Errorf("error %v after the release", err)
+		}
+		if _, _, ok := m.Get("k"); !ok {
+			t.Error("not executed after the release")
+		}
+	})
+}
+
+func TestFaultsComeInTheirOrder(t *testing.T) {
+	f := Faulty(memory.New())
+	answer := func() string {
+		_, err := f.SetNX(t.Context(), "k", "mine", time.Minute)
+		var refusal interface{ Refused() bool }
+		switch {
+		case err == nil:
+			return "ok"
+		case errors.As(err, &refusal):
+			return "refused"
+		default:
+			return "failed"
+		}
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		for i, w := range want {
+			if got := answer(); got != w {
+				t.Errorf("answer %d: %s; want %s", i, got, w)
+			}
+		}
+	}
+
+	f.Set(All, Fail)
+	expect("failed", "failed")
+	f.Set(SetNX, nil)
+	expect("ok")
+	f.Set(SetNX, Refuse)
+	expect("refused")
+	f.Set(All, Fail)
+	expect("failed")
+
+	f.Once(All, Refuse)
+	f.Once(SetNX, nil, Refuse)
+	f.Once(DeleteIf, Refuse)
+	expect("ok", "refused", "refused", "failed")
+	if ok, err := f.DeleteIf(t.Context(), "k", "mine"); ok || !errors.As(err, new(refusal)) {
+		t.Errorf("DeleteIf = %v, %v; want its own fault", ok, err)
+	}
+
+	f.Once(SetNX, Refuse)
+	f.Clear()
+	expect("ok")
+
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := f.Calls(All)
+	f.Once(SetNX, Refuse)
+	if _, err := f.SetNX(cancelled, "k", "mine", time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("SetNX with a ctx that is done: %v", err)
+	}
+	if n := f.Calls(All) - before; n != 0 {
+		t.Errorf("%d calls counted with a ctx that is done", n)
+	}
+	expect("refused")
+	if a, s, d := f.Calls(All), f.Calls(SetNX), f.Calls(DeleteIf); s != 11 || d != 1 || a != 12 {
+		t.Errorf("%d calls, of them %d SetNX and %d DeleteIf; want 12, 11, 1", a, s, d)
+	}
+}
+
+func TestAFaultOfOnesOwn(t *testing.T) {
+	f := Faulty(memory.New())
+	f.Set(SetNX, func(ctx context.Context, execute func(context.Context) error) error {
+		if err := execute(ctx); err != nil {
+			return err
+		}
+		return execute(ctx) // a client library that sends everything twice
+	})
+	if res, err := f.SetNX(t.Context(), "k", "mine", time.Minute); err != nil || res != (backends.Result{OK: true}) {
+		t.Errorf("SetNX = %+v, %v", res, err)
+	}
+}

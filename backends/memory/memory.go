@@ -1,0 +1,143 @@
+// Package memory is a store in a map of this process: the reference for other backends, and the one to use in tests,
+// in fake time too. It excludes goroutines, not processes; what it holds ends with the process.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// New returns an empty store.
+func New(opts ...Option) *Store {
+	s := &Store{
+		maxTTL:  backends.DefaultMaxTTL,
+		entries: make(map[string]entry),
+		watches: make(map[string][]*watch),
+		sweepAt: minSweep,
+	}
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
+}
+
+// An Option changes what [New] returns.
+type Option func(*Store)
+
+// WithMaxTTL sets the longest life that the store gives a value; it is [backends.DefaultMaxTTL] otherwise. A ttl is at
+// least a millisecond, so a store with a lower limit refuses them all.
+func WithMaxTTL(d time.Duration) Option {
+	return func(s *Store) { s.maxTTL = d }
+}
+
+// A Store is a [backends.Store]. It keeps time to the nanosecond, and calls wake functions before DeleteIf returns, in
+// the order in which they were registered. It has no timer and no goroutine but the short one in which the end of a
+// context removes a watch, so it can be used in a bubble of testing/synctest; but a store belongs in one bubble,
+// since each has a time of its own.
+//
+// It goes by the monotonic clock. That clock stops while the machine is suspended, and here it may: the values are
+// in the memory of the only process that can use them, which is suspended with them.
+type Store struct {
+	maxTTL time.Duration
+
+	mu      sync.Mutex
+	entries map[string]entry
+	sweepAt int // number of entries at which put looks for expired ones
+	watches map[string][]*watch
+}
+
+var _ backends.Store = (*Store)(nil)
+
+// SetNX implements [backends.Store]. It allocates nothing, except when the map has to grow.
+func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	if err := s.check(ctx, ttl); err != nil {
+		return backends.Result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e, found := s.live(key, now)
+	switch {
+	case found && e.other:
+		return backends.Result{}, errWrongType
+	case found && e.value != value:
+		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, nil
+	}
+	s.put(key, entry{value: value, expires: now.Add(ttl)}, now)
+	return backends.Result{OK: true}, nil
+}
+
+// ExpireIf implements [backends.Store]. A value without expiry stays as it is, and the answer is true: for ever is no
+// shorter than ttl.
+func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error) {
+	if err := s.check(ctx, ttl); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e, found := s.live(key, now)
+	switch {
+	case found && e.other:
+		return false, errWrongType
+	case !found || e.value != value:
+		return false, nil
+	}
+	if until := now.Add(ttl); !e.expires.IsZero() && until.After(e.expires) {
+		e.expires = until
+		s.entries[key] = e
+	}
+	return true, nil
+}
+
+// DeleteIf implements [backends.Store].
+func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	ok, watches, err := s.remove(key, value)
+	wake(watches) // not under the mutex: the first thing a waiter does may be a call
+	return ok, err
+}
+
+func (s *Store) remove(key, value string) (bool, []*watch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, found := s.live(key, time.Now())
+	switch {
+	case found && e.other:
+		return false, nil, errWrongType
+	case !found || e.value != value:
+		return false, nil, nil
+	}
+	delete(s.entries, key)
+	return true, s.watches[key], nil
+}
+
+// check refuses what must not reach the map.
+func (s *Store) check(ctx context.Context, ttl time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ttl < minTTL {
+		return refusal{fmt.Errorf("ttl %v is under the store's minimum of %v", ttl, minTTL)}
+	}
+	if ttl > s.maxTTL {
+		return refusal{fmt.Errorf("ttl %v is over the store's limit of %v (see WithMaxTTL)", ttl, s.maxTTL)}
+	}
+	return nil
+}
+
+const minTTL = time.Millisecond
+
+var errWrongType = refusal{backends.ErrWrongType}
+
+// refusal is an error that leaves no doubt: nothing was changed and nothing will be.
+type refusal struct{ error }
+
+func (refusal) Refused() bool   { return true }
+func (r refusal) Unwrap() error { return r.error }

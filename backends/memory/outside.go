@@ -1,0 +1,47 @@
+package memory
+
+import "time"
+
+// Get returns what is stored under key and how long it still lives, for tests and for whoever looks from outside. left
+// is 0 if the value has no expiry. A value of another type reads as the empty string. ok is false if there is
+// nothing, or if it has expired.
+func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e, found := s.live(key, now)
+	if !found {
+		return "", 0, false
+	}
+	return e.value, e.left(now), true
+}
+
+// Set stores value under key whatever was there, as other software or an operator might do. With a ttl of 0 it has no
+// expiry, so SetNX reports it as foreign. No limit applies, and nobody is woken.
+func (s *Store) Set(key, value string, ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e := entry{value: value}
+	if ttl != 0 {
+		e.expires = now.Add(ttl)
+	}
+	s.put(key, e, now)
+}
+
+// SetOther puts a value of another type under key whatever was there, such as a list where a string should be. SetNX,
+// ExpireIf and DeleteIf of that key then fail with an error that matches [backends.ErrWrongType].
+func (s *Store) SetOther(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(key, entry{other: true}, time.Now())
+}
+
+// Delete removes what is stored under key, whatever it is, and wakes those who watch it, even if there was nothing.
+func (s *Store) Delete(key string) {
+	s.mu.Lock()
+	delete(s.entries, key)
+	watches := s.watches[key]
+	s.mu.Unlock()
+	wake(watches)
+}
