@@ -1,0 +1,67 @@
+// Package cleanup removes what an operation with an unknown outcome may have left in a store.
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	tryLimit   = time.Second            // for one call: a connection that is stuck must not use up the whole time
+	firstPause = 5 * time.Millisecond   // between calls that failed, doubling
+	maxPause   = 500 * time.Millisecond // up to this
+)
+
+// confirmations are the pauses after which an answered clean-up is repeated. What it cleans up after may still be on
+// its way when the first one is answered: in the socket of a server that was stopped, in a proxy, in TCP's
+// retransmission queue.
+var confirmations = []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
+
+// Go calls remove in the background until the store has answered, and then a few times more, at most for ttl: by then
+// the store has forgotten by itself. The ctx lends its values only; its end does not stop a clean-up.
+func Go(ctx context.Context, ttl time.Duration, remove func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ttl)
+	go func() {
+		defer cancel()
+		Repeat(ctx, remove)
+		for _, pause := range confirmations {
+			if !sleep(ctx, pause) {
+				return
+			}
+			Repeat(ctx, remove)
+		}
+	}()
+}
+
+// Repeat calls fn until it returns nil or a refusal, or ctx is done; it returns the last error of fn. Every call has a
+// limit of its own.
+func Repeat(ctx context.Context, fn func(context.Context) error) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		try, cancel := context.WithTimeout(ctx, tryLimit)
+		err := fn(try)
+		cancel()
+		if err == nil || Refused(err) || !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// Refused tells whether err says by a method Refused() bool that the store did not do what it was asked to and will
+// not do it the next time either: a missing permission, bad input.
+func Refused(err error) bool {
+	var r interface{ Refused() bool }
+	return errors.As(err, &r) && r.Refused()
+}
+
+// sleep returns false as soon as ctx is done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

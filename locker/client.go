@@ -1,0 +1,107 @@
+package locker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+)
+
+// Client is to a [Locker] what http.Client is to http.RoundTripper: it waits for a lock that is held, keeps the lease
+// of one that is held here alive, and tells the holder when it is lost. Safe for concurrent use. It needs no Close:
+// nothing of it runs while no lock is held or waited for.
+type Client struct {
+	locker   Locker // what New was given: extends and releases
+	acquire  Locker // the waiting Locker inside its middleware
+	defaults config
+	once     waitPolicy
+	lines    lines
+	workers  workers
+	renewals renewals
+}
+
+// New returns a Client that takes its locks from l. Options that make no sense fail every Lock with an error that says
+// which.
+func New(l Locker, opts ...Option) *Client {
+	c := &Client{locker: l, once: waitPolicy{once: true}}
+	c.defaults, _ = defaults().apply(opts)
+	if l == nil {
+		c.defaults.refuse(invalidf("locker is nil"))
+	}
+	wrapped := Wrap(&waiting{Locker: l, lines: &c.lines, workers: &c.workers}, c.defaults.middleware...)
+	// Extend and Release pass the middleware as well, but not the wait.
+	c.acquire, c.locker = wrapped, wrapped
+	return c
+}
+
+// Lock waits until the lock is free and returns it held. It waits in line behind earlier calls for the same key (and
+// owner) on this Client.
+//
+// When ctx ends first, Lock returns at once with an error that matches the ctx's, and [ErrHeld] as well if the lock
+// was held when the store was last asked. [WithWait] limits the wait alone. Every other error means that the store
+// could not tell or refused, and ends the wait. Whatever an attempt with an unknown outcome may have left in the store
+// is removed in the background.
+func (c *Client) Lock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
+	return c.lock(ctx, key, opts, false)
+}
+
+// TryLock makes one attempt and does not wait: the error matches [ErrHeld] if someone else has the lock.
+func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
+	return c.lock(ctx, key, opts, true)
+}
+
+// Do runs work under the lock and releases it when work returns, panics or calls runtime.Goexit. The ctx that work
+// gets ends when the lock is lost. If work and the release both fail, their errors are joined, work's first. An error
+// that matches [ErrLost] means that the lock was not held to the end of the work.
+func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Context, l *Lock) error, opts ...Option) (err error) {
+	l, err := c.Lock(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if released := l.Unlock(ctx); released != nil {
+			err = errors.Join(err, released)
+		}
+	}()
+	return work(l.Context(), l)
+}
+
+func (c *Client) lock(ctx context.Context, key string, opts []Option, once bool) (*Lock, error) {
+	cfg, wait := &c.defaults, &c.defaults.wait
+	if len(opts) > 0 {
+		own, _ := c.defaults.with(opts)
+		cfg, wait = &own, &own.wait
+	}
+	if once {
+		wait = &c.once
+	}
+	if cfg.err != nil {
+		return nil, &Error{Op: "lock", Key: key, Err: cfg.err}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &Error{Op: "lock", Key: key, Err: ctxError(ctx)}
+	}
+	token, waiter := newNames()
+	req := Request{Key: key, Token: token, Waiter: waiter, Owner: ownerFrom(ctx), TTL: cfg.ttl, wait: wait}
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	lease, err := c.acquire.Acquire(ctx, req)
+	if err != nil {
+		return nil, wrap("acquire", key, err)
+	}
+	return c.hold(ctx, lease, cfg)
+}
+
+// newNames draws a Token and a Waiter, 160 bits each, in one string.
+func newNames() (token, waiter string) {
+	var random [40]byte
+	rand.Read(random[:]) // never fails
+	var text [64]byte
+	base32.StdEncoding.Encode(text[:], random[:])
+	s := string(text[:])
+	return s[:32], s[32:]
+}
+
+// newToken draws a Token for a further attempt.
+func newToken() string { return rand.Text() }

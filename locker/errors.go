@@ -1,0 +1,234 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+)
+
+// Each of these answers one question; ask with [errors.Is].
+var (
+	// ErrHeld: someone else has the lock. That is normal, not a fault. See [HeldError].
+	ErrHeld = errors.New("held by someone else")
+
+	// ErrWaitLimit: the time given by [WithWait] is over. ErrHeld matches as well, unless no attempt was answered.
+	ErrWaitLimit = errors.New("wait limit reached")
+
+	// ErrLost: the lease is over although nobody unlocked it. See [LostError] for the reason.
+	ErrLost = errors.New("lock lost")
+
+	// ErrReleased is the cause with which [Lock.Context] ends on Unlock.
+	ErrReleased = errors.New("lock released")
+
+	// ErrForeignKey: what lies under the key was not written by a lock with leases. A value without expiry also
+	// matches ErrHeld, and waiting for it goes on; a value of another type does not, and ends the wait.
+	ErrForeignKey = errors.New("key holds something that is not a lease")
+)
+
+// Error is an operation that was refused or whose outcome is unknown: "could not tell", never "someone has it".
+type Error struct {
+	Op  string // acquire, watch, extend, release; lock for the wait as a whole
+	Key string
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("lockstep: %s %q: %s", e.Op, e.Key, text(e.Err)) }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrorType names the kind of error in one word of low cardinality, fit for a metric: the word of the innermost error
+// that has one, "timeout", "canceled", "wait_limit", "foreign_key", or the Go type of the cause.
+func (e *Error) ErrorType() string {
+	var typed interface{ ErrorType() string }
+	var timeout net.Error
+	switch {
+	case errors.Is(e.Err, ErrWaitLimit):
+		return "wait_limit"
+	case errors.Is(e.Err, ErrForeignKey):
+		return "foreign_key"
+	case errors.As(e.Err, &typed):
+		return typed.ErrorType()
+	case errors.Is(e.Err, context.Canceled):
+		return "canceled"
+	case errors.Is(e.Err, context.DeadlineExceeded), errors.As(e.Err, &timeout) && timeout.Timeout():
+		return "timeout"
+	}
+	cause := e.Err
+	for inner := errors.Unwrap(cause); inner != nil; inner = errors.Unwrap(cause) {
+		cause = inner
+	}
+	return fmt.Sprintf("%T", cause)
+}
+
+// HeldError says that someone else has the lock. It matches [ErrHeld].
+type HeldError struct {
+	Key      string
+	Left     time.Duration // how long the present holder's lease lives if nobody extends it; 0: unknown
+	Attempts int           // how often this call asked the store
+	Position int           // place in the line of this Client when the wait ended, 1 for its head; 0: not in line
+	Foreign  bool          // the value has no expiry, so no lease put it there; then [ErrForeignKey] matches too
+
+	err error // what the Locker said, if that was not a HeldError itself
+}
+
+// asHeld gives what err says of the holder, or nil if err does not say that the lock is held.
+func asHeld(key string, err error) *HeldError {
+	if err == nil || !errors.Is(err, ErrHeld) {
+		return nil
+	}
+	var held *HeldError
+	if errors.As(err, &held) {
+		copied := *held
+		return &copied
+	}
+	return &HeldError{Key: key, err: err}
+}
+
+func (e *HeldError) Error() string { return fmt.Sprintf("lockstep: acquire %q: %s", e.Key, e.cause()) }
+
+func (e *HeldError) cause() string {
+	switch {
+	case e.Foreign:
+		return "held by a value without expiry, which no lease wrote"
+	case e.err != nil:
+		return text(e.err)
+	case e.Left > 0:
+		return fmt.Sprintf("%v, for %v more", ErrHeld, e.Left.Round(time.Millisecond))
+	}
+	return ErrHeld.Error()
+}
+
+// Is matches ErrHeld, and ErrForeignKey for a value without expiry.
+func (e *HeldError) Is(target error) bool {
+	return target == ErrHeld || e.Foreign && target == ErrForeignKey
+}
+
+// Unwrap gives the error of a Locker that says more than a HeldError can, such as the votes of a quorum.
+func (e *HeldError) Unwrap() error { return e.err }
+
+// ErrorType is "held".
+func (e *HeldError) ErrorType() string { return "held" }
+
+// LostReason says why a lock was lost, in the words of the lock.lost.reason attribute.
+type LostReason string
+
+// The reasons of a [LostError].
+const (
+	LostExpired     LostReason = "expired"     // its time ran out: not extended, or the process was paused
+	LostStolen      LostReason = "stolen"      // the store says, before its time, that the key is gone or another's
+	LostUnavailable LostReason = "unavailable" // its time ran out while extensions failed
+	LostMaxHold     LostReason = "max_hold"    // it was held as long as [WithMaxHold] allows
+)
+
+// LostError says that a lease is over although nobody unlocked it, and why. It matches [ErrLost].
+type LostError struct {
+	Key    string
+	Reason LostReason
+	Err    error // what the last failed extension said, if that is why
+}
+
+// Lost is the error for a lease that the store no longer knows: expired if its time is over, else stolen. Strategies
+// return it from Extend and Release.
+func Lost(lease Lease) error {
+	reason := LostStolen
+	if !lease.Expires.IsZero() && lease.Ended() {
+		reason = LostExpired
+	}
+	return &LostError{Key: lease.Key, Reason: reason}
+}
+
+func (e *LostError) Error() string { return fmt.Sprintf("lockstep: hold %q: %s", e.Key, e.cause()) }
+
+func (e *LostError) cause() string {
+	s := map[LostReason]string{
+		LostExpired:     "its time ran out",
+		LostStolen:      "the store no longer has it",
+		LostUnavailable: "its time ran out while extensions failed",
+		LostMaxHold:     "it was held as long as allowed",
+	}[e.Reason]
+	if s == "" {
+		s = string(e.Reason)
+	}
+	s = ErrLost.Error() + ": " + s
+	if e.Err != nil {
+		s += ": " + text(e.Err)
+	}
+	return s
+}
+
+// Is matches ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap gives the error of the last failed extension, if there was one.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// ErrorType is "lost".
+func (e *LostError) ErrorType() string { return "lost" }
+
+// waitError ends a wait: why, and that the lock was held when someone last looked.
+type waitError struct {
+	why  error
+	held *HeldError // nil if nobody knows
+}
+
+func (e *waitError) Error() string {
+	if e.held == nil {
+		return e.why.Error()
+	}
+	return e.why.Error() + ": " + e.held.cause()
+}
+
+func (e *waitError) Unwrap() []error {
+	if e.held == nil {
+		return []error{e.why}
+	}
+	return []error{e.why, e.held}
+}
+
+// invalidError is bad input: nothing was sent.
+type invalidError string
+
+func invalidf(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
+
+func (e invalidError) Error() string { return string(e) }
+
+// Refused says that repeating will not help.
+func (e invalidError) Refused() bool { return true }
+
+// ErrorType is "invalid".
+func (e invalidError) ErrorType() string { return "invalid" }
+
+// text says what err says, without the prefix that our own errors have when they stand alone.
+func text(err error) string {
+	switch e := err.(type) {
+	case interface{ cause() string }:
+		return e.cause()
+	case *Error:
+		return e.Op + ": " + text(e.Err)
+	}
+	return err.Error()
+}
+
+// wrap gives an error of a Locker its operation and key unless it has them.
+func wrap(op, key string, err error) error {
+	switch err.(type) {
+	case nil, *Error, *HeldError, *LostError:
+		return err
+	}
+	return &Error{Op: op, Key: key, Err: err}
+}
+
+// ctxError is what ctx ended with, and its cause if that says more.
+func ctxError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func refused(err error) bool { return cleanup.Refused(err) }

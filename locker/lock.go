@@ -1,0 +1,269 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Lock is a lock that is held: it is born held, by [Client.Lock] or [Client.TryLock], and never reused. Safe for
+// concurrent use.
+type Lock struct {
+	client *Client
+	given  context.Context // what Lock was called with: its values go on to extensions and the release
+	ctx    holdContext
+	cancel context.CancelCauseFunc
+
+	ttl    time.Duration
+	extend bool
+	stop   time.Time // end of the maximum hold; zero: none
+
+	ends []func(cause error) // what OnHold's begin returned, the last begun last
+
+	mu        sync.Mutex
+	lease     Lease
+	over      error         // why the hold is over; nil while it lasts
+	failed    error         // what the last extension failed with
+	extending int           // extensions under way
+	joined    chan struct{} // closed when no extension is under way any more; nil if none was at the end
+	unlock    unlocking
+
+	releasing deadlineContext // what the first Release runs under
+
+	due   time.Time // when the scheduler looks at this lock next; guarded by renewals.mu
+	place int       // in its heap, −1 outside; guarded by renewals.mu
+}
+
+// hold makes a granted lease a Lock.
+func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, error) {
+	if ctx.Err() != nil {
+		c.discard(ctx, lease, cfg.ttl)
+		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
+	}
+	if lease.Ended() {
+		c.discard(ctx, lease, cfg.ttl)
+		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
+	}
+	l := &Lock{client: c, given: ctx, ttl: cfg.ttl, extend: cfg.extend, lease: lease, place: -1}
+	parent := ctx
+	for h := lease.hooks; h != nil; h = h.next {
+		held, end := h.begin(parent, lease)
+		if held != nil {
+			parent = held
+		}
+		if end != nil {
+			l.ends = append(l.ends, end)
+		}
+	}
+	l.ctx.Context, l.cancel = context.WithCancelCause(parent)
+	l.ctx.lock = l
+	if cfg.maxHold > 0 {
+		l.stop = lease.Granted.Add(cfg.maxHold)
+	}
+	c.renewals.add(l)
+	return l, nil
+}
+
+var errLate = errors.New("granted so late that the lease had ended")
+
+// Context descends from the ctx given to Lock. It ends with cause [ErrReleased] when Unlock is called, and with a cause
+// that matches [ErrLost] when the lock is lost: no later than the lease's Expires, by this process's clocks, whatever
+// the store or the network does. A process that was paused past that finds it ended at its next look at Err or Done.
+//
+// When the ctx given to Lock ends, so does this one, and the lock is extended no more; Unlock still releases it.
+// What the work does between two looks at its context, or what it has sent already, no lock can stop: see fencing.
+func (l *Lock) Context() context.Context { return &l.ctx }
+
+// Lease is what the holder believes now; Expires moves with every extension.
+func (l *Lock) Lease() Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease
+}
+
+// Key is the name of the lock.
+func (l *Lock) Key() string { return l.lease.Key }
+
+// Fence is the number of this grant, greater than that of any grant of the key before; 0 if the strategy does not
+// number its grants. A resource that keeps the greatest it has seen can refuse a holder who is too late.
+func (l *Lock) Fence() uint64 { return l.lease.Fence }
+
+// Extend makes the lease last for ttl from now, if that is longer than it lasts already. The Client extends a lock by
+// itself; this is for a longer time at once, or with [WithoutExtension]. The error matches [ErrLost] if the lock is
+// lost. Any other means that the outcome is unknown and the lease lasts as long as before at least. Extend returns
+// when ctx is done; an answer that comes later still counts.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := ValidateTTL(ttl); err != nil {
+		return &Error{Op: "extend", Key: l.Key(), Err: err}
+	}
+	if err := ctx.Err(); err != nil {
+		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		return l.extendNow(ctx, ttl)
+	}
+	call := &extendCall{l: l, ctx: ctx, ttl: ttl}
+	worker := l.client.workers.start(call)
+	select {
+	case <-worker.done:
+		l.client.workers.park(worker)
+		return call.err
+	case <-ctx.Done():
+		l.client.workers.leave(worker, func() {})
+		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
+	}
+}
+
+// Unlock releases the lock and returns when that is done, when ctx ends, or a second after it was called with a ctx
+// that was done already; the release then goes on by itself until the lease ends. So `defer l.Unlock(ctx)` is right
+// whatever became of ctx.
+//
+// The error matches [ErrLost] if the lock was lost before. Any other means that the store did not say that the lock is
+// released. A second Unlock returns the result of the first.
+func (l *Lock) Unlock(ctx context.Context) error {
+	own := ctx.Value(lockKey{}) == l // our own context, which ends right now
+	l.checkClock()
+	l.mu.Lock()
+	first := !l.unlock.begun
+	l.unlock.begun = true
+	if !l.unlock.over && !first && l.unlock.done == nil {
+		l.unlock.done = make(chan struct{})
+	}
+	over := l.unlock.done
+	l.mu.Unlock()
+	var worker *worker
+	if first {
+		l.end(ErrReleased)
+		if ctx.Done() == nil {
+			l.release()
+			return l.unlock.err
+		}
+		worker = l.client.workers.start((*releaseCall)(l))
+		over = worker.done
+	}
+	if own || ctx.Err() != nil {
+		done := ctxError(ctx)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), doneGrace, done)
+		defer cancel()
+	}
+	if over != nil {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			if first {
+				l.client.workers.leave(worker, func() {})
+			}
+			return &Error{Op: "release", Key: l.Key(), Err: ctxError(ctx)}
+		}
+	}
+	if first {
+		l.client.workers.park(worker)
+	}
+	return l.unlock.err
+}
+
+const doneGrace = time.Second // for an Unlock with a ctx that is done already
+
+// unlocking is the one release of a Lock, which every Unlock waits for; guarded by Lock.mu, and settled once it is over.
+type unlocking struct {
+	begun, over bool
+	err         error
+	done        chan struct{} // closed when it is over; made for the second Unlock, if it has to wait
+}
+
+// begin counts an extension in, unless the hold is over.
+func (l *Lock) begin() error {
+	l.checkClock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return l.over
+	}
+	l.extending++
+	return nil
+}
+
+// end ends the hold, the first time it is called: nothing of it counts afterwards.
+func (l *Lock) end(cause error) (first bool) {
+	l.mu.Lock()
+	if first = l.over == nil; first {
+		l.over = cause
+		if l.extending > 0 {
+			l.joined = make(chan struct{})
+		}
+	}
+	l.mu.Unlock()
+	if first {
+		l.cancel(cause)
+		l.client.renewals.remove(l)
+	}
+	return first
+}
+
+// lose ends the hold because the lease is over, and makes one attempt to remove what may remain of it.
+func (l *Lock) lose(cause *LostError) {
+	if !l.end(cause) {
+		return
+	}
+	if cause.Reason != LostMaxHold { // then the lease goes on, so that the work can stop before the next one starts
+		go l.releaseLeftover()
+	}
+	go l.tell(cause)
+}
+
+// checkClock ends the hold if its time has run out, without waiting for the scheduler.
+func (l *Lock) checkClock() {
+	l.mu.Lock()
+	ended := l.over == nil && l.lease.Ended()
+	l.mu.Unlock()
+	if ended {
+		l.lose(l.expired())
+	}
+}
+
+func (l *Lock) expired() *LostError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		return &LostError{Key: l.lease.Key, Reason: LostUnavailable, Err: l.failed}
+	}
+	return &LostError{Key: l.lease.Key, Reason: LostExpired}
+}
+
+// tell calls what middleware left for the end of the hold, the innermost first.
+func (l *Lock) tell(cause error) {
+	for i := len(l.ends) - 1; i >= 0; i-- {
+		l.ends[i](cause)
+	}
+}
+
+// holdContext looks at the clocks before it says that the hold goes on: after a pause, the process must not read an
+// old answer before the scheduler had its turn.
+type holdContext struct {
+	context.Context
+	lock *Lock
+}
+
+type lockKey struct{}
+
+func (c *holdContext) Done() <-chan struct{} {
+	c.lock.checkClock()
+	return c.Context.Done()
+}
+
+func (c *holdContext) Err() error {
+	c.lock.checkClock()
+	return c.Context.Err()
+}
+
+func (c *holdContext) Value(key any) any {
+	if key == (lockKey{}) {
+		return c.lock
+	}
+	return c.Context.Value(key)
+}

@@ -1,0 +1,125 @@
+package locker
+
+import "time"
+
+// Option changes how a Client locks: given to [New] for all its calls, or to one call.
+type Option func(*config)
+
+// DefaultTTL is the life of a lease unless [WithTTL] says otherwise: how long a lock stays locked when its holder dies.
+const DefaultTTL = 10 * time.Second
+
+type config struct {
+	ttl        time.Duration
+	extend     bool
+	maxHold    time.Duration
+	wait       waitPolicy
+	middleware []Middleware
+	perCall    bool
+	err        error
+}
+
+// waitPolicy travels from Lock to the waiting Locker inside the Request, past any middleware.
+type waitPolicy struct {
+	limit    time.Duration // 0: as long as the ctx
+	attempts int           // 0: any number
+	backoff  Backoff       // nil: the default
+	once     bool          // TryLock: one attempt, not in line
+}
+
+func defaults() config { return config{ttl: DefaultTTL, extend: true} }
+
+// with applies the options of one call.
+func (c config) with(opts []Option) (config, error) {
+	c.perCall = true
+	return c.apply(opts)
+}
+
+func (c config) apply(opts []Option) (config, error) {
+	for _, opt := range opts {
+		opt(&c)
+	}
+	return c, c.err
+}
+
+// refuse keeps the first complaint.
+func (c *config) refuse(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// WithTTL sets the life of a lease: whole milliseconds, at least [MinTTL] and at most what the store allows. It is how
+// long the lock stays locked when its holder dies, and, unless extended, how long it can be held.
+func WithTTL(ttl time.Duration) Option {
+	return func(c *config) {
+		if err := ValidateTTL(ttl); err != nil {
+			c.refuse(err)
+		}
+		c.ttl = ttl
+	}
+}
+
+// WithoutExtension lets a lease run out after its TTL. By default the Client extends it, at a third of the TTL, for as
+// long as the lock is held.
+func WithoutExtension() Option { return func(c *config) { c.extend = false } }
+
+// WithMaxHold ends a hold after d, counted from the grant: the lock is extended no more and its context ends with a
+// [LostError] whose reason is [LostMaxHold], so that a stuck application does not keep a lock for ever. What is left of
+// the lease runs out, or is ended by Unlock: the work has that long to stop.
+func WithMaxHold(d time.Duration) Option {
+	return func(c *config) {
+		if d <= 0 {
+			c.refuse(invalidf("maximum hold %v is not positive", d))
+		}
+		c.maxHold = d
+	}
+}
+
+// WithWait limits the wait for a lock that is held; the error then matches [ErrWaitLimit] and [ErrHeld]. Unlike a
+// deadline on the ctx it does not limit the hold. An attempt that is under way at the end is given a moment to be
+// answered. To not wait at all there is [Client.TryLock].
+func WithWait(d time.Duration) Option {
+	return func(c *config) {
+		if d <= 0 {
+			c.refuse(invalidf("wait limit %v is not positive; TryLock does not wait", d))
+		}
+		c.wait.limit = d
+	}
+}
+
+// WithAttempts limits how often a call asks the store; the error then matches [ErrHeld].
+func WithAttempts(n int) Option {
+	return func(c *config) {
+		if n < 1 {
+			c.refuse(invalidf("%d attempts: at least one is needed", n))
+		}
+		c.wait.attempts = n
+	}
+}
+
+// WithBackoff sets the pauses between attempts on a lock that is held. By default a waiter polls after 8 ms, doubling
+// up to 250 ms, or only every 250 ms where the store wakes it; all jittered.
+func WithBackoff(b Backoff) Option {
+	return func(c *config) {
+		if b == nil {
+			c.refuse(invalidf("backoff is nil"))
+		}
+		c.wait.backoff = b
+	}
+}
+
+// WithMiddleware wraps the waiting Locker of a Client: one Acquire per Lock, however often it tries. The first one is
+// the outermost. It is for [New] alone. [Wrap] puts middleware around each attempt instead.
+func WithMiddleware(middleware ...Middleware) Option {
+	return func(c *config) {
+		if c.perCall {
+			c.refuse(invalidf("WithMiddleware is for New, not for one call"))
+		}
+		for _, m := range middleware {
+			if m == nil {
+				c.refuse(invalidf("middleware is nil"))
+			}
+		}
+		c.middleware = append(c.middleware, middleware...)
+	}
+}

@@ -1,0 +1,283 @@
+package locker
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// renewals is the one scheduler of a Client: it extends every lock in time and tells its holder when that fails. It is
+// a heap of due times and one timer, whatever the number of locks. The timer starts with the first lock and is not set
+// again once there is none, so a Client needs no Close.
+//
+// An extension is due when a third of the lease is over. If it fails, or is not answered, the next one follows after a
+// third of what is left, and so on, sooner and sooner; several may be under way, so that one connection that hangs
+// does not cost the lock.
+type renewals struct {
+	mu       sync.Mutex
+	heap     dueHeap
+	timer    *time.Timer
+	armed    time.Time // when the timer fires; zero: it is not set
+	looked   time.Time // when every lock was last held against the clocks
+	inFlight int
+}
+
+const (
+	maxInFlight  = 256                  // extensions of one Client under way at once
+	maxPerLock   = 3                    // extensions of one lock under way at once
+	lookInterval = time.Second          // timers stand still while a machine is suspended, and so would a later one
+	minRetry     = 5 * time.Millisecond // between two extensions of one lock
+)
+
+// add begins to look after l.
+func (r *renewals) add(l *Lock) {
+	now := time.Now()
+	due := l.nextDue(now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.due = due
+	heap.Push(&r.heap, l)
+	r.arm(now)
+}
+
+// remove forgets l. The timer stays: setting it costs more than a look at an empty heap.
+func (r *renewals) remove(l *Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.place >= 0 {
+		heap.Remove(&r.heap, l.place)
+	}
+}
+
+// reschedule follows a change of the lease of l.
+func (r *renewals) reschedule(l *Lock) {
+	now := time.Now()
+	due := l.nextDue(now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.place >= 0 {
+		l.due = due
+		heap.Fix(&r.heap, l.place)
+		r.arm(now)
+	}
+}
+
+// watchRelease has the deadline of a Release kept, for a Lock that is no longer looked after otherwise.
+func (r *renewals) watchRelease(l *Lock) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.due = l.releasing.deadline
+	heap.Push(&r.heap, l)
+	r.arm(now)
+}
+
+// arm sets the timer for the first due time, at most lookInterval from now. An earlier one is left alone.
+func (r *renewals) arm(now time.Time) {
+	if len(r.heap) == 0 {
+		return
+	}
+	next := earlier(r.heap[0].due, now.Add(lookInterval))
+	if !r.armed.IsZero() && !next.Before(r.armed) {
+		return
+	}
+	r.armed = next
+	if d := max(next.Sub(now), 0); r.timer == nil {
+		r.timer = time.AfterFunc(d, r.tick)
+	} else {
+		r.timer.Reset(d)
+	}
+}
+
+// tick does what is due.
+func (r *renewals) tick() {
+	var ended, extend, stopped, late []*Lock
+	now := time.Now()
+	r.mu.Lock()
+	r.armed = time.Time{}
+	if now.Sub(r.looked) >= lookInterval || r.looked.After(now) {
+		r.looked = now
+		for _, l := range r.heap {
+			if l.Lease().Ended() { // by the wall clock, which no due time knows of
+				ended = append(ended, l)
+			}
+		}
+	}
+	for len(r.heap) > 0 && !r.heap[0].due.After(now) {
+		l := r.heap[0]
+		switch what, due := l.act(now, r.inFlight < maxInFlight); what {
+		case actExpire:
+			ended = append(ended, l)
+			l.due = now.Add(lookInterval) // it leaves the heap when it is told
+		case actLate:
+			late = append(late, l)
+			l.due = now.Add(lookInterval) // it leaves the heap when Release returns
+		case actStop:
+			stopped = append(stopped, l)
+			l.due = now.Add(lookInterval)
+		case actExtend:
+			r.inFlight++
+			extend = append(extend, l)
+			l.due = due
+		case actNothing:
+			l.due = due
+		}
+		heap.Fix(&r.heap, 0)
+	}
+	r.arm(now)
+	r.mu.Unlock()
+
+	for _, l := range ended {
+		l.lose(l.expired())
+	}
+	for _, l := range stopped {
+		l.lose(&LostError{Key: l.Key(), Reason: LostMaxHold})
+	}
+	for _, l := range late {
+		l.releasing.expire()
+	}
+	for _, l := range extend {
+		call := &extendCall{l: l, ctx: l.ctx.Context, ttl: l.ttl} // its failure shows in the next one, or in the loss
+		l.client.workers.leave(l.client.workers.start(call), func() {
+			r.mu.Lock()
+			r.inFlight--
+			r.mu.Unlock()
+		})
+	}
+}
+
+type action int
+
+const (
+	actNothing action = iota
+	actExtend
+	actStop
+	actExpire
+	actLate
+)
+
+// act says what is due for l at now, counts an extension in, and gives the time of the next look.
+func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
+	unwanted := l.ctx.Context.Err() != nil // the ctx given to Lock is over
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := l.lease.Expires.Sub(now)
+	switch {
+	case l.over != nil: // it is being released
+		return actLate, now
+	case l.lease.Ended():
+		return actExpire, now
+	case !l.stop.IsZero() && !now.Before(l.stop):
+		return actStop, now
+	case !l.extend || unwanted || now.Before(l.renewalDue()):
+		return actNothing, l.limit(now.Add(left))
+	case !room || l.extending >= maxPerLock:
+		return actNothing, l.limit(now.Add(minRetry))
+	}
+	l.extending++
+	return actExtend, l.limit(now.Add(max(left/3, minRetry)))
+}
+
+// nextDue is the time of the first look after a grant or an extension.
+func (l *Lock) nextDue(now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := l.lease.Expires
+	if l.extend {
+		due = l.renewalDue()
+		if soonest := now.Add(minRetry); due.Before(soonest) {
+			due = soonest
+		}
+	}
+	return l.limit(due)
+}
+
+// renewalDue is when a third of the TTL is over, or as much later as the lease was made longer.
+func (l *Lock) renewalDue() time.Time { return l.lease.Expires.Add(-l.ttl * 2 / 3) }
+
+// limit cuts a due time to the ends that must not be missed.
+func (l *Lock) limit(due time.Time) time.Time {
+	due = earlier(due, l.lease.Expires)
+	if !l.stop.IsZero() {
+		due = earlier(due, l.stop)
+	}
+	return due
+}
+
+// extendCall is an extension that nobody waits for, or may leave.
+type extendCall struct {
+	l   *Lock
+	ctx context.Context
+	ttl time.Duration
+	err error
+}
+
+func (c *extendCall) run() { c.err = c.l.extendNow(c.ctx, c.ttl) }
+
+// extendNow asks for ttl from now and takes in the answer, whenever it comes. The caller has counted it in.
+func (l *Lock) extendNow(ctx context.Context, ttl time.Duration) error {
+	before := l.Lease()
+	ctx, cancel := context.WithDeadline(ctx, before.Expires)
+	after, err := l.client.locker.Extend(ctx, before, ttl)
+	cancel()
+
+	l.mu.Lock()
+	moved := false
+	switch {
+	case err != nil:
+		if l.over == nil && l.ctx.Context.Err() == nil {
+			l.failed = err
+		}
+	case l.over == nil && !l.lease.Ended():
+		l.failed = nil
+		if moved = after.Expires.After(l.lease.Expires); moved {
+			l.lease.Expires = after.Expires
+		}
+	default: // it came after the end: what is over stays over
+	}
+	l.extending--
+	if l.joined != nil && l.extending == 0 {
+		close(l.joined)
+	}
+	over := l.over
+	l.mu.Unlock()
+
+	switch {
+	case moved:
+		l.client.renewals.reschedule(l)
+	case errors.Is(err, ErrLost):
+		lost := &LostError{Key: before.Key, Reason: LostStolen}
+		errors.As(err, &lost)
+		l.lose(lost)
+	case err == nil && over != nil:
+		return over
+	}
+	return wrap("extend", before.Key, err)
+}
+
+// dueHeap orders locks by due time; see container/heap.
+type dueHeap []*Lock
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	l := x.(*Lock)
+	l.place = len(*h)
+	*h = append(*h, l)
+}
+
+func (h *dueHeap) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	l.place = -1
+	return l
+}

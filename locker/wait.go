@@ -1,0 +1,233 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+)
+
+// waiting is the Locker inside every Client: its Acquire waits. This file has the only wait loop of the project.
+//
+//	attempt ── refused ──► Watch ──► attempt ── refused ──► sleep until woken, until the holder's lease
+//	   ▲                                                    ends, or for a jittered cap
+//	   └───────────────── a new Token ◄──────────────────────┘
+type waiting struct {
+	Locker
+	lines   *lines
+	workers *workers
+}
+
+const (
+	answerGrace  = 100 * time.Millisecond // for an attempt under way when the wait limit is reached
+	abandonGrace = 50 * time.Millisecond  // for a Locker that follows its ctx and cleans up by itself
+)
+
+// Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the store fails.
+func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
+	p := req.wait
+	if p == nil || p.once {
+		return w.attempt(ctx, nil, req)
+	}
+	var limit context.Context
+	if p.limit > 0 {
+		var cancel context.CancelFunc
+		limit, cancel = context.WithTimeout(ctx, p.limit)
+		defer cancel()
+	}
+	made := 0
+	var held *HeldError
+	if req.Owner != "" {
+		// A nested request must not queue behind someone who waits for its own owner.
+		lease, err := w.attempt(ctx, limit, req)
+		made++
+		if held = asHeld(req.Key, err); held == nil || p.attempts == 1 {
+			return lease, err
+		}
+		req.Token = newToken()
+	}
+	ln, place := w.lines.enter(req.Key, req.Owner)
+	switch {
+	case place == nil && held != nil:
+		w.lines.refused(ln, held)
+	case place != nil:
+		select {
+		case <-place.turn:
+		case <-ctx.Done():
+			return Lease{}, ended(ctx, req, made, w.lines.quit(ln, place))
+		case <-done(limit):
+			return Lease{}, ended(ctx, req, made, w.lines.quit(ln, place))
+		}
+	}
+	lease, err := w.lead(ctx, limit, ln, req, made)
+	w.lines.leave(ln, lease, err == nil)
+	return lease, err
+}
+
+// lead waits at the head of the line. A head who has followed another begins by sleeping, since the line knows that
+// the lock is held; so does nobody else.
+func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, made int) (Lease, error) {
+	p := req.wait
+	for sleepFirst := w.lines.last(ln) != nil; ; sleepFirst = true {
+		if sleepFirst {
+			w.watch(ln)
+			if err := w.sleep(ctx, limit, ln, req, made); err != nil {
+				return Lease{}, err
+			}
+		}
+		lease, err := w.attempt(ctx, limit, req)
+		made++
+		held := asHeld(req.Key, err)
+		if held == nil {
+			return lease, err
+		}
+		w.lines.refused(ln, held)
+		if p.attempts > 0 && made >= p.attempts {
+			held = w.lines.last(ln)
+			held.Attempts = made
+			return Lease{}, held
+		}
+		req.Token = newToken()
+	}
+}
+
+// watch asks the store, once per line, to be woken. The answer comes through ln.watched: a store that is slow to
+// answer costs hints, not the wait.
+func (w *waiting) watch(ln *line) {
+	if ln.watching {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background()) // as long as the line, which outlives its heads
+	ln.watching, ln.watched, ln.stopWatch = true, make(chan error, 1), cancel
+	go func(answer chan<- error) {
+		answer <- w.Watch(ctx, ln.key, func() { w.lines.woken(ln) })
+	}(ln.watched)
+}
+
+// sleep returns nil when it is time for an attempt.
+func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, made int) error {
+	timer := time.NewTimer(w.pause(ln, req.wait, made))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ln.hint:
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-done(limit):
+		case err := <-ln.watched:
+			switch {
+			case err == nil: // it may have been released before the watch was active: look again
+			case errors.Is(err, errors.ErrUnsupported):
+				ln.polling = true
+				timer.Reset(w.pause(ln, req.wait, made))
+				continue
+			default:
+				return wrap("watch", req.Key, err)
+			}
+		}
+		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
+			return ended(ctx, req, made, w.lines.last(ln))
+		}
+		return nil
+	}
+}
+
+// pause is the longest that the head sleeps: to the end of the lease in its way, or the backoff.
+func (w *waiting) pause(ln *line, p *waitPolicy, made int) time.Duration {
+	backoff := p.backoff
+	switch {
+	case backoff != nil:
+	case ln.polling:
+		backoff = polling
+	default:
+		backoff = watching
+	}
+	pause := backoff(max(made, 1), rand.Float64())
+	if held := w.lines.last(ln); held != nil && !ln.until.IsZero() {
+		pause = min(pause, held.Left+time.Millisecond) // stores count in milliseconds
+	}
+	return max(pause, time.Millisecond)
+}
+
+// attempt asks the store once. It returns as soon as ctx is done, whatever the Locker does: a grant that comes later
+// is released by the goroutine that receives it. With a ctx that can't end it needs no goroutine.
+func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error) {
+	if ctx.Done() == nil && limit == nil {
+		return w.Locker.Acquire(ctx, req)
+	}
+	call := &acquireCall{locker: w.Locker, ctx: ctx, req: req}
+	cancel := func() {}
+	if limit != nil {
+		call.ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+	}
+	worker := w.workers.start(call)
+	select {
+	case <-worker.done:
+		w.workers.park(worker)
+		return call.lease, call.err
+	case <-ctx.Done():
+	case <-done(limit):
+		grace := time.NewTimer(answerGrace)
+		defer grace.Stop()
+		select {
+		case <-worker.done:
+			w.workers.park(worker)
+			return call.lease, call.err
+		case <-ctx.Done():
+		case <-grace.C:
+		}
+	}
+	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: what it asked for may be
+	// granted already.
+	impatient := time.AfterFunc(abandonGrace, func() { w.abandon(ctx, req) })
+	w.workers.leave(worker, func() {
+		if impatient.Stop(); call.err == nil {
+			w.abandon(ctx, req)
+		}
+	})
+	return Lease{}, ended(ctx, req, 1, nil)
+}
+
+type acquireCall struct {
+	locker Locker
+	ctx    context.Context
+	req    Request
+	lease  Lease
+	err    error
+}
+
+func (c *acquireCall) run() { c.lease, c.err = c.locker.Acquire(c.ctx, c.req) }
+
+// abandon releases a lease that nobody wants, or that may exist: Key and Token suffice to name it.
+func (w *waiting) abandon(ctx context.Context, req Request) {
+	lease := Lease{Key: req.Key, Token: req.Token, Owner: req.Owner}
+	cleanup.Go(ctx, req.TTL, func(ctx context.Context) error {
+		if err := w.Release(ctx, lease); !errors.Is(err, ErrLost) {
+			return err
+		}
+		return nil
+	})
+}
+
+// ended says why the wait is over, and that the lock was held if that is known.
+func ended(ctx context.Context, req Request, made int, held *HeldError) error {
+	why := ErrWaitLimit
+	if ctx.Err() != nil {
+		why = ctxError(ctx)
+	}
+	if held != nil {
+		held.Attempts = made
+	}
+	return &Error{Op: "lock", Key: req.Key, Err: &waitError{why: why, held: held}}
+}
+
+// done is the Done channel of a ctx that may be nil.
+func done(ctx context.Context) <-chan struct{} {
+	if ctx == nil {
+		return nil
+	}
+	return ctx.Done()
+}
