@@ -1,0 +1,162 @@
+// Package goredis keeps locks in Redis through github.com/redis/go-redis/v9. What is sent and promised is the same for
+// all client libraries: see package backends/redis.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	client "github.com/redis/go-redis/v9"
+)
+
+// Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and UniversalClient
+// have it, and so have mocks of them.
+type Client interface {
+	Process(ctx context.Context, cmd client.Cmder) error
+	Subscribe(ctx context.Context, channels ...string) *client.PubSub
+}
+
+// New returns a store that uses c, with the options, the TLS and the credentials that c has. Whatever those are,
+// locker.Client returns when its ctx is done; but a connection that hangs is given up sooner with the options that
+// [Open] sets. The caller closes c.
+//
+// A client with its own timeouts only (ContextTimeoutEnabled false, the default) may go on waiting for a reply after
+// the ctx has ended; what that leaves is cleaned up when it gives up at last.
+func New(c Client, opts ...redis.Option) *redis.Store { return redis.New(executor{c}, opts...) }
+
+// Open opens a client with options fit for locks, where o does not set its own, and returns a store on it together with
+// the client, for the caller to close:
+//   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
+//   - at most one retry: a lock that is late is no use;
+//   - servers that were restarted are in quarantine for the longest TTL (see [Quarantine], redis.WithMaxTTL and
+//     redis.WithoutQuarantine).
+func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client) {
+	set := *o
+	set.ContextTimeoutEnabled = true
+	setDefault(&set.MaxRetries, 1)
+	setDefault(&set.DialTimeout, time.Second)
+	setDefault(&set.ReadTimeout, time.Second)
+	setDefault(&set.WriteTimeout, time.Second)
+	if needed, on := redis.QuarantineTime(opts...); on {
+		quarantine, own := Quarantine(needed), o.OnConnect
+		set.OnConnect = func(ctx context.Context, cn *client.Conn) error {
+			if err := quarantine(ctx, cn); err != nil || own == nil {
+				return err
+			}
+			return own(ctx, cn)
+		}
+	}
+	c := client.NewClient(&set)
+	return New(c, opts...), c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}
+
+// Quarantine is an OnConnect hook for a client of your own. It refuses every new connection to a server that has been
+// up for less than needed: such a server may have forgotten a lock that is still held. The time needed is the longest
+// TTL and a second, since servers tell their uptime in whole seconds. The error is a *redis.QuarantineError.
+//
+// It needs the permission to call INFO, and refuses the connection without it.
+func Quarantine(needed time.Duration) func(ctx context.Context, cn *client.Conn) error {
+	return func(ctx context.Context, cn *client.Conn) error {
+		info, err := cn.Info(ctx, "server").Result()
+		if err != nil {
+			return fmt.Errorf("quarantine needs INFO server: %w", translate(ctx, err))
+		}
+		return redis.Quarantine(info, needed)
+	}
+}
+
+type executor struct{ client Client }
+
+func (e executor) Do(ctx context.Context, args ...any) (any, error) {
+	cmd := client.NewCmd(ctx, args...)
+	if err := e.client.Process(ctx, cmd); err != nil {
+		return nil, translate(ctx, err)
+	}
+	return reply(cmd.Val()), nil
+}
+
+func (e executor) Once(ctx context.Context, args ...any) (any, error) {
+	cmd := once{client.NewCmd(ctx, args...)}
+	if err := e.client.Process(ctx, cmd); err != nil {
+		return nil, translate(ctx, err)
+	}
+	return reply(cmd.Val()), nil
+}
+
+// once is a command that go-redis does not send again.
+type once struct{ *client.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// reply makes a list of a map, as RESP2 would have sent it.
+func reply(value any) any {
+	pairs, ok := value.(map[any]any)
+	if !ok {
+		return value
+	}
+	list := make([]any, 0, 2*len(pairs))
+	for k, v := range pairs {
+		list = append(list, k, v)
+	}
+	return list
+}
+
+// translate puts an error into the terms of the family. It is nil for a nil reply.
+func translate(ctx context.Context, err error) error {
+	if errors.Is(err, client.Nil) {
+		return nil
+	}
+	if reply := (client.Error)(nil); errors.As(err, &reply) {
+		return &redis.ReplyError{Text: reply.Error()}
+	}
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err) // the socket's deadline was the ctx's
+	}
+	return err
+}
+
+func (e executor) Subscribe(ctx context.Context) redis.Subscription {
+	return subscription{ctx, e.client.Subscribe(ctx)}
+}
+
+type subscription struct {
+	ctx context.Context
+	*client.PubSub
+}
+
+func (s subscription) Subscribe(channel string) error {
+	return translate(s.ctx, s.PubSub.Subscribe(s.ctx, channel))
+}
+
+func (s subscription) Unsubscribe(channel string) error {
+	return translate(s.ctx, s.PubSub.Unsubscribe(s.ctx, channel))
+}
+
+func (s subscription) Ping() error { return translate(s.ctx, s.PubSub.Ping(s.ctx)) }
+
+func (s subscription) Receive() (redis.Event, error) {
+	msg, err := s.PubSub.Receive(s.ctx)
+	if err != nil {
+		return redis.Event{}, translate(s.ctx, err)
+	}
+	switch msg := msg.(type) {
+	case *client.Message:
+		return redis.Event{Kind: redis.EventMessage, Channel: msg.Channel}, nil
+	case *client.Subscription:
+		if msg.Kind == "subscribe" {
+			return redis.Event{Kind: redis.EventSubscribed, Channel: msg.Channel}, nil
+		}
+		return redis.Event{Kind: redis.EventUnsubscribed, Channel: msg.Channel}, nil
+	}
+	return redis.Event{Kind: redis.EventPong}, nil
+}

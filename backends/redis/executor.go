@@ -1,0 +1,91 @@
+package redis
+
+import (
+	"context"
+	"strings"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// Executor is all that the family asks of a client library: commands in, replies out, and a connection for wake-ups.
+// An adapter is a screenful; package goredis is one.
+//
+// A reply is nil, an int64, a string or a []any of replies. An error reply of the server is a [*ReplyError]; any other
+// error means that the outcome is unknown. An error that comes of the ctx's deadline matches
+// [context.DeadlineExceeded], also if the library says it otherwise.
+type Executor interface {
+	// Do sends a command to the server that has its first key; the library may send it again after a fault.
+	Do(ctx context.Context, args ...any) (any, error)
+
+	// Once is Do for a command that must not be sent twice.
+	Once(ctx context.Context, args ...any) (any, error)
+
+	// Subscribe prepares a connection of its own for wake-ups; it need not open it yet.
+	Subscribe(ctx context.Context) Subscription
+}
+
+// Subscription is one connection that hears messages. It does not connect again by itself, or if the library insists,
+// each channel is confirmed again. Receive is called by one goroutine, all else by another.
+type Subscription interface {
+	// Subscribe and Unsubscribe send a request for one channel; the answer comes through Receive, in order.
+	Subscribe(channel string) error
+	Unsubscribe(channel string) error
+	// Ping asks for an EventPong.
+	Ping() error
+	// Receive blocks for the next event. A *ReplyError refuses the oldest unanswered request and leaves the
+	// connection usable; after any other error it is not.
+	Receive() (Event, error)
+	// Close ends the connection, and a Receive that is under way.
+	Close() error
+}
+
+// Event is what arrives on a Subscription.
+type Event struct {
+	Kind    EventKind
+	Channel string
+}
+
+// EventKind tells events apart.
+type EventKind int
+
+// The kinds of events.
+const (
+	EventPong EventKind = iota
+	EventSubscribed
+	EventUnsubscribed
+	EventMessage
+)
+
+// ReplyError is an error that the server replied: the command was not carried out, except that a script may have been
+// up to the line that failed.
+type ReplyError struct{ Text string }
+
+func (e *ReplyError) Error() string { return e.Text }
+
+// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7.
+func (e *ReplyError) Code() string {
+	for _, code := range []string{"NOPERM", "WRONGTYPE", "READONLY", "OOM"} {
+		if strings.Contains(e.Text, code+" ") {
+			return code
+		}
+	}
+	code, _, _ := strings.Cut(e.Text, " ")
+	return code
+}
+
+// Refused says that repeating the command will not help: it is not permitted, or not possible on this key.
+func (e *ReplyError) Refused() bool {
+	switch e.Code() {
+	case "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE":
+		return true
+	}
+	return false
+}
+
+// ErrorType is the code of the reply in lower case.
+func (e *ReplyError) ErrorType() string { return "redis_" + strings.ToLower(e.Code()) }
+
+// Is matches backends.ErrWrongType.
+func (e *ReplyError) Is(target error) bool {
+	return target == backends.ErrWrongType && e.Code() == "WRONGTYPE"
+}

@@ -1,0 +1,304 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+var errPolling = fmt.Errorf("wake-ups are switched off: %w", errors.ErrUnsupported)
+
+const (
+	pingInterval   = 3 * time.Second // a connection that is silent for two of these is given up
+	firstReconnect = 10 * time.Millisecond
+	maxReconnect   = time.Second
+)
+
+// wakes hears for all waiters of a Store on one connection, which exists while someone waits. Two goroutines serve it:
+// one asks for channels and gives them back, one receives.
+type wakes struct {
+	exec Executor
+
+	mu      sync.Mutex
+	topics  map[string]*topic
+	running bool
+	changed chan struct{} // holds one note that topics came or went
+}
+
+// topic is a channel that someone waits on.
+type topic struct {
+	channel  string
+	watchers map[*watcher]bool
+	asked    bool // on the present connection
+	active   bool // confirmed there
+	before   bool // confirmed on an earlier one: what was published in between is lost
+}
+
+type watcher struct {
+	wake  func()
+	ready chan error // answers once
+}
+
+// request waits for its answer; answers come in order.
+type request struct {
+	topic *topic // nil for a ping and for a channel given back
+}
+
+// watch returns when the channel is active, refused, or ctx is done. A server that can't be reached is tried again.
+func (w *wakes) watch(ctx context.Context, channel string, wake func()) error {
+	me := &watcher{wake: wake, ready: make(chan error, 1)}
+	w.mu.Lock()
+	t := w.topics[channel]
+	if t == nil {
+		t = &topic{channel: channel, watchers: map[*watcher]bool{}}
+		if w.topics == nil {
+			w.topics, w.changed = map[string]*topic{}, make(chan struct{}, 1)
+		}
+		w.topics[channel] = t
+	}
+	t.watchers[me] = true
+	if t.active {
+		me.ready <- nil
+	}
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+	w.note()
+	w.mu.Unlock()
+
+	stop := context.AfterFunc(ctx, func() { w.leave(t, me) })
+	select {
+	case err := <-me.ready:
+		if err != nil {
+			stop()
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *wakes) leave(t *topic, me *watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(t.watchers, me)
+	if len(t.watchers) == 0 && w.topics[t.channel] == t {
+		delete(w.topics, t.channel)
+		w.note()
+	}
+}
+
+func (w *wakes) note() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps a connection for as long as someone waits.
+func (w *wakes) run() {
+	for pause := firstReconnect; ; pause = min(2*pause, maxReconnect) {
+		s := &session{wakes: w, sub: w.exec.Subscribe(context.Background()), asked: map[string]*topic{}}
+		err := s.serve()
+		_ = s.sub.Close() // it is done with either way
+		if w.idle(err) {
+			return
+		}
+		if s.confirmed {
+			pause = firstReconnect
+		}
+		time.Sleep(pause)
+	}
+}
+
+// idle tells whether nobody waits any more; then the next waiter starts anew. All who wait for an answer get err if it
+// is a refusal: the next connection would be refused as well.
+func (w *wakes) idle(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.topics {
+		t.before = t.before || t.active
+		t.asked, t.active = false, false
+		if refused := (*ReplyError)(nil); errors.As(err, &refused) && refused.Refused() {
+			w.refuse(t, err)
+		}
+	}
+	if len(w.topics) == 0 {
+		w.running = false
+		return true
+	}
+	return false
+}
+
+// refuse answers those who wait for t to become active. Who has been told that it is must poll.
+func (w *wakes) refuse(t *topic, err error) {
+	for me := range t.watchers {
+		select {
+		case me.ready <- err:
+		default:
+		}
+	}
+	if w.topics[t.channel] == t {
+		delete(w.topics, t.channel)
+	}
+}
+
+// session is the life of one connection.
+type session struct {
+	*wakes
+	sub       Subscription
+	asked     map[string]*topic // what this connection is subscribed to, or will be; the asking goroutine's own
+	confirmed bool              // this connection has worked; guarded by wakes.mu
+	requests  []request         // unanswered, oldest first; guarded by wakes.mu
+	heard     bool              // anything since the last ping; guarded by wakes.mu
+}
+
+// serve asks for channels and gives them back until nobody waits (then it returns nil) or the connection fails.
+func (s *session) serve() error {
+	var broken chan error
+	ping := time.NewTicker(pingInterval)
+	defer ping.Stop()
+	for {
+		leaves, joins := s.changes()
+		for _, channel := range leaves {
+			if err := s.sub.Unsubscribe(channel); err != nil {
+				return s.end(broken, err)
+			}
+		}
+		for _, channel := range joins {
+			if err := s.sub.Subscribe(channel); err != nil {
+				return s.end(broken, err)
+			}
+			if broken == nil { // the first request has opened the connection
+				broken = make(chan error, 1)
+				go func() { broken <- s.receive() }()
+			}
+		}
+		if len(s.asked) == 0 {
+			return s.end(broken, nil)
+		}
+		select {
+		case <-s.changed:
+		case err := <-broken:
+			return err
+		case <-ping.C:
+			if !s.alive() {
+				return s.end(broken, errSilent)
+			}
+			s.expect(request{})
+			if err := s.sub.Ping(); err != nil {
+				return s.end(broken, err)
+			}
+		}
+	}
+}
+
+var errSilent = errors.New("the connection for wake-ups does not answer")
+
+// end closes the connection and waits for the receiving goroutine.
+func (s *session) end(broken <-chan error, err error) error {
+	_ = s.sub.Close() // err says what there is to say
+	if broken != nil {
+		<-broken
+	}
+	return err
+}
+
+// changes compares what is wanted with what was asked for, and expects the answers in the order of its results.
+func (s *session) changes() (leaves, joins []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for channel, t := range s.asked {
+		if s.topics[channel] != t { // gone, or gone and come again
+			leaves = append(leaves, channel)
+			s.requests = append(s.requests, request{})
+			delete(s.asked, channel)
+		}
+	}
+	for channel, t := range s.topics {
+		if !t.asked {
+			t.asked = true
+			joins = append(joins, channel)
+			s.requests = append(s.requests, request{t})
+			s.asked[channel] = t
+		}
+	}
+	return leaves, joins
+}
+
+func (s *session) expect(r request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, r)
+}
+
+// alive tells whether anything was heard since it was last called.
+func (s *session) alive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	heard := s.heard
+	s.heard = false
+	return heard
+}
+
+// receive takes events until the connection fails.
+func (s *session) receive() error {
+	for {
+		event, err := s.sub.Receive()
+		if refused := (*ReplyError)(nil); err != nil && !errors.As(err, &refused) {
+			return err
+		}
+		for _, wake := range s.take(event, err) {
+			wake()
+		}
+	}
+}
+
+// take notes an event and returns whom it wakes.
+func (s *session) take(event Event, err error) (wakes []func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = true
+	if err == nil && event.Kind == EventMessage {
+		return s.topics[event.Channel].wakes()
+	}
+	if len(s.requests) == 0 {
+		return nil
+	}
+	r := s.requests[0]
+	s.requests = s.requests[1:]
+	switch {
+	case r.topic == nil:
+	case err != nil:
+		s.refuse(r.topic, err)
+		s.note()
+	default:
+		s.confirmed = true
+		r.topic.active = true
+		for me := range r.topic.watchers {
+			select {
+			case me.ready <- nil:
+			default:
+			}
+		}
+		if r.topic.before { // what was published while we were away is lost: a hint for all
+			return r.topic.wakes()
+		}
+	}
+	return nil
+}
+
+// wakes of a topic that nobody waits on are none.
+func (t *topic) wakes() []func() {
+	if t == nil {
+		return nil
+	}
+	all := make([]func(), 0, len(t.watchers))
+	for me := range t.watchers {
+		all = append(all, me.wake)
+	}
+	return all
+}
