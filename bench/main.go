@@ -1,0 +1,93 @@
+// Command bench measures Lockstep beside raw commands and beside other lock libraries, on a redis-server that it
+// starts itself, in one run: contenders take turns in random order, and every figure is a median. Absolute figures
+// depend on the machine; only ratios within one run count. The row "raw again" is the same code as "raw": how far its
+// ratio is from 1 is the noise.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 5000, "pairs measured per contender")
+	flag.Parse()
+	log.SetFlags(0)
+	if os.Getenv(spinnerEnv) != "" {
+		spin()
+	}
+	addr, stop, err := startRedis()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stop()
+	defer keepAwake()()
+
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	if err := sequential(client, *rounds); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// contender takes and releases one lock nobody else wants.
+type contender struct {
+	name string
+	pair func(ctx context.Context) error
+	ctx  context.Context
+}
+
+// sequential prints how long one lock and unlock takes, one after the other.
+func sequential(client *redis.Client, rounds int) error {
+	canEnd, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	never := context.Background()
+	contenders := []contender{
+		{"raw SET NX PX + EVALSHA", raw(client), never},
+		{"raw again (A/A)", raw(client), never},
+		{"lockstep, ctx that can't end", lockstep(client), never},
+		{"raw, cancellable ctx", raw(client), canEnd},
+		{"lockstep, cancellable ctx", lockstep(client), canEnd},
+		{"redislock, ctx that can't end", redislockPair(client), never},
+		{"redsync, ctx that can't end", redsyncPair(client), never},
+	}
+	times := make([][]time.Duration, len(contenders))
+	for round := range rounds + rounds/10 {
+		for _, i := range rand.Perm(len(contenders)) {
+			c := contenders[i]
+			start := time.Now()
+			if err := c.pair(c.ctx); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			if took := time.Since(start); round >= rounds/10 { // the first tenth warms up
+				times[i] = append(times[i], took)
+			}
+		}
+	}
+	fmt.Printf("sequential lock+unlock of a free lock, %d pairs each, one go-redis client\n\n", rounds)
+	fmt.Printf("| contender | p50 µs | p99 µs | p50 / raw | allocations |\n|---|---|---|---|---|\n")
+	var base float64
+	for i, c := range contenders {
+		slices.Sort(times[i])
+		p50, p99 := micros(times[i], 50), micros(times[i], 99)
+		if i == 0 {
+			base = p50
+		}
+		allocs := testing.AllocsPerRun(500, func() { _ = c.pair(c.ctx) }) // it has worked thousands of times
+		fmt.Printf("| %s | %.1f | %.1f | %.2f | %.0f |\n", c.name, p50, p99, p50/base, allocs)
+	}
+	return nil
+}
+
+func micros(sorted []time.Duration, percent int) float64 {
+	return float64(sorted[(len(sorted)-1)*percent/100].Nanoseconds()) / 1000
+}
