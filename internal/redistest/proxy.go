@@ -1,0 +1,198 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Proxy stands between a client and a server and knows enough of RESP to tell
+// requests and their replies apart, in both versions, pipelined or not, with pushes,
+// pub/sub and replication. Not understood: inline commands and CLIENT REPLY.
+type Proxy struct {
+	tb       testing.TB
+	listener net.Listener
+	target   string
+	gate     gate
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	ended bool
+	links map[*link]struct{}
+	rules []*ActiveRule
+	seen  []string
+}
+
+// NewProxy listens on a free loopback port and connects each client to target. If
+// the target refuses, the client's connection is reset. The proxy and all its
+// connections end with the test.
+func NewProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	p := &Proxy{tb: tb, listener: listener, target: target, links: map[*link]struct{}{}}
+	p.gate.set(true)
+	p.running.Go(p.accept)
+	tb.Cleanup(p.end)
+	return p
+}
+
+// Addr returns the host:port for the client.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Add makes the proxy obey a rule from the next command on. Where several rules
+// match, each counts the command, and the first added takes it.
+func (p *Proxy) Add(rule Rule) *ActiveRule {
+	isDelay := rule.Fault == DelayRequest || rule.Fault == DelayReply
+	if rule.Fault < LoseRequest || rule.Fault > DelayReply || isDelay != (rule.Delay > 0) {
+		panic(fmt.Sprintf("redistest: no such rule: %v with a delay of %v", rule.Fault, rule.Delay))
+	}
+	a := &ActiveRule{Rule: rule, proxy: p, fired: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, a)
+	return a
+}
+
+// BlackHole(true) returns when nothing passes any more, on no connection and in
+// neither direction, not even the end of a connection. New connections are accepted
+// and stay silent. BlackHole(false) lets everything withheld go on in its order.
+func (p *Proxy) BlackHole(on bool) { p.gate.set(!on) }
+
+// CutAll resets every open connection, and drops what was withheld on it; requests
+// already forwarded are still executed. A connection is open for the proxy when it
+// was accepted, which may be a moment after the client's dial returned.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.reset()
+	}
+}
+
+// Seen returns the names, in upper case, of the commands that arrived so far, in
+// their order, whatever became of them. On a connection that withholds a command,
+// the later ones have not arrived.
+func (p *Proxy) Seen() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.seen)
+}
+
+// Count returns how often a command was seen.
+func (p *Proxy) Count(name string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, s := range p.seen {
+		if s == name {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *Proxy) accept() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.open(conn.(*net.TCPConn))
+	}
+}
+
+func (p *Proxy) open(client *net.TCPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		client.Close()
+		return
+	}
+	l := &link{proxy: p, client: client}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	p.links[l] = struct{}{}
+	p.running.Go(func() {
+		l.run()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	})
+}
+
+// end closes everything and waits for every goroutine.
+func (p *Proxy) end() {
+	p.listener.Close()
+	p.mu.Lock()
+	p.ended = true
+	for l := range p.links {
+		l.end()
+	}
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// arrived takes note of a command and returns the rule for it, if any.
+func (p *Proxy) arrived(args []string) (name string, rule *ActiveRule) {
+	name = strings.ToUpper(args[0])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = append(p.seen, name)
+	for _, r := range p.rules {
+		if r.matches(name, args) && rule == nil {
+			r.taken++
+			rule = r
+		}
+	}
+	return name, rule
+}
+
+// A gate is what bytes pass on their way, unless it is shut.
+type gate struct {
+	passing sync.RWMutex  // held for reading while bytes pass
+	opened  chan struct{} // closed while the gate is open
+}
+
+func (g *gate) set(open bool) {
+	g.passing.Lock()
+	defer g.passing.Unlock()
+	if g.opened == nil || g.isOpen() && !open {
+		g.opened = make(chan struct{})
+	}
+	if open && !g.isOpen() {
+		close(g.opened)
+	}
+}
+
+func (g *gate) isOpen() bool {
+	select {
+	case <-g.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// pass runs move as soon as the gate is open, but not any more after ctx ended.
+func (g *gate) pass(ctx context.Context, move func()) {
+	for ctx.Err() == nil {
+		g.passing.RLock()
+		if g.isOpen() {
+			move()
+			g.passing.RUnlock()
+			return
+		}
+		opened := g.opened
+		g.passing.RUnlock()
+		select {
+		case <-opened:
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,277 @@
+// Package redistest gives tests real Redis servers that can be killed, paused and
+// restarted, and a proxy that loses, delays and cuts chosen commands.
+//
+//	s := redistest.Start(t)
+//	p := redistest.NewProxy(t, s.Addr())
+//	lost := p.Add(redistest.Rule{Commands: []string{"SET"}, Fault: redistest.LoseReply})
+//	// … let the client under test talk to p.Addr() …
+//	<-lost.Fired()                  // the SET was executed and its reply swallowed
+//	s.Do("GET", "key")              // what the store knows, seen from outside
+//
+// Servers and proxies end with the test that made them. Nothing here depends on a
+// client library, so that a bug of a client cannot hide in its own test bed.
+package redistest
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Require skips the test, loudly, if redis-server is not in PATH. With
+// LOCKSTEP_REQUIRE_REDIS=1 in the environment it fails the test instead, so that a
+// CI run cannot be green because it ran nothing.
+func Require(tb testing.TB) {
+	tb.Helper()
+	_, err := exec.LookPath(program)
+	switch {
+	case err == nil:
+	case os.Getenv("LOCKSTEP_REQUIRE_REDIS") == "1":
+		tb.Fatalf("redis-server is not installed and LOCKSTEP_REQUIRE_REDIS=1 forbids to skip: %v", err)
+	default:
+		tb.Skip("SKIPPED: redis-server is not installed; `make test` installs it; LOCKSTEP_REQUIRE_REDIS=1 makes this a failure")
+	}
+}
+
+// Start runs one redis-server without persistence on a free loopback port and
+// returns when it answers PING. The server is killed when the test ends, also when
+// it is paused by then, and on Linux also when the test process dies.
+func Start(tb testing.TB, opts ...Option) *Server {
+	tb.Helper()
+	return StartN(tb, 1, opts...)[0]
+}
+
+// StartN runs n servers that know nothing of each other.
+func StartN(tb testing.TB, n int, opts ...Option) []*Server {
+	tb.Helper()
+	Require(tb)
+	var c config
+	for _, opt := range opts {
+		opt(&c)
+	}
+	servers, errs := make([]*Server, n), make([]error, n)
+	var starts sync.WaitGroup
+	for i := range n {
+		dir := tb.TempDir()
+		starts.Go(func() { servers[i], errs[i] = launch(tb, dir, c, reservePort) })
+	}
+	starts.Wait()
+	for _, err := range errs {
+		if err != nil {
+			tb.Fatalf("redistest: %v", err)
+		}
+	}
+	return servers
+}
+
+// An Option changes how a server is started.
+type Option func(*config)
+
+type config struct {
+	args     []string
+	password string
+}
+
+// WithArgs appends arguments for redis-server, such as "--appendonly", "yes". They
+// come last and so win over the defaults. The log must stay on standard output at
+// level notice or below: it tells when the server is ready.
+func WithArgs(args ...string) Option {
+	return func(c *config) { c.args = append(c.args, args...) }
+}
+
+// WithPassword sets the password of the default user.
+func WithPassword(password string) Option {
+	return func(c *config) { c.password = password }
+}
+
+// A Server is one redis-server with a fixed address and data directory, and at most
+// one process at a time. Its methods may be called from any goroutine until the
+// test ends; they report trouble with Errorf, which, unlike Fatal, is allowed there.
+type Server struct {
+	tb   testing.TB
+	dir  string
+	port *reservation
+	config
+
+	mu    sync.Mutex // held while the process changes its state
+	proc  *process   // the last one started
+	ended bool       // by Cleanup: a late Restart must not leave a process behind
+}
+
+// launch starts a server on a port from reserve, and on another port if somebody
+// else was faster to bind that one.
+func launch(tb testing.TB, dir string, c config, reserve func() (*reservation, error)) (*Server, error) {
+	s := &Server{tb: tb, dir: dir, config: c}
+	for attempt := 1; ; attempt++ {
+		port, err := reserve()
+		if err != nil {
+			return nil, err
+		}
+		s.port = port
+		if err = s.start(); err == nil {
+			tb.Cleanup(s.end)
+			return s, nil
+		}
+		port.Close()
+		if !isPortTaken(err) || attempt == 10 {
+			return nil, err
+		}
+	}
+}
+
+// start runs a process and waits until it has loaded its data and answers.
+func (s *Server) start() error {
+	args := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port.number),
+		"--dir", s.dir, "--save", "", "--appendonly", "no",
+	}
+	if s.password != "" {
+		args = append(args, "--requirepass", s.password)
+	}
+	proc, err := startProcess(s.dir, append(args, s.args...))
+	if err != nil {
+		return err
+	}
+	err = proc.awaitReady(func() bool {
+		_, err := s.call(time.Second, "PING")
+		return isReply(err)
+	})
+	if err != nil {
+		proc.kill()
+		return err
+	}
+	s.proc = proc
+	return nil
+}
+
+// end kills the process for good.
+func (s *Server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.proc.signal(sigCont)
+	s.proc.kill()
+	s.port.Close()
+}
+
+// Addr returns host:port. It stays the same across restarts.
+func (s *Server) Addr() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port.number))
+}
+
+// PID returns the process id of the last process started.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc.pid
+}
+
+// Do sends one command over a connection of its own, as the default user, and waits
+// at most 5 s for the reply: a string, int64, nil or []any of these. An error reply
+// is an [Error]; the Errors inside an array are elements.
+func (s *Server) Do(args ...string) (any, error) {
+	return s.call(5*time.Second, args...)
+}
+
+// Stop ends the process as an operator would, with SIGTERM, so that it saves what
+// it is configured to save. Redis looks at the signal ten times a second only.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc.signal(sigCont)
+	s.proc.signal(sigTerm)
+	select {
+	case <-s.proc.done:
+	case <-time.After(15 * time.Second): // longer than Redis's own shutdown-timeout
+		s.proc.kill()
+		s.tb.Errorf("redistest: %s ignored SIGTERM and was killed; its log:\n%s", s.Addr(), s.proc.log())
+	}
+}
+
+// Kill ends the process with SIGKILL, like a crash, and waits until it is gone.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc.kill()
+}
+
+// Restart starts a new process on the address and data of the one that was stopped
+// or killed, and returns when it answers.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	if s.proc.alive() {
+		s.tb.Errorf("redistest: Restart of %s: it was not stopped", s.Addr())
+		return
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		err := s.start()
+		if err == nil {
+			return
+		}
+		if !isPortTaken(err) || time.Now().After(deadline) {
+			s.tb.Errorf("redistest: Restart of %s: %v", s.Addr(), err)
+			return
+		}
+	}
+}
+
+// Pause stops the process with SIGSTOP and returns when it really stands still: the
+// kernel still accepts connections and bytes for it, and nothing is answered.
+func (s *Server) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.proc.pause(); err != nil {
+		s.tb.Errorf("redistest: Pause of %s: %v", s.Addr(), err)
+	}
+}
+
+// Resume lets a paused process go on, with everything that arrived in between.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc.signal(sigCont)
+}
+
+// call is Do with a time limit.
+func (s *Server) call(limit time.Duration, args ...string) (any, error) {
+	conn, err := net.DialTimeout("tcp", s.Addr(), limit)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return nil, err
+	}
+	replies := newDecoder(conn)
+	if s.password != "" {
+		if _, err := roundTrip(conn, replies, "AUTH", s.password); err != nil {
+			return nil, fmt.Errorf("AUTH: %w", err)
+		}
+	}
+	return roundTrip(conn, replies, args...)
+}
+
+func roundTrip(w io.Writer, replies *decoder, args ...string) (any, error) {
+	if _, err := w.Write(encode(args)); err != nil {
+		return nil, err
+	}
+	_, v, err := replies.next()
+	if err != nil {
+		return nil, err
+	}
+	if e, ok := v.(Error); ok {
+		return nil, e
+	}
+	return v, nil
+}
