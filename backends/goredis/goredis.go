@@ -69,7 +69,8 @@ func Quarantine(needed time.Duration) func(ctx context.Context, cn *client.Conn)
 	return func(ctx context.Context, cn *client.Conn) error {
 		info, err := cn.Info(ctx, "server").Result()
 		if err != nil {
-			return fmt.Errorf("quarantine needs INFO server: %w", translate(ctx, err))
+			// go-redis strips one wrapping from what a hook returns, unless there are several beside each other.
+			return errors.Join(fmt.Errorf("quarantine needs INFO server: %w", translate(ctx, err)))
 		}
 		return redis.Quarantine(info, needed)
 	}

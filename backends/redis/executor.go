@@ -62,8 +62,12 @@ type ReplyError struct{ Text string }
 
 func (e *ReplyError) Error() string { return e.Text }
 
-// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7.
+// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7, and a
+// permission that is missing there is told in words in Redis 7.0.
 func (e *ReplyError) Code() string {
+	if strings.HasPrefix(e.Text, "ERR The user executing the script can't ") {
+		return "NOPERM"
+	}
 	for _, code := range []string{"NOPERM", "WRONGTYPE", "READONLY", "OOM"} {
 		if strings.Contains(e.Text, code+" ") {
 			return code

@@ -7,15 +7,15 @@ import (
 
 // sideKey names something that belongs to the lock under key (a channel, a counter) so that a Redis Cluster keeps it in
 // the same slot, see https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags. Different
-// keys have different side keys.
+// keys have different side keys. A key is never empty.
 //
 //	invoice/42    {invoice/42}:wake    the key becomes the hash tag
-//	{a}b          {a}b:wake            the key has one
+//	{a}b          {a}b#wake            the key has one; # since {a} must not share with a
 //	a}b           {9371}a}b:wake       the key can't be one: a number in its slot is
 func sideKey(key, what string) string {
 	switch {
 	case hashTag(key) != key:
-		return key + ":" + what
+		return key + "#" + what
 	case !strings.ContainsAny(key, "{}"):
 		return "{" + key + "}:" + what
 	}

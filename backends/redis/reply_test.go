@@ -1,0 +1,123 @@
+package redis
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+func TestAcquiredReadsTheReplyOfTheScript(t *testing.T) {
+	for _, c := range []struct {
+		reply any
+		want  backends.Result
+		bad   bool
+	}{
+		{reply: []any{int64(1), int64(0)}, want: backends.Result{OK: true}},
+		{reply: []any{int64(0), int64(1500)}, want: backends.Result{Left: 1500 * time.Millisecond}},
+		{reply: []any{int64(0), int64(-1)}, want: backends.Result{Foreign: true}},
+		{reply: []any{int64(0), int64(-2)}, want: backends.Result{}}, // expired within the script's millisecond
+		{reply: []any{int64(0), int64(0)}, want: backends.Result{}},
+		{reply: []any{int64(2), int64(0)}, bad: true},
+		{reply: []any{"1", int64(0)}, bad: true},
+		{reply: []any{int64(1)}, bad: true},
+		{reply: "OK", bad: true},
+		{reply: nil, bad: true},
+	} {
+		got, err := acquired(c.reply)
+		if got != c.want || (err != nil) != c.bad {
+			t.Errorf("acquired(%v) = %+v, %v; want %+v, error: %v", c.reply, got, err, c.want, c.bad)
+		}
+	}
+}
+
+func FuzzAcquired(f *testing.F) {
+	f.Add(int64(1), int64(0), "x", 2)
+	f.Fuzz(func(t *testing.T, a, b int64, s string, n int) {
+		for _, reply := range []any{[]any{a, b}, []any{a, s}, []any{s, b}, a, s, []any{a, b, a}} {
+			if r, err := acquired(reply); err == nil && r.Left < 0 {
+				t.Errorf("acquired(%v) = %+v", reply, r)
+			}
+		}
+	})
+}
+
+func TestYesReadsOneAndZero(t *testing.T) {
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		reply any
+		err   error
+		want  bool
+		bad   bool
+	}{
+		{int64(1), nil, true, false}, {int64(0), nil, false, false}, {int64(2), nil, false, true}, {"1", nil, false, true},
+		{nil, nil, false, true}, {int64(1), broken, false, true},
+	} {
+		got, err := yes(c.reply, c.err)
+		if got != c.want || (err != nil) != c.bad {
+			t.Errorf("yes(%v, %v) = %v, %v", c.reply, c.err, got, err)
+		}
+	}
+}
+
+func TestReplyErrorsSayWhetherRepeatingHelps(t *testing.T) {
+	for _, c := range []struct {
+		text, code string
+		refused    bool
+		wrongType  bool
+	}{
+		{text: "NOPERM this user has no permissions to run the 'set' command", code: "NOPERM", refused: true},
+		{text: "ERR Error running script (call to f_1): @user_script:1: -NOPERM this user", code: "NOPERM", refused: true},
+		{text: "ERR The user executing the script can't publish to the channel mentioned in the command script: f", code: "NOPERM", refused: true},
+		{text: "WRONGTYPE Operation against a key holding the wrong kind of value", code: "WRONGTYPE", refused: true, wrongType: true},
+		{text: "ERR Error running script (call to f_1): @user_script:8: WRONGTYPE Operation against", code: "WRONGTYPE", refused: true, wrongType: true},
+		{text: "NOAUTH Authentication required.", code: "NOAUTH", refused: true},
+		{text: "WRONGPASS invalid username-password pair or user is disabled.", code: "WRONGPASS", refused: true},
+		{text: "READONLY You can't write against a read only replica.", code: "READONLY"},
+		{text: "LOADING Redis is loading the dataset in memory", code: "LOADING"},
+		{text: "OOM command not allowed when used memory > 'maxmemory'.", code: "OOM"},
+		{text: "NOSCRIPT No matching script.", code: "NOSCRIPT"},
+		{text: "", code: ""},
+	} {
+		e := &ReplyError{Text: c.text}
+		if e.Code() != c.code || e.Refused() != c.refused || errors.Is(e, backends.ErrWrongType) != c.wrongType {
+			t.Errorf("%q: code %s, refused %v, wrong type %v", c.text, e.Code(), e.Refused(), errors.Is(e, backends.ErrWrongType))
+		}
+	}
+}
+
+func TestParseInfo(t *testing.T) {
+	got := parseInfo("# Server\r\nredis_version:7.0.15\r\nuptime_in_seconds:12\r\n\r\n# Replication\r\nrole:master\r\nslave0:ip=1.2.3.4,port=1\r\nnonsense\r\n")
+	want := map[string]string{"redis_version": "7.0.15", "uptime_in_seconds": "12", "role": "master", "slave0": "ip=1.2.3.4,port=1"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("parseInfo = %v, want %v", got, want)
+	}
+}
+
+func FuzzParseInfo(f *testing.F) {
+	f.Add("# Server\r\nuptime_in_seconds:12\r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		_ = Quarantine(text, time.Hour)
+		var r Report
+		r.Uptime = -1
+		r.read(parseInfo(text))
+		r.judge(time.Hour)
+	})
+}
+
+func TestQuarantineNeedsTheLongestTTLAndASecond(t *testing.T) {
+	for info, trusted := range map[string]bool{
+		"uptime_in_seconds:0": false, "uptime_in_seconds:60": false, "uptime_in_seconds:61": true,
+		"uptime_in_seconds:nonsense": true, "redis_version:7.0.15": true,
+	} {
+		err := Quarantine(info, 61*time.Second)
+		if (err == nil) != trusted {
+			t.Errorf("Quarantine(%q) = %v", info, err)
+		}
+		if q := (*QuarantineError)(nil); err != nil && !errors.As(err, &q) {
+			t.Errorf("%T is no *QuarantineError", err)
+		}
+	}
+}
