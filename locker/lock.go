@@ -31,8 +31,10 @@ type Lock struct {
 
 	releasing deadlineContext // what the first Release runs under
 
-	due   time.Time // when the scheduler looks at this lock next; guarded by renewals.mu
-	place int       // in its heap, −1 outside; guarded by renewals.mu
+	// guarded by renewals.mu
+	due      time.Time // when the scheduler looks at this lock next
+	place    int       // in its heap, −1 outside
+	released bool      // it is there for the deadline of its Release alone
 }
 
 // hold makes a granted lease a Lock.
@@ -106,14 +108,12 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ctx.Done() == nil {
 		return l.extendNow(ctx, ttl)
 	}
-	call := &extendCall{l: l, ctx: ctx, ttl: ttl}
-	worker := l.client.workers.start(call)
+	call := &extendCall{l: l, ctx: ctx, ttl: ttl, done: make(chan struct{})}
+	l.client.workers.start(call)
 	select {
-	case <-worker.done:
-		l.client.workers.park(worker)
+	case <-call.done:
 		return call.err
 	case <-ctx.Done():
-		l.client.workers.leave(worker, func() {})
 		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
 	}
 }
@@ -127,53 +127,58 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 func (l *Lock) Unlock(ctx context.Context) error {
 	own := ctx.Value(lockKey{}) == l // our own context, which ends right now
 	l.checkClock()
-	l.mu.Lock()
-	first := !l.unlock.begun
-	l.unlock.begun = true
-	if !l.unlock.over && !first && l.unlock.done == nil {
-		l.unlock.done = make(chan struct{})
-	}
-	over := l.unlock.done
-	l.mu.Unlock()
-	var worker *worker
+	first, done := l.unlock.begin(&l.mu, ctx.Done() != nil)
 	if first {
 		l.end(ErrReleased)
 		if ctx.Done() == nil {
 			l.release()
-			return l.unlock.err
+		} else {
+			l.client.workers.start((*releaseCall)(l))
 		}
-		worker = l.client.workers.start((*releaseCall)(l))
-		over = worker.done
+	}
+	if done == nil {
+		return l.unlock.err
 	}
 	if own || ctx.Err() != nil {
-		done := ctxError(ctx)
+		why := ctxError(ctx)
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), doneGrace, done)
+		ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), doneGrace, why)
 		defer cancel()
 	}
-	if over != nil {
-		select {
-		case <-over:
-		case <-ctx.Done():
-			if first {
-				l.client.workers.leave(worker, func() {})
-			}
-			return &Error{Op: "release", Key: l.Key(), Err: ctxError(ctx)}
-		}
+	select {
+	case <-done:
+		return l.unlock.err
+	case <-ctx.Done():
+		return &Error{Op: "release", Key: l.Key(), Err: ctxError(ctx)}
 	}
-	if first {
-		l.client.workers.park(worker)
-	}
-	return l.unlock.err
 }
 
 const doneGrace = time.Second // for an Unlock with a ctx that is done already
 
-// unlocking is the one release of a Lock, which every Unlock waits for; guarded by Lock.mu, and settled once it is over.
+// unlocking is the one release of a Lock, which every Unlock waits for.
 type unlocking struct {
+	// guarded by Lock.mu
 	begun, over bool
-	err         error
-	done        chan struct{} // closed when it is over; made for the second Unlock, if it has to wait
+	done        chan struct{} // closed when it is over; nil if nobody has to wait
+	sent        int           // Releases on their way or answered
+
+	err error // settled when it is over
+}
+
+// begin tells whether this is the first Unlock, and what to wait for: nil if there is a result already, or if the first
+// one is to do the work itself.
+func (u *unlocking) begin(mu *sync.Mutex, waits bool) (first bool, done <-chan struct{}) {
+	mu.Lock()
+	defer mu.Unlock()
+	first = !u.begun
+	u.begun = true
+	if u.done == nil && !u.over && (waits || !first) {
+		u.done = make(chan struct{})
+	}
+	if u.over || first && !waits {
+		return first, nil
+	}
+	return first, u.done
 }
 
 // begin counts an extension in, unless the hold is over.

@@ -8,92 +8,130 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
-const releaseLimit = time.Second // for one call: a connection that is stuck must not use up the lease
+const (
+	releaseLimit = time.Second            // for one call: a connection that is stuck must not use up the lease
+	joinLimit    = 100 * time.Millisecond // for extensions to follow their ctx, which has ended
+)
 
-// release is Unlock's work: it waits for extensions under way, sends Release until it is answered or the lease has
-// ended, and tells everyone.
+// release is Unlock's work, done once: it waits for extensions under way and sends Release.
 func (l *Lock) release() {
-	var err error
-	if lost := (*LostError)(nil); errors.As(l.over, &lost) { // and so released and told
-		if err = lost; lost.Reason == LostMaxHold && !l.Lease().Ended() {
-			_ = l.sendRelease() // the caller learns that it was lost
-			l.client.lines.freed(l.Key())
+	if lost := (*LostError)(nil); errors.As(l.over, &lost) { // lose has told everyone and sent what there was to send
+		if lost.Reason == LostMaxHold && !l.Lease().Ended() {
+			l.releaseLeftover()
 		}
-	} else {
-		joined := l.join()
-		err = wrap("release", l.Key(), l.sendRelease())
-		if !joined {
-			go l.releaseLeftover() // the extension that hangs may land yet
-		}
-		l.client.lines.freed(l.Key())
+		l.settle(lost)
+		return
+	}
+	l.join()
+	l.releasing.Context = l.values()
+	l.releasing.deadline = earlier(time.Now().Add(releaseLimit), l.Lease().Expires)
+	l.client.renewals.watchRelease(l)
+	again := l.sendRelease(&l.releasing)
+	l.client.renewals.remove(l)
+	if again != nil {
+		l.resend()
+	}
+}
+
+// releaseCall is a release that its caller may leave.
+type releaseCall Lock
+
+func (c *releaseCall) call()     { (*Lock)(c).release() }
+func (c *releaseCall) answered() {}
+
+// join waits until no extension is under way, but not for long: their ctx has ended, and one that hangs in its client
+// library in spite of that would keep the lock from everyone. It can't bring back what Release has ended.
+func (l *Lock) join() {
+	if l.joined == nil {
+		return
+	}
+	timer := time.NewTimer(joinLimit)
+	defer timer.Stop()
+	select {
+	case <-l.joined:
+	case <-timer.C:
+	}
+}
+
+// resend repeats Release until one is answered, within the life of the lease. It may run while the first one hangs.
+func (l *Lock) resend() {
+	lease := l.Lease()
+	ctx, cancel := context.WithDeadline(l.values(), lease.Expires)
+	defer cancel()
+	if err := cleanup.Repeat(ctx, l.sendRelease); err != nil {
+		l.settle(&Error{Op: "release", Key: lease.Key, Err: err})
+	}
+}
+
+// sendRelease sends one Release and settles the matter if it is answered; if not, it returns the error.
+func (l *Lock) sendRelease(ctx context.Context) (again error) {
+	l.mu.Lock()
+	if l.unlock.over {
+		l.mu.Unlock()
+		return nil
+	}
+	l.unlock.sent++
+	lease := l.lease
+	l.mu.Unlock()
+
+	err := l.client.locker.Release(ctx, lease)
+	if err == nil || refused(err) {
+		l.settle(err)
+		return nil
+	}
+	if !errors.Is(err, ErrLost) {
+		return err
+	}
+	l.mu.Lock()
+	sent := l.unlock.sent
+	l.mu.Unlock()
+	if sent > 1 { // one of those whose answer got lost did it, and left nothing for this one
+		err = nil
+	}
+	l.settle(err)
+	return nil
+}
+
+// settle takes the first result: it tells middleware, the next in line, and whoever waits in Unlock.
+func (l *Lock) settle(err error) {
+	l.mu.Lock()
+	if l.unlock.over {
+		l.mu.Unlock()
+		return
+	}
+	l.unlock.over = true
+	l.unlock.err = wrap("release", l.lease.Key, err)
+	unlocked := l.over == ErrReleased
+	done := l.unlock.done
+	l.mu.Unlock()
+
+	l.client.lines.freed(l.Key())
+	if unlocked {
 		cause := error(ErrReleased)
 		if errors.Is(err, ErrLost) {
 			cause = err
 		}
 		l.tell(cause)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unlock.over, l.unlock.err = true, err
-	if l.unlock.done != nil {
-		close(l.unlock.done)
+	if done != nil {
+		close(done)
 	}
 }
-
-// join waits until no extension is under way, or until the lease has ended: then one that hangs can prolong nothing
-// that anybody believes in.
-func (l *Lock) join() bool {
-	if l.joined == nil {
-		return true
-	}
-	timer := time.NewTimer(time.Until(l.Lease().Expires))
-	defer timer.Stop()
-	select {
-	case <-l.joined:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// sendRelease repeats Release until it is answered, within the life of the lease.
-func (l *Lock) sendRelease() error {
-	lease, values := l.Lease(), l.given
-	if values.Done() != nil {
-		values = context.WithoutCancel(values)
-	}
-	l.releasing.Context, l.releasing.deadline = values, earlier(time.Now().Add(releaseLimit), lease.Expires)
-	l.client.renewals.watchRelease(l)
-	err := l.client.locker.Release(&l.releasing, lease)
-	l.client.renewals.remove(l)
-	if err == nil || errors.Is(err, ErrLost) || refused(err) || lease.Ended() {
-		return err
-	}
-	ctx, cancel := context.WithDeadline(values, lease.Expires)
-	defer cancel()
-	_ = cleanup.Repeat(ctx, func(ctx context.Context) (again error) {
-		switch err = l.client.locker.Release(ctx, lease); {
-		case errors.Is(err, ErrLost): // the Release whose answer got lost did it: nothing was left for this one
-			err = nil
-		case err != nil && !refused(err):
-			return err
-		}
-		return nil
-	})
-	return err
-}
-
-// releaseCall is an Unlock that its caller may leave.
-type releaseCall Lock
-
-func (c *releaseCall) run() { (*Lock)(c).release() }
 
 // releaseLeftover makes one attempt to end a lease that is over by our clocks: the store may still have it.
 func (l *Lock) releaseLeftover() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.given), releaseLimit)
+	ctx, cancel := context.WithTimeout(l.values(), releaseLimit)
 	defer cancel()
 	_ = l.client.locker.Release(ctx, l.Lease()) // best effort: what is left ends with its TTL
 	l.client.lines.freed(l.Key())
+}
+
+// values is the ctx given to Lock without its end.
+func (l *Lock) values() context.Context {
+	if l.given.Done() == nil {
+		return l.given
+	}
+	return context.WithoutCancel(l.given)
 }
 
 // discard releases a lease that came too late for its caller.

@@ -69,7 +69,7 @@ func (r *renewals) watchRelease(l *Lock) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.due = l.releasing.deadline
+	l.due, l.released = l.releasing.deadline, true
 	heap.Push(&r.heap, l)
 	r.arm(now)
 }
@@ -97,7 +97,7 @@ func (r *renewals) tick() {
 	now := time.Now()
 	r.mu.Lock()
 	r.armed = time.Time{}
-	if now.Sub(r.looked) >= lookInterval || r.looked.After(now) {
+	if now.Sub(r.looked) >= lookInterval {
 		r.looked = now
 		for _, l := range r.heap {
 			if l.Lease().Ended() { // by the wall clock, which no due time knows of
@@ -107,21 +107,21 @@ func (r *renewals) tick() {
 	}
 	for len(r.heap) > 0 && !r.heap[0].due.After(now) {
 		l := r.heap[0]
-		switch what, due := l.act(now, r.inFlight < maxInFlight); what {
-		case actExpire:
-			ended = append(ended, l)
-			l.due = now.Add(lookInterval) // it leaves the heap when it is told
-		case actLate:
+		switch what, due := l.act(now, r.inFlight < maxInFlight); {
+		case l.released:
 			late = append(late, l)
 			l.due = now.Add(lookInterval) // it leaves the heap when Release returns
-		case actStop:
+		case what == actExpire:
+			ended = append(ended, l)
+			l.due = now.Add(lookInterval) // it leaves the heap when it is told
+		case what == actStop:
 			stopped = append(stopped, l)
 			l.due = now.Add(lookInterval)
-		case actExtend:
+		case what == actExtend:
 			r.inFlight++
 			extend = append(extend, l)
 			l.due = due
-		case actNothing:
+		default:
 			l.due = due
 		}
 		heap.Fix(&r.heap, 0)
@@ -137,14 +137,10 @@ func (r *renewals) tick() {
 	}
 	for _, l := range late {
 		l.releasing.expire()
+		go l.resend() // whether or not the first Release follows its ctx
 	}
 	for _, l := range extend {
-		call := &extendCall{l: l, ctx: l.ctx.Context, ttl: l.ttl} // its failure shows in the next one, or in the loss
-		l.client.workers.leave(l.client.workers.start(call), func() {
-			r.mu.Lock()
-			r.inFlight--
-			r.mu.Unlock()
-		})
+		l.client.workers.start(&extendCall{l: l, ctx: l.ctx.Context, ttl: l.ttl, done: make(chan struct{}), scheduled: true})
 	}
 }
 
@@ -155,7 +151,6 @@ const (
 	actExtend
 	actStop
 	actExpire
-	actLate
 )
 
 // act says what is due for l at now, counts an extension in, and gives the time of the next look.
@@ -165,8 +160,8 @@ func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 	defer l.mu.Unlock()
 	left := l.lease.Expires.Sub(now)
 	switch {
-	case l.over != nil: // it is being released
-		return actLate, now
+	case l.over != nil: // it is about to leave the heap
+		return actNothing, now.Add(lookInterval)
 	case l.lease.Ended():
 		return actExpire, now
 	case !l.stop.IsZero() && !now.Before(l.stop):
@@ -206,15 +201,27 @@ func (l *Lock) limit(due time.Time) time.Time {
 	return due
 }
 
-// extendCall is an extension that nobody waits for, or may leave.
+// extendCall is an extension that nobody waits for, or may leave. If it fails, that shows in the next one or in the loss.
 type extendCall struct {
-	l   *Lock
-	ctx context.Context
-	ttl time.Duration
-	err error
+	l         *Lock
+	ctx       context.Context
+	ttl       time.Duration
+	scheduled bool // by renewals, which counts those
+	err       error
+	done      chan struct{}
 }
 
-func (c *extendCall) run() { c.err = c.l.extendNow(c.ctx, c.ttl) }
+func (c *extendCall) call() { c.err = c.l.extendNow(c.ctx, c.ttl) }
+
+func (c *extendCall) answered() {
+	close(c.done)
+	if c.scheduled {
+		r := &c.l.client.renewals
+		r.mu.Lock()
+		r.inFlight--
+		r.mu.Unlock()
+	}
+}
 
 // extendNow asks for ttl from now and takes in the answer, whenever it comes. The caller has counted it in.
 func (l *Lock) extendNow(ctx context.Context, ttl time.Duration) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -157,55 +158,79 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 	if ctx.Done() == nil && limit == nil {
 		return w.Locker.Acquire(ctx, req)
 	}
-	call := &acquireCall{locker: w.Locker, ctx: ctx, req: req}
-	cancel := func() {}
+	a := &attempt{locker: w.Locker, ctx: ctx, req: req, done: make(chan struct{})}
 	if limit != nil {
-		call.ctx, cancel = context.WithCancel(ctx)
+		var cancel context.CancelFunc
+		a.ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 	}
-	worker := w.workers.start(call)
+	w.workers.start(a)
 	select {
-	case <-worker.done:
-		w.workers.park(worker)
-		return call.lease, call.err
+	case <-a.done:
+		return a.lease, a.err
 	case <-ctx.Done():
 	case <-done(limit):
 		grace := time.NewTimer(answerGrace)
 		defer grace.Stop()
 		select {
-		case <-worker.done:
-			w.workers.park(worker)
-			return call.lease, call.err
+		case <-a.done:
 		case <-ctx.Done():
 		case <-grace.C:
 		}
 	}
-	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: what it asked for may be
-	// granted already.
-	impatient := time.AfterFunc(abandonGrace, func() { w.abandon(ctx, req) })
-	w.workers.leave(worker, func() {
-		if impatient.Stop(); call.err == nil {
-			w.abandon(ctx, req)
-		}
-	})
-	return Lease{}, ended(ctx, req, 1, nil)
+	if a.leave() {
+		return Lease{}, ended(ctx, req, 1, nil)
+	}
+	return a.lease, a.err
 }
 
-type acquireCall struct {
+// attempt is a call of Acquire that its caller may leave behind.
+type attempt struct {
 	locker Locker
 	ctx    context.Context
 	req    Request
-	lease  Lease
-	err    error
+	done   chan struct{}
+
+	lease Lease
+	err   error
+
+	mu         sync.Mutex
+	over, left bool
+	impatience *time.Timer
 }
 
-func (c *acquireCall) run() { c.lease, c.err = c.locker.Acquire(c.ctx, c.req) }
+func (a *attempt) call() { a.lease, a.err = a.locker.Acquire(a.ctx, a.req) }
 
-// abandon releases a lease that nobody wants, or that may exist: Key and Token suffice to name it.
-func (w *waiting) abandon(ctx context.Context, req Request) {
-	lease := Lease{Key: req.Key, Token: req.Token, Owner: req.Owner}
-	cleanup.Go(ctx, req.TTL, func(ctx context.Context) error {
-		if err := w.Release(ctx, lease); !errors.Is(err, ErrLost) {
+func (a *attempt) answered() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	close(a.done)
+	if a.left {
+		if a.impatience.Stop(); a.err == nil {
+			a.remove()
+		}
+	}
+}
+
+// leave makes whoever receives the answer responsible for it, unless it is there already.
+func (a *attempt) leave() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return false
+	}
+	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: what it was asked for may
+	// be granted already.
+	a.left, a.impatience = true, time.AfterFunc(abandonGrace, a.remove)
+	return true
+}
+
+// remove releases a lease that nobody wants, or that may exist: Key and Token suffice to name it.
+func (a *attempt) remove() {
+	lease := Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner}
+	cleanup.Go(a.ctx, a.req.TTL, func(ctx context.Context) error {
+		if err := a.locker.Release(ctx, lease); !errors.Is(err, ErrLost) {
 			return err
 		}
 		return nil

@@ -18,16 +18,19 @@ type workers struct {
 
 type worker struct {
 	jobs  chan job
-	done  chan struct{} // holds one note that the job is done
-	swept int           // the number of sweeps when it became idle
+	swept int // the number of sweeps when it became idle
 }
 
-type job interface{ run() }
+// job is a call, and what follows when it has returned and its goroutine is free for the next one.
+type job interface {
+	call()
+	answered()
+}
 
 const sweepInterval = 100 * time.Millisecond
 
-// start runs j on a worker. The caller waits for its done, then parks it; or leaves it.
-func (ws *workers) start(j job) *worker {
+// start lets a worker do j.
+func (ws *workers) start(j job) {
 	ws.mu.Lock()
 	var w *worker
 	if last := len(ws.idle) - 1; last >= 0 {
@@ -36,30 +39,20 @@ func (ws *workers) start(j job) *worker {
 	}
 	ws.mu.Unlock()
 	if w == nil {
-		w = &worker{jobs: make(chan job, 1), done: make(chan struct{}, 1)}
-		go w.work()
+		w = &worker{jobs: make(chan job, 1)}
+		go ws.work(w)
 	}
 	w.jobs <- j
-	return w
 }
 
-func (w *worker) work() {
+func (ws *workers) work(w *worker) {
 	for j := range w.jobs {
-		j.run()
-		w.done <- struct{}{}
+		j.call()
+		ws.park(w)
+		j.answered()
 	}
 }
 
-// leave parks w when it is done, and calls then.
-func (ws *workers) leave(w *worker, then func()) {
-	go func() {
-		<-w.done
-		ws.park(w)
-		then()
-	}()
-}
-
-// park keeps w, whose job is done, for the next one.
 func (ws *workers) park(w *worker) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
