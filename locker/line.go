@@ -69,6 +69,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) {
 	if granted {
 		ln.held = HeldError{Key: ln.key}
 		ln.until, ln.local = lease.Expires, true
+		ln.calm() // what led to this grant is no news for the next head
 	}
 	if len(ln.queue) > 0 {
 		close(ln.queue[0].turn)
@@ -80,11 +81,8 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) {
 		ln.stopWatch() // a late wake of an old watch must find the old line, so this one is not used again
 		return
 	}
+	ln.calm()
 	*ln = line{hint: ln.hint, queue: ln.queue}
-	select {
-	case <-ln.hint:
-	default:
-	}
 	ls.spare = ln
 }
 
@@ -177,5 +175,13 @@ func (ln *line) wake() {
 	select {
 	case ln.hint <- struct{}{}:
 	default: // it has one already
+	}
+}
+
+// calm takes back a wake that the head has not noticed.
+func (ln *line) calm() {
+	select {
+	case <-ln.hint:
+	default:
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -159,8 +160,11 @@ func endedAt(now, expires time.Time) bool {
 	return !now.Before(expires) || !wall(now).Before(expires.Round(0))
 }
 
-// wall is what the wall clock shows at now. Tests replace it to make the client's clock jump.
-var wall = func(now time.Time) time.Time { return now.Round(0) }
+// wall is what the wall clock shows at now.
+func wall(now time.Time) time.Time { return now.Round(0).Add(time.Duration(wallJump.Load())) }
+
+// wallJump is zero. Tests set it to make the client's clock jump.
+var wallJump atomic.Int64
 
 // String names the lease without its Token, which is a capability.
 func (l Lease) String() string {

@@ -118,6 +118,7 @@ func WithMiddleware(middleware ...Middleware) Option {
 		for _, m := range middleware {
 			if m == nil {
 				c.refuse(invalidf("middleware is nil"))
+				return
 			}
 		}
 		c.middleware = append(c.middleware, middleware...)

@@ -139,5 +139,6 @@ var errWrongType = refusal{backends.ErrWrongType}
 // refusal is an error that leaves no doubt: nothing was changed and nothing will be.
 type refusal struct{ error }
 
-func (refusal) Refused() bool   { return true }
-func (r refusal) Unwrap() error { return r.error }
+func (refusal) Refused() bool     { return true }
+func (refusal) ErrorType() string { return "invalid" }
+func (r refusal) Unwrap() error   { return r.error }

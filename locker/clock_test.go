@@ -1,0 +1,111 @@
+package locker_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// In a bubble times carry no monotonic reading. These tests are outside, where both clocks are real.
+
+func TestTimesOfALeaseKeepTheirMonotonicReading(t *testing.T) {
+	l, err := locker.New(single.New(memory.New())).Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Unlock(t.Context()) //nolint:errcheck // the next test's concern
+	if err := l.Extend(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	lease := l.Lease()
+	for name, at := range map[string]time.Time{"Granted": lease.Granted, "Expires": lease.Expires} {
+		if at == at.Round(0) { // which strips it
+			t.Errorf("%s has no monotonic reading: %v", name, at)
+		}
+	}
+}
+
+func TestALeaseEndsByWhicheverClockSaysSoFirst(t *testing.T) {
+	lease := locker.Lease{Expires: time.Now().Add(time.Hour)}
+	if lease.Ended() {
+		t.Error("it has ended an hour early")
+	}
+	back := locker.JumpWallClock(time.Hour + time.Second) // the machine was suspended: its monotonic clock stood still
+	if !lease.Ended() {
+		t.Error("the wall clock says that it has ended")
+	}
+	back()
+	over := locker.Lease{Expires: time.Now().Add(-time.Second)}
+	defer locker.JumpWallClock(-time.Hour)() // the wall clock was set back
+	if !over.Ended() {
+		t.Error("the monotonic clock says that it has ended")
+	}
+}
+
+func TestTheHolderLearnsAtItsNextLookThatTheMachineWasSuspended(t *testing.T) {
+	locks := locker.New(single.New(memory.New()), locker.WithTTL(time.Hour))
+	l, err := locks.Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, cancel := context.WithCancel(l.Context())
+	defer cancel()
+	if l.Context().Err() != nil {
+		t.Fatal("lost already")
+	}
+	defer locker.JumpWallClock(2 * time.Hour)()
+	if l.Context().Err() == nil {
+		t.Error("Err = nil")
+	}
+	select {
+	case <-l.Context().Done():
+	default:
+		t.Error("Done is open")
+	}
+	mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
+	if child.Err() == nil {
+		t.Error("a child of the context goes on")
+	}
+	mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+}
+
+func TestWhoWaitsOnDoneIsToldWithinASecondOfTheResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := locker.New(single.New(memory.New()), locker.WithTTL(time.Hour))
+		l, err := locks.Lock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		channel := l.Context().Done()
+		time.Sleep(10 * time.Second)
+		defer locker.JumpWallClock(2 * time.Hour)()
+		resumed := time.Now()
+		<-channel // no look at the clocks by the holder
+		if took := time.Since(resumed); took > time.Second {
+			t.Errorf("told after %v", took)
+		}
+		mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
+	})
+}
+
+func TestALostLockIsNotFoundAgainWhenTheClockIsSetBack(t *testing.T) {
+	l, err := locker.New(single.New(memory.New()), locker.WithTTL(time.Hour)).Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := locker.JumpWallClock(2 * time.Hour)
+	if l.Context().Err() == nil {
+		t.Error("Err = nil")
+	}
+	back()
+	if l.Context().Err() == nil {
+		t.Error("the lock is back")
+	}
+	mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
+	mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+}

@@ -1,0 +1,437 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// lostBecause says why l was lost, or "" if it was not.
+func lostBecause(l *locker.Lock) locker.LostReason {
+	var lost *locker.LostError
+	if errors.As(context.Cause(l.Context()), &lost) {
+		return lost.Reason
+	}
+	return ""
+}
+
+func TestALockIsExtendedAtAThirdOfItsTTLForAsLongAsItIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		began := time.Now()
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		time.Sleep(30 * time.Second)
+		if l.Context().Err() != nil {
+			t.Fatalf("lost: %v", context.Cause(l.Context()))
+		}
+		mustUnlock(t, l)
+		for i, at := range s.extends {
+			if want := time.Duration(i+1) * time.Second; (at.Sub(began) - want).Abs() > time.Duration(i+1)*60*time.Millisecond {
+				t.Errorf("extension %d after %v", i+1, at.Sub(began))
+			}
+		}
+		if n := len(s.extends); n < 29 || n > 32 {
+			t.Errorf("%d extensions in 30 s", n)
+		}
+	})
+}
+
+func TestWithoutExtensionALockEndsWithItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
+		<-l.Context().Done()
+		if now, end := time.Now(), l.Lease().Expires; !now.Equal(end) {
+			t.Errorf("told at %v, the lease ended at %v", now, end)
+		}
+		mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
+		if why := lostBecause(l); why != locker.LostExpired {
+			t.Errorf("lost because %q", why)
+		}
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+	})
+}
+
+func TestFailedExtensionsAreRepeatedSoonerAndSooner(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.ExpireIf, backendtest.Fail)
+		l := mustLock(t, c, "key", locker.WithTTL(9*time.Second))
+		<-l.Context().Done()
+		if now, end := time.Now(), l.Lease().Expires; !now.Equal(end) {
+			t.Errorf("told at %v, the lease ended at %v", now, end)
+		}
+		if why := lostBecause(l); why != locker.LostUnavailable {
+			t.Errorf("lost because %q", why)
+		}
+		mustMatch(t, context.Cause(l.Context()), backendtest.ErrInjected)
+		if len(s.extends) < 8 || len(s.extends) > 100 {
+			t.Errorf("%d extensions", len(s.extends))
+		}
+		for i := 2; i < len(s.extends); i++ {
+			gap, before := s.extends[i].Sub(s.extends[i-1]), s.extends[i-1].Sub(s.extends[i-2])
+			if gap > before {
+				t.Errorf("extension %d came %v after the last, which came %v after the one before", i, gap, before)
+			}
+		}
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+	})
+}
+
+func TestOneExtensionThatSucceedsSavesTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.ExpireIf, backendtest.Fail)
+		l := mustLock(t, c, "key", locker.WithTTL(9*time.Second))
+		time.Sleep(8500 * time.Millisecond)
+		s.faults.Clear()
+		time.Sleep(30 * time.Second)
+		if l.Context().Err() != nil {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestAnExtensionThatHangsDoesNotKeepTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		stuck := make(chan struct{})
+		s.faults.Once(backendtest.ExpireIf, backendtest.Stall(stuck, backendtest.Fail)) // one connection, ignoring every ctx
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		time.Sleep(20 * time.Second)
+		if l.Context().Err() != nil {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+		began := time.Now()
+		mustUnlock(t, l) // and does not keep Unlock for long either
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("Unlock took %v", took)
+		}
+		s.mustBeFree(t, "key")
+		close(stuck)
+	})
+}
+
+func TestLossIsToldNoLaterThanExpiresWhateverTheStoreDoes(t *testing.T) {
+	for name, fault := range map[string]backendtest.Fault{
+		"hangs":                backendtest.Hang,
+		"ignores its ctx":      nil, // set below, within the bubble
+		"answers late":         backendtest.Late(time.Minute),
+		"refuses":              backendtest.Refuse,
+		"loses replies, hangs": backendtest.LoseReplyHang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+				release := make(chan struct{})
+				if fault == nil {
+					fault = backendtest.Stall(release, backendtest.Fail)
+				}
+				s.faults.Set(backendtest.ExpireIf, fault)
+				l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+				end := l.Lease().Expires
+				<-l.Context().Done()
+				if now := time.Now(); !now.Equal(end) {
+					t.Errorf("told at %v, the lease ended at %v", now, end)
+				}
+				mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
+				mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+				close(release)
+				time.Sleep(2 * time.Minute) // what comes late changes nothing
+				if !l.Lease().Expires.Equal(end) {
+					t.Errorf("Expires moved after the end, to %v", l.Lease().Expires)
+				}
+			})
+		})
+	}
+}
+
+func TestALockTakenByAnotherIsToldAtTheNextExtension(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		s.store.Set("key", "thief", time.Minute)
+		<-l.Context().Done()
+		if why := lostBecause(l); why != locker.LostStolen {
+			t.Errorf("lost because %q", why)
+		}
+		if left := time.Until(l.Lease().Expires); left < time.Second {
+			t.Errorf("told %v before Expires", left)
+		}
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		if value, _, _ := s.store.Get("key"); value != "thief" {
+			t.Errorf("the key holds %q", value)
+		}
+	})
+}
+
+func TestALossMakesOneAttemptToReleaseWhatMayRemain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.ExpireIf, backendtest.LoseReply) // the store extends and nobody hears of it
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		<-l.Context().Done()
+		synctest.Wait()
+		s.mustBeFree(t, "key")
+		if _, _, releases, _ := s.asked(); releases != 1 {
+			t.Errorf("%d releases", releases)
+		}
+	})
+}
+
+func TestWithMaxHoldEndsRenewalWithACauseOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		began := time.Now()
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithMaxHold(10*time.Second))
+		<-l.Context().Done()
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("ended after %v", took)
+		}
+		if why := lostBecause(l); why != locker.LostMaxHold {
+			t.Errorf("lost because %q", why)
+		}
+		_, extends, _, _ := s.asked()
+		if _, left, held := s.store.Get("key"); !held || left > 3*time.Second {
+			t.Errorf("the lease must run out, and keep others out while the work stops: held %v for %v", held, left)
+		}
+		time.Sleep(time.Second)
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		s.mustBeFree(t, "key")
+		if _, after, _, _ := s.asked(); after != extends {
+			t.Errorf("%d extensions after the end", after-extends)
+		}
+	})
+}
+
+func TestWhenTheCtxOfLockEndsTheLeaseRunsOutUnlessUnlocked(t *testing.T) {
+	for _, unlock := range []bool{false, true} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			ctx, cancel := context.WithCancel(t.Context())
+			l, err := c.Lock(ctx, "key", locker.WithTTL(3*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+			cancel()
+			mustMatch(t, l.Context().Err(), context.Canceled)
+			synctest.Wait()
+			_, before, _, _ := s.asked()
+			if unlock {
+				mustUnlock(t, l)
+				s.mustBeFree(t, "key")
+				return
+			}
+			time.Sleep(10 * time.Second)
+			if _, after, _, _ := s.asked(); after != before {
+				t.Errorf("%d extensions after the end of the ctx", after-before)
+			}
+			s.mustBeFree(t, "key")
+			mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		})
+	}
+}
+
+func TestExtendByHand(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
+		first := l.Lease().Expires
+		for _, bad := range []time.Duration{0, 9 * time.Millisecond, time.Second + 1} {
+			if err := l.Extend(t.Context(), bad); err == nil {
+				t.Errorf("Extend by %v is granted", bad)
+			}
+		}
+		if err := l.Extend(t.Context(), time.Second); err != nil || !l.Lease().Expires.Equal(first) {
+			t.Errorf("Extend by less = %v, Expires moved by %v", err, l.Lease().Expires.Sub(first))
+		}
+		if err := l.Extend(t.Context(), time.Minute); err != nil || l.Lease().Expires.Sub(first) < 50*time.Second {
+			t.Errorf("Extend by more = %v, Expires moved by %v", err, l.Lease().Expires.Sub(first))
+		}
+		time.Sleep(50 * time.Second)
+		if err := l.Context().Err(); err != nil {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+		s.faults.Set(backendtest.ExpireIf, backendtest.Fail)
+		err := l.Extend(t.Context(), time.Minute)
+		mustMatch(t, err, backendtest.ErrInjected)
+		mustNotMatch(t, err, locker.ErrLost)
+		s.faults.Clear()
+		s.store.Delete("key")
+		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
+		if why := lostBecause(l); why != locker.LostStolen {
+			t.Errorf("lost because %q", why)
+		}
+		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
+	})
+}
+
+func TestExtendReturnsWithItsCtxAndALaterAnswerCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutExtension())
+		s.faults.Set(backendtest.ExpireIf, backendtest.Late(2*time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began, before := time.Now(), l.Lease().Expires
+		mustMatch(t, l.Extend(ctx, time.Minute), context.DeadlineExceeded)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("Extend took %v", took)
+		}
+		time.Sleep(2 * time.Second)
+		after := l.Lease().Expires
+		if want := locker.Until(began, time.Minute); !after.After(before) || after.After(want) {
+			t.Errorf("Expires is %v, want %v: it counts from before the call", after, want)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestRenewalSparesALeaseThatWasMadeLonger(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		if err := l.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Second)
+		if _, extends, _, _ := s.asked(); extends != 1 {
+			t.Errorf("%d extensions while the lease lasts", extends)
+		}
+		time.Sleep(50 * time.Second)
+		if err := l.Context().Err(); err != nil {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestAThousandLocksAreKeptAliveByOneTimer(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		idle := runtime.NumGoroutine()
+		var locks []*locker.Lock
+		for i := range 1000 {
+			locks = append(locks, mustLock(t, c, string(rune('a'+i%26))+string(rune('0'+i/26)), locker.WithTTL(3*time.Second)))
+		}
+		time.Sleep(time.Second / 2)
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - idle; n > 10 { // the process has others, which come and go
+			t.Errorf("%d goroutines for 1000 locks", n)
+		}
+		time.Sleep(10 * time.Second)
+		if n := c.Scheduled(); n != 1000 {
+			t.Errorf("%d locks are looked after", n)
+		}
+		for _, l := range locks {
+			mustUnlock(t, l)
+		}
+	})
+}
+
+func TestAtMost256ExtensionsAreUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		now, most := make(chan int, 1), 0
+		now <- 0
+		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			n := <-now + 1
+			most = max(most, n)
+			now <- n
+			time.Sleep(20 * time.Millisecond)
+			now <- (<-now - 1)
+			return next()
+		}
+		var locks []*locker.Lock
+		for i := range 2000 {
+			locks = append(locks, mustLock(t, c, string(rune('a'+i%26))+string(rune('0'+i/26)), locker.WithTTL(3*time.Second)))
+		}
+		time.Sleep(10 * time.Second)
+		n := <-now // as they do
+		if most != 256 {
+			t.Errorf("%d extensions at once", most)
+		}
+		now <- n
+		for _, l := range locks {
+			if l.Context().Err() != nil {
+				t.Fatalf("lost: %v", context.Cause(l.Context()))
+			}
+			mustUnlock(t, l)
+		}
+	})
+}
+
+func TestOnHoldBeginsOnceAndEndsOnceWithTheCause(t *testing.T) {
+	type key struct{}
+	for name, end := range map[string]func(t *testing.T, s *spy, l *locker.Lock) error{
+		"unlock": func(t *testing.T, s *spy, l *locker.Lock) error {
+			mustUnlock(t, l)
+			_ = l.Unlock(t.Context())
+			return locker.ErrReleased
+		},
+		"loss without unlock": func(t *testing.T, s *spy, l *locker.Lock) error {
+			s.store.Delete("key")
+			<-l.Context().Done()
+			return locker.ErrLost
+		},
+		"loss found by the release": func(t *testing.T, s *spy, l *locker.Lock) error {
+			s.store.Delete("key")
+			_ = l.Unlock(t.Context())
+			return locker.ErrLost
+		},
+		"expiry, never unlocked": func(t *testing.T, s *spy, l *locker.Lock) error {
+			s.faults.Set(backendtest.ExpireIf, backendtest.Hang)
+			time.Sleep(time.Minute)
+			return locker.ErrLost
+		},
+		"release that is never answered": func(t *testing.T, s *spy, l *locker.Lock) error {
+			s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+			_ = l.Unlock(t.Context())
+			return locker.ErrReleased
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log []string
+			var causes []error
+			follow := func(who string) locker.Middleware {
+				return func(next locker.Locker) locker.Locker {
+					return acquirer{next, func(lease locker.Lease) locker.Lease {
+						return lease.OnHold(func(ctx context.Context, l locker.Lease) (context.Context, func(error)) {
+							log = append(log, who+" begins")
+							outer, _ := ctx.Value(key{}).(string)
+							return context.WithValue(ctx, key{}, outer+who), func(cause error) {
+								log = append(log, who+" ends")
+								causes = append(causes, cause)
+							}
+						})
+					}}
+				}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpy()
+				c := locker.New(locker.Wrap(s, follow("c"), follow("d")), locker.WithMiddleware(follow("a"), follow("b")), locker.WithTTL(3*time.Second))
+				l := mustLock(t, c, "key")
+				if value := l.Context().Value(key{}); value != "abcd" {
+					t.Errorf("the context went through %v", value)
+				}
+				want := end(t, s, l)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				for _, cause := range causes {
+					mustMatch(t, cause, want)
+				}
+			})
+			if want := []string{"a begins", "b begins", "c begins", "d begins", "d ends", "c ends", "b ends", "a ends"}; !slices.Equal(log, want) {
+				t.Errorf("%v", log)
+			}
+		})
+	}
+}
+
+// acquirer is middleware that changes the leases it passes on.
+type acquirer struct {
+	locker.Locker
+	change func(locker.Lease) locker.Lease
+}
+
+func (a acquirer) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := a.Locker.Acquire(ctx, req)
+	if err == nil {
+		lease = a.change(lease)
+	}
+	return lease, err
+}

@@ -1,0 +1,143 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// spy is a Locker on a store in memory that notes what it is asked and can be told to misbehave.
+type spy struct {
+	locker.Locker
+	store  *memory.Store
+	faults *backendtest.FaultStore
+
+	mu       sync.Mutex
+	acquires []locker.Request
+	extends  []time.Time
+	releases []locker.Lease
+	watches  int
+
+	onExtend  func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
+	onAcquire func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
+	onWatch   func(ctx context.Context) error
+}
+
+func newSpy() *spy {
+	store := memory.New()
+	faults := backendtest.Faulty(store)
+	return &spy{Locker: single.New(faults), store: store, faults: faults}
+}
+
+func (s *spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	s.mu.Lock()
+	s.acquires = append(s.acquires, req)
+	hook := s.onAcquire
+	s.mu.Unlock()
+	next := func() (locker.Lease, error) { return s.Locker.Acquire(ctx, req) }
+	if hook != nil {
+		return hook(ctx, next)
+	}
+	return next()
+}
+
+func (s *spy) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	s.mu.Lock()
+	s.extends = append(s.extends, time.Now())
+	hook := s.onExtend
+	s.mu.Unlock()
+	next := func() (locker.Lease, error) { return s.Locker.Extend(ctx, lease, ttl) }
+	if hook != nil {
+		return hook(ctx, next)
+	}
+	return next()
+}
+
+func (s *spy) Release(ctx context.Context, lease locker.Lease) error {
+	s.mu.Lock()
+	s.releases = append(s.releases, lease)
+	s.mu.Unlock()
+	return s.Locker.Release(ctx, lease)
+}
+
+func (s *spy) Watch(ctx context.Context, key string, wake func()) error {
+	s.mu.Lock()
+	s.watches++
+	hook := s.onWatch
+	s.mu.Unlock()
+	if hook != nil {
+		return hook(ctx)
+	}
+	return s.Locker.Watch(ctx, key, wake)
+}
+
+func (s *spy) asked() (acquires, extends, releases, watches int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.acquires), len(s.extends), len(s.releases), s.watches
+}
+
+// bubble runs test in fake time, and checks that nothing of the Client is left over.
+func bubble(t *testing.T, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		c := locker.New(s, opts...)
+		test(t, s, c)
+		time.Sleep(5 * time.Second) // clean-up and idle workers end by themselves
+		synctest.Wait()
+		if c.Lines() != 0 || c.Scheduled() != 0 || c.TimerIsSet() || c.IdleWorkers() != 0 {
+			t.Errorf("left over: %d lines, %d scheduled, timer set: %v, %d idle workers",
+				c.Lines(), c.Scheduled(), c.TimerIsSet(), c.IdleWorkers())
+		}
+	})
+}
+
+func mustLock(t *testing.T, c *locker.Client, key string, opts ...locker.Option) *locker.Lock {
+	t.Helper()
+	l, err := c.Lock(t.Context(), key, opts...)
+	if err != nil {
+		t.Fatalf("Lock(%q) = %v", key, err)
+	}
+	return l
+}
+
+func mustUnlock(t *testing.T, l *locker.Lock) {
+	t.Helper()
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatalf("Unlock = %v", err)
+	}
+}
+
+func (s *spy) mustBeFree(t *testing.T, key string) {
+	t.Helper()
+	if value, left, ok := s.store.Get(key); ok {
+		t.Errorf("%q still holds %q for %v", key, value, left)
+	}
+}
+
+func mustMatch(t *testing.T, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("%v does not match %v", err, target)
+		}
+	}
+}
+
+func mustNotMatch(t *testing.T, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			t.Errorf("%v matches %v", err, target)
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+func done(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func TestUnlockWorksWhateverBecameOfItsCtx(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		for name, unlock := range map[string]func(l *locker.Lock) error{
+			"a ctx that is done":     func(l *locker.Lock) error { return l.Unlock(done(t)) },
+			"a ctx that can't end":   func(l *locker.Lock) error { return l.Unlock(context.Background()) },
+			"the lock's own context": func(l *locker.Lock) error { return l.Unlock(l.Context()) },
+			"a child of the lock's":  func(l *locker.Lock) error { return l.Unlock(context.WithValue(l.Context(), "k", 1)) }, //nolint:staticcheck // a plain key will do
+			"a child that is done too": func(l *locker.Lock) error {
+				ctx, cancel := context.WithCancel(l.Context())
+				cancel()
+				return l.Unlock(ctx)
+			},
+		} {
+			l := mustLock(t, c, "key")
+			if err := unlock(l); err != nil {
+				t.Errorf("%s: Unlock = %v", name, err)
+			}
+			s.mustBeFree(t, "key")
+			mustMatch(t, context.Cause(l.Context()), locker.ErrReleased)
+		}
+	})
+}
+
+func TestUnlockReturnsWithItsCtxAndTheReleaseGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		for name, w := range map[string]struct {
+			ctx   context.Context
+			takes time.Duration
+			match error
+		}{
+			"deadline": {nil, 300 * time.Millisecond, context.DeadlineExceeded},
+			"done":     {done(t), time.Second, context.Canceled},
+		} {
+			l := mustLock(t, c, "key")
+			s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+			ctx := w.ctx
+			if ctx == nil {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(t.Context(), w.takes)
+				defer cancel()
+			}
+			began := time.Now()
+			err := l.Unlock(ctx)
+			mustMatch(t, err, w.match)
+			mustNotMatch(t, err, locker.ErrLost)
+			if took := time.Since(began); took != w.takes {
+				t.Errorf("%s: Unlock took %v", name, took)
+			}
+			s.faults.Clear()
+			if err := l.Unlock(t.Context()); err != nil { // the result of the one release
+				t.Errorf("%s: second Unlock = %v", name, err)
+			}
+			s.mustBeFree(t, "key")
+		}
+	})
+}
+
+func TestUnlockTriesUntilTheLeaseEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(5*time.Second))
+		end := l.Lease().Expires
+		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+		err := l.Unlock(context.Background())
+		mustMatch(t, err, backendtest.ErrInjected)
+		mustNotMatch(t, err, locker.ErrLost)
+		if now := time.Now(); now.After(end) || end.Sub(now) > time.Second {
+			t.Errorf("given up at %v, the lease ended at %v", now, end)
+		}
+		if _, _, releases, _ := s.asked(); releases < 5 || releases > 30 {
+			t.Errorf("%d releases", releases)
+		}
+	})
+}
+
+func TestAnUnlockThatIsRefusedSaysSoAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(time.Second))
+		s.faults.Set(backendtest.DeleteIf, backendtest.Refuse)
+		began := time.Now()
+		err := l.Unlock(t.Context())
+		var r interface{ Refused() bool }
+		if !errors.As(err, &r) || !r.Refused() || time.Since(began) != 0 {
+			t.Errorf("Unlock = %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestAReleaseThatHangsIsSentAgainAfterASecond(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		stuck := make(chan struct{})
+		s.faults.Once(backendtest.DeleteIf, backendtest.Stall(stuck, backendtest.Fail)) // ignores its ctx
+		l := mustLock(t, c, "key")
+		began := time.Now()
+		mustUnlock(t, l)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("Unlock took %v", took)
+		}
+		s.mustBeFree(t, "key")
+		close(stuck)
+	})
+}
+
+func TestAReleaseThatFollowsItsCtxIsSentAgainAfterASecond(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		for _, ctx := range []context.Context{t.Context(), context.Background()} {
+			s.faults.Once(backendtest.DeleteIf, backendtest.Hang)
+			l := mustLock(t, c, "key")
+			began := time.Now()
+			if err := l.Unlock(ctx); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+			if took := time.Since(began); took < time.Second || took > 1100*time.Millisecond {
+				t.Errorf("Unlock took %v", took)
+			}
+			s.mustBeFree(t, "key")
+		}
+	})
+}
+
+func TestALostReplyToReleaseCountsAsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		for _, fault := range []backendtest.Fault{backendtest.LoseReply, backendtest.LoseReplyHang} {
+			s.faults.Once(backendtest.DeleteIf, fault)
+			l := mustLock(t, c, "key")
+			mustUnlock(t, l)
+			s.mustBeFree(t, "key")
+		}
+	})
+}
+
+func TestASecondUnlockReturnsTheResultOfTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		s.store.Delete("key")
+		first := l.Unlock(t.Context())
+		mustMatch(t, first, locker.ErrLost)
+		next := mustLock(t, c, "key")
+		if second := l.Unlock(t.Context()); second != first {
+			t.Errorf("%v, then %v", first, second)
+		}
+		if _, _, ok := s.store.Get("key"); !ok {
+			t.Error("the second Unlock removed the next holder's key")
+		}
+		mustUnlock(t, next)
+		if second := next.Unlock(done(t)); second != nil {
+			t.Errorf("nil, then %v", second)
+		}
+	})
+}
+
+func TestManyUnlocksAtOnceReleaseOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.DeleteIf, backendtest.Late(time.Second/2))
+		l := mustLock(t, c, "key")
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				ctx := t.Context()
+				if i%2 == 0 {
+					ctx = context.Background()
+				}
+				if err := l.Unlock(ctx); err != nil {
+					t.Errorf("Unlock = %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if _, _, releases, _ := s.asked(); releases != 1 {
+			t.Errorf("%d releases", releases)
+		}
+	})
+}
+
+func TestUnlockEndsTheContextBeforeItSendsRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		s.faults.Set(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
+			if l.Context().Err() == nil {
+				t.Error("the holder's context lives on while the lock is released")
+			}
+			if ctx.Err() != nil {
+				t.Error("the release runs under a ctx that is done")
+			}
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Second {
+				t.Error("the release has no deadline of a second")
+			}
+			return execute(ctx)
+		})
+		mustUnlock(t, l)
+	})
+}
+
+func TestReleaseWaitsForAnExtensionUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		var order []string
+		s.faults.Set(backendtest.ExpireIf, func(ctx context.Context, execute func(context.Context) error) error {
+			<-ctx.Done() // it follows its ctx, and needs a moment
+			time.Sleep(50 * time.Millisecond)
+			order = append(order, "extend")
+			return ctx.Err()
+		})
+		s.faults.Set(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
+			order = append(order, "release")
+			return execute(ctx)
+		})
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		time.Sleep(1100 * time.Millisecond)
+		mustUnlock(t, l)
+		if len(order) != 2 || order[0] != "extend" {
+			t.Errorf("order: %v", order)
+		}
+	})
+}
+
+func TestDoReleasesHoweverTheWorkEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		failed := errors.New("failed")
+		if err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error { return nil }); err != nil {
+			t.Errorf("Do = %v", err)
+		}
+		s.mustBeFree(t, "key")
+		if err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error { return failed }); err != failed {
+			t.Errorf("Do = %v", err)
+		}
+		s.mustBeFree(t, "key")
+		func() {
+			defer func() {
+				if r := recover(); r != "panic" {
+					t.Errorf("recovered %v", r)
+				}
+			}()
+			_ = c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error { panic("panic") })
+		}()
+		s.mustBeFree(t, "key")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_ = c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error { runtime.Goexit(); return nil })
+		})
+		wg.Wait()
+		s.mustBeFree(t, "key")
+	})
+}
+
+func TestDoJoinsTheErrorsTheWorksFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		failed := errors.New("failed")
+		err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
+			s.store.Delete("key")
+			return failed
+		})
+		mustMatch(t, err, failed, locker.ErrLost)
+		if joined, ok := err.(interface{ Unwrap() []error }); !ok || joined.Unwrap()[0] != failed {
+			t.Errorf("Do = %v", err)
+		}
+		err = c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
+			s.store.Delete("key")
+			return nil
+		})
+		mustMatch(t, err, locker.ErrLost)
+	})
+}
+
+func TestDoGivesTheWorkTheContextOfTheHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
+			if ctx != l.Context() || l.Key() != "key" || l.Lease().Key != "key" || l.Fence() != 0 {
+				t.Errorf("ctx and lock do not belong together: %v", l.Lease())
+			}
+			s.store.Delete("key")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, locker.WithTTL(3*time.Second))
+		mustMatch(t, err, locker.ErrLost)
+	})
+}
+
+func TestDoUnderACtxThatEndsReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := c.Do(ctx, "key", func(ctx context.Context, l *locker.Lock) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err != context.DeadlineExceeded {
+			t.Errorf("Do = %v", err)
+		}
+		s.mustBeFree(t, "key")
+	})
+}
+
+func TestALockIsBornHeldOrNotAtAll(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			lease, err := next()
+			cancel()
+			synctest.Wait() // Lock may notice the one or the other first
+			return lease, err
+		}
+		_, err := c.Lock(ctx, "key", locker.WithTTL(time.Hour))
+		mustMatch(t, err, context.Canceled)
+		time.Sleep(time.Second)
+		s.mustBeFree(t, "key")
+	})
+}

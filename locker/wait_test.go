@@ -1,0 +1,520 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+func TestAFreeLockCostsOneAcquireAndOneRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		mustUnlock(t, mustLock(t, c, "key"))
+		acquires, extends, releases, watches := s.asked()
+		if acquires != 1 || extends != 0 || releases != 1 || watches != 0 {
+			t.Errorf("%d acquires, %d extends, %d releases, %d watches", acquires, extends, releases, watches)
+		}
+	})
+}
+
+func TestAWaiterIsWokenByTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		holder := locker.New(s) // another Client: what it releases is told by the store alone
+		held := mustLock(t, holder, "key")
+		got := make(chan *locker.Lock)
+		go func() { got <- mustLock(t, c, "key") }()
+		synctest.Wait()
+		if acquires, _, _, watches := s.asked(); acquires != 3 || watches != 1 {
+			t.Errorf("%d acquires and %d watches; want one of the holder, one before the watch and one after", acquires, watches)
+		}
+		released := time.Now()
+		mustUnlock(t, held)
+		l := <-got
+		if waited := time.Since(released); waited != 0 {
+			t.Errorf("the waiter got it after %v", waited)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestAReleaseBetweenTheRefusalAndTheWatchIsNotMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		held := mustLock(t, locker.New(s), "key")
+		s.onWatch = func(ctx context.Context) error {
+			mustUnlock(t, held)
+			return nil // and it never wakes anybody
+		}
+		began := time.Now()
+		l := mustLock(t, c, "key")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("got it after %v", took)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestALostWakeCostsNoMoreThanTheCap(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		held := mustLock(t, locker.New(s), "key")
+		s.onWatch = func(ctx context.Context) error { return nil }
+		time.AfterFunc(10*time.Second, func() { mustUnlock(t, held) })
+		began := time.Now()
+		l := mustLock(t, c, "key")
+		if late := time.Since(began) - 10*time.Second; late < 0 || late > 250*time.Millisecond {
+			t.Errorf("got it %v after the release", late)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestAWaiterTakesOverWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "dead", 1700*time.Millisecond)
+		began := time.Now()
+		l := mustLock(t, c, "key")
+		if took := time.Since(began) - 1700*time.Millisecond; took < 0 || took > 2*time.Millisecond {
+			t.Errorf("got it %v after the end of the lease", took)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestEachAttemptHasATokenOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", 2*time.Second)
+		mustUnlock(t, mustLock(t, c, "key"))
+		seen := map[string]bool{}
+		for _, req := range s.acquires {
+			if seen[req.Token] || len(req.Token) < 26 {
+				t.Errorf("token %q: used before: %v", req.Token, seen[req.Token])
+			}
+			seen[req.Token] = true
+			if req.Waiter == "" || req.Waiter != s.acquires[0].Waiter || seen[req.Waiter] {
+				t.Errorf("waiter %q after %q: it names the call, and is no token", req.Waiter, s.acquires[0].Waiter)
+			}
+		}
+		if len(s.acquires) < 4 {
+			t.Errorf("only %d attempts", len(s.acquires))
+		}
+	})
+}
+
+func TestWaitersOfOneClientStandInLineAndOnlyTheHeadAsks(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const n = 20
+		held := mustLock(t, c, "key")
+		var order []int
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				l := mustLock(t, c, "key")
+				order = append(order, i) // only the holder gets here
+				mustUnlock(t, l)
+			})
+			synctest.Wait()
+		}
+		if acquires, _, _, watches := s.asked(); acquires != 3 || watches != 1 {
+			t.Errorf("%d acquires and %d watches by the holder and %d waiters", acquires, watches, n)
+		}
+		mustUnlock(t, held)
+		wg.Wait()
+		if !slices.IsSorted(order) || len(order) != n {
+			t.Errorf("they got it in the order %v", order)
+		}
+		// One successful attempt each, and the head's two refused ones: no herd, and no echo of the Client's own releases.
+		if acquires, _, _, _ := s.asked(); acquires != n+3 {
+			t.Errorf("%d acquires for %d locks", acquires, n+1)
+		}
+	})
+}
+
+func TestAWaiterWhoseCtxEndsLeavesTheLineWithoutDisturbingIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		held := mustLock(t, c, "key")
+		var cancels []context.CancelFunc
+		errs := make([]chan error, 5)
+		for i := range errs {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels = append(cancels, cancel)
+			errs[i] = make(chan error, 1)
+			go func() {
+				l, err := c.Lock(ctx, "key")
+				if err == nil {
+					err = l.Unlock(t.Context())
+				}
+				errs[i] <- err
+			}()
+			synctest.Wait()
+		}
+		cancels[0]() // the head
+		cancels[2]() // one behind it
+		for _, i := range []int{0, 2} {
+			err := <-errs[i]
+			mustMatch(t, err, context.Canceled, locker.ErrHeld)
+			var h *locker.HeldError
+			if !errors.As(err, &h) || h.Key != "key" || h.Left <= 0 {
+				t.Errorf("%v tells nothing of the holder", err)
+			}
+		}
+		mustUnlock(t, held)
+		for _, i := range []int{1, 3, 4} {
+			if err := <-errs[i]; err != nil {
+				t.Errorf("waiter %d: %v", i, err)
+			}
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+	})
+}
+
+func TestHeldErrorTellsThePlaceInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		held := mustLock(t, c, "key")
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				_, err := c.Lock(t.Context(), "key", locker.WithWait(time.Duration(9-i)*time.Second))
+				var h *locker.HeldError
+				if !errors.As(err, &h) || h.Position != i+1 {
+					t.Errorf("waiter %d: %+v", i+1, h)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		mustUnlock(t, held)
+	})
+}
+
+func TestHowAWaitEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Minute)
+		deadline, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		caused, cancelCause := context.WithCancelCause(t.Context())
+		defer cancelCause(nil)
+		why := errors.New("why")
+		for _, w := range []struct {
+			name     string
+			ctx      context.Context
+			opts     []locker.Option
+			takes    time.Duration
+			matches  []error
+			excludes []error
+		}{
+			{"deadline", deadline, nil, time.Second, []error{context.DeadlineExceeded, locker.ErrHeld}, []error{locker.ErrWaitLimit, locker.ErrLost}},
+			{"wait limit", t.Context(), []locker.Option{locker.WithWait(time.Second)}, time.Second,
+				[]error{locker.ErrWaitLimit, locker.ErrHeld}, []error{context.DeadlineExceeded, context.Canceled}},
+			{"attempts", t.Context(), []locker.Option{locker.WithAttempts(1)}, 0, []error{locker.ErrHeld}, []error{locker.ErrWaitLimit}},
+			{"cause", caused, nil, time.Second, []error{context.Canceled, why, locker.ErrHeld}, []error{locker.ErrWaitLimit}},
+		} {
+			if w.name == "cause" {
+				time.AfterFunc(time.Second, func() { cancelCause(why) })
+			}
+			began := time.Now()
+			_, err := c.Lock(w.ctx, "key", w.opts...)
+			if err == nil {
+				t.Fatalf("%s: granted", w.name)
+			}
+			mustMatch(t, err, w.matches...)
+			mustNotMatch(t, err, w.excludes...)
+			if took := time.Since(began); took != w.takes {
+				t.Errorf("%s: took %v, want %v", w.name, took, w.takes)
+			}
+		}
+	})
+}
+
+func TestAttemptsAreCounted(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Minute)
+		for n := 1; n <= 5; n++ {
+			before, _, _, _ := s.asked()
+			_, err := c.Lock(t.Context(), "key", locker.WithAttempts(n))
+			after, _, _, _ := s.asked()
+			var h *locker.HeldError
+			if !errors.As(err, &h) || h.Attempts != n || after-before != n || h.Left <= 0 {
+				t.Errorf("WithAttempts(%d): %d made, %+v", n, after-before, h)
+			}
+		}
+	})
+}
+
+func TestACtxThatIsDoneAsksNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.Lock(ctx, "key")
+		mustMatch(t, err, context.Canceled)
+		_, err = c.TryLock(ctx, "key")
+		mustMatch(t, err, context.Canceled)
+		if acquires, _, _, _ := s.asked(); acquires != 0 {
+			t.Errorf("%d acquires", acquires)
+		}
+	})
+}
+
+func TestAFaultEndsTheWaitAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Minute)
+		time.AfterFunc(time.Second, func() { s.faults.Set(backendtest.SetNX, backendtest.Fail) })
+		began := time.Now()
+		_, err := c.Lock(t.Context(), "key")
+		mustMatch(t, err, backendtest.ErrInjected)
+		mustNotMatch(t, err, locker.ErrHeld, locker.ErrLost)
+		var e *locker.Error
+		if !errors.As(err, &e) || e.Op != "acquire" || e.Key != "key" {
+			t.Errorf("%v names neither operation nor key", err)
+		}
+		if took := time.Since(began); took > 1300*time.Millisecond {
+			t.Errorf("told after %v", took)
+		}
+	})
+}
+
+func TestARefusedWatchEndsTheWaitAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Minute)
+		refused := errors.New("not permitted")
+		s.onWatch = func(context.Context) error { return refused }
+		began := time.Now()
+		_, err := c.Lock(t.Context(), "key")
+		mustMatch(t, err, refused)
+		mustNotMatch(t, err, locker.ErrHeld)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("told after %v", took)
+		}
+		s.onWatch = func(ctx context.Context) error { time.Sleep(3 * time.Second); return refused }
+		began = time.Now()
+		_, err = c.Lock(t.Context(), "key")
+		mustMatch(t, err, refused)
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("a late refusal is told after %v", took)
+		}
+	})
+}
+
+func TestAWatchThatHangsCostsHintsAndNotTheWait(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onWatch = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		s.store.Set("key", "other", 700*time.Millisecond)
+		began := time.Now()
+		l := mustLock(t, c, "key")
+		if took := time.Since(began); took > 702*time.Millisecond {
+			t.Errorf("got it after %v", took)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestWhereNobodyIsWokenWaitersPoll(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onWatch = func(context.Context) error { return fmt.Errorf("no wakes: %w", errors.ErrUnsupported) }
+		s.store.Set("key", "other", time.Hour)
+		_, err := c.Lock(t.Context(), "key", locker.WithWait(10*time.Second))
+		mustMatch(t, err, locker.ErrWaitLimit, locker.ErrHeld)
+		acquires, _, _, watches := s.asked()
+		if acquires < 40 || acquires > 90 || watches != 1 {
+			t.Errorf("%d acquires and %d watches in 10 s", acquires, watches)
+		}
+	})
+}
+
+func TestWithBackoffSetsThePauses(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onWatch = func(context.Context) error { return errors.ErrUnsupported }
+		s.store.Set("key", "other", time.Hour)
+		var asked []int
+		backoff := func(attempt int, random float64) time.Duration {
+			asked = append(asked, attempt)
+			return time.Second
+		}
+		began := time.Now()
+		_, err := c.Lock(t.Context(), "key", locker.WithBackoff(backoff), locker.WithAttempts(4))
+		mustMatch(t, err, locker.ErrHeld)
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("4 attempts took %v; asked for pauses %v", took, asked)
+		}
+	})
+}
+
+// An attempt that hangs in a client library which ignores its ctx must neither keep the caller nor leave a lock behind.
+
+func TestLockLeavesAnAttemptThatIgnoresItsCtx(t *testing.T) {
+	for _, lateness := range []time.Duration{10 * time.Millisecond, 30 * time.Second} {
+		for _, end := range []string{"ctx", "limit"} {
+			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+				s.faults.Set(backendtest.SetNX, backendtest.Late(time.Second+lateness))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				want, opts := context.DeadlineExceeded, []locker.Option{locker.WithTTL(time.Minute)}
+				if end == "limit" {
+					ctx, want = t.Context(), locker.ErrWaitLimit
+					opts = append(opts, locker.WithWait(time.Second-100*time.Millisecond))
+				}
+				began := time.Now()
+				_, err := c.Lock(ctx, "key", opts...)
+				mustMatch(t, err, want)
+				mustNotMatch(t, err, locker.ErrHeld) // nobody knows: it may be ours
+				if took := time.Since(began); took != time.Second {
+					t.Errorf("%s: Lock returned after %v", end, took)
+				}
+				s.faults.Clear()
+				time.Sleep(lateness + 5*time.Second)
+				s.mustBeFree(t, "key")
+			})
+		}
+	}
+}
+
+func TestAGrantInTheLastMomentIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.SetNX, backendtest.Late(time.Second+50*time.Millisecond))
+		l := mustLock(t, c, "key", locker.WithWait(time.Second)) // an attempt under way may still be answered
+		mustUnlock(t, l)
+	})
+}
+
+func TestAGrantThatComesAfterItsOwnEndIsNone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			lease, err := next()
+			time.Sleep(2 * time.Second)
+			return lease, err
+		}
+		_, err := c.Lock(t.Context(), "key", locker.WithTTL(time.Second))
+		if err == nil || errors.Is(err, locker.ErrHeld) {
+			t.Errorf("Lock = %v", err)
+		}
+	})
+}
+
+func TestTryLockMakesOneAttemptAndDoesNotQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		held := mustLock(t, c, "key")
+		waiting := make(chan *locker.Lock)
+		go func() { waiting <- mustLock(t, c, "key") }()
+		synctest.Wait()
+		before, _, _, _ := s.asked()
+		_, err := c.TryLock(t.Context(), "key")
+		var h *locker.HeldError
+		if !errors.As(err, &h) || h.Attempts != 1 || h.Left <= 0 {
+			t.Errorf("TryLock = %v, %+v", err, h)
+		}
+		if after, _, _, watches := s.asked(); after != before+1 || watches != 1 {
+			t.Errorf("%d attempts, %d watches", after-before, watches)
+		}
+		mustUnlock(t, held)
+		mustUnlock(t, <-waiting)
+		l, err := c.TryLock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestARequestWithAnOwnerAsksBeforeItJoinsALine(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		held := mustLock(t, c, "key")
+		var others []chan *locker.Lock
+		for _, owner := range []string{"", "a", "b"} {
+			got := make(chan *locker.Lock)
+			others = append(others, got)
+			go func() {
+				ctx := t.Context()
+				if owner != "" {
+					ctx = locker.ContextWithOwner(ctx, owner)
+				}
+				l, err := c.Lock(ctx, "key")
+				if err != nil {
+					t.Error(err)
+				}
+				got <- l
+			}()
+			synctest.Wait()
+		}
+		owners := map[string]int{}
+		for _, req := range s.acquires {
+			owners[req.Owner]++
+		}
+		if owners["a"] < 1 || owners["b"] < 1 || c.Lines() != 1 {
+			t.Errorf("attempts by owner: %v, %d keys waited for", owners, c.Lines())
+		}
+		mustUnlock(t, held)
+		for range others { // in any order: they are strangers to each other
+			select {
+			case l := <-others[0]:
+				mustUnlock(t, l)
+			case l := <-others[1]:
+				mustUnlock(t, l)
+			case l := <-others[2]:
+				mustUnlock(t, l)
+			}
+		}
+	})
+}
+
+func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		for _, bad := range []struct {
+			key  string
+			opts []locker.Option
+			says string
+		}{
+			{"", nil, "key is empty"},
+			{strings.Repeat("x", 513), nil, "key of 513 bytes is over the limit of 512"},
+			{"a\x00b", nil, "NUL at byte 1"},
+			{"a\xffb", nil, "not valid UTF-8"},
+			{"key", []locker.Option{locker.WithTTL(9 * time.Millisecond)}, "ttl 9ms is under the limit of 10ms"},
+			{"key", []locker.Option{locker.WithTTL(-1)}, "ttl -1ns is under the limit of 10ms"},
+			{"key", []locker.Option{locker.WithTTL(10*time.Millisecond + 1)}, "ttl 10.000001ms is not in whole milliseconds"},
+			{"key", []locker.Option{locker.WithTTL(2 * time.Hour)}, "ttl 2h0m0s is over the store's limit of 1h0m0s"},
+			{"key", []locker.Option{locker.WithWait(0)}, "wait limit 0s is not positive"},
+			{"key", []locker.Option{locker.WithAttempts(0)}, "0 attempts: at least one is needed"},
+			{"key", []locker.Option{locker.WithMaxHold(-time.Second)}, "maximum hold -1s is not positive"},
+			{"key", []locker.Option{locker.WithBackoff(nil)}, "backoff is nil"},
+			{"key", []locker.Option{locker.WithMiddleware()}, "WithMiddleware is for New"},
+		} {
+			_, err := c.Lock(t.Context(), bad.key, bad.opts...)
+			var typed *locker.Error
+			if err == nil || !strings.Contains(err.Error(), bad.says) || !errors.As(err, &typed) || typed.ErrorType() != "invalid" {
+				t.Errorf("Lock = %v, want: %s", err, bad.says)
+			}
+			mustNotMatch(t, err, locker.ErrHeld, locker.ErrLost)
+		}
+		s.mustBeFree(t, "key")
+	})
+	for _, bad := range []*locker.Client{
+		locker.New(nil), locker.New(newSpy(), locker.WithTTL(0)), locker.New(newSpy(), locker.WithMiddleware(nil)),
+	} {
+		for _, lock := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){bad.Lock, bad.TryLock} {
+			if _, err := lock(t.Context(), "key"); err == nil {
+				t.Error("a Client with bad options locks")
+			}
+		}
+	}
+}
+
+func TestAForeignValueIsWaitedForAndOneOfAnotherTypeIsNot(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "legacy", 0)
+		_, err := c.TryLock(t.Context(), "key")
+		mustMatch(t, err, locker.ErrHeld, locker.ErrForeignKey)
+		time.AfterFunc(time.Second, func() { s.store.Delete("key") })
+		mustUnlock(t, mustLock(t, c, "key"))
+		s.store.SetOther("key")
+		_, err = c.Lock(t.Context(), "key")
+		mustMatch(t, err, locker.ErrForeignKey)
+		mustNotMatch(t, err, locker.ErrHeld)
+	})
+}
