@@ -92,6 +92,14 @@ func TestQuarantineNeedsThePermissionToAsk(t *testing.T) {
 	}
 }
 
+func TestAServerThatTellsNoUptimePassesQuarantine(t *testing.T) {
+	store, c := goredis.Open(&client.Options{Addr: startEmbedded(t)})
+	defer c.Close()
+	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK {
+		t.Errorf("SetNX = %v, %v", r, err)
+	}
+}
+
 func TestOpenHonoursTheDeadlineOfACtx(t *testing.T) {
 	server := redistest.Start(t)
 	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithoutQuarantine())

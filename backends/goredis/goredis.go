@@ -30,13 +30,14 @@ func New(c Client, opts ...redis.Option) *redis.Store { return redis.New(executo
 // Open opens a client with options fit for locks, where o does not set its own, and returns a store on it together with
 // the client, for the caller to close:
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
-//   - at most one retry: a lock that is late is no use;
+//   - at most one retry, of a command and of a dial: a lock that is late is no use;
 //   - servers that were restarted are in quarantine for the longest TTL (see [Quarantine], redis.WithMaxTTL and
 //     redis.WithoutQuarantine).
 func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client) {
 	set := *o
 	set.ContextTimeoutEnabled = true
 	setDefault(&set.MaxRetries, 1)
+	setDefault(&set.DialerRetries, 1)
 	setDefault(&set.DialTimeout, time.Second)
 	setDefault(&set.ReadTimeout, time.Second)
 	setDefault(&set.WriteTimeout, time.Second)
@@ -64,13 +65,17 @@ func setDefault[T comparable](field *T, value T) {
 // up for less than needed: such a server may have forgotten a lock that is still held. The time needed is the longest
 // TTL and a second, since servers tell their uptime in whole seconds. The error is a *redis.QuarantineError.
 //
-// It needs the permission to call INFO, and refuses the connection without it.
+// It needs the permission to call INFO, and refuses the connection without it. A server that tells no uptime passes;
+// Check of the store has a finding for it.
 func Quarantine(needed time.Duration) func(ctx context.Context, cn *client.Conn) error {
 	return func(ctx context.Context, cn *client.Conn) error {
 		info, err := cn.Info(ctx, "server").Result()
-		if err != nil {
+		if err = translate(ctx, err); err != nil {
+			if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) && !reply.Refused() {
+				return nil // a server that knows no such thing tells no uptime
+			}
 			// go-redis strips one wrapping from what a hook returns, unless there are several beside each other.
-			return errors.Join(fmt.Errorf("quarantine needs INFO server: %w", translate(ctx, err)))
+			return errors.Join(fmt.Errorf("quarantine needs INFO server (see WithoutQuarantine): %w", err))
 		}
 		return redis.Quarantine(info, needed)
 	}

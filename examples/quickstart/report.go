@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// race says what a race has come to and shows who was at the file in the middle of it.
+func (s *screen) race(o outcome) {
+	came := s.paint(green, "no update is lost")
+	if lost := o.lost(); lost != 0 {
+		came = s.paint(red, fmt.Sprintf("%d updates are lost", lost))
+	}
+	s.printf("  %d increments in %s, and the counter says %d: %s\n", o.expected, seconds(o.took), o.found, came)
+
+	w := middle(o.holds)
+	s.printf("\n  Who is between reading and writing: %v of it, a look each %v\n", columns*w.column, w.column)
+	pids, rows, count := w.draw(o.holds)
+	for i, pid := range pids {
+		s.printf("  %8d  %s\n", pid, rows[i])
+	}
+	s.printf("   at once  %s\n", count)
+}
+
+// takeover shows the end of a holder, and what it was followed by.
+func (s *screen) takeover(t takeover) {
+	holder, heir := t.draw()
+	s.printf("  %8d  %s\n", t.holder, strings.Replace(holder, "X", s.paint(red, "X"), 1))
+	s.printf("  %8d  %s\n", t.heir, heir)
+	event := func(when time.Time, format string, args ...any) {
+		s.printf("  %8s  %s\n", seconds(when.Sub(t.held)), fmt.Sprintf(format, args...))
+	}
+	event(t.held, "%d takes the lock for %v, and extends it while it lives (█)", t.holder, leaseTTL)
+	event(t.waited, "%d asks for it, and waits (·)", t.heir)
+	event(t.killed, "SIGKILL for %d (X): its lease has %s left (░)", t.holder, seconds(t.expired.Sub(t.killed)))
+	event(t.taken, "%d has the lock, %s after the kill", t.heir, seconds(t.took()))
+	s.printf("  Nobody can tell a dead holder from a slow one, so its lease has to run out:\n" +
+		"  at most the TTL after it was last extended.\n")
+}
+
+// table ends the report.
+func (s *screen) table(unlocked, locked outcome, next takeover, pairs []time.Duration) {
+	row := func(what string, unlocked, locked any) { s.printf("  %-32s %13v %13v\n", what, unlocked, locked) }
+	row("", "without lock", "with lock")
+	row("increments expected", unlocked.expected, locked.expected)
+	row("increments found", unlocked.found, locked.found)
+	row("lost updates", unlocked.lost(), locked.lost())
+	row("overlaps (two at the file)", overlaps(unlocked.holds), overlaps(locked.holds))
+	row(fmt.Sprintf("SIGKILL to next holder (TTL %v)", leaseTTL), "", seconds(next.took()))
+	row("lock+unlock, p50", "", median(pairs).Round(time.Microsecond))
+	s.printf("  p50 of %d pairs, one after the other, of a free lock that nobody waits for\n\n", len(pairs))
+	switch {
+	case locked.fault() != nil: // the error says it
+	case unlocked.lost() == 0:
+		s.printf("  That nothing was lost without the lock was luck: run it again.\n")
+	default:
+		s.printf("  %s\n", s.paint(green, "With the lock, no update was lost."))
+	}
+}
+
+// measure takes and releases a lock that nobody else wants, again and again.
+func measure(ctx context.Context, locks *locker.Client, key string) ([]time.Duration, error) {
+	const pairs, warmUp = 300, 30
+	var took []time.Duration
+	for i := range warmUp + pairs {
+		began := time.Now()
+		l, err := locks.Lock(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.Unlock(ctx); err != nil {
+			return nil, err
+		}
+		if i >= warmUp {
+			took = append(took, time.Since(began))
+		}
+	}
+	return took, nil
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
