@@ -204,7 +204,8 @@ func (e invalidError) ErrorType() string { return "invalid" }
 
 // text says what err says, without the prefix that our own errors have when they stand alone.
 func text(err error) string {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // what wraps one of ours says more than it
+
 	case interface{ cause() string }:
 		return e.cause()
 	case *Error:
@@ -215,7 +216,8 @@ func text(err error) string {
 
 // wrap gives an error of a Locker its operation and key unless it has them.
 func wrap(op, key string, err error) error {
-	switch err.(type) {
+	switch err.(type) { //nolint:errorlint // what is wrapped needs its operation and key all the same
+
 	case nil, *Error, *HeldError, *LostError:
 		return err
 	}

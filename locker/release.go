@@ -101,13 +101,13 @@ func (l *Lock) settle(err error) {
 	}
 	l.unlock.over = true
 	l.unlock.err = wrap("release", l.lease.Key, err)
-	unlocked := l.over == ErrReleased
+	unlocked := errors.Is(l.over, ErrReleased)
 	done := l.unlock.done
 	l.mu.Unlock()
 
 	l.client.lines.freed(l.Key())
 	if unlocked {
-		cause := error(ErrReleased)
+		cause := ErrReleased
 		if errors.Is(err, ErrLost) {
 			cause = err
 		}

@@ -64,7 +64,7 @@ func TestValueEndsToTheNanosecond(t *testing.T) {
 		if res, err := s.SetNX(t.Context(), "k", "w", time.Second); err != nil || res != (backends.Result{Left: 1}) {
 			t.Errorf("a nanosecond before the end: %+v, %v", res, err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if ok, err := s.ExpireIf(t.Context(), "k", "v", time.Second); err != nil || ok {
 			t.Errorf("at the end: %v, %v", ok, err)
 		}

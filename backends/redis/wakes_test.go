@@ -20,7 +20,6 @@ type fakeServer struct {
 	mute    bool             // requests are taken and not answered
 	refuses map[string]error // by channel
 	down    error            // what asking fails with
-	deaf    bool             // new connections are accepted and silent
 }
 
 func (f *fakeServer) Subscribe(context.Context) Subscription {

@@ -24,12 +24,12 @@ func Go(ctx context.Context, ttl time.Duration, remove func(context.Context) err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ttl)
 	go func() {
 		defer cancel()
-		Repeat(ctx, remove)
+		_ = Repeat(ctx, remove) // nobody is left to tell
 		for _, pause := range confirmations {
 			if !sleep(ctx, pause) {
 				return
 			}
-			Repeat(ctx, remove)
+			_ = Repeat(ctx, remove)
 		}
 	}()
 }

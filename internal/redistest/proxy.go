@@ -60,7 +60,7 @@ func (p *Proxy) Add(rule Rule) *ActiveRule {
 	return a
 }
 
-// BlackHole(true) returns when nothing passes any more, on no connection and in
+// BlackHole with true returns when nothing passes any more, on no connection and in
 // neither direction, not even the end of a connection. New connections are accepted
 // and stay silent. BlackHole(false) lets everything withheld go on in its order.
 func (p *Proxy) BlackHole(on bool) { p.gate.set(!on) }

@@ -1,0 +1,34 @@
+# Everything a developer runs. `make help` lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+MODULES := . bench
+GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help test lint bench torture cover redis-server
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+test: redis-server ## run all tests under the race detector; installs redis-server if it is missing
+	@for m in $(MODULES); do (cd $$m && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -timeout 20m ./...) || exit 1; done
+
+lint: ## gofmt, go vet, golangci-lint and go mod tidy, for every module
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && go vet ./... && $(GOLANGCI) run ./... && go mod tidy -diff) || exit 1; done
+
+bench: redis-server ## measure beside raw commands and other lock libraries, in one run
+	@cd bench && go run .
+	@go test -run '^$$' -bench . ./locker ./backends/memory
+
+torture: redis-server ## run every test 50 times over, in a new order each time (half an hour or more)
+	LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -count=50 -timeout 3h ./...
+
+cover: redis-server ## tell which statements no test runs
+	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out -coverpkg=./locker/...,./backends/...,./strategies/...,./internal/cleanup ./...
+	@go tool cover -func=coverage.out | tail -1
+
+redis-server: # the tests start their own servers and need the program
+	@command -v redis-server >/dev/null || { echo "redis-server is missing: installing it"; .ci/install-redis; }
+	@redis-server --version

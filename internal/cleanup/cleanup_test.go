@@ -1,0 +1,110 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var errDown = errors.New("down")
+
+type refusal struct{ refused bool }
+
+func (r refusal) Error() string { return "refusal" }
+func (r refusal) Refused() bool { return r.refused }
+
+func TestRepeatGoesOnUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		err := Repeat(t.Context(), func(ctx context.Context) error {
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) != tryLimit {
+				t.Error("a call has no limit of its own")
+			}
+			if calls++; calls < 20 {
+				return errDown
+			}
+			return nil
+		})
+		if err != nil || calls != 20 {
+			t.Errorf("%d calls, %v", calls, err)
+		}
+	})
+}
+
+func TestRepeatEndsWithItsCtxOrARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := Repeat(ctx, func(context.Context) error { return errDown }); !errors.Is(err, errDown) || time.Since(began) != 10*time.Second {
+			t.Errorf("Repeat = %v after %v", err, time.Since(began))
+		}
+		calls := 0
+		err := Repeat(t.Context(), func(context.Context) error { calls++; return refusal{true} })
+		if !Refused(err) || calls != 1 {
+			t.Errorf("Repeat = %v after %d calls", err, calls)
+		}
+	})
+}
+
+func TestGoConfirmsAfterTheAnswerAndIgnoresTheCallersCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), refusal{}, "value"))
+		cancel()
+		began := time.Now()
+		var at []time.Duration
+		Go(ctx, time.Hour, func(ctx context.Context) error {
+			if ctx.Err() != nil || ctx.Value(refusal{}) != "value" {
+				t.Error("it takes the values of the caller's ctx, and not its end")
+			}
+			at = append(at, time.Since(began))
+			if len(at) == 1 {
+				return errDown
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := []time.Duration{0, firstPause}
+		for _, pause := range confirmations {
+			want = append(want, want[len(want)-1]+pause)
+		}
+		if len(at) != len(want) {
+			t.Fatalf("called at %v, want %v", at, want)
+		}
+		for i := range want {
+			if at[i] != want[i] {
+				t.Errorf("called at %v, want %v", at, want)
+			}
+		}
+	})
+}
+
+func TestGoEndsWithTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, last, began := 0, time.Duration(0), time.Now()
+		Go(t.Context(), 5*time.Second, func(context.Context) error {
+			calls++
+			last = time.Since(began)
+			return errDown
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if calls < 10 || last > 5*time.Second {
+			t.Errorf("%d calls, the last after %v", calls, last)
+		}
+	})
+}
+
+func TestRefusedLooksThroughWrapping(t *testing.T) {
+	for err, want := range map[error]bool{
+		nil: false, errDown: false, refusal{true}: true, refusal{false}: false,
+		errors.Join(errDown, refusal{true}): true,
+	} {
+		if Refused(err) != want {
+			t.Errorf("Refused(%v) = %v", err, !want)
+		}
+	}
+}
