@@ -19,7 +19,7 @@ lint: ## gofmt, go vet, golangci-lint and go mod tidy, for every module
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && go vet ./... && $(GOLANGCI) run ./... && go mod tidy -diff) || exit 1; done
 
 bench: redis-server ## measure beside raw commands and other lock libraries, in one run
-	@cd bench && go run .
+	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
 torture: redis-server ## run every test 50 times over, in a new order each time (half an hour or more)

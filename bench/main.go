@@ -20,12 +20,18 @@ import (
 
 func main() {
 	rounds := flag.Int("rounds", 5000, "pairs measured per contender")
+	pinned := flag.Bool("pin", true, "give client and server a CPU each, as if they were on two machines")
 	flag.Parse()
 	log.SetFlags(0)
-	if os.Getenv(spinnerEnv) != "" {
-		spin()
+	if cpu := os.Getenv(spinnerEnv); cpu != "" {
+		spin(cpu)
 	}
-	addr, stop, err := startRedis()
+	if *pinned {
+		if err := pinSelf(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	addr, stop, err := startRedis(*pinned)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,6 +40,11 @@ func main() {
 
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
+	where := "client and server on a CPU each"
+	if !*pinned {
+		where = "client and server where the kernel puts them"
+	}
+	fmt.Printf("\nSequential lock+unlock of a free lock, %d pairs each, one go-redis client; %s\n\n", *rounds, where)
 	if err := sequential(client, *rounds); err != nil {
 		log.Fatal(err)
 	}
@@ -73,7 +84,6 @@ func sequential(client *redis.Client, rounds int) error {
 			}
 		}
 	}
-	fmt.Printf("sequential lock+unlock of a free lock, %d pairs each, one go-redis client\n\n", rounds)
 	fmt.Printf("| contender | p50 µs | p99 µs | p50 / raw | allocations |\n|---|---|---|---|---|\n")
 	var base float64
 	for i, c := range contenders {

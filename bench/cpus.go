@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	pinnedEnv  = "LOCKSTEP_BENCH_PINNED"
+	spinnerEnv = "LOCKSTEP_BENCH_SPINNER"
+
+	clientCPU, serverCPU = 0, 1
+)
+
+// pinSelf gives the client a CPU of its own, as if the server were on another machine. Where the kernel is free to
+// choose, it runs client and server on one CPU in turns as long as nothing else is runnable, and moves one of them at
+// the first sign of concurrency: then most of what one measures is where they were put.
+func pinSelf() error {
+	if os.Getenv(pinnedEnv) != "" {
+		return nil
+	}
+	if runtime.NumCPU() < 2 {
+		return fmt.Errorf("%d CPU: client and server need one each (or -pin=false)", runtime.NumCPU())
+	}
+	if err := pin(0, clientCPU); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// Started anew, all threads are there, and the runtime knows that it has one CPU.
+	return syscall.Exec(self, os.Args, append(os.Environ(), pinnedEnv+"=1"))
+}
+
+func pin(pid, cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if pid == 0 {
+		runtime.LockOSThread() // the thread that calls exec
+	}
+	return unix.SchedSetaffinity(pid, &set)
+}
+
+// keepAwake runs a process on every CPU that gives way at once: a CPU that falls asleep between two commands takes so
+// long to wake that nothing else shows.
+func keepAwake() (stop func()) {
+	var spinners []*exec.Cmd
+	for cpu := range 2 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), spinnerEnv+"="+strconv.Itoa(cpu), "GOMAXPROCS=1")
+		if cmd.Start() == nil { // without them the figures are noisier, not wrong
+			spinners = append(spinners, cmd)
+		}
+	}
+	return func() {
+		for _, cmd := range spinners {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+}
+
+func spin(cpu string) {
+	const schedIdle = 5 // see sched(7): it gives way at once, and its CPU counts as idle
+	var priority int32
+	if n, err := strconv.Atoi(cpu); err == nil {
+		_ = pin(0, n)
+	}
+	_, _, _ = syscall.Syscall(syscall.SYS_SCHED_SETSCHEDULER, 0, schedIdle, uintptr(unsafe.Pointer(&priority)))
+	for parent := os.Getppid(); os.Getppid() == parent; {
+		for until := time.Now().Add(100 * time.Millisecond); time.Now().Before(until); {
+		}
+	}
+	os.Exit(0)
+}

@@ -1,0 +1,151 @@
+package repository
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/lockstep-go/lockstep"
+
+// goList runs the go command in dir and returns the lines that it prints.
+func goList(t *testing.T, dir string, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v\n%s", args, err, stderr.String())
+	}
+	return strings.Fields(string(out))
+}
+
+func isStandard(pkg string) bool {
+	first, _, _ := strings.Cut(pkg, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
+	for _, pkg := range goList(t, "../..", "-deps", "./locker/...", "./strategies/...", "./internal/cleanup", "./internal/history",
+		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redis") {
+		if !isStandard(pkg) && !strings.HasPrefix(pkg, module+"/") {
+			t.Errorf("%s is needed", pkg)
+		}
+	}
+}
+
+// TestWhoImportsWhom is the picture in docs/design.md.
+func TestWhoImportsWhom(t *testing.T) {
+	allowed := []struct {
+		below   string
+		imports []string // of this module; a trailing /... stands for all below
+	}{
+		{"locker", []string{"internal/cleanup", "locker"}},
+		{"backends/backendtest", []string{"backends"}},
+		{"backends/memory", []string{"backends"}},
+		{"backends/redis", []string{"backends"}},
+		{"backends/goredis", []string{"backends", "backends/redis"}},
+		{"backends/embedded", nil},
+		{"backends", nil},
+		{"strategies", []string{"locker", "backends", "internal/cleanup"}},
+		{"middleware", []string{"locker"}},
+		{"internal/cleanup", nil},
+		{"internal/history", nil},
+		{"internal/redistest", nil},
+	}
+	for _, line := range goList(t, "../..", "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...") {
+		parts := strings.Split(line, ",")
+		pkg := strings.TrimPrefix(parts[0], module+"/")
+		for _, rule := range allowed {
+			if pkg != rule.below && !strings.HasPrefix(pkg, rule.below+"/") {
+				continue
+			}
+			for _, imported := range parts[1:] {
+				if own, ok := strings.CutPrefix(imported, module+"/"); ok && !slices.Contains(rule.imports, own) {
+					t.Errorf("%s imports %s", pkg, own)
+				}
+			}
+			break // the first rule is the narrowest
+		}
+	}
+}
+
+// TestAConsumerGetsWhatItAskedForAndNoMore builds a program outside of this module.
+func TestAConsumerGetsWhatItAskedForAndNoMore(t *testing.T) {
+	dir := consumer(t)
+	write(t, filepath.Join(dir, "main.go"), `package main
+
+import (
+	"context"
+
+	"`+module+`/backends/goredis"
+	"`+module+`/locker"
+	"`+module+`/strategies/single"
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	locks := locker.New(single.New(goredis.New(redis.NewClient(&redis.Options{}))))
+	_ = locks.Do(context.Background(), "key", func(context.Context, *locker.Lock) error { return nil })
+}
+`)
+	packages := goList(t, dir, "-deps", ".")
+	if !slices.Contains(packages, "github.com/redis/go-redis/v9") {
+		t.Error("go-redis is not in it: the test looks at the wrong thing")
+	}
+	for _, pkg := range packages {
+		for _, unwanted := range []string{"redigo", "miniredis", "opentelemetry", "gopher-lua", "rueidis", "backends/embedded", "backends/memory", "testing"} {
+			if strings.Contains(pkg, unwanted) {
+				t.Errorf("%s is in the program", pkg)
+			}
+		}
+	}
+	build(t, dir)
+}
+
+// consumer makes a module that uses this one from its folder.
+func consumer(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What this module requires is required here as well, in the same versions, so that nothing has to be looked up.
+	text := strings.Replace(string(mod), "module "+module, "module consumer", 1)
+	write(t, filepath.Join(dir, "go.mod"), text+"\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "go.sum"), string(sum))
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func build(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "vet", "-mod=mod", "./...")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("go vet: %v\n%s", err, out)
+	}
+}
