@@ -86,11 +86,17 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, once bool)
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
+	c.workers.enter()
 	lease, err := c.acquire.Acquire(ctx, req)
 	if err != nil {
+		c.workers.exit()
 		return nil, wrap("acquire", key, err)
 	}
-	return c.hold(ctx, lease, cfg)
+	l, err := c.hold(ctx, lease, cfg)
+	if err != nil {
+		c.workers.exit()
+	}
+	return l, err
 }
 
 // newNames draws a Token and a Waiter, 160 bits each, in one string.

@@ -110,3 +110,32 @@ func TestALostLockIsNotFoundAgainWhenTheClockIsSetBack(t *testing.T) {
 	mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
 	mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 }
+
+func TestABubbleMayEndAsSoonAsTheLastLockIsReleased(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			c := locker.New(newSpy())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			next := make(chan error)
+			l, err := c.Lock(ctx, "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				l, err := c.Lock(ctx, "key")
+				if err == nil {
+					err = l.Unlock(ctx)
+				}
+				next <- err
+			}()
+			time.Sleep(time.Minute)
+			if err := l.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+			if err := <-next; err != nil {
+				t.Error(err)
+			}
+		}) // which panics if a goroutine is left that waits
+	}
+}

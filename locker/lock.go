@@ -215,6 +215,7 @@ func (l *Lock) lose(cause *LostError) {
 	if !l.end(cause) {
 		return
 	}
+	l.client.workers.exit()
 	if cause.Reason != LostMaxHold { // then the lease goes on, so that the work can stop before the next one starts
 		go l.releaseLeftover()
 	}

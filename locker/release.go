@@ -107,6 +107,7 @@ func (l *Lock) settle(err error) {
 
 	l.client.lines.freed(l.Key())
 	if unlocked {
+		l.client.workers.exit()
 		cause := ErrReleased
 		if errors.Is(err, ErrLost) {
 			cause = err

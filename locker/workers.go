@@ -1,25 +1,18 @@
 package locker
 
-import (
-	"sync"
-	"time"
-)
+import "sync"
 
 // workers make calls to a Locker that their callers may have to leave behind. A goroutine that has made such a call is
-// kept for the next one: growing its stack through a client library costs more than all else that a Client does.
-// None is kept for longer than two sweeps without work, so a Client needs no Close.
+// kept for the next one, since growing its stack through a client library costs more than all else that a Client does;
+// but only while a lock is held or asked for. After that none is left, so a Client needs no Close, and a test in fake
+// time may end as soon as its last lock is released.
 type workers struct {
-	mu     sync.Mutex
-	idle   []*worker // the one that worked last at the end
-	sweeps int
-	timer  *time.Timer
-	armed  bool
+	mu    sync.Mutex
+	users int       // calls of Lock under way, and locks held
+	idle  []*worker // the one that worked last at the end
 }
 
-type worker struct {
-	jobs  chan job
-	swept int // the number of sweeps when it became idle
-}
+type worker struct{ jobs chan job }
 
 // job is a call, and what follows when it has returned and its goroutine is free for the next one.
 type job interface {
@@ -27,7 +20,25 @@ type job interface {
 	answered()
 }
 
-const sweepInterval = 100 * time.Millisecond
+const maxIdle = 32 // after a burst
+
+func (ws *workers) enter() {
+	ws.mu.Lock()
+	ws.users++
+	ws.mu.Unlock()
+}
+
+func (ws *workers) exit() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.users--; ws.users == 0 {
+		for _, w := range ws.idle {
+			close(w.jobs)
+		}
+		clear(ws.idle)
+		ws.idle = ws.idle[:0]
+	}
+}
 
 // start lets a worker do j.
 func (ws *workers) start(j job) {
@@ -48,44 +59,20 @@ func (ws *workers) start(j job) {
 func (ws *workers) work(w *worker) {
 	for j := range w.jobs {
 		j.call()
-		ws.park(w)
+		stays := ws.park(w)
 		j.answered()
+		if !stays {
+			return
+		}
 	}
 }
 
-func (ws *workers) park(w *worker) {
+func (ws *workers) park(w *worker) (stays bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.swept = ws.sweeps
+	if ws.users == 0 || len(ws.idle) == maxIdle {
+		return false
+	}
 	ws.idle = append(ws.idle, w)
-	ws.arm()
-}
-
-func (ws *workers) arm() {
-	switch {
-	case ws.armed || len(ws.idle) == 0:
-		return
-	case ws.timer == nil:
-		ws.timer = time.AfterFunc(sweepInterval, ws.sweep)
-	default:
-		ws.timer.Reset(sweepInterval)
-	}
-	ws.armed = true
-}
-
-// sweep ends those that had nothing to do since the sweep before.
-func (ws *workers) sweep() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.armed = false
-	ended := 0
-	for ended < len(ws.idle) && ws.idle[ended].swept < ws.sweeps {
-		close(ws.idle[ended].jobs)
-		ended++
-	}
-	n := copy(ws.idle, ws.idle[ended:])
-	clear(ws.idle[n:])
-	ws.idle = ws.idle[:n]
-	ws.sweeps++
-	ws.arm()
+	return true
 }

@@ -19,32 +19,58 @@ const (
 var confirmations = []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
 // Go calls remove in the background until the store has answered, and then a few times more, at most for ttl: by then
-// the store has forgotten by itself. The ctx lends its values only; its end does not stop a clean-up.
+// the store has forgotten by itself. The ctx lends its values only; its end does not stop a clean-up. Between calls
+// there is a timer and no goroutine, so that a test in fake time may end before a clean-up does.
 func Go(ctx context.Context, ttl time.Duration, remove func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ttl)
-	go func() {
-		defer cancel()
-		_ = Repeat(ctx, remove) // nobody is left to tell
-		for _, pause := range confirmations {
-			if !sleep(ctx, pause) {
-				return
-			}
-			_ = Repeat(ctx, remove)
-		}
-	}()
+	c := &cleanup{ctx: ctx, cancel: cancel, remove: remove, pause: firstPause}
+	go c.step()
+}
+
+type cleanup struct {
+	ctx       context.Context
+	cancel    context.CancelFunc
+	remove    func(context.Context) error
+	pause     time.Duration // after the next failure
+	confirmed int           // answers so far, less the first
+}
+
+// step makes one call, and sets the timer for the next one.
+func (c *cleanup) step() {
+	err := try(c.ctx, c.remove)
+	next := c.pause
+	switch {
+	case err != nil && !Refused(err):
+		c.pause = min(2*c.pause, maxPause)
+	case c.confirmed < len(confirmations):
+		next = confirmations[c.confirmed]
+		c.confirmed++
+		c.pause = firstPause
+	default:
+		c.cancel()
+		return
+	}
+	if end, _ := c.ctx.Deadline(); time.Until(end) < next {
+		c.cancel()
+		return
+	}
+	time.AfterFunc(next, c.step)
 }
 
 // Repeat calls fn until it returns nil or a refusal, or ctx is done; it returns the last error of fn. Every call has a
 // limit of its own.
 func Repeat(ctx context.Context, fn func(context.Context) error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		try, cancel := context.WithTimeout(ctx, tryLimit)
-		err := fn(try)
-		cancel()
-		if err == nil || Refused(err) || !sleep(ctx, pause) {
+		if err := try(ctx, fn); err == nil || Refused(err) || !sleep(ctx, pause) {
 			return err
 		}
 	}
+}
+
+func try(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	return fn(ctx)
 }
 
 // Refused tells whether err says by a method Refused() bool that the store did not do what it was asked to and will

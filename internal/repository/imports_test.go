@@ -143,9 +143,9 @@ func write(t *testing.T, path, text string) {
 
 func build(t *testing.T, dir string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "vet", "-mod=mod", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "./...")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("go vet: %v\n%s", err, out)
+		t.Errorf("go build: %v\n%s", err, out)
 	}
 }

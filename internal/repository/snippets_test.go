@@ -1,0 +1,157 @@
+package repository
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// packages are those that snippets may use without an import of their own, by the name under which they appear.
+var packages = map[string]string{
+	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "time": "time", "tls": "crypto/tls",
+	"os": "os", "x509": "crypto/x509", "testing": "testing",
+	"locker":      module + "/locker",
+	"lockertest":  module + "/locker/lockertest",
+	"backends":    module + "/backends",
+	"backendtest": module + "/backends/backendtest",
+	"memory":      module + "/backends/memory",
+	"goredis":     module + "/backends/goredis",
+	"embedded":    module + "/backends/embedded",
+	"single":      module + "/strategies/single",
+	"lockredis":   module + "/backends/redis",
+	"redis":       "github.com/redis/go-redis/v9",
+}
+
+// around is what a snippet may take for granted.
+const around = `package snippet
+
+import (
+	"context"
+	"` + module + `/backends"
+	"` + module + `/locker"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	ctx     = context.Background()
+	client  *redis.Client
+	store   backends.Store
+	locks   *locker.Client
+	invoice struct{ Number int }
+)
+
+func charge(ctx context.Context, invoice any) error { return ctx.Err() }
+func work(ctx context.Context) error                { return ctx.Err() }
+`
+
+// TestSnippetsCompile builds every block of Go in the documentation: a whole program, declarations, or statements.
+func TestSnippetsCompile(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := consumer(t)
+	blocks := 0
+	for _, file := range append(files, "../../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+			blocks++
+			name := fmt.Sprintf("%s_%d", strings.TrimSuffix(filepath.Base(file), ".md"), i+1)
+			source := block[1]
+			if !strings.HasPrefix(source, "package ") {
+				if source, err = complete(source); err != nil {
+					t.Errorf("%s, block %d: %v\n%s", file, i+1, err, block[1])
+					continue
+				}
+				write(t, filepath.Join(dir, name, "around.go"), around)
+			}
+			write(t, filepath.Join(dir, name, "snippet.go"), source)
+		}
+	}
+	if blocks < 5 {
+		t.Errorf("only %d blocks: is the test looking at the right thing?", blocks)
+	}
+	build(t, dir)
+}
+
+// complete makes a file of declarations or statements.
+func complete(source string) (string, error) {
+	if _, err := parser.ParseFile(token.NewFileSet(), "", "package snippet\n"+source, 0); err != nil {
+		source = "func _() error {\n" + source + "\n\treturn nil\n}\n"
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "", "package snippet\n"+source, 0)
+	if err != nil {
+		return "", err
+	}
+	var imports, unused []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if id, ok := n.X.(*ast.Ident); ok && packages[id.Name] != "" && id.Obj == nil {
+				imports = append(imports, fmt.Sprintf("import %s %q\n", id.Name, packages[id.Name]))
+			}
+		case *ast.AssignStmt: // what a snippet assigns and leaves is used by the reader
+			for _, left := range n.Lhs {
+				if id, ok := left.(*ast.Ident); ok && n.Tok == token.DEFINE && id.Name != "_" {
+					unused = append(unused, id.Name)
+				}
+			}
+		}
+		return true
+	})
+	slices.Sort(imports)
+	if fn, ok := f.Decls[len(f.Decls)-1].(*ast.FuncDecl); ok && fn.Name.Name == "_" {
+		slices.Sort(unused)
+		var uses string
+		for _, name := range slices.Compact(unused) {
+			if declares(fn.Body.List, name) {
+				uses += "\t_ = " + name + "\n"
+			}
+		}
+		source = strings.TrimSuffix(source, "\treturn nil\n}\n") + uses + "\treturn nil\n}\n"
+	}
+	return "package snippet\n\n" + strings.Join(slices.Compact(imports), "") + "\n" + source, nil
+}
+
+// declares tells whether one of the statements itself, not a block in it, declares name.
+func declares(statements []ast.Stmt, name string) bool {
+	for _, s := range statements {
+		if a, ok := s.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
+			for _, left := range a.Lhs {
+				if id, ok := left.(*ast.Ident); ok && id.Name == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// TestLinksLeadSomewhere follows the relative links of the documentation.
+func TestLinksLeadSomewhere(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, "../../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), link[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
