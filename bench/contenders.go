@@ -31,6 +31,22 @@ func raw(client *redis.Client) func(context.Context) error {
 	}
 }
 
+// scripts is raw with a script for the acquisition as well, as one that is to tell the holder's time left would be.
+func scripts(client *redis.Client) func(context.Context) error {
+	acquire := redis.NewScript(`local value = redis.call('GET', KEYS[1])
+if not value then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return {1, 0} end
+if value == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) return {1, 0} end
+return {0, redis.call('PTTL', KEYS[1])}`)
+	release := redis.NewScript(
+		`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+	return func(ctx context.Context) error {
+		if err := acquire.Run(ctx, client, []string{"bench:scripts"}, "token", ttl.Milliseconds()).Err(); err != nil {
+			return err
+		}
+		return release.Run(ctx, client, []string{"bench:scripts"}, "token").Err()
+	}
+}
+
 func lockstep(client *redis.Client) func(context.Context) error {
 	locks := locker.New(single.New(lockgoredis.New(client)), locker.WithTTL(ttl))
 	return func(ctx context.Context) error {

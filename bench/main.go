@@ -65,6 +65,7 @@ func sequential(client *redis.Client, rounds int) error {
 	contenders := []contender{
 		{"raw SET NX PX + EVALSHA", raw(client), never},
 		{"raw again (A/A)", raw(client), never},
+		{"raw, both as scripts", scripts(client), never},
 		{"lockstep, ctx that can't end", lockstep(client), never},
 		{"raw, cancellable ctx", raw(client), canEnd},
 		{"lockstep, cancellable ctx", lockstep(client), canEnd},

@@ -108,6 +108,3 @@ func newNames() (token, waiter string) {
 	s := string(text[:])
 	return s[:32], s[32:]
 }
-
-// newToken draws a Token for a further attempt.
-func newToken() string { return rand.Text() }

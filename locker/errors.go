@@ -15,7 +15,8 @@ var (
 	// ErrHeld: someone else has the lock. That is normal, not a fault. See [HeldError].
 	ErrHeld = errors.New("held by someone else")
 
-	// ErrWaitLimit: the time given by [WithWait] is over. ErrHeld matches as well, unless no attempt was answered.
+	// ErrWaitLimit: the time given by [WithWait] is over. ErrHeld matches as well, unless the last attempt was not
+	// answered: then nobody knows.
 	ErrWaitLimit = errors.New("wait limit reached")
 
 	// ErrLost: the lease is over although nobody unlocked it. See [LostError] for the reason.

@@ -3,6 +3,8 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -222,12 +224,16 @@ func (l *Lock) lose(cause *LostError) {
 	go l.tell(cause)
 }
 
-// checkClock ends the hold if its time has run out, without waiting for the scheduler.
+// checkClock ends the hold if its time has run out, without waiting for the scheduler. When it returns, a hold that is
+// over has an ended context, even if whoever ended it has not come that far.
 func (l *Lock) checkClock() {
 	l.mu.Lock()
-	ended := l.over == nil && l.lease.Ended()
+	over, ended := l.over, l.lease.Ended()
 	l.mu.Unlock()
-	if ended {
+	switch {
+	case over != nil:
+		l.cancel(over) // the first cause stays
+	case ended:
 		l.lose(l.expired())
 	}
 }
@@ -235,11 +241,17 @@ func (l *Lock) checkClock() {
 func (l *Lock) expired() *LostError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.failed != nil {
-		return &LostError{Key: l.lease.Key, Reason: LostUnavailable, Err: l.failed}
+	lost := &LostError{Key: l.lease.Key, Reason: LostExpired, Err: l.failed}
+	if lost.Err == nil && l.extending > 0 {
+		lost.Err = errUnanswered
 	}
-	return &LostError{Key: l.lease.Key, Reason: LostExpired}
+	if lost.Err != nil {
+		lost.Reason = LostUnavailable
+	}
+	return lost
 }
+
+var errUnanswered = errors.New("no answer to an extension")
 
 // tell calls what middleware left for the end of the hold, the innermost first.
 func (l *Lock) tell(cause error) {
@@ -247,6 +259,18 @@ func (l *Lock) tell(cause error) {
 		l.ends[i](cause)
 	}
 }
+
+// String tells of what is held, without the Token.
+func (l *Lock) String() string { return "lock held under " + l.Lease().String() }
+
+// GoString hides the Token from %#v.
+func (l *Lock) GoString() string { return "&locker.Lock{" + l.Lease().String() + "}" }
+
+// Format hides the Token, and what changes meanwhile, from every other verb.
+func (l *Lock) Format(s fmt.State, verb rune) { format(s, verb, l) }
+
+// LogValue gives log/slog the lease.
+func (l *Lock) LogValue() slog.Value { return l.Lease().LogValue() }
 
 // holdContext looks at the clocks before it says that the hold goes on: after a pause, the process must not read an
 // old answer before the scheduler had its turn.
@@ -266,6 +290,15 @@ func (c *holdContext) Err() error {
 	c.lock.checkClock()
 	return c.Context.Err()
 }
+
+// String, GoString and Format keep fmt from printing the Lock inside.
+func (c *holdContext) String() string {
+	return fmt.Sprintf("%v.WithLock(%q)", c.lock.given, c.lock.Key())
+}
+
+func (c *holdContext) GoString() string { return c.String() }
+
+func (c *holdContext) Format(s fmt.State, verb rune) { format(s, verb, c) }
 
 func (c *holdContext) Value(key any) any {
 	if key == (lockKey{}) {

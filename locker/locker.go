@@ -2,7 +2,9 @@ package locker
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -18,9 +20,11 @@ type Locker interface {
 	// Acquire makes one attempt. If someone else has the lock, the error is a [*HeldError] and matches [ErrHeld];
 	// any other error means that the outcome is unknown or the request was refused, never that the lock is held.
 	//
-	// A retransmission with the same Token is granted again. Acquire grants, or leaves nothing behind as far as it
-	// can: what an unknown outcome may have left is removed in the background, not under the caller's ctx. A grant
-	// that arrives after Acquire has answered is released by whoever receives it.
+	// A retransmission with the same Token, such as a client library's own retry, is granted again. Acquire grants, or
+	// leaves nothing behind as far as it can: what an unknown outcome may have left is removed in the background, not
+	// under the caller's ctx. So a Token is spent once Acquire has failed; who tries again draws a new one (see
+	// [NewToken]), or the clean-up of the first attempt deletes the grant of the second. A grant that arrives after
+	// Acquire has answered is released by whoever receives it.
 	Acquire(ctx context.Context, req Request) (Lease, error)
 
 	// Extend moves the end of the lease to ttl from now, never earlier than before, and returns the lease with its
@@ -63,7 +67,7 @@ const (
 // A Request asks for one lease.
 type Request struct {
 	Key    string        // name of the lock
-	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret
+	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
 	Waiter string        // names the Lock call: the place in a queue
 	Owner  string        // names who asks, for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
@@ -114,6 +118,9 @@ func ValidateTTL(ttl time.Duration) error {
 	return nil
 }
 
+// NewToken draws a Token for one attempt.
+func NewToken() string { return rand.Text() }
+
 // String names the request without its Token, which is a capability.
 func (r Request) String() string {
 	return fmt.Sprintf("request for %q, ttl %v", r.Key, r.TTL)
@@ -121,6 +128,9 @@ func (r Request) String() string {
 
 // GoString hides the Token from %#v.
 func (r Request) GoString() string { return "locker.Request{" + r.String() + "}" }
+
+// Format hides the Token from every other verb.
+func (r Request) Format(s fmt.State, verb rune) { format(s, verb, r) }
 
 // LogValue gives log/slog the request without its Token.
 func (r Request) LogValue() slog.Value {
@@ -178,12 +188,40 @@ func (l Lease) String() string {
 // GoString hides the Token from %#v.
 func (l Lease) GoString() string { return "locker.Lease{" + l.String() + "}" }
 
+// Format hides the Token from every other verb.
+func (l Lease) Format(s fmt.State, verb rune) { format(s, verb, l) }
+
+// format prints what a value says of itself, and never its fields.
+func format(s fmt.State, verb rune, v interface {
+	fmt.Stringer
+	fmt.GoStringer
+}) {
+	text := v.String()
+	if verb == 'v' && s.Flag('#') {
+		text = v.GoString()
+	}
+	_, _ = io.WriteString(s, text) // fmt has nowhere to tell of an error
+}
+
 // LogValue gives log/slog the lease without its Token.
 func (l Lease) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("key", l.Key), slog.String("owner", l.Owner), slog.Uint64("fence", l.Fence),
 		slog.Time("granted", l.Granted), slog.Time("expires", l.Expires),
 	)
+}
+
+// Validate refuses what can't name a lease, so that nothing is sent for it. Every strategy calls it in Extend and
+// Release, whose name is op.
+func (l Lease) Validate(op string) error {
+	err := ValidateKey(l.Key)
+	if err == nil && l.Token == "" {
+		err = invalidf("token is empty")
+	}
+	if err != nil {
+		return &Error{Op: op, Key: l.Key, Err: err}
+	}
+	return nil
 }
 
 type hook struct {

@@ -26,7 +26,8 @@ type renewals struct {
 
 const (
 	maxInFlight  = 256                  // extensions of one Client under way at once
-	maxPerLock   = 3                    // extensions of one lock under way at once
+	maxPerLock   = 8                    // extensions of one lock under way at once
+	tryLimit     = time.Second          // of an extension, or to the next one: one that hangs makes room
 	lookInterval = time.Second          // timers stand still while a machine is suspended, and so would a later one
 	minRetry     = 5 * time.Millisecond // between two extensions of one lock
 )
@@ -140,7 +141,7 @@ func (r *renewals) tick() {
 		go l.resend() // whether or not the first Release follows its ctx
 	}
 	for _, l := range extend {
-		l.client.workers.start(&extendCall{l: l, ctx: l.ctx.Context, ttl: l.ttl, done: make(chan struct{}), scheduled: true})
+		l.client.workers.start(&extendCall{l: l, ctx: l.ctx.Context, ttl: l.ttl, limit: l.tryLimit(now), done: make(chan struct{})})
 	}
 }
 
@@ -175,6 +176,11 @@ func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 	return actExtend, l.limit(now.Add(max(left/3, minRetry)))
 }
 
+// tryLimit is how long a scheduled extension may take: until the next one, and a second if that is longer.
+func (l *Lock) tryLimit(now time.Time) time.Duration {
+	return max(l.Lease().Expires.Sub(now)/3, tryLimit)
+}
+
 // nextDue is the time of the first look after a grant or an extension.
 func (l *Lock) nextDue(now time.Time) time.Time {
 	l.mu.Lock()
@@ -203,19 +209,27 @@ func (l *Lock) limit(due time.Time) time.Time {
 
 // extendCall is an extension that nobody waits for, or may leave. If it fails, that shows in the next one or in the loss.
 type extendCall struct {
-	l         *Lock
-	ctx       context.Context
-	ttl       time.Duration
-	scheduled bool // by renewals, which counts those
-	err       error
-	done      chan struct{}
+	l     *Lock
+	ctx   context.Context
+	ttl   time.Duration
+	limit time.Duration // of one that the scheduler counts among those under way; 0: by hand
+	err   error
+	done  chan struct{}
 }
 
-func (c *extendCall) call() { c.err = c.l.extendNow(c.ctx, c.ttl) }
+func (c *extendCall) call() {
+	ctx := c.ctx
+	if c.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.limit)
+		defer cancel()
+	}
+	c.err = c.l.extendNow(ctx, c.ttl)
+}
 
 func (c *extendCall) answered() {
 	close(c.done)
-	if c.scheduled {
+	if c.limit > 0 {
 		r := &c.l.client.renewals
 		r.mu.Lock()
 		r.inFlight--
@@ -234,7 +248,7 @@ func (l *Lock) extendNow(ctx context.Context, ttl time.Duration) error {
 	moved := false
 	switch {
 	case err != nil:
-		if l.over == nil && l.ctx.Context.Err() == nil {
+		if l.over == nil && l.ctx.Context.Err() == nil && !refused(l.failed) { // a refusal says more than what follows it
 			l.failed = err
 		}
 	case l.over == nil && !l.lease.Ended():

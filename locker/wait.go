@@ -47,7 +47,7 @@ func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
 		if held = asHeld(req.Key, err); held == nil || p.attempts == 1 {
 			return lease, err
 		}
-		req.Token = newToken()
+		req.Token = NewToken()
 	}
 	ln, place := w.lines.enter(req.Key, req.Owner)
 	switch {
@@ -90,7 +90,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, made i
 			held.Attempts = made
 			return Lease{}, held
 		}
-		req.Token = newToken()
+		req.Token = NewToken()
 	}
 }
 

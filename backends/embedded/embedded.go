@@ -1,10 +1,13 @@
-// Package embedded runs a miniredis in this process and serves it on loopback: a store for quickstarts and tests that
-// needs nothing installed. Any Redis client, of this process or another, can use it. It is not a server to rely on: it
-// holds everything in this process's memory, and ends with it. It tells no uptime, so quarantine lets it pass.
+// Package embedded runs a miniredis in this process: a store for quickstarts and tests that needs nothing installed. It
+// is not a server to rely on: it holds everything in this process's memory, and ends with it; and a value ends sooner
+// than asked by as long as the process was kept from running in the middle of a command. It tells no uptime, so
+// quarantine lets it pass.
 package embedded
 
 import (
+	"context"
 	"fmt"
+	"net"
 
 	"github.com/alicebob/miniredis/v2"
 )
@@ -12,18 +15,28 @@ import (
 // Server is a running miniredis. Its keys expire as time goes by.
 type Server struct{ mini *miniredis.Miniredis }
 
-// Start starts a server on a free port of 127.0.0.1.
+// Start starts a server on a free port of 127.0.0.1, for any Redis client, of this process or another.
 func Start() (*Server, error) {
-	mini := miniredis.NewMiniRedis()
-	mini.ClockTTL(true)
-	if err := mini.StartAddr("127.0.0.1:0"); err != nil {
+	s := New()
+	if err := s.mini.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("lockstep: start embedded server: %w", err)
 	}
-	return &Server{mini}, nil
+	return s, nil
 }
 
-// Addr is host:port.
+// New returns a server that only Dial reaches.
+func New() *Server {
+	s := &Server{miniredis.NewMiniRedis()}
+	s.mini.ClockTTL(true)
+	return s
+}
+
+// Addr is host:port of a server that was started.
 func (s *Server) Addr() string { return s.mini.Addr() }
+
+// Dial connects without a socket, whatever the address: a client with this as its Dialer works inside a
+// testing/synctest bubble, with a server that was made there by New.
+func (s *Server) Dial(context.Context, string, string) (net.Conn, error) { return s.mini.Dial() }
 
 // Close ends the server and its connections. What it held is gone.
 func (s *Server) Close() { s.mini.Close() }

@@ -140,3 +140,44 @@ func TestAServerThatIsDownIsAFault(t *testing.T) {
 		t.Error("Check = nil")
 	}
 }
+
+// mock answers without a server, as a mock of a client does.
+type mock struct{ answer func(cmd client.Cmder) error }
+
+func (m mock) Process(_ context.Context, cmd client.Cmder) error { return m.answer(cmd) }
+
+func (m mock) Subscribe(context.Context, ...string) *client.PubSub { return nil }
+
+func TestAMockOfAClientWillDo(t *testing.T) {
+	var sent []string
+	store := goredis.New(mock{func(cmd client.Cmder) error {
+		sent = append(sent, cmd.Name())
+		cmd.(*client.Cmd).SetVal("OK")
+		return nil
+	}})
+	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK || len(sent) != 1 || sent[0] != "set" {
+		t.Errorf("SetNX = %v, %v; sent %v", r, err, sent)
+	}
+}
+
+func TestReleaseIsNotSentAgainByTheClientLibrary(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	store := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}))
+	if _, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
+	if ok, err := store.DeleteIf(t.Context(), "a", "token"); ok || err == nil {
+		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+	if n := proxy.Count("EVALSHA"); n != 1 {
+		t.Errorf("it was sent %d times", n)
+	}
+	if ok, err := store.ExpireIf(t.Context(), "a", "token", time.Minute); ok || err == nil {
+		t.Errorf("ExpireIf = %v, %v", ok, err)
+	}
+	if n := proxy.Count("EVALSHA"); n < 3 {
+		t.Errorf("an extension was sent %d times: it may be, and go-redis does", n-1)
+	}
+}

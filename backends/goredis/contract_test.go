@@ -13,14 +13,27 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 func TestContractOnRedis(t *testing.T) {
 	runContract(t, redistest.Start(t).Addr())
 }
 
+// TestContractOnEmbedded is in fake time, where the process is never kept from running in the middle of a command.
 func TestContractOnEmbedded(t *testing.T) {
-	runContract(t, startEmbedded(t))
+	backendtest.Run(t, backendtest.Harness{Bubble: true, New: func(t *testing.T) (backends.Store, backendtest.Outside) {
+		server := embedded.New()
+		c := client.NewClient(&client.Options{
+			Addr: "127.0.0.1:1", Dialer: server.Dial,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // it asks the real network
+		})
+		t.Cleanup(func() {
+			c.Close()
+			server.Close()
+		})
+		return goredis.New(c), outside{t, c, ""}
+	}})
 }
 
 func runContract(t *testing.T, addr string) {

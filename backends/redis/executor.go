@@ -60,12 +60,16 @@ const (
 // up to the line that failed.
 type ReplyError struct{ Text string }
 
-func (e *ReplyError) Error() string { return e.Text }
+// Error is the text without the arguments that some errors quote: a token is among them.
+func (e *ReplyError) Error() string {
+	text, _, _ := strings.Cut(e.Text, ", with args beginning with:")
+	return text
+}
 
-// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7, and a
-// permission that is missing there is told in words in Redis 7.0.
+// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7, and tell of
+// a missing permission in words of their own before and since.
 func (e *ReplyError) Code() string {
-	if strings.HasPrefix(e.Text, "ERR The user executing the script can't ") {
+	if strings.Contains(e.Text, "The user executing the script can't ") || strings.Contains(e.Text, "ACL failure in script") {
 		return "NOPERM"
 	}
 	for _, code := range []string{"NOPERM", "WRONGTYPE", "READONLY", "OOM"} {

@@ -13,6 +13,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -86,11 +87,23 @@ func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration)
 		return backends.Result{OK: true}, nil
 	}
 	reply, err = acquireScript.run(ctx, s.exec.Do, key, token, ms)
-	if err != nil {
+	switch {
+	case errors.Is(err, backends.ErrWrongType):
 		return backends.Result{}, err
+	case err != nil:
+		return backends.Result{}, unsure{err}
 	}
 	return acquired(reply)
 }
+
+// unsure is the refusal of a second command. The first one may have been carried out all the same, if its reply got lost
+// and the client library sent it again: then it was refused for finding what it had stored itself.
+type unsure struct{ error }
+
+func (u unsure) Unwrap() error { return u.error }
+
+// Refused says that something may have been done.
+func (u unsure) Refused() bool { return false }
 
 // acquired reads the reply of acquire.lua.
 func acquired(reply any) (backends.Result, error) {

@@ -71,6 +71,8 @@ func TestReplyErrorsSayWhetherRepeatingHelps(t *testing.T) {
 		{text: "NOPERM this user has no permissions to run the 'set' command", code: "NOPERM", refused: true},
 		{text: "ERR Error running script (call to f_1): @user_script:1: -NOPERM this user", code: "NOPERM", refused: true},
 		{text: "ERR The user executing the script can't publish to the channel mentioned in the command script: f", code: "NOPERM", refused: true},
+		{text: "ERR ACL failure in script: User u has no permissions to run the 'del' command script: f, on @user_script:7.", code: "NOPERM", refused: true},
+		{text: "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: The user executing the script can't run this", code: "NOPERM", refused: true},
 		{text: "WRONGTYPE Operation against a key holding the wrong kind of value", code: "WRONGTYPE", refused: true, wrongType: true},
 		{text: "ERR Error running script (call to f_1): @user_script:8: WRONGTYPE Operation against", code: "WRONGTYPE", refused: true, wrongType: true},
 		{text: "NOAUTH Authentication required.", code: "NOAUTH", refused: true},
@@ -119,5 +121,12 @@ func TestQuarantineNeedsTheLongestTTLAndASecond(t *testing.T) {
 		if q := (*QuarantineError)(nil); err != nil && !errors.As(err, &q) {
 			t.Errorf("%T is no *QuarantineError", err)
 		}
+	}
+}
+
+func TestAReplyThatQuotesTheArgumentsDoesNotShowTheToken(t *testing.T) {
+	e := &ReplyError{Text: "ERR unknown command 'EVALSHA', with args beginning with: 'f00' '1' 'key' 'S3CRET' "}
+	if got := e.Error(); got != "ERR unknown command 'EVALSHA'" {
+		t.Errorf("Error = %q", got)
 	}
 }

@@ -40,7 +40,10 @@ func (c *cleanup) step() {
 	err := try(c.ctx, c.remove)
 	next := c.pause
 	switch {
-	case err != nil && !Refused(err):
+	case Refused(err): // and would be again
+		c.cancel()
+		return
+	case err != nil:
 		c.pause = min(2*c.pause, maxPause)
 	case c.confirmed < len(confirmations):
 		next = confirmations[c.confirmed]

@@ -70,6 +70,9 @@ func (s *single) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 
 // Extend moves the end of the lease to ttl from now, unless it is later already.
 func (s *single) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if err := lease.Validate("extend"); err != nil {
+		return lease, err
+	}
 	if err := locker.ValidateTTL(ttl); err != nil {
 		return lease, fault("extend", lease.Key, err)
 	}
@@ -92,6 +95,9 @@ func (s *single) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 
 // Release removes the token. It is sent once: whoever repeats it knows why it may find nothing.
 func (s *single) Release(ctx context.Context, lease locker.Lease) error {
+	if err := lease.Validate("release"); err != nil {
+		return err
+	}
 	ok, err := s.store.DeleteIf(ctx, lease.Key, lease.Token)
 	switch {
 	case err != nil:
@@ -104,6 +110,9 @@ func (s *single) Release(ctx context.Context, lease locker.Lease) error {
 
 // Watch passes on what the store knows.
 func (s *single) Watch(ctx context.Context, key string, wake func()) error {
+	if err := locker.ValidateKey(key); err != nil {
+		return fault("watch", key, err)
+	}
 	err := s.store.Watch(ctx, key, wake)
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err

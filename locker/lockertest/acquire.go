@@ -1,0 +1,180 @@
+package lockertest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+const (
+	callers = 16
+	rounds  = 3
+)
+
+var acquireSentences = []sentence{
+	{"a free lock is granted, with the key, the token and the owner that were asked for", nil, func(x *fixture) {
+		req := x.request(x.key("k"), long)
+		req.Owner = "somebody"
+		g := x.granted(req)
+		if g.Key != req.Key || g.Token != req.Token || g.Owner != req.Owner {
+			x.Errorf("the lease is %v of owner %q; want what was asked for", g.Lease, g.Owner)
+		}
+		if !x.beneath.Holds(req.Key) {
+			x.Errorf("nothing lies under the key")
+		}
+	}},
+	{"Granted is within the call, Expires at most ttl less the margin after it", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		if g.Granted.Before(g.began) || g.Granted.After(g.came) {
+			x.Errorf("Granted is %v; the call took from %v to %v", g.Granted, g.began, g.came)
+		}
+		if until := locker.Until(g.Granted, long); g.Expires.After(until) {
+			x.Errorf("Expires is %v; want %v at most", g.Expires, until)
+		}
+		if half := g.began.Add(long / 2); g.Expires.Before(half) {
+			x.Errorf("Expires is %v; by %v not even half of the ttl is over", g.Expires, half)
+		}
+	}},
+	{"a held lock is refused with a *HeldError that matches ErrHeld and nothing else", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		time.Sleep(20 * time.Millisecond) // so that what is left is not the ttl
+		x.refuse(g, 2*long)
+		x.refuse(g, long/4)
+	}},
+	{"a refusal leaves the lease of the holder alone", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.refuse(g, long)
+		x.wantHolds(g)
+		x.refuse(g, long)
+		x.release(g.Lease)
+	}},
+	{"a refusal does not move the end of the holder's lease", nil, func(x *fixture) {
+		x.inTime(short, func(ttl time.Duration) bool {
+			g := x.grant(x.key("k"), ttl)
+			began := time.Now()
+			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, long))
+			_, sooner := x.locker.Acquire(x.Context(), x.request(g.Key, locker.MinTTL))
+			if later == nil || sooner == nil {
+				return false // livesUntil tells whether that was wrong
+			}
+			x.wantHeld(later, g, began)
+			x.livesUntil(g.Lease)
+			return true
+		})
+	}},
+	{"an owner that asks with a new token is refused like anyone", nil, func(x *fixture) {
+		req := x.request(x.key("k"), long)
+		req.Owner = "somebody"
+		g := x.granted(req)
+		again := x.request(req.Key, long)
+		again.Owner = "somebody"
+		began := time.Now()
+		_, err := x.locker.Acquire(x.Context(), again)
+		x.wantHeld(err, g, began)
+	}},
+	{"a retransmission with the same token is granted again, with its ttl anew", nil, func(x *fixture) {
+		req := x.request(x.key("k"), long)
+		first := x.granted(req)
+		time.Sleep(5 * time.Millisecond)
+		again := x.granted(req)
+		if again.Token != req.Token || !again.Expires.After(first.Expires) {
+			x.Errorf("a retransmission is granted until %v; the first was until %v", again.Expires, first.Expires)
+		}
+		x.refuse(again, long)
+		x.inTime(short, func(ttl time.Duration) bool {
+			req := x.request(x.key(ttl.String()), ttl)
+			if _, err := x.locker.Acquire(x.Context(), req); err != nil {
+				return false
+			}
+			time.Sleep(ttl / 2)
+			lease, err := x.locker.Acquire(x.Context(), req)
+			if err != nil {
+				return false
+			}
+			x.livesUntil(lease)
+			return true
+		})
+	}},
+	{"a retransmission counts once: one Release frees the lock", nil, func(x *fixture) {
+		req := x.request(x.key("k"), long)
+		x.granted(req)
+		x.release(x.granted(req).Lease)
+		x.wantEmpty(req.Key)
+		x.grant(req.Key, long)
+	}},
+	{"locks of different keys have nothing to do with each other", nil, func(x *fixture) {
+		one, two := x.grant(x.key("one"), long), x.grant(x.key("two"), long)
+		x.release(one.Lease)
+		x.wantHolds(two)
+		x.refuse(two, long)
+	}},
+	{"of many concurrent attempts exactly one is granted", nil, func(x *fixture) {
+		for round := range rounds {
+			key := x.key(fmt.Sprint("round", round))
+			var winners atomic.Int64
+			var won atomic.Pointer[locker.Lease]
+			began := time.Now()
+			errs := make([]error, callers)
+			together(callers, func(i int) {
+				lease, err := x.locker.Acquire(x.Context(), x.request(key, long))
+				if errs[i] = err; err == nil {
+					winners.Add(1)
+					won.Store(&lease)
+				}
+			})
+			if n := winners.Load(); n != 1 {
+				x.Fatalf("%d of %d attempts were granted", n, callers)
+			}
+			g := grant{*won.Load(), long, began, time.Now()}
+			for _, err := range errs {
+				if err != nil {
+					x.wantHeld(err, g, began)
+				}
+			}
+			x.wantHolds(g)
+		}
+	}},
+	{"fences rise with every grant of a key, or all are 0", nil, func(x *fixture) {
+		key := x.key("k")
+		first := x.grant(key, long)
+		x.release(first.Lease)
+		last := first.Fence
+		for range rounds {
+			g := x.grant(key, long)
+			if (first.Fence != 0 || g.Fence != 0) && g.Fence <= last {
+				x.Errorf("fence %d follows %d", g.Fence, last)
+			}
+			last = g.Fence
+			x.release(g.Lease)
+		}
+	}},
+}
+
+var expirySentences = []sentence{
+	{"a lease lasts until its Expires, and then the lock is free for the next", nil, func(x *fixture) {
+		for _, ttl := range []time.Duration{short, 37 * time.Millisecond} {
+			x.livesUntil(x.grant(x.key(ttl.String()), ttl).Lease)
+		}
+	}},
+	{"a slow answer does not make the lease longer", needs(LateReply), func(x *fixture) {
+		x.inTime(short, func(ttl time.Duration) bool {
+			x.beneath.FaultOnce(Acquire, Fault{Kind: LateReply, Delay: ttl / 2})
+			req := x.request(x.key(ttl.String()), ttl)
+			lease, err := x.locker.Acquire(x.Context(), req)
+			if err != nil {
+				return false
+			}
+			x.livesUntil(lease)
+			return true
+		})
+	}},
+	{"a grant that is answered after its own end is not granted", needs(LateReply), func(x *fixture) {
+		x.beneath.FaultOnce(Acquire, Fault{Kind: LateReply, Delay: 2 * short})
+		key := x.key("k")
+		_, err := x.locker.Acquire(x.Context(), x.request(key, short))
+		x.wantUnknown("Acquire", err)
+		x.emptyInTheEnd(key)
+	}},
+}

@@ -1,0 +1,214 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// The sentences from here on are about a Client over the Locker.
+
+func (x *fixture) client(opts ...locker.Option) *locker.Client {
+	return locker.New(x.locker, append(opts, x.options...)...)
+}
+
+// lock takes key through c, where it must be free.
+func (x *fixture) lock(c *locker.Client, key string, opts ...locker.Option) *locker.Lock {
+	x.Helper()
+	l, err := c.Lock(x.Context(), key, opts...)
+	if err != nil {
+		x.Fatalf("Lock: %v", err)
+	}
+	return l
+}
+
+func (x *fixture) unlock(l *locker.Lock) {
+	x.Helper()
+	if err := l.Unlock(x.Context()); err != nil {
+		x.Fatalf("Unlock: %v", err)
+	}
+}
+
+// A locked is what Lock returned, and when.
+type locked struct {
+	*locker.Lock
+	err error
+	at  time.Time
+}
+
+// waits calls Lock in a goroutine of its own.
+func (x *fixture) waits(ctx context.Context, c *locker.Client, key string, opts ...locker.Option) <-chan locked {
+	got := make(chan locked, 1)
+	go func() {
+		l, err := c.Lock(ctx, key, opts...)
+		got <- locked{l, err, time.Now()}
+	}()
+	return got
+}
+
+// got waits for a Lock that must succeed.
+func (x *fixture) got(from <-chan locked) locked {
+	x.Helper()
+	l := answer(x, "Lock returns", from)
+	if l.err != nil {
+		x.Fatalf("Lock: %v", l.err)
+	}
+	return l
+}
+
+// stillWaits checks that Lock has not returned.
+func (x *fixture) stillWaits(from <-chan locked) {
+	x.Helper()
+	select {
+	case l := <-from:
+		x.Fatalf("Lock returned, while someone else has the lock: %v", l.err)
+	default:
+	}
+}
+
+// lost checks that the context of l ends, no later than the lease, with a cause that matches ErrLost.
+func (x *fixture) lost(l *locker.Lock) *locker.LostError {
+	x.Helper()
+	ctx := l.Context()
+	x.eventually("the context ends", func() bool {
+		now, expires := time.Now(), l.Lease().Expires
+		err := ctx.Err()
+		if err == nil && now.After(expires.Add(tick)) { // who looks at the very moment has a sentence of their own
+			x.Fatalf("the context has not ended %v after Expires", now.Sub(expires))
+		}
+		return err != nil
+	})
+	answer(x, "Done is closed", ctx.Done())
+	x.soon("the end was told", l.Lease().Expires, tick)
+	var lost *locker.LostError
+	if cause := context.Cause(ctx); !errors.Is(cause, locker.ErrLost) || !errors.As(cause, &lost) {
+		x.Fatalf("the context ended with cause %v; want a *LostError that matches ErrLost", cause)
+	}
+	return lost
+}
+
+var clientSentences = []sentence{
+	{"Lock and TryLock of a free lock succeed at once, and Unlock leaves nothing", nil, func(x *fixture) {
+		c, key := x.client(locker.WithTTL(long)), x.key("k")
+		for _, take := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){c.Lock, c.TryLock} {
+			began := time.Now()
+			l, err := take(x.Context(), key)
+			if err != nil {
+				x.Fatalf("Lock: %v", err)
+			}
+			x.soon("locked", began, slack)
+			if lease := l.Lease(); lease.Key != key || l.Key() != key || l.Context().Err() != nil || lease.Ended() {
+				x.Errorf("the lock is %v, its context %v", lease, l.Context().Err())
+			}
+			if !x.beneath.Holds(key) {
+				x.Errorf("nothing lies under the key")
+			}
+			x.unlock(l)
+			if cause := context.Cause(l.Context()); !errors.Is(cause, locker.ErrReleased) {
+				x.Errorf("the context ended with cause %v; want ErrReleased", cause)
+			}
+			x.wantEmpty(key)
+		}
+	}},
+	{"a lock that a Client holds is refused to everyone else", nil, func(x *fixture) {
+		c := x.client(locker.WithTTL(long))
+		l := x.lock(c, x.key("k"))
+		if _, err := x.locker.Acquire(x.Context(), x.request(l.Key(), long)); !errors.Is(err, locker.ErrHeld) {
+			x.Errorf("Acquire: error %v; want ErrHeld", err)
+		}
+		for _, other := range []*locker.Client{c, x.client(locker.WithTTL(long))} {
+			if _, err := other.TryLock(x.Context(), l.Key()); !errors.Is(err, locker.ErrHeld) {
+				x.Errorf("TryLock: error %v; want ErrHeld", err)
+			}
+		}
+		x.unlock(l)
+	}},
+	{"TryLock of a held lock returns at once with ErrHeld", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		began := time.Now()
+		_, err := x.client().TryLock(x.Context(), g.Key)
+		x.wantHeld(err, g, began)
+		x.soon("TryLock returned", began, slack)
+	}},
+	{"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left", needs(Fail, LoseReply), func(x *fixture) {
+		c := x.client(locker.WithTTL(long))
+		for _, kind := range []Disturbance{Fail, LoseReply} {
+			key := x.key(string(kind))
+			x.beneath.FaultOnce(Acquire, Fault{Kind: kind}, Fault{Kind: kind})
+			_, err := c.TryLock(x.Context(), key)
+			x.wantUnknown("TryLock", err)
+			_, err = c.Lock(x.Context(), x.key("another"+string(kind)))
+			x.wantUnknown("Lock", err)
+			x.emptyInTheEnd(key)
+		}
+	}},
+	{"what the store refuses for good is returned by Lock at once as a refusal", needs(Refuse), func(x *fixture) {
+		x.beneath.Fault(Acquire, Fault{Kind: Refuse})
+		key := x.key("k")
+		began := time.Now()
+		_, err := x.client().Lock(x.Context(), key)
+		x.wantRefused("Lock", err)
+		x.soon("Lock returned", began, slack)
+		x.wantEmpty(key)
+	}},
+	{"a bad key or ttl is refused by Lock at once, with an error that names it", nil, func(x *fixture) {
+		for _, bad := range append(x.badRequests(), x.tooLong()) {
+			if bad.Token != "" {
+				_, err := x.client(locker.WithTTL(bad.TTL)).Lock(x.Context(), bad.Key)
+				x.wantRefused("Lock", err)
+			}
+		}
+	}},
+	{"when ctx ends while the store hangs, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(Hang, LoseReplyHang), func(x *fixture) {
+		for _, kind := range []Disturbance{Hang, LoseReplyHang} {
+			x.leaves(string(kind), func() func() {
+				x.beneath.FaultOnce(Acquire, Fault{Kind: kind})
+				return func() {}
+			})
+		}
+	}},
+	{"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(Stall), func(x *fixture) {
+		x.leaves("Stall", func() func() { return x.stall(Acquire) })
+	}},
+	{"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left", needs(Late, LateReply), func(x *fixture) {
+		for _, kind := range []Disturbance{Late, LateReply} {
+			x.leaves(string(kind), func() func() {
+				x.beneath.FaultOnce(Acquire, Fault{Kind: kind, Delay: 3 * short})
+				return func() { time.Sleep(3 * short) }
+			})
+		}
+	}},
+	{"Lock and TryLock with a ctx that is already done return its error and take nothing", nil, func(x *fixture) {
+		c, key := x.client(), x.key("k")
+		x.done(func(ctx context.Context) error { _, err := c.Lock(ctx, key); return err })
+		x.done(func(ctx context.Context) error { _, err := c.TryLock(ctx, key); return err })
+		x.pause(tick)
+		x.wantEmpty(key)
+	}},
+}
+
+// leaves checks a Lock and a TryLock whose ctx ends while the store is in trouble, which begins with hang and ends when
+// the func that it returns has returned.
+func (x *fixture) leaves(name string, hang func() (over func())) {
+	x.Helper()
+	c := x.client(locker.WithTTL(long))
+	for way, take := range map[string]func(context.Context, string, ...locker.Option) (*locker.Lock, error){
+		"Lock": c.Lock, "TryLock": c.TryLock,
+	} {
+		over := hang()
+		key := x.key(name + way)
+		ctx, cancel := context.WithTimeout(x.Context(), short)
+		began := time.Now()
+		err := answer(x, way+" returns when its ctx ends", x.async(func() error {
+			_, err := take(ctx, key)
+			return err
+		}))
+		cancel()
+		x.soon(way+" returned", began, short+tick)
+		x.wantCtx(err, context.DeadlineExceeded)
+		over()
+		x.emptyInTheEnd(key)
+	}
+}

@@ -1,0 +1,116 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// From here on the bug is in the Client, by way of its middleware.
+
+var clientDoubles = []broken{
+	{
+		bug: "the Client does not wait",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				ctx, cancel := context.WithTimeout(ctx, tick)
+				defer cancel()
+				return next.Acquire(ctx, req)
+			}}
+		},
+		breaks: []string{
+			"Lock waits for a lock that is held, and gets it soon after Unlock",
+			"Lock gets the lock of a dead holder soon after its lease has ended, and not before",
+			"a waiter whom nobody wakes gets the lock within the polling cap",
+			"a Watch that hangs costs hints and not the wait",
+			"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld",
+			"many who lock one key exclude each other, and no update is lost",
+		},
+	},
+	{
+		bug: "the Client sleeps too long",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				lease, err := next.Acquire(ctx, req)
+				time.Sleep(time.Second)
+				return lease, err
+			}}
+		},
+		breaks: []string{
+			"without extension a lock is lost at its Expires",
+		},
+	},
+	{
+		bug: "the Client does not heed ctx",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				free, cancel := context.WithTimeout(context.WithoutCancel(ctx), drained/2)
+				defer cancel()
+				return next.Acquire(free, req)
+			}}
+		},
+		breaks: []string{
+			"when ctx ends while the store hangs, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
+			"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
+			"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left",
+			"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld",
+		},
+	},
+	{
+		bug:     "the Client sleeps for the ttl after a refusal",
+		options: []locker.Option{locker.WithBackoff(func(int, float64) time.Duration { return long / 4 })},
+		breaks: []string{
+			"a waiter whom nobody wakes gets the lock within the polling cap",
+			"a Watch that hangs costs hints and not the wait",
+			"Lock waits for a foreign value without expiry until it is gone",
+		},
+	},
+	{
+		bug: "the Client says held when it does not know",
+		client: badErrors(func(op Op, _ string, err error) error {
+			if op == Acquire && unknown(err) {
+				return &locker.HeldError{}
+			}
+			return err
+		}),
+		breaks: []string{
+			"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left",
+			"what the store refuses for good is returned by Lock at once as a refusal",
+			"a bad key or ttl is refused by Lock at once, with an error that names it",
+			"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left",
+			"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
+		},
+	},
+	{
+		bug: "the Client drops what it knows of the wait",
+		client: badErrors(func(op Op, _ string, err error) error {
+			if op != Acquire {
+				return err
+			}
+			return errors.New("not locked")
+		}),
+		breaks: []string{
+			"a lock that a Client holds is refused to everyone else",
+			"TryLock of a held lock returns at once with ErrHeld",
+			"a bad key or ttl is refused by Lock at once, with an error that names it",
+		},
+	},
+	{
+		bug: "the Client drops that the lock was held",
+		client: badErrors(func(op Op, _ string, err error) error {
+			switch {
+			case op == Acquire && errors.Is(err, locker.ErrWaitLimit):
+				return locker.ErrWaitLimit
+			case op == Acquire && errors.Is(err, context.Canceled):
+				return context.Canceled
+			}
+			return err
+		}),
+		breaks: []string{
+			"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld",
+			"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld",
+		},
+	},
+}

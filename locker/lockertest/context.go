@@ -1,0 +1,126 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var contextSentences = []sentence{
+	{"Acquire with a ctx that is already done grants nothing and returns the ctx's error", nil, func(x *fixture) {
+		key := x.key("k")
+		x.done(func(ctx context.Context) error {
+			_, err := x.locker.Acquire(ctx, x.request(key, long))
+			return err
+		})
+		x.pause(tick)
+		x.wantEmpty(key)
+	}},
+	{"Extend and Release with a ctx that is already done leave the lease alone and return the ctx's error", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.done(func(ctx context.Context) error {
+			_, err := x.locker.Extend(ctx, g.Lease, 2*long)
+			return err
+		})
+		x.done(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })
+		x.pause(tick)
+		x.refuse(g, long)
+		x.release(g.Lease)
+	}},
+	{"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left", needs(Hang, LoseReplyHang), func(x *fixture) {
+		for _, kind := range []Disturbance{Hang, LoseReplyHang} {
+			x.beneath.FaultOnce(Acquire, Fault{Kind: kind})
+			key := x.key(string(kind))
+			began := time.Now()
+			err := answer(x, "Acquire returns when its ctx ends", x.async(func() error {
+				ctx, cancel := context.WithTimeout(x.Context(), short)
+				defer cancel()
+				_, err := x.locker.Acquire(ctx, x.request(key, long))
+				return err
+			}))
+			x.soon("Acquire returned", began, short+slack)
+			x.wantCtx(err, context.DeadlineExceeded)
+			x.emptyInTheEnd(key)
+		}
+	}},
+	{"when ctx ends while the store hangs, the clean-up has a context of its own", needs(LoseReplyHang), func(x *fixture) {
+		x.beneath.FaultOnce(Acquire, Fault{Kind: LoseReplyHang})
+		key := x.key("k")
+		ctx, cancel := context.WithCancel(x.Context())
+		got := x.async(func() error {
+			_, err := x.locker.Acquire(ctx, x.request(key, long))
+			return err
+		})
+		x.eventually("the store has the request", func() bool { return x.beneath.Holds(key) })
+		cancel()
+		x.wantCtx(answer(x, "Acquire returns when its ctx ends", got), context.Canceled)
+		x.emptyInTheEnd(key)
+	}},
+	{"when the store answers after ctx has ended, Acquire grants or leaves nothing", needs(Late, LateReply), func(x *fixture) {
+		for _, kind := range []Disturbance{Late, LateReply} {
+			x.beneath.FaultOnce(Acquire, Fault{Kind: kind, Delay: 2 * short})
+			key := x.key(string(kind))
+			ctx, cancel := context.WithTimeout(x.Context(), short)
+			lease, err := x.locker.Acquire(ctx, x.request(key, long))
+			cancel()
+			if err == nil {
+				x.release(lease)
+			} else {
+				x.wantUnknown("Acquire", err)
+			}
+			time.Sleep(2 * short) // the request may be on its way still
+			x.emptyInTheEnd(key)
+		}
+	}},
+	{"when ctx ends while the store hangs, Extend returns its error and the lease lasts", needs(Hang), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.FaultOnce(Extend, Fault{Kind: Hang})
+		x.ends(func(ctx context.Context) error {
+			_, err := x.locker.Extend(ctx, g.Lease, 2*long)
+			return err
+		})
+		x.refuse(g, long)
+		x.wantHolds(g)
+	}},
+	{"when ctx ends while the store hangs, Release returns its error and can be repeated", needs(Hang), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.FaultOnce(Release, Fault{Kind: Hang})
+		x.ends(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })
+		x.release(g.Lease)
+		x.wantEmpty(g.Key)
+	}},
+}
+
+// done calls do with contexts that are done.
+func (x *fixture) done(do func(ctx context.Context) error) {
+	x.Helper()
+	cancelled, cancel := context.WithCancel(x.Context())
+	cancel()
+	x.wantCtx(do(cancelled), context.Canceled)
+	expired, cancel := context.WithDeadline(x.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	x.wantCtx(do(expired), context.DeadlineExceeded)
+}
+
+// ends calls do with a context that ends soon.
+func (x *fixture) ends(do func(ctx context.Context) error) {
+	x.Helper()
+	began := time.Now()
+	err := answer(x, "the call returns when its ctx ends", x.async(func() error {
+		ctx, cancel := context.WithTimeout(x.Context(), short)
+		defer cancel()
+		return do(ctx)
+	}))
+	x.soon("it returned", began, short+slack)
+	x.wantCtx(err, context.DeadlineExceeded)
+}
+
+// wantCtx checks an error that matches that of a ctx, and says nothing of the lock.
+func (x *fixture) wantCtx(err, want error) {
+	x.Helper()
+	if !errors.Is(err, want) || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) {
+		x.Fatalf("error %v; want one that matches %q, and neither ErrHeld nor ErrLost", err, want)
+	}
+}

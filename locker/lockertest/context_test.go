@@ -1,0 +1,90 @@
+package lockertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var contextDoubles = []broken{
+	{
+		bug: "ctx is ignored",
+		locker: func(r *reference) locker.Locker {
+			return double{
+				Locker: r,
+				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+					return r.Acquire(context.WithoutCancel(ctx), req)
+				},
+				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+					return r.Extend(context.WithoutCancel(ctx), lease, ttl)
+				},
+				release: func(ctx context.Context, lease locker.Lease) error {
+					return r.Release(context.WithoutCancel(ctx), lease)
+				},
+			}
+		},
+		breaks: []string{
+			"Acquire with a ctx that is already done grants nothing and returns the ctx's error",
+			"Extend and Release with a ctx that is already done leave the lease alone and return the ctx's error",
+			"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left",
+			"when ctx ends while the store hangs, the clean-up has a context of its own",
+			"when ctx ends while the store hangs, Extend returns its error and the lease lasts",
+			"when ctx ends while the store hangs, Release returns its error and can be repeated",
+		},
+	},
+	{
+		bug: "ctx is looked at by a call that goes on",
+		locker: func(r *reference) locker.Locker {
+			late := func(ctx context.Context) context.Context {
+				ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+				time.AfterFunc(drained/2, cancel)
+				return ctx
+			}
+			return double{
+				Locker: r,
+				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+					return r.Acquire(late(ctx), req)
+				},
+				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+					return r.Extend(late(ctx), lease, ttl)
+				},
+				release: func(ctx context.Context, lease locker.Lease) error {
+					return r.Release(late(ctx), lease)
+				},
+			}
+		},
+		breaks: []string{
+			"Acquire with a ctx that is already done grants nothing and returns the ctx's error",
+			"when ctx ends while the store hangs, Extend returns its error and the lease lasts",
+		},
+	},
+	{
+		bug: "a grant after the end of ctx is dropped",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				lease, err := r.Acquire(ctx, req)
+				if ctx.Err() != nil {
+					return locker.Lease{}, fault("acquire", req.Key, ctx.Err())
+				}
+				return lease, err
+			}}
+		},
+		breaks: []string{
+			"when the store answers after ctx has ended, Acquire grants or leaves nothing",
+			"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
+		},
+	},
+	{
+		bug: "the end of ctx says held",
+		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
+			if isCtx(err) {
+				return &locker.HeldError{}
+			}
+			return err
+		})),
+		breaks: []string{
+			"Acquire with a ctx that is already done grants nothing and returns the ctx's error",
+		},
+	},
+}

@@ -1,0 +1,160 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// broken is a Locker, or a Client over the reference, with one bug, and the sentences that it breaks.
+type broken struct {
+	bug             string
+	locker          func(r *reference) locker.Locker       // nil: the reference
+	client          func(next locker.Locker) locker.Locker // middleware of the Client, which thus has the bug
+	options         []locker.Option                        // of the Client
+	noWatch, noLeft bool                                   // what its harness says
+	breaks          []string
+}
+
+// double is a Locker with some methods replaced.
+type double struct {
+	locker.Locker
+	acquire func(ctx context.Context, req locker.Request) (locker.Lease, error)
+	extend  func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error)
+	release func(ctx context.Context, lease locker.Lease) error
+	watch   func(ctx context.Context, key string, wake func()) error
+}
+
+func (d double) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	if d.acquire != nil {
+		return d.acquire(ctx, req)
+	}
+	return d.Locker.Acquire(ctx, req)
+}
+
+func (d double) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if d.extend != nil {
+		return d.extend(ctx, lease, ttl)
+	}
+	return d.Locker.Extend(ctx, lease, ttl)
+}
+
+func (d double) Release(ctx context.Context, lease locker.Lease) error {
+	if d.release != nil {
+		return d.release(ctx, lease)
+	}
+	return d.Locker.Release(ctx, lease)
+}
+
+func (d double) Watch(ctx context.Context, key string, wake func()) error {
+	if d.watch != nil {
+		return d.watch(ctx, key, wake)
+	}
+	return d.Locker.Watch(ctx, key, wake)
+}
+
+func unsupported(context.Context, string, func()) error { return errors.ErrUnsupported }
+
+// changed is the reference with one part replaced.
+func changed(change func(r *reference)) func(*reference) locker.Locker {
+	return func(r *reference) locker.Locker {
+		change(r)
+		return r
+	}
+}
+
+// badLease changes what Acquire grants.
+func badLease(change func(l *locker.Lease)) func(*reference) locker.Locker {
+	return func(r *reference) locker.Locker {
+		return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			lease, err := r.Acquire(ctx, req)
+			if err == nil {
+				change(&lease)
+			}
+			return lease, err
+		}}
+	}
+}
+
+func changeHeld(next locker.Locker, change func(held *locker.HeldError)) func(context.Context, locker.Request) (locker.Lease, error) {
+	return func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+		lease, err := next.Acquire(ctx, req)
+		if held := (*locker.HeldError)(nil); errors.As(err, &held) {
+			change(held)
+		}
+		return lease, err
+	}
+}
+
+// badErrors changes the errors of all methods; req has what is known of the call.
+func badErrors(change func(op Op, token string, err error) error) func(locker.Locker) locker.Locker {
+	return func(next locker.Locker) locker.Locker {
+		wrong := func(op Op, token string, err error) error {
+			if err == nil {
+				return nil
+			}
+			return change(op, token, err)
+		}
+		return double{
+			acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				lease, err := next.Acquire(ctx, req)
+				return lease, wrong(Acquire, req.Token, err)
+			},
+			extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				after, err := next.Extend(ctx, lease, ttl)
+				return after, wrong(Extend, lease.Token, err)
+			},
+			release: func(ctx context.Context, lease locker.Lease) error {
+				return wrong(Release, lease.Token, next.Release(ctx, lease))
+			},
+			watch: func(ctx context.Context, key string, wake func()) error {
+				return wrong(Watch, "", next.Watch(ctx, key, wake))
+			},
+		}
+	}
+}
+
+func onLocker(wrong func(locker.Locker) locker.Locker) func(*reference) locker.Locker {
+	return func(r *reference) locker.Locker { return wrong(r) }
+}
+
+func unknown(err error) bool {
+	return err != nil && !errors.Is(err, locker.ErrHeld) && !errors.Is(err, locker.ErrLost)
+}
+
+// anyoneReleases deletes without a look at who has the lock.
+func anyoneReleases(r *reference) locker.Locker {
+	r.remove = func(key, _ string) (bool, error) {
+		_, found := r.live(key)
+		delete(r.entries, key)
+		return found, nil
+	}
+	return r
+}
+
+// doubles are Lockers and Clients with a bug each, in files that are named after those of the sentences.
+var doubles = slices.Concat(
+	acquireDoubles,
+	ownerDoubles,
+	extendDoubles,
+	expiryDoubles,
+	heldDoubles,
+	againDoubles,
+	releaseDoubles,
+	inputDoubles,
+	contextDoubles,
+	unknownDoubles,
+	watchDoubles,
+	clientDoubles,
+	renewDoubles,
+	unlockDoubles,
+)
+
+// unbreakable are the sentences that no Locker and no middleware can break, and why.
+var unbreakable = map[string]string{
+	"Lock and TryLock with a ctx that is already done return its error and take nothing": "the Client looks at the ctx before it asks anyone",
+	"whoever looks at the context of a lock at its Expires or later finds it ended":      "the Client's own look at the clocks; a race of it was found by this sentence",
+}

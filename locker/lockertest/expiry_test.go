@@ -1,0 +1,109 @@
+package lockertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var expiryDoubles = []broken{
+	{
+		bug: "a lease is for ever",
+		locker: changed(func(r *reference) {
+			set := r.set
+			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) { return set(key, token, time.Hour) }
+		}),
+		breaks: []string{
+			"a lease lasts until its Expires, and then the lock is free for the next",
+		},
+	},
+	{
+		bug: "a lease lives shorter than asked",
+		locker: changed(func(r *reference) {
+			set, expire := r.set, r.expire
+			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) { return set(key, token, ttl*9/10) }
+			r.expire = func(key, token string, ttl time.Duration) (bool, error) { return expire(key, token, ttl*9/10) }
+		}),
+		breaks: []string{
+			"when the ctx given to Lock ends, so does the lock's, and unless unlocked it runs out",
+		},
+	},
+	{
+		bug:    "counts from the reply",
+		locker: changed(func(r *reference) { r.started = func(time.Time) time.Time { return time.Now() } }),
+		breaks: []string{
+			"a slow answer does not make the lease longer",
+			"a grant that is answered after its own end is not granted",
+			"a slow answer does not make an extension longer",
+		},
+	},
+	{
+		bug:    "counts from before the call",
+		locker: changed(func(r *reference) { r.started = func(call time.Time) time.Time { return call.Add(-time.Second) } }),
+		breaks: []string{
+			"Granted is within the call, Expires at most ttl less the margin after it",
+			"the longest and the shortest ttl are granted",
+			"without extension a lock is lost at its Expires",
+			"an extension that hangs holds Unlock up no longer than its ctx, and leaves nothing",
+		},
+	},
+	{
+		bug: "Expires has no margin",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				lease, err := r.Acquire(ctx, req)
+				lease.Expires = lease.Granted.Add(req.TTL)
+				return lease, err
+			}}
+		},
+		breaks: []string{
+			"Granted is within the call, Expires at most ttl less the margin after it",
+		},
+	},
+	{
+		bug:    "Expires is zero",
+		locker: badLease(func(l *locker.Lease) { l.Expires = time.Time{} }),
+		breaks: []string{
+			"Granted is within the call, Expires at most ttl less the margin after it",
+		},
+	},
+	{
+		bug:    "the lease has another token",
+		locker: badLease(func(l *locker.Lease) { l.Token = rand.Text() }),
+		breaks: []string{
+			"the token is in nothing that a request or a lease prints, logs or marshals",
+		},
+	},
+	{
+		bug:    "the lease has no owner",
+		locker: badLease(func(l *locker.Lease) { l.Owner = "" }),
+		breaks: []string{
+			"a free lock is granted, with the key, the token and the owner that were asked for",
+		},
+	},
+	{
+		bug:    "all fences are 7",
+		locker: badLease(func(l *locker.Lease) { l.Fence = 7 }),
+		breaks: []string{
+			"fences rise with every grant of a key, or all are 0",
+		},
+	},
+	{
+		bug: "a grant that came too late is granted",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				lease, err := r.Acquire(ctx, req)
+				if errors.Is(err, errTooLate) {
+					return locker.Lease{Key: req.Key, Token: req.Token}, nil
+				}
+				return lease, err
+			}}
+		},
+		breaks: []string{
+			"a grant that is answered after its own end is not granted",
+		},
+	},
+}

@@ -1,0 +1,124 @@
+package lockertest
+
+import (
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var extendSentences = []sentence{
+	{"Extend moves Expires to ttl less the margin from now", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		time.Sleep(5 * time.Millisecond)
+		after, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
+		if err != nil {
+			x.Fatalf("Extend: %v", err)
+		}
+		if latest := locker.Until(time.Now(), 2*long); !after.Expires.After(g.Expires) || after.Expires.After(latest) {
+			x.Errorf("Expires is %v; want it after %v and at most %v", after.Expires, g.Expires, latest)
+		}
+		if after.Key != g.Key || after.Token != g.Token || after.Fence != g.Fence || !after.Granted.Equal(g.Granted) {
+			x.Errorf("Extend made %#v of %#v", after, g.Lease)
+		}
+	}},
+	{"an extended lease lasts until its new Expires, and no longer", nil, func(x *fixture) {
+		x.inTime(short, func(ttl time.Duration) bool {
+			g := x.grant(x.key(ttl.String()), ttl)
+			time.Sleep(ttl / 3)
+			after, err := x.locker.Extend(x.Context(), g.Lease, 2*ttl)
+			if err != nil {
+				return false
+			}
+			x.livesUntil(after)
+			return true
+		})
+	}},
+	{"a slow answer does not make an extension longer", needs(LateReply), func(x *fixture) {
+		x.inTime(2*short, func(ttl time.Duration) bool {
+			g := x.grant(x.key(ttl.String()), ttl)
+			x.beneath.FaultOnce(Extend, Fault{Kind: LateReply, Delay: ttl / 2})
+			after, err := x.locker.Extend(x.Context(), g.Lease, ttl)
+			if err != nil {
+				return false
+			}
+			x.livesUntil(after)
+			return true
+		})
+	}},
+	{"Extend by a shorter ttl does not shorten the lease", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		after, err := x.locker.Extend(x.Context(), g.Lease, locker.MinTTL)
+		if err != nil {
+			x.Fatalf("Extend: %v", err)
+		}
+		if after.Expires.Before(g.Expires) {
+			x.Errorf("Expires went back by %v", g.Expires.Sub(after.Expires))
+		}
+		x.pause(2 * locker.MinTTL)
+		x.refuse(g, long)
+	}},
+	{"Key and Token alone suffice to extend and to release", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		named := locker.Lease{Key: g.Key, Token: g.Token}
+		after, err := x.locker.Extend(x.Context(), named, 2*long)
+		if err != nil {
+			x.Fatalf("Extend: %v", err)
+		}
+		if !after.Expires.After(g.Expires) {
+			x.Errorf("Expires is %v; want it after %v", after.Expires, g.Expires)
+		}
+		x.release(named)
+		x.wantEmpty(g.Key)
+	}},
+	{"Extend after the end of the lease matches ErrLost and does not bring it back", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), short)
+		x.eventually("the lease has ended", func() bool { return !x.beneath.Holds(g.Key) && g.Ended() })
+		x.cannotExtend(g)
+		x.wantEmpty(g.Key)
+		x.grant(g.Key, long)
+	}},
+	{"Extend after the key was deleted matches ErrLost and does not bring it back", needs(Delete), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.Delete(g.Key)
+		x.cannotExtend(g)
+		x.wantEmpty(g.Key)
+		x.grant(g.Key, long)
+	}},
+	{"Extend after the store let the lease end too soon matches ErrLost and does not bring it back", needs(Expire), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.Expire(g.Key)
+		x.cannotExtend(g)
+		x.wantEmpty(g.Key)
+		x.grant(g.Key, long)
+	}},
+	{"Extend after another took the lock matches ErrLost and leaves the other's lease", needs(Delete), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.Delete(g.Key)
+		other := x.grant(g.Key, long)
+		x.cannotExtend(g)
+		x.refuse(other, long)
+		x.wantHolds(other)
+	}},
+	{"Extend after another took the lock does not move the end of the other's lease", needs(Delete), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.Delete(g.Key)
+		other := x.grant(g.Key, short)
+		x.cannotExtend(g)
+		x.livesUntil(other.Lease)
+	}},
+	{"Extend after Release matches ErrLost and does not bring the lease back", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.release(g.Lease)
+		x.cannotExtend(g)
+		x.wantEmpty(g.Key)
+	}},
+}
+
+// cannotExtend checks that g has ended: by what the holder knows, and by what the store says.
+func (x *fixture) cannotExtend(g grant) {
+	x.Helper()
+	for _, lease := range []locker.Lease{g.Lease, g.bare()} {
+		_, err := x.locker.Extend(x.Context(), lease, 2*long)
+		x.wantLost("Extend", err)
+	}
+}

@@ -1,0 +1,131 @@
+package lockertest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var extendDoubles = []broken{
+	{
+		bug: "Extend shortens",
+		locker: changed(func(r *reference) {
+			expire := r.expire
+			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
+				ok, err := expire(key, token, ttl)
+				if ok {
+					r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
+				}
+				return ok, err
+			}
+		}),
+		breaks: []string{
+			"Extend by a shorter ttl does not shorten the lease",
+		},
+	},
+	{
+		bug: "Extend says a shorter life",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				started := time.Now()
+				lease, err := r.Extend(ctx, lease, ttl)
+				if err == nil {
+					lease.Expires = locker.Until(started, ttl)
+				}
+				return lease, err
+			}}
+		},
+		breaks: []string{
+			"Extend by a shorter ttl does not shorten the lease",
+		},
+	},
+	{
+		bug: "Extend says yes and does nothing",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, extend: func(_ context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				lease.Expires = locker.Until(time.Now(), ttl)
+				return lease, nil
+			}}
+		},
+		breaks: []string{
+			"Extend after the key was deleted matches ErrLost and does not bring it back",
+		},
+	},
+	{
+		bug: "Extend leaves Expires alone",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				_, err := r.Extend(ctx, lease, ttl)
+				return lease, err
+			}}
+		},
+		breaks: []string{
+			"Extend moves Expires to ttl less the margin from now",
+			"Key and Token alone suffice to extend and to release",
+			"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward",
+			"a held lock is extended for as long as it is held",
+			"Extend makes a lock last longer at once, and never shorter",
+		},
+	},
+	{
+		bug: "Extend counts from the old end",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				after, err := r.Extend(ctx, lease, ttl)
+				if err == nil {
+					after.Expires = lease.Expires.Add(ttl)
+				}
+				return after, err
+			}}
+		},
+		breaks: []string{
+			"Extend moves Expires to ttl less the margin from now",
+			"an extended lease lasts until its new Expires, and no longer",
+			"Extend makes a lock last longer at once, and never shorter",
+		},
+	},
+	{
+		bug: "remembers its grants, and knows no others",
+		locker: func(r *reference) locker.Locker {
+			var known sync.Map
+			return double{
+				Locker: r,
+				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+					lease, err := r.Acquire(ctx, req)
+					known.Store(lease.Granted, true)
+					return lease, err
+				},
+				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+					if _, ok := known.Load(lease.Granted); !ok {
+						return lease, locker.Lost(lease)
+					}
+					return r.Extend(ctx, lease, ttl)
+				},
+			}
+		},
+		breaks: []string{
+			"Key and Token alone suffice to extend and to release",
+		},
+	},
+	{
+		bug: "an extension is for ever",
+		locker: changed(func(r *reference) {
+			expire := r.expire
+			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
+				ok, err := expire(key, token, ttl)
+				if ok {
+					r.entries[key] = entry{token: token, expires: time.Now().Add(time.Hour)}
+				}
+				return ok, err
+			}
+		}),
+		breaks: []string{
+			"a refusal leaves the lease of the holder alone",
+			"locks of different keys have nothing to do with each other",
+			"an extended lease lasts until its new Expires, and no longer",
+			"a slow answer does not make an extension longer",
+		},
+	},
+}

@@ -1,0 +1,255 @@
+package lockertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A fixture is what one sentence works with.
+type fixture struct {
+	reporter
+	Harness // with the defaults filled in
+
+	locker  locker.Locker
+	beneath beneath
+	id      string // makes keys unique on a server that others use too
+	ctx     context.Context
+	options []locker.Option // by which this package's own tests give Clients a bug
+}
+
+// reporter is what a sentence needs of a *testing.T. This package's own tests put something else in its place, to see
+// that sentences fail for Lockers that break them.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Context() context.Context
+	Cleanup(func())
+}
+
+const (
+	long     = time.Minute            // a ttl that does not end during a test
+	short    = 100 * time.Millisecond // a ttl whose end the test waits for
+	patience = 20 * time.Second       // with a machine that has much else to do; well under long
+	tick     = time.Millisecond       // between polls
+	slack    = 50 * time.Millisecond  // in fake time, for what takes no time by itself
+	pollCap  = 250 * time.Millisecond // the longest sleep of a waiter
+	limit    = 5 * time.Minute        // for a sentence
+	drained  = 10 * time.Minute       // in fake time, until whatever goes on in the background is over
+)
+
+func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
+	if h.MaxTTL == 0 {
+		h.MaxTTL = time.Hour
+	}
+	if h.Cause == nil {
+		h.Cause = ErrInjected
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	r.Cleanup(cancel)
+	x := &fixture{reporter: r, Harness: h, id: rand.Text(), ctx: ctx}
+	l, d := h.New(t)
+	over := make(chan struct{})
+	x.locker, x.beneath = l, beneath{Disturber: d, x: x, needs: s.needs, over: over}
+	x.Cleanup(func() {
+		if h.Bubble {
+			time.Sleep(drained)
+		}
+	})
+	x.Cleanup(func() {
+		d.Fault(All, Fault{})
+		close(over)
+	})
+	return x
+}
+
+// Context ends with the sentence, and early enough for a call that would not end otherwise to be reported.
+func (x *fixture) Context() context.Context { return x.ctx }
+
+// beneath is the Disturber, of which a sentence uses what it says it needs.
+type beneath struct {
+	Disturber
+	x     *fixture
+	needs []Disturbance
+	over  <-chan struct{} // closed when the sentence is
+}
+
+func (b beneath) use(d Disturbance) {
+	if d != "" && !slices.Contains(b.needs, d) {
+		b.x.Fatalf("the sentence uses %s and does not say so", d)
+	}
+}
+
+func (b beneath) Delete(key string)     { b.use(Delete); b.Disturber.Delete(key) }
+func (b beneath) Expire(key string)     { b.use(Expire); b.Disturber.Expire(key) }
+func (b beneath) SetForeign(key string) { b.use(SetForeign); b.Disturber.SetForeign(key) }
+func (b beneath) SetOther(key string)   { b.use(SetOther); b.Disturber.SetOther(key) }
+
+func (b beneath) Fault(op Op, f Fault) { b.Disturber.Fault(op, b.ending(f)) }
+
+func (b beneath) FaultOnce(op Op, faults ...Fault) {
+	for _, f := range faults {
+		b.Disturber.FaultOnce(op, b.ending(f))
+	}
+}
+
+// ending makes a call that would hang for ever end with the sentence: fake time stands still until all have.
+func (b beneath) ending(f Fault) Fault {
+	b.use(f.Kind)
+	if f.Until == nil {
+		f.Until = b.over
+	}
+	return f
+}
+
+// stall makes calls of op wait until the returned func is called, or the sentence is over.
+func (x *fixture) stall(op Op) (release func()) {
+	until := make(chan struct{})
+	release = sync.OnceFunc(func() {
+		x.beneath.Fault(op, Fault{})
+		close(until)
+	})
+	x.Cleanup(release)
+	x.beneath.Fault(op, Fault{Kind: Stall, Until: until})
+	return release
+}
+
+// key returns a key that no other sentence uses and that is free again when the sentence is done.
+func (x *fixture) key(name string) string { return x.own(name + x.id + name) }
+
+func (x *fixture) own(key string) string {
+	if !slices.Contains(x.Cannot, Delete) {
+		x.Cleanup(func() { x.beneath.Disturber.Delete(key) })
+	}
+	return key
+}
+
+func (x *fixture) request(key string, ttl time.Duration) locker.Request {
+	return locker.Request{Key: key, Token: rand.Text(), Waiter: rand.Text(), TTL: ttl}
+}
+
+// A grant is a lease and when it was asked for.
+type grant struct {
+	locker.Lease
+	ttl         time.Duration
+	began, came time.Time
+}
+
+// bare is what suffices to name a lease. Without Expires, the store is asked whether it has ended.
+func (g grant) bare() locker.Lease { return locker.Lease{Key: g.Key, Token: g.Token, Owner: g.Owner} }
+
+// grant asks for key with a new token, which must be granted.
+func (x *fixture) grant(key string, ttl time.Duration) grant {
+	x.Helper()
+	return x.granted(x.request(key, ttl))
+}
+
+// granted makes a request that must be granted. In real time a short lease may have ended when the answer comes; then
+// it asks for a longer one.
+func (x *fixture) granted(req locker.Request) grant {
+	x.Helper()
+	for {
+		began := time.Now()
+		lease, err := x.locker.Acquire(x.Context(), req)
+		switch {
+		case err == nil:
+			return grant{lease, req.TTL, began, time.Now()}
+		case x.Bubble || req.TTL > patience/4 || errors.Is(err, locker.ErrHeld) || isRefused(err):
+			x.Fatalf("Acquire: %v; want it granted", err)
+		}
+		req.Token, req.TTL = rand.Text(), 3*req.TTL
+	}
+}
+
+// refuse asks for a lock that g has with another token, which must be refused.
+func (x *fixture) refuse(g grant, ttl time.Duration) {
+	x.Helper()
+	began := time.Now()
+	_, err := x.locker.Acquire(x.Context(), x.request(g.Key, ttl))
+	x.wantHeld(err, g, began)
+}
+
+// release ends a lease, which must be there.
+func (x *fixture) release(lease locker.Lease) {
+	x.Helper()
+	if err := x.locker.Release(x.Context(), lease); err != nil {
+		x.Fatalf("Release: %v", err)
+	}
+}
+
+// livesUntil checks that nobody else is granted the lock before lease has ended by the holder's clock, and that somebody
+// is soon after that. A grant that may have been answered late proves nothing.
+func (x *fixture) livesUntil(lease locker.Lease) {
+	x.Helper()
+	x.eventually("the lock is free", func() bool {
+		next, err := x.locker.Acquire(x.Context(), x.request(lease.Key, long))
+		now := time.Now()
+		switch {
+		case err == nil && now.Before(lease.Expires):
+			x.Fatalf("granted to someone else %v before Expires", lease.Expires.Sub(now))
+		case err == nil:
+			x.release(next)
+			return true
+		case !errors.Is(err, locker.ErrHeld):
+			x.Fatalf("Acquire: %v", err)
+		}
+		return false
+	})
+}
+
+// inTime calls do with a ttl that is longer each time, until it says that the machine was fast enough for that ttl. In
+// fake time it always is.
+func (x *fixture) inTime(ttl time.Duration, do func(ttl time.Duration) bool) {
+	x.Helper()
+	for range 4 {
+		if do(ttl) {
+			return
+		}
+		if x.Bubble {
+			break
+		}
+		ttl *= 3
+	}
+	x.Fatalf("the lease ended before its time, or this machine is too slow")
+}
+
+// soon checks, in fake time, that it is not more than limit since then.
+func (x *fixture) soon(what string, then time.Time, limit time.Duration) {
+	x.Helper()
+	if took := time.Since(then); x.Bubble && took > limit {
+		x.Errorf("%s after %v; want at most %v", what, took, limit)
+	}
+}
+
+// answer waits for the end of a call that runs in a goroutine of its own.
+func answer[T any](x *fixture, what string, from <-chan T) T {
+	x.Helper()
+	select {
+	case a := <-from:
+		return a
+	case <-time.After(patience):
+		x.Fatalf("not within %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// together runs do n times at once.
+func together(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			do(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}

@@ -1,0 +1,94 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var holdSentences = []sentence{
+	{"Do works under the lock and releases it, whether work fails or not", nil, func(x *fixture) {
+		c, key := x.client(locker.WithTTL(long)), x.key("k")
+		failure := errors.New("work failed")
+		for _, want := range []error{nil, failure} {
+			var inside context.Context
+			err := c.Do(x.Context(), key, func(ctx context.Context, l *locker.Lock) error {
+				if inside = ctx; ctx.Err() != nil || !x.beneath.Holds(key) || l.Key() != key {
+					x.Errorf("the lock is not held: %v", ctx.Err())
+				}
+				return want
+			})
+			if !errors.Is(err, want) || err != nil && want == nil {
+				x.Errorf("Do: error %v; want %v", err, want)
+			}
+			if inside == nil {
+				x.Fatalf("Do did not work: %v", err)
+			}
+			if inside.Err() == nil {
+				x.Errorf("the context of the work goes on after Do")
+			}
+			x.wantEmpty(key)
+		}
+	}},
+	{"Do releases the lock when work panics, and passes the panic on", nil, func(x *fixture) {
+		key := x.key("k")
+		func() {
+			defer func() {
+				if r := recover(); r != "oh" {
+					x.Errorf("recovered %v", r)
+				}
+			}()
+			_ = x.client(locker.WithTTL(long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error { panic("oh") })
+		}()
+		x.wantEmpty(key)
+	}},
+	{"Do releases the lock when work calls runtime.Goexit", nil, func(x *fixture) {
+		key, exited := x.key("k"), make(chan struct{})
+		go func() {
+			defer close(exited)
+			_ = x.client(locker.WithTTL(long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
+				runtime.Goexit()
+				return nil
+			})
+		}()
+		answer(x, "Do lets the goroutine exit", exited)
+		x.wantEmpty(key)
+	}},
+	{"Do joins the errors of work and of the release, work's first", needs(Delete), func(x *fixture) {
+		key, failure := x.key("k"), errors.New("work failed")
+		err := x.client(locker.WithTTL(long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
+			x.beneath.Delete(key)
+			return failure
+		})
+		joined, ok := err.(interface{ Unwrap() []error })
+		if !ok || len(joined.Unwrap()) != 2 || joined.Unwrap()[0] != failure || !errors.Is(joined.Unwrap()[1], locker.ErrLost) {
+			x.Fatalf("Do: error %q; want work's and ErrLost", err)
+		}
+	}},
+	{"Do whose lock was lost says so, although work did not fail", needs(Delete), func(x *fixture) {
+		key := x.key("k")
+		var next grant
+		err := x.client(locker.WithTTL(renewed)).Do(x.Context(), key, func(ctx context.Context, l *locker.Lock) error {
+			x.beneath.Delete(key)
+			next = x.grant(key, long)
+			x.lost(l)
+			return nil
+		})
+		x.wantLost("Do", err)
+		x.wantHolds(next)
+	}},
+	{"Do whose ctx ends during work releases the lock", nil, func(x *fixture) {
+		key := x.key("k")
+		ctx, cancel := context.WithCancel(x.Context())
+		err := x.client(locker.WithTTL(long)).Do(ctx, key, func(ctx context.Context, _ *locker.Lock) error {
+			cancel()
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, locker.ErrLost) {
+			x.Errorf("Do: error %v; want that of the ctx", err)
+		}
+		x.emptyInTheEnd(key)
+	}},
+}

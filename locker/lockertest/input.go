@@ -1,0 +1,144 @@
+package lockertest
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A badRequest is one that is refused, and what the error must say of it.
+type badRequest struct {
+	locker.Request
+	says []string
+}
+
+func (x *fixture) badRequests() []badRequest {
+	good := func(change func(r *locker.Request)) locker.Request {
+		r := x.request("k"+x.id, long)
+		change(&r)
+		return r
+	}
+	key := func(key string) locker.Request { return good(func(r *locker.Request) { r.Key = key }) }
+	ttl := func(ttl time.Duration) locker.Request { return good(func(r *locker.Request) { r.TTL = ttl }) }
+	return []badRequest{
+		{key(""), []string{"key", "empty"}},
+		{key(strings.Repeat("k", 513)), []string{"key", "513", "512"}},
+		{key(strings.Repeat("ü", 257)), []string{"key", "514", "512"}},
+		{key("a\xffz" + x.id), []string{"key", "UTF-8"}},
+		{key("a\x00z" + x.id), []string{"key", "NUL"}},
+		{good(func(r *locker.Request) { r.Token = "" }), []string{"token", "empty"}},
+		{ttl(9 * time.Millisecond), []string{"ttl", "9ms", "10ms"}},
+		{ttl(0), []string{"ttl", "0s", "10ms"}},
+		{ttl(-time.Second), []string{"ttl", "-1s", "10ms"}},
+		{ttl(10500 * time.Microsecond), []string{"ttl", "10.5ms", "milliseconds"}},
+	}
+}
+
+// tooLong is a request that the store itself refuses.
+func (x *fixture) tooLong() badRequest {
+	ttl := x.MaxTTL + time.Millisecond
+	return badRequest{x.request("k"+x.id, ttl), []string{"ttl", ttl.String(), x.MaxTTL.String()}}
+}
+
+func (x *fixture) badTTLs() []time.Duration {
+	return []time.Duration{9 * time.Millisecond, 0, -time.Second, 10500 * time.Microsecond}
+}
+
+var inputSentences = []sentence{
+	{"a bad request is refused with an error that names the value and the limit", nil, func(x *fixture) {
+		for _, bad := range append(x.badRequests(), x.tooLong()) {
+			_, err := x.locker.Acquire(x.Context(), bad.Request)
+			x.wantRefused("Acquire", err)
+			for _, part := range bad.says {
+				if !strings.Contains(err.Error(), part) {
+					x.Errorf("error %.200q does not say %q", err, part)
+				}
+			}
+			if bad.Key != "" && x.beneath.Holds(bad.Key) {
+				x.Errorf("%v: something is stored", bad.Request)
+			}
+		}
+	}},
+	{"nothing is sent for a bad request", needs(Stall), func(x *fixture) {
+		release := x.stall(All)
+		for _, bad := range x.badRequests() {
+			err := answer(x, "a bad request is answered without the store", x.async(func() error {
+				_, err := x.locker.Acquire(x.Context(), bad.Request)
+				return err
+			}))
+			x.wantRefused("Acquire", err)
+		}
+		release()
+	}},
+	{"Extend refuses a bad ttl with an error that names it, and leaves the lease alone", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		for _, ttl := range append(x.badTTLs(), x.MaxTTL+time.Millisecond) {
+			_, err := x.locker.Extend(x.Context(), g.Lease, ttl)
+			x.wantRefused("Extend", err)
+			if !strings.Contains(err.Error(), ttl.String()) {
+				x.Errorf("error %q does not name %v", err, ttl)
+			}
+		}
+		x.refuse(g, long)
+		x.release(g.Lease)
+	}},
+	{"nothing is sent to Extend by a bad ttl", needs(Stall), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		release := x.stall(All)
+		for _, ttl := range x.badTTLs() {
+			err := answer(x, "a bad ttl is answered without the store", x.async(func() error {
+				_, err := x.locker.Extend(x.Context(), g.Lease, ttl)
+				return err
+			}))
+			x.wantRefused("Extend", err)
+		}
+		release()
+	}},
+	{"the longest and the shortest ttl are granted", nil, func(x *fixture) {
+		x.release(x.grant(x.key("longest"), x.MaxTTL).Lease)
+		req := x.request(x.key("shortest"), locker.MinTTL)
+		for range 1000 {
+			_, err := x.locker.Acquire(x.Context(), req)
+			if err == nil {
+				return
+			}
+			// A grant that was answered after its end leaves the outcome open; its token must not be used again.
+			if x.wantUnknown("Acquire", err); x.Bubble || isRefused(err) {
+				x.Fatalf("Acquire for %v: %v", locker.MinTTL, err)
+			}
+			req = x.request(x.key("shortest"+strconv.Itoa(time.Now().Nanosecond())), locker.MinTTL)
+		}
+		x.Fatalf("the store takes longer than %v each time", locker.MinTTL)
+	}},
+	{"a key may be 512 bytes long and hold any text but a NUL", nil, func(x *fixture) {
+		var grants []grant
+		for _, key := range x.oddKeys() {
+			grants = append(grants, x.grant(key, long))
+		}
+		for _, g := range grants { // each is a lock of its own
+			x.refuse(g, long)
+			x.wantHolds(g)
+			x.release(g.Lease)
+			x.wantEmpty(g.Key)
+		}
+	}},
+}
+
+func (x *fixture) oddKeys() []string {
+	keys := []string{
+		x.key(" "), x.key("a b"), x.key("\n"), x.key("\x01\x7f"), x.key(`"`), x.key(`'\`), x.key("%s%d"), x.key("*"), x.key("[a]?"),
+		x.key("{a}"), x.key("{}"), x.key("{"), x.key("a:b/c"), x.key("ä"), x.key("a\u0308"), x.key("锁"), x.key("🔒"), x.key("A"), x.key("a"),
+		x.own(x.id + strings.Repeat("k", locker.MaxKeyLength-len(x.id))),
+		x.own(strings.Repeat("k", locker.MaxKeyLength-len(x.id)) + x.id),
+	}
+	return append(keys, x.own(keys[0]+" "))
+}
+
+// async calls do in a goroutine of its own and gives its answer to the channel.
+func (x *fixture) async(do func() error) <-chan error {
+	c := make(chan error, 1)
+	go func() { c <- do() }()
+	return c
+}

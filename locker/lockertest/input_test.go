@@ -1,0 +1,94 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var inputDoubles = []broken{
+	{
+		bug: "requests are not validated",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, acquire: r.send, extend: r.sendExtend}
+		},
+		breaks: []string{
+			"nothing is sent for a bad request",
+			"Extend refuses a bad ttl with an error that names it, and leaves the lease alone",
+			"nothing is sent to Extend by a bad ttl",
+		},
+	},
+	{
+		bug: "requests are validated after they were sent",
+		locker: func(r *reference) locker.Locker {
+			return double{
+				Locker: r,
+				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+					lease, err := r.send(ctx, req)
+					if bad := req.Validate(); bad != nil {
+						return locker.Lease{}, bad
+					}
+					return lease, err
+				},
+				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+					after, err := r.sendExtend(ctx, lease, ttl)
+					if bad := locker.ValidateTTL(ttl); bad != nil {
+						return lease, fault("extend", lease.Key, bad)
+					}
+					return after, err
+				},
+			}
+		},
+		breaks: []string{
+			"a bad request is refused with an error that names the value and the limit",
+			"nothing is sent for a bad request",
+			"nothing is sent to Extend by a bad ttl",
+		},
+	},
+	{
+		bug: "errors do not say what is wrong",
+		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
+			if isRefused(err) {
+				return refusal{errors.New("bad input")}
+			}
+			return err
+		})),
+		breaks: []string{
+			"a bad request is refused with an error that names the value and the limit",
+			"Extend refuses a bad ttl with an error that names it, and leaves the lease alone",
+		},
+	},
+	{
+		bug: "long ttls are refused",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				if req.TTL == time.Hour {
+					return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL))
+				}
+				return r.Acquire(ctx, req)
+			}}
+		},
+		breaks: []string{
+			"the longest and the shortest ttl are granted",
+		},
+	},
+	{
+		bug:    "errors tell the token",
+		locker: onLocker(badErrors(func(_ Op, token string, err error) error { return fmt.Errorf("%s: %w", token, err) })),
+		breaks: []string{
+			"the token is in no error",
+		},
+	},
+	{
+		bug:    "the owner is made of the token",
+		locker: badLease(func(l *locker.Lease) { l.Owner = "owner of " + l.Token }),
+		breaks: []string{
+			"a free lock is granted, with the key, the token and the owner that were asked for",
+			"the token is in nothing that a request or a lease prints, logs or marshals",
+			"the token is in nothing that a held Lock or its context prints, logs or marshals",
+		},
+	},
+}

@@ -1,0 +1,144 @@
+// Package lockertest is the contract of a [locker.Locker] as a table of sentences that run against any strategy, and
+// against a [locker.Client] over it:
+//
+//	func TestContract(t *testing.T) {
+//		lockertest.Run(t, lockertest.Harness{
+//			New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
+//				store := dial(t)
+//				return mystrategy.New(store), beneath{t, store}
+//			},
+//		})
+//	}
+//
+// A strategy shows its worth when the store misbehaves, so the suite needs a way to make it: see [Disturber].
+package lockertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A Harness says how to test a Locker. Only New is required, and everything is asked of the Locker unless the other
+// fields say that it promises less.
+type Harness struct {
+	// New returns the Locker to test and what disturbs it. It is called once for each sentence. Faults are set for one
+	// sentence, so Lockers that are used at the same time must not share them; they may share a server, since each
+	// sentence uses keys of its own. What needs closing is closed with t.Cleanup; a defer in the function that calls
+	// Run would be too early, since sentences run in parallel after it.
+	New func(t *testing.T) (locker.Locker, Disturber)
+
+	// Bubble runs each sentence in a testing/synctest bubble, where time is fake. It is stricter, as it knows what
+	// time it is: "soon" is then what the design says, rather than some seconds.
+	Bubble bool
+
+	// MaxTTL is the longest ttl that is granted, at least ten minutes; 0: an hour.
+	MaxTTL time.Duration
+
+	// Cause is matched by the errors of calls that Fail; nil: [ErrInjected].
+	Cause error
+
+	// NoWatch says that Watch only ever returns an error that matches errors.ErrUnsupported.
+	NoWatch bool
+
+	// NoLeft says that a refusal can't tell how long the present lease still lives, and so that Left is 0.
+	NoLeft bool
+
+	// Cannot lists what the Disturber is unable to do. The sentences that need it do not run.
+	Cannot []Disturbance
+
+	// Except lists sentences, word for word, that the Locker does not promise. They do not run. A sentence that does
+	// not exist is an error, so that the list can't rot.
+	Except []string
+}
+
+// Run runs every sentence of the contract as a subtest, named by the sentence. Those that do not run are listed with
+// the reason by one subtest, which is skipped. In real time sentences run in parallel, and nothing that they assert
+// depends on how fast the machine is: a time is always compared with a bracket of the test's own timestamps.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	run, skipped, err := h.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(skipped) > 0 {
+		t.Run("sentences that do not run", func(t *testing.T) { t.Skip(strings.Join(skipped, "\n")) })
+	}
+	for _, s := range run {
+		t.Run(s.says, func(t *testing.T) {
+			if !h.Bubble {
+				t.Parallel()
+				s.holds(newFixture(t, t, h, s))
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { s.holds(newFixture(t, t, h, s)) })
+		})
+	}
+}
+
+// A sentence holds or is reported to x. It may use the disturbances that it needs and no others.
+type sentence struct {
+	says  string
+	needs []Disturbance
+	holds func(x *fixture)
+}
+
+func needs(d ...Disturbance) []Disturbance { return d }
+
+var sentences = slices.Concat(
+	acquireSentences,
+	expirySentences,
+	extendSentences,
+	releaseSentences,
+	inputSentences,
+	secretSentences,
+	contextSentences,
+	watchSentences,
+	unknownSentences,
+	foreignSentences,
+	clientSentences,
+	waitSentences,
+	renewSentences,
+	unlockSentences,
+	holdSentences,
+)
+
+// plan divides the sentences into those that run and those that do not, with the reason.
+func (h Harness) plan() (run []sentence, skipped []string, err error) {
+	if h.New == nil {
+		return nil, nil, errors.New("lockertest: Harness.New is nil")
+	}
+	for _, d := range h.Cannot {
+		if !slices.Contains(disturbances, d) {
+			return nil, nil, fmt.Errorf("lockertest: Harness.Cannot names %q, which is no disturbance", d)
+		}
+	}
+	for _, says := range h.Except {
+		if !slices.ContainsFunc(sentences, func(s sentence) bool { return s.says == says }) {
+			return nil, nil, fmt.Errorf("lockertest: Harness.Except names %q, which is no sentence", says)
+		}
+	}
+	for _, s := range sentences {
+		var missing []string
+		for _, d := range s.needs {
+			if slices.Contains(h.Cannot, d) {
+				missing = append(missing, string(d))
+			}
+		}
+		switch {
+		case slices.Contains(h.Except, s.says):
+			skipped = append(skipped, "not promised: "+s.says)
+		case len(missing) > 0:
+			skipped = append(skipped, fmt.Sprintf("the harness cannot %s: %s", strings.Join(missing, ", "), s.says))
+		default:
+			run = append(run, s)
+		}
+	}
+	return run, skipped, nil
+}

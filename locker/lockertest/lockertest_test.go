@@ -1,0 +1,228 @@
+package lockertest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+func fresh(*testing.T) (locker.Locker, Disturber) {
+	r := newReference()
+	return r, r
+}
+
+func TestReferenceKeepsTheContract(t *testing.T) {
+	Run(t, Harness{New: fresh})
+	t.Run("in fake time", func(t *testing.T) { Run(t, Harness{New: fresh, Bubble: true}) })
+}
+
+func TestHarnessForALockerThatCannotWatchOrTellTheTimeLeft(t *testing.T) {
+	Run(t, Harness{Bubble: true, NoWatch: true, NoLeft: true, New: func(*testing.T) (locker.Locker, Disturber) {
+		r := newReference()
+		return double{Locker: r, watch: unsupported, acquire: changeHeld(r, func(held *locker.HeldError) { held.Left = 0 })}, r
+	}})
+}
+
+func TestHarnessIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		h    Harness
+		want string
+	}{
+		{Harness{}, "Harness.New is nil"},
+		{Harness{New: fresh, Except: []string{"a lock is free"}}, `Harness.Except names "a lock is free", which is no sentence`},
+		{Harness{New: fresh, Cannot: []Disturbance{"Explode"}}, `Harness.Cannot names "Explode", which is no disturbance`},
+	} {
+		if _, _, err := c.h.plan(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v; want %q", err, c.want)
+		}
+	}
+}
+
+func TestSentencesThatDoNotRunAreListedWithTheReason(t *testing.T) {
+	const notPromised = "a second Release matches ErrLost"
+	run, skipped, err := Harness{New: fresh, Except: []string{notPromised}, Cannot: []Disturbance{SetOther}}.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"not promised: " + notPromised}
+	for _, s := range sentences {
+		if slices.Contains(s.needs, SetOther) {
+			want = append(want, "the harness cannot SetOther: "+s.says)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(skipped)
+	if !slices.Equal(skipped, want) || len(want) < 2 {
+		t.Errorf("skipped %q; want %q", skipped, want)
+	}
+	if len(run)+len(skipped) != len(sentences) {
+		t.Errorf("%d sentences run and %d do not, of %d", len(run), len(skipped), len(sentences))
+	}
+}
+
+func TestSentencesAreUniqueAndNeedWhatTheyUse(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range sentences {
+		if seen[s.says] {
+			t.Errorf("twice: %s", s.says)
+		}
+		seen[s.says] = true
+		used := map[Disturbance]bool{}
+		synctest.Test(t, func(t *testing.T) {
+			r := newReference()
+			h := Harness{Bubble: true, New: func(*testing.T) (locker.Locker, Disturber) { return r, recording{r, used} }}
+			run(s, newFixture(t, &recorder{T: t}, h, s))
+		})
+		for _, d := range s.needs {
+			if !used[d] {
+				t.Errorf("%q needs %s and does not use it", s.says, d)
+			}
+		}
+	}
+}
+
+// recording notes what is used of a Disturber. Sentences disturb from one goroutine.
+type recording struct {
+	*reference
+	used map[Disturbance]bool
+}
+
+func (r recording) Delete(key string)     { r.used[Delete] = true; r.reference.Delete(key) }
+func (r recording) Expire(key string)     { r.used[Expire] = true; r.reference.Expire(key) }
+func (r recording) SetForeign(key string) { r.used[SetForeign] = true; r.reference.SetForeign(key) }
+func (r recording) SetOther(key string)   { r.used[SetOther] = true; r.reference.SetOther(key) }
+
+func (r recording) Fault(op Op, f Fault) {
+	r.used[f.Kind] = true
+	r.reference.Fault(op, f)
+}
+
+func (r recording) FaultOnce(op Op, faults ...Fault) {
+	for _, f := range faults {
+		r.used[f.Kind] = true
+	}
+	r.reference.FaultOnce(op, faults...)
+}
+
+// A sentence that nothing can break says nothing.
+func TestEverySentenceFailsForALockerThatBreaksIt(t *testing.T) {
+	broken := map[string]bool{}
+	for _, d := range doubles {
+		t.Run(d.bug, func(t *testing.T) {
+			for _, says := range d.breaks {
+				broken[says] = true
+				i := slices.IndexFunc(sentences, func(s sentence) bool { return s.says == says })
+				if i < 0 {
+					t.Errorf("there is no such sentence: %s", says)
+					continue
+				}
+				failures := judge(t, d, sentences[i])
+				if len(failures) == 0 {
+					t.Errorf("no failure of: %s", says)
+					continue
+				}
+				t.Logf("%s: %s", says, failures[0])
+			}
+		})
+	}
+	for _, s := range sentences {
+		if !broken[s.says] && unbreakable[s.says] == "" {
+			t.Errorf("nothing here breaks: %s", s.says)
+		}
+	}
+	for says := range unbreakable {
+		if broken[says] {
+			t.Errorf("said to be unbreakable, and broken: %s", says)
+		}
+		if !slices.ContainsFunc(sentences, func(s sentence) bool { return s.says == says }) {
+			t.Errorf("there is no such sentence: %s", says)
+		}
+	}
+}
+
+// judge returns what a sentence reports of d.
+func judge(t *testing.T, d broken, s sentence) (failures []string) {
+	h := Harness{Bubble: true, NoWatch: d.noWatch, NoLeft: d.noLeft}
+	h.New = func(*testing.T) (locker.Locker, Disturber) {
+		r := newReference()
+		if d.locker == nil {
+			return r, r
+		}
+		return d.locker(r), r
+	}
+	synctest.Test(t, func(t *testing.T) {
+		rec := &recorder{T: t}
+		x := newFixture(t, rec, h, s)
+		if d.client != nil {
+			x.options = append(x.options, locker.WithMiddleware(d.client))
+		}
+		x.options = append(x.options, d.options...)
+		run(s, x)
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		failures = slices.Clone(rec.failures)
+	})
+	return failures
+}
+
+// run gives the sentence a goroutine for Fatalf to end.
+func run(s sentence, x *fixture) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.holds(x)
+	}()
+	<-done
+}
+
+// recorder is a *testing.T that does not mind failures.
+type recorder struct {
+	*testing.T
+	mu       sync.Mutex
+	failures []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// What Run itself does with a failure shows only in a test that fails, so that one runs in a process of its own.
+func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
+	const asked = "LOCKERTEST_BROKEN_LOCKER"
+	mode := os.Getenv(asked)
+	if mode != "" {
+		Run(t, Harness{Bubble: mode == "bubble", New: func(*testing.T) (locker.Locker, Disturber) {
+			r := newReference()
+			return anyoneReleases(r), r
+		}})
+		return
+	}
+	for _, mode := range []string{"bubble", "real"} {
+		run := "^" + t.Name() + "$/^a_stale_Release"
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+run)
+		cmd.Env = append(os.Environ(), asked+"="+mode)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("%s: a Locker that lets anyone release passes:\n%s", mode, out)
+		}
+		failed := "--- FAIL: " + t.Name() + "/a_stale_Release_matches_ErrLost_and_leaves_the_lease_of_the_next_holder_alone"
+		if !strings.Contains(string(out), failed) {
+			t.Errorf("%s: no line %q in:\n%s", mode, failed, out)
+		}
+	}
+}

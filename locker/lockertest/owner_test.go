@@ -1,0 +1,115 @@
+package lockertest
+
+import (
+	"strings"
+	"time"
+)
+
+var ownerDoubles = []broken{
+	{
+		bug: "deletes without a look at who has the lock", locker: anyoneReleases,
+		breaks: []string{
+			"a stale Release matches ErrLost and leaves the lease of the next holder alone",
+			"Release by someone who knows the key alone matches ErrLost and changes nothing",
+			"when the store fails, a lock that someone has is not said to be held by them, and they keep it",
+			"a lease whose key was overwritten can be neither extended nor released, and what is there stays",
+			"Unlock after the lock was lost matches ErrLost and leaves the next holder alone",
+			"Do whose lock was lost says so, although work did not fail",
+		},
+	},
+	{
+		bug: "compares the prefix of tokens",
+		locker: changed(func(r *reference) {
+			prefix := func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+			remove, expire := r.remove, r.expire
+			r.remove = func(key, token string) (bool, error) {
+				if e, found := r.live(key); found && prefix(e.token, token) {
+					token = e.token
+				}
+				return remove(key, token)
+			}
+			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
+				if e, found := r.live(key); found && prefix(e.token, token) {
+					token = e.token
+				}
+				return expire(key, token, ttl)
+			}
+		}),
+		breaks: []string{
+			"Release by someone who knows the key alone matches ErrLost and changes nothing",
+		},
+	},
+	{
+		bug: "extends without a look at who has the lock",
+		locker: changed(func(r *reference) {
+			r.expire = func(key, _ string, ttl time.Duration) (bool, error) {
+				e, found := r.live(key)
+				if found && !e.other {
+					e.expires = time.Now().Add(ttl)
+					r.entries[key] = e
+				}
+				return found, nil
+			}
+		}),
+		breaks: []string{
+			"Extend after another took the lock matches ErrLost and leaves the other's lease",
+			"Extend after another took the lock does not move the end of the other's lease",
+		},
+	},
+	{
+		bug: "Extend of a lease that another has is lost, after it was extended",
+		locker: changed(func(r *reference) {
+			expire := r.expire
+			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
+				if e, found := r.live(key); found && !e.other {
+					e.expires = time.Now().Add(ttl)
+					r.entries[key] = e
+				}
+				return expire(key, token, ttl)
+			}
+		}),
+		breaks: []string{
+			"Extend after another took the lock matches ErrLost and leaves the other's lease",
+			"Extend after another took the lock does not move the end of the other's lease",
+		},
+	},
+	{
+		bug: "Extend stores the token again",
+		locker: changed(func(r *reference) {
+			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
+				if e, found := r.live(key); found && e.token != token {
+					return false, nil
+				}
+				r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
+				return true, nil
+			}
+		}),
+		breaks: []string{
+			"Extend after the end of the lease matches ErrLost and does not bring it back",
+			"Extend after the key was deleted matches ErrLost and does not bring it back",
+			"Extend after the store let the lease end too soon matches ErrLost and does not bring it back",
+			"Extend after Release matches ErrLost and does not bring the lease back",
+			"after Unlock nothing more of the lock is extended",
+		},
+	},
+	{
+		bug: "Extend stores the token again and says lost",
+		locker: changed(func(r *reference) {
+			expire := r.expire
+			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
+				ok, err := expire(key, token, ttl)
+				if err == nil && !ok {
+					r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
+				}
+				return ok, err
+			}
+		}),
+		breaks: []string{
+			"Extend after the end of the lease matches ErrLost and does not bring it back",
+			"Extend after the key was deleted matches ErrLost and does not bring it back",
+			"Extend after the store let the lease end too soon matches ErrLost and does not bring it back",
+			"Extend after Release matches ErrLost and does not bring the lease back",
+			"after Unlock nothing more of the lock is extended",
+		},
+	},
+}

@@ -1,0 +1,304 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// reference is a Locker over a map, and the Disturber of that map. Its funcs are the parts that doubles replace by
+// broken ones; each is called with mu held.
+type reference struct {
+	set    func(key, token string, ttl time.Duration) (granted bool, present entry, err error)
+	expire func(key, token string, ttl time.Duration) (ok bool, err error)
+	remove func(key, token string) (ok bool, err error)
+
+	started func(call time.Time) time.Time // when a lease begins that was asked for at call; runs without mu
+	clean   func(ctx context.Context, req locker.Request)
+	tell    func(key string, wakes []func()) // runs without mu
+
+	mu       sync.Mutex
+	entries  map[string]entry
+	wakes    map[string]map[*func()]bool
+	fences   map[string]uint64
+	standing map[Op]Fault
+	queued   map[Op][]Fault
+}
+
+type entry struct {
+	token   string
+	expires time.Time // zero: never
+	other   bool      // of another type
+}
+
+func newReference() *reference {
+	r := &reference{
+		entries: map[string]entry{}, wakes: map[string]map[*func()]bool{}, fences: map[string]uint64{},
+		standing: map[Op]Fault{}, queued: map[Op][]Fault{},
+	}
+	r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
+		e, found := r.live(key)
+		switch {
+		case found && e.other:
+			return false, e, errOther
+		case found && e.token != token:
+			return false, e, nil
+		}
+		r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
+		return true, entry{}, nil
+	}
+	r.expire = func(key, token string, ttl time.Duration) (bool, error) {
+		e, found := r.live(key)
+		switch {
+		case found && e.other:
+			return false, errOther
+		case !found || e.token != token:
+			return false, nil
+		}
+		if until := time.Now().Add(ttl); until.After(e.expires) {
+			e.expires = until
+			r.entries[key] = e
+		}
+		return true, nil
+	}
+	r.remove = func(key, token string) (bool, error) {
+		e, found := r.live(key)
+		switch {
+		case found && e.other:
+			return false, errOther
+		case !found || e.token != token:
+			return false, nil
+		}
+		delete(r.entries, key)
+		return true, nil
+	}
+	r.started = func(call time.Time) time.Time { return call }
+	r.clean = func(ctx context.Context, req locker.Request) {
+		cleanup.Go(ctx, req.TTL, func(ctx context.Context) error { return r.cleanOnce(ctx, req) })
+	}
+	r.tell = func(_ string, wakes []func()) {
+		for _, wake := range wakes {
+			wake()
+		}
+	}
+	return r
+}
+
+var errTooLate = errors.New("granted too late")
+
+var errOther error = foreignType{locker.ErrForeignKey}
+
+type foreignType struct{ error }
+
+func (foreignType) Refused() bool   { return true }
+func (f foreignType) Unwrap() error { return f.error }
+
+func (r *reference) live(key string) (entry, bool) {
+	e, found := r.entries[key]
+	return e, found && (e.expires.IsZero() || time.Now().Before(e.expires))
+}
+
+func (r *reference) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	if err := req.Validate(); err != nil {
+		return locker.Lease{}, err
+	}
+	return r.send(ctx, req)
+}
+
+// send is Acquire without the validation.
+func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	if req.TTL > time.Hour {
+		return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL))
+	}
+	began := time.Now()
+	var granted bool
+	var present entry
+	err := r.call(ctx, Acquire, func() (err error) {
+		granted, present, err = r.set(req.Key, req.Token, req.TTL)
+		return err
+	})
+	start := r.started(began)
+	lease := locker.Lease{
+		Key: req.Key, Token: req.Token, Owner: req.Owner, Granted: start, Expires: locker.Until(start, req.TTL),
+	}
+	switch {
+	case err == nil && !granted:
+		held := &locker.HeldError{Key: req.Key, Attempts: 1, Foreign: present.expires.IsZero()}
+		if !held.Foreign {
+			held.Left = time.Until(present.expires)
+		}
+		return locker.Lease{}, held
+	case err == nil && lease.Ended():
+		err = errTooLate
+	case err == nil:
+		return lease, nil
+	}
+	if !cleanup.Refused(err) {
+		r.clean(ctx, req)
+	}
+	return locker.Lease{}, fault("acquire", req.Key, err)
+}
+
+func (r *reference) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if err := locker.ValidateTTL(ttl); err != nil {
+		return lease, fault("extend", lease.Key, err)
+	}
+	return r.sendExtend(ctx, lease, ttl)
+}
+
+func (r *reference) sendExtend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if ttl > time.Hour {
+		return lease, fault("extend", lease.Key, ttlError(ttl))
+	}
+	began := time.Now()
+	var ok bool
+	err := r.call(ctx, Extend, func() (err error) {
+		ok, err = r.expire(lease.Key, lease.Token, ttl)
+		return err
+	})
+	switch {
+	case err != nil:
+		return lease, fault("extend", lease.Key, err)
+	case !ok:
+		return lease, locker.Lost(lease)
+	}
+	if until := locker.Until(r.started(began), ttl); until.After(lease.Expires) {
+		lease.Expires = until
+	}
+	return lease, nil
+}
+
+func (r *reference) Release(ctx context.Context, lease locker.Lease) error {
+	ok, err := r.delete(ctx, lease.Key, lease.Token)
+	switch {
+	case err != nil:
+		return fault("release", lease.Key, err)
+	case !ok:
+		return locker.Lost(lease)
+	}
+	return nil
+}
+
+func (r *reference) cleanOnce(ctx context.Context, req locker.Request) error {
+	_, err := r.delete(ctx, req.Key, req.Token)
+	return err
+}
+
+func (r *reference) delete(ctx context.Context, key, token string) (ok bool, err error) {
+	err = r.call(ctx, Release, func() (err error) {
+		ok, err = r.remove(key, token)
+		return err
+	})
+	if ok {
+		r.wakeAll(key)
+	}
+	return ok, err
+}
+
+func (r *reference) wakeAll(key string) {
+	r.mu.Lock()
+	var wakes []func()
+	for wake := range r.wakes[key] {
+		wakes = append(wakes, *wake)
+	}
+	r.mu.Unlock()
+	r.tell(key, wakes)
+}
+
+func (r *reference) Watch(ctx context.Context, key string, wake func()) error {
+	watching := ctx
+	err := r.call(ctx, Watch, func() error {
+		r.addWake(key, &wake)
+		context.AfterFunc(watching, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.wakes[key], &wake)
+		})
+		return nil
+	})
+	if err != nil {
+		return fault("watch", key, err)
+	}
+	return nil
+}
+
+func (r *reference) addWake(key string, wake *func()) {
+	if r.wakes[key] == nil {
+		r.wakes[key] = map[*func()]bool{}
+	}
+	r.wakes[key][wake] = true
+}
+
+// call makes one call to the map, through the fault that is due.
+func (r *reference) call(ctx context.Context, op Op, do func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.next(op).Apply(ctx, func(context.Context) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return do()
+	})
+}
+
+func (r *reference) next(op Op) Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.queued[op]; len(q) > 0 {
+		r.queued[op] = q[1:]
+		return q[0]
+	}
+	if f, set := r.standing[op]; set {
+		return f
+	}
+	return r.standing[All]
+}
+
+func (r *reference) Fault(op Op, f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if op == All {
+		clear(r.standing)
+	}
+	r.standing[op] = f
+}
+
+func (r *reference) FaultOnce(op Op, f ...Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queued[op] = append(r.queued[op], f...)
+}
+
+func (r *reference) Holds(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, found := r.live(key)
+	return found
+}
+
+func (r *reference) put(key string, e entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries[key] = e
+}
+
+// Delete of the reference wakes nobody. The contract leaves that open.
+func (r *reference) Delete(key string)     { r.Expire(key) }
+func (r *reference) SetForeign(key string) { r.put(key, entry{token: "foreign"}) }
+func (r *reference) SetOther(key string)   { r.put(key, entry{other: true}) }
+
+func (r *reference) Expire(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.entries, key)
+}
+
+func fault(op, key string, err error) error { return &locker.Error{Op: op, Key: key, Err: err} }
+
+func ttlError(ttl time.Duration) error {
+	return refusal{errors.New("ttl " + ttl.String() + " is over the limit of 1h0m0s")}
+}

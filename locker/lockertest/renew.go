@@ -1,0 +1,204 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+const renewed = time.Second // the first ttl of a lock that is to be extended in time
+
+var renewSentences = []sentence{
+	{"a held lock is extended for as long as it is held", nil, func(x *fixture) {
+		x.inTime(renewed, func(ttl time.Duration) bool { return x.keeps(ttl, func() {}) })
+	}},
+	{"one extension that fails does not lose the lock", needs(Fail), func(x *fixture) {
+		x.survives(Fault{Kind: Fail})
+	}},
+	{"one extension whose reply is lost does not lose the lock", needs(LoseReply), func(x *fixture) {
+		x.survives(Fault{Kind: LoseReply})
+	}},
+	{"one extension that hangs does not lose the lock", needs(Hang), func(x *fixture) {
+		x.survives(Fault{Kind: Hang})
+	}},
+	{"one extension that hangs and ignores its ctx does not lose the lock", needs(Stall), func(x *fixture) {
+		until := make(chan struct{})
+		x.Cleanup(func() { close(until) })
+		x.survives(Fault{Kind: Stall, Until: until})
+	}},
+	{"without extension a lock is lost at its Expires", nil, func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(3*short), locker.WithoutExtension()), x.key("k"))
+		expires := l.Lease().Expires
+		if lost := x.lost(l); lost.Reason != locker.LostExpired {
+			x.Errorf("lost because it is %s; want expired", lost.Reason)
+		}
+		if now := time.Now(); now.Before(expires) {
+			x.Errorf("lost %v before Expires", expires.Sub(now))
+		}
+	}},
+	{"whoever looks at the context of a lock at its Expires or later finds it ended", nil, func(x *fixture) {
+		c := x.client(locker.WithTTL(short/2), locker.WithoutExtension())
+		looks := 20
+		if x.Bubble {
+			looks = 200
+		}
+		for range looks {
+			l := x.lock(c, x.key("k"))
+			expires := l.Lease().Expires
+			together(callers, func(i int) {
+				time.Sleep(time.Until(expires))
+				for range 5 {
+					if now := time.Now(); l.Context().Err() == nil && !now.Before(expires) {
+						x.Errorf("looker %d: the context has not ended %v after Expires", i, now.Sub(expires))
+						return
+					}
+				}
+			})
+			_ = l.Unlock(x.Context())
+		}
+	}},
+	{"when the key is deleted, the context ends with ErrLost, stolen, no later than Expires", needs(Delete), func(x *fixture) {
+		x.stolen(x.beneath.Delete)
+	}},
+	{"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires", needs(Delete), func(x *fixture) {
+		x.stolen(func(key string) {
+			x.beneath.Delete(key)
+			x.grant(key, long)
+		})
+	}},
+	{"when extensions fail, the context ends with ErrLost, unavailable, no later than Expires", needs(Fail), func(x *fixture) {
+		x.unavailable(func() { x.beneath.Fault(Extend, Fault{Kind: Fail}) })
+	}},
+	{"when extensions hang, the context ends with ErrLost, unavailable, no later than Expires", needs(Hang), func(x *fixture) {
+		x.unavailable(func() { x.beneath.Fault(Extend, Fault{Kind: Hang}) })
+	}},
+	{"when extensions hang and ignore their ctx, the context ends with ErrLost, unavailable, no later than Expires", needs(Stall), func(x *fixture) {
+		x.unavailable(func() { x.stall(Extend) })
+	}},
+	{"when everything hangs and ignores its ctx, the context ends with ErrLost no later than Expires", needs(Stall), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
+		release := x.stall(All)
+		x.lost(l)
+		release()
+		x.emptyInTheEnd(l.Key())
+	}},
+	{"an extension that lands after the lock was lost leaves nothing and nobody's lease longer", needs(Stall), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
+		release := x.stall(Extend)
+		x.lost(l)
+		x.eventually("the lock is free", func() bool { return !x.beneath.Holds(l.Key()) })
+		next := x.grant(l.Key(), short)
+		release()
+		x.livesUntil(next.Lease)
+	}},
+	{"when the ctx given to Lock ends, so does the lock's, and unless unlocked it runs out", nil, func(x *fixture) {
+		ctx, cancel := context.WithCancelCause(x.Context())
+		why := errors.New("the reason")
+		got := x.got(x.waits(ctx, x.client(locker.WithTTL(3*short)), x.key("k")))
+		cancel(why)
+		answer(x, "the context ends", got.Context().Done())
+		if cause := context.Cause(got.Context()); !errors.Is(cause, why) {
+			x.Errorf("the context ended with cause %v; want %v", cause, why)
+		}
+		x.livesUntil(got.Lease())
+	}},
+	{"Extend makes a lock last longer at once, and never shorter", nil, func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long), locker.WithoutExtension()), x.key("k"))
+		before := l.Lease().Expires
+		if err := l.Extend(x.Context(), 2*long); err != nil {
+			x.Fatalf("Extend: %v", err)
+		}
+		after := l.Lease().Expires
+		if latest := locker.Until(time.Now(), 2*long); !after.After(before) || after.After(latest) {
+			x.Errorf("Expires is %v; want it after %v and at most %v", after, before, latest)
+		}
+		if err := l.Extend(x.Context(), locker.MinTTL); err != nil || l.Lease().Expires.Before(after) {
+			x.Errorf("Extend = %v; Expires went from %v to %v", err, after, l.Lease().Expires)
+		}
+		x.unlock(l)
+	}},
+	{"Extend of a lock that was taken away matches ErrLost and ends its context", needs(Delete), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		x.beneath.Delete(l.Key())
+		other := x.grant(l.Key(), long)
+		x.wantLost("Extend", l.Extend(x.Context(), long))
+		if lost := x.lost(l); lost.Reason != locker.LostStolen {
+			x.Errorf("lost because it is %s; want stolen", lost.Reason)
+		}
+		x.wantHolds(other)
+	}},
+	{"WithMaxHold ends the context with ErrLost, maximum hold, and Unlock frees the lock", nil, func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long), locker.WithMaxHold(3*short)), x.key("k"))
+		answer(x, "the context ends", l.Context().Done())
+		if held := time.Since(l.Lease().Granted); held < 3*short {
+			x.Errorf("ended after %v", held)
+		}
+		x.soon("the end was told", l.Lease().Granted, 3*short+tick)
+		var lost *locker.LostError
+		if cause := context.Cause(l.Context()); !errors.As(cause, &lost) || lost.Reason != locker.LostMaxHold {
+			x.Fatalf("the context ended with cause %v; want the maximum hold", cause)
+		}
+		x.wantLost("Unlock", l.Unlock(x.Context()))
+		x.emptyInTheEnd(l.Key())
+	}},
+}
+
+// keeps tells whether a lock outlives its ttl three times. trouble begins after the lock is held.
+func (x *fixture) keeps(ttl time.Duration, trouble func()) bool {
+	x.Helper()
+	l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
+	trouble()
+	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 20) {
+		stolen, err := x.locker.Acquire(x.Context(), x.request(l.Key(), long))
+		if err == nil {
+			x.release(stolen)
+		}
+		if l.Context().Err() != nil { // a machine that is too slow, or the store gave it away
+			_ = l.Unlock(x.Context())
+			return false
+		}
+		if !errors.Is(err, locker.ErrHeld) {
+			x.Fatalf("Acquire of a lock that is held: error %v", err)
+		}
+	}
+	if err := l.Unlock(x.Context()); err != nil && !errors.Is(err, locker.ErrLost) {
+		x.Fatalf("Unlock: %v", err)
+	} else if err != nil {
+		return false
+	}
+	return true
+}
+
+func (x *fixture) survives(f Fault) {
+	x.Helper()
+	x.inTime(renewed, func(ttl time.Duration) bool {
+		return x.keeps(ttl, func() { x.beneath.FaultOnce(Extend, f) })
+	})
+}
+
+// stolen checks that a holder is told before its time what the store knows.
+func (x *fixture) stolen(steal func(key string)) {
+	x.Helper()
+	x.inTime(renewed, func(ttl time.Duration) bool {
+		l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
+		steal(l.Key())
+		lost := x.lost(l)
+		return lost.Reason == locker.LostStolen // on a slow machine it may have expired first
+	})
+}
+
+// unavailable checks that a holder who can't extend is told in time.
+func (x *fixture) unavailable(trouble func()) {
+	x.Helper()
+	l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
+	trouble()
+	lost := x.lost(l)
+	x.eventually("the lease has ended", func() bool { return l.Lease().Ended() })
+	if x.Bubble && lost.Reason != locker.LostUnavailable { // on a slow machine it may be that none was sent
+		x.Errorf("lost because it is %s; want unavailable", lost.Reason)
+	}
+	x.wantLost("Unlock", l.Unlock(x.Context()))
+	x.emptyInTheEnd(l.Key())
+}

@@ -1,0 +1,186 @@
+package lockertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// What happens when nobody can tell what happened.
+var unknownSentences = []sentence{
+	{"when the store fails, Acquire says neither held nor lost, and nothing is left", needs(Fail), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail})
+		x.acquireFails(key)
+		x.emptyInTheEnd(key)
+		x.grant(key, long)
+	}},
+	{"when the store fails, the error matches that of the store", needs(Fail), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.Fault(All, Fault{Kind: Fail})
+		_, acquired := x.locker.Acquire(x.Context(), x.request(x.key("free"), long))
+		_, extended := x.locker.Extend(x.Context(), g.Lease, long)
+		released := x.locker.Release(x.Context(), g.Lease)
+		for _, err := range []error{acquired, extended, released} {
+			if !errors.Is(err, x.Cause) {
+				x.Errorf("error %v; want one that matches %q", err, x.Cause)
+			}
+		}
+	}},
+	{"when the store fails, a lock that someone has is not said to be held by them, and they keep it", needs(Fail), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail})
+		x.acquireFails(g.Key)
+		x.pause(10 * tick)
+		x.wantHolds(g)
+	}},
+	{"when the reply to Acquire is lost, it says neither held nor lost, and what was stored is removed", needs(LoseReply), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.FaultOnce(Acquire, Fault{Kind: LoseReply})
+		x.acquireFails(key)
+		x.emptyInTheEnd(key)
+		x.grant(key, long)
+	}},
+	{"a clean-up that fails or hangs is repeated until it is answered", needs(Fail, LoseReply, Hang), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.FaultOnce(Acquire, Fault{Kind: LoseReply})
+		x.beneath.FaultOnce(Release, Fault{Kind: Fail}, Fault{Kind: Hang}, Fault{Kind: Fail}, Fault{Kind: Fail})
+		x.acquireFails(key)
+		x.emptyInTheEnd(key)
+	}},
+	{"a request that lands after its attempt has failed is removed too", needs(Ghost), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.FaultOnce(Acquire, Fault{Kind: Ghost, Delay: 30 * time.Millisecond})
+		const ttl = 10 * time.Second // in real time it may end by itself: the clean-up does not go on for ever
+		_, err := x.locker.Acquire(x.Context(), x.request(key, ttl))
+		x.wantUnknown("Acquire", err)
+		time.Sleep(30 * time.Millisecond)
+		began := time.Now()
+		x.emptyInTheEnd(key)
+		x.soon("what landed late was removed", began, ttl/2)
+	}},
+	{"the clean-up of one attempt never removes the grant of the next", needs(Fail, LoseReply, Late), func(x *fixture) {
+		for _, kind := range []Disturbance{Fail, LoseReply} {
+			key := x.key(string(kind))
+			x.beneath.FaultOnce(Acquire, Fault{Kind: kind})
+			x.beneath.FaultOnce(Release, Fault{Kind: Late, Delay: 30 * time.Millisecond})
+			x.acquireFails(key)
+			var next grant
+			x.eventually("the next attempt is granted", func() bool {
+				req, began := x.request(key, long), time.Now()
+				lease, err := x.locker.Acquire(x.Context(), req)
+				next = grant{lease, long, began, time.Now()}
+				return err == nil
+			})
+			for range 10 {
+				x.pause(10 * time.Millisecond)
+				x.refuse(next, long)
+			}
+			x.wantHolds(next)
+		}
+	}},
+	{"when Extend fails, it does not say lost, the lease lasts and a repeat works", needs(Fail), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.FaultOnce(Extend, Fault{Kind: Fail})
+		_, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
+		x.wantUnknown("Extend", err)
+		x.refuse(g, long)
+		x.wantHolds(g)
+	}},
+	{"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward", needs(LoseReply), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.FaultOnce(Extend, Fault{Kind: LoseReply})
+		_, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
+		x.wantUnknown("Extend", err)
+		after, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
+		if err != nil || !after.Expires.After(g.Expires) {
+			x.Fatalf("Extend = %v, %v; want it until after %v", after, err, g.Expires)
+		}
+	}},
+	{"when Release fails, it does not say lost, and a repeat releases", needs(Fail), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.FaultOnce(Release, Fault{Kind: Fail})
+		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
+		x.refuse(g, long)
+		x.release(g.Lease)
+		x.wantEmpty(g.Key)
+	}},
+	{"when the reply to Release is lost, it does not say lost, and a repeat does", needs(LoseReply), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.FaultOnce(Release, Fault{Kind: LoseReply})
+		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
+		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
+		x.wantEmpty(g.Key)
+	}},
+	{"what the store refuses for good is returned at once as a refusal, and changes nothing", needs(Refuse), func(x *fixture) {
+		g, free := x.grant(x.key("k"), long), x.key("free")
+		x.beneath.Fault(All, Fault{Kind: Refuse})
+		began := time.Now()
+		_, err := x.locker.Acquire(x.Context(), x.request(free, long))
+		x.wantRefused("Acquire", err)
+		_, err = x.locker.Extend(x.Context(), g.Lease, 2*long)
+		x.wantRefused("Extend", err)
+		x.wantRefused("Release", x.locker.Release(x.Context(), g.Lease))
+		x.soon("refused", began, tick)
+		x.beneath.Fault(All, Fault{})
+		x.wantEmpty(free)
+		x.refuse(g, long)
+		x.release(g.Lease)
+	}},
+}
+
+func (x *fixture) acquireFails(key string) {
+	x.Helper()
+	_, err := x.locker.Acquire(x.Context(), x.request(key, long))
+	x.wantUnknown("Acquire", err)
+}
+
+var foreignSentences = []sentence{
+	{"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays", needs(SetForeign, Delete), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.SetForeign(key)
+		_, err := x.locker.Acquire(x.Context(), x.request(key, long))
+		var held *locker.HeldError
+		if !errors.As(err, &held) || !errors.Is(err, locker.ErrHeld) || !errors.Is(err, locker.ErrForeignKey) {
+			x.Fatalf("Acquire: error %v; want a *HeldError that matches ErrHeld and ErrForeignKey", err)
+		}
+		if !held.Foreign || held.Left != 0 || held.Key != key || errors.Is(err, locker.ErrLost) {
+			x.Errorf("Acquire: error %+v", held)
+		}
+		x.pause(10 * tick)
+		if !x.beneath.Holds(key) {
+			x.Fatalf("the foreign value is gone")
+		}
+		x.beneath.Delete(key)
+		x.grant(key, long)
+	}},
+	{"a value of another type matches ErrForeignKey and not ErrHeld, and stays", needs(SetOther), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.SetOther(key)
+		_, err := x.locker.Acquire(x.Context(), x.request(key, long))
+		x.wantUnknown("Acquire", err)
+		if !errors.Is(err, locker.ErrForeignKey) {
+			x.Fatalf("Acquire: error %v; want one that matches ErrForeignKey", err)
+		}
+		x.pause(10 * tick)
+		if !x.beneath.Holds(key) {
+			x.Fatalf("the foreign value is gone")
+		}
+	}},
+	{"a lease whose key was overwritten can be neither extended nor released, and what is there stays", needs(SetForeign, SetOther), func(x *fixture) {
+		for name, overwrite := range map[string]func(string){"foreign": x.beneath.SetForeign, "other": x.beneath.SetOther} {
+			g := x.grant(x.key(name), long)
+			overwrite(g.Key)
+			if _, err := x.locker.Extend(x.Context(), g.Lease, long); err == nil || errors.Is(err, locker.ErrHeld) {
+				x.Errorf("%s: Extend: error %v", name, err)
+			}
+			if err := x.locker.Release(x.Context(), g.Lease); err == nil || errors.Is(err, locker.ErrHeld) {
+				x.Errorf("%s: Release: error %v", name, err)
+			}
+			if !x.beneath.Holds(g.Key) {
+				x.Errorf("the %s value is gone", name)
+			}
+		}
+	}},
+}

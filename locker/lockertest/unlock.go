@@ -1,0 +1,166 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var unlockSentences = []sentence{
+	{"Unlock after the lock was lost matches ErrLost and leaves the next holder alone", needs(Delete), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
+		x.beneath.Delete(l.Key())
+		next := x.grant(l.Key(), long)
+		x.lost(l)
+		x.wantLost("Unlock", l.Unlock(x.Context()))
+		x.pause(10 * tick)
+		x.wantHolds(next)
+	}},
+	{"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone", needs(Delete), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		x.beneath.Delete(l.Key())
+		next := x.grant(l.Key(), long)
+		x.wantLost("Unlock", l.Unlock(x.Context()))
+		x.pause(10 * tick)
+		x.wantHolds(next)
+	}},
+	{"Unlock whose reply is lost returns nil, since its own repeat finds nothing", needs(LoseReply), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		x.beneath.FaultOnce(Release, Fault{Kind: LoseReply})
+		x.unlock(l)
+		x.wantEmpty(l.Key())
+	}},
+	{"Unlock whose request is lost repeats it", needs(Fail), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		x.beneath.FaultOnce(Release, Fault{Kind: Fail}, Fault{Kind: Fail})
+		x.unlock(l)
+		x.wantEmpty(l.Key())
+	}},
+	{"Unlock with a ctx that is already done, or with the lock's own, releases", nil, func(x *fixture) {
+		c := x.client(locker.WithTTL(long))
+		cancelled, cancel := context.WithCancel(x.Context())
+		cancel()
+		for name, with := range map[string]func(*locker.Lock) context.Context{
+			"done": func(*locker.Lock) context.Context { return cancelled },
+			"own":  func(l *locker.Lock) context.Context { return l.Context() },
+		} {
+			l := x.lock(c, x.key(name))
+			began := time.Now()
+			if err := l.Unlock(with(l)); err != nil && (x.Bubble || !isCtx(err)) {
+				x.Errorf("Unlock with a ctx that is %s: %v", name, err)
+			}
+			x.soon("Unlock returned", began, slack)
+			x.emptyInTheEnd(l.Key())
+		}
+	}},
+	{"Unlock returns when its ctx ends, and goes on in the background until the lock is released", needs(Hang, Stall), func(x *fixture) {
+		for name, hang := range map[string]func() func(){
+			"Hang": func() func() {
+				x.beneath.Fault(Release, Fault{Kind: Hang})
+				return func() { x.beneath.Fault(Release, Fault{}) }
+			},
+			"Stall": func() func() { return x.stall(Release) },
+		} {
+			l := x.lock(x.client(locker.WithTTL(long)), x.key(name))
+			over := hang()
+			x.ends(l.Unlock)
+			over()
+			x.emptyInTheEnd(l.Key())
+		}
+	}},
+	{"Unlock with a ctx that is already done waits a second for a store that hangs, no longer", needs(Stall), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		release := x.stall(Release)
+		ctx, cancel := context.WithCancel(x.Context())
+		cancel()
+		began := time.Now()
+		err := answer(x, "Unlock returns", x.async(func() error { return l.Unlock(ctx) }))
+		x.soon("Unlock returned", began, time.Second+slack)
+		x.wantUnknown("Unlock", err)
+		release()
+		x.emptyInTheEnd(l.Key())
+	}},
+	{"Unlock whose ctx has ended leaves a lock that the next one gets, and keeps", needs(Hang), func(x *fixture) {
+		c := x.client(locker.WithTTL(long))
+		l := x.lock(c, x.key("k"))
+		x.beneath.FaultOnce(Release, Fault{Kind: Hang}, Fault{Kind: Hang})
+		x.ends(l.Unlock)
+		next := x.got(x.waits(x.Context(), c, l.Key()))
+		x.pause(10 * tick)
+		if cause := context.Cause(next.Context()); cause != nil {
+			x.Errorf("the next holder lost the lock: %v", cause)
+		}
+		x.unlock(next.Lock)
+	}},
+	{"a refusal of Release is returned by Unlock at once", needs(Refuse), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		x.beneath.Fault(Release, Fault{Kind: Refuse})
+		began := time.Now()
+		x.wantRefused("Unlock", l.Unlock(x.Context()))
+		x.soon("Unlock returned", began, slack)
+		x.beneath.Fault(Release, Fault{})
+	}},
+	{"a second Unlock returns the result of the first and leaves the next holder alone", needs(Delete), func(x *fixture) {
+		c := x.client(locker.WithTTL(long))
+		l := x.lock(c, x.key("k"))
+		x.unlock(l)
+		next := x.grant(l.Key(), long)
+		x.unlock(l)
+		x.wantHolds(next)
+		l = x.lock(c, x.key("lost"))
+		x.beneath.Delete(l.Key())
+		first := l.Unlock(x.Context())
+		x.wantLost("Unlock", first)
+		if second := l.Unlock(x.Context()); !errors.Is(second, first) {
+			x.Errorf("Unlock: %v, and then %v", first, second)
+		}
+	}},
+	{"many who Unlock at once get one result", nil, func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		errs := make([]error, callers)
+		together(callers, func(i int) { errs[i] = l.Unlock(x.Context()) })
+		if err := errors.Join(errs...); err != nil {
+			x.Errorf("Unlock: %v", err)
+		}
+		x.wantEmpty(l.Key())
+	}},
+	{"after Unlock nothing more of the lock is extended", nil, func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
+		x.unlock(l)
+		x.wantLost("Extend", x.extendOver(l))
+		next := x.grant(l.Key(), short)
+		x.livesUntil(next.Lease)
+		x.wantEmpty(l.Key())
+	}},
+	{"an extension that hangs holds Unlock up no longer than its ctx, and leaves nothing", needs(Stall), func(x *fixture) {
+		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
+		release := x.stall(Extend)
+		x.inFlight(l)
+		err := answer(x, "Unlock returns", x.async(func() error {
+			ctx, cancel := context.WithTimeout(x.Context(), short)
+			defer cancel()
+			return l.Unlock(ctx)
+		}))
+		if err != nil && !isCtx(err) {
+			x.Errorf("Unlock: %v", err)
+		}
+		release()
+		x.emptyInTheEnd(l.Key())
+	}},
+}
+
+// extendOver extends the lease of a lock that is over, past the Client.
+func (x *fixture) extendOver(l *locker.Lock) error {
+	lease := l.Lease()
+	_, err := x.locker.Extend(x.Context(), locker.Lease{Key: lease.Key, Token: lease.Token, Owner: lease.Owner}, long)
+	return err
+}
+
+// inFlight leaves an extension of l under way, if the store hangs.
+func (x *fixture) inFlight(l *locker.Lock) {
+	ctx, cancel := context.WithTimeout(x.Context(), tick)
+	defer cancel()
+	_ = l.Extend(ctx, renewed)
+}

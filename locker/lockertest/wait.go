@@ -1,0 +1,191 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var waitSentences = []sentence{
+	{"Lock waits for a lock that is held, and gets it soon after Unlock", nil, func(x *fixture) {
+		one := x.client(locker.WithTTL(long))
+		for name, other := range map[string]*locker.Client{"same": one, "another": x.client(locker.WithTTL(long))} {
+			l := x.lock(one, x.key(name))
+			waiting := x.waits(x.Context(), other, l.Key())
+			x.pause(50 * time.Millisecond)
+			x.stillWaits(waiting)
+			x.unlock(l)
+			unlocked := time.Now()
+			next := x.got(waiting)
+			x.soon("Lock returned", unlocked, pollCap+slack)
+			x.unlock(next.Lock)
+		}
+	}},
+	{"Lock gets the lock of a dead holder soon after its lease has ended, and not before", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), 3*short)
+		next := x.got(x.waits(x.Context(), x.client(), g.Key))
+		if next.at.Before(g.Expires) {
+			x.Errorf("Lock returned %v before the lease of the dead holder had ended", g.Expires.Sub(next.at))
+		}
+		x.soon("Lock returned", g.came.Add(g.ttl), pollCap+slack)
+		x.unlock(next.Lock)
+	}},
+	{"a waiter whom nobody wakes gets the lock within the polling cap", needs(Expire), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		waiting := x.waits(x.Context(), x.client(), g.Key)
+		x.pause(50 * time.Millisecond)
+		x.stillWaits(waiting)
+		expired := time.Now()
+		x.beneath.Expire(g.Key)
+		next := x.got(waiting)
+		x.soon("Lock returned", expired, pollCap+slack)
+		x.unlock(next.Lock)
+	}},
+	{"a Watch that hangs costs hints and not the wait", needs(Stall), func(x *fixture) {
+		x.stall(Watch)
+		g := x.grant(x.key("k"), long)
+		waiting := x.waits(x.Context(), x.client(), g.Key)
+		x.pause(50 * time.Millisecond)
+		x.stillWaits(waiting)
+		x.release(g.Lease)
+		released := time.Now()
+		next := x.got(waiting)
+		x.soon("Lock returned", released, pollCap+slack)
+		x.unlock(next.Lock)
+	}},
+	{"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.inTime(short, func(limit time.Duration) bool {
+			began := time.Now()
+			_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(limit))
+			if took := time.Since(began); took < limit {
+				x.Errorf("Lock returned after %v; the limit is %v", took, limit)
+			}
+			x.soon("Lock returned", began, limit+slack)
+			if !errors.Is(err, locker.ErrWaitLimit) || isCtx(err) || errors.Is(err, locker.ErrLost) {
+				x.Fatalf("Lock: error %v; want ErrWaitLimit", err)
+			}
+			return errors.Is(err, locker.ErrHeld) // on a slow machine no attempt may have been answered
+		})
+		x.wantHolds(g)
+	}},
+	{"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows", needs(Hang), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		x.beneath.Fault(Acquire, Fault{Kind: Hang})
+		x.beneath.FaultOnce(Acquire, Fault{})
+		began := time.Now()
+		_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(6*short), locker.WithTTL(long))
+		x.soon("Lock returned", began, 6*short+pollCap)
+		if !errors.Is(err, locker.ErrWaitLimit) || errors.Is(err, locker.ErrHeld) {
+			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit, and not ErrHeld", err)
+		}
+	}},
+	{"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		why := errors.New("the reason")
+		x.inTime(short, func(limit time.Duration) bool {
+			ctx, cancel := context.WithCancelCause(x.Context())
+			waiting := x.waits(ctx, x.client(), g.Key)
+			time.Sleep(limit)
+			x.stillWaits(waiting)
+			cancelled := time.Now()
+			cancel(why)
+			err := answer(x, "Lock returns when its ctx ends", waiting).err
+			x.soon("Lock returned", cancelled, tick)
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || errors.Is(err, locker.ErrWaitLimit) {
+				x.Fatalf("Lock: error %v; want one that matches the ctx's and its cause", err)
+			}
+			return errors.Is(err, locker.ErrHeld) // on a slow machine no attempt may have been answered
+		})
+		x.release(g.Lease)
+		x.emptyInTheEnd(g.Key)
+	}},
+	{"Lock waits for a foreign value without expiry until it is gone", needs(SetForeign, Delete), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.SetForeign(key)
+		waiting := x.waits(x.Context(), x.client(), key)
+		x.pause(50 * time.Millisecond)
+		x.stillWaits(waiting)
+		deleted := time.Now()
+		x.beneath.Delete(key)
+		next := x.got(waiting)
+		x.soon("Lock returned", deleted, pollCap+slack)
+		x.unlock(next.Lock)
+	}},
+	{"a value of another type ends the wait with ErrForeignKey", needs(SetOther), func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		waiting := x.waits(x.Context(), x.client(), g.Key)
+		x.pause(50 * time.Millisecond)
+		x.stillWaits(waiting)
+		x.beneath.SetOther(g.Key)
+		err := answer(x, "Lock returns", waiting).err
+		x.wantUnknown("Lock", err)
+		if !errors.Is(err, locker.ErrForeignKey) {
+			x.Fatalf("Lock: error %v; want one that matches ErrForeignKey", err)
+		}
+	}},
+	{"many who lock one key exclude each other, and no update is lost", nil, func(x *fixture) {
+		const each = 4
+		clients := []*locker.Client{x.client(locker.WithTTL(long)), x.client(locker.WithTTL(long))}
+		key := x.key("k")
+		var counter atomic.Int64 // read and written in two steps
+		var mu sync.Mutex
+		var holds []interval
+		var errs []error
+		together(callers/2, func(i int) {
+			for range each {
+				l, err := clients[i%2].Lock(x.Context(), key)
+				if err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+					return
+				}
+				hold := interval{from: time.Now()}
+				n := counter.Load()
+				time.Sleep(tick)
+				counter.Store(n + 1)
+				if hold.to = time.Now(); hold.to.After(l.Lease().Expires) {
+					hold.to = l.Lease().Expires
+				}
+				err = l.Unlock(x.Context())
+				mu.Lock()
+				holds, errs = append(holds, hold), append(errs, err)
+				mu.Unlock()
+			}
+		})
+		if err := errors.Join(errs...); err != nil {
+			x.Fatalf("%v", err)
+		}
+		if err := disjoint(holds); err != nil {
+			x.Errorf("%v", err)
+		}
+		if got, want := counter.Load(), int64(callers/2*each); got != want {
+			x.Errorf("the counter is %d after %d holds", got, want)
+		}
+		x.wantEmpty(key)
+	}},
+}
+
+func isCtx(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+type interval struct{ from, to time.Time }
+
+// disjoint tells which holds overlap.
+func disjoint(holds []interval) error {
+	for i, a := range holds {
+		for _, b := range holds[:i] {
+			if a.from.Before(b.to) && b.from.Before(a.to) {
+				return fmt.Errorf("two hold the lock at once: from %v to %v and from %v to %v", a.from, a.to, b.from, b.to)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var watchSentences = []sentence{
+	{"Watch is active when it returns and wakes after Release, or says that it is unsupported", nil, func(x *fixture) {
+		g := x.grant(x.key("k"), long)
+		woken, watching := x.watch(x.Context(), g.Key)
+		x.release(g.Lease)
+		for range rounds {
+			if watching {
+				answer(x, "a wake after Release", woken)
+			}
+			g = x.grant(g.Key, long)
+			drain(woken)
+			x.release(g.Lease)
+		}
+		if watching {
+			answer(x, "a wake after Release", woken)
+		}
+	}},
+	{"all who watch a key wake, each for its own key", nil, func(x *fixture) {
+		one, two := x.grant(x.key("one"), long), x.grant(x.key("two"), long)
+		first, watching := x.watch(x.Context(), one.Key)
+		second, _ := x.watch(x.Context(), one.Key)
+		other, _ := x.watch(x.Context(), two.Key)
+		if !watching {
+			return
+		}
+		x.release(one.Lease)
+		answer(x, "a wake of the first", first)
+		answer(x, "a wake of the second", second)
+		x.release(two.Lease)
+		answer(x, "a wake of the other", other)
+	}},
+	{"a watch ends with its ctx", nil, func(x *fixture) {
+		key := x.key("k")
+		ctx, cancel := context.WithCancel(x.Context())
+		ended, watching := x.watch(ctx, key)
+		other, _ := x.watch(x.Context(), key)
+		cancel()
+		if !watching {
+			return
+		}
+		quiet := 0
+		for range 200 { // a wake may come late or for nothing, so it is given time
+			drain(ended)
+			drain(other)
+			x.release(x.grant(key, long).Lease)
+			answer(x, "a wake of a watch that goes on", other)
+			time.Sleep(tick)
+			select {
+			case <-ended:
+				quiet = 0
+			default:
+				if quiet++; quiet == 3 {
+					return
+				}
+			}
+		}
+		x.Fatalf("the watch is still called after its ctx has ended")
+	}},
+	{"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported", nil, func(x *fixture) {
+		key := x.key("k")
+		ctx, cancel := context.WithCancel(x.Context())
+		cancel()
+		err := answer(x, "Watch returns", x.async(func() error { return x.locker.Watch(ctx, key, func() {}) }))
+		if x.NoWatch != errors.Is(err, errors.ErrUnsupported) || !x.NoWatch && !errors.Is(err, context.Canceled) {
+			x.Fatalf("Watch: error %v", err)
+		}
+	}},
+	{"a Watch that the store refuses returns the refusal, or says that it is unsupported", needs(Refuse), func(x *fixture) {
+		x.beneath.Fault(Watch, Fault{Kind: Refuse})
+		err := x.locker.Watch(x.Context(), x.key("k"), func() {})
+		if x.NoWatch && errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		x.wantRefused("Watch", err)
+	}},
+}
+
+// watch registers, and gives a channel that holds one wake. watching is false if the harness says that none come.
+func (x *fixture) watch(ctx context.Context, key string) (woken chan struct{}, watching bool) {
+	x.Helper()
+	woken = make(chan struct{}, 1)
+	err := x.locker.Watch(ctx, key, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	switch {
+	case x.NoWatch && !errors.Is(err, errors.ErrUnsupported):
+		x.Fatalf("Watch: error %v; the harness says that it is unsupported", err)
+	case !x.NoWatch && err != nil:
+		x.Fatalf("Watch: %v", err)
+	}
+	return woken, !x.NoWatch
+}
+
+func drain(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}

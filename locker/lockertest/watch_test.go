@@ -1,0 +1,86 @@
+package lockertest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var watchDoubles = []broken{
+	{
+		bug:    "nobody is woken",
+		locker: changed(func(r *reference) { r.tell = func(string, []func()) {} }),
+		breaks: []string{
+			"Watch is active when it returns and wakes after Release, or says that it is unsupported",
+			"all who watch a key wake, each for its own key",
+		},
+	},
+	{
+		bug: "one of those who watch is woken",
+		locker: changed(func(r *reference) {
+			r.tell = func(_ string, wakes []func()) {
+				if len(wakes) > 0 {
+					wakes[0]()
+				}
+			}
+		}),
+		breaks: []string{
+			"all who watch a key wake, each for its own key",
+		},
+	},
+	{
+		bug: "Watch is unsupported, which is not said", locker: func(r *reference) locker.Locker {
+			return double{Locker: r, watch: unsupported}
+		},
+		breaks: []string{
+			"a Watch that the store refuses returns the refusal, or says that it is unsupported",
+		},
+	},
+	{
+		bug: "Watch works, which is not said", noWatch: true,
+		breaks: []string{
+			"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported",
+		},
+	},
+	{
+		bug: "a watch goes on for ever",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, watch: func(ctx context.Context, key string, wake func()) error {
+				return r.Watch(context.WithoutCancel(ctx), key, wake)
+			}}
+		},
+		breaks: []string{
+			"a watch ends with its ctx",
+			"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported",
+		},
+	},
+	{
+		bug: "Watch hides a refusal",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, watch: func(ctx context.Context, key string, wake func()) error {
+				_ = r.Watch(ctx, key, wake)
+				return nil
+			}}
+		},
+		breaks: []string{
+			"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported",
+			"a Watch that the store refuses returns the refusal, or says that it is unsupported",
+		},
+	},
+	{
+		bug: "only the first Watch of a key wakes, once",
+		locker: func(r *reference) locker.Locker {
+			var seen sync.Map
+			return double{Locker: r, watch: func(ctx context.Context, key string, wake func()) error {
+				if _, again := seen.LoadOrStore(key, true); again {
+					return nil
+				}
+				return r.Watch(ctx, key, sync.OnceFunc(wake))
+			}}
+		},
+		breaks: []string{
+			"Watch is active when it returns and wakes after Release, or says that it is unsupported",
+		},
+	},
+}
