@@ -34,6 +34,7 @@ const around = `package snippet
 
 import (
 	"context"
+	"crypto/tls"
 	"` + module + `/backends"
 	"` + module + `/locker"
 	"github.com/redis/go-redis/v9"
@@ -45,7 +46,16 @@ var (
 	store   backends.Store
 	locks   *locker.Client
 	invoice struct{ Number int }
+	err     error
+
+	caPEM     []byte
+	tlsConfig *tls.Config
+	secrets   vault
 )
+
+type vault struct{}
+
+func (vault) Current() string { return "" }
 
 func charge(ctx context.Context, invoice any) error { return ctx.Err() }
 func work(ctx context.Context) error                { return ctx.Err() }

@@ -1,0 +1,302 @@
+package goredis_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	client "github.com/redis/go-redis/v9"
+)
+
+// The least ACLs: what suffices, what each permission is for, what go-redis needs.
+
+func TestSecurityEveryUserOfThePageIsTested(t *testing.T) {
+	for user := range users(t) {
+		if _, tested := variants[user]; !tested && user != "check" {
+			t.Errorf("nothing tests the user %s", user)
+		}
+		if !strings.Contains(readPage(t), "`"+user+"` |\n") {
+			t.Errorf("the user %s is not in the table of strategies", user)
+		}
+	}
+}
+
+// TestACLSufficesAndIsMinimal shows both: with a line nothing is refused; without any one permission of it exactly what
+// the page says is, and at once.
+func TestACLSufficesAndIsMinimal(t *testing.T) {
+	table, lines := refusals(t), users(t)
+	row := func(permission string) map[string]bool {
+		switch permission[0] {
+		case '~':
+			permission = "the key pattern"
+		case '&':
+			permission = "the channel pattern"
+		}
+		return table[permission]
+	}
+	for user, v := range variants {
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			full := lines[user]
+			if len(permissions(full)) == 0 {
+				t.Fatal("no such user in the page")
+			}
+			s, connect := startFor(t, user)
+			lives := 0
+			live := func(t *testing.T, shape string, less []string) map[string]error {
+				lives++
+				return life{t, s, user, connect, v.opts}.live(fmt.Sprint(shape, "/", lives), full, less)
+			}
+			for _, shape := range v.keys {
+				for operation, err := range live(t, shape, full) {
+					if err != nil {
+						t.Errorf("%s of %q = %v", operation, shape, err)
+					}
+				}
+			}
+			for _, permission := range permissions(full) {
+				t.Run("without "+permission, func(t *testing.T) {
+					if len(row(permission)) == 0 {
+						t.Fatalf("superfluous: the page names nothing that is refused without %s", permission)
+					}
+					for covered, shape := range v.keys {
+						for operation, err := range live(t, shape, without(full, permission)) {
+							refused := row(permission)[operation] && (permission[0] != '&' || covered == "" || covered == permission)
+							switch {
+							case refused && !isRefused(err, "NOPERM"):
+								t.Errorf("%s of %q = %v, want NOPERM", operation, shape, err)
+							case !refused && err != nil:
+								t.Errorf("%s of %q = %v, which the page does not say", operation, shape, err)
+							}
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestACLRenewsALock(t *testing.T) {
+	t.Parallel()
+	s := guard(t)
+	s.grant("single", users(t)["single"]...)
+	locks, _ := locksOf(dial(t, s.as("single")))
+	l := mustLock(t, locks, "a", locker.WithTTL(3*time.Second))
+	first := l.Lease().Expires
+	eventually(t, "an extension", func() bool { return l.Lease().Expires.After(first) })
+	mustUnlock(t, l)
+	if got := s.denied(); got != "" && got != "unsubscribe" {
+		t.Errorf("refused on the way: %s", got)
+	}
+}
+
+func TestACLCarriesTheContract(t *testing.T) {
+	t.Parallel()
+	lines := users(t)
+	s := guard(t)
+	admin := dial(t, &client.Options{Addr: s.Addr()})
+	for user, opts := range map[string][]redis.Option{
+		"single-any-key": {app},
+		"single-polling": {app, redis.WithoutWakes()},
+	} {
+		t.Run(user, func(t *testing.T) {
+			s.grant(user, lines[user]...)
+			c := dial(t, s.as(user))
+			backendtest.Run(t, backendtest.Harness{
+				NoWatch: user == "single-polling",
+				New: func(t *testing.T) (backends.Store, backendtest.Outside) {
+					return goredis.New(c, opts...), outside{t, admin, "app:"}
+				},
+			})
+		})
+	}
+}
+
+func TestACLChannelsAreNamedAsThePageSays(t *testing.T) {
+	s := guard(t)
+	for _, key := range []string{"invoice/42", "{a}b", "a}b"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := goredis.New(dial(t, &client.Options{Addr: s.Addr()}), app).Watch(ctx, key, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		channel := strings.Trim(s.channels(), "[]")
+		if row := fmt.Sprintf("`app:%s` | `%s` |", key, channel); !strings.Contains(readPage(t), row) {
+			t.Errorf("the page has no row with %s", row)
+		}
+		cancel()
+		eventually(t, "no channel", func() bool { return s.channels() == "[]" })
+	}
+}
+
+func TestACLKeyPatternMustReadAndWrite(t *testing.T) {
+	s := guard(t)
+	full := users(t)["single"]
+	for _, pattern := range []string{"%R~app:*", "%W~app:*"} {
+		s.grant("single", append(without(full, "~app:*"), pattern)...)
+		locks, _ := locksOf(dial(t, s.as("single")))
+		l, err := locks.TryLock(t.Context(), "a")
+		if err == nil {
+			err = l.Unlock(t.Context())
+		}
+		wantRefused(t, pattern, err)
+	}
+}
+
+func TestACLNeedsOfGoRedis(t *testing.T) {
+	s := guard(t)
+	full := users(t)["single"]
+	for permission, set := range map[string]func(o *client.Options){
+		"+select":         func(o *client.Options) { o.DB = 1 },
+		"+client|setname": func(o *client.Options) { o.ClientName = "me" },
+	} {
+		for _, rules := range [][]string{full, append(slices.Clone(full), permission)} {
+			s.grant("single", rules...)
+			o := s.as("single")
+			set(o)
+			locks, _ := locksOf(dial(t, o))
+			l, err := locks.TryLock(t.Context(), "a")
+			if slices.Contains(rules, permission) {
+				if err != nil {
+					t.Errorf("with %s: %v", permission, err)
+					continue
+				}
+				mustUnlock(t, l)
+				continue
+			}
+			wantRefused(t, "TryLock without "+permission, err)
+		}
+	}
+
+	proxy := redistest.NewProxy(t, s.Addr())
+	s.grant("single", full...)
+	o := s.as("single")
+	o.Addr = proxy.Addr()
+	locks, _ := locksOf(dial(t, o))
+	mustUnlock(t, mustLock(t, locks, "a"))
+	if proxy.Count("HELLO") == 0 || proxy.Count("CLIENT") < 2 {
+		t.Errorf("%d HELLO and %d CLIENT: the page says what go-redis sends", proxy.Count("HELLO"), proxy.Count("CLIENT"))
+	}
+}
+
+func TestACLForAClusterSavesRoundTripsWithCommand(t *testing.T) {
+	t.Parallel()
+	rules := users(t)["single-cluster"]
+	s, connect := startFor(t, "single-cluster")
+	s.grant("single-cluster", rules...)
+	c := connect(t)
+	asked := func() bool {
+		s.do("ACL", "LOG", "RESET")
+		locks, _ := locksOf(c)
+		mustUnlock(t, mustLock(t, locks, "a"))
+		return s.denied() == "command"
+	}
+	if !asked() {
+		t.Errorf("refused: %s", s.denied())
+	}
+	s.grant("single-cluster", append(slices.Clone(rules), "+command")...)
+	if asked() {
+		t.Error("+command changes nothing")
+	}
+}
+
+// TestACLPingAndUnsubscribeAreMerelyWorthAdding waits for the ping of a connection for wakes, some seconds.
+func TestACLPingAndUnsubscribeAreMerelyWorthAdding(t *testing.T) {
+	t.Parallel()
+	s := guard(t)
+	full := users(t)["single"]
+	for _, extra := range [][]string{nil, {"+ping", "+unsubscribe"}} {
+		s.grant("single", append(slices.Clone(full), extra...)...)
+		s.do("ACL", "LOG", "RESET")
+		proxy := redistest.NewProxy(t, s.Addr())
+		o := s.as("single")
+		o.Addr = proxy.Addr()
+		locks, begun := locksOf(dial(t, o))
+		theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
+		a, b := mustLock(t, theirs, "a"), mustLock(t, theirs, "b")
+		first := start(t, locks, "a", locker.WithBackoff(hourly))
+		await(t, "the wait for a", begun)
+		second := start(t, locks, "b", locker.WithBackoff(hourly))
+		await(t, "the wait for b", begun)
+		mustUnlock(t, b)
+		if err := <-second.done; err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "UNSUBSCRIBE and PING", func() bool { return proxy.Count("UNSUBSCRIBE") > 0 && proxy.Count("PING") > 0 })
+		eventually(t, "their answers", func() bool {
+			if extra == nil {
+				return s.denied() == "ping unsubscribe" && strings.Contains(s.channels(), "{app:b}:wake")
+			}
+			return s.denied() == "" && s.channels() == "[{app:a}:wake]"
+		})
+		mustUnlock(t, a)
+		if err := <-first.done; err != nil {
+			t.Errorf("the Lock that waited = %v", err)
+		}
+		eventually(t, "no channel when nobody waits", func() bool { return s.channels() == "[]" })
+	}
+}
+
+func TestACLQuarantineNamesInfo(t *testing.T) {
+	s := guard(t)
+	s.grant("single-quarantine", without(users(t)["single-quarantine"], "+info")...)
+	store, c := goredis.Open(s.as("single-quarantine"), app)
+	defer c.Close()
+	_, err := locker.New(single.New(store)).Lock(t.Context(), "a")
+	wantRefused(t, "Lock", err)
+	if err != nil && !strings.Contains(err.Error(), "INFO") {
+		t.Errorf("INFO is not named in: %v", err)
+	}
+}
+
+func TestACLOfCheck(t *testing.T) {
+	s := guard(t, redistest.WithArgs("--appendonly", "yes"))
+	lines := users(t)
+	s.grant("check", lines["check"]...)
+	if got := problems(check(t, s.as("check"))); strings.Contains(got, "permission") {
+		t.Errorf("with its line: %s", got)
+	}
+	for _, permission := range permissions(lines["check"]) {
+		s.grant("check", without(lines["check"], permission)...)
+		if got := strings.Count(problems(check(t, s.as("check"))), "permission"); got != 1 {
+			t.Errorf("without %s: %d findings about permissions", permission, got)
+		}
+	}
+	s.grant("single", lines["single"]...)
+	r := check(t, s.as("single"))
+	if got := problems(r); got != "permission permission" || r.Err() != nil {
+		t.Errorf("of a user who may ask nothing: %s, %v", got, r.Err())
+	}
+
+	s.grant("check", lines["check"]...)
+	if settings, err := dial(t, s.as("check")).ConfigGet(t.Context(), "requirepass").Result(); err != nil || len(settings) != 1 {
+		t.Errorf("CONFIG GET requirepass = %v, %v: the page warns of it", settings, err)
+	}
+}
+
+func TestACLUnlockWithoutPublishFreesTheLock(t *testing.T) {
+	s := guard(t)
+	full := users(t)["single"]
+	for _, permission := range []string{"+publish", "&{app:*}:wake"} {
+		s.grant("single", full...)
+		locks, _ := locksOf(dial(t, s.as("single")))
+		theirs, begun := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
+		l := mustLock(t, locks, "a")
+		next := start(t, theirs, "a")
+		await(t, "the wait", begun)
+		s.grant("single", without(full, permission)...)
+		wantRefused(t, "Unlock without "+permission, l.Unlock(t.Context()))
+		if err := <-next.done; err != nil {
+			t.Errorf("the next Lock = %v", err)
+		}
+	}
+}

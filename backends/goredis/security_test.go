@@ -1,0 +1,344 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	client "github.com/redis/go-redis/v9"
+)
+
+// The tests in security_*_test.go run docs/security.md. This file reads the users and the table of refusals out of the
+// page, and lives the life of a lock with them.
+
+const page = "../../docs/security.md"
+
+// long is a ttl that ends no wait of a test: what returns before that was told.
+const long = 30 * time.Minute
+
+// hourly keeps a waiter from finding out by polling: only a wake or a refusal ends its sleep.
+func hourly(int, float64) time.Duration { return time.Hour }
+
+func readPage(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// users are the ACL lines of the page: what follows the name in ACL SETUSER.
+func users(t *testing.T) map[string][]string {
+	t.Helper()
+	_, rest, found := strings.Cut(readPage(t), "```redis-acl\n")
+	block, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatalf("no block of ACL lines in %s", page)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(block) {
+		words := strings.Fields(line)
+		if len(words) < 4 || words[0] != "ACL" || words[1] != "SETUSER" || words[3] != "reset" {
+			t.Fatalf("not an ACL line: %q", line)
+		}
+		all[words[2]] = words[3:]
+	}
+	return all
+}
+
+// refusals is the table of the page: by permission, then by operation.
+func refusals(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	_, rest, found := strings.Cut(readPage(t), "<!-- refusals: the test reads this table -->\n\n")
+	table, _, _ := strings.Cut(rest, "\n\n")
+	lines := strings.Split(strings.ReplaceAll(table, `\|`, "\x00"), "\n")
+	if !found || len(lines) < 3 {
+		t.Fatalf("no table of refusals in %s", page)
+	}
+	cells := func(line string) []string {
+		var all []string
+		for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
+			all = append(all, strings.ReplaceAll(strings.Trim(cell, " `"), "\x00", "|"))
+		}
+		return all
+	}
+	operations := cells(lines[0])[1:]
+	all := map[string]map[string]bool{}
+	for _, line := range lines[2:] {
+		row := cells(line)
+		refused := map[string]bool{}
+		for i, cell := range row[1:] {
+			switch cell {
+			case "refused":
+				refused[operations[i]] = true
+			case "":
+			default:
+				t.Fatalf("cell %q in %s", cell, line)
+			}
+		}
+		all[row[0]] = refused
+	}
+	return all
+}
+
+// permissions are the rules that grant something.
+func permissions(rules []string) []string {
+	var all []string
+	for _, rule := range rules {
+		if strings.ContainsAny(rule[:1], "+~&%") {
+			all = append(all, rule)
+		}
+	}
+	return all
+}
+
+func without(rules []string, rule string) []string {
+	return slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })
+}
+
+// A guarded server has users with few permissions.
+type guarded struct {
+	*redistest.Server
+	t *testing.T
+}
+
+func guard(t *testing.T, opts ...redistest.Option) guarded {
+	return guarded{redistest.Start(t, opts...), t}
+}
+
+func (s guarded) do(args ...string) any {
+	s.t.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		s.t.Fatalf("%q: %v", args, err)
+	}
+	return reply
+}
+
+func (s guarded) grant(user string, rules ...string) {
+	s.t.Helper()
+	s.do(append([]string{"ACL", "SETUSER", user}, rules...)...)
+}
+
+// denied are the objects of the entries in the ACL LOG.
+func (s guarded) denied() string {
+	var all []string
+	for _, entry := range s.do("ACL", "LOG").([]any) {
+		fields := entry.([]any)
+		all = append(all, fields[slices.Index(fields, any("object"))+1].(string))
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), " ")
+}
+
+func (s guarded) channels() string { return fmt.Sprint(s.do("PUBSUB", "CHANNELS")) }
+
+func (s guarded) as(user string) *client.Options {
+	return &client.Options{Addr: s.Addr(), Username: user, Password: "secret"}
+}
+
+var app = redis.WithPrefix("app:")
+
+// locks are those of the user behind c. The channel gets a value when one of its Locks has begun to wait and is
+// subscribed, unless it polls.
+func locksOf(c goredis.Client, opts ...redis.Option) (*locker.Client, <-chan struct{}) {
+	w := waits{single.New(goredis.New(c, append([]redis.Option{app}, opts...)...)), make(chan struct{}, 100)}
+	return locker.New(w, locker.WithTTL(long)), w.begun
+}
+
+type waits struct {
+	locker.Locker
+	begun chan struct{}
+}
+
+func (w waits) Watch(ctx context.Context, key string, wake func()) error {
+	err := w.Locker.Watch(ctx, key, wake)
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		w.begun <- struct{}{}
+	}
+	return err
+}
+
+// isRefused tells whether err is what the page says of a refusal.
+func isRefused(err error, code string) bool {
+	var reply *redis.ReplyError
+	return errors.As(err, &reply) && reply.Code() == code && reply.Refused() && !errors.Is(err, locker.ErrHeld)
+}
+
+func wantRefused(t *testing.T, what string, err error) {
+	t.Helper()
+	if !isRefused(err, "NOPERM") {
+		t.Errorf("%s = %v, want NOPERM", what, err)
+	}
+}
+
+func mustLock(t *testing.T, locks *locker.Client, key string, opts ...locker.Option) *locker.Lock {
+	t.Helper()
+	l, err := locks.TryLock(t.Context(), key, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustUnlock(t *testing.T, l *locker.Lock) {
+	t.Helper()
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waiter is a Lock that was called in a goroutine.
+type waiter struct{ done chan error }
+
+// start calls Lock. A lock that is granted is unlocked; whether that is permitted is not the question. A hang shows as
+// the end of the ctx.
+func start(t *testing.T, locks *locker.Client, key string, opts ...locker.Option) waiter {
+	w := waiter{make(chan error, 1)}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		l, err := locks.Lock(ctx, key, opts...)
+		if err == nil {
+			_ = l.Unlock(ctx)
+		}
+		w.done <- err
+	}()
+	return w
+}
+
+// A life is that of locks of one user. Every operation of the table of refusals is in it.
+type life struct {
+	t       *testing.T
+	server  guarded
+	user    string
+	connect func(t *testing.T) goredis.Client // as the user
+	opts    []redis.Option
+}
+
+// live makes locks with the rules of full, changes the rules to less, does every operation of the table over new
+// connections, and returns what each came to. Keys begin with key.
+func (x life) live(key string, full, less []string) map[string]error {
+	t, s := x.t, x.server
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s.grant(x.user, full...)
+	var c exchangeable
+	c.Store(new(x.connect(t)))
+	mine, begun := locksOf(&c, x.opts...)
+	theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
+	extended, unlocked := mustLock(t, mine, key+"/extend"), mustLock(t, mine, key+"/unlock")
+	held := mustLock(t, theirs, key+"/held")
+	s.grant(x.user, less...)
+	c.Store(new(x.connect(t)))
+
+	errs := map[string]error{}
+	operation := func(name string, run func() error) {
+		s.do("SCRIPT", "FLUSH") // so that each operation needs EVAL
+		errs[name] = run()
+	}
+	operation("Lock of a free lock", func() error {
+		l, err := mine.Lock(ctx, key+"/free")
+		if err == nil {
+			defer func() { _ = l.Unlock(ctx) }() // may be refused, which is not the question here
+		}
+		return err
+	})
+	operation("TryLock of a held one", func() error {
+		if _, err := mine.TryLock(ctx, key+"/held"); !errors.Is(err, locker.ErrHeld) {
+			return err
+		}
+		return nil
+	})
+	operation("Extend", func() error { return extended.Extend(ctx, long+time.Minute) })
+	operation("Unlock", func() error { return unlocked.Unlock(ctx) })
+	operation("Lock that has to wait", func() error {
+		var waits []locker.Option
+		if x.opts == nil {
+			waits = append(waits, locker.WithBackoff(hourly))
+		}
+		w := start(t, mine, key+"/held", waits...)
+		select {
+		case err := <-w.done:
+			return err
+		case <-begun:
+			mustUnlock(t, held)
+			return <-w.done
+		}
+	})
+	for name, err := range errs {
+		for _, l := range []*locker.Lock{extended, unlocked, held} {
+			if err != nil && strings.Contains(err.Error(), l.Lease().Token) {
+				t.Errorf("%s shows a token: %v", name, err)
+			}
+		}
+	}
+	return errs
+}
+
+// exchangeable is a client that can be replaced by another.
+type exchangeable struct{ atomic.Pointer[goredis.Client] }
+
+func (e *exchangeable) Process(ctx context.Context, cmd client.Cmder) error {
+	return (*e.Load()).Process(ctx, cmd)
+}
+
+func (e *exchangeable) Subscribe(ctx context.Context, channels ...string) *client.PubSub {
+	return (*e.Load()).Subscribe(ctx, channels...)
+}
+
+// variants are the users of the page that lock.
+var variants = map[string]struct {
+	opts []redis.Option
+	keys map[string]string // by the channel pattern that covers it; "" if there is one at most
+}{
+	"single":            {keys: map[string]string{"": "invoice/42"}},
+	"single-polling":    {keys: map[string]string{"": "invoice/42"}, opts: []redis.Option{redis.WithoutWakes()}},
+	"single-quarantine": {keys: map[string]string{"": "invoice/42"}},
+	"single-cluster":    {keys: map[string]string{"": "invoice/42"}},
+	"single-any-key": {keys: map[string]string{
+		"&{app:*}:wake": "invoice/42", "&app:*#wake": "{a}b", "&{[0-9]*}app:*:wake": "a}b",
+	}},
+}
+
+// startFor runs a server for a variant, and returns it with what connects to it as the user.
+func startFor(t *testing.T, user string) (s guarded, connect func(t *testing.T) goredis.Client) {
+	switch user {
+	case "single-cluster":
+		s = guard(t, redistest.WithArgs("--cluster-enabled", "yes"))
+		s.do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+		eventually(t, "the cluster is up", func() bool {
+			return strings.Contains(s.do("CLUSTER", "INFO").(string), "cluster_state:ok")
+		})
+		return s, func(t *testing.T) goredis.Client {
+			c := client.NewClusterClient(&client.ClusterOptions{Addrs: []string{s.Addr()}, Username: user, Password: "secret"})
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+	case "single-quarantine":
+		s = guard(t)
+		eventually(t, "a second of uptime", func() bool {
+			return !strings.Contains(s.do("INFO", "server").(string), "uptime_in_seconds:0\r")
+		})
+		return s, func(t *testing.T) goredis.Client {
+			o := s.as(user)
+			o.OnConnect = goredis.Quarantine(time.Second)
+			return dial(t, o)
+		}
+	}
+	s = guard(t)
+	return s, func(t *testing.T) goredis.Client { return dial(t, s.as(user)) }
+}
