@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// Store is a [backends.Store] on Redis 6.2 or later, or on a server that understands the same commands.
+// Store is a [backends.Store] on Redis. It is tested with redis-server 7.0.15; what it sends has been understood since 2.6.
 type Store struct {
 	exec   Executor
 	config config
