@@ -204,9 +204,10 @@ func (l *Lock) end(cause error) (first bool) {
 			l.joined = make(chan struct{})
 		}
 	}
+	cause = l.over
 	l.mu.Unlock()
+	l.cancel(cause) // also by who comes second, since the first may not have come that far
 	if first {
-		l.cancel(cause)
 		l.client.renewals.remove(l)
 	}
 	return first

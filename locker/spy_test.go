@@ -29,6 +29,8 @@ type spy struct {
 	onExtend  func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
 	onAcquire func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
 	onWatch   func(ctx context.Context) error
+
+	onWatching func(wake func()) // instead of waking; the test does that
 }
 
 func newSpy() *spy {
@@ -75,6 +77,10 @@ func (s *spy) Watch(ctx context.Context, key string, wake func()) error {
 	s.mu.Unlock()
 	if hook != nil {
 		return hook(ctx)
+	}
+	if s.onWatching != nil {
+		s.onWatching(wake)
+		return nil
 	}
 	return s.Locker.Watch(ctx, key, wake)
 }

@@ -66,3 +66,23 @@ func TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext(t *testing.T) 
 		})
 	}
 }
+
+func TestAGrantWhoseReplyComesAfterItsOwnEndIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		faulty := backendtest.Faulty(store)
+		faulty.Set(backendtest.SetNX, func(ctx context.Context, execute func(context.Context) error) error {
+			err := execute(ctx)
+			time.Sleep(995 * time.Millisecond) // less than the store keeps it, more than the holder may believe
+			return err
+		})
+		_, err := single.New(faulty).Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second})
+		if err == nil || errors.Is(err, locker.ErrHeld) {
+			t.Errorf("Acquire = %v", err)
+		}
+		synctest.Wait()
+		if _, _, ok := store.Get("key"); ok {
+			t.Error("the key is still there")
+		}
+	})
+}
