@@ -18,7 +18,8 @@ import (
 // A call with a ctx that is already done sends nothing and returns the ctx's error.
 //
 // A ttl is at least a millisecond and at most the store's limit ([DefaultMaxTTL] unless its WithMaxTTL says
-// otherwise); one over the limit is refused before anything is sent, with an error that names the limit. A store that
+// otherwise); any other is refused before anything is sent, with an error that names the limit as a time.Duration prints
+// it and whose method Refused returns true, as does that of an error that matches [ErrWrongType]. A store that
 // keeps time more coarsely rounds up: a value never lives shorter than asked.
 type Store interface {
 	// SetNX stores value under key for ttl if key is absent, expired, or holds value already; then it also gives it
@@ -51,7 +52,7 @@ type Result struct {
 	OK      bool          // stored
 	Left    time.Duration // refused: how long the present value still lives; 0: unknown
 	Foreign bool          // refused: the present value has no expiry, so no strategy with leases wrote it
-	Fence   uint64        // granted by a FencedStore: the number of this grant
+	Fence   uint64        // granted: the number of this grant, if the store numbers them; 0: it does not
 }
 
 // DefaultMaxTTL is the longest life that a store gives a value unless its WithMaxTTL says otherwise. Quarantine of

@@ -26,28 +26,29 @@ func main() {
 	if cpu := os.Getenv(spinnerEnv); cpu != "" {
 		spin(cpu)
 	}
-	if *pinned {
-		if err := pinSelf(); err != nil {
-			log.Fatal(err)
-		}
-	}
-	addr, stop, err := startRedis(*pinned)
-	if err != nil {
+	if err := run(*rounds, *pinned); err != nil {
 		log.Fatal(err)
+	}
+}
+
+func run(rounds int, pinned bool) error {
+	where := "client and server where the kernel puts them"
+	if pinned {
+		if err := pinSelf(); err != nil {
+			return err
+		}
+		where = "client and server on a CPU each"
+	}
+	addr, stop, err := startRedis(pinned)
+	if err != nil {
+		return err
 	}
 	defer stop()
 	defer keepAwake()()
-
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
-	where := "client and server on a CPU each"
-	if !*pinned {
-		where = "client and server where the kernel puts them"
-	}
-	fmt.Printf("\nSequential lock+unlock of a free lock, %d pairs each, one go-redis client; %s\n\n", *rounds, where)
-	if err := sequential(client, *rounds); err != nil {
-		log.Fatal(err)
-	}
+	fmt.Printf("\nSequential lock+unlock of a free lock, %d pairs each, one go-redis client; %s\n\n", rounds, where)
+	return sequential(client, rounds)
 }
 
 // contender takes and releases one lock nobody else wants.

@@ -52,14 +52,15 @@ func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock
 
 // Do runs work under the lock and releases it when work returns, panics or calls runtime.Goexit. The ctx that work
 // gets ends when the lock is lost. If work and the release both fail, their errors are joined, work's first. An error
-// that matches [ErrLost] means that the lock was not held to the end of the work.
+// that matches [ErrLost] means that the lock was not held to the end of the work; an [*Error] whose Op is "release",
+// that the work was done and the store did not say that the lock is free: it will be when its lease ends.
 func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Context, l *Lock) error, opts ...Option) (err error) {
 	l, err := c.Lock(ctx, key, opts...)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if released := l.Unlock(ctx); released != nil {
+		if released := l.Unlock(ctx); released != nil && !errors.Is(err, released) {
 			err = errors.Join(err, released)
 		}
 	}()
@@ -81,11 +82,11 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, once bool)
 	if err := ctx.Err(); err != nil {
 		return nil, &Error{Op: "lock", Key: key, Err: ctxError(ctx)}
 	}
+	if err := ValidateKey(key); err != nil { // before it stands in line
+		return nil, &Error{Op: "lock", Key: key, Err: err}
+	}
 	token, waiter := newNames()
 	req := Request{Key: key, Token: token, Waiter: waiter, Owner: ownerFrom(ctx), TTL: cfg.ttl, wait: wait}
-	if err := req.Validate(); err != nil {
-		return nil, err
-	}
 	c.workers.enter()
 	lease, err := c.acquire.Acquire(ctx, req)
 	if err != nil {

@@ -114,7 +114,7 @@ func (e *HeldError) Unwrap() error { return e.err }
 // ErrorType is "held".
 func (e *HeldError) ErrorType() string { return "held" }
 
-// LostReason says why a lock was lost, in the words of the lock.lost.reason attribute.
+// LostReason says why a lock was lost, in one word.
 type LostReason string
 
 // The reasons of a [LostError].

@@ -261,11 +261,16 @@ func (l *Lock) tell(cause error) {
 	}
 }
 
-// String tells of what is held, without the Token.
-func (l *Lock) String() string { return "lock held under " + l.Lease().String() }
+// String tells of the lease, and whether the hold is over, without the Token.
+func (l *Lock) String() string {
+	if l.Context().Err() != nil {
+		return "lock no longer held, " + l.Lease().String()
+	}
+	return "lock held, " + l.Lease().String()
+}
 
 // GoString hides the Token from %#v.
-func (l *Lock) GoString() string { return "&locker.Lock{" + l.Lease().String() + "}" }
+func (l *Lock) GoString() string { return "&locker.Lock{" + l.String() + "}" }
 
 // Format hides the Token, and what changes meanwhile, from every other verb.
 func (l *Lock) Format(s fmt.State, verb rune) { format(s, verb, l) }

@@ -58,7 +58,7 @@ func Wrap(l Locker, middleware ...Middleware) Locker {
 	return l
 }
 
-// Limits of a [Request]. A store may set a lower limit on the TTL than MaxTTL callers would like: see its WithMaxTTL.
+// Limits of a [Request]. The longest TTL is up to the store: see its WithMaxTTL.
 const (
 	MaxKeyLength = 512                   // bytes
 	MinTTL       = 10 * time.Millisecond // below this, the margin of [Until] and a round trip eat the lease

@@ -278,6 +278,14 @@ func TestDoJoinsTheErrorsTheWorksFirst(t *testing.T) {
 			return nil
 		})
 		mustMatch(t, err, locker.ErrLost)
+		err = c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
+			s.store.Delete("key")
+			<-ctx.Done()
+			return context.Cause(ctx) // which Unlock would say again
+		})
+		if lost := (*locker.LostError)(nil); !errors.As(err, &lost) || err.Error() != lost.Error() {
+			t.Errorf("Do = %v", err)
+		}
 	})
 }
 

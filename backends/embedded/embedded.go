@@ -34,8 +34,10 @@ func New() *Server {
 // Addr is host:port of a server that was started.
 func (s *Server) Addr() string { return s.mini.Addr() }
 
-// Dial connects without a socket, whatever the address: a client with this as its Dialer works inside a
-// testing/synctest bubble, with a server that was made there by New.
+// Dial connects without a socket, whatever the address, so that a client with this as its Dialer works inside a
+// testing/synctest bubble, with a server that was made there by New. What go-redis shares between bubbles has to be kept
+// out of them: give it an IP address and MaintNotificationsConfig with ModeDisabled, or it asks the real network, and a
+// PoolSize that is never reached, or a timer of one bubble turns up in another.
 func (s *Server) Dial(context.Context, string, string) (net.Conn, error) { return s.mini.Dial() }
 
 // Close ends the server and its connections. What it held is gone.

@@ -25,8 +25,8 @@ func TestContractOnEmbedded(t *testing.T) {
 	backendtest.Run(t, backendtest.Harness{Bubble: true, New: func(t *testing.T) (backends.Store, backendtest.Outside) {
 		server := embedded.New()
 		c := client.NewClient(&client.Options{
-			Addr: "127.0.0.1:1", Dialer: server.Dial,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // it asks the real network
+			Addr: "127.0.0.1:1", Dialer: server.Dial, PoolSize: 1000, // see Dial
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 		t.Cleanup(func() {
 			c.Close()

@@ -24,7 +24,9 @@ type Client interface {
 // [Open] sets. The caller closes c.
 //
 // A client with its own timeouts only (ContextTimeoutEnabled false, the default) may go on waiting for a reply after
-// the ctx has ended; what that leaves is cleaned up when it gives up at last.
+// the ctx has ended; what that leaves is cleaned up when it gives up at last. While a server is down, every attempt on it
+// is followed by attempts to clean up, for as long as the TTL, and go-redis logs its failed dials (see its logging
+// package).
 func New(c Client, opts ...redis.Option) *redis.Store { return redis.New(executor{c}, opts...) }
 
 // Open opens a client with options fit for locks, where o does not set its own, and returns a store on it together with
@@ -41,8 +43,8 @@ func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client
 	setDefault(&set.DialTimeout, time.Second)
 	setDefault(&set.ReadTimeout, time.Second)
 	setDefault(&set.WriteTimeout, time.Second)
-	if needed, on := redis.QuarantineTime(opts...); on {
-		quarantine, own := Quarantine(needed), o.OnConnect
+	if maxTTL, on := redis.QuarantineFor(opts...); on {
+		quarantine, own := Quarantine(maxTTL), o.OnConnect
 		set.OnConnect = func(ctx context.Context, cn *client.Conn) error {
 			if err := quarantine(ctx, cn); err != nil || own == nil {
 				return err
@@ -62,12 +64,12 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 // Quarantine is an OnConnect hook for a client of your own. It refuses every new connection to a server that has been
-// up for less than needed: such a server may have forgotten a lock that is still held. The time needed is the longest
-// TTL and a second, since servers tell their uptime in whole seconds. The error is a *redis.QuarantineError.
+// up for less than maxTTL and a second: such a server may have forgotten a lock that is still held. Give it the same maxTTL
+// as the store (redis.WithMaxTTL; backends.DefaultMaxTTL without it). The error is a *redis.QuarantineError.
 //
 // It needs the permission to call INFO, and refuses the connection without it. A server that tells no uptime passes;
 // Check of the store has a finding for it.
-func Quarantine(needed time.Duration) func(ctx context.Context, cn *client.Conn) error {
+func Quarantine(maxTTL time.Duration) func(ctx context.Context, cn *client.Conn) error {
 	return func(ctx context.Context, cn *client.Conn) error {
 		info, err := cn.Info(ctx, "server").Result()
 		if err = translate(ctx, err); err != nil {
@@ -77,7 +79,7 @@ func Quarantine(needed time.Duration) func(ctx context.Context, cn *client.Conn)
 			// go-redis strips one wrapping from what a hook returns, unless there are several beside each other.
 			return errors.Join(fmt.Errorf("quarantine needs INFO server (see WithoutQuarantine): %w", err))
 		}
-		return redis.Quarantine(info, needed)
+		return redis.Quarantine(info, maxTTL)
 	}
 }
 

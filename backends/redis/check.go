@@ -76,17 +76,20 @@ const maxSkew = 500 * time.Millisecond
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	r := Report{Uptime: -1}
 	info, err := s.info(ctx, &r)
-	if err != nil {
-		return r, err
-	}
 	if info != nil {
 		r.read(info)
 		r.judge(s.config.maxTTL)
 	}
-	if err := s.fsync(ctx, &r); err != nil {
-		return r, err
+	if err == nil {
+		err = s.fsync(ctx, &r)
 	}
-	return r, s.clock(ctx, &r)
+	if err == nil {
+		err = s.clock(ctx, &r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", err)
+	}
+	return r, nil
 }
 
 func (r *Report) find(p Problem, unsafe bool, consequence, detail string, args ...any) {

@@ -60,9 +60,11 @@ const (
 // up to the line that failed.
 type ReplyError struct{ Text string }
 
-// Error is the text without the arguments that some errors quote: a token is among them.
+// Error is the text without the arguments that some errors quote, since a token is among them, and without the digest
+// of the script.
 func (e *ReplyError) Error() string {
 	text, _, _ := strings.Cut(e.Text, ", with args beginning with:")
+	text, _, _ = strings.Cut(text, " script: ")
 	return text
 }
 

@@ -20,12 +20,13 @@ func (e *QuarantineError) Error() string {
 func (e *QuarantineError) ErrorType() string { return "quarantined" }
 
 // Quarantine is for adapters, which call it with the reply to INFO server on every new connection: it refuses a server
-// that has been up for less than needed, the longest TTL and a second. A server that tells no uptime passes; Check
-// has a finding for it.
+// that has been up for less than maxTTL and a second, since servers tell their uptime in whole seconds. A server that
+// tells no uptime passes; Check has a finding for it.
 //
 // A restart is noticed because it breaks the connections; a proxy that hides it hides it from quarantine too. The
 // uptime follows the server's wall clock.
-func Quarantine(info string, needed time.Duration) error {
+func Quarantine(info string, maxTTL time.Duration) error {
+	needed := maxTTL + quarantineMargin
 	if up, ok := uptime(parseInfo(info)); ok && up < needed {
 		return &QuarantineError{Uptime: up, Needed: needed}
 	}

@@ -61,10 +61,10 @@ func New(exec Executor, opts ...Option) *Store {
 	return s
 }
 
-// QuarantineTime is for adapters: how long a server must have been up before it is trusted; false if it always is.
-func QuarantineTime(opts ...Option) (time.Duration, bool) {
+// QuarantineFor is for adapters: the longest TTL under opts, and whether quarantine is on.
+func QuarantineFor(opts ...Option) (maxTTL time.Duration, on bool) {
 	c := New(nil, opts...).config
-	return c.maxTTL + quarantineMargin, c.quarantine
+	return c.maxTTL, c.quarantine
 }
 
 // quarantineMargin covers that servers tell their uptime in whole seconds.

@@ -202,7 +202,7 @@ var errSilent = errors.New("the connection for wake-ups does not answer")
 func (s *session) end(broken <-chan error, err error) error {
 	_ = s.sub.Close() // err says what there is to say
 	if broken != nil {
-		_ = <-broken // what it says now comes of the Close
+		<-broken //nolint:errcheck // what it says now comes of the Close
 	}
 	return err
 }

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	tryLimit   = time.Second            // for one call: a connection that is stuck must not use up the whole time
-	firstPause = 5 * time.Millisecond   // between calls that failed, doubling
-	maxPause   = 500 * time.Millisecond // up to this
+	tryLimit   = time.Second          // for one call: a connection that is stuck must not use up the whole time
+	firstPause = 5 * time.Millisecond // between calls that failed, doubling
+	maxPause   = time.Second          // up to this
 )
 
 // confirmations are the pauses after which an answered clean-up is repeated. What it cleans up after may still be on

@@ -13,7 +13,7 @@ var unlockSentences = []sentence{
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		x.beneath.Delete(l.Key())
 		next := x.grant(l.Key(), long)
-		x.lost(l)
+		_ = x.lost(l) // whatever the reason
 		x.wantLost("Unlock", l.Unlock(x.Context()))
 		x.pause(10 * tick)
 		x.wantHolds(next)

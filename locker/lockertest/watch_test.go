@@ -40,7 +40,7 @@ var watchDoubles = []broken{
 	{
 		bug: "Watch works, which is not said", noWatch: true,
 		breaks: []string{
-			"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported",
+			"Watch is active when it returns and wakes after Release, or says that it is unsupported",
 		},
 	},
 	{

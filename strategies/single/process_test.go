@@ -1,3 +1,5 @@
+//go:build unix
+
 package single_test
 
 import (

@@ -29,8 +29,8 @@ func TestContractOnEmbeddedInFakeTime(t *testing.T) {
 	lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 		server := embedded.New()
 		client := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", Dialer: server.Dial,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // it asks the real network
+			Addr: "127.0.0.1:1", Dialer: server.Dial, PoolSize: 1000, // see Dial
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 		t.Cleanup(func() {
 			client.Close()
@@ -120,8 +120,14 @@ func (k keys) Expire(key string) { k.do("PEXPIRE", key, 0) }
 func (k keys) SetForeign(key string) { k.do("SET", key, "foreign") }
 
 func (k keys) SetOther(key string) {
-	k.do("DEL", key)
-	k.do("RPUSH", key, "element")
+	_, err := k.client.TxPipelined(context.Background(), func(p redis.Pipeliner) error { // a waiter may be quick
+		p.Del(context.Background(), key)
+		p.RPush(context.Background(), key, "element")
+		return nil
+	})
+	if err != nil {
+		k.t.Error(err)
+	}
 }
 
 func (k keys) do(args ...any) {
