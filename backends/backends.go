@@ -14,7 +14,7 @@ import (
 //
 // A nil error means that the store answered. Any other error means that the outcome is unknown: the call may have
 // taken effect, or take effect later, unless the error has a method Refused() bool that returns true. A store does
-// not repeat a call by itself, except that SetNX may be resent, since it is granted again to the same value.
+// not repeat a call by itself, except that ExpireIf may be resent: one that arrives late finds the value or does not.
 // A call with a ctx that is already done sends nothing and returns the ctx's error.
 //
 // A ttl is at least a millisecond and at most the store's limit ([DefaultMaxTTL] unless its WithMaxTTL says
@@ -24,7 +24,8 @@ import (
 type Store interface {
 	// SetNX stores value under key for ttl if key is absent, expired, or holds value already; then it also gives it
 	// ttl anew. If the key holds something else, SetNX changes nothing and the Result says so without an error.
-	// A key of another type is an error that matches ErrWrongType.
+	// A key of another type is an error that matches ErrWrongType. The call is sent once: a client library's own retry
+	// would hide that the first one may still be on its way.
 	SetNX(ctx context.Context, key, value string, ttl time.Duration) (Result, error)
 
 	// ExpireIf makes key live for ttl from now if it holds value, and never shorter than it would have lived.

@@ -11,8 +11,7 @@ import (
 // of one that is held here alive, and tells the holder when it is lost. Safe for concurrent use. It needs no Close:
 // nothing of it runs while no lock is held or waited for.
 type Client struct {
-	locker   Locker // what New was given: extends and releases
-	acquire  Locker // the waiting Locker inside its middleware
+	locker   Locker // the waiting Locker inside its middleware
 	defaults config
 	once     waitPolicy
 	lines    lines
@@ -23,14 +22,12 @@ type Client struct {
 // New returns a Client that takes its locks from l. Options that make no sense fail every Lock with an error that says
 // which.
 func New(l Locker, opts ...Option) *Client {
-	c := &Client{locker: l, once: waitPolicy{once: true}}
-	c.defaults, _ = defaults().apply(opts)
+	c := &Client{once: waitPolicy{once: true}}
+	c.defaults = defaults().apply(opts)
 	if l == nil {
 		c.defaults.refuse(invalidf("locker is nil"))
 	}
-	wrapped := Wrap(&waiting{Locker: l, lines: &c.lines, workers: &c.workers}, c.defaults.middleware...)
-	// Extend and Release pass the middleware as well, but not the wait.
-	c.acquire, c.locker = wrapped, wrapped
+	c.locker = Wrap(&waiting{Locker: l, lines: &c.lines, workers: &c.workers}, c.defaults.middleware...)
 	return c
 }
 
@@ -70,7 +67,7 @@ func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Conte
 func (c *Client) lock(ctx context.Context, key string, opts []Option, once bool) (*Lock, error) {
 	cfg, wait := &c.defaults, &c.defaults.wait
 	if len(opts) > 0 {
-		own, _ := c.defaults.with(opts)
+		own := c.defaults.with(opts)
 		cfg, wait = &own, &own.wait
 	}
 	if once {
@@ -88,15 +85,17 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, once bool)
 	token, waiter := newNames()
 	req := Request{Key: key, Token: token, Waiter: waiter, Owner: ownerFrom(ctx), TTL: cfg.ttl, wait: wait}
 	c.workers.enter()
-	lease, err := c.acquire.Acquire(ctx, req)
+	var l *Lock
+	defer func() {
+		if l == nil { // also after a panic
+			c.workers.exit()
+		}
+	}()
+	lease, err := c.locker.Acquire(ctx, req)
 	if err != nil {
-		c.workers.exit()
 		return nil, wrap("acquire", key, err)
 	}
-	l, err := c.hold(ctx, lease, cfg)
-	if err != nil {
-		c.workers.exit()
-	}
+	l, err = c.hold(ctx, lease, cfg)
 	return l, err
 }
 

@@ -191,6 +191,7 @@ func TestWithMaxHoldEndsRenewalWithACauseOfItsOwn(t *testing.T) {
 			t.Errorf("lost because %q", why)
 		}
 		_, extends, _, _ := s.asked()
+		synctest.Wait()
 		if _, left, held := s.store.Get("key"); !held || left > 3*time.Second {
 			t.Errorf("the lease must run out, and keep others out while the work stops: held %v for %v", held, left)
 		}

@@ -28,6 +28,7 @@ type line struct {
 	watching  bool
 	polling   bool       // the store can't wake anybody
 	watched   chan error // answers once when the watch is active or failed
+	refusal   error      // why there is no watch, for all in the line
 	stopWatch context.CancelFunc
 
 	held  HeldError // what the store said last; Key is empty if nobody knows
@@ -72,6 +73,9 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) {
 		ln.calm() // what led to this grant is no news for the next head
 	}
 	if len(ln.queue) > 0 {
+		if !granted {
+			ln.wake() // it may have left with a wake that it made no use of
+		}
 		close(ln.queue[0].turn)
 		ln.queue = slices.Delete(ln.queue, 0, 1)
 		return

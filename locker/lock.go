@@ -50,6 +50,12 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
 	}
 	l := &Lock{client: c, given: ctx, ttl: cfg.ttl, extend: cfg.extend, lease: lease, place: -1}
+	begun := false
+	defer func() {
+		if !begun { // a hook panics: nobody will have the lock
+			c.discard(ctx, lease, cfg.ttl)
+		}
+	}()
 	parent := ctx
 	for h := lease.hooks; h != nil; h = h.next {
 		held, end := h.begin(parent, lease)
@@ -66,6 +72,7 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 		l.stop = lease.Granted.Add(cfg.maxHold)
 	}
 	c.renewals.add(l)
+	begun = true
 	return l, nil
 }
 
@@ -122,12 +129,12 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Unlock releases the lock and returns when that is done, when ctx ends, or a second after it was called with a ctx
 // that was done already; the release then goes on by itself until the lease ends. So `defer l.Unlock(ctx)` is right
-// whatever became of ctx.
+// whatever became of ctx. With a ctx that can't end, such as context.Background(), it makes its call on the caller's
+// goroutine and can't return before the client library does.
 //
 // The error matches [ErrLost] if the lock was lost before. Any other means that the store did not say that the lock is
 // released. A second Unlock returns the result of the first.
 func (l *Lock) Unlock(ctx context.Context) error {
-	own := ctx.Value(lockKey{}) == l // our own context, which ends right now
 	l.checkClock()
 	first, done := l.unlock.begin(&l.mu, ctx.Done() != nil)
 	if first {
@@ -141,7 +148,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if done == nil {
 		return l.unlock.err
 	}
-	if own || ctx.Err() != nil {
+	if ctx.Err() != nil { // or it is the lock's own, which has just ended
 		why := ctxError(ctx)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), doneGrace, why)
@@ -285,8 +292,6 @@ type holdContext struct {
 	lock *Lock
 }
 
-type lockKey struct{}
-
 func (c *holdContext) Done() <-chan struct{} {
 	c.lock.checkClock()
 	return c.Context.Done()
@@ -305,10 +310,3 @@ func (c *holdContext) String() string {
 func (c *holdContext) GoString() string { return c.String() }
 
 func (c *holdContext) Format(s fmt.State, verb rune) { format(s, verb, c) }
-
-func (c *holdContext) Value(key any) any {
-	if key == (lockKey{}) {
-		return c.lock
-	}
-	return c.Context.Value(key)
-}

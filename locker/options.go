@@ -29,16 +29,16 @@ type waitPolicy struct {
 func defaults() config { return config{ttl: DefaultTTL, extend: true} }
 
 // with applies the options of one call.
-func (c config) with(opts []Option) (config, error) {
+func (c config) with(opts []Option) config {
 	c.perCall = true
 	return c.apply(opts)
 }
 
-func (c config) apply(opts []Option) (config, error) {
+func (c config) apply(opts []Option) config {
 	for _, opt := range opts {
 		opt(&c)
 	}
-	return c, c.err
+	return c
 }
 
 // refuse keeps the first complaint.
@@ -114,6 +114,7 @@ func WithMiddleware(middleware ...Middleware) Option {
 	return func(c *config) {
 		if c.perCall {
 			c.refuse(invalidf("WithMiddleware is for New, not for one call"))
+			return
 		}
 		for _, m := range middleware {
 			if m == nil {

@@ -3,6 +3,8 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,7 +129,9 @@ func TestAWakeDuringAnAttemptIsKept(t *testing.T) {
 		mustUnlock(t, held)
 		l := <-second // so the line knows that this Client holds the lock
 		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.mu.Lock()
 			s.onAcquire = nil
+			s.mu.Unlock()
 			s.store.Set("key", "other", 2*time.Hour) // another process was faster
 			lease, err := next()
 			s.store.Delete("key")
@@ -213,4 +217,244 @@ func TestTheCtxOfAReleaseEndsAfterASecondForWhoAsksLate(t *testing.T) {
 		mustUnlock(t, mustLock(t, c, "key"))
 		mustMatch(t, <-asked, context.DeadlineExceeded)
 	})
+}
+
+func TestAnExtensionThatIsHeldUpDoesNotLoseALockThatOthersExtended(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		var once atomic.Bool
+		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			if once.CompareAndSwap(false, true) {
+				time.Sleep(4 * time.Second) // in a limiter, say; the lease it was given ends meanwhile
+			}
+			return next()
+		}
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		time.Sleep(20 * time.Second)
+		if l.Context().Err() != nil {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestAnExtensionThatIsAnsweredAfterTheEndSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(30*time.Minute))
+		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			lease, err := next()
+			t.Cleanup(locker.JumpWallClock(45 * time.Minute)) // and nobody has looked since
+			return lease, err
+		}
+		mustMatch(t, l.Extend(context.Background(), time.Hour), locker.ErrLost)
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+	})
+}
+
+func TestExtendOfWhatIsOverSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		mustUnlock(t, l)
+		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrReleased)
+		if _, extends, _, _ := s.asked(); extends != 0 {
+			t.Errorf("%d extensions", extends)
+		}
+	})
+}
+
+func TestAShortLeaseIsLookedAfterBesideALongOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		long := mustLock(t, c, "long", locker.WithTTL(time.Hour))
+		time.Sleep(100 * time.Millisecond) // the timer is set for a second from the start
+		short := mustLock(t, c, "short", locker.WithTTL(100*time.Millisecond))
+		time.Sleep(10 * time.Second)
+		if short.Context().Err() != nil {
+			t.Errorf("lost: %v", context.Cause(short.Context()))
+		}
+		mustUnlock(t, short)
+		brief := mustLock(t, c, "brief", locker.WithTTL(100*time.Millisecond), locker.WithoutExtension())
+		<-brief.Context().Done()
+		if late := time.Since(brief.Lease().Expires); late != 0 {
+			t.Errorf("told %v after the end", late)
+		}
+		mustUnlock(t, long)
+	})
+}
+
+func TestAnAttemptThatIgnoresItsCtxIsCleanedUpBeforeItAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		answer := make(chan struct{})
+		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			lease, err := next() // granted, and then
+			<-answer
+			return lease, err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Lock(ctx, "key", locker.WithTTL(time.Hour))
+		mustMatch(t, err, context.DeadlineExceeded)
+		time.Sleep(100 * time.Millisecond)
+		s.mustBeFree(t, "key")
+		close(answer)
+	})
+}
+
+func TestUnlockAtTheMaximumHoldIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(time.Minute), locker.WithMaxHold(time.Second))
+		<-l.Context().Done()
+		s.faults.Once(backendtest.DeleteIf, backendtest.Fail, backendtest.Fail)
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		s.mustBeFree(t, "key")
+	})
+}
+
+func TestUnlockUnderADetachedContextOfTheLockHasItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		s.faults.Set(backendtest.DeleteIf, backendtest.Late(3*time.Second))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), 5*time.Second)
+		defer cancel()
+		if err := l.Unlock(ctx); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+	})
+}
+
+func TestAWakeThatALeavingHeadHasHeardIsPassedOn(t *testing.T) {
+	for range 50 {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			never := locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })
+			s.store.Set("key", "other", 2*time.Hour)
+			ctx, cancel := context.WithCancel(t.Context())
+			left := make(chan error, 1)
+			go func() {
+				l, err := c.Lock(ctx, "key", never)
+				if err == nil {
+					err = l.Unlock(t.Context())
+				}
+				left <- err
+			}()
+			synctest.Wait()
+			next := make(chan *locker.Lock)
+			go func() { next <- mustLock(t, c, "key", never) }()
+			synctest.Wait()
+			began := time.Now()
+			s.store.Delete("key")
+			cancel()
+			l := <-next
+			if took := time.Since(began); took > time.Second {
+				t.Fatalf("the next in line slept for %v on a free lock", took)
+			}
+			mustUnlock(t, l)
+			<-left
+		})
+	}
+}
+
+func TestARefusedWatchIsToldToAllInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Hour)
+		refused := errors.New("not permitted")
+		s.onWatch = func(context.Context) error { time.Sleep(time.Second); return refused }
+		errs := make(chan error)
+		for range 5 {
+			go func() {
+				_, err := c.Lock(t.Context(), "key")
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		began := time.Now()
+		for range 5 {
+			mustMatch(t, <-errs, refused)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("told after %v", took)
+		}
+	})
+}
+
+// What panics or ends its goroutine must not leave a line without a head, a caller without an answer or a lock locked.
+
+func TestAPanicInABackoffOrALockerLeavesTheLineAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		survive := func(what string, f func()) {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", what)
+				}
+			}()
+			f()
+		}
+		s.store.Set("key", "other", time.Second)
+		survive("backoff", func() {
+			_, _ = c.Lock(t.Context(), "key", locker.WithBackoff(func(int, float64) time.Duration { panic("backoff") }))
+		})
+		mustUnlock(t, mustLock(t, c, "key"))
+		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) { panic("locker") }
+		survive("locker", func() { _, _ = c.Lock(context.Background(), "key") })
+		s.onAcquire = nil
+		mustUnlock(t, mustLock(t, c, "key"))
+	})
+}
+
+func TestALockerThatEndsItsGoroutineIsAFault(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			runtime.Goexit()
+			panic("not reached")
+		}
+		began := time.Now()
+		if _, err := c.Lock(t.Context(), "key"); err == nil || errors.Is(err, locker.ErrHeld) || time.Since(began) != 0 {
+			t.Errorf("Lock = %v after %v", err, time.Since(began))
+		}
+		s.onAcquire = nil
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
+		var once atomic.Bool
+		s.mu.Lock()
+		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			if once.CompareAndSwap(false, true) {
+				runtime.Goexit()
+			}
+			return next()
+		}
+		s.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if l.Context().Err() != nil {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+		s.faults.Once(backendtest.DeleteIf, func(context.Context, func(context.Context) error) error {
+			runtime.Goexit()
+			panic("not reached")
+		})
+		if err := l.Unlock(t.Context()); err == nil {
+			t.Error("Unlock = nil although nobody answered")
+		}
+		s.store.Delete("key")
+	})
+}
+
+func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
+	for _, where := range []string{"begin", "end"} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			hooked := locker.New(acquirer{s, func(lease locker.Lease) locker.Lease {
+				return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(error)) {
+					if where == "begin" {
+						panic(where)
+					}
+					return ctx, func(error) { panic(where) }
+				})
+			}})
+			func() {
+				defer func() {
+					if r := recover(); r != where {
+						t.Errorf("recovered %v", r)
+					}
+				}()
+				_ = hooked.Do(context.Background(), "key", func(context.Context, *locker.Lock) error { return nil })
+			}()
+			time.Sleep(time.Second)
+			s.mustBeFree(t, "key")
+		})
+	}
 }

@@ -17,7 +17,9 @@ const (
 func (l *Lock) release() {
 	if lost := (*LostError)(nil); errors.As(l.over, &lost) { // lose has told everyone and sent what there was to send
 		if lost.Reason == LostMaxHold && !l.Lease().Ended() {
-			l.releaseLeftover()
+			ctx, cancel := context.WithDeadline(l.values(), l.Lease().Expires)
+			defer cancel()
+			_ = cleanup.Repeat(ctx, l.releaseOnce) // the caller is told of the loss
 		}
 		l.settle(lost)
 		return
@@ -25,19 +27,26 @@ func (l *Lock) release() {
 	l.join()
 	l.releasing.Context = l.values()
 	l.releasing.deadline = earlier(time.Now().Add(releaseLimit), l.Lease().Expires)
-	l.client.renewals.watchRelease(l)
-	again := l.sendRelease(&l.releasing)
-	l.client.renewals.remove(l)
-	if again != nil {
+	if err := l.firstRelease(); err != nil {
 		l.resend()
 	}
+}
+
+// firstRelease sends Release under a deadline that the scheduler keeps.
+func (l *Lock) firstRelease() (again error) {
+	l.client.renewals.watchRelease(l)
+	defer func() { // also if the Locker ends the goroutine
+		l.client.renewals.remove(l)
+		l.releasing.expire() // for whatever it has left waiting for its end
+	}()
+	return l.sendRelease(&l.releasing)
 }
 
 // releaseCall is a release that its caller may leave.
 type releaseCall Lock
 
 func (c *releaseCall) call()     { (*Lock)(c).release() }
-func (c *releaseCall) answered() {}
+func (c *releaseCall) answered() { (*Lock)(c).settle(errNoAnswer) } // unless it is settled, or by a resend that still runs
 
 // join waits until no extension is under way, but not for long: their ctx has ended, and one that hangs in its client
 // library in spite of that would keep the lock from everyone. It can't bring back what Release has ended.
@@ -105,6 +114,9 @@ func (l *Lock) settle(err error) {
 	done := l.unlock.done
 	l.mu.Unlock()
 
+	if done != nil {
+		defer close(done) // also if a hook panics
+	}
 	l.client.lines.freed(l.Key())
 	if unlocked {
 		l.client.workers.exit()
@@ -114,17 +126,24 @@ func (l *Lock) settle(err error) {
 		}
 		l.tell(cause)
 	}
-	if done != nil {
-		close(done)
-	}
 }
 
 // releaseLeftover makes one attempt to end a lease that is over by our clocks: the store may still have it.
 func (l *Lock) releaseLeftover() {
 	ctx, cancel := context.WithTimeout(l.values(), releaseLimit)
 	defer cancel()
-	_ = l.client.locker.Release(ctx, l.Lease()) // best effort: what is left ends with its TTL
+	_ = l.releaseOnce(ctx) // best effort: what is left ends with its TTL
 	l.client.lines.freed(l.Key())
+}
+
+func (l *Lock) releaseOnce(ctx context.Context) error { return l.client.releaseOnce(ctx, l.Lease()) }
+
+// releaseOnce ends a lease that nobody holds any more. That it is gone already is as good.
+func (c *Client) releaseOnce(ctx context.Context, lease Lease) error {
+	if err := c.locker.Release(ctx, lease); !errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
 }
 
 // values is the ctx given to Lock without its end.
@@ -137,11 +156,10 @@ func (l *Lock) values() context.Context {
 
 // discard releases a lease that came too late for its caller.
 func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
-	cleanup.Go(ctx, ttl, func(ctx context.Context) error {
-		err := c.locker.Release(ctx, lease)
-		if err == nil || errors.Is(err, ErrLost) {
+	cleanup.Settle(ctx, ttl, func(ctx context.Context) error {
+		err := c.releaseOnce(ctx, lease)
+		if err == nil {
 			c.lines.freed(lease.Key)
-			return nil
 		}
 		return err
 	})

@@ -55,11 +55,10 @@ func (r *renewals) remove(l *Lock) {
 // reschedule follows a change of the lease of l.
 func (r *renewals) reschedule(l *Lock) {
 	now := time.Now()
-	due := l.nextDue(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.place >= 0 {
-		l.due = due
+	if l.place >= 0 && !l.released {
+		l.due = l.nextDue(now) // under the lock: of two that change the lease together, the later one must win
 		heap.Fix(&r.heap, l.place)
 		r.arm(now)
 	}
@@ -167,8 +166,10 @@ func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 		return actExpire, now
 	case !l.stop.IsZero() && !now.Before(l.stop):
 		return actStop, now
-	case !l.extend || unwanted || now.Before(l.renewalDue()):
+	case !l.extend || unwanted:
 		return actNothing, l.limit(now.Add(left))
+	case now.Before(l.renewalDue()):
+		return actNothing, l.limit(l.renewalDue())
 	case !room || l.extending >= maxPerLock:
 		return actNothing, l.limit(now.Add(minRetry))
 	}
@@ -238,25 +239,46 @@ func (c *extendCall) answered() {
 }
 
 // extendNow asks for ttl from now and takes in the answer, whenever it comes. The caller has counted it in.
-func (l *Lock) extendNow(ctx context.Context, ttl time.Duration) error {
+func (l *Lock) extendNow(ctx context.Context, ttl time.Duration) (result error) {
 	before := l.Lease()
 	ctx, cancel := context.WithDeadline(ctx, before.Expires)
-	after, err := l.client.locker.Extend(ctx, before, ttl)
-	cancel()
+	after, err := before, errNoAnswer
+	defer func() { // also if the Locker ends the goroutine
+		cancel()
+		result = l.extended(before, after, err)
+	}()
+	after, err = l.client.locker.Extend(ctx, before, ttl)
+	return nil
+}
 
+// errNoAnswer is what a Locker says that ends its goroutine.
+var errNoAnswer = errors.New("the locker did not answer")
+
+// errOutdated replaces a loss that a Locker concludes from a lease which another extension has made longer since.
+var errOutdated = errors.New("answered for a lease that has been extended since")
+
+// extended takes in the answer to an extension of before.
+func (l *Lock) extended(before, after Lease, err error) error {
+	var lost *LostError
+	isLost := errors.Is(err, ErrLost)
+	if isLost && !errors.As(err, &lost) {
+		lost = &LostError{Key: before.Key, Reason: LostStolen}
+	}
 	l.mu.Lock()
-	moved := false
+	moved, ended := false, l.over == nil && l.lease.Ended()
 	switch {
+	case l.over != nil || ended: // what is over stays over
+	case isLost && lost.Reason == LostExpired && l.lease.Expires.After(before.Expires):
+		isLost, err = false, errOutdated
 	case err != nil:
-		if l.over == nil && l.ctx.Context.Err() == nil && !refused(l.failed) { // a refusal says more than what follows it
+		if l.ctx.Context.Err() == nil && !refused(l.failed) { // a refusal says more than what follows it
 			l.failed = err
 		}
-	case l.over == nil && !l.lease.Ended():
+	default:
 		l.failed = nil
 		if moved = after.Expires.After(l.lease.Expires); moved {
 			l.lease.Expires = after.Expires
 		}
-	default: // it came after the end: what is over stays over
 	}
 	l.extending--
 	if l.joined != nil && l.extending == 0 {
@@ -266,14 +288,16 @@ func (l *Lock) extendNow(ctx context.Context, ttl time.Duration) error {
 	l.mu.Unlock()
 
 	switch {
+	case over != nil:
+		return over
+	case ended:
+		lost = l.expired()
+		l.lose(lost)
+		return lost
 	case moved:
 		l.client.renewals.reschedule(l)
-	case errors.Is(err, ErrLost):
-		lost := &LostError{Key: before.Key, Reason: LostStolen}
-		errors.As(err, &lost)
+	case isLost:
 		l.lose(lost)
-	case err == nil && over != nil:
-		return over
 	}
 	return wrap("extend", before.Key, err)
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the store fails.
-func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
+func (w *waiting) Acquire(ctx context.Context, req Request) (lease Lease, err error) {
 	p := req.wait
 	if p == nil || p.once {
 		return w.attempt(ctx, nil, req)
@@ -42,7 +42,7 @@ func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
 	var held *HeldError
 	if req.Owner != "" {
 		// A nested request must not queue behind someone who waits for its own owner.
-		lease, err := w.attempt(ctx, limit, req)
+		lease, err = w.attempt(ctx, limit, req)
 		made++
 		if held = asHeld(req.Key, err); held == nil || p.attempts == 1 {
 			return lease, err
@@ -62,13 +62,15 @@ func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
 			return Lease{}, ended(ctx, req, made, w.lines.quit(ln, place))
 		}
 	}
-	lease, err := w.lead(ctx, limit, ln, req, made)
-	w.lines.leave(ln, lease, err == nil)
+	granted := false
+	defer func() { w.lines.leave(ln, lease, granted) }() // also if a Backoff or a Locker panics
+	lease, err = w.lead(ctx, limit, ln, req, made)
+	granted = err == nil
 	return lease, err
 }
 
 // lead waits at the head of the line. A head who has followed another begins by sleeping, since the line knows that
-// the lock is held; so does nobody else.
+// the lock is held, and so does one with an owner, who has asked already.
 func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, made int) (Lease, error) {
 	p := req.wait
 	for sleepFirst := w.lines.last(ln) != nil; ; sleepFirst = true {
@@ -109,6 +111,9 @@ func (w *waiting) watch(ln *line) {
 
 // sleep returns nil when it is time for an attempt.
 func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, made int) error {
+	if ln.refusal != nil { // it was told to the head before
+		return wrap("watch", req.Key, ln.refusal)
+	}
 	timer := time.NewTimer(w.pause(ln, req.wait, made))
 	defer timer.Stop()
 	for {
@@ -125,6 +130,7 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, made 
 				timer.Reset(w.pause(ln, req.wait, made))
 				continue
 			default:
+				ln.refusal = err
 				return wrap("watch", req.Key, err)
 			}
 		}
@@ -158,7 +164,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 	if ctx.Done() == nil && limit == nil {
 		return w.Locker.Acquire(ctx, req)
 	}
-	a := &attempt{locker: w.Locker, ctx: ctx, req: req, done: make(chan struct{})}
+	a := &attempt{locker: w.Locker, ctx: ctx, req: req, done: make(chan struct{}), err: errNoAnswer}
 	if limit != nil {
 		var cancel context.CancelFunc
 		a.ctx, cancel = context.WithCancel(ctx)
@@ -206,10 +212,10 @@ func (a *attempt) answered() {
 	defer a.mu.Unlock()
 	a.over = true
 	close(a.done)
-	if a.left {
-		if a.impatience.Stop(); a.err == nil {
-			a.remove()
-		}
+	if a.left && a.impatience.Stop() && a.err == nil {
+		cleanup.Settle(a.ctx, a.req.TTL, a.release) // what there is to release is known
+	} else if a.left && a.err == nil {
+		a.remove()
 	}
 }
 
@@ -226,15 +232,16 @@ func (a *attempt) leave() bool {
 	return true
 }
 
-// remove releases a lease that nobody wants, or that may exist: Key and Token suffice to name it.
-func (a *attempt) remove() {
-	lease := Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner}
-	cleanup.Go(a.ctx, a.req.TTL, func(ctx context.Context) error {
-		if err := a.locker.Release(ctx, lease); !errors.Is(err, ErrLost) {
-			return err
-		}
+// remove releases a lease that may exist, or come to exist.
+func (a *attempt) remove() { cleanup.Go(a.ctx, a.req.TTL, a.release) }
+
+// release ends a lease that nobody wants: Key and Token suffice to name it.
+func (a *attempt) release(ctx context.Context) error {
+	err := a.locker.Release(ctx, Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
+	if errors.Is(err, ErrLost) {
 		return nil
-	})
+	}
+	return err
 }
 
 // ended says why the wait is over, and that the lock was held if that is known.

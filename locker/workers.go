@@ -14,7 +14,8 @@ type workers struct {
 
 type worker struct{ jobs chan job }
 
-// job is a call, and what follows when it has returned and its goroutine is free for the next one.
+// job is a call, and what follows when it has returned and its goroutine is free for the next one, or when it has ended
+// the goroutine.
 type job interface {
 	call()
 	answered()
@@ -57,10 +58,17 @@ func (ws *workers) start(j job) {
 }
 
 func (ws *workers) work(w *worker) {
-	for j := range w.jobs {
+	var j job
+	defer func() {
+		if j != nil { // the Locker has ended the goroutine
+			j.answered()
+		}
+	}()
+	for j = range w.jobs {
 		j.call()
-		stays := ws.park(w)
-		j.answered()
+		stays, done := ws.park(w), j
+		j = nil
+		done.answered()
 		if !stays {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redis"
@@ -73,8 +74,8 @@ func Quarantine(maxTTL time.Duration) func(ctx context.Context, cn *client.Conn)
 	return func(ctx context.Context, cn *client.Conn) error {
 		info, err := cn.Info(ctx, "server").Result()
 		if err = translate(ctx, err); err != nil {
-			if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) && !reply.Refused() {
-				return nil // a server that knows no such thing tells no uptime
+			if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) && isGeneric(reply.Code()) {
+				return nil // a server that knows no such command or section tells no uptime
 			}
 			// go-redis strips one wrapping from what a hook returns, unless there are several beside each other.
 			return errors.Join(fmt.Errorf("quarantine needs INFO server (see WithoutQuarantine): %w", err))
@@ -82,6 +83,9 @@ func Quarantine(maxTTL time.Duration) func(ctx context.Context, cn *client.Conn)
 		return redis.Quarantine(info, maxTTL)
 	}
 }
+
+// isGeneric tells ERR, or words without a code, from a code that says more, such as NOPERM or LOADING.
+func isGeneric(code string) bool { return code == "ERR" || code != strings.ToUpper(code) }
 
 type executor struct{ client Client }
 

@@ -330,12 +330,12 @@ func startFor(t *testing.T, user string) (s guarded, connect func(t *testing.T) 
 		}
 	case "single-quarantine":
 		s = guard(t)
-		eventually(t, "a second of uptime", func() bool {
-			return !strings.Contains(s.do("INFO", "server").(string), "uptime_in_seconds:0\r")
+		eventually(t, "the end of quarantine", func() bool {
+			return redis.Quarantine(s.do("INFO", "server").(string), time.Millisecond) == nil
 		})
 		return s, func(t *testing.T) goredis.Client {
 			o := s.as(user)
-			o.OnConnect = goredis.Quarantine(time.Second)
+			o.OnConnect = goredis.Quarantine(time.Millisecond)
 			return dial(t, o)
 		}
 	}

@@ -13,7 +13,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -79,31 +78,22 @@ func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration)
 	key = s.config.prefix + key
 	// A free lock costs a native command, which the server runs in less time than a script. Only if it is refused
 	// does the script look why; what it finds counts, since it may have become free or been ours all the time.
-	reply, err := s.exec.Do(ctx, "SET", key, token, "NX", "PX", ms)
+	//
+	// Both are sent once. A client library that sends SET again hides that the first one may still be on its way: it
+	// would store the token when the lock has long been released, or refused.
+	reply, err := s.exec.Once(ctx, "SET", key, token, "NX", "PX", ms)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	if reply != nil {
 		return backends.Result{OK: true}, nil
 	}
-	reply, err = acquireScript.run(ctx, s.exec.Do, key, token, ms)
-	switch {
-	case errors.Is(err, backends.ErrWrongType):
+	reply, err = acquireScript.run(ctx, s.exec.Once, key, token, ms)
+	if err != nil {
 		return backends.Result{}, err
-	case err != nil:
-		return backends.Result{}, unsure{err}
 	}
 	return acquired(reply)
 }
-
-// unsure is the refusal of a second command. The first one may have been carried out all the same, if its reply got lost
-// and the client library sent it again: then it was refused for finding what it had stored itself.
-type unsure struct{ error }
-
-func (u unsure) Unwrap() error { return u.error }
-
-// Refused says that something may have been done.
-func (u unsure) Refused() bool { return false }
 
 // acquired reads the reply of acquire.lua.
 func acquired(reply any) (backends.Result, error) {

@@ -46,6 +46,8 @@ type request struct {
 	topic *topic // nil for a ping and for a channel given back
 }
 
+func (r request) isFor(channel string) bool { return r.topic != nil && r.topic.channel == channel }
+
 // watch returns when the channel is active, refused, or ctx is done. A server that can't be reached is tried again.
 func (w *wakes) watch(ctx context.Context, channel string, wake func()) error {
 	me := &watcher{wake: wake, ready: make(chan error, 1)}
@@ -110,7 +112,29 @@ func (w *wakes) run() {
 		if s.confirmed {
 			pause = firstReconnect
 		}
-		time.Sleep(pause)
+		if !w.sleep(pause) {
+			return
+		}
+	}
+}
+
+// sleep returns false as soon as nobody waits any more; then the next waiter starts anew.
+func (w *wakes) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-w.changed:
+		}
+		w.mu.Lock()
+		if len(w.topics) == 0 {
+			w.running = false
+			w.mu.Unlock()
+			return false
+		}
+		w.mu.Unlock()
 	}
 }
 
@@ -264,6 +288,9 @@ func (s *session) take(event Event, err error) (wakes []func()) {
 	s.heard = true
 	if err == nil && event.Kind == EventMessage {
 		return s.topics[event.Channel].wakes()
+	}
+	if err == nil && event.Kind == EventSubscribed && (len(s.requests) == 0 || !s.requests[0].isFor(event.Channel)) {
+		return s.topics[event.Channel].wakes() // nobody asked: the library has connected again by itself
 	}
 	if len(s.requests) == 0 {
 		return nil

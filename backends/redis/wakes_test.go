@@ -268,6 +268,18 @@ func TestWatchWaitsForAServerThatIsDown(t *testing.T) {
 	})
 }
 
+func TestABubbleMayEndWhileTheServerIsDown(t *testing.T) {
+	for range 20 {
+		inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+			leave := watch(t, w, "a", func() {})
+			f.set(func() { f.down = errors.New("refused") })
+			f.cut()
+			time.Sleep(time.Minute)
+			leave()
+		}) // which panics if a goroutine is left that sleeps
+	}
+}
+
 func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
 		var b bell

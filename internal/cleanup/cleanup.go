@@ -27,6 +27,13 @@ func Go(ctx context.Context, ttl time.Duration, remove func(context.Context) err
 	go c.step()
 }
 
+// Settle calls remove in the background until the store has answered, at most for ttl: for what is known to be there.
+func Settle(ctx context.Context, ttl time.Duration, remove func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ttl)
+	c := &cleanup{ctx: ctx, cancel: cancel, remove: remove, pause: firstPause, confirmed: len(confirmations)}
+	go c.step()
+}
+
 type cleanup struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -35,9 +42,13 @@ type cleanup struct {
 	confirmed int           // answers so far, less the first
 }
 
-// step makes one call, and sets the timer for the next one.
+// step makes one call, and sets the timer for the next one. If the call hangs, the next one does not wait for it.
 func (c *cleanup) step() {
+	hangs := time.AfterFunc(2*tryLimit, c.step)
 	err := try(c.ctx, c.remove)
+	if !hangs.Stop() {
+		return // another one has taken over
+	}
 	next := c.pause
 	switch {
 	case Refused(err): // and would be again

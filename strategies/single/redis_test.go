@@ -64,20 +64,37 @@ func isRelease(args []string) bool { return strings.HasSuffix(args[len(args)-1],
 
 func isScript(args []string) bool { return strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") }
 
-// A reply that gets lost with its connection is sent for again by go-redis. The command had been executed the first
-// time, and must be taken for what it is.
+// The server has executed what it was asked, and the connection breaks before its reply. Nobody may take that for a
+// refusal, or for a loss, and nothing may stay locked.
 
 func TestALostReplyToAcquireIsNoRefusal(t *testing.T) {
 	locks, proxy, server := behindProxy(t, nil, locker.WithTTL(time.Minute))
 	lost := proxy.Add(redistest.Rule{Fault: redistest.CutReply, Commands: []string{"SET"}})
-	l, err := locks.Lock(t.Context(), "key")
-	if err != nil {
-		t.Fatalf("Lock = %v", err)
+	_, err := locks.Lock(t.Context(), "key")
+	if err == nil || errors.Is(err, locker.ErrHeld) {
+		t.Errorf("Lock = %v", err)
 	}
 	wait(t, "the reply is lost", lost.Fired())
-	if err := l.Unlock(t.Context()); err != nil || exists(t, server, "key") {
-		t.Errorf("Unlock = %v, key still there: %v", err, exists(t, server, "key"))
+	eventually(t, "the key is gone, long before its TTL", func() bool { return !exists(t, server, "key") })
+	l, err := locks.Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatalf("the next Lock = %v", err)
 	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASetThatArrivesLateLeavesNoKey(t *testing.T) {
+	locks, proxy, server := behindProxy(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }, locker.WithTTL(time.Minute))
+	late := proxy.Add(redistest.Rule{Fault: redistest.DelayRequest, Delay: 1500 * time.Millisecond, Commands: []string{"SET"}})
+	_, err := locks.Lock(t.Context(), "key")
+	if err == nil || errors.Is(err, locker.ErrHeld) {
+		t.Errorf("Lock = %v", err)
+	}
+	wait(t, "the SET is on its way", late.Fired())
+	eventually(t, "the SET has arrived", func() bool { return exists(t, server, "key") })
+	stays(t, server, "key")
 }
 
 func TestAcquireWhoseRepliesAllGetLostLeavesNoKey(t *testing.T) {
