@@ -1,0 +1,30 @@
+package single_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// A strategy makes single attempts; locker.Client waits, renews and tells.
+func ExampleNew() {
+	ctx := context.Background()
+	l := single.New(memory.New())
+	attempt := func() (locker.Lease, error) {
+		return l.Acquire(ctx, locker.Request{Key: "invoice/42", Token: locker.NewToken(), TTL: time.Minute})
+	}
+	lease, err := attempt()
+	fmt.Println("first:", err)
+	_, err = attempt()
+	fmt.Println("second is refused:", errors.Is(err, locker.ErrHeld))
+	fmt.Println("release:", l.Release(ctx, lease))
+	// Output:
+	// first: <nil>
+	// second is refused: true
+	// release: <nil>
+}
