@@ -458,3 +458,75 @@ func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 		})
 	}
 }
+
+func TestLinesOfSeveralOwnersAreWokenAndEndOneByOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onWatch = func(context.Context) error { return nil } // and it never wakes anybody
+		never := locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })
+		held := mustLock(t, c, "key")
+		owners := []string{"a", "b", "c", ""}
+		got := make(chan *locker.Lock)
+		cancels := map[string]context.CancelFunc{}
+		for _, owner := range owners {
+			ctx, cancel := context.WithCancel(locker.ContextWithOwner(t.Context(), owner))
+			cancels[owner] = cancel
+			go func() {
+				l, err := c.Lock(ctx, "key", never)
+				if err != nil {
+					mustMatch(t, err, context.Canceled)
+				}
+				got <- l
+			}()
+			synctest.Wait()
+		}
+		cancels["b"]() // its line ends in the middle of the others
+		if l := <-got; l != nil {
+			t.Fatal("granted while it is held")
+		}
+		began := time.Now()
+		l := held
+		for range 3 {
+			mustUnlock(t, l) // wakes every line: all ask, and one gets it
+			if l = <-got; l == nil {
+				t.Fatal("a waiter failed")
+			}
+		}
+		mustUnlock(t, l)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+	})
+}
+
+func TestAnExtensionByHandHasTheDeadlineOfTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.ExpireIf, backendtest.Hang)
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
+		end := l.Lease().Expires
+		mustMatch(t, l.Extend(context.Background(), time.Minute), locker.ErrLost)
+		if now := time.Now(); now.After(end) {
+			t.Errorf("Extend returned %v after the end of the lease", now.Sub(end))
+		}
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+	})
+}
+
+func TestMiddlewareThatGrantsTooLateHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		c := locker.New(s, locker.WithTTL(time.Second), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return acquirer{next, func(lease locker.Lease) locker.Lease {
+				time.Sleep(990 * time.Millisecond) // the lease has ended, the key not yet
+				return lease
+			}}
+		}))
+		if _, err := c.Lock(t.Context(), "key"); err == nil || errors.Is(err, locker.ErrHeld) {
+			t.Errorf("Lock = %v", err)
+		}
+		synctest.Wait()
+		s.mustBeFree(t, "key")
+	})
+}
