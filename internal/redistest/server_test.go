@@ -220,6 +220,7 @@ func TestPassword(t *testing.T) {
 }
 
 func TestRequire(t *testing.T) {
+	Require(t)
 	for _, tc := range []struct{ path, strict, want string }{
 		{os.Getenv("PATH"), "1", ""},
 		{t.TempDir(), "", "skip: SKIPPED: redis-server is not installed"},
