@@ -156,7 +156,6 @@ func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 	unwanted := l.ctx.Context.Err() != nil // the ctx given to Lock is over
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := l.lease.Expires.Sub(now)
 	switch {
 	case l.over != nil: // it is about to leave the heap
 		return actNothing, now.Add(lookInterval)
@@ -165,14 +164,14 @@ func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 	case !l.stop.IsZero() && !now.Before(l.stop):
 		return actStop, now
 	case !l.extend || unwanted:
-		return actNothing, l.limit(now.Add(left))
+		return actNothing, l.limit(l.lease.Expires)
 	case now.Before(l.renewalDue()):
 		return actNothing, l.limit(l.renewalDue())
 	case !room || l.extending >= maxPerLock:
 		return actNothing, l.limit(now.Add(minRetry))
 	}
 	l.extending++
-	return actExtend, l.limit(now.Add(max(left/3, minRetry)))
+	return actExtend, l.limit(now.Add(max(l.lease.Expires.Sub(now)/3, minRetry)))
 }
 
 // tryLimit is how long a scheduled extension may take: until the next one, and a second if that is longer.

@@ -118,7 +118,7 @@ func (w *wakes) run() {
 	}
 }
 
-// sleep returns false as soon as nobody waits any more; then the next waiter starts anew.
+// sleep returns false as soon as nobody waits any more.
 func (w *wakes) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -127,14 +127,10 @@ func (w *wakes) sleep(d time.Duration) bool {
 		case <-timer.C:
 			return true
 		case <-w.changed:
+			if w.idle(nil) {
+				return false
+			}
 		}
-		w.mu.Lock()
-		if len(w.topics) == 0 {
-			w.running = false
-			w.mu.Unlock()
-			return false
-		}
-		w.mu.Unlock()
 	}
 }
 

@@ -44,6 +44,10 @@ type cleanup struct {
 
 // step makes one call, and sets the timer for the next one. If the call hangs, the next one does not wait for it.
 func (c *cleanup) step() {
+	end, _ := c.ctx.Deadline()
+	if !time.Now().Before(end) { // only calls that hang are left
+		return
+	}
 	hangs := time.AfterFunc(2*tryLimit, c.step)
 	err := try(c.ctx, c.remove)
 	if !hangs.Stop() {
@@ -64,7 +68,7 @@ func (c *cleanup) step() {
 		c.cancel()
 		return
 	}
-	if end, _ := c.ctx.Deadline(); time.Until(end) < next {
+	if time.Until(end) < next {
 		c.cancel()
 		return
 	}

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +96,24 @@ func TestGoEndsWithTheTTL(t *testing.T) {
 		if calls < 10 || last > 5*time.Second {
 			t.Errorf("%d calls, the last after %v", calls, last)
 		}
+	})
+}
+
+func TestACallThatHangsDoesNotKeepTheNextAndNoneFollowsTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		release := make(chan struct{})
+		Go(t.Context(), 10*time.Second, func(context.Context) error {
+			calls.Add(1)
+			<-release // whatever its ctx says
+			return nil
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := calls.Load(); n != 5 {
+			t.Errorf("%d calls in a ttl of 10 s, want one each %v", n, 2*tryLimit)
+		}
+		close(release)
 	})
 }
 
