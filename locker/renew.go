@@ -105,17 +105,19 @@ func (r *renewals) tick() {
 	}
 	for len(r.heap) > 0 && !r.heap[0].due.After(now) {
 		l := r.heap[0]
-		switch what, due := l.act(now, r.inFlight < maxInFlight); {
-		case l.released:
+		if l.released {
 			late = append(late, l)
-			l.due = now.Add(lookInterval) // it leaves the heap when Release returns
-		case what == actExpire:
+			heap.Pop(&r.heap)
+			continue
+		}
+		switch what, due := l.act(now, r.inFlight < maxInFlight); what {
+		case actExpire:
 			ended = append(ended, l)
 			l.due = now.Add(lookInterval) // it leaves the heap when it is told
-		case what == actStop:
+		case actStop:
 			stopped = append(stopped, l)
 			l.due = now.Add(lookInterval)
-		case what == actExtend:
+		case actExtend:
 			r.inFlight++
 			extend = append(extend, l)
 			l.due = due

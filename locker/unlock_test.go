@@ -121,6 +121,21 @@ func TestAReleaseThatHangsIsSentAgainAfterASecond(t *testing.T) {
 	})
 }
 
+func TestAReleaseThatHangsIsNotSentAgainForEver(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		stuck := make(chan struct{})
+		s.faults.Set(backendtest.DeleteIf, backendtest.Stall(stuck, backendtest.Fail)) // every connection, ignoring every ctx
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		mustMatch(t, l.Unlock(ctx), context.DeadlineExceeded)
+		if _, _, releases, _ := s.asked(); releases != 2 {
+			t.Errorf("%d releases hang, want the first and the one sent beside it", releases)
+		}
+		close(stuck)
+	})
+}
+
 func TestAReleaseThatFollowsItsCtxIsSentAgainAfterASecond(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		for _, ctx := range []context.Context{t.Context(), context.Background()} {
