@@ -144,6 +144,7 @@ type Lease struct {
 	Token   string    `json:"-"` // the attempt that won
 	Owner   string    // who asked, if the request said so
 	Fence   uint64    // grows with every grant of Key; 0 if the strategy does not number its grants
+	Holds   int       // of this owner on Key when this one was granted, itself among them; 0 if the strategy does not nest
 	Granted time.Time // when the attempt that won began
 	Expires time.Time // when the holder must stop believing, by its own clock; never later than the backend's end
 

@@ -146,6 +146,8 @@ type mock struct{ answer func(cmd client.Cmder) error }
 
 func (m mock) Process(_ context.Context, cmd client.Cmder) error { return m.answer(cmd) }
 
+func (m mock) Watch(context.Context, func(*client.Tx) error, ...string) error { return nil }
+
 func (m mock) Subscribe(context.Context, ...string) *client.PubSub { return nil }
 
 func TestAMockOfAClientWillDo(t *testing.T) {

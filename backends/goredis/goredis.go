@@ -17,6 +17,7 @@ import (
 // have it, and so have mocks of them.
 type Client interface {
 	Process(ctx context.Context, cmd client.Cmder) error
+	Watch(ctx context.Context, fn func(*client.Tx) error, keys ...string) error
 	Subscribe(ctx context.Context, channels ...string) *client.PubSub
 }
 
@@ -109,6 +110,58 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 type once struct{ *client.Cmd }
 
 func (once) NoRetry() bool { return true }
+
+// Pinned uses Watch for the connection that it brings, and lets it watch nothing: WATCH is sent like everything else.
+func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
+	var own error
+	err := e.pin(ctx, key, func(tx *client.Tx) error {
+		own = fn(conn{tx})
+		return own
+	})
+	if err == nil || err == own { //nolint:errorlint // the very same: fn's error is passed on as it is
+		return err
+	}
+	return translate(ctx, err)
+}
+
+// pin finds the server itself in a cluster, where go-redis would send WATCH first to learn which it is.
+func (e executor) pin(ctx context.Context, key string, fn func(*client.Tx) error) error {
+	cluster, ok := e.client.(interface {
+		MasterForKey(ctx context.Context, key string) (*client.Client, error)
+	})
+	if !ok {
+		return e.client.Watch(ctx, fn)
+	}
+	master, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return err
+	}
+	return master.Watch(ctx, fn)
+}
+
+type conn struct{ tx *client.Tx }
+
+func (c conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
+	cmds := make([]client.Cmder, len(commands))
+	p := c.tx.Pipeline()
+	for i, args := range commands {
+		cmds[i] = once{client.NewCmd(ctx, args...)}
+		_ = p.Process(ctx, cmds[i])
+	}
+	_, _ = p.Exec(ctx) // each command has its own error
+	replies := make([]any, len(commands))
+	for i, cmd := range cmds {
+		err := translate(ctx, cmd.Err())
+		if refused := (*redis.ReplyError)(nil); errors.As(err, &refused) {
+			replies[i] = refused
+		} else if err != nil {
+			return nil, err
+		} else {
+			replies[i] = reply(cmd.(once).Val())
+		}
+	}
+	return replies, nil
+}
 
 // reply makes a list of a map, as RESP2 would have sent it.
 func reply(value any) any {

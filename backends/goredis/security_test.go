@@ -296,6 +296,10 @@ func (e *exchangeable) Process(ctx context.Context, cmd client.Cmder) error {
 	return (*e.Load()).Process(ctx, cmd)
 }
 
+func (e *exchangeable) Watch(ctx context.Context, fn func(*client.Tx) error, keys ...string) error {
+	return (*e.Load()).Watch(ctx, fn, keys...)
+}
+
 func (e *exchangeable) Subscribe(ctx context.Context, channels ...string) *client.PubSub {
 	return (*e.Load()).Subscribe(ctx, channels...)
 }

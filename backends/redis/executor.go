@@ -20,8 +20,19 @@ type Executor interface {
 	// Once is Do for a command that must not be sent twice.
 	Once(ctx context.Context, args ...any) (any, error)
 
+	// Pinned runs fn with a connection that nothing else uses meanwhile, to the server that has key. What fn left
+	// watched is unwatched. It returns fn's error as it is.
+	Pinned(ctx context.Context, key string, fn func(Conn) error) error
+
 	// Subscribe prepares a connection of its own for wake-ups; it need not open it yet.
 	Subscribe(ctx context.Context) Subscription
+}
+
+// Conn is one connection, for commands that depend on one another: WATCH and EXEC, or a write and WAIT.
+type Conn interface {
+	// Pipeline sends commands together, once, and returns a reply for each, in order. An error reply of the server is
+	// a *ReplyError in the place of the reply; the error says that some or all replies did not come.
+	Pipeline(ctx context.Context, commands ...[]any) ([]any, error)
 }
 
 // Subscription is one connection that hears messages. It does not connect again by itself, or if the library insists,

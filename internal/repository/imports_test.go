@@ -52,7 +52,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/goredis", []string{"backends", "backends/redis"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
-		{"strategies", []string{"locker", "backends", "internal/cleanup"}},
+		{"strategies", []string{"locker", "backends", "internal/cleanup", "strategies/internal/instance", "strategies/single", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
 		{"middleware", []string{"locker"}},
 		{"internal/cleanup", nil},
 		{"internal/history", nil},

@@ -1,0 +1,94 @@
+package backends
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// An Identifier is a store that can tell which server it is on.
+type Identifier interface {
+	Identify(ctx context.Context) (Identity, error)
+}
+
+// Identity is what makes a server an independent node, or not.
+type Identity struct {
+	Server string // equal for the same running server, by whatever address; never empty
+	Role   string // "master" takes writes of its own, anything else follows another; empty: unknown
+}
+
+// CheckNodes asks all nodes of a quorum at once what they are: a quorum is worth something only if they are distinct, and
+// none follows another. The error is a [*NodesError]. Who can do with fewer nodes looks at its Unreachable.
+func CheckNodes(ctx context.Context, nodes ...Identifier) error {
+	type answer struct {
+		node int
+		Identity
+		err error
+	}
+	answers := make(chan answer, len(nodes))
+	for i, n := range nodes {
+		go func() {
+			id, err := n.Identify(ctx)
+			answers <- answer{i, id, err}
+		}()
+	}
+	e := &NodesError{Unreachable: map[int]error{}}
+	found := make([]answer, len(nodes))
+	for range nodes {
+		a := <-answers
+		found[a.node] = a
+	}
+	first := map[string]int{}
+	for i, a := range found {
+		if a.err != nil {
+			e.Unreachable[i] = a.err
+			continue
+		}
+		if other, twice := first[a.Server]; twice {
+			e.Same = append(e.Same, [2]int{other, i})
+		} else {
+			first[a.Server] = i
+		}
+		if a.Role != "master" && a.Role != "" {
+			e.Followers = append(e.Followers, i)
+		}
+	}
+	if len(e.Same)+len(e.Followers)+len(e.Unreachable) == 0 {
+		return nil
+	}
+	return e
+}
+
+// NodesError says which nodes of a quorum are none, by their index.
+type NodesError struct {
+	Same        [][2]int // pairs that are one server: it would be counted twice
+	Followers   []int    // those that copy another server
+	Unreachable map[int]error
+}
+
+func (e *NodesError) Error() string {
+	var parts []string
+	for _, pair := range e.Same {
+		parts = append(parts, fmt.Sprintf("nodes %d and %d are the same server", pair[0]+1, pair[1]+1))
+	}
+	for _, i := range e.Followers {
+		parts = append(parts, fmt.Sprintf("node %d is a replica", i+1))
+	}
+	for i := 0; len(parts) < len(e.Same)+len(e.Followers)+len(e.Unreachable); i++ {
+		if err := e.Unreachable[i]; err != nil {
+			parts = append(parts, fmt.Sprintf("node %d: %v", i+1, err))
+		}
+	}
+	return "lockstep: check nodes: " + strings.Join(parts, "; ")
+}
+
+// Unwrap gives what the unreachable nodes said.
+func (e *NodesError) Unwrap() []error {
+	errs := make([]error, 0, len(e.Unreachable))
+	for i := 0; len(errs) < len(e.Unreachable); i++ {
+		if err := e.Unreachable[i]; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}

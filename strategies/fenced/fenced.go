@@ -1,0 +1,42 @@
+// Package fenced is package single with every grant numbered, so that the resource behind the lock can refuse a holder who
+// is too late: it accepts a write only if its number is not lower than the greatest it has seen. Package locker/fence has
+// such guards. The idea is that of "fencing tokens" in
+// https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
+//
+// With Redis the commands are
+//
+//	acquire   one script: SET key token NX PX ttl, and for a new ownership
+//	          fence = max(last + 1, TIME in µs), kept beside the lock for a day and more
+//	extend    PEXPIRE key ttl            if key holds token and would end sooner
+//	release   DEL key, PUBLISH a wake    if key holds token
+//
+// The value under the key is the one that single writes, so the two exclude one another, as does any other software that
+// locks with SET NX PX; grants made by those are not numbered.
+//
+// # What it promises beyond single
+//
+// If one grant was answered before another was asked for, the later one has the greater number, and no two are equal:
+// also when two hold at once, and after a restart that lost the counter, as long as the server's clock has not gone back
+// by more than it was down.
+//
+// # What it does not promise
+//
+// Everything that single does not promise, and: a counter that is lost (restart without its data, failover, FLUSHALL)
+// together with a clock that went back makes numbers fall. A number protects nothing unless the resource looks at it.
+package fenced
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
+)
+
+// New returns a Locker that keeps its locks in store and numbers them by the store's clock.
+func New(store backends.FencedStore) locker.Locker {
+	return instance.New(store, func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+		return store.SetNXFenced(ctx, key, token, ttl, backends.Clock)
+	})
+}

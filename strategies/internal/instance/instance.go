@@ -1,0 +1,119 @@
+// Package instance is what strategies share that keep a lock as one value in one store: they differ in how the value is
+// set, and so in what a grant tells.
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// Set stores token under key, as SetNX of a [backends.Store] does.
+type Set func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
+
+// New returns a Locker that takes its locks with set and does all else with store.
+func New(store backends.Store, set Set) locker.Locker { return &instance{store, set} }
+
+type instance struct {
+	store backends.Store
+	set   Set
+}
+
+// errLate is a grant whose reply took longer than the lease lasts.
+var errLate = errors.New("granted so late that the lease had ended")
+
+// Acquire makes one attempt to store the token. A reply that does not come leaves the outcome open; then the token is
+// removed in the background until the store says that it is gone.
+func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	if err := req.Validate(); err != nil {
+		return locker.Lease{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
+	}
+	started := time.Now()
+	res, err := i.set(ctx, req.Key, req.Token, req.TTL)
+	lease := locker.Lease{
+		Key: req.Key, Token: req.Token, Owner: req.Owner,
+		Fence: res.Fence, Granted: started, Expires: locker.Until(started, req.TTL),
+	}
+	switch {
+	case err == nil && !res.OK:
+		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign}
+	case err == nil && lease.Ended():
+		err = errLate
+	case err == nil:
+		return lease, nil
+	}
+	if !cleanup.Refused(err) {
+		cleanup.Go(ctx, req.TTL, func(ctx context.Context) error {
+			_, err := i.store.DeleteIf(ctx, req.Key, req.Token)
+			return err
+		})
+	}
+	return locker.Lease{}, fault("acquire", req.Key, err)
+}
+
+// Extend moves the end of the lease to ttl from now, unless it is later already.
+func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if err := lease.Validate("extend"); err != nil {
+		return lease, err
+	}
+	if err := locker.ValidateTTL(ttl); err != nil {
+		return lease, fault("extend", lease.Key, err)
+	}
+	if !lease.Expires.IsZero() && lease.Ended() {
+		return lease, locker.Lost(lease)
+	}
+	started := time.Now()
+	ok, err := i.store.ExpireIf(ctx, lease.Key, lease.Token, ttl)
+	switch {
+	case err != nil:
+		return lease, fault("extend", lease.Key, err)
+	case !ok:
+		return lease, locker.Lost(lease)
+	}
+	if until := locker.Until(started, ttl); until.After(lease.Expires) {
+		lease.Expires = until
+	}
+	return lease, nil
+}
+
+// Release removes the token. It is sent once: whoever repeats it knows why it may find nothing.
+func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
+	if err := lease.Validate("release"); err != nil {
+		return err
+	}
+	ok, err := i.store.DeleteIf(ctx, lease.Key, lease.Token)
+	switch {
+	case err != nil:
+		return fault("release", lease.Key, err)
+	case !ok:
+		return locker.Lost(lease)
+	}
+	return nil
+}
+
+// Watch passes on what the store knows.
+func (i *instance) Watch(ctx context.Context, key string, wake func()) error {
+	if err := locker.ValidateKey(key); err != nil {
+		return fault("watch", key, err)
+	}
+	err := i.store.Watch(ctx, key, wake)
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return fault("watch", key, err)
+}
+
+func fault(op, key string, err error) error {
+	if errors.Is(err, backends.ErrWrongType) {
+		err = fmt.Errorf("%w: %w", locker.ErrForeignKey, err)
+	}
+	return &locker.Error{Op: op, Key: key, Err: err}
+}
