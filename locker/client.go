@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"errors"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // Client is to a [Locker] what http.Client is to http.RoundTripper: it waits for a lock that is held, keeps the lease
@@ -16,6 +18,7 @@ type Client struct {
 	once     waitPolicy
 	lines    lines
 	workers  workers
+	cleanups cleanup.Group
 	renewals renewals
 }
 
@@ -27,7 +30,7 @@ func New(l Locker, opts ...Option) *Client {
 	if l == nil {
 		c.defaults.refuse(invalidf("locker is nil"))
 	}
-	c.locker = Wrap(&waiting{Locker: l, lines: &c.lines, workers: &c.workers}, c.defaults.middleware...)
+	c.locker = Wrap(&waiting{Locker: l, lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups}, c.defaults.middleware...)
 	return c
 }
 

@@ -72,8 +72,7 @@ type HeldError struct {
 	Attempts int           // how often this call asked the store
 	Position int           // place in the line of this Client when the wait ended, 1 for its head; 0: not in line
 	Foreign  bool          // the value has no expiry, so no lease put it there; then [ErrForeignKey] matches too
-
-	err error // what the Locker said, if that was not a HeldError itself
+	Err      error         // what a Locker said that knows more, such as the votes of a quorum; nil: nothing
 }
 
 // asHeld gives what err says of the holder, or nil if err does not say that the lock is held.
@@ -86,7 +85,7 @@ func asHeld(key string, err error) *HeldError {
 		copied := *held
 		return &copied
 	}
-	return &HeldError{Key: key, err: err}
+	return &HeldError{Key: key, Err: err}
 }
 
 func (e *HeldError) Error() string { return fmt.Sprintf("lockstep: acquire %q: %s", e.Key, e.cause()) }
@@ -95,8 +94,8 @@ func (e *HeldError) cause() string {
 	switch {
 	case e.Foreign:
 		return "held by a value without expiry, which no lease wrote"
-	case e.err != nil:
-		return text(e.err)
+	case e.Err != nil:
+		return text(e.Err)
 	case e.Left > 0:
 		return fmt.Sprintf("%v, for %v more", ErrHeld, e.Left.Round(time.Millisecond))
 	}
@@ -109,7 +108,7 @@ func (e *HeldError) Is(target error) bool {
 }
 
 // Unwrap gives the error of a Locker that says more than a HeldError can, such as the votes of a quorum.
-func (e *HeldError) Unwrap() error { return e.err }
+func (e *HeldError) Unwrap() error { return e.Err }
 
 // ErrorType is "held".
 func (e *HeldError) ErrorType() string { return "held" }

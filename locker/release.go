@@ -156,7 +156,7 @@ func (l *Lock) values() context.Context {
 
 // discard releases a lease that came too late for its caller.
 func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
-	cleanup.Settle(ctx, ttl, func(ctx context.Context) error {
+	c.cleanups.Settle(ctx, ttl, func(ctx context.Context) error {
 		err := c.releaseOnce(ctx, lease)
 		if err == nil {
 			c.lines.freed(lease.Key)

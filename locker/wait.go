@@ -17,8 +17,9 @@ import (
 //	   └───────────────── a new Token ◄──────────────────────┘
 type waiting struct {
 	Locker
-	lines   *lines
-	workers *workers
+	lines    *lines
+	workers  *workers
+	cleanups *cleanup.Group
 }
 
 const (
@@ -164,7 +165,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 	if ctx.Done() == nil && limit == nil {
 		return w.Locker.Acquire(ctx, req)
 	}
-	a := &attempt{locker: w.Locker, ctx: ctx, req: req, done: make(chan struct{}), err: errNoAnswer}
+	a := &attempt{locker: w.Locker, cleanups: w.cleanups, ctx: ctx, req: req, done: make(chan struct{}), err: errNoAnswer}
 	if limit != nil {
 		var cancel context.CancelFunc
 		a.ctx, cancel = context.WithCancel(ctx)
@@ -192,10 +193,11 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 
 // attempt is a call of Acquire that its caller may leave behind.
 type attempt struct {
-	locker Locker
-	ctx    context.Context
-	req    Request
-	done   chan struct{}
+	locker   Locker
+	cleanups *cleanup.Group
+	ctx      context.Context
+	req      Request
+	done     chan struct{}
 
 	lease Lease
 	err   error
@@ -213,7 +215,7 @@ func (a *attempt) answered() {
 	a.over = true
 	close(a.done)
 	if a.left && a.impatience.Stop() && a.err == nil {
-		cleanup.Settle(a.ctx, a.req.TTL, a.release) // what there is to release is known
+		a.cleanups.Settle(a.ctx, a.req.TTL, a.release) // what there is to release is known
 	} else if a.left && a.err == nil {
 		a.remove()
 	}
@@ -233,7 +235,7 @@ func (a *attempt) leave() bool {
 }
 
 // remove releases a lease that may exist, or come to exist.
-func (a *attempt) remove() { cleanup.Go(a.ctx, a.req.TTL, a.release) }
+func (a *attempt) remove() { a.cleanups.Go(a.ctx, a.req.TTL, a.release) }
 
 // release ends a lease that nobody wants: Key and Token suffice to name it.
 func (a *attempt) release(ctx context.Context) error {

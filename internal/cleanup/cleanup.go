@@ -4,6 +4,8 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,23 +20,33 @@ const (
 // retransmission queue.
 var confirmations = []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
+// Group is the clean-ups of one store, so that those of one that is down do not grow with the calls made in vain, nor
+// keep those of another from it. Ready to use when zero.
+type Group struct{ calls atomic.Int32 }
+
+// maxCalls are made at once; clean-ups beyond them wait for the time of a pause.
+const maxCalls = 64
+
 // Go calls remove in the background until the store has answered, and then a few times more, at most for ttl: by then
 // the store has forgotten by itself. The ctx lends its values only; its end does not stop a clean-up. Between calls
 // there is a timer and no goroutine, so that a test in fake time may end before a clean-up does.
-func Go(ctx context.Context, ttl time.Duration, remove func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ttl)
-	c := &cleanup{ctx: ctx, cancel: cancel, remove: remove, pause: firstPause}
-	go c.step()
+func (g *Group) Go(ctx context.Context, ttl time.Duration, remove func(context.Context) error) {
+	g.start(ctx, ttl, &cleanup{remove: remove})
 }
 
 // Settle calls remove in the background until the store has answered, at most for ttl: for what is known to be there.
-func Settle(ctx context.Context, ttl time.Duration, remove func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ttl)
-	c := &cleanup{ctx: ctx, cancel: cancel, remove: remove, pause: firstPause, confirmed: len(confirmations)}
+func (g *Group) Settle(ctx context.Context, ttl time.Duration, remove func(context.Context) error) {
+	g.start(ctx, ttl, &cleanup{remove: remove, confirmed: len(confirmations)})
+}
+
+func (g *Group) start(ctx context.Context, ttl time.Duration, c *cleanup) {
+	c.group, c.pause = g, firstPause
+	c.ctx, c.cancel = context.WithTimeout(context.WithoutCancel(ctx), ttl)
 	go c.step()
 }
 
 type cleanup struct {
+	group     *Group
 	ctx       context.Context
 	cancel    context.CancelFunc
 	remove    func(context.Context) error
@@ -48,6 +60,12 @@ func (c *cleanup) step() {
 	if !time.Now().Before(end) { // only calls that hang are left
 		return
 	}
+	if c.group.calls.Add(1) > maxCalls {
+		c.group.calls.Add(-1)
+		time.AfterFunc(maxPause, c.step)
+		return
+	}
+	defer c.group.calls.Add(-1)
 	hangs := time.AfterFunc(2*tryLimit, c.step)
 	err := try(c.ctx, c.remove)
 	if !hangs.Stop() {
@@ -96,6 +114,13 @@ func try(ctx context.Context, fn func(context.Context) error) error {
 func Refused(err error) bool {
 	var r interface{ Refused() bool }
 	return errors.As(err, &r) && r.Refused()
+}
+
+// Unsent tells whether err says that there was no connection to send anything on. Only the error of a call that was not
+// repeated says so of the call as a whole.
+func Unsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // sleep returns false as soon as ctx is done.

@@ -3,6 +3,8 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -56,7 +58,7 @@ func TestGoConfirmsAfterTheAnswerAndIgnoresTheCallersCtx(t *testing.T) {
 		cancel()
 		began := time.Now()
 		var at []time.Duration
-		Go(ctx, time.Hour, func(ctx context.Context) error {
+		new(Group).Go(ctx, time.Hour, func(ctx context.Context) error {
 			if ctx.Err() != nil || ctx.Value(refusal{}) != "value" {
 				t.Error("it takes the values of the caller's ctx, and not its end")
 			}
@@ -86,7 +88,7 @@ func TestGoConfirmsAfterTheAnswerAndIgnoresTheCallersCtx(t *testing.T) {
 func TestGoEndsWithTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, last, began := 0, time.Duration(0), time.Now()
-		Go(t.Context(), 5*time.Second, func(context.Context) error {
+		new(Group).Go(t.Context(), 5*time.Second, func(context.Context) error {
 			calls++
 			last = time.Since(began)
 			return errDown
@@ -103,7 +105,7 @@ func TestACallThatHangsDoesNotKeepTheNextAndNoneFollowsTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		release := make(chan struct{})
-		Go(t.Context(), 10*time.Second, func(context.Context) error {
+		new(Group).Go(t.Context(), 10*time.Second, func(context.Context) error {
 			calls.Add(1)
 			<-release // whatever its ctx says
 			return nil
@@ -125,5 +127,46 @@ func TestRefusedLooksThroughWrapping(t *testing.T) {
 		if Refused(err) != want {
 			t.Errorf("Refused(%v) = %v", err, !want)
 		}
+	}
+}
+
+func TestACallMoreThanTheLimitWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		var under, most, done atomic.Int32
+		stuck := make(chan struct{})
+		for range 3 * maxCalls {
+			g.Settle(t.Context(), time.Hour, func(context.Context) error {
+				if n := under.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				defer under.Add(-1)
+				<-stuck
+				done.Add(1)
+				return nil
+			})
+		}
+		synctest.Wait()
+		if n := under.Load(); n != maxCalls {
+			t.Errorf("%d calls at once; want %d", n, maxCalls)
+		}
+		other := make(chan struct{})
+		new(Group).Settle(t.Context(), time.Hour, func(context.Context) error { close(other); return nil })
+		<-other // another store is not kept waiting
+		close(stuck)
+		time.Sleep(10 * maxPause)
+		if most.Load() != maxCalls || done.Load() != 3*maxCalls {
+			t.Errorf("%d calls at once, %d done; want %d and %d", most.Load(), done.Load(), maxCalls, 3*maxCalls)
+		}
+	})
+}
+
+func TestAConnectionThatWasNeverMadeCarriedNothing(t *testing.T) {
+	var d net.Dialer
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := d.DialContext(ctx, "tcp", "127.0.0.1:1")
+	if !Unsent(fmt.Errorf("client: %w", err)) || Unsent(&net.OpError{Op: "read", Err: errDown}) || Unsent(errDown) || Unsent(nil) {
+		t.Errorf("Unsent(%v) and of others", err)
 	}
 }

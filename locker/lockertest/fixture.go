@@ -152,18 +152,24 @@ func (x *fixture) grant(key string, ttl time.Duration) grant {
 }
 
 // granted makes a request that must be granted. In real time a short lease may have ended when the answer comes; then
-// it asks for a longer one.
+// it asks for a longer one, which may have to wait for what the short one has left.
 func (x *fixture) granted(req locker.Request) grant {
 	x.Helper()
+	var leftover time.Time // it is gone by then
 	for {
 		began := time.Now()
 		lease, err := x.locker.Acquire(x.Context(), req)
 		switch {
 		case err == nil:
 			return grant{lease, req.TTL, began, time.Now()}
+		case errors.Is(err, locker.ErrHeld) && began.Before(leftover):
+			time.Sleep(tick)
+			req.Token = rand.Text()
+			continue
 		case x.Bubble || req.TTL > patience/4 || errors.Is(err, locker.ErrHeld) || isRefused(err):
 			x.Fatalf("Acquire: %v; want it granted", err)
 		}
+		leftover = time.Now().Add(patience)
 		req.Token, req.TTL = rand.Text(), 3*req.TTL
 	}
 }

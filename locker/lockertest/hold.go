@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -68,16 +69,23 @@ var holdSentences = []sentence{
 		}
 	}},
 	{"Do whose lock was lost says so, although work did not fail", needs(Delete), func(x *fixture) {
-		key := x.key("k")
-		var next grant
-		err := x.client(locker.WithTTL(renewed)).Do(x.Context(), key, func(ctx context.Context, l *locker.Lock) error {
-			x.beneath.Delete(key)
-			next = x.grant(key, long)
-			_ = x.lost(l) // whatever the reason
-			return nil
+		x.inTime(renewed, func(ttl time.Duration) bool {
+			key, granted := x.key(ttl.String()), false
+			var next grant
+			err := x.client(locker.WithTTL(ttl)).Do(x.Context(), key, func(ctx context.Context, l *locker.Lock) error {
+				granted = true
+				x.beneath.Delete(key)
+				next = x.grant(key, long)
+				_ = x.lost(l) // whatever the reason
+				return nil
+			})
+			if !granted {
+				return false
+			}
+			x.wantLost("Do", err)
+			x.wantHolds(next)
+			return true
 		})
-		x.wantLost("Do", err)
-		x.wantHolds(next)
 	}},
 	{"Do whose ctx ends during work releases the lock", nil, func(x *fixture) {
 		key := x.key("k")

@@ -50,6 +50,10 @@ type Harness struct {
 	// NoLeft says that a refusal can't tell how long the present lease still lives, and so that Left is 0.
 	NoLeft bool
 
+	// Behind says that the Locker answers before all that it has sent is done, as a quorum does. What an attempt or a
+	// release leaves is then gone soon, rather than with the answer.
+	Behind bool
+
 	// Cannot lists what the Disturber is unable to do. The sentences that need it do not run.
 	Cannot []Disturbance
 

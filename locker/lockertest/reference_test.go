@@ -78,7 +78,7 @@ func newReference() *reference {
 	}
 	r.started = func(call time.Time) time.Time { return call }
 	r.clean = func(ctx context.Context, req locker.Request) {
-		cleanup.Go(ctx, req.TTL, func(ctx context.Context) error { return r.cleanOnce(ctx, req) })
+		new(cleanup.Group).Go(ctx, req.TTL, func(ctx context.Context) error { return r.cleanOnce(ctx, req) })
 	}
 	r.tell = func(_ string, wakes []func()) {
 		for _, wake := range wakes {
