@@ -16,11 +16,13 @@ type FencedStore interface {
 	SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n Numbering) (Result, error)
 
 	// RaiseFence sets the number of key to to if key holds value and the number is not over to already; landed tells
-	// whether it was done. It may be resent: done again, it says the same as long as key holds value.
+	// whether it was done. It may be resent: done again, it says the same as long as key holds value. It is for Count:
+	// the counter then has no expiry. A number of 2^53 or more is refused before anything is sent.
 	RaiseFence(ctx context.Context, key, value string, to uint64) (landed bool, err error)
 }
 
-// Numbering says how the next number is found. Numbers stay below 2^53, so that every language can hold them.
+// Numbering says how the next number is found. Numbers stay below 2^53, so that every language can hold them; a grant
+// that would need a greater one is refused by an error.
 type Numbering int
 
 const (

@@ -11,8 +11,9 @@ type NestedStore interface {
 	// Enter adds the hold token to key for ttl if key is free or its owner is owner; an empty owner is nobody and never
 	// has a hold already. If the hold is there, that is granted as well and gives it ttl anew, but no shorter than it
 	// would have lived. Granted, the Result tells in Holds how many there are now; refused, in Left how long the last
-	// of the holds still lives. What is under key and no lock of this kind is refused: a value of another type with an
-	// error that matches ErrWrongType, one of this type without expiry as Foreign. Enter is sent once.
+	// of the holds still lives. What is under key and no lock of this kind is refused and left alone: a value of another
+	// type with an error that matches ErrWrongType, one of this type with its Left, or as Foreign if it has no expiry.
+	// So is, for who comes, a lock whose expiry someone has taken away. Enter is sent once.
 	Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (Result, error)
 
 	// Renew makes the hold token live for ttl from now, and never shorter than it would have lived; false if it has

@@ -1,4 +1,5 @@
-// Package backendtest is the contract of a [backends.Store] as a table of sentences that run against any store:
+// Package backendtest is the contract of a [backends.Store], and of what some stores can do besides, as tables of sentences
+// that run against any store:
 //
 //	func TestStore(t *testing.T) {
 //		backendtest.Run(t, backendtest.Harness{
@@ -21,16 +22,29 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A Harness says how to test a store. Only New is required.
-type Harness struct {
+// The harnesses of [Run], [RunFenced], [RunNested] and [RunLegacy].
+type (
+	// Harness says how to test a store.
+	Harness = HarnessFor[backends.Store, Outside]
+	// FencedHarness says how to test a store that numbers its grants.
+	FencedHarness = HarnessFor[backends.FencedStore, Outside]
+	// NestedHarness says how to test a store of nested holds.
+	NestedHarness = HarnessFor[backends.NestedStore, NestedOutside]
+	// LegacyHarness says how to test the plain commands.
+	LegacyHarness = HarnessFor[backends.LegacyStore, Outside]
+)
+
+// A HarnessFor says how to test a store of type S, and how to look at it by an O. Only New is required.
+type HarnessFor[S, O any] struct {
 	// New returns the store to test and a way around it to the same data. It is called once for each sentence and may
 	// return the same store each time, unless Bubble is set: each sentence uses keys of its own and deletes them. What
 	// needs closing is closed with t.Cleanup; a defer in the function that calls Run would be too early, since
 	// sentences run in parallel after it.
-	New func(t *testing.T) (backends.Store, Outside)
+	New func(t *testing.T) (S, O)
 
 	// Bubble runs each sentence in a testing/synctest bubble, where time is fake. It is stricter, as it knows what
 	// time it is: a value must then be gone within twice the Resolution of its end, rather than some seconds later.
+	// And it tries what takes days.
 	Bubble bool
 
 	// MaxTTL is the store's limit, at least a minute; 0: [backends.DefaultMaxTTL].
@@ -43,8 +57,13 @@ type Harness struct {
 	// NoWatch says that Watch only ever returns an error that matches errors.ErrUnsupported.
 	NoWatch bool
 
-	// NoLeft says that a refused SetNX cannot tell how long the present value still lives, and so that Left is 0.
+	// NoLeft says that a refused SetNX, or Enter, cannot tell how long the present value still lives, and so that Left
+	// is 0.
 	NoLeft bool
+
+	// Beside returns the keys that the store writes beside key, such as its counter; nil: none. Those that may be keys
+	// of locks themselves must work as such.
+	Beside func(key string) []string
 }
 
 // Outside looks at the store's data, and changes it, other than through the code under test, as an operator or other
@@ -61,21 +80,47 @@ type Outside interface {
 	Delete(key string)
 }
 
+// NestedOutside is what [RunNested] needs besides.
+type NestedOutside interface {
+	Outside
+	// SetNested puts a value of the type that holds are kept in, but not of holds, under key, without expiry.
+	SetNested(key string)
+}
+
 // Run runs every sentence of the contract as a subtest, named by the sentence. In real time they run in parallel, and
 // nothing that they assert depends on how fast the machine is: a time is always compared with a bracket of the
 // test's own timestamps.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	for _, s := range h.sentences() {
-		t.Run(s.says, func(t *testing.T) {
-			if !h.Bubble {
-				t.Parallel()
-				s.holds(newFixture(t, t, h))
-				return
-			}
-			synctest.Test(t, func(t *testing.T) { s.holds(newFixture(t, t, h)) })
-		})
+	ofStore.run(t, h)
+}
+
+// RunFenced is [Run] for a store that numbers its grants. The sentences of Run are there as well, with SetNXFenced in the
+// place of SetNX, since it is a SetNX and a number.
+func RunFenced(t *testing.T, h FencedHarness) {
+	t.Helper()
+	ofFenced.run(t, h)
+	for _, n := range numberings {
+		t.Run("SetNXFenced by "+name(n)+" in the place of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, n)) })
 	}
+}
+
+// RunNested is [Run] for a store of nested holds.
+func RunNested(t *testing.T, h NestedHarness) {
+	t.Helper()
+	ofNested.run(t, h)
+}
+
+// RunLegacy is [Run] for the plain commands.
+func RunLegacy(t *testing.T, h LegacyHarness) {
+	t.Helper()
+	ofLegacy.run(t, h)
+}
+
+// A suite is the contract of stores of type S.
+type suite[S any, O Outside] struct {
+	sentences func(h HarnessFor[S, O]) []sentence
+	give      func(x *fixture, store S, outside O) // makes x work with store
 }
 
 // A sentence holds or is reported to x.
@@ -84,20 +129,40 @@ type sentence struct {
 	holds func(x *fixture)
 }
 
-func (h Harness) sentences() []sentence {
-	watching := watchSentences
-	if h.NoWatch {
-		watching = noWatchSentences
+func (c suite[S, O]) run(t *testing.T, h HarnessFor[S, O]) {
+	t.Helper()
+	for _, s := range c.sentences(h) {
+		t.Run(s.says, func(t *testing.T) {
+			if !h.Bubble {
+				t.Parallel()
+				s.holds(c.fixture(t, t, h))
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { s.holds(c.fixture(t, t, h)) })
+		})
 	}
-	return slices.Concat(
-		setNXSentences,
-		expirySentences,
-		expireIfSentences,
-		deleteIfSentences,
-		contextSentences,
-		concurrencySentences,
-		watching,
-		foreignSentences,
-		byteSentences,
-	)
+}
+
+var ofStore = suite[backends.Store, Outside]{
+	sentences: func(h Harness) []sentence {
+		return slices.Concat(
+			setNXSentences,
+			expirySentences,
+			expireIfSentences,
+			deleteIfSentences,
+			contextSentences,
+			concurrencySentences,
+			watching(h.NoWatch),
+			foreignSentences,
+			byteSentences,
+		)
+	},
+	give: func(x *fixture, store backends.Store, _ Outside) { x.store = store },
+}
+
+func watching(not bool) []sentence {
+	if not {
+		return noWatchSentences
+	}
+	return watchSentences
 }

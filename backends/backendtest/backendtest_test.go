@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,14 +17,28 @@ import (
 )
 
 func TestFaultyWithoutFaultsKeepsTheContract(t *testing.T) {
-	wrapped := func(*testing.T) (backends.Store, Outside) {
+	inBothTimes(t, "Store", Run, Harness{New: func(*testing.T) (backends.Store, Outside) {
 		m := memory.New()
 		return Faulty(m), m
-	}
-	Run(t, Harness{New: wrapped})
-	t.Run("in fake time", func(t *testing.T) {
-		Run(t, Harness{New: wrapped, Bubble: true, Resolution: time.Nanosecond})
-	})
+	}})
+	inBothTimes(t, "FencedStore", RunFenced, FencedHarness{New: func(*testing.T) (backends.FencedStore, Outside) {
+		m := memory.New()
+		return FaultyFenced(m), m
+	}})
+	inBothTimes(t, "NestedStore", RunNested, NestedHarness{New: func(*testing.T) (backends.NestedStore, NestedOutside) {
+		m := memory.New()
+		return FaultyNested(m), m
+	}})
+	inBothTimes(t, "LegacyStore", RunLegacy, LegacyHarness{New: func(*testing.T) (backends.LegacyStore, Outside) {
+		m := memory.New()
+		return FaultyLegacy(m.Legacy()), m
+	}})
+}
+
+func inBothTimes[S, O any](t *testing.T, name string, run func(*testing.T, HarnessFor[S, O]), h HarnessFor[S, O]) {
+	t.Run(name, func(t *testing.T) { run(t, h) })
+	h.Bubble, h.Resolution = true, time.Nanosecond
+	t.Run(name+" in fake time", func(t *testing.T) { run(t, h) })
 }
 
 func TestHarnessForAStoreThatCannotWatchOrTellTheTimeLeft(t *testing.T) {
@@ -31,24 +46,44 @@ func TestHarnessForAStoreThatCannotWatchOrTellTheTimeLeft(t *testing.T) {
 		m := memory.New()
 		return double{Store: m, watch: unsupported, setNX: withoutLeft(m)}, m
 	}})
+	RunNested(t, NestedHarness{Bubble: true, NoWatch: true, NoLeft: true, New: func(*testing.T) (backends.NestedStore, NestedOutside) {
+		m := memory.New()
+		return nestedDouble{Store: m, watch: unsupported, enter: enterWithoutLeft(m)}, m
+	}})
 }
 
 // A sentence that no store can break says nothing.
 func TestEverySentenceFailsForAStoreThatBreaksIt(t *testing.T) {
-	broken := make(map[string]bool)
+	everySentenceFails(t, ofStore, doubles, func(m *memory.Store) Outside { return m })
+}
+
+func TestEverySentenceOfFencedStoresFails(t *testing.T) {
+	everySentenceFails(t, ofFenced, fencedDoubles, func(m *memory.Store) Outside { return m })
+}
+
+func TestEverySentenceOfNestedStoresFails(t *testing.T) {
+	everySentenceFails(t, ofNested, nestedDoubles, func(m *memory.Store) NestedOutside { return m })
+}
+
+func TestEverySentenceOfLegacyStoresFails(t *testing.T) {
+	everySentenceFails(t, ofLegacy, legacyDoubles, func(m *memory.Store) Outside { return m })
+}
+
+func everySentenceFails[S any, O Outside](t *testing.T, c suite[S, O], doubles []broken[S], outside func(*memory.Store) O) {
+	breaks := make(map[string]bool)
 	for _, d := range doubles {
-		broken[d.breaks] = true
+		breaks[d.breaks] = true
 		t.Run(d.bug, func(t *testing.T) {
-			failures := judge(t, d)
+			failures := judge(t, c, d, outside)
 			if len(failures) == 0 {
 				t.Fatalf("no failure of: %s", d.breaks)
 			}
 			t.Log(failures[0])
 		})
 	}
-	for _, h := range []Harness{{}, {NoWatch: true}} {
-		for _, s := range h.sentences() {
-			if !broken[s.says] {
+	for _, h := range []HarnessFor[S, O]{{Bubble: true}, {NoWatch: true}} {
+		for _, s := range c.sentences(h) {
+			if !breaks[s.says] {
 				t.Errorf("no store here breaks: %s", s.says)
 			}
 		}
@@ -56,19 +91,19 @@ func TestEverySentenceFailsForAStoreThatBreaksIt(t *testing.T) {
 }
 
 // judge returns what the sentence that d is said to break reports of it.
-func judge(t *testing.T, d brokenStore) (failures []string) {
-	h := Harness{Bubble: true, NoWatch: d.noWatch, NoLeft: d.noLeft}
-	h.New = func(*testing.T) (backends.Store, Outside) {
+func judge[S any, O Outside](t *testing.T, c suite[S, O], d broken[S], outside func(*memory.Store) O) (failures []string) {
+	h := HarnessFor[S, O]{Bubble: true, NoWatch: d.noWatch, NoLeft: d.noLeft, Beside: d.beside}
+	h.New = func(*testing.T) (S, O) {
 		m := memory.New()
-		return d.store(m), m
+		return d.store(m), outside(m)
 	}
-	for _, s := range h.sentences() {
+	for _, s := range c.sentences(h) {
 		if s.says != d.breaks {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
 			r := &recorder{T: t}
-			x := newFixture(t, r, h)
+			x := c.fixture(t, r, h)
 			done := make(chan struct{})
 			go func() { // for Fatalf to end
 				defer close(done)
@@ -104,23 +139,54 @@ func (r *recorder) Fatalf(format string, args ...any) {
 // What Run itself does with a failure shows only in a test that fails, so that one runs in a process of its own.
 func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 	const asked = "BACKENDTEST_BROKEN_STORE"
-	if mode := os.Getenv(asked); mode != "" {
-		Run(t, Harness{Bubble: mode == "bubble", New: func(*testing.T) (backends.Store, Outside) {
-			m := memory.New()
-			return double{Store: m, deleteIf: deleteAnything(m)}, m
-		}})
+	deletes := func(*testing.T) (backends.Store, Outside) {
+		m := memory.New()
+		return double{Store: m, deleteIf: deleteAnything(m)}, m
+	}
+	overwrites := func(*testing.T) (backends.FencedStore, Outside) { // and numbers as it should
+		m := memory.New()
+		return fencedDouble{Store: m, setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+			res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+			if present, _, _ := m.Get(key); !res.OK && err == nil {
+				m.Set(key, present, ttl)
+			}
+			return res, err
+		}}, m
+	}
+	modes := map[string]struct {
+		run  func(t *testing.T)
+		fail string
+	}{
+		"bubble": {
+			func(t *testing.T) { Run(t, Harness{Bubble: true, New: deletes}) },
+			"DeleteIf_on_another_value_says_false_and_changes_nothing",
+		},
+		"real": {
+			func(t *testing.T) { Run(t, Harness{New: deletes}) },
+			"DeleteIf_on_another_value_says_false_and_changes_nothing",
+		},
+		"Count": {
+			func(t *testing.T) { RunFenced(t, FencedHarness{Bubble: true, New: overwrites}) },
+			"SetNXFenced_by_Count_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+		},
+		"Clock": {
+			func(t *testing.T) { RunFenced(t, FencedHarness{Bubble: true, New: overwrites}) },
+			"SetNXFenced_by_Clock_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+		},
+	}
+	if mode, ok := modes[os.Getenv(asked)]; ok {
+		mode.run(t)
 		return
 	}
-	for _, mode := range []string{"bubble", "real"} {
+	for name, mode := range modes {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), asked+"="+mode)
+		cmd.Env = append(os.Environ(), asked+"="+name)
 		out, err := cmd.CombinedOutput()
 		if err == nil {
-			t.Errorf("%s: a store that deletes anything passes:\n%s", mode, out)
+			t.Errorf("%s: a broken store passes:\n%s", name, out)
 		}
-		failed := "--- FAIL: " + t.Name() + "/DeleteIf_on_another_value_says_false_and_changes_nothing"
-		if !strings.Contains(string(out), failed) {
-			t.Errorf("%s: no line %q in:\n%s", mode, failed, out)
+		if failed := "--- FAIL: " + t.Name() + "/" + mode.fail; !strings.Contains(string(out), failed) {
+			t.Errorf("%s: no line %q in:\n%s", name, failed, out)
 		}
 	}
 }

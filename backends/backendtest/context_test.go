@@ -62,11 +62,4 @@ var contextDoubles = []brokenStore{
 			}
 		}),
 	},
-	{
-		bug:    "Watch ignores its ctx",
-		breaks: "Watch with a ctx that is already done returns its error",
-		store: badWatch(func(m *memory.Store) watchFunc {
-			return func(_ context.Context, key string, wake func()) error { return m.Watch(background, key, wake) }
-		}),
-	},
 }

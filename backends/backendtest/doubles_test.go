@@ -16,12 +16,15 @@ var doubles = slices.Concat(setNXDoubles, expireIfDoubles, deleteIfDoubles, cont
 
 var background = context.Background() // for stores that ignore theirs
 
-// A brokenStore is a store with one bug, and the sentence that it breaks.
-type brokenStore struct {
+// A broken store has one bug, and breaks a sentence.
+type broken[S any] struct {
 	bug, breaks     string
-	store           func(m *memory.Store) backends.Store
+	store           func(m *memory.Store) S
 	noWatch, noLeft bool // what its harness says
+	beside          func(key string) []string
 }
+
+type brokenStore = broken[backends.Store]
 
 // double is a memory store with some methods replaced.
 type double struct {

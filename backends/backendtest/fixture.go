@@ -20,6 +20,12 @@ type fixture struct {
 	outside Outside
 	id      string        // makes keys unique on a server that others use too
 	long    time.Duration // a ttl that does not end during a test
+
+	// what else the store is, for the sentences about that
+	fenced    backends.FencedStore
+	nested    backends.NestedStore
+	setNested func(key string)
+	legacy    backends.LegacyStore
 }
 
 // reporter is what a sentence needs of a *testing.T. This package's own tests put something else in its place, to see
@@ -32,15 +38,23 @@ type reporter interface {
 	Cleanup(func())
 }
 
-func newFixture(t *testing.T, r reporter, h Harness) *fixture {
-	if h.MaxTTL == 0 {
-		h.MaxTTL = backends.DefaultMaxTTL
+func (c suite[S, O]) fixture(t *testing.T, r reporter, h HarnessFor[S, O]) *fixture {
+	x := &fixture{reporter: r, id: rand.Text(), Harness: Harness{
+		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
+	}}
+	if x.MaxTTL == 0 {
+		x.MaxTTL = backends.DefaultMaxTTL
 	}
-	if h.Resolution == 0 {
-		h.Resolution = time.Millisecond
+	if x.Resolution == 0 {
+		x.Resolution = time.Millisecond
 	}
-	x := &fixture{reporter: r, Harness: h, id: rand.Text(), long: h.MaxTTL / 4}
-	x.store, x.outside = h.New(t)
+	if x.Beside == nil {
+		x.Beside = func(string) []string { return nil }
+	}
+	x.long = x.MaxTTL / 4
+	store, outside := h.New(t)
+	x.outside = outside
+	c.give(x, store, outside)
 	return x
 }
 
@@ -51,7 +65,12 @@ func (x *fixture) key(name string) string {
 }
 
 func (x *fixture) own(key string) string {
-	x.Cleanup(func() { x.outside.Delete(key) })
+	x.Cleanup(func() {
+		x.outside.Delete(key)
+		for _, beside := range x.Beside(key) {
+			x.outside.Delete(beside)
+		}
+	})
 	return key
 }
 

@@ -107,6 +107,13 @@ var watchDoubles = []brokenStore{
 		}),
 	},
 	{
+		bug:    "Watch ignores its ctx",
+		breaks: "Watch with a ctx that is already done returns its error",
+		store: badWatch(func(m *memory.Store) watchFunc {
+			return func(_ context.Context, key string, wake func()) error { return m.Watch(background, key, wake) }
+		}),
+	},
+	{
 		bug:     "Watch pretends",
 		breaks:  "a store that cannot watch says so",
 		store:   badWatch(func(*memory.Store) watchFunc { return func(context.Context, string, func()) error { return nil } }),

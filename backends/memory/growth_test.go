@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 func TestExpiredEntriesDoNotAccumulate(t *testing.T) {
@@ -16,11 +18,28 @@ func TestExpiredEntriesDoNotAccumulate(t *testing.T) {
 			if res, err := s.SetNX(t.Context(), fmt.Sprint(i), "v", time.Second); err != nil || !res.OK {
 				t.Fatal(res, err)
 			}
-			most = max(most, len(s.entries))
+			most = max(most, len(s.entries.rows))
 			time.Sleep(10 * time.Millisecond) // so that 100 are alive at any time
 		}
 		if most > 300 {
 			t.Errorf("the map held %d entries while 100 were alive", most)
+		}
+	})
+}
+
+func TestCountersOfAClockDoNotAccumulate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		most := 0
+		for i := range 10_000 {
+			if res, err := s.SetNXFenced(t.Context(), fmt.Sprint(i), "v", time.Second, backends.Clock); err != nil || !res.OK {
+				t.Fatal(res, err)
+			}
+			most = max(most, len(s.fences.rows))
+			time.Sleep(backends.FenceRetention / 100)
+		}
+		if most > 300 {
+			t.Errorf("the map held %d counters while 100 were in use", most)
 		}
 	})
 }

@@ -4,6 +4,7 @@ package memory
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -14,10 +15,11 @@ import (
 // New returns an empty store.
 func New(opts ...Option) *Store {
 	s := &Store{
+		id:      rand.Text(),
 		maxTTL:  backends.DefaultMaxTTL,
-		entries: make(map[string]entry),
+		entries: newTable[entry](),
+		fences:  newTable[fence](),
 		watches: make(map[string][]*watch),
-		sweepAt: minSweep,
 	}
 	for _, opt := range opts {
 		opt(s)
@@ -34,23 +36,31 @@ func WithMaxTTL(d time.Duration) Option {
 	return func(s *Store) { s.maxTTL = d }
 }
 
-// A Store is a [backends.Store]. It keeps time to the nanosecond, and calls wake functions before DeleteIf returns, in
-// the order in which they were registered. It has no timer and no goroutine but the short one in which the end of a
-// context removes a watch, so it can be used in a bubble of testing/synctest; but a store belongs in one bubble,
-// since each has a time of its own.
+// A Store is a [backends.FencedStore] and a [backends.NestedStore], and with Legacy a [backends.LegacyStore]. The value of
+// a lock, numbered or not, is a text, and so is what the plain commands work on. Nested holds are another type to them, and
+// the other way about.
+//
+// It keeps time to the nanosecond, and calls wake functions before DeleteIf or Leave returns, in the order in which they
+// were registered. It has no timer and no goroutine but the short one in which the end of a context removes a watch, so it
+// can be used in a bubble of testing/synctest; but a store belongs in one bubble, since each has a time of its own.
 //
 // It goes by the monotonic clock. That clock stops while the machine is suspended, and here it may: the values are
 // in the memory of the only process that can use them, which is suspended with them.
 type Store struct {
+	id     string
 	maxTTL time.Duration
 
 	mu      sync.Mutex
-	entries map[string]entry
-	sweepAt int // number of entries at which put looks for expired ones
+	entries table[entry]
+	fences  table[fence] // the last number of each key, which outlives the entry
 	watches map[string][]*watch
 }
 
-var _ backends.Store = (*Store)(nil)
+var (
+	_ backends.FencedStore = (*Store)(nil)
+	_ backends.NestedStore = (*Store)(nil)
+	_ backends.Identifier  = (*Store)(nil)
+)
 
 // SetNX implements [backends.Store]. It allocates nothing, except when the map has to grow.
 func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -59,16 +69,21 @@ func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	e, found := s.live(key, now)
+	res, _, err := s.grant(key, value, ttl, time.Now())
+	return res, err
+}
+
+// grant also tells whether value was there already.
+func (s *Store) grant(key, value string, ttl time.Duration, now time.Time) (res backends.Result, again bool, err error) {
+	e, found := s.entries.live(key, now)
 	switch {
-	case found && e.other:
-		return backends.Result{}, errWrongType
+	case found && e.kind != text:
+		return backends.Result{}, false, errWrongType
 	case found && e.value != value:
-		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, nil
+		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, false, nil
 	}
-	s.put(key, entry{value: value, expires: now.Add(ttl)}, now)
-	return backends.Result{OK: true}, nil
+	s.entries.put(key, entry{value: value, expires: now.Add(ttl)}, now)
+	return backends.Result{OK: true}, found, nil
 }
 
 // ExpireIf implements [backends.Store]. A value without expiry stays as it is, and the answer is true: for ever is no
@@ -80,16 +95,16 @@ func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	e, found := s.live(key, now)
+	e, found := s.entries.live(key, now)
 	switch {
-	case found && e.other:
+	case found && e.kind != text:
 		return false, errWrongType
 	case !found || e.value != value:
 		return false, nil
 	}
 	if until := now.Add(ttl); !e.expires.IsZero() && until.After(e.expires) {
 		e.expires = until
-		s.entries[key] = e
+		s.entries.put(key, e, now)
 	}
 	return true, nil
 }
@@ -107,15 +122,23 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 func (s *Store) remove(key, value string) (bool, []*watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, found := s.live(key, time.Now())
+	e, found := s.entries.live(key, time.Now())
 	switch {
-	case found && e.other:
+	case found && e.kind != text:
 		return false, nil, errWrongType
 	case !found || e.value != value:
 		return false, nil, nil
 	}
-	delete(s.entries, key)
+	delete(s.entries.rows, key)
 	return true, s.watches[key], nil
+}
+
+// Identify implements [backends.Identifier]: every Store is a server of its own.
+func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
+	if err := ctx.Err(); err != nil {
+		return backends.Identity{}, err
+	}
+	return backends.Identity{Server: s.id, Role: "master"}, nil
 }
 
 // check refuses what must not reach the map.

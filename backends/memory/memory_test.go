@@ -14,26 +14,68 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	backendtest.Run(t, backendtest.Harness{New: fresh})
-}
-
-func TestContractInFakeTime(t *testing.T) {
-	backendtest.Run(t, backendtest.Harness{New: fresh, Bubble: true, Resolution: time.Nanosecond})
-}
-
-func TestContractWithMaxTTL(t *testing.T) {
-	limited := func(*testing.T) (backends.Store, backendtest.Outside) {
-		s := memory.New(memory.WithMaxTTL(90 * time.Minute))
-		return s, s
-	}
-	backendtest.Run(t, backendtest.Harness{
-		New: limited, Bubble: true, MaxTTL: 90 * time.Minute, Resolution: time.Nanosecond,
+	inBothTimes(t, "Store", backendtest.Run, backendtest.Harness{
+		New: func(*testing.T) (backends.Store, backendtest.Outside) {
+			s := memory.New()
+			return s, s
+		},
+	})
+	inBothTimes(t, "FencedStore", backendtest.RunFenced, backendtest.FencedHarness{
+		New: func(*testing.T) (backends.FencedStore, backendtest.Outside) {
+			s := memory.New()
+			return s, s
+		},
+	})
+	inBothTimes(t, "NestedStore", backendtest.RunNested, backendtest.NestedHarness{
+		New: func(*testing.T) (backends.NestedStore, backendtest.NestedOutside) {
+			s := memory.New()
+			return s, s
+		},
+	})
+	inBothTimes(t, "LegacyStore", backendtest.RunLegacy, backendtest.LegacyHarness{
+		New: func(*testing.T) (backends.LegacyStore, backendtest.Outside) {
+			s := memory.New()
+			return s.Legacy(), s
+		},
 	})
 }
 
-func fresh(*testing.T) (backends.Store, backendtest.Outside) {
-	s := memory.New()
-	return s, s
+func inBothTimes[S, O any](t *testing.T, name string, run func(*testing.T, backendtest.HarnessFor[S, O]), h backendtest.HarnessFor[S, O]) {
+	t.Run(name, func(t *testing.T) { run(t, h) })
+	h.Bubble, h.Resolution = true, time.Nanosecond
+	t.Run(name+" in fake time", func(t *testing.T) { run(t, h) })
+}
+
+func TestContractWithMaxTTL(t *testing.T) {
+	const limit = 90 * time.Minute
+	limited := func() *memory.Store { return memory.New(memory.WithMaxTTL(limit)) }
+	t.Run("Store", func(t *testing.T) {
+		backendtest.Run(t, backendtest.Harness{
+			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
+			New: func(*testing.T) (backends.Store, backendtest.Outside) {
+				s := limited()
+				return s, s
+			},
+		})
+	})
+	t.Run("NestedStore", func(t *testing.T) {
+		backendtest.RunNested(t, backendtest.NestedHarness{
+			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
+			New: func(*testing.T) (backends.NestedStore, backendtest.NestedOutside) {
+				s := limited()
+				return s, s
+			},
+		})
+	})
+	t.Run("LegacyStore", func(t *testing.T) {
+		backendtest.RunLegacy(t, backendtest.LegacyHarness{
+			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
+			New: func(*testing.T) (backends.LegacyStore, backendtest.Outside) {
+				s := limited()
+				return s.Legacy(), s
+			},
+		})
+	})
 }
 
 func TestErrorsSayWhatIsWrong(t *testing.T) {

@@ -9,7 +9,7 @@ func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	e, found := s.live(key, now)
+	e, found := s.entries.live(key, now)
 	if !found {
 		return "", 0, false
 	}
@@ -26,21 +26,28 @@ func (s *Store) Set(key, value string, ttl time.Duration) {
 	if ttl != 0 {
 		e.expires = now.Add(ttl)
 	}
-	s.put(key, e, now)
+	s.entries.put(key, e, now)
 }
 
 // SetOther puts a value of another type under key whatever was there, such as a list where a string should be. SetNX,
-// ExpireIf and DeleteIf of that key then fail with an error that matches [backends.ErrWrongType].
+// ExpireIf, DeleteIf and Enter of that key then fail with an error that matches [backends.ErrWrongType].
 func (s *Store) SetOther(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(key, entry{other: true}, time.Now())
+	s.entries.put(key, entry{kind: other}, time.Now())
+}
+
+// SetNested puts holds of nobody, which never end, under key whatever was there, so that Enter reports it as foreign.
+func (s *Store) SetNested(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries.put(key, entry{kind: nested, nest: &nest{}}, time.Now())
 }
 
 // Delete removes what is stored under key, whatever it is, and wakes those who watch it, even if there was nothing.
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
-	delete(s.entries, key)
+	delete(s.entries.rows, key)
 	watches := s.watches[key]
 	s.mu.Unlock()
 	wake(watches)

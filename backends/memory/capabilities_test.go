@@ -1,0 +1,85 @@
+package memory_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+)
+
+func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
+	s, ctx := memory.New(), t.Context()
+	mustHold := func(res backends.Result, err error) {
+		t.Helper()
+		if err != nil || !res.OK {
+			t.Fatalf("%+v, %v; want it granted", res, err)
+		}
+	}
+	mustHold(s.SetNX(ctx, "value", "v", time.Minute))
+	mustHold(s.SetNXFenced(ctx, "numbered", "v", time.Minute, backends.Count))
+	mustHold(s.Enter(ctx, "nested", "ann", "v", time.Minute))
+	if _, err := s.Legacy().SetBit(ctx, "bits", 0, true); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, key := range []string{"value", "numbered", "bits"} {
+		if _, err := s.Enter(ctx, key, "ann", "v", time.Minute); !errors.Is(err, backends.ErrWrongType) {
+			t.Errorf("Enter of %q: error %v", key, err)
+		}
+		if _, found, err := s.Legacy().Get(ctx, key); err != nil || !found {
+			t.Errorf("Get of %q: %v, %v; it is a text like any other", key, found, err)
+		}
+	}
+	for call, err := range map[string]error{
+		"SetNX":       func() error { _, err := s.SetNX(ctx, "nested", "v", time.Minute); return err }(),
+		"ExpireIf":    func() error { _, err := s.ExpireIf(ctx, "nested", "v", time.Minute); return err }(),
+		"DeleteIf":    func() error { _, err := s.DeleteIf(ctx, "nested", ""); return err }(),
+		"SetNXFenced": func() error { _, err := s.SetNXFenced(ctx, "nested", "", time.Minute, backends.Clock); return err }(),
+		"RaiseFence":  func() error { _, err := s.RaiseFence(ctx, "nested", "", 1); return err }(),
+		"GetSet":      func() error { _, _, err := s.Legacy().GetSet(ctx, "nested", "v"); return err }(),
+		"GetBit":      func() error { _, err := s.Legacy().GetBit(ctx, "nested", 0); return err }(),
+	} {
+		if !errors.Is(err, backends.ErrWrongType) {
+			t.Errorf("%s of nested holds: error %v", call, err)
+		}
+	}
+}
+
+func TestEveryStoreIsAServerOfItsOwn(t *testing.T) {
+	a, b := memory.New(), memory.New()
+	if err := backends.CheckNodes(t.Context(), a, b); err != nil {
+		t.Error(err)
+	}
+	var bad *backends.NodesError
+	if err := backends.CheckNodes(t.Context(), a, b, a); !errors.As(err, &bad) || len(bad.Same) != 1 || bad.Same[0] != [2]int{0, 2} {
+		t.Errorf("the same store twice: %v", err)
+	}
+}
+
+func TestClockForgetsACounterAfterItsRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		grant := func(n backends.Numbering) uint64 {
+			t.Helper()
+			res, err := s.SetNXFenced(t.Context(), "k", "v", time.Second, n)
+			if err != nil || !res.OK {
+				t.Fatal(res, err)
+			}
+			time.Sleep(time.Second)
+			return res.Fence
+		}
+		last := grant(backends.Clock)
+		time.Sleep(backends.FenceRetention - 2*time.Second)
+		if got := grant(backends.Count); got != last+1 {
+			t.Errorf("a second before the end of its retention Count gave %d; want %d", got, last+1)
+		}
+		last = grant(backends.Clock)
+		time.Sleep(backends.FenceRetention - time.Second)
+		if got := grant(backends.Count); got != 1 {
+			t.Errorf("at the end of its retention Count gave %d after %d; want 1", got, last)
+		}
+	})
+}
