@@ -67,7 +67,10 @@ func (ls *lines) enter(key, owner string) (*line, *place) {
 func (ls *lines) leave(ln *line, lease Lease, granted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if granted {
+	switch {
+	case granted && ln.owner != "": // whoever follows is the same owner, and may be granted it as well
+		ln.held, ln.until, ln.local = HeldError{}, time.Time{}, false
+	case granted:
 		ln.held = HeldError{Key: ln.key}
 		ln.until, ln.local = lease.Expires, true
 		ln.calm() // what led to this grant is no news for the next head

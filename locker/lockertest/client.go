@@ -179,10 +179,14 @@ var clientSentences = []sentence{
 		x.leaves("Stall", func() func() { return x.stall(Acquire) })
 	}},
 	{"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left", needs(Late, LateReply), func(x *fixture) {
+		delay := 3 * short
+		if !x.Bubble {
+			delay = 10 * short // it has to be later than the end of a ctx on a busy machine
+		}
 		for _, kind := range []Disturbance{Late, LateReply} {
 			x.leaves(string(kind), func() func() {
-				x.beneath.FaultOnce(Acquire, Fault{Kind: kind, Delay: 3 * short})
-				return func() { time.Sleep(3 * short) }
+				x.beneath.FaultOnce(Acquire, Fault{Kind: kind, Delay: delay})
+				return func() { time.Sleep(delay) }
 			})
 		}
 	}},

@@ -1,0 +1,66 @@
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Why a guard refuses. Repeating does not help: the holder has to stop, and to take the lock again.
+var (
+	// ErrLate: the resource has been claimed or written under a later grant of the lock.
+	ErrLate = errors.New("fence is lower than one that was accepted before")
+
+	// ErrUnnumbered: the fence is 0, as under strategies that do not number their grants.
+	ErrUnnumbered = errors.New("fence is 0: the grant is not numbered")
+)
+
+// A Register is a value that accepts writes in the order of their fences only. The zero value is the zero value of T,
+// never written. Safe for concurrent use. What is stored is not copied: if T refers to something, leave that alone.
+type Register[T any] struct {
+	mu    sync.Mutex
+	value T
+	fence uint64
+}
+
+// Write stores value if fence is not lower than any that was accepted before. The error matches [ErrLate] or
+// [ErrUnnumbered].
+func (r *Register[T]) Write(fence uint64, value T) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.accept(fence); err != nil {
+		return err
+	}
+	r.value = value
+	return nil
+}
+
+// Claim returns the value, for the holder to base its next write on: from now on every lower fence is refused, so that
+// nobody changes the value but this holder or a later one. The error matches [ErrLate] or [ErrUnnumbered].
+func (r *Register[T]) Claim(fence uint64) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.accept(fence); err != nil {
+		var none T
+		return none, err
+	}
+	return r.value, nil
+}
+
+// Read returns the value and the greatest fence that was accepted, for whoever does not hold the lock.
+func (r *Register[T]) Read() (value T, fence uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, r.fence
+}
+
+func (r *Register[T]) accept(fence uint64) error {
+	switch {
+	case fence == 0:
+		return ErrUnnumbered
+	case fence < r.fence:
+		return fmt.Errorf("fence %d came after %d: %w", fence, r.fence, ErrLate)
+	}
+	r.fence = fence
+	return nil
+}
