@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,45 +17,114 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// A mode is what a store is tested with.
+type mode struct {
+	name       string
+	opts       []redis.Option
+	prefix     string
+	maxTTL     time.Duration
+	polling    bool
+	scriptless bool
+}
+
+var modes = []mode{
+	{name: "plain"},
+	{name: "with prefix", opts: []redis.Option{redis.WithPrefix("app {1}:"), redis.WithMaxTTL(2 * time.Minute)},
+		prefix: "app {1}:", maxTTL: 2 * time.Minute},
+	{name: "without wakes", opts: []redis.Option{redis.WithPrefix("polling:"), redis.WithoutWakes()},
+		prefix: "polling:", polling: true},
+	{name: "without scripts", opts: []redis.Option{redis.WithPrefix("optimistic:"), redis.WithoutScripts()},
+		prefix: "optimistic:", scriptless: true},
+}
+
 func TestContractOnRedis(t *testing.T) {
-	runContract(t, redistest.Start(t).Addr())
+	addr := redistest.Start(t).Addr()
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			c := dial(t, &client.Options{Addr: addr})
+			runAll(t, contracts{prefix: m.prefix, maxTTL: m.maxTTL, polling: m.polling, scriptless: m.scriptless,
+				connect: func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, m.opts...), c }})
+		})
+	}
 }
 
 // TestContractOnEmbedded is in fake time, where the process is never kept from running in the middle of a command.
 func TestContractOnEmbedded(t *testing.T) {
-	backendtest.Run(t, backendtest.Harness{Bubble: true, New: func(t *testing.T) (backends.Store, backendtest.Outside) {
-		server := embedded.New()
-		c := client.NewClient(&client.Options{
-			Addr: "127.0.0.1:1", Dialer: server.Dial, PoolSize: 1000, // see Dial
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		})
-		t.Cleanup(func() {
-			c.Close()
-			server.Close()
-		})
-		return goredis.New(c), outside{t, c, ""}
-	}})
-}
-
-func runContract(t *testing.T, addr string) {
-	for name, opts := range map[string][]redis.Option{
-		"plain":        nil,
-		"with prefix":  {redis.WithPrefix("app {1}:"), redis.WithMaxTTL(2 * time.Minute)},
-		"without wake": {redis.WithPrefix("polling:"), redis.WithoutWakes()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := dial(t, &client.Options{Addr: addr})
-			h := backendtest.Harness{NoWatch: name == "without wake"}
-			prefix := map[string]string{"with prefix": "app {1}:", "without wake": "polling:"}[name]
-			if name == "with prefix" {
-				h.MaxTTL = 2 * time.Minute
-			}
-			h.New = func(t *testing.T) (backends.Store, backendtest.Outside) {
-				return goredis.New(c, opts...), outside{t, c, prefix}
-			}
-			backendtest.Run(t, h)
+	for _, m := range modes {
+		if m.polling || m.maxTTL > 0 {
+			continue // is sent by the same code as on Redis
+		}
+		t.Run(m.name, func(t *testing.T) {
+			runAll(t, contracts{prefix: m.prefix, scriptless: m.scriptless, bubble: true,
+				connect: func(t *testing.T) (*redis.Store, client.Cmdable) {
+					c := embed(t)
+					return goredis.New(c, m.opts...), c
+				}})
 		})
 	}
+}
+
+// embed makes a client for the present bubble, with a server of its own.
+func embed(t *testing.T) *client.Client {
+	server := embedded.New()
+	c := client.NewClient(&client.Options{
+		Addr: "127.0.0.1:1", Dialer: server.Dial, PoolSize: 1000, // see Dial
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() {
+		c.Close()
+		server.Close()
+	})
+	return c
+}
+
+type contracts struct {
+	connect    func(t *testing.T) (*redis.Store, client.Cmdable)
+	prefix     string
+	maxTTL     time.Duration
+	polling    bool
+	scriptless bool
+	bubble     bool
+}
+
+// runAll runs all that a store can do.
+func runAll(t *testing.T, c contracts) {
+	t.Run("Store", func(t *testing.T) {
+		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
+	})
+	t.Run("LegacyStore", func(t *testing.T) {
+		backendtest.RunLegacy(t, harness(c, func(s *redis.Store, o outside) (backends.LegacyStore, backendtest.Outside) { return s, o }))
+	})
+	if c.scriptless {
+		return
+	}
+	t.Run("FencedStore", func(t *testing.T) {
+		backendtest.RunFenced(t, harness(c, func(s *redis.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
+	})
+	t.Run("NestedStore", func(t *testing.T) {
+		backendtest.RunNested(t, harness(c, func(s *redis.Store, o outside) (backends.NestedStore, backendtest.NestedOutside) { return s, o }))
+	})
+}
+
+func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
+	return backendtest.HarnessFor[S, O]{
+		Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling, Beside: counters,
+		New: func(t *testing.T) (S, O) {
+			s, client := c.connect(t)
+			return as(s, outside{t, client, c.prefix})
+		},
+	}
+}
+
+// counters lists the counter of key, except where its name is a number in the slot.
+func counters(key string) []string {
+	switch open := strings.Index(key, "{"); {
+	case !strings.ContainsAny(key, "{}"):
+		return []string{"{" + key + "}:\x00fence"}
+	case open >= 0 && strings.Index(key[open:], "}") > 1:
+		return []string{key + "#\x00fence"}
+	}
+	return nil
 }
 
 // TestContractOnOpen runs through the options that Open sets.
@@ -84,7 +154,7 @@ func dial(t *testing.T, o *client.Options) *client.Client {
 // outside works on the plain keys, below the store's prefix.
 type outside struct {
 	t      *testing.T
-	client *client.Client
+	client client.Cmdable
 	prefix string
 }
 
@@ -113,6 +183,11 @@ func (o outside) Set(key, value string, ttl time.Duration) {
 func (o outside) SetOther(key string) {
 	o.Delete(key)
 	o.must(o.client.RPush(context.Background(), o.prefix+key, "element").Err())
+}
+
+func (o outside) SetNested(key string) {
+	o.Delete(key)
+	o.must(o.client.HSet(context.Background(), o.prefix+key, "hold:1", "1", "owner", "2").Err())
 }
 
 func (o outside) Delete(key string) {

@@ -93,7 +93,7 @@ type executor struct{ client Client }
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	cmd := client.NewCmd(ctx, args...)
 	if err := e.client.Process(ctx, cmd); err != nil {
-		return nil, translate(ctx, err)
+		return nil, e.noted(translate(ctx, err))
 	}
 	return reply(cmd.Val()), nil
 }
@@ -101,7 +101,7 @@ func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	cmd := once{client.NewCmd(ctx, args...)}
 	if err := e.client.Process(ctx, cmd); err != nil {
-		return nil, translate(ctx, err)
+		return nil, e.noted(translate(ctx, err))
 	}
 	return reply(cmd.Val()), nil
 }
@@ -112,10 +112,52 @@ type once struct{ *client.Cmd }
 func (once) NoRetry() bool { return true }
 
 // Pinned uses Watch for the connection that it brings, and lets it watch nothing: WATCH is sent like everything else.
+// A cluster may have moved the key since its client has looked; then it looks again.
 func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
+	for attempt := 1; ; attempt++ {
+		err := e.pin(ctx, key, fn)
+		if moved := (*redis.ReplyError)(nil); !errors.As(err, &moved) || moved.Code() != "MOVED" || attempt == maxMoves {
+			return e.noted(err)
+		}
+		if cluster, ok := e.client.(cluster); ok { // ForEachMaster asks the cluster anew
+			_ = cluster.ForEachMaster(ctx, func(context.Context, *client.Client) error { return nil })
+		}
+	}
+}
+
+const maxMoves = 4
+
+// cluster is what a ClusterClient has besides. It finds the server itself: Watch would send a WATCH first to learn which
+// it is.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*client.Client, error)
+	ForEachMaster(ctx context.Context, fn func(context.Context, *client.Client) error) error
+	ReloadState(ctx context.Context)
+}
+
+// noted passes an error on. A server of a cluster that does not answer may have been replaced: the client would ask the
+// others only once a minute.
+func (e executor) noted(err error) error {
+	if cluster, ok := e.client.(cluster); ok && err != nil && !errors.As(err, new(*redis.ReplyError)) {
+		cluster.ReloadState(context.Background()) // in the background, at most five times a second
+	}
+	return err
+}
+
+func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error) error {
+	one := e.client
+	if cluster, ok := e.client.(cluster); ok {
+		master, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return translate(ctx, err)
+		}
+		one = master
+	}
 	var own error
-	err := e.pin(ctx, key, func(tx *client.Tx) error {
-		own = fn(conn{tx})
+	err := one.Watch(ctx, func(tx *client.Tx) error {
+		c := &conn{tx: tx}
+		own = fn(c)
+		c.unwatch(ctx)
 		return own
 	})
 	if err == nil || err == own { //nolint:errorlint // the very same: fn's error is passed on as it is
@@ -124,24 +166,12 @@ func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) er
 	return translate(ctx, err)
 }
 
-// pin finds the server itself in a cluster, where go-redis would send WATCH first to learn which it is.
-func (e executor) pin(ctx context.Context, key string, fn func(*client.Tx) error) error {
-	cluster, ok := e.client.(interface {
-		MasterForKey(ctx context.Context, key string) (*client.Client, error)
-	})
-	if !ok {
-		return e.client.Watch(ctx, fn)
-	}
-	master, err := cluster.MasterForKey(ctx, key)
-	if err != nil {
-		return err
-	}
-	return master.Watch(ctx, fn)
+type conn struct {
+	tx       *client.Tx
+	watching bool
 }
 
-type conn struct{ tx *client.Tx }
-
-func (c conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
+func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	cmds := make([]client.Cmder, len(commands))
 	p := c.tx.Pipeline()
 	for i, args := range commands {
@@ -152,15 +182,30 @@ func (c conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	replies := make([]any, len(commands))
 	for i, cmd := range cmds {
 		err := translate(ctx, cmd.Err())
-		if refused := (*redis.ReplyError)(nil); errors.As(err, &refused) {
+		refused := (*redis.ReplyError)(nil)
+		switch {
+		case errors.As(err, &refused):
 			replies[i] = refused
-		} else if err != nil {
+		case err != nil:
 			return nil, err
-		} else {
+		default:
 			replies[i] = reply(cmd.(once).Val())
+		}
+		switch cmd.Name() {
+		case "watch":
+			c.watching = true
+		case "exec", "unwatch":
+			c.watching = refused != nil
 		}
 	}
 	return replies, nil
+}
+
+// unwatch is for go-redis, which gives connections back as they are: what they watch could fail the next transaction.
+func (c *conn) unwatch(ctx context.Context) {
+	if c.watching {
+		_, _ = c.Pipeline(ctx, []any{"UNWATCH"}) // without an answer the connection is thrown away
+	}
 }
 
 // reply makes a list of a map, as RESP2 would have sent it.
@@ -191,16 +236,17 @@ func translate(ctx context.Context, err error) error {
 }
 
 func (e executor) Subscribe(ctx context.Context) redis.Subscription {
-	return subscription{ctx, e.client.Subscribe(ctx)}
+	return subscription{ctx, e, e.client.Subscribe(ctx)}
 }
 
 type subscription struct {
 	ctx context.Context
+	executor
 	*client.PubSub
 }
 
 func (s subscription) Subscribe(channel string) error {
-	return translate(s.ctx, s.PubSub.Subscribe(s.ctx, channel))
+	return s.noted(translate(s.ctx, s.PubSub.Subscribe(s.ctx, channel)))
 }
 
 func (s subscription) Unsubscribe(channel string) error {

@@ -15,7 +15,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -58,14 +57,14 @@ func users(t *testing.T) map[string][]string {
 	return all
 }
 
-// refusals is the table of the page: by permission, then by operation.
-func refusals(t *testing.T) map[string]map[string]bool {
+// refusals is a table of the page: by permission, then by operation.
+func refusals(t *testing.T, of string) map[string]map[string]bool {
 	t.Helper()
-	_, rest, found := strings.Cut(readPage(t), "<!-- refusals: the test reads this table -->\n\n")
+	_, rest, found := strings.Cut(readPage(t), "<!-- refusals of "+of+": the test reads this table -->\n\n")
 	table, _, _ := strings.Cut(rest, "\n\n")
 	lines := strings.Split(strings.ReplaceAll(table, `\|`, "\x00"), "\n")
 	if !found || len(lines) < 3 {
-		t.Fatalf("no table of refusals in %s", page)
+		t.Fatalf("no table of refusals of %s in %s", of, page)
 	}
 	cells := func(line string) []string {
 		var all []string
@@ -153,10 +152,7 @@ var app = redis.WithPrefix("app:")
 
 // locks are those of the user behind c. The channel gets a value when one of its Locks has begun to wait and is
 // subscribed, unless it polls.
-func locksOf(c goredis.Client, opts ...redis.Option) (*locker.Client, <-chan struct{}) {
-	w := waits{single.New(goredis.New(c, append([]redis.Option{app}, opts...)...)), make(chan struct{}, 100)}
-	return locker.New(w, locker.WithTTL(long)), w.begun
-}
+func locksOf(c goredis.Client) (*locker.Client, <-chan struct{}) { return variant{}.locks(c) }
 
 type waits struct {
 	locker.Locker
@@ -225,7 +221,7 @@ type life struct {
 	server  guarded
 	user    string
 	connect func(t *testing.T) goredis.Client // as the user
-	opts    []redis.Option
+	variant
 }
 
 // live makes locks with the rules of full, changes the rules to less, does every operation of the table over new
@@ -238,10 +234,20 @@ func (x life) live(key string, full, less []string) map[string]error {
 	s.grant(x.user, full...)
 	var c exchangeable
 	c.Store(new(x.connect(t)))
-	mine, begun := locksOf(&c, x.opts...)
-	theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
+	mine, begun := x.locks(&c)
+	theirs, _ := variant{strategy: x.strategy}.locks(dial(t, &client.Options{Addr: s.Addr()}))
 	extended, unlocked := mustLock(t, mine, key+"/extend"), mustLock(t, mine, key+"/unlock")
 	held := mustLock(t, theirs, key+"/held")
+	var inner *locker.Lock
+	if x.strategy == "reentrant" {
+		ctx := locker.ContextWithOwner(ctx, "me")
+		for range 2 {
+			var err error
+			if inner, err = mine.TryLock(ctx, key+"/nested"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	s.grant(x.user, less...)
 	c.Store(new(x.connect(t)))
 
@@ -265,9 +271,12 @@ func (x life) live(key string, full, less []string) map[string]error {
 	})
 	operation("Extend", func() error { return extended.Extend(ctx, long+time.Minute) })
 	operation("Unlock", func() error { return unlocked.Unlock(ctx) })
+	if inner != nil {
+		operation("Unlock of an inner hold", func() error { return inner.Unlock(ctx) })
+	}
 	operation("Lock that has to wait", func() error {
 		var waits []locker.Option
-		if x.opts == nil {
+		if !x.polls {
 			waits = append(waits, locker.WithBackoff(hourly))
 		}
 		w := start(t, mine, key+"/held", waits...)
@@ -302,47 +311,4 @@ func (e *exchangeable) Watch(ctx context.Context, fn func(*client.Tx) error, key
 
 func (e *exchangeable) Subscribe(ctx context.Context, channels ...string) *client.PubSub {
 	return (*e.Load()).Subscribe(ctx, channels...)
-}
-
-// variants are the users of the page that lock.
-var variants = map[string]struct {
-	opts []redis.Option
-	keys map[string]string // by the channel pattern that covers it; "" if there is one at most
-}{
-	"single":            {keys: map[string]string{"": "invoice/42"}},
-	"single-polling":    {keys: map[string]string{"": "invoice/42"}, opts: []redis.Option{redis.WithoutWakes()}},
-	"single-quarantine": {keys: map[string]string{"": "invoice/42"}},
-	"single-cluster":    {keys: map[string]string{"": "invoice/42"}},
-	"single-any-key": {keys: map[string]string{
-		"&{app:*}:wake": "invoice/42", "&app:*#wake": "{a}b", "&{[0-9]*}app:*:wake": "a}b",
-	}},
-}
-
-// startFor runs a server for a variant, and returns it with what connects to it as the user.
-func startFor(t *testing.T, user string) (s guarded, connect func(t *testing.T) goredis.Client) {
-	switch user {
-	case "single-cluster":
-		s = guard(t, redistest.WithArgs("--cluster-enabled", "yes"))
-		s.do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-		eventually(t, "the cluster is up", func() bool {
-			return strings.Contains(s.do("CLUSTER", "INFO").(string), "cluster_state:ok")
-		})
-		return s, func(t *testing.T) goredis.Client {
-			c := client.NewClusterClient(&client.ClusterOptions{Addrs: []string{s.Addr()}, Username: user, Password: "secret"})
-			t.Cleanup(func() { c.Close() })
-			return c
-		}
-	case "single-quarantine":
-		s = guard(t)
-		eventually(t, "the end of quarantine", func() bool {
-			return redis.Quarantine(s.do("INFO", "server").(string), time.Millisecond) == nil
-		})
-		return s, func(t *testing.T) goredis.Client {
-			o := s.as(user)
-			o.OnConnect = goredis.Quarantine(time.Millisecond)
-			return dial(t, o)
-		}
-	}
-	s = guard(t)
-	return s, func(t *testing.T) goredis.Client { return dial(t, s.as(user)) }
 }

@@ -10,8 +10,8 @@ import (
 // Executor is all that the family asks of a client library: commands in, replies out, and a connection for wake-ups.
 // An adapter is a screenful; package goredis is one.
 //
-// A reply is nil, an int64, a string or a []any of replies. An error reply of the server is a [*ReplyError]; any other
-// error means that the outcome is unknown. An error that comes of the ctx's deadline matches
+// A reply is nil, an int64, a string or a []any of replies, where an element may be an error of whatever type. An error
+// reply of the server is a [*ReplyError]; any other error means that the outcome is unknown. An error that comes of the ctx's deadline matches
 // [context.DeadlineExceeded], also if the library says it otherwise.
 type Executor interface {
 	// Do sends a command to the server that has its first key; the library may send it again after a fault.
@@ -21,7 +21,8 @@ type Executor interface {
 	Once(ctx context.Context, args ...any) (any, error)
 
 	// Pinned runs fn with a connection that nothing else uses meanwhile, to the server that has key. What fn left
-	// watched is unwatched. It returns fn's error as it is.
+	// watched is unwatched. It returns fn's error as it is. It may run fn again on another server if fn returned the
+	// reply of a cluster that key is not on this one (MOVED): nothing was done then.
 	Pinned(ctx context.Context, key string, fn func(Conn) error) error
 
 	// Subscribe prepares a connection of its own for wake-ups; it need not open it yet.
@@ -85,7 +86,7 @@ func (e *ReplyError) Code() string {
 	if strings.Contains(e.Text, "The user executing the script can't ") || strings.Contains(e.Text, "ACL failure in script") {
 		return "NOPERM"
 	}
-	for _, code := range []string{"NOPERM", "WRONGTYPE", "READONLY", "OOM"} {
+	for _, code := range []string{"NOPERM", "WRONGTYPE", "READONLY", "OOM", "LOCKSTEP"} {
 		if strings.Contains(e.Text, code+" ") {
 			return code
 		}
@@ -94,10 +95,11 @@ func (e *ReplyError) Code() string {
 	return code
 }
 
-// Refused says that repeating the command will not help: it is not permitted, or not possible on this key.
+// Refused says that repeating the command will not help: it is not permitted, or not possible on this key. LOCKSTEP is
+// the code of our own scripts for what they find there.
 func (e *ReplyError) Refused() bool {
 	switch e.Code() {
-	case "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE":
+	case "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "LOCKSTEP":
 		return true
 	}
 	return false

@@ -8,66 +8,45 @@
 //	DeleteIf   EVALSHA release.lua               DEL and PUBLISH if key holds token
 //	Watch      SUBSCRIBE {key}:wake              one connection per Store, while someone waits
 //
+// Further calls are in fenced.go, nested.go and legacy.go; WithoutScripts and WithReplicas send other commands.
+//
 // All times are relative (PX): no clock of a client is ever sent to a server.
 package redis
 
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// Store is a [backends.Store] on Redis. It is tested with redis-server 7.0.15; what it sends has been understood since 2.6.
+// Store is a [backends.Store] on Redis, and a [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore] and
+// [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been understood since 2.6, except that
+// scripts which ask for the TIME need 5.0.
 type Store struct {
-	exec   Executor
-	config config
-	wakes  wakes
+	exec     Executor
+	once, do call // methods of exec
+	config   config
+	wakes    wakes
+	multi    atomic.Bool // MULTI and EXEC have been permitted
 }
 
-// Option changes a Store.
-type Option func(*config)
-
-type config struct {
-	prefix     string
-	maxTTL     time.Duration
-	polling    bool
-	quarantine bool
-}
-
-// WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an ACL) to themselves.
-func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
-
-// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL] without it. A server that was
-// restarted without its data is in quarantine for as long.
-func WithMaxTTL(ttl time.Duration) Option { return func(c *config) { c.maxTTL = ttl } }
-
-// WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
-func WithoutWakes() Option { return func(c *config) { c.polling = true } }
-
-// WithoutQuarantine lets the Open function of an adapter take a server that has just started. For tests and
-// quickstarts, which start fresh servers; in production it lets a lock be granted twice.
-func WithoutQuarantine() Option { return func(c *config) { c.quarantine = false } }
+var (
+	_ backends.FencedStore = (*Store)(nil)
+	_ backends.NestedStore = (*Store)(nil)
+	_ backends.LegacyStore = (*Store)(nil)
+	_ backends.Identifier  = (*Store)(nil)
+)
 
 // New is for adapters: it returns a Store that sends its commands through exec.
 func New(exec Executor, opts ...Option) *Store {
-	s := &Store{exec: exec, config: config{maxTTL: backends.DefaultMaxTTL, quarantine: true}}
-	for _, opt := range opts {
-		opt(&s.config)
-	}
+	s := &Store{exec: exec, config: configure(opts)}
+	s.once, s.do = exec.Once, exec.Do
 	s.wakes.exec = exec
 	return s
 }
-
-// QuarantineFor is for adapters: the longest TTL under opts, and whether quarantine is on.
-func QuarantineFor(opts ...Option) (maxTTL time.Duration, on bool) {
-	c := New(nil, opts...).config
-	return c.maxTTL, c.quarantine
-}
-
-// quarantineMargin covers that servers tell their uptime in whole seconds.
-const quarantineMargin = time.Second
 
 // SetNX stores token under key for ttl if key is free or holds token already.
 func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
@@ -75,43 +54,65 @@ func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration)
 	if err != nil {
 		return backends.Result{}, err
 	}
-	key = s.config.prefix + key
+	full := s.config.prefix + key
+	if s.config.replicas == 0 {
+		return s.setNX(ctx, nil, full, token, ms)
+	}
+	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
+		return s.setNX(ctx, p, full, token, ms)
+	})
+}
+
+// setNX works on the connection p, or on any if p is nil, like what follows.
+func (s *Store) setNX(ctx context.Context, p *pinned, key, token string, ms int64) (backends.Result, error) {
 	// A free lock costs a native command, which the server runs in less time than a script. Only if it is refused
 	// does the script look why; what it finds counts, since it may have become free or been ours all the time.
 	//
 	// Both are sent once. A client library that sends SET again hides that the first one may still be on its way: it
 	// would store the token when the lock has long been released, or refused.
-	reply, err := s.exec.Once(ctx, "SET", key, token, "NX", "PX", ms)
+	send := p.or(s.once)
+	reply, err := send(ctx, "SET", key, token, "NX", "PX", ms)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	if reply != nil {
 		return backends.Result{OK: true}, nil
 	}
-	reply, err = acquireScript.run(ctx, s.exec.Once, key, token, ms)
-	if err != nil {
-		return backends.Result{}, err
+	if s.config.scriptless {
+		return s.inspect(ctx, p, key, token, ms)
 	}
-	return acquired(reply)
+	return acquired(acquireScript.run(ctx, send, key, token, ms))
 }
 
 // acquired reads the reply of acquire.lua.
-func acquired(reply any) (backends.Result, error) {
-	pair, _ := reply.([]any)
-	if len(pair) == 2 {
-		ok, isInt := pair[0].(int64)
-		left, isIntToo := pair[1].(int64)
+func acquired(reply any, err error) (backends.Result, error) {
+	r, _, err := granted(reply, err)
+	return r, err
+}
+
+// granted reads what scripts that grant reply: {1, what else they tell} or {0, how long the key still lives}.
+func granted(reply any, err error) (r backends.Result, told any, _ error) {
+	if err != nil {
+		return r, nil, err
+	}
+	if pair, _ := reply.([]any); len(pair) == 2 {
+		left, isInt := pair[1].(int64)
 		switch {
-		case !isInt || !isIntToo:
-		case ok == 1:
-			return backends.Result{OK: true}, nil
-		case left == -1:
-			return backends.Result{Foreign: true}, nil
-		case ok == 0:
-			return backends.Result{Left: time.Duration(max(left, 0)) * time.Millisecond}, nil
+		case pair[0] == int64(1):
+			return backends.Result{OK: true}, pair[1], nil
+		case pair[0] == int64(0) && isInt:
+			return refused(left), nil, nil
 		}
 	}
-	return backends.Result{}, unexpected(reply)
+	return r, nil, unexpected(reply)
+}
+
+// refused reads a PTTL: -1 is a value without expiry, -2 one that has just expired.
+func refused(left int64) backends.Result {
+	if left == -1 {
+		return backends.Result{Foreign: true}
+	}
+	return backends.Result{Left: time.Duration(max(left, 0)) * time.Millisecond}
 }
 
 // ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have lived.
@@ -120,20 +121,45 @@ func (s *Store) ExpireIf(ctx context.Context, key, token string, ttl time.Durati
 	if err != nil {
 		return false, err
 	}
-	return yes(extendScript.run(ctx, s.exec.Do, s.config.prefix+key, token, ms))
+	full := s.config.prefix + key
+	if s.config.replicas == 0 {
+		return s.expireIf(ctx, nil, full, token, ms)
+	}
+	r, err := s.acknowledged(ctx, full, nil, func(p *pinned) (r backends.Result, err error) {
+		r.OK, err = s.expireIf(ctx, p, full, token, ms)
+		return r, err
+	})
+	return r.OK, err
+}
+
+func (s *Store) expireIf(ctx context.Context, p *pinned, key, token string, ms int64) (bool, error) {
+	if s.config.scriptless {
+		return s.compareAndExpire(ctx, p, key, token, ms)
+	}
+	return yes(extendScript.run(ctx, p.or(s.do), key, token, ms))
 }
 
 // DeleteIf removes key if it holds token, and wakes those who watch it. It is sent once.
 func (s *Store) DeleteIf(ctx context.Context, key, token string) (bool, error) {
-	if err := ctx.Err(); err != nil {
+	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
-	key = s.config.prefix + key
-	channel := ""
-	if !s.config.polling {
-		channel = wakeChannel(key)
+	return s.deleteIf(ctx, nil, s.config.prefix+key, token)
+}
+
+func (s *Store) deleteIf(ctx context.Context, p *pinned, key, token string) (bool, error) {
+	if s.config.scriptless {
+		return s.compareAndDelete(ctx, p, key, token)
 	}
-	return yes(releaseScript.run(ctx, s.exec.Once, key, token, channel))
+	return yes(releaseScript.run(ctx, p.or(s.once), key, token, s.channel(key)))
+}
+
+// channel is that of key, empty for none.
+func (s *Store) channel(key string) string {
+	if s.config.polling {
+		return ""
+	}
+	return wakeChannel(key)
 }
 
 // Watch calls wake when key may have become free: after a release, and after the connection for wake-ups was lost and
@@ -142,10 +168,18 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if s.config.polling {
 		return errPolling
 	}
-	if err := ctx.Err(); err != nil {
+	if err := s.ready(ctx); err != nil {
 		return err
 	}
 	return s.wakes.watch(ctx, wakeChannel(s.config.prefix+key), wake)
+}
+
+// ready refuses all calls of a store that was given bad options, and those that come too late.
+func (s *Store) ready(ctx context.Context) error {
+	if s.config.invalid != "" {
+		return s.config.invalid
+	}
+	return ctx.Err()
 }
 
 // check refuses what must not be sent, and gives ttl in milliseconds, rounded up: never shorter than asked.
@@ -156,8 +190,10 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	case ttl > s.config.maxTTL:
 		return 0, refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL)", ttl, s.config.maxTTL))
 	}
-	return int64((ttl + time.Millisecond - 1) / time.Millisecond), ctx.Err()
+	return milliseconds(ttl), s.ready(ctx)
 }
+
+func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 // refusal is bad input: nothing was sent.
 type refusal string
@@ -170,7 +206,7 @@ func (r refusal) Refused() bool { return true }
 // ErrorType is "invalid".
 func (r refusal) ErrorType() string { return "invalid" }
 
-// yes reads the reply of a script that answers 1 or 0.
+// yes reads the reply of what answers 1 or 0.
 func yes(reply any, err error) (bool, error) {
 	if err != nil {
 		return false, err

@@ -26,7 +26,7 @@ func TestAcquiredReadsTheReplyOfTheScript(t *testing.T) {
 		{reply: "OK", bad: true},
 		{reply: nil, bad: true},
 	} {
-		got, err := acquired(c.reply)
+		got, err := acquired(c.reply, nil)
 		if got != c.want || (err != nil) != c.bad {
 			t.Errorf("acquired(%v) = %+v, %v; want %+v, error: %v", c.reply, got, err, c.want, c.bad)
 		}
@@ -37,7 +37,7 @@ func FuzzAcquired(f *testing.F) {
 	f.Add(int64(1), int64(0), "x", 2)
 	f.Fuzz(func(t *testing.T, a, b int64, s string, n int) {
 		for _, reply := range []any{[]any{a, b}, []any{a, s}, []any{s, b}, a, s, []any{a, b, a}} {
-			if r, err := acquired(reply); err == nil && r.Left < 0 {
+			if r, err := acquired(reply, nil); err == nil && r.Left < 0 {
 				t.Errorf("acquired(%v) = %+v", reply, r)
 			}
 		}

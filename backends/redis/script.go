@@ -16,26 +16,56 @@ var (
 	//go:embed scripts/release.lua
 	releaseSource string
 
-	acquireScript = newScript(acquireSource)
-	extendScript  = newScript(extendSource)
-	releaseScript = newScript(releaseSource)
+	//go:embed scripts/counter.lua
+	counterSource string
+	//go:embed scripts/number.lua
+	numberSource string
+	//go:embed scripts/raise.lua
+	raiseSource string
+
+	//go:embed scripts/holds.lua
+	holdsSource string
+	//go:embed scripts/enter.lua
+	enterSource string
+	//go:embed scripts/renew.lua
+	renewSource string
+	//go:embed scripts/leave.lua
+	leaveSource string
+
+	acquireScript = newScript(1, acquireSource)
+	extendScript  = newScript(1, extendSource)
+	releaseScript = newScript(1, releaseSource)
+
+	numberScript = newScript(2, counterSource+numberSource)
+	raiseScript  = newScript(2, counterSource+raiseSource)
+
+	enterScript = newScript(1, holdsSource+enterSource)
+	renewScript = newScript(1, holdsSource+renewSource)
+	leaveScript = newScript(1, holdsSource+leaveSource)
 )
 
-// script is a Lua script on one key. It is sent by its digest, and in full to a server that does not know it.
-type script struct{ source, digest any } // strings, boxed once
+// script is a Lua script on so many keys. It is sent by its digest, and in full to a server that does not know it.
+type script struct{ source, digest, keys any } // strings and a number, boxed once
 
-func newScript(source string) script {
+func newScript(keys int, source string) script {
 	sum := sha1.Sum([]byte(source)) // what Redis names scripts by, not a matter of security
-	return script{source: source, digest: hex.EncodeToString(sum[:])}
+	return script{source: source, digest: hex.EncodeToString(sum[:]), keys: keys}
 }
 
 // call is how a command is sent: Executor.Do or Executor.Once.
 type call func(ctx context.Context, args ...any) (any, error)
 
-func (s script) run(ctx context.Context, send call, key, token string, arg any) (any, error) {
-	reply, err := send(ctx, "EVALSHA", s.digest, 1, key, token, arg)
+// run takes the keys and then the arguments.
+func (s script) run(ctx context.Context, send call, args ...any) (any, error) {
+	reply, err := send(ctx, s.command("EVALSHA", s.digest, args)...)
 	if unknown := (*ReplyError)(nil); errors.As(err, &unknown) && unknown.Code() == "NOSCRIPT" {
-		return send(ctx, "EVAL", s.source, 1, key, token, arg)
+		return send(ctx, s.command("EVAL", s.source, args)...)
 	}
 	return reply, err
+}
+
+func (s script) command(name string, which any, args []any) []any {
+	command := make([]any, 3, 3+len(args))
+	command[0], command[1], command[2] = name, which, s.keys
+	return append(command, args...)
 }

@@ -66,7 +66,7 @@ func (p *process) awaitReady(answers func() bool) error {
 	defer poll.Stop()
 	deadline := time.After(20 * time.Second)
 	for {
-		if strings.Contains(p.log(), "Ready to accept connections") && answers() {
+		if p.saysReady() && answers() {
 			return nil
 		}
 		select {
@@ -77,6 +77,11 @@ func (p *process) awaitReady(answers func() bool) error {
 			return &startError{"redis-server is not ready after 20 s", p.log()}
 		}
 	}
+}
+
+func (p *process) saysReady() bool {
+	log := p.log()
+	return strings.Contains(log, "Ready to accept connections") || strings.Contains(log, "Sentinel ID is")
 }
 
 func (p *process) alive() bool {

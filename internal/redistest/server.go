@@ -76,6 +76,7 @@ type Option func(*config)
 type config struct {
 	args     []string
 	password string
+	sentinel string // a configuration file, which makes it one
 }
 
 // WithArgs appends arguments for redis-server, such as "--appendonly", "yes". They
@@ -133,6 +134,9 @@ func (s *Server) start() error {
 	}
 	if s.password != "" {
 		args = append(args, "--requirepass", s.password)
+	}
+	if s.sentinel != "" {
+		args = append([]string{s.sentinel, "--sentinel"}, args...)
 	}
 	proc, err := startProcess(s.dir, append(args, s.args...))
 	if err != nil {

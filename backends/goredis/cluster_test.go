@@ -1,0 +1,301 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	client "github.com/redis/go-redis/v9"
+)
+
+func TestContractThroughACluster(t *testing.T) {
+	t.Parallel()
+	replicas := 0
+	if torture {
+		replicas = 1
+	}
+	runModes(t, dialCluster(t, redistest.StartCluster(t, 3, replicas)))
+}
+
+var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
+
+// runModes runs the contracts through c: plain and without scripts. With LOCKSTEP_TORTURE=1 they run in every mode, and with
+// a replica for each master.
+func runModes(t *testing.T, c client.UniversalClient) {
+	replicated := mode{
+		name: "with replicas", opts: []redis.Option{redis.WithPrefix("replicated:"), redis.WithReplicas(1, 2*time.Second)},
+		prefix: "replicated:",
+	}
+	for _, m := range append(slices.Clone(modes), replicated) {
+		if m.name != "plain" && !m.scriptless && !torture {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			runAll(t, contracts{prefix: m.prefix, maxTTL: m.maxTTL, polling: m.polling, scriptless: m.scriptless,
+				connect: func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, m.opts...), c }})
+		})
+	}
+}
+
+func dialCluster(t *testing.T, cluster *redistest.Cluster) *client.ClusterClient {
+	t.Helper()
+	c := client.NewClusterClient(&client.ClusterOptions{Addrs: cluster.Addrs()})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// What belongs to a key is in its slot, and a wake comes from wherever the key is to whoever waits.
+func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	holder, waiter := goredis.New(dialCluster(t, cluster)), goredis.New(dialCluster(t, cluster))
+	shapes := []string{
+		"plain-%d", "{%d}", "{%d}b", "a{%d}", "a}%d", "{a%d", "{}%d", "}{%d", "a{b%d}{c}", "{{%d}}", "with space %d", "größe:%d",
+	}
+	for _, shape := range shapes {
+		for i, node := range cluster.Masters() {
+			t.Run(fmt.Sprintf("%s on node %d", shape, i), func(t *testing.T) {
+				key := cluster.KeyOn(node, shape)
+				woken := make(chan struct{}, 100)
+				if err := waiter.Watch(t.Context(), key, func() { woken <- struct{}{} }); err != nil {
+					t.Fatal(err)
+				}
+				r, err := holder.SetNX(t.Context(), key, "token", time.Minute)
+				if err != nil || !r.OK {
+					t.Fatalf("SetNX = %+v, %v", r, err)
+				}
+				if r, err := waiter.SetNX(t.Context(), key, "other", time.Minute); err != nil || r.OK || r.Left == 0 {
+					t.Errorf("SetNX of another = %+v, %v", r, err)
+				}
+				if ok, err := holder.ExpireIf(t.Context(), key, "token", 2*time.Minute); err != nil || !ok {
+					t.Errorf("ExpireIf = %v, %v", ok, err)
+				}
+				if ok, err := holder.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
+					t.Errorf("DeleteIf = %v, %v", ok, err)
+				}
+				await(t, "the wake", woken)
+
+				r, err = holder.SetNXFenced(t.Context(), key, "token", time.Minute, backends.Clock)
+				if err != nil || !r.OK || r.Fence == 0 {
+					t.Errorf("SetNXFenced = %+v, %v", r, err)
+				}
+				if ok, err := holder.RaiseFence(t.Context(), key, "token", r.Fence+1); err != nil || !ok {
+					t.Errorf("RaiseFence = %v, %v", ok, err)
+				}
+				if ok, err := holder.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
+					t.Errorf("DeleteIf = %v, %v", ok, err)
+				}
+				if r, err := holder.Enter(t.Context(), key, "owner", "token", time.Minute); err != nil || !r.OK {
+					t.Errorf("Enter = %+v, %v", r, err)
+				}
+				if ok, err := holder.Leave(t.Context(), key, "token"); err != nil || !ok {
+					t.Errorf("Leave = %v, %v", ok, err)
+				}
+				await(t, "the wake", woken)
+			})
+		}
+	}
+}
+
+// clusterCalls are the calls of a store on a lock that token holds, and what must come of them.
+var clusterCalls = map[string]func(ctx context.Context, s *redis.Store, key string) error{
+	"SetNX of another": func(ctx context.Context, s *redis.Store, key string) error {
+		r, err := s.SetNX(ctx, key, "other", time.Minute)
+		return wanted(err, !r.OK && r.Left > 0, r)
+	},
+	"SetNX again": func(ctx context.Context, s *redis.Store, key string) error {
+		r, err := s.SetNX(ctx, key, "token", time.Minute)
+		return wanted(err, r.OK, r)
+	},
+	"SetNX of a free key": func(ctx context.Context, s *redis.Store, key string) error {
+		r, err := s.SetNX(ctx, key+"free", "token", time.Minute)
+		return wanted(err, r.OK, r)
+	},
+	"ExpireIf": func(ctx context.Context, s *redis.Store, key string) error {
+		ok, err := s.ExpireIf(ctx, key, "token", time.Minute)
+		return wanted(err, ok, ok)
+	},
+	"ExpireIf of another": func(ctx context.Context, s *redis.Store, key string) error {
+		ok, err := s.ExpireIf(ctx, key, "other", time.Minute)
+		return wanted(err, !ok, ok)
+	},
+	"DeleteIf": func(ctx context.Context, s *redis.Store, key string) error {
+		ok, err := s.DeleteIf(ctx, key, "token")
+		return wanted(err, ok, ok)
+	},
+	"DeleteIf of another": func(ctx context.Context, s *redis.Store, key string) error {
+		ok, err := s.DeleteIf(ctx, key, "other")
+		return wanted(err, !ok, ok)
+	},
+	"Enter and Leave a free key": func(ctx context.Context, s *redis.Store, key string) error {
+		r, err := s.Enter(ctx, key+"nested", "owner", "token", time.Minute)
+		if err == nil && r.OK {
+			r.OK, err = s.Leave(ctx, key+"nested", "token")
+		}
+		return wanted(err, r.OK, r)
+	},
+}
+
+func wanted(err error, holds bool, got any) error {
+	if err == nil && !holds {
+		err = fmt.Errorf("it answered %+v", got)
+	}
+	return err
+}
+
+// Every client here knows the slots as they were, and the new node knows no script yet.
+func TestCallsFollowASlotThatHasMovedOrIsMoving(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	for _, state := range []string{"moved", "moving, the key is still there", "moving, the key is gone already"} {
+		for name, call := range clusterCalls {
+			t.Run(state+": "+name, func(t *testing.T) {
+				from, to := cluster.Masters()[0], cluster.Masters()[1]
+				key := cluster.KeyOn(from, "{"+t.Name()+"%d}")
+				store := goredis.New(dialCluster(t, cluster))
+				if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+					t.Fatalf("SetNX = %+v, %v", r, err)
+				}
+				forgetScripts(t, to)
+				move := cluster.BeginMove(key, to)
+				switch state {
+				case "moved":
+					move.Finish()
+				case "moving, the key is gone already":
+					move.Keys()
+				}
+				if err := call(t.Context(), store, key); err != nil {
+					t.Error(err)
+				}
+				move.Finish()
+			})
+		}
+	}
+}
+
+func forgetScripts(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	if _, err := s.Do("SCRIPT", "FLUSH"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Someone waits while the slot moves, and is woken by a release on the new node.
+func TestAWakeComesFromTheNodeThatTheSlotHasMovedTo(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	from, to := cluster.Masters()[0], cluster.Masters()[1]
+	key := cluster.KeyOn(from, "%d")
+	holder, waiter := goredis.New(dialCluster(t, cluster)), goredis.New(dialCluster(t, cluster))
+	woken := make(chan struct{}, 100)
+	if err := waiter.Watch(t.Context(), key, func() { woken <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if r, err := holder.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+			t.Fatalf("SetNX = %+v, %v", r, err)
+		}
+		cluster.MoveSlot(key, to)
+		if ok, err := holder.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
+			t.Fatalf("DeleteIf = %v, %v", ok, err)
+		}
+		await(t, "the wake", woken)
+		from, to = to, from
+	}
+}
+
+// A connection of its own can't be led elsewhere by ASK: the call fails without an answer as long as the slot moves. When
+// it has moved, the next call finds it.
+func TestCallsOnAConnectionOfTheirOwnFindASlotThatHasMoved(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	from, to := cluster.Masters()[0], cluster.Masters()[1]
+	for name, call := range clusterCalls {
+		if name == "Enter and Leave a free key" {
+			continue // needs scripts
+		}
+		t.Run(name, func(t *testing.T) {
+			key := cluster.KeyOn(from, "{"+t.Name()+"%d}")
+			store := goredis.New(dialCluster(t, cluster), redis.WithoutScripts())
+			if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+				t.Fatalf("SetNX = %+v, %v", r, err)
+			}
+			move := cluster.BeginMove(key, to)
+			move.Keys()
+			err := call(t.Context(), store, key)
+			if reply := (*redis.ReplyError)(nil); err != nil && (!errors.As(err, &reply) || reply.Refused() || reply.Code() != "ASK") {
+				t.Error(err)
+			}
+			move.Finish()
+			moved := time.Now()
+			if err := call(t.Context(), store, key); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(moved); took > reloadInterval/2 {
+				t.Errorf("it took %v, as if nobody had asked where the slot is", took)
+			}
+		})
+	}
+}
+
+// A numbered grant is about two keys, which Redis refuses to touch while their slot moves. It must not be taken for a lock
+// that is held, and the numbers must move along.
+func TestNumberedGrantsGoOnWhenTheSlotHasMoved(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	from, to := cluster.Masters()[0], cluster.Masters()[1]
+	key := cluster.KeyOn(from, "%d")
+	store := goredis.New(dialCluster(t, cluster))
+	grant := func(token string) uint64 {
+		t.Helper()
+		r, err := store.SetNXFenced(t.Context(), key, token, time.Minute, backends.Count)
+		if err != nil || !r.OK {
+			t.Fatalf("SetNXFenced = %+v, %v", r, err)
+		}
+		return r.Fence
+	}
+	release := func(token string) {
+		t.Helper()
+		if ok, err := store.DeleteIf(t.Context(), key, token); err != nil || !ok {
+			t.Fatalf("DeleteIf = %v, %v", ok, err)
+		}
+	}
+	for _, keys := range []func(*redistest.Move){(*redistest.Move).Keys, func(*redistest.Move) {}} {
+		first := grant("first")
+		move := cluster.BeginMove(key, to)
+		keys(move)
+		if ok, err := store.ExpireIf(t.Context(), key, "first", 2*time.Minute); err != nil || !ok {
+			t.Errorf("ExpireIf = %v, %v", ok, err)
+		}
+		release("first")
+		_, err := store.SetNXFenced(t.Context(), key, "second", time.Minute, backends.Count)
+		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Refused() {
+			t.Errorf("SetNXFenced in a slot that moves = %v", err)
+		}
+		move.Finish()
+		if second := grant("second"); second <= first {
+			t.Errorf("number %d after %d", second, first)
+		}
+		release("second")
+		from, to = to, from
+	}
+}
+
+// reloadInterval is how often go-redis asks of its own accord who has which slot.
+const reloadInterval = time.Minute
+
+func TestAHeldLockOutlivesAFailoverOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	key := cluster.KeyOn(cluster.Masters()[1], "{%d}")
+	connect := func() client.UniversalClient { return dialCluster(t, cluster) }
+	outlivesFailover(t, key, connect, func() { cluster.AwaitFailover(key, cluster.KillMaster(key)) })
+}

@@ -1,0 +1,88 @@
+package goredis_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	client "github.com/redis/go-redis/v9"
+)
+
+// A variant is a way to lock that has a user of its own in the page.
+type variant struct {
+	opts     []redis.Option
+	polls    bool
+	keys     map[string]string // by the channel pattern that covers it; "" if there is one at most
+	strategy string            // "" is single
+	refusals string            // whose table; "" is single
+}
+
+func (v variant) locks(c goredis.Client) (*locker.Client, <-chan struct{}) {
+	s := goredis.New(c, append([]redis.Option{app}, v.opts...)...)
+	w := waits{single.New(s), make(chan struct{}, 100)}
+	switch v.strategy {
+	case "fenced":
+		w.Locker = fenced.New(s)
+	case "reentrant":
+		w.Locker = reentrant.New(s)
+	}
+	return locker.New(w, locker.WithTTL(long)), w.begun
+}
+
+// variants are the users of the page that lock.
+var variants = map[string]variant{
+	"single":            {keys: oneKey},
+	"single-polling":    {keys: oneKey, opts: []redis.Option{redis.WithoutWakes()}, polls: true},
+	"single-quarantine": {keys: oneKey},
+	"single-cluster":    {keys: oneKey},
+	"single-any-key": {keys: map[string]string{
+		"&{app:*}:wake": "invoice/42", "&app:*#wake": "{a}b", "&{[0-9]*}app:*:wake": "a}b",
+	}},
+	"single-replicas":   {keys: oneKey, opts: []redis.Option{redis.WithReplicas(1, acknowledging)}},
+	"single-no-scripts": {keys: oneKey, opts: []redis.Option{redis.WithoutScripts()}, refusals: "single-no-scripts"},
+	"fenced":            {keys: oneKey, strategy: "fenced", refusals: "fenced"},
+	"reentrant":         {keys: oneKey, strategy: "reentrant", refusals: "reentrant"},
+}
+
+var oneKey = map[string]string{"": "invoice/42"}
+
+// startFor runs a server for a variant, and returns it with what connects to it as the user.
+func startFor(t *testing.T, user string) (s guarded, connect func(t *testing.T) goredis.Client) {
+	switch user {
+	case "single-cluster":
+		s = guard(t, redistest.WithArgs("--cluster-enabled", "yes"))
+		s.do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+		eventually(t, "the cluster is up", func() bool {
+			return strings.Contains(s.do("CLUSTER", "INFO").(string), "cluster_state:ok")
+		})
+		return s, func(t *testing.T) goredis.Client {
+			c := client.NewClusterClient(&client.ClusterOptions{Addrs: []string{s.Addr()}, Username: user, Password: "secret"})
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+	case "single-replicas":
+		master, _ := startReplicated(t, 1)
+		s = guarded{master, t}
+	case "single-quarantine":
+		s = guard(t)
+		eventually(t, "the end of quarantine", func() bool {
+			return redis.Quarantine(s.do("INFO", "server").(string), time.Millisecond) == nil
+		})
+		return s, func(t *testing.T) goredis.Client {
+			o := s.as(user)
+			o.OnConnect = goredis.Quarantine(time.Millisecond)
+			return dial(t, o)
+		}
+	}
+	if s.Server == nil {
+		s = guard(t)
+	}
+	return s, func(t *testing.T) goredis.Client { return dial(t, s.as(user)) }
+}

@@ -1,0 +1,49 @@
+package redigo_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	client "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+)
+
+// BenchmarkSetNXDeleteIf is beside the same two commands by redigo alone.
+func BenchmarkSetNXDeleteIf(b *testing.B) {
+	pool := dial(b, redistest.Start(b).Addr(), client.DialReadTimeout(time.Second))
+	script := client.NewScript(1, `return redis.call("get", KEYS[1]) == ARGV[1] and redis.call("del", KEYS[1])
+		and redis.call("publish", ARGV[2], "")`)
+	b.Run("raw", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c := pool.Get()
+			if _, err := client.String(c.Do("SET", "key", "token", "NX", "PX", 60000)); err != nil {
+				b.Fatal(err)
+			}
+			c.Close()
+			c = pool.Get()
+			if _, err := client.Int(script.Do(c, "key", "token", "{key}:wake")); err != nil {
+				b.Fatal(err)
+			}
+			c.Close()
+		}
+	})
+	cancellable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"endless ctx": context.Background(), "cancellable ctx": cancellable} {
+		b.Run(name, func(b *testing.B) {
+			s := redigo.New(pool)
+			b.ReportAllocs()
+			for b.Loop() {
+				if res, err := s.SetNX(ctx, "key", "token", time.Minute); err != nil || !res.OK {
+					b.Fatal(res, err)
+				}
+				if ok, err := s.DeleteIf(ctx, "key", "token"); err != nil || !ok {
+					b.Fatal(ok, err)
+				}
+			}
+		})
+	}
+}

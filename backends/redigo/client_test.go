@@ -1,0 +1,202 @@
+package redigo_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends/embedded"
+	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+)
+
+func setNX(t *testing.T, store *redis.Store, key string) {
+	t.Helper()
+	if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+		t.Fatalf("SetNX = %v, %v", r, err)
+	}
+}
+
+func isQuarantined(err error) bool {
+	var q *redis.QuarantineError
+	return errors.As(err, &q)
+}
+
+func TestOpenRefusesAServerThatWasJustStarted(t *testing.T) {
+	server := redistest.Start(t)
+	store, pool := redigo.Open(server.Addr(), nil, redis.WithMaxTTL(time.Minute))
+	defer pool.Close()
+	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
+	var quarantined *redis.QuarantineError
+	if !errors.As(err, &quarantined) || quarantined.Needed != time.Minute+time.Second {
+		t.Fatalf("SetNX = %v", err)
+	}
+	if left, err := server.Do("DBSIZE"); left != int64(0) || err != nil {
+		t.Errorf("%v keys, %v: something was sent", left, err)
+	}
+}
+
+// closing counts what was closed.
+type closing struct {
+	client.Conn
+	closed *int
+}
+
+func (c closing) Close() error {
+	*c.closed++
+	return c.Conn.Close()
+}
+
+func TestQuarantineClosesWhatItRefuses(t *testing.T) {
+	server := redistest.Start(t)
+	dials, closed := 0, 0
+	dial := redigo.Quarantine(time.Hour, func(ctx context.Context) (client.Conn, error) {
+		dials++
+		c, err := client.DialContext(ctx, "tcp", server.Addr())
+		return closing{c, &closed}, err
+	})
+	if c, err := dial(t.Context()); c != nil || !isQuarantined(err) || dials != 1 || closed != 1 {
+		t.Errorf("dial = %v, %v; %d dialled, %d closed", c, err, dials, closed)
+	}
+}
+
+func TestQuarantineEndsByItselfAndComesBackWithARestart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const ttl = time.Second
+	own := dial(t, server.Addr())
+	own.DialContext = redigo.Quarantine(ttl, own.DialContext)
+	opened, pool := redigo.Open(server.Addr(), nil, redis.WithMaxTTL(ttl))
+	defer pool.Close()
+	stores := map[string]*redis.Store{"Open": opened, "Quarantine": redigo.New(own, redis.WithMaxTTL(ttl))}
+	for range 2 {
+		started := time.Now()
+		server.Kill()
+		server.Restart()
+		for _, holds := range []func(error) bool{isQuarantined, func(err error) bool { return err == nil }} {
+			for name, store := range stores {
+				eventually(t, name+": quarantine and its end", func() bool {
+					_, err := store.SetNX(t.Context(), name, "token", ttl)
+					return holds(err) // the first call meets the old connection
+				})
+			}
+		}
+		if took := time.Since(started); took < ttl {
+			t.Errorf("quarantine ended after %v", took)
+		}
+	}
+}
+
+func TestQuarantineNeedsThePermissionToAsk(t *testing.T) {
+	server := redistest.Start(t)
+	if _, err := server.Do("ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-info"); err != nil {
+		t.Fatal(err)
+	}
+	store, pool := redigo.Open(server.Addr(), []client.DialOption{client.DialUsername("locks"), client.DialPassword("secret")})
+	defer pool.Close()
+	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
+	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !strings.Contains(err.Error(), "INFO") {
+		t.Errorf("SetNX = %v", err)
+	}
+}
+
+func TestAServerThatTellsNoUptimePassesQuarantine(t *testing.T) {
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	store, pool := redigo.Open(server.Addr(), nil)
+	defer pool.Close()
+	setNX(t, store, "a")
+}
+
+func TestOpenLetsTheOptionsOfItsCallerWin(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store, pool := redigo.Open(server.Addr(), []client.DialOption{client.DialDatabase(3), client.DialReadTimeout(time.Minute)},
+		redis.WithoutQuarantine(), redis.WithPrefix("app:"))
+	defer pool.Close()
+	if pool.TestOnBorrowContext == nil || pool.IdleTimeout == 0 || pool.MaxIdle == 0 {
+		t.Errorf("pool: %+v", pool.Stats())
+	}
+	setNX(t, store, "a")
+	if r, err := server.Do("INFO", "keyspace"); err != nil || !strings.Contains(r.(string), "db3:keys=1") {
+		t.Errorf("INFO keyspace = %v, %v", r, err)
+	}
+	if _, err := (outside{pool: pool}).do("BLPOP", "nothing", "1.1"); err != nil {
+		t.Errorf("a command of over a second: %v", err)
+	}
+}
+
+func TestOpenGivesUpAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store, pool := redigo.Open(server.Addr(), nil, redis.WithoutQuarantine())
+	defer pool.Close()
+	setNX(t, store, "a")
+	server.Pause()
+	defer server.Resume()
+	_, err := store.SetNX(context.Background(), "b", "token", time.Minute) // a ctx that can't end
+	if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("SetNX = %v", err)
+	}
+}
+
+func TestAServerThatIsDownIsAFault(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	store := redigo.New(dial(t, l.Addr().String()))
+	_, err = store.SetNX(t.Context(), "a", "token", time.Minute)
+	if op := (*net.OpError)(nil); !errors.As(err, &op) {
+		t.Errorf("SetNX = %v", err)
+	}
+	if _, err := store.Check(t.Context()); err == nil {
+		t.Error("Check = nil")
+	}
+}
+
+func TestCheckOfARealServer(t *testing.T) {
+	r, err := redigo.New(dial(t, redistest.Start(t).Addr())).Check(t.Context())
+	if err != nil || r.RunID == "" || r.Role != "master" || r.Uptime < 0 || r.Eviction != "noeviction" || r.RoundTrip <= 0 {
+		t.Errorf("Check = %+v, %v", r, err)
+	}
+}
+
+// mock is a connection without a server, as in the tests of applications.
+type mock struct {
+	client.Conn
+	answer func(name string) (any, error)
+}
+
+func (m mock) Do(name string, _ ...any) (any, error) {
+	if name == "" { // the pool, before it takes a connection back
+		return nil, nil
+	}
+	return m.answer(name)
+}
+
+func (m mock) Err() error   { return nil }
+func (m mock) Close() error { return nil }
+
+func TestAPoolOfMocksWillDo(t *testing.T) {
+	var sent []string
+	pool := &client.Pool{Dial: func() (client.Conn, error) {
+		return mock{answer: func(name string) (any, error) {
+			sent = append(sent, name)
+			return "OK", nil
+		}}, nil
+	}}
+	setNX(t, redigo.New(pool), "a")
+	if len(sent) != 1 || sent[0] != "SET" {
+		t.Errorf("sent %v", sent)
+	}
+}

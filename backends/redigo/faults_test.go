@@ -1,0 +1,281 @@
+package redigo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	client "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+)
+
+// endings are the ways in which a ctx ends soon.
+var endings = map[string]struct {
+	ctx  func(context.Context) (context.Context, context.CancelFunc)
+	want error
+}{
+	"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, 50*time.Millisecond)
+	}, context.DeadlineExceeded},
+	"cancellation": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(50*time.Millisecond, cancel)
+		return ctx, cancel
+	}, context.Canceled},
+}
+
+// ends wants SetNX to return because its ctx ended. Without that it would hang until the test is given up.
+func ends(t *testing.T, pool *client.Pool) {
+	t.Helper()
+	for name, end := range endings {
+		ctx, cancel := end.ctx(t.Context())
+		_, err := redigo.New(pool).SetNX(ctx, "a", "token", time.Minute)
+		if !errors.Is(err, end.want) {
+			t.Errorf("%s: SetNX = %v", name, err)
+		}
+		cancel()
+	}
+}
+
+func TestACallOnAServerThatHangsEndsWithItsCtx(t *testing.T) {
+	server := redistest.Start(t, redistest.WithPassword("secret"))
+	password := client.DialPassword("secret")
+
+	used := dial(t, server.Addr(), password)
+	for range 2 { // connections, one for each ending
+		defer used.Get().Close()
+	}
+	tested := dial(t, server.Addr(), password)
+	tested.TestOnBorrow = func(c client.Conn, _ time.Time) error {
+		_, err := c.Do("PING")
+		return err
+	}
+	setNX(t, redigo.New(tested), "b")
+	deaf := &client.Pool{Dial: func() (client.Conn, error) { return client.Dial("tcp", server.Addr(), password) }}
+	defer deaf.Close()
+
+	server.Pause()
+	defer server.Resume()
+	for name, pool := range map[string]*client.Pool{
+		"waiting for a reply":              used,
+		"connecting":                       dial(t, server.Addr(), password),
+		"connecting by a Dial without ctx": deaf,
+		"in a TLS handshake without a limit": dial(t, server.Addr(), client.DialUseTLS(true), client.DialTLSSkipVerify(true),
+			client.DialTLSHandshakeTimeout(0)),
+		"in a TestOnBorrow that has no ctx": tested,
+	} {
+		t.Run(name, func(t *testing.T) { ends(t, pool) })
+	}
+}
+
+func TestAnExhaustedPoolWaitsNoLongerThanTheCtx(t *testing.T) {
+	server := redistest.Start(t)
+	pool := dial(t, server.Addr())
+	pool.MaxActive, pool.Wait = 1, true
+	taken := pool.Get()
+	ends(t, pool)
+	taken.Close()
+	setNX(t, redigo.New(pool), "a") // the place was not lost
+}
+
+func TestAnExhaustedPoolThatDoesNotWaitIsAnError(t *testing.T) {
+	server := redistest.Start(t)
+	pool := dial(t, server.Addr())
+	pool.MaxActive = 1
+	taken := pool.Get()
+	if _, err := redigo.New(pool).SetNX(t.Context(), "a", "token", time.Minute); !errors.Is(err, client.ErrPoolExhausted) {
+		t.Errorf("SetNX = %v", err)
+	}
+	taken.Close()
+	setNX(t, redigo.New(pool), "a")
+}
+
+func TestAnExhaustedPoolStillWakes(t *testing.T) {
+	server := redistest.Start(t)
+	pool := dial(t, server.Addr())
+	pool.MaxActive, pool.Wait = 1, true
+	store := redigo.New(pool)
+	woken := make(chan struct{}, 1)
+	setNX(t, store, "a")
+	if err := store.Watch(t.Context(), "a", func() { woken <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := store.DeleteIf(t.Context(), "a", "token"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	await(t, "a wake", woken)
+}
+
+func TestACtxThatIsDoneCostsNoConnection(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	store, pool := redigo.Open(proxy.Addr(), nil, redis.WithoutQuarantine())
+	defer pool.Close()
+	borrow := pool.TestOnBorrowContext
+	pool.TestOnBorrowContext = func(ctx context.Context, c client.Conn, _ time.Time) error {
+		return borrow(ctx, c, time.Now().Add(-time.Hour)) // as if it had been idle for long
+	}
+	setNX(t, store, "a")
+	for name, end := range endings {
+		ctx, cancel := end.ctx(t.Context())
+		<-ctx.Done()
+		if _, err := store.SetNX(ctx, "b", "token", time.Minute); !errors.Is(err, end.want) {
+			t.Errorf("%s: SetNX = %v", name, err)
+		}
+		c, err := pool.GetContext(ctx)
+		if err == nil {
+			_ = c.Close()
+		}
+		cancel()
+	}
+	if n := pool.IdleCount(); n != 1 || proxy.Count("PING") != 0 || proxy.Count("SET") != 1 {
+		t.Errorf("%d idle connections after %v", n, proxy.Seen())
+	}
+}
+
+func TestALostReplyIsNotTakenForTheNextOne(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	pool := dial(t, proxy.Addr())
+	store := redigo.New(pool)
+	setNX(t, store, "held")
+	for name, end := range endings {
+		for _, fault := range []redistest.Rule{
+			{Fault: redistest.LoseReply, Commands: []string{"SET"}},
+			{Fault: redistest.DelayReply, Delay: 100 * time.Millisecond, Commands: []string{"SET"}},
+		} {
+			key := name + fault.Fault.String()
+			proxy.Add(fault)
+			ctx, cancel := end.ctx(t.Context())
+			if r, err := store.SetNX(ctx, key, "token", time.Minute); r.OK || !errors.Is(err, end.want) {
+				t.Errorf("%s: SetNX = %v, %v", key, r, err)
+			}
+			cancel()
+			if r, err := store.SetNX(t.Context(), "held", "other", time.Minute); r.OK || err != nil {
+				t.Errorf("%s: the next SetNX = %v, %v", key, r, err)
+			}
+			if ok, err := store.DeleteIf(t.Context(), key, "token"); !ok || err != nil { // it was stored, and known to nobody
+				t.Errorf("%s: DeleteIf = %v, %v", key, ok, err)
+			}
+		}
+	}
+}
+
+func TestOnlyAnExtensionIsSentAgain(t *testing.T) {
+	server := redistest.Start(t)
+	for _, fault := range []redistest.Fault{redistest.CutRequest, redistest.CutReply} {
+		proxy := redistest.NewProxy(t, server.Addr())
+		store := redigo.New(dial(t, proxy.Addr()))
+		key := fault.String()
+		cut := func(command string, times int) {
+			proxy.Add(redistest.Rule{Fault: fault, Commands: []string{command}, Times: times})
+		}
+		cut("SET", 1)
+		if _, err := store.SetNX(t.Context(), key, "token", time.Minute); err == nil || proxy.Count("SET") != 1 {
+			t.Errorf("%v: SetNX = %v, sent %d times", fault, err, proxy.Count("SET"))
+		}
+		setNX(t, store, key)
+		if ok, err := store.ExpireIf(t.Context(), key, "token", time.Minute); !ok || err != nil { // which the server learns now
+			t.Fatal(ok, err)
+		}
+		before := proxy.Count("EVALSHA")
+		cut("EVALSHA", 1)
+		if ok, err := store.ExpireIf(t.Context(), key, "token", time.Minute); !ok || err != nil || proxy.Count("EVALSHA") != before+2 {
+			t.Errorf("%v: ExpireIf = %v, %v, sent %d times", fault, ok, err, proxy.Count("EVALSHA")-before)
+		}
+		before = proxy.Count("EVALSHA")
+		cut("EVALSHA", 2)
+		if ok, err := store.ExpireIf(t.Context(), key, "token", time.Minute); ok || err == nil || proxy.Count("EVALSHA") != before+2 {
+			t.Errorf("%v: ExpireIf = %v, %v, sent %d times", fault, ok, err, proxy.Count("EVALSHA")-before)
+		}
+		before = proxy.Count("EVALSHA")
+		cut("EVALSHA", 1)
+		if ok, err := store.DeleteIf(t.Context(), key, "token"); ok || err == nil || proxy.Count("EVALSHA") != before+1 {
+			t.Errorf("%v: DeleteIf = %v, %v, sent %d times", fault, ok, err, proxy.Count("EVALSHA")-before)
+		}
+	}
+}
+
+func TestAConnectionThatDiedWhileIdle(t *testing.T) {
+	server := redistest.Start(t)
+	for name, tested := range map[string]bool{"without a test": false, "with a test": true} {
+		t.Run(name, func(t *testing.T) {
+			pool := dial(t, server.Addr())
+			if tested {
+				borrow := redigo.TestOnBorrow()
+				pool.TestOnBorrowContext = func(ctx context.Context, c client.Conn, _ time.Time) error {
+					return borrow(ctx, c, time.Now().Add(-time.Hour)) // as if it had been idle for long
+				}
+			}
+			store := redigo.New(pool)
+			setNX(t, store, name)
+			restart := func() {
+				server.Kill()
+				server.Restart()
+			}
+			restart()
+			if ok, err := store.ExpireIf(t.Context(), name, "token", time.Minute); ok || err != nil {
+				t.Errorf("ExpireIf = %v, %v: want an answer, since it is sent again", ok, err)
+			}
+			restart()
+			_, err := store.SetNX(t.Context(), name, "token", time.Minute)
+			if (err == nil) != tested {
+				t.Errorf("SetNX = %v", err)
+			}
+			setNX(t, store, name)
+		})
+	}
+}
+
+func TestIdleConnectionsAreTestedAfterASecondAndNotOneByOne(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	pool := dial(t, proxy.Addr())
+	borrow := redigo.TestOnBorrow()
+	c, err := pool.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	now := time.Now()
+	if err := borrow(t.Context(), c, now); err != nil || proxy.Count("PING") != 0 {
+		t.Errorf("of a busy connection: %v after %v", err, proxy.Seen())
+	}
+	if err := borrow(t.Context(), c, now.Add(-time.Minute)); err != nil || proxy.Count("PING") != 1 {
+		t.Errorf("of an idle connection: %v after %v", err, proxy.Seen())
+	}
+	proxy.Add(redistest.Rule{Fault: redistest.LoseReply, Commands: []string{"PING"}})
+	if err := borrow(t.Context(), c, now.Add(-time.Minute)); err == nil || c.Err() == nil {
+		t.Errorf("of one that does not answer: %v", err)
+	}
+	other, err := pool.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := borrow(t.Context(), other, now.Add(-time.Second)); err == nil || proxy.Count("PING") != 2 {
+		t.Errorf("of one as old as that: %v after %v", err, proxy.Seen())
+	}
+	if err := borrow(t.Context(), other, time.Now()); err != nil {
+		t.Errorf("of one that was used since: %v", err)
+	}
+}
+
+func TestTheTestOfAnIdleConnectionNeedsNoPermission(t *testing.T) {
+	server := redistest.Start(t)
+	if _, err := server.Do("ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-ping"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Dial("tcp", server.Addr(), client.DialUsername("locks"), client.DialPassword("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := redigo.TestOnBorrow()(t.Context(), c, time.Now().Add(-time.Minute)); err != nil || c.Err() != nil {
+		t.Errorf("TestOnBorrow = %v", err)
+	}
+}

@@ -1,0 +1,129 @@
+// Package redigo keeps locks in Redis through github.com/gomodule/redigo. What is sent and promised is the same for all
+// client libraries: see package backends/redis.
+package redigo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	client "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+)
+
+// New returns a store that uses pool, with the timeouts, the TLS and the credentials that its Dial or DialContext has.
+// The caller closes the pool.
+//
+// A call returns as soon as its ctx is done, whatever the server does, and the connection that it used is closed if the
+// reply has not come; redigo by itself waits for ever unless it is given a DialReadTimeout, which is what bounds a call
+// whose ctx can't end. A pool that is exhausted fails the call at once, or makes it wait for its ctx (Wait). Connections of
+// another make than redigo's need a ReceiveContext for this. A pool with DialContext and TestOnBorrowContext is faster than
+// one with Dial or TestOnBorrow: those know no ctx, so each call needs a goroutine.
+//
+// A connection that the server closed while it was idle is found out by the next command on it. An extension is then
+// sent again. Other commands are not, since nobody can tell whether the first was carried out: the call fails, and
+// the strategy cleans up. [TestOnBorrow] finds such connections before they are used.
+//
+// Wake-ups have one connection more, outside of the pool, from the first waiter to the last.
+func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
+	return redis.New(executor{pool}, opts...)
+}
+
+// Open makes a pool of connections to addr (host:port) with options fit for locks, and returns a store on it together
+// with the pool, for the caller to close. The options in dial come after these and win. Fields of the pool may be
+// changed before it is first used.
+//   - connecting, TLS, writing and reading may take a second each;
+//   - up to 100 idle connections are kept for a minute, and tested before they are used again (see [TestOnBorrow]);
+//   - servers that were restarted are in quarantine for the longest TTL (see [Quarantine], redis.WithMaxTTL and
+//     redis.WithoutQuarantine).
+func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.Store, *client.Pool) {
+	dial = append([]client.DialOption{
+		client.DialConnectTimeout(time.Second),
+		client.DialTLSHandshakeTimeout(time.Second),
+		client.DialReadTimeout(time.Second),
+		client.DialWriteTimeout(time.Second),
+	}, dial...)
+	pool := &client.Pool{
+		DialContext: func(ctx context.Context) (client.Conn, error) {
+			return client.DialContext(ctx, "tcp", addr, dial...)
+		},
+		TestOnBorrowContext: TestOnBorrow(),
+		MaxIdle:             100,
+		IdleTimeout:         time.Minute,
+	}
+	if maxTTL, on := redis.QuarantineFor(opts...); on {
+		pool.DialContext = Quarantine(maxTTL, pool.DialContext)
+	}
+	return New(pool, opts...), pool
+}
+
+// Quarantine is the DialContext of a pool of your own, around what it dials with. It refuses every new connection to a
+// server that has been up for less than maxTTL and a second: such a server may have forgotten a lock that is still held.
+// Give it the same maxTTL as the store (redis.WithMaxTTL; backends.DefaultMaxTTL without it). The error is a
+// *redis.QuarantineError.
+//
+// It needs the permission to call INFO, and refuses the connection without it. A server that tells no uptime passes;
+// Check of the store has a finding for it.
+func Quarantine(maxTTL time.Duration, dial func(context.Context) (client.Conn, error)) func(context.Context) (client.Conn, error) {
+	return func(ctx context.Context) (client.Conn, error) {
+		c, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := quarantine(ctx, c, maxTTL); err != nil {
+			_ = c.Close() // err says what there is to say
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+func quarantine(ctx context.Context, c client.Conn, maxTTL time.Duration) error {
+	info, err := send(ctx, c, "INFO", "server")
+	if err != nil {
+		if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) && isGeneric(reply.Code()) {
+			return nil // a server that knows no such command or section tells no uptime
+		}
+		return fmt.Errorf("quarantine needs INFO server (see WithoutQuarantine): %w", err)
+	}
+	text, _ := info.(string)
+	return redis.Quarantine(text, maxTTL)
+}
+
+// isGeneric tells ERR, or words without a code, from a code that says more, such as NOPERM or LOADING.
+func isGeneric(code string) bool { return code == "ERR" || code != strings.ToUpper(code) }
+
+const (
+	testAfter = time.Second // of idling
+	testLimit = time.Second
+)
+
+// TestOnBorrow makes a TestOnBorrowContext for one pool of your own. It sends PING on a connection that has been idle for
+// over a second, and gives it a second to answer. So a server that was away for longer than that, or that closes what
+// is idle, leaves no connection on which a command fails; and whoever is busy pays nothing. A refusal (NOPERM) is an answer
+// as good as any.
+func TestOnBorrow() func(ctx context.Context, c client.Conn, lastUsed time.Time) error {
+	var failed atomic.Pointer[time.Time] // when a connection was last found dead
+	return func(ctx context.Context, c client.Conn, lastUsed time.Time) error {
+		if time.Since(lastUsed) < testAfter || ctx.Err() != nil { // in vain: the pool would go on to the next one
+			return nil
+		}
+		if t := failed.Load(); t != nil && lastUsed.Before(*t) {
+			return errIdle // or a second would pass for each
+		}
+		_, err := until(ctx, c, func() (any, error) { return client.DoWithTimeout(c, testLimit, "PING") })
+		if isReply(err) {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			now := time.Now()
+			failed.Store(&now)
+		}
+		return err
+	}
+}
+
+var errIdle = errors.New("idle since before another connection was found dead")

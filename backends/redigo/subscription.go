@@ -1,0 +1,84 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	client "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+)
+
+// dialLimit bounds the opening of a connection for wake-ups, which has no ctx to do so.
+const dialLimit = 5 * time.Second
+
+func (e executor) Subscribe(ctx context.Context) redis.Subscription {
+	return &subscription{ctx: ctx, pool: e.pool}
+}
+
+// subscription has a connection of its own: one of the pool would take a place there, and to give it back the pool
+// would read until the server has unsubscribed everything.
+type subscription struct {
+	ctx  context.Context
+	pool *client.Pool
+	conn client.Conn // nil before the first request
+}
+
+func (s *subscription) Subscribe(channel string) error   { return s.request("SUBSCRIBE", channel) }
+func (s *subscription) Unsubscribe(channel string) error { return s.request("UNSUBSCRIBE", channel) }
+func (s *subscription) Ping() error                      { return s.request("PING") }
+
+func (s *subscription) request(name string, args ...any) error {
+	if s.conn == nil {
+		ctx, cancel := context.WithTimeout(s.ctx, dialLimit)
+		defer cancel()
+		c, err := connect(ctx, s.dial)
+		if err != nil {
+			return translate(ctx, err)
+		}
+		s.conn = c
+	}
+	if err := s.conn.Send(name, args...); err != nil {
+		return translate(s.ctx, err)
+	}
+	return translate(s.ctx, s.conn.Flush())
+}
+
+func (s *subscription) dial(ctx context.Context) (client.Conn, error) {
+	switch {
+	case s.pool.DialContext != nil:
+		return s.pool.DialContext(ctx)
+	case s.pool.Dial != nil:
+		return s.pool.Dial()
+	}
+	return nil, errors.New("the pool has neither Dial nor DialContext")
+}
+
+// Receive waits without a limit: it may take hours until a channel has something to say.
+func (s *subscription) Receive() (redis.Event, error) {
+	reply, err := client.ReceiveWithTimeout(s.conn, 0)
+	if err != nil {
+		return redis.Event{}, translate(s.ctx, err)
+	}
+	push, _ := decode(reply).([]any)
+	if len(push) < 2 { // the answer to a PING before anything was subscribed
+		return redis.Event{Kind: redis.EventPong}, nil
+	}
+	kind, _ := push[0].(string)
+	channel, _ := push[1].(string)
+	return redis.Event{Kind: kinds[kind], Channel: channel}, nil
+}
+
+var kinds = map[string]redis.EventKind{
+	"pong":        redis.EventPong,
+	"subscribe":   redis.EventSubscribed,
+	"unsubscribe": redis.EventUnsubscribed,
+	"message":     redis.EventMessage,
+}
+
+func (s *subscription) Close() error {
+	if s.conn == nil {
+		return nil
+	}
+	return s.conn.Close()
+}

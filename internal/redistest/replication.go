@@ -1,0 +1,94 @@
+package redistest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What clusters and sentinels have in common: servers that follow one another.
+
+// CutReplication makes s, a replica, hear nothing more from its master until [Server.MendReplication]. Everything else
+// goes on as before: both answer, and whoever watches over them sees a replica whose connection is broken. It returns
+// when s has given up the connection.
+func (s *Server) CutReplication() {
+	s.tb.Helper()
+	must(s, "CONFIG", "SET", "masterauth", "refused by a master that has no password")
+	must(s, "CLIENT", "KILL", "TYPE", "master")
+	until(s.tb, "the replica has lost its master", func() bool { return !following(s) })
+}
+
+// MendReplication ends what [Server.CutReplication] began, and returns when s has caught up.
+func (s *Server) MendReplication() {
+	s.tb.Helper()
+	must(s, "CONFIG", "SET", "masterauth", "")
+	until(s.tb, "the replica follows its master", func() bool { return following(s) })
+}
+
+// IsMaster tells what s says of itself.
+func (s *Server) IsMaster() bool { return field(s, "role", "INFO", "replication") == "master" }
+
+// following tells whether s is a master, or a replica that hears its master.
+func following(s *Server) bool {
+	return s.IsMaster() || field(s, "master_link_status", "INFO", "replication") == "up"
+}
+
+// field is a line of an INFO; empty if there is no such line, or no answer.
+func field(s *Server, name string, command ...string) string {
+	reply, _ := s.call(time.Second, command...)
+	text, _ := reply.(string)
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// living are the servers that have a process, be it paused.
+func living(servers []*Server) []*Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.proc.alive()
+	})
+}
+
+func addrs(servers []*Server) []string {
+	all := make([]string, len(servers))
+	for i, s := range servers {
+		all[i] = s.Addr()
+	}
+	return all
+}
+
+// at is the server with that address, or nil.
+func at(servers []*Server, addr string) *Server {
+	for _, s := range servers {
+		if s.Addr() == addr {
+			return s
+		}
+	}
+	return nil
+}
+
+// must is Do for a command that can't fail.
+func must(s *Server, args ...string) any {
+	s.tb.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		s.tb.Fatalf("redistest: %s on %s: %v", strings.Join(args, " "), s.Addr(), err)
+	}
+	return reply
+}
+
+// until polls for what servers do by themselves.
+func until(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("redistest: not within a minute: %s", what)
+		}
+	}
+}
