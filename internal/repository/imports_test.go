@@ -45,11 +45,13 @@ func TestWhoImportsWhom(t *testing.T) {
 		below   string
 		imports []string // of this module; a trailing /... stands for all below
 	}{
+		{"locker/fence", nil},
 		{"locker", []string{"internal/cleanup", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},
 		{"backends/redis", []string{"backends"}},
 		{"backends/goredis", []string{"backends", "backends/redis"}},
+		{"backends/redigo", []string{"backends", "backends/redis"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
 		{"strategies", []string{"locker", "backends", "internal/cleanup", "strategies/internal/instance", "strategies/single", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
@@ -75,37 +77,51 @@ func TestWhoImportsWhom(t *testing.T) {
 	}
 }
 
-// TestAConsumerGetsWhatItAskedForAndNoMore builds a program outside of this module.
+// TestAConsumerGetsWhatItAskedForAndNoMore builds a program outside of this module for each adapter.
 func TestAConsumerGetsWhatItAskedForAndNoMore(t *testing.T) {
-	dir := consumer(t)
-	write(t, filepath.Join(dir, "main.go"), `package main
+	adapters := map[string]struct{ client, store string }{
+		"goredis": {"github.com/redis/go-redis/v9", "goredis.New(redis.NewClient(&redis.Options{}))"},
+		"redigo":  {"github.com/gomodule/redigo/redis", "redigo.New(&redis.Pool{})"},
+	}
+	for adapter, a := range adapters {
+		t.Run(adapter, func(t *testing.T) {
+			dir := consumer(t)
+			write(t, filepath.Join(dir, "main.go"), `package main
 
 import (
 	"context"
 
-	"`+module+`/backends/goredis"
+	"`+module+`/backends/`+adapter+`"
 	"`+module+`/locker"
 	"`+module+`/strategies/single"
-	"github.com/redis/go-redis/v9"
+	"`+a.client+`"
 )
 
 func main() {
-	locks := locker.New(single.New(goredis.New(redis.NewClient(&redis.Options{}))))
+	locks := locker.New(single.New(`+a.store+`))
 	_ = locks.Do(context.Background(), "key", func(context.Context, *locker.Lock) error { return nil })
 }
 `)
-	packages := goList(t, dir, "-deps", ".")
-	if !slices.Contains(packages, "github.com/redis/go-redis/v9") {
-		t.Error("go-redis is not in it: the test looks at the wrong thing")
-	}
-	for _, pkg := range packages {
-		for _, unwanted := range []string{"redigo", "miniredis", "opentelemetry", "gopher-lua", "rueidis", "backends/embedded", "backends/memory", "testing"} {
-			if strings.Contains(pkg, unwanted) {
-				t.Errorf("%s is in the program", pkg)
+			packages := goList(t, dir, "-deps", ".")
+			if !slices.Contains(packages, a.client) {
+				t.Errorf("%s is not in it: the test looks at the wrong thing", a.client)
 			}
-		}
+			unwanted := []string{"miniredis", "opentelemetry", "gopher-lua", "rueidis", "backends/embedded", "backends/memory", "testing"}
+			for other, b := range adapters {
+				if other != adapter {
+					unwanted = append(unwanted, b.client, "backends/"+other)
+				}
+			}
+			for _, pkg := range packages {
+				for _, u := range unwanted {
+					if strings.Contains(pkg, u) {
+						t.Errorf("%s is in the program", pkg)
+					}
+				}
+			}
+			build(t, dir)
+		})
 	}
-	build(t, dir)
 }
 
 // consumer makes a module that uses this one from its folder.

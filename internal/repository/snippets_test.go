@@ -23,8 +23,14 @@ var packages = map[string]string{
 	"backendtest": module + "/backends/backendtest",
 	"memory":      module + "/backends/memory",
 	"goredis":     module + "/backends/goredis",
+	"redigo":      module + "/backends/redigo",
 	"embedded":    module + "/backends/embedded",
 	"single":      module + "/strategies/single",
+	"fenced":      module + "/strategies/fenced",
+	"redlock":     module + "/strategies/redlock",
+	"strategies":  module + "/strategies",
+	"reentrant":   module + "/strategies/reentrant",
+	"fence":       module + "/locker/fence",
 	"lockredis":   module + "/backends/redis",
 	"redis":       "github.com/redis/go-redis/v9",
 }
@@ -45,6 +51,7 @@ var (
 	client  *redis.Client
 	store   backends.Store
 	locks   *locker.Client
+	nodes   []locker.Locker
 	invoice struct{ Number int }
 	err     error
 

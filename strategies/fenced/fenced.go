@@ -5,24 +5,26 @@
 //
 // With Redis the commands are
 //
-//	acquire   one script: SET key token NX PX ttl, and for a new ownership
-//	          fence = max(last + 1, TIME in µs), kept beside the lock for a day and more
-//	extend    PEXPIRE key ttl            if key holds token and would end sooner
-//	release   DEL key, PUBLISH a wake    if key holds token
+//	acquire   one script: SET key token PX ttl    if key is free or holds token already; and if it was free,
+//	          SET counter fence PX a day or more  where fence = max(last + 1, TIME in µs)
+//	extend    PEXPIRE key ttl                     if key holds token and would end sooner
+//	release   DEL key, PUBLISH a wake             if key holds token
 //
 // The value under the key is the one that single writes, so the two exclude one another, as does any other software that
-// locks with SET NX PX; grants made by those are not numbered.
+// locks with SET NX PX; grants made by those are not numbered. The counter is a key of its own beside the lock.
 //
 // # What it promises beyond single
 //
 // If one grant was answered before another was asked for, the later one has the greater number, and no two are equal:
-// also when two hold at once, and after a restart that lost the counter, as long as the server's clock has not gone back
-// by more than it was down.
+// also when two hold at once, and after the counter was lost (restart without the data, FLUSHALL) as long as the server's
+// clock goes on. A grant has its number for as long as it lasts: retransmissions and extensions keep it. Numbers are
+// from 1 to 2^53-1; they have gaps.
 //
 // # What it does not promise
 //
-// Everything that single does not promise, and: a counter that is lost (restart without its data, failover, FLUSHALL)
-// together with a clock that went back makes numbers fall. A number protects nothing unless the resource looks at it.
+// All that single does not promise. And a counter that is lost together with a clock that goes back, or a failover to a
+// server that has neither the counter nor as late a clock, makes numbers fall. A number protects nothing unless the
+// resource looks at it.
 package fenced
 
 import (

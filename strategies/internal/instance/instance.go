@@ -1,5 +1,5 @@
-// Package instance is what strategies share that keep a lock as one value in one store: they differ in how the value is
-// set, and so in what a grant tells.
+// Package instance is what strategies share that keep a lock in one store, where each grant is something that its token
+// names: they differ in how it is put there, and so in what a grant tells.
 package instance
 
 import (
@@ -13,15 +13,38 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
+// A Place is where a strategy keeps its locks. The promises of [backends.Store] on errors, ctx and ttl hold for it.
+type Place interface {
+	// Put stores the token of req under its key, as SetNX of a store does.
+	Put(ctx context.Context, req locker.Request) (backends.Result, error)
+	// ExpireIf and DeleteIf are those of a store: they do it if key has the token.
+	ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (ok bool, err error)
+	DeleteIf(ctx context.Context, key, token string) (ok bool, err error)
+	backends.Watcher
+}
+
+// Over returns a Locker that keeps its locks in place.
+func Over(place Place) locker.Locker { return &instance{place: place} }
+
 // Set stores token under key, as SetNX of a [backends.Store] does.
 type Set func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
 
 // New returns a Locker that takes its locks with set and does all else with store.
-func New(store backends.Store, set Set) locker.Locker { return &instance{store, set} }
+func New(store backends.Store, set Set) locker.Locker { return Over(value{store, set}) }
+
+// value is the place of a lock that is one value.
+type value struct {
+	backends.Store
+	set Set
+}
+
+func (v value) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
+	return v.set(ctx, req.Key, req.Token, req.TTL)
+}
 
 type instance struct {
-	store backends.Store
-	set   Set
+	place    Place
+	cleanups cleanup.Group
 }
 
 // errLate is a grant whose reply took longer than the lease lasts.
@@ -37,10 +60,10 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	started := time.Now()
-	res, err := i.set(ctx, req.Key, req.Token, req.TTL)
+	res, err := i.place.Put(ctx, req)
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: res.Fence, Granted: started, Expires: locker.Until(started, req.TTL),
+		Fence: res.Fence, Holds: res.Holds, Granted: started, Expires: locker.Until(started, req.TTL),
 	}
 	switch {
 	case err == nil && !res.OK:
@@ -50,9 +73,9 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	case err == nil:
 		return lease, nil
 	}
-	if !cleanup.Refused(err) {
-		cleanup.Go(ctx, req.TTL, func(ctx context.Context) error {
-			_, err := i.store.DeleteIf(ctx, req.Key, req.Token)
+	if !cleanup.Refused(err) && !cleanup.Unsent(err) {
+		i.cleanups.Go(ctx, req.TTL, func(ctx context.Context) error {
+			_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
 			return err
 		})
 	}
@@ -71,7 +94,7 @@ func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 		return lease, locker.Lost(lease)
 	}
 	started := time.Now()
-	ok, err := i.store.ExpireIf(ctx, lease.Key, lease.Token, ttl)
+	ok, err := i.place.ExpireIf(ctx, lease.Key, lease.Token, ttl)
 	switch {
 	case err != nil:
 		return lease, fault("extend", lease.Key, err)
@@ -89,7 +112,7 @@ func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 	if err := lease.Validate("release"); err != nil {
 		return err
 	}
-	ok, err := i.store.DeleteIf(ctx, lease.Key, lease.Token)
+	ok, err := i.place.DeleteIf(ctx, lease.Key, lease.Token)
 	switch {
 	case err != nil:
 		return fault("release", lease.Key, err)
@@ -104,7 +127,7 @@ func (i *instance) Watch(ctx context.Context, key string, wake func()) error {
 	if err := locker.ValidateKey(key); err != nil {
 		return fault("watch", key, err)
 	}
-	err := i.store.Watch(ctx, key, wake)
+	err := i.place.Watch(ctx, key, wake)
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}

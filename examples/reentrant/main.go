@@ -1,0 +1,119 @@
+// Command reentrant lets a job lock what it has locked already, one function deeper, while another job waits for all of
+// it. Who is the same job is said by a name in the context, never guessed.
+//
+//	go run ./examples/reentrant
+//	REDIS_ADDR=localhost:6379 go run ./examples/reentrant
+//
+// It needs nothing installed: without REDIS_ADDR it starts a small server of its own. It exits with 1 if the other job
+// came in between.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/embedded"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+func main() {
+	logging.Disable() // of go-redis: its errors come back from the calls as well
+	if err := run(context.Background(), os.Stdout, os.Getenv("REDIS_ADDR")); err != nil {
+		fmt.Fprintln(os.Stderr, "reentrant:", err)
+		os.Exit(1)
+	}
+}
+
+// account is what the jobs work on. Both of its functions lock, and one calls the other.
+type account struct {
+	locks *locker.Client
+	key   string
+	story *story
+}
+
+// close books the fees and then closes, under one lock: a fee that came later would be lost.
+func (a *account) close(ctx context.Context, job string) error {
+	return a.locks.Do(ctx, a.key, func(ctx context.Context, l *locker.Lock) error {
+		a.story.tell("%s closes the account, hold %d", job, l.Lease().Holds)
+		if err := a.bookFees(ctx, job); err != nil {
+			return err
+		}
+		a.story.tell("%s has closed it", job)
+		return nil
+	})
+}
+
+func (a *account) bookFees(ctx context.Context, job string) error {
+	return a.locks.Do(ctx, a.key, func(_ context.Context, l *locker.Lock) error {
+		a.story.tell("%s books fees, hold %d", job, l.Lease().Holds)
+		time.Sleep(50 * time.Millisecond) // what it has to do
+		return nil
+	})
+}
+
+func run(ctx context.Context, out io.Writer, addr string) error {
+	if addr == "" {
+		server, err := embedded.Start()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		addr = server.Addr()
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	a := &account{
+		locks: locker.New(reentrant.New(goredis.New(client))),
+		key:   "account/" + rand.Text()[:8], // a name of its own for each run: others may use the same server
+		story: &story{out: out},
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 2)
+	for i, job := range []string{"job 1", "job 2"} {
+		wg.Go(func() { errs[i] = a.close(locker.ContextWithOwner(ctx, job), job) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return a.story.check()
+}
+
+// story is what happened, in order.
+type story struct {
+	mu    sync.Mutex
+	out   io.Writer
+	lines []string
+}
+
+func (s *story) tell(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line := fmt.Sprintf(format, args...)
+	s.lines = append(s.lines, line)
+	_, _ = fmt.Fprintln(s.out, line)
+}
+
+// check: each job did everything in one go.
+func (s *story) check() error {
+	of := func(job string) []string {
+		return []string{job + " closes the account, hold 1", job + " books fees, hold 2", job + " has closed it"}
+	}
+	one, two := of("job 1"), of("job 2")
+	if !slices.Equal(s.lines, append(one, two...)) && !slices.Equal(s.lines, append(two, one...)) {
+		return fmt.Errorf("the jobs got in each other's way: %q", s.lines)
+	}
+	return nil
+}

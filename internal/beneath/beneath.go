@@ -1,0 +1,143 @@
+// Package beneath is what the tests of strategies have in common: the stores that every strategy must work on, and how to
+// reach them other than through the strategy.
+package beneath
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	redigolib "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/embedded"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// A Store has what strategies need.
+type Store interface {
+	backends.FencedStore
+	backends.NestedStore
+}
+
+// Over makes a strategy over a store, with faults in between.
+type Over func(store Store, outside Outside) (locker.Locker, lockertest.Disturber)
+
+// Run runs the contract of a Locker on every store; h says what the strategy does not promise.
+func Run(t *testing.T, h lockertest.Harness, over Over) {
+	for name, start := range inFakeTime {
+		t.Run(name+" in fake time", func(t *testing.T) {
+			h := h
+			h.New, h.Bubble = start.with(over), true
+			lockertest.Run(t, h)
+		})
+	}
+	for name, on := range inRealTime {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := h
+			h.New, h.Bubble = on(t).with(over), false
+			lockertest.Run(t, h)
+		})
+	}
+}
+
+// A Test is one of a strategy's own.
+type Test func(t *testing.T, store Store, outside Outside)
+
+// Each runs a test on every store, in fake time where that can be.
+func Each(t *testing.T, test Test) {
+	InFakeTime(t, test)
+	for name, on := range inRealTime {
+		if name != "memory" {
+			t.Run(name, func(t *testing.T) {
+				store, outside := on(t)(t)
+				test(t, store, outside)
+			})
+		}
+	}
+}
+
+// InFakeTime runs a test in bubbles of testing/synctest.
+func InFakeTime(t *testing.T, test Test) {
+	for name, start := range inFakeTime {
+		t.Run(name+" in fake time", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, outside := start(t)
+				test(t, store, outside)
+			})
+		})
+	}
+}
+
+var (
+	inFakeTime = map[string]Start{"memory": Memory, "embedded": Embedded}
+	inRealTime = map[string]func(t *testing.T) Start{
+		"memory":            func(*testing.T) Start { return Memory },
+		"redis by go-redis": GoRedis,
+		"redis by redigo":   Redigo,
+	}
+)
+
+// A Start gives a store for one test.
+type Start func(t *testing.T) (Store, Outside)
+
+func (start Start) with(over Over) func(t *testing.T) (locker.Locker, lockertest.Disturber) {
+	return func(t *testing.T) (locker.Locker, lockertest.Disturber) { return over(start(t)) }
+}
+
+// Memory is a new store in memory.
+func Memory(*testing.T) (Store, Outside) {
+	store := memory.New()
+	return store, mapped{store}
+}
+
+// Embedded is a new miniredis, for a bubble of testing/synctest.
+func Embedded(t *testing.T) (Store, Outside) {
+	server := embedded.New()
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", Dialer: server.Dial, PoolSize: 1000, // see Dial
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() {
+		client.Close()
+		server.Close()
+	})
+	return goredis.New(client), keys{t, client}
+}
+
+// GoRedis starts a redis-server, which all stores are on, through go-redis.
+func GoRedis(t *testing.T) Start {
+	client := dial(t, redistest.Start(t))
+	return func(t *testing.T) (Store, Outside) { return goredis.New(client), keys{t, client} }
+}
+
+// Redigo is GoRedis through redigo.
+func Redigo(t *testing.T) Start {
+	server := redistest.Start(t)
+	client := dial(t, server) // outside
+	pool := &redigolib.Pool{
+		MaxIdle: 100,
+		DialContext: func(ctx context.Context) (redigolib.Conn, error) {
+			return redigolib.DialContext(ctx, "tcp", server.Addr())
+		},
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return func(t *testing.T) (Store, Outside) { return redigo.New(pool), keys{t, client} }
+}
+
+func dial(t *testing.T, server *redistest.Server) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 100})
+	t.Cleanup(func() { client.Close() })
+	return client
+}

@@ -1,0 +1,93 @@
+package beneath
+
+import (
+	"context"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/redis/go-redis/v9"
+)
+
+// Outside is what a lockertest.Disturber does past the store.
+type Outside interface {
+	Holds(key string) bool
+	Delete(key string)
+	Expire(key string)
+	SetForeign(key string) // a string
+	SetForeignHash(key string)
+	SetOther(key string) // a list
+}
+
+// A Disturber reaches a store from outside, and disturbs what a strategy asks of it.
+type Disturber struct {
+	Outside
+	Faults *backendtest.Faults
+	Ops    map[lockertest.Op]backendtest.Op // what the strategy calls for each
+}
+
+// Fault implements [lockertest.Disturber].
+func (d Disturber) Fault(op lockertest.Op, f lockertest.Fault) { d.Faults.Set(d.op(op), f.Apply) }
+
+// FaultOnce implements [lockertest.Disturber].
+func (d Disturber) FaultOnce(op lockertest.Op, faults ...lockertest.Fault) {
+	for _, f := range faults {
+		d.Faults.Once(d.op(op), f.Apply)
+	}
+}
+
+func (d Disturber) op(op lockertest.Op) backendtest.Op {
+	switch op {
+	case lockertest.Watch:
+		return backendtest.Watch
+	case lockertest.All:
+		return backendtest.All
+	}
+	return d.Ops[op]
+}
+
+// mapped is the outside of a store in memory.
+type mapped struct{ *memory.Store }
+
+func (m mapped) Holds(key string) bool {
+	_, _, ok := m.Get(key)
+	return ok
+}
+
+func (m mapped) Expire(key string)         { m.Set(key, "", -1) }
+func (m mapped) SetForeign(key string)     { m.Set(key, "foreign", 0) }
+func (m mapped) SetForeignHash(key string) { m.SetNested(key) }
+
+// keys is the outside of a Redis server.
+type keys struct {
+	t      *testing.T
+	client redis.UniversalClient
+}
+
+func (k keys) Holds(key string) bool {
+	n, err := k.client.Exists(context.Background(), key).Result()
+	if err != nil {
+		k.t.Error(err)
+	}
+	return n == 1
+}
+
+func (k keys) Delete(key string)         { k.do([]any{"DEL", key}) }
+func (k keys) Expire(key string)         { k.do([]any{"PEXPIRE", key, 0}) }
+func (k keys) SetForeign(key string)     { k.do([]any{"SET", key, "foreign"}) }
+func (k keys) SetForeignHash(key string) { k.do([]any{"DEL", key}, []any{"HSET", key, "foreign", 1}) }
+func (k keys) SetOther(key string)       { k.do([]any{"DEL", key}, []any{"RPUSH", key, "element"}) }
+
+// do sends commands in one step: a waiter may be quick.
+func (k keys) do(commands ...[]any) {
+	_, err := k.client.TxPipelined(context.Background(), func(p redis.Pipeliner) error {
+		for _, args := range commands {
+			p.Do(context.Background(), args...)
+		}
+		return nil
+	})
+	if err != nil {
+		k.t.Error(err)
+	}
+}

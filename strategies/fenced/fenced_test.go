@@ -1,0 +1,26 @@
+package fenced_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+)
+
+func TestContract(t *testing.T) {
+	beneath.Run(t, lockertest.Harness{}, over)
+}
+
+func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
+	faulty := backendtest.FaultyFenced(store)
+	return fenced.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}
+}
+
+var ops = map[lockertest.Op]backendtest.Op{
+	lockertest.Acquire: backendtest.SetNXFenced,
+	lockertest.Extend:  backendtest.ExpireIf,
+	lockertest.Release: backendtest.DeleteIf,
+}

@@ -1,0 +1,46 @@
+package fenced_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestContractThroughClusterAndSentinel(t *testing.T) {
+	beneath.RunReplicated(t, lockertest.Harness{}, over)
+}
+
+// The replica knows neither of the grant nor of its number, so two hold the lock at once; but the later one has the greater
+// number, by which a resource can tell.
+func TestNumbersRiseAcrossAFailoverThatLostTheCounter(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1)
+	s.Replicas()[0].CutReplication()
+	connect := func() *locker.Client {
+		c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: s.Addrs()})
+		t.Cleanup(func() { c.Close() })
+		return locker.New(fenced.New(goredis.New(c)), locker.WithTTL(time.Minute))
+	}
+	first, err := connect().Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AwaitFailover(s.KillMaster())
+	second, err := connect().Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Context().Err() != nil || first.Lease().Ended() {
+		t.Error("there are no two holders")
+	}
+	if second.Fence() <= first.Fence() {
+		t.Errorf("number %d after %d", second.Fence(), first.Fence())
+	}
+}

@@ -1,0 +1,81 @@
+package reentrant_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestProcess is no test: it is what the process runs that the test below starts.
+func TestProcess(t *testing.T) {
+	addr := os.Getenv("LOCKSTEP_TEST_REDIS")
+	if addr == "" {
+		return
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	l, err := locker.New(reentrant.New(goredis.New(client)), locker.WithTTL(long)).TryLock(as(t.Context(), "job"), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("hold", l.Lease().Holds)
+	var line string
+	_, _ = fmt.Scanln(&line)
+	fmt.Println("unlock", l.Unlock(t.Context()))
+}
+
+func TestProcessesThatShareAnOwnerNameHoldTogether(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	c := locker.New(reentrant.New(goredis.New(client)), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
+	ours := lock(as(t.Context(), "job"), t, c, 1)
+
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcess$", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), "LOCKSTEP_TEST_REDIS="+server.Addr())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	says := bufio.NewReader(out)
+	if line, err := says.ReadString('\n'); line != "hold 2\n" {
+		t.Fatalf("the other process says %q, %v; want hold 2", line, err)
+	}
+
+	waiting := locking(as(t.Context(), "another job"), c)
+	unlock(t, ours)
+	refused(as(t.Context(), "another job"), t, c)
+	unlock(t, lock(as(t.Context(), "job"), t, c, 2)) // with the hold of the other process
+	select {
+	case l := <-waiting:
+		t.Fatalf("another owner has the lock beside the other process: %v", l.err)
+	default:
+	}
+	if _, err := in.Write([]byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := says.ReadString('\n'); line != "unlock <nil>\n" {
+		t.Errorf("the other process says %q, %v", line, err)
+	}
+	unlock(t, answer(t, waiting))
+}

@@ -1,0 +1,36 @@
+package reentrant_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+)
+
+func TestContract(t *testing.T) {
+	beneath.Run(t, harness, over)
+}
+
+var harness = lockertest.Harness{
+	Except: []string{"an owner that asks with a new token is refused like anyone"}, // that is what this one is for
+}
+
+func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
+	faulty := backendtest.FaultyNested(store)
+	return reentrant.New(faulty), disturber{beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}}
+}
+
+var ops = map[lockertest.Op]backendtest.Op{
+	lockertest.Acquire: backendtest.Enter,
+	lockertest.Extend:  backendtest.Renew,
+	lockertest.Release: backendtest.Leave,
+}
+
+// disturber takes a hash for a foreign value, and a string for one of another type.
+type disturber struct{ beneath.Disturber }
+
+func (d disturber) SetForeign(key string) { d.SetForeignHash(key) }
+func (d disturber) SetOther(key string)   { d.Disturber.SetForeign(key) }

@@ -1,0 +1,9 @@
+package reentrant_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/internal/beneath"
+)
+
+func TestContractThroughClusterAndSentinel(t *testing.T) { beneath.RunReplicated(t, harness, over) }

@@ -1,0 +1,219 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/internal/history"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+)
+
+// hardlyEver is the pause between attempts of a waiter who is not woken.
+func hardlyEver(int, float64) time.Duration { return long }
+
+type locked struct {
+	*locker.Lock
+	err error
+}
+
+func locking(ctx context.Context, c *locker.Client, opts ...locker.Option) <-chan locked {
+	got := make(chan locked, 1)
+	go lockInto(ctx, got, c, opts...)
+	return got
+}
+
+func lockInto(ctx context.Context, got chan<- locked, c *locker.Client, opts ...locker.Option) {
+	l, err := c.Lock(ctx, "key", opts...)
+	got <- locked{l, err}
+}
+
+func answer(t *testing.T, got <-chan locked) *locker.Lock {
+	t.Helper()
+	select {
+	case l := <-got:
+		if l.err != nil {
+			t.Fatalf("Lock = %v", l.err)
+		}
+		t.Cleanup(func() { l.Unlock(context.Background()) }) // as in lock
+		return l.Lock
+	case <-time.After(patience):
+		t.Fatalf("Lock has not returned after %v", patience)
+	}
+	return nil
+}
+
+func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
+	beneath.Each(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		c := locker.New(reentrant.New(store), locker.WithTTL(long))
+		job := as(t.Context(), "job")
+		outer, inner := lock(job, t, c, 1), lock(job, t, c, 2)
+
+		faulty := backendtest.FaultyNested(store)
+		other := locker.New(reentrant.New(faulty), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
+		waiting := locking(as(t.Context(), "another job"), other)
+		// It asks, then it watches and asks again, and then it sleeps until it is woken.
+		eventually(t, "the other one has asked twice", func() bool { return faulty.Calls(backendtest.Enter) == 2 })
+
+		unlock(t, inner)
+		time.Sleep(50 * time.Millisecond) // in which a wake would come
+		select {
+		case l := <-waiting:
+			t.Fatalf("Lock returned while there is a hold: %v", l.err)
+		default:
+		}
+		if n := faulty.Calls(backendtest.Enter); n != 2 {
+			t.Errorf("the other one was woken by a release that does not free the lock: it asked %d times", n)
+		}
+		unlock(t, outer)
+		l := answer(t, waiting)
+		if l.Lease().Holds != 1 {
+			t.Errorf("granted as hold %d", l.Lease().Holds)
+		}
+		unlock(t, l)
+	})
+}
+
+// Whoever waits for the lock here waits for the very owner that nests: behind one of them it would wait for itself.
+func TestANestedLockNeverWaitsBehindAnotherOwnerInTheSameClient(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		c := locker.New(reentrant.New(store), locker.WithTTL(long))
+		job := as(t.Context(), "job")
+		outer := lock(job, t, c, 1)
+		const each = 3
+		waiting := make(chan locked, 3*each)
+		for range each {
+			go lockInto(as(t.Context(), "another job"), waiting, c)
+			go lockInto(as(t.Context(), "a third job"), waiting, c)
+			go lockInto(t.Context(), waiting, c)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+
+		began := time.Now()
+		inner := answer(t, locking(job, c))
+		if took := time.Since(began); took != 0 || inner.Lease().Holds != 2 {
+			t.Errorf("the nested Lock is hold %d after %v; want 2 at once", inner.Lease().Holds, took)
+		}
+		innermost := answer(t, locking(job, c, locker.WithAttempts(1)))
+		unlock(t, outer, inner, innermost)
+		for range cap(waiting) {
+			unlock(t, answer(t, waiting))
+		}
+	})
+}
+
+// The others of its own name sleep until they are woken, or for very long, and do not know that their owner has got it.
+func TestANestedLockNeverWaitsBehindTheWaitersOfItsOwner(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
+		c := locker.New(reentrant.New(store), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
+		elsewhere := locker.New(reentrant.New(store), locker.WithTTL(long))
+		job := as(t.Context(), "job")
+		lock(as(t.Context(), "another job"), t, elsewhere, 1)
+		waiting := make(chan locked, 2)
+		for range cap(waiting) {
+			go lockInto(job, waiting, c)
+		}
+		time.Sleep(time.Second)
+		outside.Expire("key") // which wakes nobody
+		outer := lock(job, t, elsewhere, 1)
+
+		began := time.Now()
+		inner := answer(t, locking(job, c))
+		if took := time.Since(began); took != 0 || inner.Lease().Holds != 2 {
+			t.Errorf("the nested Lock is hold %d after %v; want 2 at once", inner.Lease().Holds, took)
+		}
+		unlock(t, inner, outer)
+		for range cap(waiting) {
+			unlock(t, answer(t, waiting))
+		}
+	})
+}
+
+// Two goroutines under one name that both had to wait for someone else hold the lock together in the end.
+func TestAllWhoWaitUnderOneNameGetTheLockTogether(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		c := locker.New(reentrant.New(store), locker.WithTTL(long))
+		first := lock(as(t.Context(), "another job"), t, c, 1)
+		waiting := make(chan locked, 3)
+		for range cap(waiting) {
+			go lockInto(as(t.Context(), "job"), waiting, c)
+		}
+		time.Sleep(10 * time.Second)
+		unlock(t, first)
+		free := time.Now()
+		var held []*locker.Lock
+		for range cap(waiting) {
+			held = append(held, answer(t, waiting))
+		}
+		if took := time.Since(free); took > 0 {
+			t.Errorf("the last one had to wait for another %v", took)
+		}
+		if n := held[2].Lease().Holds; n != 3 {
+			t.Errorf("the last one is hold %d", n)
+		}
+		unlock(t, held...)
+	})
+}
+
+// Owners exclude each other, however deep each of them nests.
+func TestNoTwoOwnersHoldAtOnce(t *testing.T) {
+	const owners, rounds, depth = 6, 15, 3
+	beneath.Each(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
+		clients := []*locker.Client{
+			locker.New(reentrant.New(store), locker.WithTTL(long)), locker.New(reentrant.New(store), locker.WithTTL(long)),
+		}
+		began := time.Now()
+		var mu sync.Mutex
+		var holds []history.Hold
+		var nest func(ctx context.Context, who string, level int) error
+		nest = func(ctx context.Context, who string, level int) error {
+			return clients[level%2].Do(ctx, "key", func(_ context.Context, l *locker.Lock) error {
+				h := history.Hold{Key: "key", Who: who, Start: int64(time.Since(began))}
+				if n := l.Lease().Holds; n != level {
+					return fmt.Errorf("%s at level %d: hold %d", who, level, n)
+				}
+				time.Sleep(time.Millisecond)
+				if level < depth {
+					if err := nest(ctx, who, level+1); err != nil {
+						return err
+					}
+				}
+				if h.End = int64(time.Since(began)); level == 1 {
+					mu.Lock()
+					defer mu.Unlock()
+					holds = append(holds, h)
+				}
+				return nil
+			})
+		}
+		var all sync.WaitGroup
+		for o := range owners {
+			all.Go(func() {
+				who := fmt.Sprint("owner ", o)
+				for range rounds {
+					if err := nest(as(t.Context(), who), who, 1); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if overlaps := history.Overlaps(holds); len(overlaps) > 0 {
+			t.Errorf("%d overlaps, the first: %v", len(overlaps), overlaps[0])
+		}
+		if len(holds) != owners*rounds {
+			t.Errorf("%d holds; want %d", len(holds), owners*rounds)
+		}
+		if outside.Holds("key") {
+			t.Error("something is left under the key")
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package single_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
+)
+
+// bySentinel is a Client of its own, which the sentinels lead to the master.
+func bySentinel(t *testing.T, s *redistest.Sentinel, store []lockredis.Option, opts ...locker.Option) *locker.Client {
+	t.Helper()
+	c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: s.Addrs()})
+	t.Cleanup(func() { c.Close() })
+	return locker.New(single.New(goredis.New(c, store...)), opts...)
+}
+
+func TestALockIsHeldThroughAFailoverBySentinel(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1)
+	connect := func(opts ...locker.Option) *locker.Client { return bySentinel(t, s, nil, opts...) }
+	heldThroughFailover(t, connect, "invoice/42", s.Replicas()[0], func() { s.AwaitFailover(s.KillMaster()) })
+}
+
+// heldThroughFailover holds a lock that replica has, while failover kills the master and makes replica the new one.
+func heldThroughFailover(t *testing.T, connect func(...locker.Option) *locker.Client, key string, replica *redistest.Server, failover func()) {
+	l, err := connect(locker.WithTTL(2*patience)).Lock(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the replica has the lock", func() bool {
+		n, err := replica.Do("DBSIZE") // it has no other keys, and lets nobody look at this one
+		return err == nil && n != int64(0)
+	})
+	others := connect()
+	over, used := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(used)
+		for last := false; ; {
+			select {
+			case <-over:
+				last = true
+			case <-time.After(5 * time.Millisecond):
+			}
+			_, err := others.TryLock(t.Context(), key)
+			if err == nil {
+				t.Error("TryLock has granted a lock that is held")
+			}
+			extended := l.Extend(t.Context(), 2*patience)
+			if errors.Is(extended, locker.ErrLost) || errors.Is(extended, locker.ErrHeld) {
+				t.Errorf("Extend = %v", extended)
+			}
+			if last && errors.Is(err, locker.ErrHeld) && extended == nil {
+				return // the new master has answered
+			}
+			if l.Context().Err() != nil {
+				t.Errorf("the lock is lost: %v", context.Cause(l.Context()))
+				return
+			}
+		}
+	}()
+	failover()
+	close(over)
+	<-used
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Errorf("Unlock = %v", err)
+	}
+	next, err := others.TryLock(t.Context(), key)
+	if err != nil {
+		t.Fatalf("the next TryLock = %v", err)
+	}
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What single does not promise: replication is asynchronous, so a grant that the replica has not heard of is made again
+// when it is promoted, and two hold the lock. The first one is told when it is next extended.
+func TestAFailoverGrantsAgainWhatWasNotReplicated(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1)
+	s.Replicas()[0].CutReplication()
+	first, err := bySentinel(t, s, nil, locker.WithTTL(2*patience)).Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AwaitFailover(s.KillMaster())
+	second := lockAfterFailover(t, bySentinel(t, s, nil, locker.WithTTL(2*patience)))
+	if first.Context().Err() != nil || first.Lease().Ended() || second.Context().Err() != nil {
+		t.Error("there are no two holders")
+	}
+
+	eventually(t, "the first one is told", func() bool {
+		err := first.Extend(t.Context(), 2*patience)
+		if err == nil {
+			t.Fatal("the first one has extended the lock of the second")
+		}
+		return errors.Is(err, locker.ErrLost)
+	})
+	if err := first.Unlock(t.Context()); !errors.Is(err, locker.ErrLost) {
+		t.Errorf("Unlock of the first = %v", err)
+	}
+	if err := second.Unlock(t.Context()); err != nil {
+		t.Errorf("Unlock of the second = %v", err)
+	}
+}
+
+// With WithReplicas the first one is not granted in the same situation.
+func TestWithReplicasNothingIsGrantedThatAFailoverWouldGrantAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t, 1)
+	replicated := []lockredis.Option{lockredis.WithReplicas(1, 200*time.Millisecond)}
+	s.Replicas()[0].CutReplication()
+	_, err := bySentinel(t, s, replicated, locker.WithTTL(2*patience)).Lock(t.Context(), "key")
+	if tooFew := (*lockredis.ReplicasError)(nil); !errors.As(err, &tooFew) || errors.Is(err, locker.ErrHeld) {
+		t.Fatalf("Lock = %v", err)
+	}
+	if exists(t, s.Master(), "key") {
+		t.Error("the grant that was refused has left its key")
+	}
+	s.AwaitFailover(s.KillMaster())
+	l := lockAfterFailover(t, bySentinel(t, s, nil))
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// lockAfterFailover locks as soon as the client library has found the new master.
+func lockAfterFailover(t *testing.T, locks *locker.Client) *locker.Lock {
+	t.Helper()
+	var l *locker.Lock
+	eventually(t, "the lock is granted", func() bool {
+		var err error
+		l, err = locks.TryLock(t.Context(), "key")
+		if errors.Is(err, locker.ErrHeld) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return l
+}
