@@ -1,0 +1,173 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// ballot counts what the nodes say to one question.
+type ballot struct {
+	*quorum
+	votes                           []Vote // by node
+	answered, granted, lost, failed int
+}
+
+func (q *quorum) ballot() ballot {
+	b := ballot{quorum: q, votes: make([]Vote, len(q.nodes))}
+	for i := range b.votes {
+		b.votes[i].Outcome = Pending
+	}
+	return b
+}
+
+// poll counts until it is decided, or the limit or ctx ends: by a quorum that did as it was asked, or by so many that have
+// lost the lease that there is none.
+func (q *quorum) poll(ctx context.Context, r *round) ballot {
+	b := q.ballot()
+	for b.answered < len(q.nodes) && (q.sequential || b.granted < q.need && b.lost <= q.spare()) {
+		a, ok := r.next(ctx)
+		if !ok {
+			b.giveUp(r.limit)
+			break
+		}
+		b.count(a)
+	}
+	return b
+}
+
+// giveUp takes silence for a failure.
+func (b *ballot) giveUp(limit time.Duration) {
+	for i := range b.votes {
+		if b.votes[i].Outcome == Pending {
+			b.votes[i] = Vote{Outcome: Failed, Err: fmt.Errorf("%w within %v", errNoAnswer, limit), Latency: limit}
+		}
+	}
+}
+
+func (b *ballot) count(a answer) {
+	b.answered++
+	v := Vote{Outcome: Failed, Err: a.err, Latency: a.latency}
+	switch {
+	case a.err == nil:
+		v.Outcome = Granted
+		b.granted++
+	case errors.Is(a.err, locker.ErrHeld):
+		v.Outcome = Held
+	case errors.Is(a.err, locker.ErrLost):
+		v.Outcome = Lost
+		b.lost++
+	default:
+		b.failed++
+	}
+	b.votes[a.node] = v
+}
+
+// election counts the answers to Acquire. Where grants are numbered, it also brings the nodes to one number: see NewFenced.
+type election struct {
+	ballot
+	round *round
+	lease locker.Lease // what names the attempt
+	fence uint64       // of the lease, once a quorum has granted
+	// Of the nodes that granted:
+	numbers []uint64 // what each returned
+	landed  int      // have the number of the lease: these make the quorum
+	raising int      // are being asked to take it
+}
+
+func (q *quorum) elect(r *round, req locker.Request) *election {
+	return &election{
+		ballot: q.ballot(), round: r, numbers: make([]uint64, len(q.nodes)),
+		lease: locker.Lease{Key: req.Key, Token: req.Token, Owner: req.Owner},
+	}
+}
+
+// hear counts until it is decided, or the limit or ctx ends.
+func (e *election) hear(ctx context.Context) {
+	for !e.decided() {
+		a, ok := e.round.next(ctx)
+		if !ok {
+			e.giveUp(e.round.limit)
+			return
+		}
+		if a.raise {
+			e.raised(a)
+			continue
+		}
+		e.count(a)
+		if a.err == nil {
+			e.numbers[a.node] = a.fence
+			e.number(a.node)
+		}
+	}
+}
+
+func (e *election) won() bool { return e.landed >= e.need }
+
+// decided: the quorum has come together; or it can't any more, and it is clear whether that is contention or an outage.
+func (e *election) decided() bool {
+	silent := len(e.nodes) - e.answered
+	if e.sequential && silent > 0 {
+		return false
+	}
+	hope := e.landed + e.raising + silent
+	if e.granted < e.need { // what counts as landed is still open
+		hope = e.granted + silent
+	}
+	// Once a node has failed, those that are silent may yet make it an outage; who would wait for a lock must know.
+	unclear := e.failed > 0 && e.failed <= e.spare() && e.failed+silent > e.spare()
+	return e.won() || hope < e.need && !unclear
+}
+
+// number is called for each node that granted. The number of the lease is the greatest of the first quorum.
+func (e *election) number(i int) {
+	switch {
+	case e.granted < e.need:
+	case e.granted > e.need:
+		e.land(i)
+	default:
+		for j, v := range e.votes {
+			if v.Outcome == Granted {
+				e.fence = max(e.fence, e.numbers[j])
+			}
+		}
+		for j := range e.votes {
+			if e.votes[j].Outcome == Granted {
+				e.land(j)
+			}
+		}
+	}
+}
+
+// land counts a node whose number is that of the lease, and raises one that is behind. One that is ahead has taken part
+// in something that came later, and does not count.
+func (e *election) land(i int) {
+	switch {
+	case e.numbers[i] == e.fence:
+		e.landed++
+	case e.numbers[i] < e.fence:
+		e.raising++
+		e.votes[i].Outcome = Pending
+		e.round.again(answer{node: i, raise: true}, func(ctx context.Context, i int) (uint64, error) {
+			return e.fence, e.nodes[i].raise(ctx, e.lease, e.fence)
+		})
+	default:
+		e.votes[i].Outcome, e.votes[i].Err = Held, errOvertaken
+	}
+}
+
+func (e *election) raised(a answer) {
+	e.raising--
+	switch {
+	case a.err == nil:
+		e.landed++
+		e.votes[a.node].Outcome = Granted
+	case errors.Is(a.err, errOvertaken):
+		e.votes[a.node].Outcome, e.votes[a.node].Err = Held, a.err
+	default:
+		e.votes[a.node].Outcome, e.votes[a.node].Err = Failed, a.err
+	}
+}

@@ -1,0 +1,218 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// flight is an attempt that some nodes have not answered yet. What they grant after the attempt has failed, or its lease
+// was released, is released by the goroutine that receives it.
+type flight struct {
+	*quorum
+	ctx context.Context
+	req locker.Request
+
+	mu      sync.Mutex
+	out     int             // nodes that have not answered
+	said    []response      // by node
+	due     []bool          // by node: a release will be sent once it has answered
+	awaited []chan struct{} // by node: closed when it answers; nil if nobody waits for that yet
+	over    bool            // a grant that comes now is not wanted
+	other   *flight         // with the same token, such as a retransmission
+}
+
+type response byte
+
+const (
+	silent response = iota
+	refused
+	granted
+)
+
+// errUnwanted is the vote of a node that granted what nobody wanted any more.
+var errUnwanted = errors.New("granted after the attempt was over")
+
+// acquire asks one node.
+func (f *flight) acquire(ctx context.Context, i int) (fence uint64, err error) {
+	said := refused
+	var lease locker.Lease
+	defer func() { // also if the node ends the goroutine
+		if f.answered(i, said) {
+			f.settle(f.ctx, i, lease, f.req.TTL)
+			err = errUnwanted
+		}
+	}()
+	lease, err = f.nodes[i].Acquire(ctx, f.req)
+	if err == nil {
+		said = granted
+	}
+	if f.nodes[i].raise == nil {
+		return 0, err // a number is none among numbers that nobody compares
+	}
+	return lease.Fence, err
+}
+
+// answered tells whether the node has granted what nobody wants any more, and nobody waits to release.
+func (f *flight) answered(i int, said response) (unwanted bool) {
+	f.mu.Lock()
+	f.said[i] = said
+	f.out--
+	last := f.out == 0
+	unwanted = f.over && said == granted && (f.due == nil || !f.due[i])
+	if f.awaited != nil && f.awaited[i] != nil {
+		close(f.awaited[i])
+	}
+	f.mu.Unlock()
+	if last {
+		f.flying.land(f)
+	}
+	return unwanted
+}
+
+// heard is what the nodes have said so far.
+func (f *flight) heard() []response {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.said)
+}
+
+// await waits for the answer of a node to the attempt, so that one release does for both; but not for long.
+func (f *flight) await(i int) response {
+	f.mu.Lock()
+	if said := f.said[i]; said != silent {
+		f.mu.Unlock()
+		return said
+	}
+	if f.awaited == nil {
+		f.awaited = make([]chan struct{}, len(f.said))
+	}
+	if f.awaited[i] == nil {
+		f.awaited[i] = make(chan struct{})
+	}
+	answered := f.awaited[i]
+	f.mu.Unlock()
+	patience := time.NewTimer(awaitLimit)
+	defer patience.Stop()
+	select {
+	case <-answered:
+	case <-patience.C:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.due[i] = false // an answer that comes now has missed the release
+	return f.said[i]
+}
+
+const awaitLimit = 100 * time.Millisecond
+
+// keep lets what is still to come count for the lease; it is false if the lease was released already.
+func (f *flight) keep() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.over
+}
+
+// end makes a grant that comes from now on unwanted. If a release is about to be sent to all nodes, it awaits their
+// answers.
+func (f *flight) end(releasing bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	if !releasing || f.out == 0 || f.due != nil {
+		return
+	}
+	f.due = make([]bool, len(f.said))
+	for i := range f.due {
+		f.due[i] = f.said[i] == silent
+	}
+}
+
+// abandon releases on all nodes that may have granted. Those that have are waited for, so that the next attempt, of
+// whomever, finds them free; but not longer than the limit.
+func (f *flight) abandon() {
+	lease := locker.Lease{Key: f.req.Key, Token: f.req.Token, Owner: f.req.Owner}
+	f.end(true)
+	r := f.begin(f.ctx, f.limit)
+	defer r.leave()
+	release := func(ctx context.Context, i int) (uint64, error) {
+		if f.await(i) == refused {
+			return 0, nil
+		}
+		err := f.nodes[i].Release(ctx, lease)
+		if err != nil && !errors.Is(err, locker.ErrLost) {
+			f.settle(f.ctx, i, lease, f.req.TTL)
+		}
+		return 0, err
+	}
+	said, waited := f.heard(), 0
+	for i := range said {
+		if said[i] != refused {
+			r.again(answer{node: i}, release)
+		}
+		if said[i] == granted {
+			waited++
+		}
+	}
+	for waited > 0 {
+		a, ok := r.next(f.ctx)
+		if !ok {
+			return
+		}
+		if said[a.node] == granted {
+			waited--
+		}
+	}
+}
+
+// flights are found by the token, for the release of their lease.
+type flights struct {
+	mu      sync.Mutex
+	byToken map[string]*flight
+}
+
+func (fs *flights) start(ctx context.Context, q *quorum, req locker.Request) *flight {
+	f := &flight{quorum: q, ctx: ctx, req: req, out: len(q.nodes), said: make([]response, len(q.nodes))}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.byToken == nil {
+		fs.byToken = map[string]*flight{}
+	}
+	f.other = fs.byToken[req.Token]
+	fs.byToken[req.Token] = f
+	return f
+}
+
+// land forgets f: all nodes have answered.
+func (fs *flights) land(f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	before := fs.byToken[f.req.Token]
+	if before == f {
+		if f.other == nil {
+			delete(fs.byToken, f.req.Token)
+		} else {
+			fs.byToken[f.req.Token] = f.other
+		}
+		return
+	}
+	for before.other != f {
+		before = before.other
+	}
+	before.other = f.other
+}
+
+// end is told before a lease is released. It returns the attempt that may still have answers to come, or nil.
+func (fs *flights) end(token string) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	first := fs.byToken[token]
+	for f := first; f != nil; f = f.other {
+		f.end(f == first)
+	}
+	return first
+}

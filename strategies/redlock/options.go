@@ -1,0 +1,90 @@
+package redlock
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// Defaults of the options.
+const (
+	DefaultNodeLimit = 500 * time.Millisecond
+	DefaultDrift     = 0.01
+)
+
+// Option changes what [New] and [NewFenced] return.
+type Option func(*config)
+
+type config struct {
+	need       int
+	drift      float64
+	limit      time.Duration
+	sequential bool
+}
+
+// WithQuorum sets how many nodes must hold the lock: from n/2+1, the default, to n. See the package comment for what
+// each choice tolerates.
+func WithQuorum(w int) Option { return func(c *config) { c.need = w } }
+
+// WithDrift sets by which part of the TTL the clocks of nodes and holder may drift apart during it: the holder stops
+// believing that much earlier, and 2 ms for the rounding of expiries. It is [DefaultDrift] otherwise, and at least that,
+// since the nodes' own leases have this margin.
+func WithDrift(factor float64) Option { return func(c *config) { c.drift = factor } }
+
+// WithNodeLimit sets how long a node is waited for in Acquire, Extend and Release; [DefaultNodeLimit] without it, and
+// never longer than the TTL, or what is left of the lease. It need not be small: a node that does not answer costs time only when the others do not
+// make a quorum.
+func WithNodeLimit(d time.Duration) Option { return func(c *config) { c.limit = d } }
+
+// WithSequential asks one node after the other, and all of them, as the original text does: for comparison. A node that
+// does not answer then costs its limit each time.
+func WithSequential() Option { return func(c *config) { c.sequential = true } }
+
+// invalid is bad input: nothing was sent.
+type invalid string
+
+func (e invalid) Error() string { return "lockstep: redlock: " + string(e) }
+
+// Refused says that repeating will not help.
+func (e invalid) Refused() bool { return true }
+
+// ErrorType is "invalid".
+func (e invalid) ErrorType() string { return "invalid" }
+
+func invalidf(format string, args ...any) error { return invalid(fmt.Sprintf(format, args...)) }
+
+func build(nodes []node, opts []Option) (locker.Locker, error) {
+	n := len(nodes)
+	c := config{need: n/2 + 1, drift: DefaultDrift, limit: DefaultNodeLimit}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	switch {
+	case n == 0:
+		return nil, invalidf("no nodes")
+	case c.need < n/2+1 || c.need > n:
+		return nil, invalidf("quorum %d of %d nodes is not within %d and %d", c.need, n, n/2+1, n)
+	case !(c.drift >= DefaultDrift && c.drift < 1):
+		return nil, invalidf("drift %v is not within %v and 1", c.drift, DefaultDrift)
+	case c.limit < time.Millisecond:
+		return nil, invalidf("node limit %v is under the limit of %v", c.limit, time.Millisecond)
+	}
+	for i := range nodes {
+		if nodes[i].Locker == nil {
+			return nil, invalidf("node %d is nil", i+1)
+		}
+		for j := range i {
+			if same(nodes[i].Locker, nodes[j].Locker) {
+				return nil, invalidf("nodes %d and %d are the same: it would be counted twice", j+1, i+1)
+			}
+		}
+	}
+	return &quorum{config: c, nodes: nodes}, nil
+}
+
+// same compares what can be compared.
+func same(a, b any) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
+}

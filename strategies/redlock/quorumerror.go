@@ -1,0 +1,169 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// QuorumError says why there was no quorum, with the vote of each node. It matches [locker.ErrHeld], unless more nodes
+// failed, or did not answer within the limit, than the quorum can do without: contention is not an outage, and an outage is not contention.
+type QuorumError struct {
+	Needed int // the quorum
+	Votes  []Vote
+}
+
+// Vote is what one node said.
+type Vote struct {
+	Outcome Outcome
+	Err     error         // nil if it did as it was asked
+	Latency time.Duration // until it answered; 0 if Pending
+}
+
+// Outcome is a vote in one word.
+type Outcome string
+
+// The outcomes. What a node did that is Pending or has Failed is unknown.
+const (
+	Granted Outcome = "granted" // did as it was asked
+	Held    Outcome = "held"    // someone else has the lock there
+	Lost    Outcome = "lost"    // has the lease no more
+	Failed  Outcome = "failed"  // an error
+	Pending Outcome = "pending" // had not answered when it was decided
+)
+
+var (
+	errNoAnswer  = errors.New("no answer")
+	errOvertaken = errors.New("overtaken by another grant")
+)
+
+// Error counts the votes and gives each that is not Granted, by the place of its node, from 1.
+func (e *QuorumError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d of %d nodes granted, %d needed", e.count(Granted), len(e.Votes), e.Needed)
+	separator := ": "
+	for i, v := range e.Votes {
+		if v.Outcome != Granted {
+			fmt.Fprintf(&text, "%snode %d: %s", separator, i+1, v)
+			separator = "; "
+		}
+	}
+	return text.String()
+}
+
+// String is the outcome, or what says more.
+func (v Vote) String() string {
+	var held *locker.HeldError
+	var own *locker.Error
+	switch {
+	case errors.As(v.Err, &held) && held.Foreign:
+		return "held by a value without expiry"
+	case errors.As(v.Err, &held) && held.Left > 0:
+		return fmt.Sprintf("held for %v more", held.Left.Round(time.Millisecond))
+	case v.Outcome == Failed && errors.As(v.Err, &own):
+		return own.Err.Error()
+	case v.Outcome == Failed || errors.Is(v.Err, errOvertaken):
+		return v.Err.Error()
+	}
+	return string(v.Outcome)
+}
+
+// Is matches locker.ErrHeld for contention, and locker.ErrForeignKey if values without expiry are in the way.
+func (e *QuorumError) Is(target error) bool {
+	switch target {
+	case locker.ErrHeld:
+		return e.contended()
+	case locker.ErrForeignKey:
+		return e.foreign()
+	}
+	return false
+}
+
+// Unwrap gives the errors of the nodes that failed, if that is why there was no quorum.
+func (e *QuorumError) Unwrap() []error {
+	if e.contended() {
+		return nil
+	}
+	var errs []error
+	for _, v := range e.Votes {
+		if v.Outcome == Failed {
+			errs = append(errs, v.Err)
+		}
+	}
+	return errs
+}
+
+// Refused says that so many nodes refuse that repeating will not help.
+func (e *QuorumError) Refused() bool {
+	refusing := 0
+	for _, v := range e.Votes {
+		if v.Outcome == Failed && cleanup.Refused(v.Err) {
+			refusing++
+		}
+	}
+	return refusing > e.spare()
+}
+
+// ErrorType is "quorum".
+func (e *QuorumError) ErrorType() string { return "quorum" }
+
+func (e *QuorumError) spare() int { return len(e.Votes) - e.Needed }
+
+func (e *QuorumError) count(o Outcome) int {
+	n := 0
+	for _, v := range e.Votes {
+		if v.Outcome == o {
+			n++
+		}
+	}
+	return n
+}
+
+// contended: someone has it somewhere, and the nodes that failed would not have prevented a quorum.
+func (e *QuorumError) contended() bool {
+	return e.count(Held) > 0 && e.count(Failed) <= e.spare()
+}
+
+func (e *QuorumError) foreign() bool {
+	n := 0
+	for _, v := range e.Votes {
+		if v.Outcome == Held && errors.Is(v.Err, locker.ErrForeignKey) {
+			n++
+		}
+	}
+	return n > e.spare()
+}
+
+// left is when so many nodes are free again that there can be a quorum, if nobody extends; 0: unknown.
+func (e *QuorumError) left() time.Duration {
+	var lefts []time.Duration
+	for _, v := range e.Votes {
+		if v.Outcome == Held {
+			var held *locker.HeldError
+			if !errors.As(v.Err, &held) || held.Left == 0 {
+				return 0
+			}
+			lefts = append(lefts, held.Left)
+		}
+	}
+	missing := e.Needed - e.count(Granted)
+	if len(lefts) == 0 || missing < 1 {
+		return 0
+	}
+	slices.Sort(lefts)
+	return lefts[min(missing, len(lefts))-1]
+}
+
+// refusal is the error of an operation that no quorum carried out.
+func (q *quorum) refusal(op, key string, votes []Vote) error {
+	e := &QuorumError{Needed: q.need, Votes: votes}
+	if op == "acquire" && e.contended() {
+		return &locker.HeldError{Key: key, Left: e.left(), Attempts: 1, Foreign: e.foreign(), Err: e}
+	}
+	return &locker.Error{Op: op, Key: key, Err: e}
+}

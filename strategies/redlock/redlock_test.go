@@ -1,0 +1,232 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// quorums are the shapes that the contract runs on.
+var quorums = []struct{ n, w int }{{3, 2}, {5, 3}, {5, 4}}
+
+func TestContractInFakeTime(t *testing.T) {
+	for _, q := range quorums {
+		for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
+			for kind, build := range kinds {
+				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
+					h := lockertest.Harness{Bubble: true, New: over(start, q.n, q.w, build, true), Except: except}
+					if kind == "sequential" {
+						h.Except = exceptInTurn
+					}
+					lockertest.Run(t, h)
+				})
+			}
+		}
+	}
+}
+
+// except is what a quorum does not promise.
+var except = []string{
+	// The limit for a node comes before the wait limit, and the error says so.
+	"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
+	// At most one: where each of them finds the lease on some nodes, none finds it on a quorum.
+	"of many concurrent Releases exactly one succeeds",
+	// At most one, for the same reason; the wait of a Client has jitter, so that one is soon.
+	"of many concurrent attempts exactly one is granted",
+}
+
+// exceptInTurn is what takes n times as long if nodes are asked in turn, or meets a fault that was meant for the call before.
+var exceptInTurn = append([]string{
+	"a slow answer does not make the lease longer",
+	"a slow answer does not make an extension longer",
+	"when ctx ends while the store hangs, Extend returns its error and the lease lasts",
+	"when ctx ends while the store hangs, Release returns its error and can be repeated",
+}, except...)
+
+func TestContractWithoutHurryInFakeTime(t *testing.T) {
+	patient := func(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
+		return plain(stores, append(opts, redlock.WithNodeLimit(time.Hour))...)
+	}
+	lockertest.Run(t, lockertest.Harness{Bubble: true, New: over(beneath.Memory, 5, 3, patient, true), Except: except[1:]})
+}
+
+func TestContractOnMemory(t *testing.T) {
+	for _, q := range quorums {
+		t.Run(fmt.Sprintf("%d of %d", q.w, q.n), func(t *testing.T) {
+			t.Parallel()
+			lockertest.Run(t, behind(beneath.Memory, q.n, q.w, plain))
+		})
+	}
+}
+
+// behind is the harness in real time.
+func behind(start beneath.Start, n, w int, build build) lockertest.Harness {
+	return lockertest.Harness{
+		Behind: true, New: over(start, n, w, build, false),
+		Except: except,
+	}
+}
+
+// build makes a quorum over stores.
+type build func(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error)
+
+var kinds = map[string]build{"plain": plain, "fenced": redlock.NewFenced, "sequential": sequential}
+
+func plain(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
+	nodes := make([]locker.Locker, len(stores))
+	for i, s := range stores {
+		nodes[i] = single.New(s)
+	}
+	return redlock.New(nodes, opts...)
+}
+
+func sequential(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
+	return plain(stores, append(opts, redlock.WithSequential())...)
+}
+
+// over puts faults between the quorum and each of its n stores.
+func over(start beneath.Start, n, w int, build build, bubble bool) func(t *testing.T) (locker.Locker, lockertest.Disturber) {
+	return func(t *testing.T) (locker.Locker, lockertest.Disturber) {
+		d := &disturber{bubble: bubble, sent: map[string]int{}}
+		d.heard.L = &d.mu
+		stores := make([]backends.FencedStore, n)
+		for i := range stores {
+			store, outside := start(t)
+			faulty := backendtest.FaultyFenced(store)
+			d.nodes = append(d.nodes, beneath.Disturber{Outside: outside, Faults: faulty.Faults})
+			stores[i] = counted{faulty, d}
+		}
+		l, err := build(stores, redlock.WithQuorum(w))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return granted{l, d}, d
+	}
+}
+
+// disturber disturbs all nodes, but first lets those answer that a quorum was granted without: otherwise what they were sent
+// would undo what is done here.
+type disturber struct {
+	nodes  []beneath.Disturber
+	bubble bool
+
+	mu    sync.Mutex
+	heard sync.Cond
+	sent  map[string]int // by the token of a grant: requests that have not reached their node; more than it has nodes, before
+}
+
+func (d *disturber) each(do func(beneath.Disturber)) {
+	if d.bubble {
+		synctest.Wait()
+	} else {
+		d.settle()
+	}
+	for _, n := range d.nodes {
+		do(n)
+	}
+}
+
+// settle does not wait for requests in a fault for ever.
+func (d *disturber) settle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	late := false
+	timer := time.AfterFunc(2*time.Second, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		late = true
+		d.heard.Broadcast()
+	})
+	defer timer.Stop()
+	for !late && slices.ContainsFunc(slices.Collect(maps.Values(d.sent)), func(n int) bool { return n > 0 }) {
+		d.heard.Wait()
+	}
+}
+
+func (d *disturber) count(token string, by int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sent[token] += by
+	d.heard.Broadcast()
+}
+
+// granted notes which attempts were granted, and counted which of their requests are done.
+type granted struct {
+	locker.Locker
+	d *disturber
+}
+
+func (g granted) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := g.Locker.Acquire(ctx, req)
+	if err == nil {
+		g.d.count(req.Token, len(g.d.nodes))
+	}
+	return lease, err
+}
+
+type counted struct {
+	backends.FencedStore
+	d *disturber
+}
+
+func (c counted) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	defer c.d.count(value, -1)
+	return c.FencedStore.SetNX(ctx, key, value, ttl)
+}
+
+func (c counted) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+	defer c.d.count(value, -1)
+	return c.FencedStore.SetNXFenced(ctx, key, value, ttl, n)
+}
+
+// Holds looks at once.
+func (d *disturber) Holds(key string) bool {
+	if d.bubble {
+		synctest.Wait()
+	}
+	return slices.ContainsFunc(d.nodes, func(n beneath.Disturber) bool { return n.Holds(key) })
+}
+
+func (d *disturber) Delete(key string)     { d.each(func(n beneath.Disturber) { n.Delete(key) }) }
+func (d *disturber) Expire(key string)     { d.each(func(n beneath.Disturber) { n.Expire(key) }) }
+func (d *disturber) SetForeign(key string) { d.each(func(n beneath.Disturber) { n.SetForeign(key) }) }
+func (d *disturber) SetOther(key string)   { d.each(func(n beneath.Disturber) { n.SetOther(key) }) }
+
+func (d *disturber) Fault(op lockertest.Op, f lockertest.Fault) {
+	for _, n := range d.nodes {
+		for _, o := range ops[op] {
+			n.Faults.Set(o, f.Apply)
+		}
+	}
+}
+
+func (d *disturber) FaultOnce(op lockertest.Op, faults ...lockertest.Fault) {
+	for _, n := range d.nodes {
+		for _, o := range ops[op] {
+			for _, f := range faults {
+				n.Faults.Once(o, f.Apply)
+			}
+		}
+	}
+}
+
+var ops = map[lockertest.Op][]backendtest.Op{
+	lockertest.Acquire: {backendtest.SetNX, backendtest.SetNXFenced},
+	lockertest.Extend:  {backendtest.ExpireIf},
+	lockertest.Release: {backendtest.DeleteIf},
+	lockertest.Watch:   {backendtest.Watch},
+	lockertest.All:     {backendtest.All},
+}

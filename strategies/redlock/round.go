@@ -1,0 +1,123 @@
+package redlock
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// round puts questions to the nodes and hears their answers, for as long as its limit. The calls go on without the one who
+// asked: its ctx lends them its values only.
+type round struct {
+	*quorum
+	limit   time.Duration // for one node
+	ctx     context.Context
+	cancel  context.CancelFunc
+	answers chan answer
+	users   atomic.Int32 // calls under way, and the one who asked
+}
+
+// question is what one node is asked; the answer may have a number.
+type question func(ctx context.Context, node int) (fence uint64, err error)
+
+// answer is what a node said.
+type answer struct {
+	node    int
+	raise   bool // whether the question was to raise its number
+	fence   uint64
+	err     error
+	latency time.Duration
+}
+
+func (q *quorum) begin(ctx context.Context, limit time.Duration) *round {
+	r := &round{quorum: q, limit: limit, answers: make(chan answer, 2*len(q.nodes))}
+	if q.sequential {
+		limit *= time.Duration(len(q.nodes))
+	}
+	r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), limit)
+	r.users.Store(1)
+	return r
+}
+
+// leave ends the ctx of the calls when the last of them is over, rather than with the limit.
+func (r *round) leave() {
+	if r.users.Add(-1) == 0 {
+		r.cancel()
+	}
+}
+
+// ask puts one question to all nodes.
+func (r *round) ask(ask question) {
+	if r.sequential {
+		r.users.Add(1)
+		go r.askInTurn(ask)
+		return
+	}
+	for i := range r.nodes {
+		r.again(answer{node: i}, ask)
+	}
+}
+
+// again puts a question to one node.
+func (r *round) again(a answer, ask question) {
+	r.users.Add(1)
+	go func() {
+		defer r.leave()
+		stretch(a.node)
+		r.answers <- r.call(r.ctx, a, ask)
+	}()
+}
+
+// askInTurn gives up a node that does not answer within the limit, even if its client library goes on waiting.
+func (r *round) askInTurn(ask question) {
+	defer r.leave()
+	for i := range r.nodes {
+		ctx, cancel := context.WithTimeout(r.ctx, r.limit)
+		heard := make(chan answer, 1)
+		r.users.Add(1)
+		go func() {
+			defer r.leave()
+			heard <- r.call(ctx, answer{node: i}, ask)
+		}()
+		select {
+		case a := <-heard:
+			r.answers <- a
+		case <-ctx.Done():
+			r.answers <- answer{node: i, err: errNoAnswer, latency: r.limit}
+		}
+		cancel()
+	}
+}
+
+// stretch grows the stack of a new goroutine in one step, while there is nothing on it to copy, to what a client library
+// needs. Growing by and by costs more than all else that is done here.
+//
+//go:noinline
+func stretch(i int) byte {
+	var room [6 << 10]byte
+	return room[i]
+}
+
+// call makes one call.
+func (r *round) call(ctx context.Context, a answer, ask question) answer {
+	began := time.Now()
+	a.fence, a.err = ask(ctx, a.node)
+	a.latency = time.Since(began)
+	return a
+}
+
+// next returns the next answer, or false when ctx or the limit has ended, and with it the hope for one.
+func (r *round) next(ctx context.Context) (answer, bool) {
+	select {
+	case a := <-r.answers:
+		return a, true
+	default:
+	}
+	select {
+	case a := <-r.answers:
+		return a, true
+	case <-ctx.Done():
+	case <-r.ctx.Done():
+	}
+	return answer{}, false
+}
