@@ -48,7 +48,10 @@ func run(rounds int, pinned bool) error {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
 	fmt.Printf("\nSequential lock+unlock of a free lock, %d pairs each, one go-redis client; %s\n\n", rounds, where)
-	return sequential(client, rounds)
+	if err := sequential(client, rounds); err != nil {
+		return err
+	}
+	return quorums(rounds, pinned)
 }
 
 // contender takes and releases one lock nobody else wants.
@@ -63,7 +66,7 @@ func sequential(client *redis.Client, rounds int) error {
 	canEnd, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	never := context.Background()
-	contenders := []contender{
+	return measure(rounds, []contender{
 		{"raw SET NX PX + EVALSHA", raw(client), never},
 		{"raw again (A/A)", raw(client), never},
 		{"raw, both as scripts", scripts(client), never},
@@ -72,7 +75,11 @@ func sequential(client *redis.Client, rounds int) error {
 		{"lockstep, cancellable ctx", lockstep(client), canEnd},
 		{"redislock, ctx that can't end", redislockPair(client), never},
 		{"redsync, ctx that can't end", redsyncPair(client), never},
-	}
+	})
+}
+
+// measure lets contenders take turns.
+func measure(rounds int, contenders []contender) error {
 	times := make([][]time.Duration, len(contenders))
 	for round := range rounds + rounds/10 {
 		for _, i := range rand.Perm(len(contenders)) {
