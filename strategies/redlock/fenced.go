@@ -26,7 +26,11 @@ import (
 //
 // It needs nodes that keep their counters. One that loses them is tolerated like any forgetful node (2w−n−1 of them, see
 // the package comment), but here quarantine does not help, since counters matter for longer than leases: use an
-// append-only file that is synced always, or a larger quorum. The counters have no expiry.
+// append-only file that is synced always, or a larger quorum. The counters have no expiry; but package fenced gives them
+// one, so do not lock a key with both on one node.
+//
+// The protocol is checked exhaustively, with messages that come late or never and holds that end at any moment, and so are
+// the variants that fail: see TestFencesOfAQuorumAreDistinctAndOrderedInAllStates.
 func NewFenced(stores []backends.FencedStore, opts ...Option) (locker.Locker, error) {
 	all := make([]node, len(stores))
 	for i, s := range stores {
