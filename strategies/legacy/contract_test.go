@@ -1,0 +1,39 @@
+package legacy_test
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+)
+
+// TestMain lets more tests run at once than there are processors: on real servers they sleep most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String()); err == nil && n < 16 {
+		_ = flag.Set("test.parallel", "16")
+	}
+	os.Exit(m.Run())
+}
+
+func TestContract(t *testing.T) {
+	for _, r := range recipes {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			beneath.Run(t, lockertest.Harness{NoWatch: true, NoLeft: r.noLeft, Except: r.except}, r.disturbed)
+		})
+	}
+}
+
+// plain gives the plain commands of a store.
+func plain(store any) backends.LegacyStore {
+	if s, ok := store.(*memory.Store); ok {
+		return s.Legacy()
+	}
+	return store.(backends.LegacyStore)
+}

@@ -1,0 +1,119 @@
+package legacy_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+)
+
+// disturbed makes a Locker of r over store with faults in between. The recipes use the same commands for different
+// purposes, so a fault is chosen by what the Locker was asked for.
+func (r recipe) disturbed(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
+	d := &disturber{
+		Outside: outside, store: plain(store), recipe: r,
+		standing: map[lockertest.Op]lockertest.Fault{}, queued: map[lockertest.Op][]lockertest.Fault{},
+	}
+	faulty := backendtest.FaultyLegacy(d.store)
+	faulty.Set(backendtest.All, d.meet(""))
+	for _, op := range []backendtest.Op{backendtest.Delete, backendtest.TxDeleteIf} { // clean-up keeps the values of Acquire's ctx
+		faulty.Set(op, d.meet(lockertest.Release))
+	}
+	return marked{r.new(faulty)}, d
+}
+
+// marked puts into the ctx what the Locker is asked for.
+type marked struct{ locker.Locker }
+
+type opKey struct{}
+
+func mark(ctx context.Context, op lockertest.Op) context.Context {
+	return context.WithValue(ctx, opKey{}, op)
+}
+
+func (m marked) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	return m.Locker.Acquire(mark(ctx, lockertest.Acquire), req)
+}
+
+func (m marked) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	return m.Locker.Extend(mark(ctx, lockertest.Extend), lease, ttl)
+}
+
+func (m marked) Release(ctx context.Context, lease locker.Lease) error {
+	return m.Locker.Release(mark(ctx, lockertest.Release), lease)
+}
+
+type disturber struct {
+	beneath.Outside
+	store  backends.LegacyStore // without faults
+	recipe recipe
+
+	mu       sync.Mutex
+	standing map[lockertest.Op]lockertest.Fault
+	queued   map[lockertest.Op][]lockertest.Fault
+}
+
+// Holds tells whether the recipe would be kept out: a stamp that is past stays under the key, and so does a bit that is off.
+func (d *disturber) Holds(key string) bool {
+	value, found, err := d.store.Get(context.Background(), key)
+	if errors.Is(err, backends.ErrWrongType) || err == nil && value == "" {
+		return d.Outside.Holds(key)
+	}
+	return err != nil || found && d.recipe.holds(value)
+}
+
+func (d *disturber) Fault(op lockertest.Op, f lockertest.Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if op == lockertest.All {
+		clear(d.standing)
+	}
+	d.standing[op] = f
+}
+
+func (d *disturber) FaultOnce(op lockertest.Op, faults ...lockertest.Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queued[op] = append(d.queued[op], faults...)
+}
+
+// meet is the fault of every call for op, or for what the ctx says.
+func (d *disturber) meet(op lockertest.Op) backendtest.Fault {
+	return func(ctx context.Context, execute func(context.Context) error) error {
+		op := op
+		if op == "" {
+			op, _ = ctx.Value(opKey{}).(lockertest.Op)
+		}
+		return d.next(op).Apply(ctx, execute)
+	}
+}
+
+func (d *disturber) next(op lockertest.Op) lockertest.Fault {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q := d.queued[op]; len(q) > 0 {
+		d.queued[op] = q[1:]
+		return q[0]
+	}
+	if f, set := d.standing[op]; set {
+		return f
+	}
+	return d.standing[lockertest.All]
+}
+
+// isStampToCome is for stamps of so many in a second.
+func isStampToCome(perSecond int64) func(value string) bool {
+	return func(value string) bool {
+		stamp, err := strconv.ParseInt(value, 10, 64)
+		return err != nil || stamp > time.Now().UnixMilli()*perSecond/1000
+	}
+}
+
+func firstBit(value string) bool { return value[0]&0x80 != 0 }

@@ -1,0 +1,168 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// Expire returns a Locker for the recipe of Josiah L. Carlson, Redis in Action (2013), chapters 6.2.3 and 6.2.5:
+// https://redis.io/ebook/part-2-core-concepts/chapter-6-application-components-in-redis/6-2-distributed-locking/.
+//
+//	acquire   SETNX key token              granted if it was set; then
+//	          PEXPIRE key ttl
+//	          PTTL key                     if it was not set; and if that says that key has no expiry
+//	          PEXPIRE key ttl              the "repair"
+//	extend    WATCH key, GET key           if key holds token:
+//	          MULTI, PEXPIRE key ttl, EXEC
+//	release   WATCH key, GET key           if key holds token:
+//	          MULTI, DEL key, EXEC
+//
+// The book counts in seconds (EXPIRE, TTL), which are too coarse here; the keys are the same. Listing 6.11 repairs
+// "if not conn.ttl(…)", for a client library that gave None for no expiry. With those that give −1, as redis-py does
+// since 3.0, code like that never repairs. The extension is ours; in the book it is that of semaphores (6.3.3).
+//
+// # What it promises
+//
+// One holder at a time, as package single does, as long as nobody dies or is late between SETNX and PEXPIRE. Only the token
+// extends and releases. A lease that ends in the store is told by Extend and Release. While extensions of different
+// length are under way at once, the last to arrive decides how long the key lives; the next extension mends it.
+//
+// # What it does not promise
+//
+//   - Locked for ever: a process that is killed between SETNX and PEXPIRE leaves a value without expiry. It stays until
+//     a waiter repairs it, and then for the waiter's TTL; where nobody waits, or old code does not repair, until an operator
+//     deletes it.
+//   - A repair that hits a living lock: a waiter finds no expiry because the holder's PEXPIRE is on its way, is delayed
+//     itself, and its PEXPIRE with a shorter TTL arrives after the holder's, or after the next holder's. Then the lock is
+//     free before its holder's lease ends, and two hold it. The same happens if the holder's PEXPIRE arrives later than
+//     the repair has expired, and finds the key of another.
+//   - A retransmission is refused: SETNX does not look whose token it finds.
+//   - It repairs every value without expiry, also one that is meant to have none, such as a stamp of GetSet: see
+//     the table in the package comment.
+//
+// An attempt with an unknown outcome is cleaned up as the release is done, for the TTL or a minute if that is longer. If the
+// store is out of reach for longer than that, what is left is what a killed process leaves.
+//
+// # How to get to single
+//
+// The two exclude each other on one key: a value without expiry is held (and foreign) for single, and Expire's
+// SETNX is refused by single's. So: replace old processes one by one. Keep at least one that repairs until the
+// last of the others has gone, or let an operator look for keys whose TTL is −1 after it has.
+func Expire(store backends.LegacyStore) locker.Locker { return &expire{store: store} }
+
+type expire struct {
+	unwatched
+	store    backends.LegacyStore
+	cleanups cleanup.Group
+}
+
+// errGone is a key that was there when it was set and not when it was to get its expiry.
+var errGone = errors.New("the key was gone before it got its expiry")
+
+// Acquire makes one attempt.
+func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	if err := checkRequest(ctx, req); err != nil {
+		return locker.Lease{}, err
+	}
+	started := time.Now()
+	set, err := e.store.SetNXForever(ctx, req.Key, req.Token)
+	switch {
+	case err != nil && cleanup.Refused(err):
+		return locker.Lease{}, fault("acquire", req.Key, err)
+	case err == nil && !set:
+		return locker.Lease{}, e.refused(ctx, req)
+	case err == nil:
+		err = e.expire(ctx, req)
+	}
+	lease := granted(req, started)
+	if err == nil && lease.Ended() {
+		err = errLate
+	}
+	if err != nil {
+		e.undo(ctx, req, err)
+		return locker.Lease{}, fault("acquire", req.Key, err)
+	}
+	return lease, nil
+}
+
+// expire gives our own new value its expiry. This is where a process must not die.
+func (e *expire) expire(ctx context.Context, req locker.Request) error {
+	found, err := e.store.Expire(ctx, req.Key, req.TTL)
+	if err == nil && !found {
+		return errGone
+	}
+	return err
+}
+
+// refused says how long the value in the way still lives, and repairs it if it lives for ever.
+func (e *expire) refused(ctx context.Context, req locker.Request) error {
+	left, found, err := e.store.Left(ctx, req.Key)
+	if err == nil && found && left == 0 {
+		left = req.TTL
+		_, err = e.store.Expire(ctx, req.Key, req.TTL)
+	}
+	if err != nil {
+		return fault("acquire", req.Key, err)
+	}
+	return held(req, left)
+}
+
+// undo removes the token. If the store has refused to give it an expiry, that is done before anyone hears of it. What is left
+// does not end by itself, so a clean-up goes on for a minute even if the TTL is shorter.
+func (e *expire) undo(ctx context.Context, req locker.Request, why error) {
+	remove := func(ctx context.Context) error {
+		_, err := e.store.TxDeleteIf(ctx, req.Key, req.Token)
+		return err
+	}
+	if cleanup.Refused(why) && remove(ctx) == nil {
+		return
+	}
+	e.cleanups.Go(ctx, max(req.TTL, time.Minute), remove)
+}
+
+// Extend moves the end of the lease to ttl from now, unless it is later already. The store would shorten it, so it is
+// asked for what the lease has left if that is more; a lease that is named by Key and Token alone does not say.
+func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if err := checkExtension(lease, ttl); err != nil {
+		return lease, err
+	}
+	started := time.Now()
+	ok, err := e.store.TxExpireIf(ctx, lease.Key, lease.Token, longer(lease, started, ttl))
+	switch {
+	case err != nil:
+		return lease, fault("extend", lease.Key, err)
+	case !ok:
+		return lease, locker.Lost(lease)
+	}
+	return extended(lease, started, ttl), nil
+}
+
+// longer is ttl, or what makes a key live until the end of the lease if that is more: the ttl for which locker.Until would
+// say that end, in whole milliseconds.
+func longer(lease locker.Lease, started time.Time, ttl time.Duration) time.Duration {
+	if !lease.Expires.After(locker.Until(started, ttl)) {
+		return ttl
+	}
+	left := (lease.Expires.Sub(started) + 2*time.Millisecond) * 100 / 99
+	return (left + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// Release removes the token.
+func (e *expire) Release(ctx context.Context, lease locker.Lease) error {
+	if err := lease.Validate("release"); err != nil {
+		return err
+	}
+	ok, err := e.store.TxDeleteIf(ctx, lease.Key, lease.Token)
+	switch {
+	case err != nil:
+		return fault("release", lease.Key, err)
+	case !ok:
+		return locker.Lost(lease)
+	}
+	return nil
+}

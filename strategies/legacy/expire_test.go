@@ -1,0 +1,134 @@
+package legacy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/legacy"
+)
+
+// TestAFaultBetweenSetnxAndExpireLeavesNothing: as long as the process lives.
+func TestAFaultBetweenSetnxAndExpireLeavesNothing(t *testing.T) {
+	for name, fault := range map[string]backendtest.Fault{
+		"the request is lost": backendtest.Fail,
+		"the reply is lost":   backendtest.LoseReply,
+		"the store hangs":     backendtest.Hang,
+		"the reply comes too late": func(ctx context.Context, execute func(context.Context) error) error {
+			time.Sleep(long)
+			return execute(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New()
+				faulty := backendtest.FaultyLegacy(store.Legacy())
+				faulty.Once(backendtest.Expire, fault)
+				faulty.Once(backendtest.TxDeleteIf, backendtest.Fail, backendtest.Fail)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*long)
+				defer cancel()
+				_, err := legacy.Expire(faulty).Acquire(ctx, request(long))
+				if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) {
+					t.Errorf("Acquire = %v", err)
+				}
+				time.Sleep(time.Second)
+				if _, _, found := store.Get("key"); found {
+					t.Error("the key is there")
+				}
+			})
+		})
+	}
+}
+
+// TestACleanUpOutlivesAShortTTL since what it is to remove may have no expiry.
+func TestACleanUpOutlivesAShortTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		faulty := backendtest.FaultyLegacy(store.Legacy())
+		faulty.Set(backendtest.All, backendtest.LoseReply)
+		faulty.Set(backendtest.TxDeleteIf, backendtest.Fail)
+		if _, err := legacy.Expire(faulty).Acquire(t.Context(), request(brief)); err == nil {
+			t.Fatal("Acquire succeeded")
+		}
+		time.Sleep(30 * time.Second)
+		faulty.Clear()
+		time.Sleep(2 * time.Second)
+		if _, _, found := store.Get("key"); found {
+			t.Error("the key is there")
+		}
+	})
+}
+
+func TestAKeyThatMayHaveNoExpiryIsUndoneAtOnce(t *testing.T) {
+	store := memory.New(memory.WithMaxTTL(time.Second)) // which is asked for the first time when the key is set
+	_, err := legacy.Expire(store.Legacy()).Acquire(t.Context(), request(long))
+	var refused interface{ Refused() bool }
+	if !errors.As(err, &refused) || !refused.Refused() {
+		t.Errorf("Acquire = %v, want a refusal", err)
+	}
+	if _, _, found := store.Get("key"); found {
+		t.Error("the key is there")
+	}
+}
+
+func TestAKeyThatIsGoneBeforeItsExpiryIsNotGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		faulty := backendtest.FaultyLegacy(store.Legacy())
+		faulty.Once(backendtest.Expire, func(ctx context.Context, execute func(context.Context) error) error {
+			store.Delete("key")
+			return execute(ctx)
+		})
+		_, err := legacy.Expire(faulty).Acquire(t.Context(), request(long))
+		if err == nil || errors.Is(err, locker.ErrHeld) {
+			t.Errorf("Acquire = %v", err)
+		}
+	})
+}
+
+// TestAShorterExtensionLeavesALongLeaseItsLife also in the store, which would shorten it.
+func TestAShorterExtensionLeavesALongLeaseItsLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.WithMaxTTL(time.Minute)) // so it must not be asked for more than before
+		l := legacy.Expire(store.Legacy())
+		lease := grant(t, l, time.Minute)
+		for range 5 {
+			var err error
+			if lease, err = l.Extend(t.Context(), lease, locker.MinTTL); err != nil {
+				t.Fatal(err)
+			}
+			if _, left, _ := store.Get("key"); left < time.Until(lease.Expires) {
+				t.Errorf("the key lives for %v, the lease for %v", left, time.Until(lease.Expires))
+			}
+			time.Sleep(7777 * time.Microsecond)
+		}
+	})
+}
+
+func TestAWaiterThatMayNotRepairIsTold(t *testing.T) {
+	store := memory.New()
+	store.Set("key", "someone", 0)
+	faulty := backendtest.FaultyLegacy(store.Legacy())
+	faulty.Set(backendtest.Expire, backendtest.Refuse)
+	_, err := locker.New(legacy.Expire(faulty)).Lock(t.Context(), "key")
+	if !errors.Is(err, backendtest.ErrInjected) || errors.Is(err, locker.ErrHeld) {
+		t.Errorf("Lock = %v", err)
+	}
+}
+
+func TestALongTTLIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	for _, r := range recipes {
+		faulty := backendtest.FaultyLegacy(memory.New(memory.WithMaxTTL(24 * time.Hour)).Legacy())
+		l := r.new(faulty)
+		_, err := l.Acquire(t.Context(), request(backends.DefaultMaxTTL+time.Millisecond))
+		if err == nil || errors.Is(err, locker.ErrHeld) || faulty.Calls(backendtest.All) != 0 {
+			t.Errorf("%s: Acquire = %v after %d calls", r.name, err, faulty.Calls(backendtest.All))
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package legacy
+
+import "time"
+
+// WithClock gives a GetSet a wall clock of its own, for clocks that differ.
+func WithClock(now func() time.Time) GetSetOption { return func(g *getSet) { g.now = now } }
+
+// Remembers is how many grants l keeps in memory.
+func Remembers(l any) int {
+	switch l := l.(type) {
+	case *getSet:
+		return l.grants.count()
+	case *bit:
+		return l.grants.count()
+	}
+	return 0
+}
+
+func (gs *grants[G]) count() int {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return len(gs.of)
+}
+
+// Sent is how many stamps l counts as its own, of all its grants.
+func Sent(l any) (n int) {
+	g := l.(*getSet)
+	g.grants.mu.Lock()
+	defer g.grants.mu.Unlock()
+	for _, s := range g.grants.of {
+		n += len(s.sent)
+	}
+	return n
+}

@@ -1,0 +1,140 @@
+package legacy_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/history"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// patience is how long a test waits for what must happen on any machine.
+const patience = 30 * time.Second
+
+const (
+	long  = 10 * time.Minute       // a lease that does not end during a test
+	brief = 100 * time.Millisecond // one whose end the test waits for
+)
+
+// A holder has the lock and believes in it.
+type holder struct {
+	who   string
+	lock  *locker.Lock
+	since int64
+}
+
+// gets waits for the lock, which who must get.
+func gets(t *testing.T, who string, l locker.Locker, ttl time.Duration) holder {
+	t.Helper()
+	h := <-getting(t, who, l, ttl)
+	if h.lock == nil {
+		t.FailNow()
+	}
+	return h
+}
+
+// getting is gets in the background.
+func getting(t *testing.T, who string, l locker.Locker, ttl time.Duration) <-chan holder {
+	t.Helper()
+	got := make(chan holder, 1)
+	go func() {
+		lock, err := locker.New(l, locker.WithTTL(ttl), locker.WithoutExtension()).Lock(t.Context(), "key", locker.WithWait(patience))
+		if err != nil {
+			t.Errorf("%s: Lock = %v", who, err)
+		} else {
+			t.Cleanup(func() { _ = lock.Unlock(context.Background()) }) // whatever came of it
+		}
+		got <- holder{who, lock, time.Now().UnixNano()}
+	}()
+	return got
+}
+
+// isRefused asks for the lock once, which must be held.
+func isRefused(t *testing.T, who string, l locker.Locker, ttl time.Duration) *locker.HeldError {
+	t.Helper()
+	_, err := locker.New(l, locker.WithTTL(ttl)).TryLock(t.Context(), "key")
+	var held *locker.HeldError
+	if !errors.As(err, &held) {
+		t.Fatalf("%s: TryLock = %v, want a refusal", who, err)
+	}
+	return held
+}
+
+// allHold checks that all of them believe that they hold the lock now, and that this is a violation.
+func allHold(t *testing.T, holders ...holder) {
+	t.Helper()
+	now := time.Now().UnixNano()
+	var holds []history.Hold
+	for _, h := range holders {
+		if h.lock == nil {
+			t.Fatalf("%s did not get the lock", h.who)
+		}
+		if cause := context.Cause(h.lock.Context()); cause != nil {
+			t.Fatalf("%s does not hold the lock: %v", h.who, cause)
+		}
+		holds = append(holds, history.Hold{Key: "key", Who: h.who, Start: h.since, End: now + 1})
+	}
+	found := history.Overlaps(holds)
+	if len(found) != len(holders)-1 {
+		t.Fatalf("%d hold the lock, and the checker finds %v", len(holders), found)
+	}
+	t.Log(found)
+}
+
+// A pausing store stops before its next call of op until goOn is called, as a process does that is not given the processor.
+type pausing struct {
+	*backendtest.FaultLegacyStore
+	arrived, released chan struct{}
+}
+
+func pauseBefore(op backendtest.Op, store backends.LegacyStore) pausing {
+	p := pausing{backendtest.FaultyLegacy(store), make(chan struct{}), make(chan struct{})}
+	p.Once(op, func(ctx context.Context, execute func(context.Context) error) error {
+		close(p.arrived)
+		<-p.released
+		return execute(ctx)
+	})
+	return p
+}
+
+// goOn returns when the paused call and all that follows it is done.
+func (p pausing) goOn(done <-chan error) error {
+	close(p.released)
+	return <-done
+}
+
+// asks makes an attempt in the background.
+func asks(t *testing.T, l locker.Locker, ttl time.Duration) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(t.Context(), request(ttl))
+		done <- err
+	}()
+	return done
+}
+
+func request(ttl time.Duration) locker.Request {
+	return locker.Request{Key: "key", Token: locker.NewToken(), TTL: ttl}
+}
+
+// dies makes an attempt in a process that is killed before its next call of op: nothing of it runs any more.
+func dies(t *testing.T, before backendtest.Op, store backends.LegacyStore, recipe func(backends.LegacyStore) locker.Locker) {
+	t.Helper()
+	faulty := backendtest.FaultyLegacy(store)
+	faulty.Once(before, func(context.Context, func(context.Context) error) error {
+		runtime.Goexit()
+		return nil
+	})
+	dead := make(chan struct{})
+	go func() {
+		defer close(dead)
+		_, err := recipe(faulty).Acquire(t.Context(), request(long))
+		t.Errorf("Acquire returned: %v", err)
+	}()
+	<-dead
+}

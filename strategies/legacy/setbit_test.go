@@ -1,0 +1,89 @@
+package legacy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/legacy"
+)
+
+// TestAnAttemptThatWasLeftDoesNotFreeTheHolder: the Client cleans up after an attempt whose ctx ends, and for a bit that
+// could mean to turn off someone else's.
+func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		grant(t, legacy.SetBit(store.Legacy()), long)
+		faulty := backendtest.FaultyLegacy(store.Legacy())
+		release := make(chan struct{})
+		faulty.Set(backendtest.SetBit, backendtest.Stall(release, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), brief)
+		defer cancel()
+		if _, err := locker.New(legacy.SetBit(faulty)).Lock(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock = %v", err)
+		}
+		time.Sleep(time.Second) // in which the Client cleans up
+		close(release)
+		synctest.Wait()
+		isRefused(t, "another", legacy.SetBit(store.Legacy()), long)
+	})
+}
+
+// TestAFailedAttemptDoesNotFreeTheHolder: for nobody knows whose bit it is.
+func TestAFailedAttemptDoesNotFreeTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		grant(t, legacy.SetBit(store.Legacy()), long)
+		faulty := backendtest.FaultyLegacy(store.Legacy())
+		faulty.Once(backendtest.SetBit, backendtest.LoseReply)
+		if _, err := locker.New(legacy.SetBit(faulty)).Lock(t.Context(), "key"); err == nil || errors.Is(err, locker.ErrHeld) {
+			t.Errorf("Lock = %v", err)
+		}
+		time.Sleep(time.Minute)
+		isRefused(t, "another", legacy.SetBit(store.Legacy()), long)
+	})
+}
+
+// TestAGrantThatComesLateIsReleased by the Client that has left the attempt: the recipe itself would not know whose it is.
+func TestAGrantThatComesLateIsReleased(t *testing.T) {
+	for _, r := range recipes {
+		t.Run(r.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New()
+				faulty := backendtest.FaultyLegacy(store.Legacy())
+				faulty.Set(backendtest.SetNXForever, backendtest.Late(time.Second))
+				faulty.Once(backendtest.SetBit, backendtest.Late(time.Second))
+				ctx, cancel := context.WithTimeout(t.Context(), brief)
+				defer cancel()
+				_, err := locker.New(r.new(faulty)).Lock(ctx, "key")
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Lock = %v", err)
+				}
+				time.Sleep(10 * time.Second)
+				gets(t, "another", r.new(store.Legacy()), long)
+				if n := faulty.Calls(backendtest.SetNXForever) + faulty.Calls(backendtest.SetBit); n == 0 {
+					t.Error("nothing was granted")
+				}
+			})
+		})
+	}
+}
+
+func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		l := legacy.SetBit(store.Legacy())
+		lost := gets(t, "alice", l, time.Second).lock
+		<-lost.Context().Done()
+		gets(t, "bob", legacy.SetBit(store.Legacy()), long)
+		synctest.Wait()
+		if n := legacy.Remembers(l); n != 0 {
+			t.Errorf("%d grants are remembered", n)
+		}
+	})
+}

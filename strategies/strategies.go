@@ -1,0 +1,212 @@
+// Package strategies chooses a strategy by name, for configuration files and flags. A program that knows at compile time
+// what it wants calls the constructors of the packages below instead: there a mismatch of strategy and store does not
+// compile.
+package strategies
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/legacy"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// Config says what to choose.
+type Config struct {
+	Strategy string   `json:"strategy"`         // one of [Names]
+	Backend  string   `json:"backend"`          // one of those given to [New]
+	Addrs    []string `json:"addrs"`            // of the stores: one, or one for each node of a quorum
+	Quorum   int      `json:"quorum,omitempty"` // redlock.WithQuorum; 0: the default
+	Drift    float64  `json:"drift,omitempty"`  // redlock.WithDrift; 0: the default
+}
+
+// Backends are the stores to choose from, by name. The program lists them, so that it has no client library in its
+// binary that it does not want.
+type Backends map[string]Open
+
+// Open opens the store at addr. What it returns is asked for the capability that the strategy needs.
+type Open func(ctx context.Context, addr string) (store backends.Store, closeStore func() error, err error)
+
+// Names are the strategies, in order.
+func Names() []string { return slices.Sorted(maps.Keys(strategies)) }
+
+// strategy is how to make one.
+type strategy struct {
+	needs  string // the capability
+	quorum bool   // made of several stores
+	build  func(stores []backends.Store, c Config) (locker.Locker, error)
+}
+
+var strategies = map[string]strategy{
+	"single":    {"Store", false, one(single.New)},
+	"fenced":    {"FencedStore", false, one(fenced.New)},
+	"reentrant": {"NestedStore", false, one(reentrant.New)},
+	"legacy-getset": {"LegacyStore", false, one(func(s backends.LegacyStore) locker.Locker {
+		return legacy.GetSet(s)
+	})},
+	"legacy-expire":  {"LegacyStore", false, one(legacy.Expire)},
+	"legacy-setbit":  {"LegacyStore", false, one(legacy.SetBit)},
+	"legacy-getbit":  {"LegacyStore", false, one(legacy.GetBit)},
+	"redlock":        {"Store", true, plain},
+	"redlock-fenced": {"FencedStore", true, numbered},
+}
+
+// New opens the stores, checks them and returns the Locker that c describes, with what closes its stores. The nodes of a
+// quorum are distinct servers and none a replica, or it fails (see backends.CheckNodes); as many may be unreachable as the
+// quorum can do without. An error for a name that does not exist, or for a backend without what the strategy needs, lists
+// what there is.
+func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeStores func() error, err error) {
+	s, known := strategies[c.Strategy]
+	open := from[c.Backend]
+	switch {
+	case !known:
+		return nil, nil, fail("no strategy %q: there are %s", c.Strategy, list(Names()))
+	case open == nil:
+		return nil, nil, fail("no backend %q: there are %s", c.Backend, list(slices.Sorted(maps.Keys(from))))
+	case len(c.Addrs) == 0:
+		return nil, nil, fail("no addresses of stores")
+	case !s.quorum && len(c.Addrs) > 1:
+		return nil, nil, fail("strategy %q uses one store, and there are %d addresses; of several: %s",
+			c.Strategy, len(c.Addrs), list(ofQuorums()))
+	case !s.quorum && (c.Quorum != 0 || c.Drift != 0):
+		return nil, nil, fail("strategy %q has no quorum and no drift; %s have", c.Strategy, list(ofQuorums()))
+	}
+	var opened closers
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, opened.close())
+		}
+	}()
+	stores := make([]backends.Store, len(c.Addrs))
+	for i, addr := range c.Addrs {
+		store, closeStore, err := open(ctx, addr)
+		if err != nil {
+			return nil, nil, fail("open %s at %q: %w", c.Backend, addr, err)
+		}
+		opened = append(opened, closeStore)
+		stores[i] = store
+	}
+	if l, err = s.build(stores, c); err != nil {
+		if errors.Is(err, errCapability) {
+			err = fail("strategy %q needs a backends.%s, which %q is not; with it there are %s",
+				c.Strategy, s.needs, c.Backend, list(possible(stores[0])))
+		}
+		return nil, nil, err
+	}
+	if s.quorum {
+		if err := check(ctx, stores, cmp.Or(c.Quorum, len(stores)/2+1)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return l, opened.close, nil
+}
+
+// closers close what was opened, the last first.
+type closers []func() error
+
+func (cs closers) close() error {
+	var errs []error
+	for _, c := range slices.Backward(cs) {
+		if c != nil {
+			errs = append(errs, c())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// errCapability is a store that can't do what the strategy needs.
+var errCapability = errors.New("missing capability")
+
+// one makes a strategy of one store.
+func one[S any](build func(S) locker.Locker) func([]backends.Store, Config) (locker.Locker, error) {
+	return func(stores []backends.Store, _ Config) (locker.Locker, error) {
+		s, ok := stores[0].(S)
+		if !ok {
+			return nil, errCapability
+		}
+		return build(s), nil
+	}
+}
+
+func plain(stores []backends.Store, c Config) (locker.Locker, error) {
+	nodes := make([]locker.Locker, len(stores))
+	for i, s := range stores {
+		nodes[i] = single.New(s)
+	}
+	return redlock.New(nodes, options(c)...)
+}
+
+func numbered(stores []backends.Store, c Config) (locker.Locker, error) {
+	nodes := make([]backends.FencedStore, len(stores))
+	for i, s := range stores {
+		var ok bool
+		if nodes[i], ok = s.(backends.FencedStore); !ok {
+			return nil, errCapability
+		}
+	}
+	return redlock.NewFenced(nodes, options(c)...)
+}
+
+func options(c Config) (opts []redlock.Option) {
+	if c.Quorum != 0 {
+		opts = append(opts, redlock.WithQuorum(c.Quorum))
+	}
+	if c.Drift != 0 {
+		opts = append(opts, redlock.WithDrift(c.Drift))
+	}
+	return opts
+}
+
+// check lets as many nodes be unreachable as the quorum can do without.
+func check(ctx context.Context, stores []backends.Store, quorum int) error {
+	nodes := make([]backends.Identifier, len(stores))
+	for i, s := range stores {
+		var ok bool
+		if nodes[i], ok = s.(backends.Identifier); !ok {
+			return fail("node %d can't tell which server it is on, so the nodes may be one", i+1)
+		}
+	}
+	err := backends.CheckNodes(ctx, nodes...)
+	var found *backends.NodesError
+	if errors.As(err, &found) && len(found.Same)+len(found.Followers) == 0 && len(found.Unreachable) <= len(stores)-quorum {
+		return nil
+	}
+	return err
+}
+
+// possible are the strategies that can be made of stores like s.
+func possible(s backends.Store) (names []string) {
+	_, numbers := s.(backends.FencedStore)
+	_, nests := s.(backends.NestedStore)
+	_, old := s.(backends.LegacyStore)
+	has := map[string]bool{"Store": true, "FencedStore": numbers, "NestedStore": nests, "LegacyStore": old}
+	for _, name := range Names() {
+		if has[strategies[name].needs] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func ofQuorums() (names []string) {
+	for _, name := range Names() {
+		if strategies[name].quorum {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func list(names []string) string { return strings.Join(names, ", ") }
+
+func fail(format string, args ...any) error { return fmt.Errorf("lockstep: choose: "+format, args...) }

@@ -1,0 +1,163 @@
+package strategies_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies"
+)
+
+func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
+	for _, name := range strategies.Names() {
+		t.Run(name, func(t *testing.T) {
+			c := strategies.Config{Strategy: name, Backend: "memory", Addrs: []string{"a"}}
+			if strings.HasPrefix(name, "redlock") {
+				c.Addrs, c.Quorum, c.Drift = []string{"a", "b", "c", "d", "e"}, 4, 0.02
+			}
+			f := newFarm()
+			l, closeStores, err := strategies.New(t.Context(), c, f.backends())
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Minute}
+			lease, err := l.Acquire(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if numbered := strings.HasSuffix(name, "fenced"); numbered != (lease.Fence > 0) {
+				t.Errorf("Fence = %d", lease.Fence)
+			}
+			req.Token = locker.NewToken()
+			if _, err := l.Acquire(t.Context(), req); !errors.Is(err, locker.ErrHeld) {
+				t.Errorf("Acquire of a lock that is held = %v", err)
+			}
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Error(err)
+			}
+			if err := closeStores(); err != nil || len(f.closed) != len(c.Addrs) {
+				t.Errorf("closed %v: %v", f.closed, err)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeChosenIsAnErrorThatListsWhatCan(t *testing.T) {
+	five := []string{"a", "b", "c", "d", "e"}
+	for says, c := range map[string]strategies.Config{
+		`no strategy "rdlock": there are fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
+			`redlock-fenced, reentrant, single`: {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
+		`no backend "redis": there are broken, memory, narrow, replica, stranger, twice`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
+		`no addresses of stores`: {Strategy: "single", Backend: "memory"},
+		`strategy "fenced" uses one store, and there are 5 addresses; of several: redlock, redlock-fenced`: {
+			Strategy: "fenced", Backend: "memory", Addrs: five},
+		`strategy "single" has no quorum and no drift; redlock, redlock-fenced have`: {
+			Strategy: "single", Backend: "memory", Addrs: five[:1], Quorum: 1},
+		`strategy "reentrant" needs a backends.NestedStore, which "narrow" is not; with it there are redlock, single`: {
+			Strategy: "reentrant", Backend: "narrow", Addrs: five[:1]},
+		`strategy "redlock-fenced" needs a backends.FencedStore, which "narrow" is not; with it there are redlock, single`: {
+			Strategy: "redlock-fenced", Backend: "narrow", Addrs: five},
+		`quorum 2 of 5 nodes is not within 3 and 5`: {Strategy: "redlock", Backend: "memory", Addrs: five, Quorum: 2},
+		`drift 0.001 is not within 0.01 and 1`:      {Strategy: "redlock", Backend: "memory", Addrs: five, Drift: 0.001},
+		`nodes 1 and 2 are the same`:                {Strategy: "redlock", Backend: "twice", Addrs: five},
+		`node 3 is a replica`:                       {Strategy: "redlock", Backend: "replica", Addrs: five},
+		`node 1 can't tell which server it is on`:   {Strategy: "redlock", Backend: "stranger", Addrs: five},
+		`open broken at "b": down`:                  {Strategy: "redlock", Backend: "broken", Addrs: []string{"a", "b"}},
+	} {
+		f := newFarm()
+		_, _, err := strategies.New(t.Context(), c, f.backends())
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v:\n%v; want\n%s", c, err, says)
+		}
+		if len(f.closed) != len(f.stores) {
+			t.Errorf("%+v: %d stores opened, %v closed", c, len(f.stores), f.closed)
+		}
+	}
+}
+
+func TestAsManyNodesMayBeUnreachableAsTheQuorumCanDoWithout(t *testing.T) {
+	for down := range 5 {
+		for quorum := 3; quorum <= 5; quorum++ {
+			f := newFarm()
+			f.down = down
+			_, _, err := strategies.New(t.Context(), strategies.Config{
+				Strategy: "redlock", Backend: "memory", Addrs: []string{"a", "b", "c", "d", "e"}, Quorum: quorum,
+			}, f.backends())
+			if bad := down > 5-quorum; bad != (err != nil) || bad && !errors.Is(err, errDown) {
+				t.Errorf("quorum %d of 5, %d down: %v", quorum, down, err)
+			}
+		}
+	}
+}
+
+var errDown = errors.New("down")
+
+// farm opens stores.
+type farm struct {
+	stores []backends.Store
+	closed []string
+	down   int // so many of the first can't be reached
+}
+
+func newFarm() *farm { return &farm{} }
+
+func (f *farm) backends() strategies.Backends {
+	open := func(make func() backends.Store) strategies.Open {
+		return func(_ context.Context, addr string) (backends.Store, func() error, error) {
+			s := make()
+			f.stores = append(f.stores, s)
+			return s, func() error { f.closed = append(f.closed, addr); return nil }, nil
+		}
+	}
+	one := memory.New()
+	return strategies.Backends{
+		"memory": open(func() backends.Store {
+			if len(f.stores) < f.down {
+				return node{Store: memory.New(), err: errDown}
+			}
+			return memory.New().Legacy()
+		}),
+		"narrow":   open(func() backends.Store { return node{Store: memory.New()} }),
+		"stranger": open(func() backends.Store { return struct{ backends.Store }{memory.New()} }),
+		"twice":    open(func() backends.Store { return node{Store: one} }),
+		"replica": open(func() backends.Store {
+			if len(f.stores) == 2 {
+				return node{Store: memory.New(), role: "slave"}
+			}
+			return node{Store: memory.New()}
+		}),
+		"broken": func(ctx context.Context, addr string) (backends.Store, func() error, error) {
+			if addr == "b" {
+				return nil, nil, errDown
+			}
+			return open(func() backends.Store { return memory.New() })(ctx, addr)
+		},
+	}
+}
+
+// node is a Store that can say what it is, and nothing more.
+type node struct {
+	backends.Store
+	role string
+	err  error
+}
+
+func (n node) Identify(ctx context.Context) (backends.Identity, error) {
+	id, err := n.Store.(backends.Identifier).Identify(ctx)
+	if n.role != "" {
+		id.Role = n.role
+	}
+	return id, errors.Join(err, n.err)
+}
+
+func TestNamesAreSorted(t *testing.T) {
+	if !slices.IsSorted(strategies.Names()) || len(strategies.Names()) != 9 {
+		t.Errorf("Names() = %v", strategies.Names())
+	}
+}
