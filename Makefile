@@ -12,7 +12,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 test: redis-server ## run all tests under the race detector; installs redis-server if it is missing
-	@for m in $(MODULES); do (cd $$m && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -timeout 20m ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...) || exit 1; done
 
 lint: ## gofmt, go vet, golangci-lint and go mod tidy, for every module
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
@@ -23,7 +23,7 @@ bench: redis-server ## measure beside raw commands and other lock libraries, in 
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
 torture: redis-server ## run every test 50 times over, in a new order each time (half an hour or more)
-	LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -count=50 -timeout 3h ./...
+	LOCKSTEP_REQUIRE_REDIS=1 LOCKSTEP_TORTURE=1 go test -race -shuffle=on -parallel 16 -count=20 -timeout 6h ./...
 
 cover: redis-server ## tell which statements no test runs
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out -coverpkg=./locker/...,./backends/...,./strategies/...,./internal/cleanup ./...
