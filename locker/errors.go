@@ -30,7 +30,8 @@ var (
 	ErrForeignKey = errors.New("key holds something that is not a lease")
 )
 
-// Error is an operation that was refused or whose outcome is unknown: "could not tell", never "someone has it".
+// Error is an operation that was refused or whose outcome is unknown: "could not tell". Ask for [ErrHeld] first: a wait that
+// ended while someone had the lock is an Error as well (Op "lock"), and matches both.
 type Error struct {
 	Op  string // acquire, watch, extend, release; lock for the wait as a whole
 	Key string

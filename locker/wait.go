@@ -174,7 +174,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 	w.workers.start(a)
 	select {
 	case <-a.done:
-		return a.lease, a.err
+		return a.lease, a.result()
 	case <-ctx.Done():
 	case <-done(limit):
 		grace := time.NewTimer(answerGrace)
@@ -188,7 +188,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 	if a.leave() {
 		return Lease{}, ended(ctx, req, 1, nil)
 	}
-	return a.lease, a.err
+	return a.lease, a.result()
 }
 
 // attempt is a call of Acquire that its caller may leave behind.
@@ -205,6 +205,15 @@ type attempt struct {
 	mu         sync.Mutex
 	over, left bool
 	impatience *time.Timer
+}
+
+// result is the error of an attempt that was answered. A Locker that follows its ctx may be as quick as we are to see its
+// end, and does not tell its cause.
+func (a *attempt) result() error {
+	if err := a.ctx.Err(); err != nil && errors.Is(a.err, err) {
+		return ended(a.ctx, a.req, 1, nil)
+	}
+	return a.err
 }
 
 func (a *attempt) call() { a.lease, a.err = a.locker.Acquire(a.ctx, a.req) }

@@ -505,6 +505,22 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
+// A Locker that follows its ctx answers at the same moment at which the Client sees that ctx is done.
+func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.SetNX, backendtest.Hang)
+		for _, lock := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){c.Lock, c.TryLock} {
+			for range 100 {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				why := errors.New("the reason")
+				time.AfterFunc(time.Second, func() { cancel(why) })
+				_, err := lock(ctx, "key")
+				mustMatch(t, err, why, context.Canceled)
+			}
+		}
+	})
+}
+
 func TestAForeignValueIsWaitedForAndOneOfAnotherTypeIsNot(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "legacy", 0)
