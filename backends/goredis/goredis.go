@@ -23,7 +23,8 @@ type Client interface {
 
 // New returns a store that uses c, with the options, the TLS and the credentials that c has. Whatever those are,
 // locker.Client returns when its ctx is done; but a connection that hangs is given up sooner with the options that
-// [Open] sets. The caller closes c.
+// [Open] sets. The caller closes c. Servers that were
+// restarted are not in quarantine unless c has the hook [Quarantine].
 //
 // A client with its own timeouts only (ContextTimeoutEnabled false, the default) may go on waiting for a reply after
 // the ctx has ended; what that leaves is cleaned up when it gives up at last. While a server is down, every attempt on it

@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redis"
 )
 
-type executor struct{ pool *client.Pool }
+type executor struct {
+	pool *client.Pool
+	left *atomic.Int32 // connections being made that nobody waits for any more
+}
+
+func newExecutor(pool *client.Pool) executor { return executor{pool, new(atomic.Int32)} }
 
 // Do sends again what met a connection that broke: it may have been closed long ago.
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
@@ -89,13 +95,17 @@ func (e executor) get(ctx context.Context) (client.Conn, error) {
 	if e.pool.DialContext != nil && e.pool.TestOnBorrow == nil && e.pool.IdleCount() > 0 {
 		return e.pool.GetContext(ctx)
 	}
-	return connect(ctx, e.pool.GetContext)
+	return e.connect(ctx, e.pool.GetContext)
 }
 
-// connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake, a TestOnBorrow.
-func connect(ctx context.Context, get func(context.Context) (client.Conn, error)) (client.Conn, error) {
+// connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake, a TestOnBorrow. Those
+// that go on alone are bounded, or a server that hangs would use up all files there are, and with them the way to others.
+func (e executor) connect(ctx context.Context, get func(context.Context) (client.Conn, error)) (client.Conn, error) {
 	if ctx.Done() == nil {
 		return get(ctx)
+	}
+	if e.left.Load() >= maxLeft {
+		return nil, errLeft
 	}
 	type result struct {
 		c   client.Conn
@@ -107,6 +117,7 @@ func connect(ctx context.Context, get func(context.Context) (client.Conn, error)
 		select {
 		case results <- result{c, err}:
 		case <-ctx.Done():
+			e.left.Add(-1)
 			if err == nil {
 				_ = c.Close() // nobody waits for it any more
 			}
@@ -116,8 +127,16 @@ func connect(ctx context.Context, get func(context.Context) (client.Conn, error)
 	case r := <-results:
 		return r.c, r.err
 	case <-ctx.Done():
+		e.left.Add(1) // results has no buffer: the goroutine takes it back
 		return nil, ctx.Err()
 	}
+}
+
+const maxLeft = 256
+
+// errLeft is a dial that was not made: nothing was sent.
+var errLeft = &net.OpError{
+	Op: "dial", Net: "tcp", Err: fmt.Errorf("%d connections that were given up are still being made (see DialContext of a pool)", maxLeft),
 }
 
 // send sends nothing if ctx is done already.

@@ -25,7 +25,7 @@ func open(t *testing.T, addr string, opts ...client.DialOption) executor {
 		return client.DialContext(ctx, "tcp", addr, opts...)
 	}}
 	t.Cleanup(func() { pool.Close() })
-	return executor{pool}
+	return newExecutor(pool)
 }
 
 func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {

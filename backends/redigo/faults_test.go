@@ -3,12 +3,15 @@ package redigo_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
@@ -278,4 +281,42 @@ func TestTheTestOfAnIdleConnectionNeedsNoPermission(t *testing.T) {
 	if err := redigo.TestOnBorrow()(t.Context(), c, time.Now().Add(-time.Minute)); err != nil || c.Err() != nil {
 		t.Errorf("TestOnBorrow = %v", err)
 	}
+}
+
+func TestConnectionsThatAreGivenUpAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = 256
+		var dials atomic.Int32
+		hang := make(chan struct{})
+		store := redigo.New(&client.Pool{Dial: func() (client.Conn, error) {
+			dials.Add(1)
+			<-hang
+			return nil, errors.New("too late")
+		}})
+		call := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := store.SetNX(ctx, "a", "token", time.Minute)
+			return err
+		}
+		for range bound {
+			if err := call(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("SetNX = %v", err)
+			}
+		}
+		for range bound {
+			began := time.Now()
+			if err := call(); err == nil || time.Since(began) > 0 || !cleanup.Unsent(err) {
+				t.Errorf("SetNX = %v after %v; want it to fail at once", err, time.Since(began))
+			}
+		}
+		if n := dials.Load(); n != bound {
+			t.Errorf("%d dials; want %d", n, bound)
+		}
+		close(hang)
+		synctest.Wait()
+		if err := call(); cleanup.Unsent(err) || dials.Load() != bound+1 {
+			t.Errorf("SetNX = %v after %d dials", err, dials.Load())
+		}
+	})
 }

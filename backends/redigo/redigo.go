@@ -21,15 +21,17 @@ import (
 // reply has not come; redigo by itself waits for ever unless it is given a DialReadTimeout, which is what bounds a call
 // whose ctx can't end. A pool that is exhausted fails the call at once, or makes it wait for its ctx (Wait). Connections of
 // another make than redigo's need a ReceiveContext for this. A pool with DialContext and TestOnBorrowContext is faster than
-// one with Dial or TestOnBorrow: those know no ctx, so each call needs a goroutine.
+// one with Dial or TestOnBorrow: those know no ctx, so each call needs a goroutine. If a server hangs, 256 of those may go on
+// after their calls; until one of them ends, further calls that need a connection fail at once.
 //
 // A connection that the server closed while it was idle is found out by the next command on it. An extension is then
 // sent again. Other commands are not, since nobody can tell whether the first was carried out: the call fails, and
 // the strategy cleans up. [TestOnBorrow] finds such connections before they are used.
 //
-// Wake-ups have one connection more, outside of the pool, from the first waiter to the last.
+// Wake-ups have one connection more, outside of the pool, from the first waiter to the last. Servers that were restarted are
+// not in quarantine unless the pool dials through [Quarantine].
 func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
-	return redis.New(executor{pool}, opts...)
+	return redis.New(newExecutor(pool), opts...)
 }
 
 // Open makes a pool of connections to addr (host:port) with options fit for locks, and returns a store on it together

@@ -13,14 +13,14 @@ import (
 const dialLimit = 5 * time.Second
 
 func (e executor) Subscribe(ctx context.Context) redis.Subscription {
-	return &subscription{ctx: ctx, pool: e.pool}
+	return &subscription{ctx: ctx, exec: e}
 }
 
 // subscription has a connection of its own: one of the pool would take a place there, and to give it back the pool
 // would read until the server has unsubscribed everything.
 type subscription struct {
 	ctx  context.Context
-	pool *client.Pool
+	exec executor
 	conn client.Conn // nil before the first request
 }
 
@@ -32,7 +32,7 @@ func (s *subscription) request(name string, args ...any) error {
 	if s.conn == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, dialLimit)
 		defer cancel()
-		c, err := connect(ctx, s.dial)
+		c, err := s.exec.connect(ctx, s.dial)
 		if err != nil {
 			return translate(ctx, err)
 		}
@@ -46,10 +46,10 @@ func (s *subscription) request(name string, args ...any) error {
 
 func (s *subscription) dial(ctx context.Context) (client.Conn, error) {
 	switch {
-	case s.pool.DialContext != nil:
-		return s.pool.DialContext(ctx)
-	case s.pool.Dial != nil:
-		return s.pool.Dial()
+	case s.exec.pool.DialContext != nil:
+		return s.exec.pool.DialContext(ctx)
+	case s.exec.pool.Dial != nil:
+		return s.exec.pool.Dial()
 	}
 	return nil, errors.New("the pool has neither Dial nor DialContext")
 }

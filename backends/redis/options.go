@@ -24,8 +24,8 @@ type config struct {
 // WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an ACL) to themselves.
 func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
 
-// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL] without it. A server that was
-// restarted without its data is in quarantine for as long.
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL] without it. A server that was restarted, with
+// its data or without, is in quarantine for as long, so all who lock on it need the same.
 func WithMaxTTL(ttl time.Duration) Option { return func(c *config) { c.maxTTL = ttl } }
 
 // WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.

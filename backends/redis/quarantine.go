@@ -13,7 +13,7 @@ type QuarantineError struct {
 
 func (e *QuarantineError) Error() string {
 	return fmt.Sprintf("server was started %v ago and is in quarantine for another %v: it may have forgotten locks that are held"+
-		" (see WithMaxTTL, and WithoutQuarantine for a server that holds none)", e.Uptime, e.Needed-e.Uptime)
+		" (see WithMaxTTL and WithoutQuarantine of backends/redis)", e.Uptime, e.Needed-e.Uptime)
 }
 
 // ErrorType is "quarantined".
