@@ -22,7 +22,7 @@ bench: redis-server ## measure beside raw commands and other lock libraries, in 
 	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
-torture: redis-server ## run every test 50 times over, in a new order each time (half an hour or more)
+torture: redis-server ## run every test 20 times over, in full size and in a new order each time (hours)
 	LOCKSTEP_REQUIRE_REDIS=1 LOCKSTEP_TORTURE=1 go test -race -shuffle=on -parallel 16 -count=20 -timeout 6h ./...
 
 cover: redis-server ## tell which statements no test runs

@@ -34,7 +34,7 @@ type Config struct {
 // binary that it does not want.
 type Backends map[string]Open
 
-// Open opens the store at addr. What it returns is asked for the capability that the strategy needs.
+// Open opens the store at addr. What it returns is asked for the capability that the strategy needs; closeStore may be nil.
 type Open func(ctx context.Context, addr string) (store backends.Store, closeStore func() error, err error)
 
 // Names are the strategies, in order.
@@ -73,6 +73,8 @@ func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeSt
 		return nil, nil, fail("no strategy %q: there are %s", c.Strategy, list(Names()))
 	case open == nil:
 		return nil, nil, fail("no backend %q: there are %s", c.Backend, list(slices.Sorted(maps.Keys(from))))
+	case s.quorum && len(c.Addrs) == 1:
+		return nil, nil, fail("strategy %q needs several stores, and there is one address", c.Strategy)
 	case len(c.Addrs) == 0:
 		return nil, nil, fail("no addresses of stores")
 	case !s.quorum && len(c.Addrs) > 1:

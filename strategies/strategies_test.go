@@ -54,6 +54,7 @@ func TestWhatCannotBeChosenIsAnErrorThatListsWhatCan(t *testing.T) {
 		`no strategy "rdlock": there are fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
 			`redlock-fenced, reentrant, single`: {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
 		`no backend "redis": there are broken, memory, narrow, replica, stranger, twice`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
+		`strategy "redlock" needs several stores, and there is one address`:              {Strategy: "redlock", Backend: "memory", Addrs: five[:1]},
 		`no addresses of stores`: {Strategy: "single", Backend: "memory"},
 		`strategy "fenced" uses one store, and there are 5 addresses; of several: redlock, redlock-fenced`: {
 			Strategy: "fenced", Backend: "memory", Addrs: five},

@@ -11,7 +11,8 @@
 //	release   DEL key, PUBLISH a wake             if key holds token
 //
 // The value under the key is the one that single writes, so the two exclude one another, as does any other software that
-// locks with SET NX PX; grants made by those are not numbered. The counter is a key of its own beside the lock.
+// locks with SET NX PX; grants made by those are not numbered. The counter is a key of its own beside
+// the lock ({key}:, a NUL, and fence).
 //
 // # What it promises beyond single
 //

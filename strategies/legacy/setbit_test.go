@@ -60,7 +60,7 @@ func TestAGrantThatComesLateIsReleased(t *testing.T) {
 				faulty.Once(backendtest.SetBit, backendtest.Late(time.Second))
 				ctx, cancel := context.WithTimeout(t.Context(), brief)
 				defer cancel()
-				_, err := locker.New(r.new(faulty)).Lock(ctx, "key")
+				_, err := locker.New(r.new(faulty), locker.WithTTL(long)).Lock(ctx, "key")
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Lock = %v", err)
 				}

@@ -157,8 +157,8 @@ func TestTheErrorHasTheVoteOfEachNode(t *testing.T) {
 		nodes[2].set("acquire", behaviour{hold: 7 * time.Millisecond, err: errDown})
 		nodes[3].set("acquire", behaviour{after: time.Hour})
 		_, err := quorumOf(t, nodes).Acquire(t.Context(), request())
-		q := wantQuorum(t, err, `lockstep: acquire "k": 1 of 5 nodes granted, 3 needed: `+
-			`node 1: held for 1m0s more; node 2: held for 2m0s more; node 3: down; node 4: pending`)
+		q := wantQuorum(t, err, `lockstep: acquire "k": held by someone else: 1 of 5 nodes granted, 3 needed: `+
+			`node 1: held for 1m0s more; node 2: held for 2m0s more; node 3: down; node 4: not waited for`)
 		want := []redlock.Outcome{redlock.Held, redlock.Held, redlock.Failed, redlock.Pending, redlock.Granted}
 		for i, v := range q.Votes {
 			if v.Outcome != want[i] || (v.Err == nil) != (want[i] == redlock.Granted || want[i] == redlock.Pending) {

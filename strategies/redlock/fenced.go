@@ -11,7 +11,8 @@ import (
 )
 
 // NewFenced returns a Locker that numbers its grants: if one was answered before another was asked for, the later one has
-// the greater Fence, and no two are equal. No clock occurs in that, so it holds also when leases overlap.
+// the greater Fence, and no two are equal. No clock occurs in that, so it holds also when leases overlap; but only as long as
+// no more than 2w−n−1 nodes have ever lost their counters.
 //
 // The greatest or the sum of what the nodes count is no such number: two quorums can overlap in a node that was behind. So
 // the quorum is brought to one number before it counts:
@@ -24,8 +25,7 @@ import (
 // Of two grants, some node landed both. Its two holds are disjoint, and it had the first number, or a greater one, when the
 // second began: the second one's is at least one more. While the nodes agree, this costs no second round.
 //
-// It needs nodes that keep their counters. One that loses them is tolerated like any forgetful node (2w−n−1 of them, see
-// the package comment), but here quarantine does not help, since counters matter for longer than leases: use an
+// Here quarantine does not help, since counters matter for longer than leases: use an
 // append-only file that is synced always, or a larger quorum. The counters have no expiry; but package fenced gives them
 // one, so do not lock a key with both on one node.
 //

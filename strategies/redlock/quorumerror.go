@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// QuorumError says why there was no quorum, with the vote of each node. It matches [locker.ErrHeld], unless more nodes
+// QuorumError says why there was no quorum, with the vote of each node that had answered by then. It matches [locker.ErrHeld], unless more nodes
 // failed, or did not answer within the limit, than the quorum can do without: contention is not an outage, and an outage is not contention.
 type QuorumError struct {
 	Needed int // the quorum
@@ -34,7 +34,7 @@ const (
 	Held    Outcome = "held"    // someone else has the lock there
 	Lost    Outcome = "lost"    // has the lease no more
 	Failed  Outcome = "failed"  // an error
-	Pending Outcome = "pending" // had not answered when it was decided
+	Pending Outcome = "pending" // was not waited for: it had not answered when it was decided
 )
 
 var (
@@ -42,9 +42,12 @@ var (
 	errOvertaken = errors.New("overtaken by another grant")
 )
 
-// Error counts the votes and gives each that is not Granted, by the place of its node, from 1.
+// Error says whether it is contention, counts the votes and gives each that is not Granted, by the place of its node, from 1.
 func (e *QuorumError) Error() string {
 	var text strings.Builder
+	if e.contended() {
+		text.WriteString("held by someone else: ")
+	}
 	fmt.Fprintf(&text, "%d of %d nodes granted, %d needed", e.count(Granted), len(e.Votes), e.Needed)
 	separator := ": "
 	for i, v := range e.Votes {
@@ -69,6 +72,8 @@ func (v Vote) String() string {
 		return own.Err.Error()
 	case v.Outcome == Failed || errors.Is(v.Err, errOvertaken):
 		return v.Err.Error()
+	case v.Outcome == Pending:
+		return "not waited for"
 	}
 	return string(v.Outcome)
 }

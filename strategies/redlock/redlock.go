@@ -5,7 +5,7 @@
 // With n nodes and a quorum of w:
 //
 //	acquire   Acquire on all nodes at once, with one Token. Granted as soon as w have granted it, if TTL − elapsed − drift
-//	          is still positive. Refused as soon as w can't be reached; then released on all nodes.
+//	          is still positive. Refused as soon as w can't be reached; then released on all nodes that may have it.
 //	extend    Extend on all nodes at once. Only those count that still hold the Token; w of them, or nothing changes.
 //	release   Release on all nodes at once. Done as soon as w have said so.
 //
@@ -48,7 +48,8 @@ import (
 )
 
 // New returns a Locker that holds a lock while a quorum of nodes does. The nodes are independent servers, each under a
-// strategy with leases, such as package single. Nodes are named by their place in the list, from 1, in errors.
+// strategy with leases, such as package single. That they are is for the caller to see to: backends.CheckNodes asks them.
+// Nodes are named by their place in the list, from 1, in errors.
 func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 	all := make([]node, len(nodes))
 	for i, l := range nodes {

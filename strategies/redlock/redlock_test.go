@@ -27,6 +27,9 @@ func TestContractInFakeTime(t *testing.T) {
 		for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
 			for kind, build := range kinds {
 				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
+					if name == "embedded" && kind != "plain" && !torture {
+						t.Skip("LOCKSTEP_TORTURE=1 runs it")
+					}
 					h := lockertest.Harness{Bubble: true, New: over(start, q.n, q.w, build, true), Except: except}
 					if kind == "sequential" {
 						h.Except = exceptInTurn
