@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/legacy"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// broken are strategies with a fault each, which the program must find.
+var broken = []row{
+	one("broken-grants-to-all", func(s *lockredis.Store) locker.Locker { return grantsToAll{single.New(s)} }),
+	one("broken-without-expiry", func(s *lockredis.Store) locker.Locker { return setsForEver{single.New(s), s, false} }),
+	one("broken-without-repair", func(s *lockredis.Store) locker.Locker { return setsForEver{single.New(s), s, true} }),
+	one("broken-believes-too-long", func(s *lockredis.Store) locker.Locker { return believesTooLong{single.New(s)} }),
+	one("broken-numbers-repeat", func(s *lockredis.Store) locker.Locker { return numbersRepeat{fenced.New(s)} }),
+	one("broken-numbers-fall", func(s *lockredis.Store) locker.Locker { return numbersFall{fenced.New(s)} }),
+	endless(one("broken-looks-first", func(s *lockredis.Store) locker.Locker { return legacy.GetBit(s) })),
+	{name: "broken-quorum", servers: 5, quorum: 3, build: plain},
+}
+
+type grantsToAll struct{ locker.Locker }
+
+func (g grantsToAll) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	_, _ = g.Locker.Acquire(ctx, req)
+	now := time.Now()
+	return locker.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: locker.Until(now, req.TTL)}, nil
+}
+
+// setsForEver is the recipe of SETNX, with EXPIRE or without, and nobody repairs what a dead process leaves.
+type setsForEver struct {
+	locker.Locker
+	store   *lockredis.Store
+	expires bool
+}
+
+func (s setsForEver) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	now := time.Now()
+	set, err := s.store.SetNXForever(ctx, req.Key, req.Token)
+	if err == nil && !set {
+		err = &locker.HeldError{Key: req.Key}
+	}
+	if err == nil && s.expires {
+		_, err = s.store.Expire(ctx, req.Key, req.TTL)
+	}
+	return locker.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: locker.Until(now, req.TTL)}, err
+}
+
+type believesTooLong struct{ locker.Locker }
+
+func (b believesTooLong) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := b.Locker.Acquire(ctx, req)
+	lease.Expires = lease.Expires.Add(time.Hour)
+	return lease, err
+}
+
+type numbersRepeat struct{ locker.Locker }
+
+func (n numbersRepeat) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := n.Locker.Acquire(ctx, req)
+	lease.Fence = 1
+	return lease, err
+}
+
+type numbersFall struct{ locker.Locker }
+
+func (n numbersFall) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := n.Locker.Acquire(ctx, req)
+	lease.Fence = 1<<60 - lease.Fence
+	return lease, err
+}
+
+// TestABrokenStrategyIsReported: each is expected to do as the strategy that it breaks.
+func TestABrokenStrategyIsReported(t *testing.T) {
+	for _, c := range []struct{ row, like, column, says string }{
+		{"broken-grants-to-all", "single", "clock", "two hold (Bob had a lease for "},
+		{"broken-grants-to-all", "redlock-5/4", "restart", "two hold (Bob had a lease for "},
+		{"broken-without-expiry", "single", "crash", "for ever (the value under the key has no expiry"},
+		{"broken-without-repair", "legacy-expire", "killed", "for ever (the value under the key has no expiry"},
+		{"broken-believes-too-long", "single", "pause", "not told (the lease had ended"},
+		{"broken-numbers-repeat", "fenced", "pause", "two work (Bob worked for "},
+		{"broken-numbers-repeat", "fenced", "restart", "two hold (Bob had a lease for "},
+		{"broken-numbers-fall", "fenced", "restart", "two hold (Bob had a lease for "},
+		{"broken-looks-first", "single", "loser", "two hold ("},
+		{"broken-quorum", "redlock-5/4", "restart", "two hold (Bob had a lease for "},
+	} {
+		t.Run(c.row+" "+c.column, func(t *testing.T) {
+			t.Parallel()
+			r := broken[slices.IndexFunc(broken, func(r row) bool { return r.name == c.row })]
+			sc, _ := scenarioNamed(c.column)
+			p, err := openPark(options{servers: "embedded"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := p.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			servers, err := p.take(r.servers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := report{results: []result{{row: r, cells: []cell{play(t.Context(), p, r, servers, sc)}}}}
+			err = found.fault(matrix{c.row: expected[c.like]})
+			if want := c.row + ", " + c.column + ": " + c.says; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import "strings"
+
+// expected is the table of anomalies that docs/safety.md has; a test compares them. A cell that is "not run" contradicts
+// nothing.
+var expected = parseMatrix(`
+	                     crash      pause      restart    restarts   loser      clock      killed
+	single               free       two work   two hold   –          safe       safe       free
+	fenced               free       fenced     fenced     –          safe       safe       free
+	reentrant            free       two work   two hold   –          safe       safe       free
+	redlock-3/2          free       two work   two hold   two hold   safe       safe       free
+	redlock-5/3          free       two work   two hold   two hold   safe       safe       free
+	redlock-5/4          free       two work   safe       safe       safe       safe       free
+	redlock-fenced-5/3   free       fenced     two hold   two hold   safe       safe       free
+	redlock-fenced-5/4   free       fenced     safe       safe       safe       safe       free
+	legacy-getset        free       two work   two hold   –          two hold   two hold   free
+	legacy-expire        free       two work   two hold   –          two hold   safe       repaired
+	legacy-setbit        for ever   safe       two hold   –          safe       safe       free
+	legacy-getbit        for ever   safe       two hold   –          two hold   safe       free
+`)
+
+// A matrix has an outcome by strategy and scenario.
+type matrix map[string]map[string]outcome
+
+// parseMatrix reads columns that are two spaces or more apart; the first line has their names.
+func parseMatrix(text string) matrix {
+	m := matrix{}
+	var names []string
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		var fields []string
+		for _, f := range strings.Split(strings.TrimSpace(line), "  ") {
+			if f = strings.TrimSpace(f); f != "" {
+				fields = append(fields, f)
+			}
+		}
+		if names == nil {
+			names = fields
+			continue
+		}
+		cells := map[string]outcome{}
+		for i, name := range names {
+			cells[name] = outcome(fields[i+1])
+		}
+		m[fields[0]] = cells
+	}
+	return m
+}

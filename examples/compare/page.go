@@ -1,0 +1,83 @@
+package main
+
+import (
+	_ "embed"
+	"html/template"
+	"os"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// A sheet is what the page shows.
+type sheet struct {
+	On, Took string
+	Head     []string
+	Lines    [][]box
+	Notes    [][2]string
+	Parts    []part
+}
+
+// A box is a field of the table. Figure is the one that shows it, if there is one.
+type box struct{ Text, Class, Figure string }
+
+// A part has the figures of one scenario.
+type part struct {
+	Name, About string
+	Figures     []figure
+}
+
+// writePage writes a page that needs nothing else: no script, no font, no network.
+func (r report) writePage(file string) error {
+	var text strings.Builder
+	if err := page.Execute(&text, r.sheet()); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(text.String()), 0o644)
+}
+
+func (r report) sheet() sheet {
+	s := sheet{On: r.on, Took: r.took.Round(100_000_000).String(), Head: []string{"strategy"}, Notes: r.explanations()}
+	if r.measured() {
+		s.Head = append(s.Head, speedHead...)
+	}
+	for _, sc := range r.columns {
+		s.Head = append(s.Head, sc.name)
+	}
+	for _, row := range r.results {
+		fields := r.line(row, len(s.Head))
+		line := make([]box, len(fields))
+		for i, f := range fields {
+			line[i] = box{Text: f, Class: "number"}
+			if i == 0 {
+				line[i].Class = "name"
+			}
+		}
+		for i, c := range row.cells {
+			b := &line[len(s.Head)-len(r.columns)+i]
+			b.Class = "fine"
+			if c.outcome.isAnomaly() {
+				b.Class, b.Figure = "anomaly", draw(c, "").ID
+			}
+			if c.outcome == fencedOff {
+				b.Class = "caught"
+			}
+		}
+		s.Lines = append(s.Lines, line)
+	}
+	for _, sc := range r.columns {
+		p := part{Name: sc.name, About: sc.about}
+		for _, c := range r.seen() {
+			if c.scenario.name == sc.name {
+				p.Figures = append(p.Figures, draw(c, r.command(c)))
+			}
+		}
+		if len(p.Figures) > 0 {
+			s.Parts = append(s.Parts, p)
+		}
+	}
+	return s
+}
