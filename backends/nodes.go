@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -34,9 +35,15 @@ func CheckNodes(ctx context.Context, nodes ...Identifier) error {
 	}
 	e := &NodesError{Unreachable: map[int]error{}}
 	found := make([]answer, len(nodes))
-	for range nodes {
-		a := <-answers
-		found[a.node] = a
+	for i := range found {
+		found[i] = answer{node: i, err: errSilent}
+	}
+	for heard := 0; heard < len(nodes) && ctx.Err() == nil; heard++ {
+		select {
+		case a := <-answers:
+			found[a.node] = a
+		case <-ctx.Done(): // a client library may not look at it
+		}
 	}
 	first := map[string]int{}
 	for i, a := range found {
@@ -58,6 +65,8 @@ func CheckNodes(ctx context.Context, nodes ...Identifier) error {
 	}
 	return e
 }
+
+var errSilent = errors.New("no answer in time")
 
 // NodesError says which nodes of a quorum are none, by their index.
 type NodesError struct {

@@ -109,9 +109,9 @@ type farm struct {
 func newFarm() *farm { return &farm{} }
 
 func (f *farm) backends() strategies.Backends {
-	open := func(make func() backends.Store) strategies.Open {
+	open := func(build func() backends.Store) strategies.Open {
 		return func(_ context.Context, addr string) (backends.Store, func() error, error) {
-			s := make()
+			s := build()
 			f.stores = append(f.stores, s)
 			return s, func() error { f.closed = append(f.closed, addr); return nil }, nil
 		}

@@ -38,7 +38,13 @@ func (s *Server) Addr() string { return s.mini.Addr() }
 // testing/synctest bubble, with a server that was made there by New. What go-redis shares between bubbles has to be kept
 // out of them: give it an IP address and MaintNotificationsConfig with ModeDisabled, or it asks the real network, and a
 // PoolSize that is never reached, or a timer of one bubble turns up in another.
-func (s *Server) Dial(context.Context, string, string) (net.Conn, error) { return s.mini.Dial() }
+func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
+	c, err := s.mini.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return newPipe(c), nil
+}
 
 // Close ends the server and its connections. What it held is gone.
 func (s *Server) Close() { s.mini.Close() }

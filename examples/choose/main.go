@@ -31,8 +31,9 @@ import (
 func main() {
 	logging.Disable() // of go-redis: its errors come back from the calls as well
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, os.Getenv, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+	err := run(ctx, os.Stdout, os.Getenv, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "choose:", err)
 		os.Exit(1)
 	}

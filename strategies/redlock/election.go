@@ -28,7 +28,7 @@ func (q *quorum) ballot() ballot {
 // lost the lease that there is none.
 func (q *quorum) poll(ctx context.Context, r *round) ballot {
 	b := q.ballot()
-	for b.answered < len(q.nodes) && (q.sequential || b.granted < q.need && b.lost <= q.spare()) {
+	for b.answered < len(q.nodes) && (q.sequential || b.open()) {
 		a, ok := r.next(ctx)
 		if !ok {
 			b.giveUp(r.limit)
@@ -37,6 +37,14 @@ func (q *quorum) poll(ctx context.Context, r *round) ballot {
 		b.count(a)
 	}
 	return b
+}
+
+// open: the silent nodes can still make a quorum of those that did it, or of those that have lost it.
+func (b *ballot) open() bool {
+	silent := len(b.nodes) - b.answered
+	decided := b.granted >= b.need || b.lost > b.spare()
+	possible := b.granted+b.lost+silent >= b.need || b.lost+silent > b.spare()
+	return !decided && possible
 }
 
 // giveUp takes silence for a failure.
@@ -118,7 +126,7 @@ func (e *election) decided() bool {
 		hope = e.granted + silent
 	}
 	// Once a node has failed, those that are silent may yet make it an outage; who would wait for a lock must know.
-	unclear := e.failed > 0 && e.failed <= e.spare() && e.failed+silent > e.spare()
+	unclear := e.failed > 0 && e.failed <= e.spare() && e.failed+silent+e.raising > e.spare()
 	return e.won() || hope < e.need && !unclear
 }
 
@@ -168,6 +176,7 @@ func (e *election) raised(a answer) {
 	case errors.Is(a.err, errOvertaken):
 		e.votes[a.node].Outcome, e.votes[a.node].Err = Held, a.err
 	default:
+		e.failed++
 		e.votes[a.node].Outcome, e.votes[a.node].Err = Failed, a.err
 	}
 }

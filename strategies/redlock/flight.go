@@ -23,14 +23,16 @@ type flight struct {
 	due     []bool          // by node: a release will be sent once it has answered
 	awaited []chan struct{} // by node: closed when it answers; nil if nobody waits for that yet
 	over    bool            // a grant that comes now is not wanted
+	forget  *time.Timer     // set once all have answered, if some may still clean up by themselves
 	other   *flight         // with the same token, such as a retransmission
 }
 
 type response byte
 
 const (
-	silent response = iota
-	refused
+	silent  response = iota
+	refused          // held by someone else
+	unknown          // an error: what the node may have stored, it will remove by itself
 	granted
 )
 
@@ -39,7 +41,11 @@ var errUnwanted = errors.New("granted after the attempt was over")
 
 // acquire asks one node.
 func (f *flight) acquire(ctx context.Context, i int) (fence uint64, err error) {
-	said := refused
+	if f.sequential && !f.keep() { // its turn comes too late
+		f.answered(i, refused)
+		return 0, errUnwanted
+	}
+	said := granted // or nobody knows, and nobody else will clean up
 	var lease locker.Lease
 	defer func() { // also if the node ends the goroutine
 		if f.answered(i, said) {
@@ -48,8 +54,11 @@ func (f *flight) acquire(ctx context.Context, i int) (fence uint64, err error) {
 		}
 	}()
 	lease, err = f.nodes[i].Acquire(ctx, f.req)
-	if err == nil {
-		said = granted
+	switch {
+	case errors.Is(err, locker.ErrHeld):
+		said = refused
+	case err != nil:
+		said = unknown
 	}
 	if f.nodes[i].raise == nil {
 		return 0, err // a number is none among numbers that nobody compares
@@ -63,6 +72,9 @@ func (f *flight) answered(i int, said response) (unwanted bool) {
 	f.said[i] = said
 	f.out--
 	last := f.out == 0
+	if last && !f.over && slices.Contains(f.said, unknown) {
+		last, f.forget = false, time.AfterFunc(f.req.TTL, func() { f.flying.land(f) }) // as long as a clean-up lasts
+	}
 	unwanted = f.over && said == granted && (f.due == nil || !f.due[i])
 	if f.awaited != nil && f.awaited[i] != nil {
 		close(f.awaited[i])
@@ -118,29 +130,33 @@ func (f *flight) keep() bool {
 }
 
 // end makes a grant that comes from now on unwanted. If a release is about to be sent to all nodes, it awaits their
-// answers.
-func (f *flight) end(releasing bool) {
+// answers. It tells whether there are none to come.
+func (f *flight) end(releasing bool) (all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
+	if f.forget != nil {
+		f.forget.Stop()
+	}
 	if !releasing || f.out == 0 || f.due != nil {
-		return
+		return f.out == 0
 	}
 	f.due = make([]bool, len(f.said))
 	for i := range f.due {
 		f.due[i] = f.said[i] == silent
 	}
+	return false
 }
 
 // abandon releases on all nodes that may have granted. Those that have are waited for, so that the next attempt, of
 // whomever, finds them free; but not longer than the limit.
 func (f *flight) abandon() {
 	lease := locker.Lease{Key: f.req.Key, Token: f.req.Token, Owner: f.req.Owner}
-	f.end(true)
-	r := f.begin(f.ctx, f.limit)
+	f.flying.abandon(f)
+	r := f.begin(f.ctx, min(f.limit, f.req.TTL), 1)
 	defer r.leave()
 	release := func(ctx context.Context, i int) (uint64, error) {
-		if f.await(i) == refused {
+		if said := f.await(i); said == refused || said == unknown {
 			return 0, nil
 		}
 		err := f.nodes[i].Release(ctx, lease)
@@ -151,7 +167,7 @@ func (f *flight) abandon() {
 	}
 	said, waited := f.heard(), 0
 	for i := range said {
-		if said[i] != refused {
+		if said[i] == silent || said[i] == granted {
 			r.again(answer{node: i}, release)
 		}
 		if said[i] == granted {
@@ -187,10 +203,27 @@ func (fs *flights) start(ctx context.Context, q *quorum, req locker.Request) *fl
 	return f
 }
 
+// counts tells whether what node i has of the token will stay there: a node that has not answered, or failed, may yet
+// clean up after itself.
+func (fs *flights) counts(token string, i int) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for f := fs.byToken[token]; f != nil; f = f.other {
+		if said := f.heard()[i]; said == silent || said == unknown {
+			return false
+		}
+	}
+	return true
+}
+
 // land forgets f: all nodes have answered.
 func (fs *flights) land(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	fs.remove(f)
+}
+
+func (fs *flights) remove(f *flight) {
 	before := fs.byToken[f.req.Token]
 	if before == f {
 		if f.other == nil {
@@ -200,10 +233,26 @@ func (fs *flights) land(f *flight) {
 		}
 		return
 	}
-	for before.other != f {
+	for before != nil && before.other != f {
 		before = before.other
 	}
-	before.other = f.other
+	if before != nil {
+		before.other = f.other
+	}
+}
+
+// abandon ends all attempts with the token of f: it is spent.
+func (fs *flights) abandon(f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f.end(true) {
+		fs.remove(f)
+	}
+	for other := fs.byToken[f.req.Token]; other != nil; other = other.other {
+		if other != f && other.end(false) {
+			fs.remove(other)
+		}
+	}
 }
 
 // end is told before a lease is released. It returns the attempt that may still have answers to come, or nil.
@@ -212,7 +261,9 @@ func (fs *flights) end(token string) *flight {
 	defer fs.mu.Unlock()
 	first := fs.byToken[token]
 	for f := first; f != nil; f = f.other {
-		f.end(f == first)
+		if f.end(f == first) {
+			fs.remove(f)
+		}
 	}
 	return first
 }

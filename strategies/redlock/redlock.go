@@ -72,8 +72,14 @@ type node struct {
 	cleanups *cleanup.Group
 }
 
+// errReleased is an attempt whose token was released while it was under way.
+var errReleased = errors.New("released while it was asked for")
+
 // errLate is a quorum that came together later than the lease lasts.
 var errLate = errors.New("granted so late that the lease had ended")
+
+// errUncertain is the vote of a node that has the lease, and did not say so when it was asked for it.
+var errUncertain = errors.New("it may clean up what it granted without an answer")
 
 // Acquire makes one attempt on all nodes. If it fails, the error has a [*QuorumError] with the vote of each; it matches
 // [locker.ErrHeld] unless more nodes failed than the quorum can do without.
@@ -86,7 +92,7 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	}
 	started := time.Now()
 	f := q.flying.start(ctx, q, req)
-	r := q.begin(ctx, min(q.limit, req.TTL))
+	r := q.begin(ctx, min(q.limit, req.TTL), q.turns())
 	defer r.leave()
 	r.ask(f.acquire)
 	e := q.elect(r, req)
@@ -96,11 +102,14 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
 		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL),
 	}
-	if e.won() && !lease.Ended() && f.keep() {
+	kept := f.keep()
+	if e.won() && !lease.Ended() && kept {
 		return lease, nil
 	}
 	f.abandon()
 	switch {
+	case e.won() && !kept:
+		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errReleased}
 	case e.won():
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errLate}
 	case ctx.Err() != nil:
@@ -127,10 +136,13 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		return lease, locker.Lost(lease)
 	}
 	started := time.Now()
-	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started)))) // by a ttl that is short, the lease is just kept
+	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), q.turns()) // by a ttl that is short, the lease is just kept
 	defer r.leave()
 	r.ask(func(ctx context.Context, i int) (uint64, error) {
 		_, err := q.nodes[i].Extend(ctx, lease, ttl)
+		if err == nil && !q.flying.counts(lease.Token, i) {
+			err = errUncertain
+		}
 		return 0, err
 	})
 	b := q.poll(ctx, r)

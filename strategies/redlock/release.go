@@ -20,7 +20,11 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	}
 	flight := q.flying.end(lease.Token)
 	rest := leftovers{quorum: q, ctx: ctx, lease: lease}
-	r := q.begin(ctx, q.limit)
+	limit := q.limit
+	if left := time.Until(lease.Expires); left > 0 {
+		limit = min(limit, left)
+	}
+	r := q.begin(ctx, limit, q.turns())
 	defer r.leave()
 	r.ask(func(ctx context.Context, i int) (uint64, error) {
 		if flight != nil {
@@ -35,6 +39,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	b := q.poll(ctx, r)
 	switch {
 	case b.lost > q.spare():
+		rest.release() // fewer than a quorum can keep everyone else from one
 		return locker.Lost(lease)
 	case b.granted+b.lost >= q.need: // all of them had it, or nobody has shown that it had ended
 		rest.release()
@@ -75,12 +80,10 @@ func (l *leftovers) release() {
 	}
 }
 
-// untilGone is how long the nodes may hold what is left of lease; half a minute if the lease does not say.
+// untilGone is how long the nodes may hold what is left of lease. An extension that failed as a whole may have moved the
+// end on some of them, and a lease need not tell its end.
 func untilGone(lease locker.Lease) time.Duration {
-	if lease.Expires.IsZero() {
-		return 30 * time.Second
-	}
-	return time.Until(lease.Expires)
+	return max(time.Until(lease.Expires), 30*time.Second)
 }
 
 // settle releases on one node in the background, until it answers.

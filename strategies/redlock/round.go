@@ -29,14 +29,20 @@ type answer struct {
 	latency time.Duration
 }
 
-func (q *quorum) begin(ctx context.Context, limit time.Duration) *round {
+// begin prepares so many questions, one after the other, each to one node or to all at once.
+func (q *quorum) begin(ctx context.Context, limit time.Duration, turns int) *round {
 	r := &round{quorum: q, limit: limit, answers: make(chan answer, 2*len(q.nodes))}
-	if q.sequential {
-		limit *= time.Duration(len(q.nodes))
-	}
-	r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), limit)
+	r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Duration(turns)*limit)
 	r.users.Store(1)
 	return r
+}
+
+// turns is how many questions it takes to ask all nodes.
+func (q *quorum) turns() int {
+	if q.sequential {
+		return len(q.nodes)
+	}
+	return 1
 }
 
 // leave ends the ctx of the calls when the last of them is over, rather than with the limit.

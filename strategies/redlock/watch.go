@@ -19,13 +19,14 @@ func (q *quorum) Watch(ctx context.Context, key string, wake func()) error {
 	if err := ctx.Err(); err != nil {
 		return &locker.Error{Op: "watch", Key: key, Err: err}
 	}
-	h := &hints{quorum: q, wake: wake, hinted: make([]bool, len(q.nodes)), echo: make([]time.Time, len(q.nodes))}
+	nodes, cancel := context.WithCancel(ctx) // those that watch, if there are too few
+	h := &hints{quorum: q, wake: wake, hinted: make([]time.Time, len(q.nodes)), echo: make([]time.Time, len(q.nodes))}
 	answers := make(chan answer, len(q.nodes))
 	for i := range q.nodes {
 		go func() {
 			a := answer{node: i, err: errNoAnswer}
 			defer func() { answers <- a }()
-			a.err = q.nodes[i].Watch(ctx, key, func() { h.hint(i) })
+			a.err = q.nodes[i].Watch(nodes, key, func() { h.hint(i) })
 		}()
 	}
 	b := q.ballot()
@@ -39,13 +40,16 @@ func (q *quorum) Watch(ctx context.Context, key string, wake func()) error {
 			}
 			b.count(a)
 		case <-ctx.Done():
+			cancel()
 			return &locker.Error{Op: "watch", Key: key, Err: ctx.Err()}
 		}
 	}
-	switch {
-	case b.granted >= q.need:
+	if b.granted >= q.need {
+		context.AfterFunc(ctx, cancel)
 		return nil
-	case unsupported > 0 && unsupported == b.answered-b.granted:
+	}
+	cancel()
+	if unsupported > 0 && unsupported == b.answered-b.granted {
 		return fmt.Errorf("%w: %w", errNoWakes, errors.ErrUnsupported)
 	}
 	return q.refusal("watch", key, b.votes)
@@ -59,8 +63,7 @@ type hints struct {
 	wake func()
 
 	mu     sync.Mutex
-	count  int
-	hinted []bool
+	hinted []time.Time // by node; long ago, it was about something else
 	// A release hints on every node, and the first w have woken the waiter: what the others say until then is an echo.
 	echo []time.Time
 }
@@ -80,19 +83,25 @@ func (h *hints) counts(i int) bool {
 		h.echo[i] = time.Time{}
 		return false
 	}
-	if h.hinted[i] {
+	h.hinted[i] = now
+	count := 0
+	for _, at := range h.hinted {
+		if h.fresh(at, now) {
+			count++
+		}
+	}
+	if count < h.need {
 		return false
 	}
-	h.hinted[i] = true
-	if h.count++; h.count < h.need {
-		return false
-	}
-	h.count = 0
-	for j := range h.hinted {
-		if !h.hinted[j] {
+	for j, at := range h.hinted {
+		if !h.fresh(at, now) {
 			h.echo[j] = now.Add(h.limit)
 		}
-		h.hinted[j] = false
+		h.hinted[j] = time.Time{}
 	}
 	return true
+}
+
+func (h *hints) fresh(at, now time.Time) bool {
+	return !at.IsZero() && now.Sub(at) <= h.limit
 }

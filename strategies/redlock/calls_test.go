@@ -1,0 +1,115 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+)
+
+func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
+	down := func(context.Context, func(context.Context) error) error { return errDown }
+	for name, c := range map[string]struct {
+		counters [3]int // grants before; the third node answers last
+		raise    func(s *memory.Store) backendtest.Fault
+		held     bool // the third node has another holder
+		fence    uint64
+	}{
+		"raised":                      {counters: [3]int{4, 2, 0}, held: true, fence: 5},
+		"raise fails, last is held":   {counters: [3]int{4, 2, 0}, raise: func(*memory.Store) backendtest.Fault { return down }, held: true},
+		"raise fails, last is equal":  {counters: [3]int{4, 2, 4}, raise: func(*memory.Store) backendtest.Fault { return down }, fence: 5},
+		"raise fails, last is raised": {counters: [3]int{4, 2, 1}, raise: func(*memory.Store) backendtest.Fault { return down }, fence: 5},
+		"raise fails, last is ahead":  {counters: [3]int{4, 2, 9}, raise: func(*memory.Store) backendtest.Fault { return down }},
+		"overtaken, last is held": {counters: [3]int{4, 2, 0}, held: true, raise: func(s *memory.Store) backendtest.Fault {
+			return func(ctx context.Context, call func(context.Context) error) error {
+				s.Set("k", "theirs", time.Minute)
+				return call(ctx)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stores, mem := make([]backends.FencedStore, 3), make([]*memory.Store, 3)
+				for i := range stores {
+					mem[i] = memory.New()
+					for range c.counters[i] {
+						_, _ = mem[i].SetNXFenced(t.Context(), "k", "x", ttl, backends.Count)
+						_, _ = mem[i].DeleteIf(t.Context(), "k", "x")
+					}
+					f := backendtest.FaultyFenced(mem[i])
+					if i == 1 && c.raise != nil {
+						f.Set(backendtest.RaiseFence, c.raise(mem[i]))
+					}
+					if i == 2 {
+						f.Set(backendtest.SetNXFenced, func(ctx context.Context, call func(context.Context) error) error {
+							time.Sleep(10 * time.Millisecond)
+							return call(ctx)
+						})
+					}
+					stores[i] = f
+				}
+				if c.held {
+					mem[2].Set("k", "theirs", time.Minute)
+				}
+				l, err := redlock.NewFenced(stores)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req := request()
+				lease, err := l.Acquire(t.Context(), req)
+				if lease.Fence != c.fence || (err == nil) != (c.fence != 0) {
+					t.Errorf("Acquire = %v, %v; want fence %d", lease, err, c.fence)
+				}
+				if err == nil {
+					if err := l.Release(t.Context(), lease); err != nil && !errors.Is(err, locker.ErrLost) {
+						t.Error(err)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				for i, m := range mem {
+					if v, _, _ := m.Get("k"); v == req.Token {
+						t.Errorf("node %d has it still", i+1)
+					}
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+func TestNodesThatAreBeingRaisedAreHopedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := make([]backends.FencedStore, 5)
+		for i, counter := range []int{4, 2, 2, 0, 0} {
+			s := memory.New()
+			for range counter {
+				_, _ = s.SetNXFenced(t.Context(), "k", "x", ttl, backends.Count)
+				_, _ = s.DeleteIf(t.Context(), "k", "x")
+			}
+			if i > 2 {
+				s.Set("k", "theirs", time.Minute)
+			}
+			f := backendtest.FaultyFenced(s)
+			f.Set(backendtest.RaiseFence, func(ctx context.Context, call func(context.Context) error) error {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				return call(ctx)
+			})
+			stores[i] = f
+		}
+		l, err := redlock.NewFenced(stores)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lease := mustAcquire(t, l, request()); lease.Fence != 5 {
+			t.Errorf("fence %d; want 5", lease.Fence)
+		}
+		time.Sleep(time.Minute)
+	})
+}

@@ -1,0 +1,191 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/history"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestNumbersOnlyRiseUnderKillsAndRandomExpiry(t *testing.T) {
+	kills, grants := 5, 60
+	if torture {
+		kills, grants = 60, 100
+	}
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			log := campaign(t, n, redlock.NewFenced, kills, grants)
+			if len(log) < kills*grants {
+				t.Errorf("%d grants under %d kills; want %d", len(log), kills, kills*grants)
+			}
+			if found := history.Inversions(log); len(found) > 0 {
+				t.Errorf("%d inversions, the first: %v", len(found), found[0])
+			}
+		})
+	}
+}
+
+// TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry shows that the campaign finds what it looks for.
+func TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry(t *testing.T) {
+	if !torture {
+		t.Skip("LOCKSTEP_TORTURE=1 runs it; TestTheGreatestOfAMajorityIsNoOrder finds the same in fake time")
+	}
+	log := campaign(t, 5, greatest, 10, 100)
+	found := history.Inversions(log)
+	t.Logf("%d inversions", len(found))
+	if len(found) == 0 {
+		t.Error("no inversions")
+	}
+}
+
+// campaign has takers log the number of every grant, while servers that sync every write are killed, one at a time, and
+// keys vanish from one server or another as if they had expired. There are so many grants before each kill, and as many again
+// by the others before the server is back.
+func campaign(t *testing.T, n int, build build, kills, grants int) []history.Grant {
+	t.Helper()
+	const takers, keys, brief = 6, 3, 100 * time.Millisecond // brief keeps a key locked that nobody releases
+	servers := redistest.StartN(t, n, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
+	l := reach(quick).quorum(t, servers, build)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	all.Go(func() { vanish(ctx, servers, keys) })
+
+	var made atomic.Int64
+	var failed atomic.Pointer[error] // what an attempt said last
+	began, logs := time.Now(), make([][]history.Grant, takers)
+	for i := range takers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				g := history.Grant{Key: fmt.Sprint("key ", rand.N(keys)), Who: fmt.Sprint("taker ", i), Asked: int64(time.Since(began))}
+				lease, err := l.Acquire(ctx, locker.Request{Key: g.Key, Token: locker.NewToken(), TTL: brief})
+				switch {
+				case err != nil && !errors.Is(err, locker.ErrHeld):
+					failed.Store(&err)
+				case err == nil:
+					g.Answered, g.Fence = int64(time.Since(began)), lease.Fence
+					logs[i] = append(logs[i], g)
+					made.Add(1)
+					if rand.N(8) > 0 {
+						_ = l.Release(ctx, lease) // too many may be gone by now
+					}
+				}
+				pause(ctx, rand.N(3*time.Millisecond))
+			}
+		})
+	}
+	more := func() {
+		t.Helper()
+		until := made.Load() + int64(grants+1)/2
+		defer func() {
+			if err := failed.Load(); err != nil && t.Failed() {
+				t.Log("the last failure:", *err)
+			}
+		}()
+		await(t, "grants", func() bool { return made.Load() >= until })
+	}
+	for range kills {
+		more()
+		s := servers[rand.N(n)]
+		s.Kill()
+		more()
+		s.Restart()
+	}
+	stop()
+	all.Wait()
+	var log []history.Grant
+	for _, l := range logs {
+		log = append(log, l...)
+	}
+	t.Logf("%d servers: %d grants under %d kills in %v", n, len(log), kills, time.Since(began).Round(time.Millisecond))
+	return log
+}
+
+// vanish deletes keys, one here, one there.
+func vanish(ctx context.Context, servers []*redistest.Server, keys int) {
+	clients := make([]*redis.Client, len(servers))
+	for i, s := range servers {
+		clients[i] = redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000})
+		defer clients[i].Close()
+	}
+	for ctx.Err() == nil {
+		clients[rand.N(len(clients))].Del(ctx, fmt.Sprint("key ", rand.N(keys))) // it may be down
+		pause(ctx, rand.N(2*time.Millisecond))
+	}
+}
+
+// A mutant: the number is the greatest of the first quorum, and who is behind it stays there.
+func TestTheGreatestOfAMajorityIsNoOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		build build
+		order bool
+	}{"greatest": {greatest, false}, "fenced": {redlock.NewFenced, true}} {
+		for _, q := range quorums {
+			t.Run(fmt.Sprintf("%s %d of %d", name, q.w, q.n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					if found := history.Inversions(changingQuorums(t, q.n, q.w, c.build)); c.order != (len(found) == 0) {
+						t.Error(found)
+					}
+				})
+			})
+		}
+	}
+}
+
+func greatest(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
+	lying := make([]backends.FencedStore, len(stores))
+	for i, s := range stores {
+		lying[i] = raisedInVain{s}
+	}
+	return redlock.NewFenced(lying, opts...)
+}
+
+type raisedInVain struct{ backends.FencedStore }
+
+func (raisedInVain) RaiseFence(context.Context, string, string, uint64) (bool, error) {
+	return true, nil
+}
+
+// changingQuorums logs grants that are made by other nodes each time.
+func changingQuorums(t *testing.T, n, w int, build build) (log []history.Grant) {
+	stores, faults := make([]backends.FencedStore, n), make([]*backendtest.FaultFencedStore, n)
+	for i := range stores {
+		faults[i] = backendtest.FaultyFenced(memory.New())
+		stores[i] = faults[i]
+	}
+	l := quorumOver(t, stores, build, redlock.WithQuorum(w))
+	began := time.Now()
+	for round := range 20 {
+		for i := range n - w {
+			faults[(round+i)%n].Set(backendtest.All, lockertest.Fault{Kind: lockertest.Fail}.Apply)
+		}
+		g := history.Grant{Key: "k", Asked: int64(time.Since(began))}
+		lease := mustAcquire(t, l, request())
+		g.Answered, g.Fence = int64(time.Since(began)), lease.Fence
+		log = append(log, g)
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range faults {
+			f.Clear()
+		}
+		time.Sleep(time.Minute) // what those that failed had left is gone
+	}
+	return log
+}

@@ -1,0 +1,89 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/history"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+)
+
+// A lease of two seconds can meet two restarts, one a second: as many as 4 of 5 tolerate, and 3 of 5 do not.
+const (
+	forgetEvery = time.Second
+	forgetTTL   = 2 * time.Second
+)
+
+func TestFourOfFiveLoseNoLockToAServerThatForgetsEverySecond(t *testing.T) {
+	keys, grants := 60, int64(300)
+	if torture {
+		keys, grants = 600, 20_000
+	} else {
+		t.Parallel()
+	}
+	if found := forgetful(t, 4, keys, grants); len(found) > 0 {
+		t.Errorf("%d overlaps, the first: %v", len(found), found[0])
+	}
+}
+
+// TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond shows that the load finds what it looks for.
+func TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond(t *testing.T) {
+	if !torture {
+		t.Skip("LOCKSTEP_TORTURE=1 runs it")
+	}
+	if found := forgetful(t, 3, 600, 20_000); len(found) == 0 {
+		t.Error("no overlaps")
+	}
+}
+
+// forgetful puts a load on a quorum of w of five.
+func forgetful(t *testing.T, w, keys int, grants int64) []history.Overlap {
+	servers := redistest.StartN(t, 5)
+	l := reach(quick).quorum(t, servers, plain, redlock.WithQuorum(w))
+	disturb, kills := forgetting(servers, forgetEvery)
+	began := time.Now()
+	holds := load{locker: l, keys: keys, contenders: 3, ttl: forgetTTL}.run(t, grants, disturb)
+	took := time.Since(began).Round(time.Millisecond)
+	found := history.Overlaps(holds)
+	t.Logf("%d of 5: %d grants, %d kills, %d overlaps in %v", w, len(holds), *kills, len(found), took)
+	return found
+}
+
+// TestSoManyServersMayForgetAndNoMore makes a lease that is held by a bare quorum, and has some of its servers restarted.
+func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
+	for _, c := range []struct {
+		w, forget int
+		overlap   bool
+	}{{3, 0, false}, {3, 1, true}, {4, 2, false}, {4, 3, true}} {
+		t.Run(fmt.Sprintf("%d of 5, %d forget", c.w, c.forget), func(t *testing.T) {
+			t.Parallel()
+			servers := redistest.StartN(t, 5)
+			req := locker.Request{Key: "key", Token: "one", TTL: 10 * time.Minute}
+			for _, s := range servers[c.w:] { // they were not asked, or refused
+				s.Kill()
+			}
+			first := mustAcquire(t, reach(quick).quorum(t, servers, plain, redlock.WithQuorum(c.w)), req)
+			for _, s := range servers[c.w:] {
+				s.Restart()
+			}
+			for _, s := range servers[:c.forget] {
+				s.Kill()
+				s.Restart()
+			}
+			req.Token = "another"
+			_, err := reach(quick).quorum(t, servers, plain, redlock.WithQuorum(c.w)).Acquire(t.Context(), req)
+			switch {
+			case first.Ended():
+				t.Fatal("this machine is too slow")
+			case c.overlap && err != nil:
+				t.Errorf("the second Acquire = %v; want two holders", err)
+			case !c.overlap && !errors.Is(err, locker.ErrHeld):
+				t.Errorf("the second Acquire = %v; want it held", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redigo"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/history"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+const quarantine = 2 * time.Second // and as much as a second more
+
+// inQuarantine are clients that do not trust a server which has just started.
+var inQuarantine = map[string]reach{
+	"go-redis": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+		logging.Disable()
+		store, client := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 1000}, lockredis.WithMaxTTL(quarantine))
+		tb.Cleanup(func() { client.Close() })
+		return store
+	},
+	"redigo": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+		store, pool := redigo.Open(server.Addr(), nil, lockredis.WithMaxTTL(quarantine))
+		tb.Cleanup(func() { pool.Close() })
+		return store
+	},
+}
+
+func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
+	for client, reach := range inQuarantine {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			servers := redistest.StartN(t, 5)
+			stores := reach.all(t, servers)
+			for i := range stores {
+				trusted(t, stores[i])
+			}
+			held := quorumOver(t, stores[:3], plain, redlock.WithQuorum(3)) // the others have not taken part
+			all := quorumOver(t, stores, plain)
+			for round, inTime := 0, false; !inTime; round++ {
+				if round == 5 {
+					t.Fatal("this machine is too slow")
+				}
+				key := fmt.Sprint("key ", round)
+				began, one, another := time.Now(), history.Hold{Key: key, Who: "one"}, history.Hold{Key: key, Who: "another"}
+				lease := mustAcquire(t, held, locker.Request{Key: key, Token: locker.NewToken(), TTL: quarantine})
+				one.Start, one.End = int64(time.Since(began)), int64(lease.Expires.Sub(began))
+				servers[round%3].Kill()
+				killed := time.Now()
+				servers[round%3].Restart()
+				await(t, "another holds it", func() bool {
+					next, err := all.Acquire(t.Context(), locker.Request{Key: key, Token: locker.NewToken(), TTL: quarantine})
+					another.Start = int64(time.Since(began))
+					if err == nil {
+						another.End = int64(next.Expires.Sub(began))
+						return true
+					}
+					q := (*redlock.QuorumError)(nil)
+					if errors.As(err, &q) && !lease.Ended() && errors.As(q.Votes[round%3].Err, new(*lockredis.QuarantineError)) {
+						inTime = errors.Is(err, locker.ErrHeld) || inTime // two have it, two do not, and one does not count
+					}
+					return false
+				})
+				if found := history.Overlaps([]history.Hold{one, another}); len(found) > 0 {
+					t.Fatal(found)
+				}
+				trusted(t, stores[round%3])
+				if after := time.Since(killed); after < quarantine {
+					t.Errorf("trusted %v after it forgot", after)
+				}
+			}
+		})
+	}
+}
+
+// trusted waits until a store takes locks.
+func trusted(t *testing.T, store backends.Store) {
+	t.Helper()
+	await(t, "the quarantine is over", func() bool {
+		_, err := store.SetNX(t.Context(), "trusted", locker.NewToken(), time.Millisecond)
+		return err == nil
+	})
+}
+
+// TestQuarantineSavesABareMajority is the load under which three of five lose locks to servers that forget.
+func TestQuarantineSavesABareMajority(t *testing.T) {
+	keys, grants := 60, int64(300)
+	if torture {
+		keys, grants = 600, 20_000
+	}
+	for client, reach := range inQuarantine {
+		t.Run(client, func(t *testing.T) {
+			if !torture {
+				t.Parallel()
+			}
+			servers := redistest.StartN(t, 5)
+			disturb, kills := forgetting(servers, 5*quarantine/4) // so that two at once are in quarantine
+			l := load{locker: reach.quorum(t, servers, plain), keys: keys, contenders: 3, ttl: quarantine}
+			began := time.Now()
+			holds := l.run(t, grants, disturb)
+			took := time.Since(began).Round(time.Millisecond)
+			found := history.Overlaps(holds)
+			t.Logf("3 of 5: %d grants, %d kills, %d overlaps in %v", len(holds), *kills, len(found), took)
+			if len(found) > 0 {
+				t.Errorf("%d overlaps, the first: %v", len(found), found[0])
+			}
+		})
+	}
+}

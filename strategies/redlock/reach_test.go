@@ -1,0 +1,104 @@
+package redlock_test
+
+import (
+	"testing"
+	"time"
+
+	redigolib "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// reach makes a store on a server, through a client of its own.
+type reach func(tb testing.TB, server *redistest.Server) backends.FencedStore
+
+// byDefault are clients with no options but the address.
+var byDefault = map[string]reach{
+	"go-redis": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+		return goRedis(tb, &redis.Options{Addr: server.Addr()})
+	},
+	"redigo": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+		return pooled(tb, &redigolib.Pool{Dial: func() (redigolib.Conn, error) { return redigolib.Dial("tcp", server.Addr()) }})
+	},
+}
+
+// quick goes back to a server as soon as it is there again. After as many failed dials as its pool is large, go-redis would
+// not try for a second.
+func quick(tb testing.TB, server *redistest.Server) backends.FencedStore {
+	return goRedis(tb, &redis.Options{Addr: server.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000})
+}
+
+func goRedis(tb testing.TB, o *redis.Options) backends.FencedStore {
+	logging.Disable() // it tells of every failed dial
+	client := redis.NewClient(o)
+	tb.Cleanup(func() { client.Close() })
+	return goredis.New(client)
+}
+
+func pooled(tb testing.TB, pool *redigolib.Pool) backends.FencedStore {
+	tb.Cleanup(func() { pool.Close() })
+	return redigo.New(pool)
+}
+
+func (r reach) all(tb testing.TB, servers []*redistest.Server) []backends.FencedStore {
+	stores := make([]backends.FencedStore, len(servers))
+	for i, s := range servers {
+		stores[i] = r(tb, s)
+	}
+	return stores
+}
+
+// quorum is over all servers.
+func (r reach) quorum(tb testing.TB, servers []*redistest.Server, build build, opts ...redlock.Option) locker.Locker {
+	tb.Helper()
+	return quorumOver(tb, r.all(tb, servers), build, opts...)
+}
+
+// quorumOver has time for a machine that is busy, unless opts say otherwise.
+func quorumOver(tb testing.TB, stores []backends.FencedStore, build build, opts ...redlock.Option) locker.Locker {
+	tb.Helper()
+	l, err := build(stores, append([]redlock.Option{redlock.WithNodeLimit(time.Minute)}, opts...)...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// way is how a server goes, and comes back.
+type way struct{ begin, end func(*redistest.Server) }
+
+var ways = map[string]way{
+	"stopped": {(*redistest.Server).Pause, (*redistest.Server).Resume},
+	"killed":  {(*redistest.Server).Kill, (*redistest.Server).Restart},
+}
+
+// await polls for what comes true on any machine.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+const patience = time.Minute
+
+// locked counts the keys on servers that are locked; the tests call them "key 1" and so on.
+func locked(t *testing.T, servers []*redistest.Server) (count int) {
+	t.Helper()
+	for _, s := range servers {
+		found, err := s.Do("KEYS", "key*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		count += len(found.([]any))
+	}
+	return count
+}

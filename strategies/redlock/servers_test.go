@@ -1,0 +1,59 @@
+package redlock_test
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+)
+
+var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
+
+// TestContractOnServers is run for one quorum; with LOCKSTEP_TORTURE=1 for all.
+func TestContractOnServers(t *testing.T) {
+	for _, q := range quorums {
+		if !torture && (q.n != 5 || q.w != 3) {
+			continue
+		}
+		for _, kind := range []string{"plain", "fenced"} {
+			for name, on := range map[string]func(t *testing.T) beneath.Start{"go-redis": beneath.GoRedis, "redigo": beneath.Redigo} {
+				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
+					t.Parallel()
+					lockertest.Run(t, behind(inTurn(t, q.n, on), q.n, q.w, unhurried(kinds[kind])))
+				})
+			}
+		}
+	}
+}
+
+// unhurried gives nodes more time than a busy machine takes, and less than a sentence waits: an attempt that fails waits for the
+// release of what it was granted, which may hang in a fault that was meant for someone else's.
+func unhurried(build build) build {
+	return func(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
+		return build(stores, append(opts, redlock.WithNodeLimit(5*time.Second))...)
+	}
+}
+
+// inTurn starts n servers that all sentences share, and gives each sentence a store on the first, then one on the second…
+func inTurn(t *testing.T, n int, on func(t *testing.T) beneath.Start) beneath.Start {
+	servers := make([]beneath.Start, n)
+	for i := range servers {
+		servers[i] = on(t)
+	}
+	var mu sync.Mutex
+	given := map[*testing.T]int{}
+	return func(t *testing.T) (beneath.Store, beneath.Outside) {
+		mu.Lock()
+		i := given[t]
+		given[t]++
+		mu.Unlock()
+		return servers[i](t)
+	}
+}

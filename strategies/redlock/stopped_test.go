@@ -1,0 +1,228 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+func TestNoLockIsLostWhileOneOrTwoOfFiveServersAreGone(t *testing.T) {
+	const (
+		locks    = 200
+		shortest = 9 * time.Second // a machine that stands still for most of it loses locks too
+		longest  = 18 * time.Second
+	)
+	renewals := 250 // four times
+	if torture {
+		renewals = 1000
+	}
+	for client, reach := range byDefault {
+		for how, way := range ways {
+			t.Run(client+", "+how, func(t *testing.T) {
+				t.Parallel()
+				servers := redistest.StartN(t, 5)
+				l := &renewed{Locker: reach.quorum(t, servers, plain)}
+				c := locker.New(l)
+				var held []*locker.Lock
+				take := func(n int) {
+					for i := range n {
+						ttl := shortest + (longest-shortest)/time.Duration(n)*time.Duration(i)
+						lock, err := c.TryLock(t.Context(), fmt.Sprint("key ", len(held)), locker.WithTTL(ttl.Round(time.Millisecond)))
+						if err != nil {
+							t.Fatal(err)
+						}
+						held = append(held, lock)
+					}
+				}
+				take(locks / 2)
+				for _, s := range servers[:2] {
+					way.begin(s)
+					take(locks / 4)
+					until := l.renewals.Load() + int64(renewals/2)
+					await(t, fmt.Sprint(renewals/2, " renewals"), func() bool { return l.renewals.Load() >= until })
+				}
+				for _, lock := range held {
+					if lock.Context().Err() != nil {
+						t.Errorf("%s: %v", lock.Key(), context.Cause(lock.Context()))
+					}
+					if err := lock.Unlock(t.Context()); err != nil {
+						t.Errorf("Unlock = %v", err)
+					}
+				}
+				t.Logf("%d locks, %d renewals, %d that failed", len(held), l.renewals.Load(), l.failures.Load())
+				await(t, "the living are free", func() bool { return locked(t, servers[2:]) == 0 })
+			})
+		}
+	}
+}
+
+// renewed counts extensions.
+type renewed struct {
+	locker.Locker
+	renewals, failures atomic.Int64
+}
+
+func (l *renewed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	extended, err := l.Locker.Extend(ctx, lease, ttl)
+	if err == nil && extended.Expires.After(lease.Expires) {
+		l.renewals.Add(1)
+	} else if ctx.Err() == nil {
+		l.failures.Add(1)
+	}
+	return extended, err
+}
+
+// TestStoppedServersAreNotWaitedFor sees that they have not answered yet when the quorum has.
+func TestStoppedServersAreNotWaitedFor(t *testing.T) {
+	const rounds = 5
+	for client, reach := range byDefault {
+		for stopped := 1; stopped <= 2; stopped++ {
+			t.Run(fmt.Sprintf("%s, %d stopped", client, stopped), func(t *testing.T) {
+				t.Parallel()
+				servers := redistest.StartN(t, 5)
+				nodes, watched := make([]locker.Locker, 5), make([]*witness, 5)
+				for i, store := range reach.all(t, servers) {
+					watched[i] = &witness{Locker: single.New(store)}
+					nodes[i] = watched[i]
+				}
+				l, err := redlock.New(nodes, redlock.WithNodeLimit(time.Minute))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range servers[:stopped] {
+					s.Pause()
+				}
+				pending := map[string]int{}
+				for range rounds {
+					req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Minute}
+					lease := locker.Lease{}
+					for i, op := range []func() error{
+						func() (err error) { lease, err = l.Acquire(t.Context(), req); return err },
+						func() (err error) { lease, err = l.Extend(t.Context(), lease, req.TTL); return err },
+						func() error { return l.Release(t.Context(), lease) },
+					} {
+						if err := op(); err != nil {
+							t.Fatalf("%s = %v", calls[i], err)
+						}
+						silent := 0
+						for _, w := range watched[:stopped] {
+							if _, answered := w.answers.Load(calls[i] + req.Token); !answered {
+								silent++
+							}
+						}
+						if silent == stopped {
+							pending[calls[i]]++
+						}
+					}
+				}
+				for _, call := range calls { // one may have been slower than its client's patience
+					if pending[call] == 0 {
+						t.Errorf("%s has waited for the stopped servers each time", call)
+					}
+				}
+				t.Logf("%v of %d returned before the stopped servers", pending, rounds)
+			})
+		}
+	}
+}
+
+var calls = []string{"acquire", "extend", "release"}
+
+// witness remembers what has been answered.
+type witness struct {
+	locker.Locker
+	answers sync.Map // by the name of the call and the token
+}
+
+func (w *witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	defer w.answers.Store("acquire"+req.Token, true)
+	return w.Locker.Acquire(ctx, req)
+}
+
+func (w *witness) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	defer w.answers.Store("extend"+lease.Token, true)
+	return w.Locker.Extend(ctx, lease, ttl)
+}
+
+func (w *witness) Release(ctx context.Context, lease locker.Lease) error {
+	defer w.answers.Store("release"+lease.Token, true)
+	return w.Locker.Release(ctx, lease)
+}
+
+func TestThreeOfFiveServersGoneIsAnErrorWithinTheLimitAndLeavesNothing(t *testing.T) {
+	const limit, lease = 300 * time.Millisecond, 5 * time.Minute // nothing ends by itself
+	for client, reach := range byDefault {
+		for how, way := range ways {
+			t.Run(client+", "+how, func(t *testing.T) {
+				t.Parallel()
+				servers := redistest.StartN(t, 5)
+				held := mustAcquire(t, reach.quorum(t, servers, plain), locker.Request{Key: "held", Token: locker.NewToken(), TTL: lease})
+				await(t, "all have it", func() bool { return on(t, servers, "held") == 5 })
+				l := reach.quorum(t, servers, plain, redlock.WithNodeLimit(limit))
+				for _, s := range servers[:3] {
+					way.begin(s)
+				}
+				limited := 0
+				for i, op := range []func() error{
+					func() error {
+						_, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: lease})
+						return err
+					},
+					func() error { _, err := l.Extend(t.Context(), held, lease); return err },
+					func() error { return l.Release(t.Context(), held) },
+				} {
+					name, began := calls[i], time.Now()
+					err := op()
+					if took := time.Since(began); took > limit+patience/2 { // a client without timeouts would wait for ever
+						t.Errorf("%s took %v", name, took)
+					}
+					var q *redlock.QuorumError
+					if !errors.As(err, &q) || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) {
+						t.Errorf("%s = %v; want an outage", name, err)
+						continue
+					}
+					for i, v := range q.Votes {
+						if i < 3 && v.Outcome != redlock.Failed || i >= 3 && v.Outcome == redlock.Held || v.Outcome == redlock.Lost {
+							t.Errorf("%s: node %d: %+v", name, i+1, v)
+						}
+					}
+					if strings.Contains(err.Error(), "no answer within 300ms") || errors.Is(err, context.DeadlineExceeded) && client == "redigo" {
+						limited++
+					}
+					t.Log(err)
+				}
+				if how == "stopped" && limited == 0 { // one may have been slower than its client's patience
+					t.Error("it was not the limit that has decided")
+				}
+				await(t, "the living are free of it", func() bool { return on(t, servers[3:], "key") == 0 })
+				for _, s := range servers[:3] {
+					way.end(s)
+				}
+				await(t, "all are free of it", func() bool { return on(t, servers, "key") == 0 })
+			})
+		}
+	}
+}
+
+// on counts the servers that have key.
+func on(t *testing.T, servers []*redistest.Server, key string) (count int64) {
+	t.Helper()
+	for _, s := range servers {
+		n, err := s.Do("EXISTS", key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count += n.(int64)
+	}
+	return count
+}
