@@ -2,7 +2,6 @@ package backends
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -35,15 +34,20 @@ func CheckNodes(ctx context.Context, nodes ...Identifier) error {
 	}
 	e := &NodesError{Unreachable: map[int]error{}}
 	found := make([]answer, len(nodes))
+	silent := make(map[int]bool)
 	for i := range found {
-		found[i] = answer{node: i, err: errSilent}
+		silent[i] = true
 	}
 	for heard := 0; heard < len(nodes) && ctx.Err() == nil; heard++ {
 		select {
 		case a := <-answers:
 			found[a.node] = a
+			delete(silent, a.node)
 		case <-ctx.Done(): // a client library may not look at it
 		}
+	}
+	for i := range silent {
+		found[i] = answer{node: i, err: fmt.Errorf("no answer: %w", ctx.Err())}
 	}
 	first := map[string]int{}
 	for i, a := range found {
@@ -65,8 +69,6 @@ func CheckNodes(ctx context.Context, nodes ...Identifier) error {
 	}
 	return e
 }
-
-var errSilent = errors.New("no answer in time")
 
 // NodesError says which nodes of a quorum are none, by their index.
 type NodesError struct {

@@ -192,9 +192,9 @@ func TestLockReturnsWithItsCtxWhileTheServerIsStopped(t *testing.T) {
 	}{
 		{"go-redis as it comes", nil, 0},
 		{"short socket timeouts, stopped for longer", func(o *redis.Options) {
-			o.ReadTimeout, o.WriteTimeout, o.DialTimeout, o.MaxRetries = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond, 2
-		}, time.Second},
-		{"short socket timeouts, no retries", func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = 50*time.Millisecond, -1 }, time.Second},
+			o.ReadTimeout, o.WriteTimeout, o.DialTimeout, o.MaxRetries = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, 2
+		}, 2 * time.Second},
+		{"short socket timeouts, no retries", func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = 500*time.Millisecond, -1 }, time.Second},
 		{"deadlines honoured", func(o *redis.Options) { o.ContextTimeoutEnabled = true }, 300 * time.Millisecond},
 		{"no timeouts at all", func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -1, -1 }, 300 * time.Millisecond},
 	} {
