@@ -121,7 +121,7 @@ func campaign(t *testing.T, n int, build build, kills, grants int) []history.Gra
 func vanish(ctx context.Context, servers []*redistest.Server, keys int) {
 	clients := make([]*redis.Client, len(servers))
 	for i, s := range servers {
-		clients[i] = redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000})
+		clients[i] = redis.NewClient(quickly(s))
 		defer clients[i].Close()
 	}
 	for ctx.Err() == nil {

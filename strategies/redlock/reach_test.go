@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // reach makes a store on a server, through a client of its own.
@@ -31,7 +32,14 @@ var byDefault = map[string]reach{
 // quick goes back to a server as soon as it is there again. After as many failed dials as its pool is large, go-redis would
 // not try for a second.
 func quick(tb testing.TB, server *redistest.Server) backends.FencedStore {
-	return goRedis(tb, &redis.Options{Addr: server.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000})
+	return goRedis(tb, quickly(server))
+}
+
+func quickly(server *redistest.Server) *redis.Options {
+	return &redis.Options{
+		Addr: server.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // megabytes for such a pool
+	}
 }
 
 func goRedis(tb testing.TB, o *redis.Options) backends.FencedStore {
