@@ -42,12 +42,12 @@ func New(l Locker, opts ...Option) *Client {
 // could not tell or refused, and ends the wait. Whatever an attempt with an unknown outcome may have left in the store
 // is removed in the background.
 func (c *Client) Lock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	return c.lock(ctx, key, opts, false)
+	return c.lock(ctx, key, opts, call{})
 }
 
 // TryLock makes one attempt and does not wait: the error matches [ErrHeld] if someone else has the lock.
 func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	return c.lock(ctx, key, opts, true)
+	return c.lock(ctx, key, opts, call{once: true})
 }
 
 // Do runs work under the lock and releases it when work returns, panics or calls runtime.Goexit. The ctx that work
@@ -55,7 +55,7 @@ func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock
 // that matches [ErrLost] means that the lock was not held to the end of the work; an [*Error] whose Op is "release",
 // that the work was done and the store did not say that the lock is free: it will be when its lease ends.
 func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Context, l *Lock) error, opts ...Option) (err error) {
-	l, err := c.Lock(ctx, key, opts...)
+	l, err := c.lock(ctx, key, opts, call{scoped: true})
 	if err != nil {
 		return err
 	}
@@ -67,13 +67,16 @@ func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Conte
 	return work(l.Context(), l)
 }
 
-func (c *Client) lock(ctx context.Context, key string, opts []Option, once bool) (*Lock, error) {
+// call is what the three ways to lock differ in.
+type call struct{ once, scoped bool }
+
+func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) (*Lock, error) {
 	cfg, wait := &c.defaults, &c.defaults.wait
 	if len(opts) > 0 {
 		own := c.defaults.with(opts)
 		cfg, wait = &own, &own.wait
 	}
-	if once {
+	if how.once {
 		wait = &c.once
 	}
 	if cfg.err != nil {
@@ -86,7 +89,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, once bool)
 		return nil, &Error{Op: "lock", Key: key, Err: err}
 	}
 	token, waiter := newNames()
-	req := Request{Key: key, Token: token, Waiter: waiter, Owner: ownerFrom(ctx), TTL: cfg.ttl, wait: wait}
+	req := Request{Key: key, Token: token, Waiter: waiter, Owner: ownerFrom(ctx), TTL: cfg.ttl, Scoped: how.scoped, wait: wait}
 	c.workers.enter()
 	var l *Lock
 	defer func() {

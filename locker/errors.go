@@ -33,9 +33,10 @@ var (
 // Error is an operation that was refused or whose outcome is unknown: "could not tell". Ask for [ErrHeld] first: a wait that
 // ended while someone had the lock is an Error as well (Op "lock"), and matches both.
 type Error struct {
-	Op  string // acquire, watch, extend, release; lock for the wait as a whole
-	Key string
-	Err error
+	Op       string // acquire, watch, extend, release; lock for the wait as a whole
+	Key      string
+	Err      error
+	Attempts int // how often a [Client.Lock] had asked the store; 0 from others
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("lockstep: %s %q: %s", e.Op, e.Key, text(e.Err)) }
@@ -122,6 +123,7 @@ const (
 	LostExpired     LostReason = "expired"     // its time ran out: not extended, or the process was paused
 	LostStolen      LostReason = "stolen"      // the store says, before its time, that the key is gone or another's
 	LostUnavailable LostReason = "unavailable" // its time ran out while extensions failed
+	LostQuorum      LostReason = "quorum"      // so many nodes of a quorum say so that none is left
 	LostMaxHold     LostReason = "max_hold"    // it was held as long as [WithMaxHold] allows
 )
 
@@ -149,6 +151,7 @@ func (e *LostError) cause() string {
 		LostExpired:     "its time ran out",
 		LostStolen:      "the store no longer has it",
 		LostUnavailable: "its time ran out while extensions failed",
+		LostQuorum:      "too few nodes still have it",
 		LostMaxHold:     "it was held as long as allowed",
 	}[e.Reason]
 	if s == "" {

@@ -71,6 +71,7 @@ type Request struct {
 	Waiter string        // names the Lock call: the place in a queue
 	Owner  string        // names who asks, for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
+	Scoped bool          // asked by [Client.Do]: the hold ends, at the latest, when the work returns
 
 	wait *waitPolicy // how the waiting Locker inside a Client waits; nil: not at all
 }
@@ -147,9 +148,17 @@ type Lease struct {
 	Holds   int       // of this owner on Key when this one was granted, itself among them; 0 if the strategy does not nest
 	Granted time.Time // when the attempt that won began
 	Expires time.Time // when the holder must stop believing, by its own clock; never later than the backend's end
+	Quorum  Quorum    // who granted it, if it took several nodes
+
+	Attempts  int  // of the [Client.Lock] that won it; 0 from a Locker that does not wait
+	Contended bool // someone else had the lock, or was before this call in the line of its Client
 
 	hooks *hook // what OnHold collects, the last added first
 }
+
+// Quorum counts the nodes that an operation of several nodes asked, and those that had granted it when it was decided. It
+// is zero where there are no nodes to count.
+type Quorum struct{ Granted, Size int }
 
 // Until is the end of a lease of ttl that was asked for at started, the instant before the first byte went out:
 // started + ttl − (1 % of ttl + 2 ms). The margin covers a server clock that runs up to 1 % fast and the rounding

@@ -69,7 +69,7 @@ func TestErrorsReadAsOneSentence(t *testing.T) {
 		{&locker.Error{Op: "lock", Key: "k", Err: held}, `lockstep: lock "k": held by someone else, for 1.5s more`},
 		{&locker.Error{Op: "lock", Key: "k", Err: &locker.Error{Op: "acquire", Key: "k", Err: root}}, `lockstep: lock "k": acquire: connection refused`},
 		{&locker.LostError{Key: "k", Reason: locker.LostExpired}, `lockstep: hold "k": lock lost: its time ran out`},
-		{&locker.LostError{Key: "k", Reason: "quorum"}, `lockstep: hold "k": lock lost: quorum`},
+		{&locker.LostError{Key: "k", Reason: "unheard"}, `lockstep: hold "k": lock lost: unheard`},
 		{&locker.LostError{Key: "k", Reason: locker.LostUnavailable, Err: &locker.Error{Op: "extend", Key: "k", Err: root}},
 			`lockstep: hold "k": lock lost: its time ran out while extensions failed: extend: connection refused`},
 	} {

@@ -27,10 +27,47 @@ const (
 	abandonGrace = 50 * time.Millisecond  // for a Locker that follows its ctx and cleans up by itself
 )
 
-// Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the store fails.
-func (w *waiting) Acquire(ctx context.Context, req Request) (lease Lease, err error) {
+// Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the store fails. Whatever it
+// returns says how often it has asked.
+func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
+	var so effort
+	lease, err := w.acquire(ctx, req, &so)
+	if err != nil {
+		return Lease{}, so.count(wrap("acquire", req.Key, err))
+	}
+	lease.Attempts, lease.Contended = so.attempts, so.queued || so.attempts > 1
+	return lease, nil
+}
+
+// effort is what a call has done so far.
+type effort struct {
+	attempts int
+	queued   bool // behind another call of this Client
+}
+
+// count notes the attempts in a copy of err, which may be shared.
+func (so *effort) count(err error) error {
+	switch e := err.(type) { //nolint:errorlint // what is wrapped has a count of its own
+
+	case *Error:
+		counted := *e
+		counted.Attempts = so.attempts
+		if over, ours := e.Err.(*waitError); ours && over.held != nil { //nolint:errorlint // only the one of this wait
+			over.held.Attempts = so.attempts
+		}
+		return &counted
+	case *HeldError:
+		counted := *e
+		counted.Attempts = so.attempts
+		return &counted
+	}
+	return err
+}
+
+func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease Lease, err error) {
 	p := req.wait
 	if p == nil || p.once {
+		so.attempts++
 		return w.attempt(ctx, nil, req)
 	}
 	var limit context.Context
@@ -39,12 +76,11 @@ func (w *waiting) Acquire(ctx context.Context, req Request) (lease Lease, err er
 		limit, cancel = context.WithTimeout(ctx, p.limit)
 		defer cancel()
 	}
-	made := 0
 	var held *HeldError
 	if req.Owner != "" {
 		// A nested request must not queue behind someone who waits for its own owner.
+		so.attempts++
 		lease, err = w.attempt(ctx, limit, req)
-		made++
 		if held = asHeld(req.Key, err); held == nil || p.attempts == 1 {
 			return lease, err
 		}
@@ -55,43 +91,42 @@ func (w *waiting) Acquire(ctx context.Context, req Request) (lease Lease, err er
 	case place == nil && held != nil:
 		w.lines.refused(ln, held)
 	case place != nil:
+		so.queued = true
 		select {
 		case <-place.turn:
 		case <-ctx.Done():
-			return Lease{}, ended(ctx, req, made, w.lines.quit(ln, place))
+			return Lease{}, ended(ctx, req.Key, w.lines.quit(ln, place))
 		case <-done(limit):
-			return Lease{}, ended(ctx, req, made, w.lines.quit(ln, place))
+			return Lease{}, ended(ctx, req.Key, w.lines.quit(ln, place))
 		}
 	}
 	granted := false
 	defer func() { w.lines.leave(ln, lease, granted) }() // also if a Backoff or a Locker panics
-	lease, err = w.lead(ctx, limit, ln, req, made)
+	lease, err = w.lead(ctx, limit, ln, req, so)
 	granted = err == nil
 	return lease, err
 }
 
 // lead waits at the head of the line. A head who has followed another begins by sleeping, since the line knows that
 // the lock is held, and so does one with an owner, who has asked already.
-func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, made int) (Lease, error) {
+func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *effort) (Lease, error) {
 	p := req.wait
 	for sleepFirst := w.lines.last(ln) != nil; ; sleepFirst = true {
 		if sleepFirst {
 			w.watch(ln)
-			if err := w.sleep(ctx, limit, ln, req, made); err != nil {
+			if err := w.sleep(ctx, limit, ln, req, so); err != nil {
 				return Lease{}, err
 			}
 		}
+		so.attempts++
 		lease, err := w.attempt(ctx, limit, req)
-		made++
 		held := asHeld(req.Key, err)
 		if held == nil {
 			return lease, err
 		}
 		w.lines.refused(ln, held)
-		if p.attempts > 0 && made >= p.attempts {
-			held = w.lines.last(ln)
-			held.Attempts = made
-			return Lease{}, held
+		if p.attempts > 0 && so.attempts >= p.attempts {
+			return Lease{}, w.lines.last(ln)
 		}
 		req.Token = NewToken()
 	}
@@ -111,11 +146,11 @@ func (w *waiting) watch(ln *line) {
 }
 
 // sleep returns nil when it is time for an attempt.
-func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, made int) error {
+func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *effort) error {
 	if ln.refusal != nil { // it was told to the head before
 		return wrap("watch", req.Key, ln.refusal)
 	}
-	timer := time.NewTimer(w.pause(ln, req.wait, made))
+	timer := time.NewTimer(w.pause(ln, req.wait, so.attempts))
 	defer timer.Stop()
 	for {
 		select {
@@ -128,7 +163,7 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, made 
 			case err == nil: // it may have been released before the watch was active: look again
 			case errors.Is(err, errors.ErrUnsupported):
 				ln.polling = true
-				timer.Reset(w.pause(ln, req.wait, made))
+				timer.Reset(w.pause(ln, req.wait, so.attempts))
 				continue
 			default:
 				ln.refusal = err
@@ -136,7 +171,7 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, made 
 			}
 		}
 		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
-			return ended(ctx, req, made, w.lines.last(ln))
+			return ended(ctx, req.Key, w.lines.last(ln))
 		}
 		return nil
 	}
@@ -186,7 +221,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 		}
 	}
 	if a.leave() {
-		return Lease{}, ended(ctx, req, 1, nil)
+		return Lease{}, ended(ctx, req.Key, nil)
 	}
 	return a.lease, a.result()
 }
@@ -211,7 +246,7 @@ type attempt struct {
 // end, and does not tell its cause.
 func (a *attempt) result() error {
 	if err := a.ctx.Err(); err != nil && errors.Is(a.err, err) {
-		return ended(a.ctx, a.req, 1, nil)
+		return ended(a.ctx, a.req.Key, nil)
 	}
 	return a.err
 }
@@ -256,15 +291,12 @@ func (a *attempt) release(ctx context.Context) error {
 }
 
 // ended says why the wait is over, and that the lock was held if that is known.
-func ended(ctx context.Context, req Request, made int, held *HeldError) error {
+func ended(ctx context.Context, key string, held *HeldError) error {
 	why := ErrWaitLimit
 	if ctx.Err() != nil {
 		why = ctxError(ctx)
 	}
-	if held != nil {
-		held.Attempts = made
-	}
-	return &Error{Op: "lock", Key: req.Key, Err: &waitError{why: why, held: held}}
+	return &Error{Op: "lock", Key: key, Err: &waitError{why: why, held: held}}
 }
 
 // done is the Done channel of a ctx that may be nil.

@@ -249,6 +249,109 @@ func TestAttemptsAreCounted(t *testing.T) {
 	})
 }
 
+func TestAGrantSaysWhatItTook(t *testing.T) {
+	patient := locker.WithBackoff(func(int, float64) time.Duration { return time.Minute })
+	for _, c := range []struct {
+		name      string
+		occupied  bool // by another process, for a second
+		ctx       func(context.Context) context.Context
+		attempts  int
+		contended bool
+	}{
+		{name: "a free lock", attempts: 1},
+		{name: "once the watch is active, and at the end of the lease", occupied: true, attempts: 3, contended: true},
+		{name: "an owner, who asks before it stands in line", occupied: true, attempts: 3, contended: true,
+			ctx: func(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, "job 7") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, locks *locker.Client) {
+				if c.occupied {
+					s.store.Set("key", "other", time.Second)
+				}
+				ctx := t.Context()
+				if c.ctx != nil {
+					ctx = c.ctx(ctx)
+				}
+				l, err := locks.Lock(ctx, "key", patient)
+				if err != nil {
+					t.Fatal(err)
+				}
+				acquires, _, _, _ := s.asked()
+				if lease := l.Lease(); lease.Attempts != c.attempts || acquires != c.attempts || lease.Contended != c.contended {
+					t.Errorf("%d attempts of %d, contended: %v; want %d, %v",
+						lease.Attempts, acquires, lease.Contended, c.attempts, c.contended)
+				}
+				mustUnlock(t, l)
+			})
+		})
+	}
+}
+
+func TestWhoStoodInLineWasContended(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		head := make(chan struct{})
+		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			<-head
+			return next()
+		}
+		leases := make(chan locker.Lease)
+		for range 2 {
+			go func() {
+				l, err := c.Lock(t.Context(), "key")
+				if err != nil {
+					t.Error(err)
+				} else {
+					mustUnlock(t, l)
+				}
+				leases <- l.Lease()
+			}()
+			synctest.Wait()
+		}
+		close(head)
+		for _, contended := range []bool{false, true} {
+			if l := <-leases; l.Attempts != 1 || l.Contended != contended {
+				t.Errorf("%d attempts, contended: %v; want 1, %v", l.Attempts, l.Contended, contended)
+			}
+		}
+	})
+}
+
+func TestAnErrorSaysAfterHowManyAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Minute)
+		shared := &locker.Error{Op: "acquire", Key: "key", Err: errors.New("down")}
+		for _, last := range []error{shared, errors.New("down")} {
+			made := 0
+			s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				if made++; made == 3 {
+					return locker.Lease{}, last
+				}
+				return next()
+			}
+			_, err := c.Lock(t.Context(), "key")
+			var e *locker.Error
+			if !errors.As(err, &e) || e.Attempts != 3 {
+				t.Errorf("%#v; want 3 attempts", err)
+			}
+		}
+		if shared.Attempts != 0 {
+			t.Error("the error of the Locker was written to")
+		}
+	})
+}
+
+func TestDoSaysThatItsHoldEndsWithTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		if err := c.Do(t.Context(), "key", func(context.Context, *locker.Lock) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, mustLock(t, c, "key"))
+		if !s.acquires[0].Scoped || s.acquires[1].Scoped {
+			t.Errorf("Scoped: %v under Do, %v under Lock", s.acquires[0].Scoped, s.acquires[1].Scoped)
+		}
+	})
+}
+
 func TestACtxThatIsDoneAsksNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())

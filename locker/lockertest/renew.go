@@ -129,7 +129,7 @@ var renewSentences = []sentence{
 		x.beneath.Delete(l.Key())
 		other := x.grant(l.Key(), long)
 		x.wantLost("Extend", l.Extend(x.Context(), long))
-		if lost := x.lost(l); lost.Reason != locker.LostStolen {
+		if lost := x.lost(l); !taken(lost) {
 			x.Errorf("lost because it is %s; want stolen", lost.Reason)
 		}
 		x.wantHolds(other)
@@ -188,9 +188,13 @@ func (x *fixture) stolen(steal func(key string)) {
 	x.inTime(renewed, func(ttl time.Duration) bool {
 		l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
 		steal(l.Key())
-		lost := x.lost(l)
-		return lost.Reason == locker.LostStolen // on a slow machine it may have expired first
+		return taken(x.lost(l)) // on a slow machine it may have expired first
 	})
+}
+
+// taken: the store says so, or so many nodes of a quorum do that none is left.
+func taken(lost *locker.LostError) bool {
+	return lost.Reason == locker.LostStolen || lost.Reason == locker.LostQuorum
 }
 
 // unavailable checks that a holder who can't extend is told in time.

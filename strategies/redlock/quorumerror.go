@@ -117,6 +117,11 @@ func (e *QuorumError) Refused() bool {
 // ErrorType is "quorum".
 func (e *QuorumError) ErrorType() string { return "quorum" }
 
+// Quorum counts those that did as they were asked.
+func (e *QuorumError) Quorum() locker.Quorum {
+	return locker.Quorum{Granted: e.count(Granted), Size: len(e.Votes)}
+}
+
 func (e *QuorumError) spare() int { return len(e.Votes) - e.Needed }
 
 func (e *QuorumError) count(o Outcome) int {
@@ -171,4 +176,12 @@ func (q *quorum) refusal(op, key string, votes []Vote) error {
 		return &locker.HeldError{Key: key, Left: e.left(), Attempts: 1, Foreign: e.foreign(), Err: e}
 	}
 	return &locker.Error{Op: op, Key: key, Err: e}
+}
+
+// lost is the error for a lease that so many nodes do not have any more that there is no quorum.
+func (q *quorum) lost(lease locker.Lease, votes []Vote) error {
+	if !lease.Expires.IsZero() && lease.Ended() {
+		return locker.Lost(lease)
+	}
+	return &locker.LostError{Key: lease.Key, Reason: locker.LostQuorum, Err: &QuorumError{Needed: q.need, Votes: votes}}
 }

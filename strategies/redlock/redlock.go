@@ -100,7 +100,7 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL),
+		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: e.landed, Size: len(q.nodes)},
 	}
 	kept := f.keep()
 	if e.won() && !lease.Ended() && kept {
@@ -154,7 +154,7 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		}
 		return extended, nil
 	case b.lost > q.spare():
-		return lease, locker.Lost(lease)
+		return lease, q.lost(lease, b.votes)
 	case ctx.Err() != nil:
 		return lease, &locker.Error{Op: "extend", Key: lease.Key, Err: ctx.Err()}
 	}

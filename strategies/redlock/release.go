@@ -40,7 +40,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	switch {
 	case b.lost > q.spare():
 		rest.release() // fewer than a quorum can keep everyone else from one
-		return locker.Lost(lease)
+		return q.lost(lease, b.votes)
 	case b.granted+b.lost >= q.need: // all of them had it, or nobody has shown that it had ended
 		rest.release()
 		return nil
