@@ -193,6 +193,9 @@ func (e *waitError) Unwrap() []error {
 	return []error{e.why, e.held}
 }
 
+// ErrorType is that of why the wait is over: that the lock was held is the reason for waiting.
+func (e *waitError) ErrorType() string { return (&Error{Err: e.why}).ErrorType() }
+
 // invalidError is bad input: nothing was sent.
 type invalidError string
 

@@ -210,12 +210,16 @@ func TestHowAWaitEnds(t *testing.T) {
 			takes    time.Duration
 			matches  []error
 			excludes []error
+			kind     string
 		}{
-			{"deadline", deadline, nil, time.Second, []error{context.DeadlineExceeded, locker.ErrHeld}, []error{locker.ErrWaitLimit, locker.ErrLost}},
+			{"deadline", deadline, nil, time.Second, []error{context.DeadlineExceeded, locker.ErrHeld},
+				[]error{locker.ErrWaitLimit, locker.ErrLost}, "timeout"},
 			{"wait limit", t.Context(), []locker.Option{locker.WithWait(time.Second)}, time.Second,
-				[]error{locker.ErrWaitLimit, locker.ErrHeld}, []error{context.DeadlineExceeded, context.Canceled}},
-			{"attempts", t.Context(), []locker.Option{locker.WithAttempts(1)}, 0, []error{locker.ErrHeld}, []error{locker.ErrWaitLimit}},
-			{"cause", caused, nil, time.Second, []error{context.Canceled, why, locker.ErrHeld}, []error{locker.ErrWaitLimit}},
+				[]error{locker.ErrWaitLimit, locker.ErrHeld}, []error{context.DeadlineExceeded, context.Canceled}, "wait_limit"},
+			{"attempts", t.Context(), []locker.Option{locker.WithAttempts(1)}, 0, []error{locker.ErrHeld},
+				[]error{locker.ErrWaitLimit}, "held"},
+			{"cause", caused, nil, time.Second, []error{context.Canceled, why, locker.ErrHeld},
+				[]error{locker.ErrWaitLimit}, "canceled"},
 		} {
 			if w.name == "cause" {
 				time.AfterFunc(time.Second, func() { cancelCause(why) })
@@ -227,6 +231,9 @@ func TestHowAWaitEnds(t *testing.T) {
 			}
 			mustMatch(t, err, w.matches...)
 			mustNotMatch(t, err, w.excludes...)
+			if kind := (&locker.Error{Err: err}).ErrorType(); kind != w.kind {
+				t.Errorf("%s: error type %q, want %q", w.name, kind, w.kind)
+			}
 			if took := time.Since(began); took != w.takes {
 				t.Errorf("%s: took %v, want %v", w.name, took, w.takes)
 			}
