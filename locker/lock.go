@@ -96,8 +96,10 @@ func (l *Lock) Lease() Lease {
 // Key is the name of the lock.
 func (l *Lock) Key() string { return l.lease.Key }
 
-// Fence is the number of this grant, greater than that of any grant of the key before; 0 if the strategy does not
-// number its grants. A resource that keeps the greatest it has seen can refuse a holder who is too late.
+// Fence is the number of this grant; 0 if the strategy does not number its grants. It is greater than that of every grant of
+// the key that was answered before this one was asked for, as long as the store keeps what the strategy counts by: its
+// counter or a clock that does not go back (package fenced), or the counters of all but as many nodes as the quorum
+// bears (redlock.NewFenced). A resource that keeps the greatest it has seen can refuse a holder who is too late.
 func (l *Lock) Fence() uint64 { return l.lease.Fence }
 
 // Extend makes the lease last for ttl from now, if that is longer than it lasts already. The Client extends a lock by

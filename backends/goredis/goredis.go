@@ -1,5 +1,15 @@
 // Package goredis keeps locks in Redis through github.com/redis/go-redis/v9. What is sent and promised is the same for
-// all client libraries: see package backends/redis.
+// all client libraries: see package backends/redis, which is redis below, while client is go-redis.
+//
+// # Redis Cluster
+//
+// Calls follow a slot to where it has moved. While it is on its way (MIGRATING), some fail, with a *redis.ReplyError that is
+// no refusal: they say neither that the lock is held nor that it is granted, and are good again when the slot has moved.
+//   - A new grant that is numbered (packages fenced and redlock) fails with TRYAGAIN: it is about two keys, and Redis
+//     touches two keys only where both are. Extensions and releases go on.
+//   - What needs a connection of its own can't be led on by ASK, and fails with it where the key has left its server or
+//     was not there: every call with redis.WithReplicas, those that compare with redis.WithoutScripts, and the
+//     transactions of backends.LegacyStore.
 package goredis
 
 import (
@@ -15,6 +25,9 @@ import (
 
 // Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and UniversalClient
 // have it, and so have mocks of them.
+//
+// A Ring has it as well, and is refused: it leads a key to another shard when one does not answer, and that shard grants a
+// lock which is held.
 type Client interface {
 	Process(ctx context.Context, cmd client.Cmder) error
 	Watch(ctx context.Context, fn func(*client.Tx) error, keys ...string) error
@@ -28,9 +41,16 @@ type Client interface {
 //
 // A client with its own timeouts only (ContextTimeoutEnabled false, the default) may go on waiting for a reply after
 // the ctx has ended; what that leaves is cleaned up when it gives up at last. While a server is down, every attempt on it
-// is followed by attempts to clean up, for as long as the TTL, and go-redis logs its failed dials (see its logging
-// package).
-func New(c Client, opts ...redis.Option) *redis.Store { return redis.New(executor{c}, opts...) }
+// is followed by attempts to clean up, for as long as the TTL, and go-redis writes a line to standard error for each failed
+// dial, unless its logging.Disable or SetLogger was called.
+//
+// With a Ring every call fails, and nothing is sent.
+func New(c Client, opts ...redis.Option) *redis.Store {
+	if _, isRing := c.(*client.Ring); isRing {
+		return redis.New(ring{}, opts...)
+	}
+	return redis.New(executor{c}, opts...)
+}
 
 // Open opens a client with options fit for locks, where o does not set its own, and returns a store on it together with
 // the client, for the caller to close:
@@ -70,8 +90,8 @@ func setDefault[T comparable](field *T, value T) {
 // up for less than maxTTL and a second: such a server may have forgotten a lock that is still held. Give it the same maxTTL
 // as the store (redis.WithMaxTTL; backends.DefaultMaxTTL without it). The error is a *redis.QuarantineError.
 //
-// It needs the permission to call INFO, and refuses the connection without it. A server that tells no uptime passes;
-// Check of the store has a finding for it.
+// It needs the permission to call INFO, and refuses the connection without it; a password that is missing comes out here
+// as well, as NOAUTH. A server that tells no uptime passes; Check of the store has a finding for it.
 func Quarantine(maxTTL time.Duration) func(ctx context.Context, cn *client.Conn) error {
 	return func(ctx context.Context, cn *client.Conn) error {
 		info, err := cn.Info(ctx, "server").Result()

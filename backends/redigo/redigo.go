@@ -1,5 +1,5 @@
 // Package redigo keeps locks in Redis through github.com/gomodule/redigo. What is sent and promised is the same for all
-// client libraries: see package backends/redis.
+// client libraries: see package backends/redis, which is redis below, while client is redigo.
 package redigo
 
 import (
@@ -67,8 +67,8 @@ func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.S
 // Give it the same maxTTL as the store (redis.WithMaxTTL; backends.DefaultMaxTTL without it). The error is a
 // *redis.QuarantineError.
 //
-// It needs the permission to call INFO, and refuses the connection without it. A server that tells no uptime passes;
-// Check of the store has a finding for it.
+// It needs the permission to call INFO, and refuses the connection without it; a password that is missing comes out here
+// as well, as NOAUTH. A server that tells no uptime passes; Check of the store has a finding for it.
 func Quarantine(maxTTL time.Duration, dial func(context.Context) (client.Conn, error)) func(context.Context) (client.Conn, error) {
 	return func(ctx context.Context) (client.Conn, error) {
 		c, err := dial(ctx)

@@ -63,6 +63,9 @@ func TestEveryCellIsAsExpected(t *testing.T) {
 					t.Errorf("%s: %s commands and %s round trips; want %s and %s", name, got[0], got[1], want[0], want[1])
 				}
 			}
+			if slow := "embedded  servers are for trying out"; strings.Contains(out.String(), slow) != (servers == "embedded") {
+				t.Errorf("on %s, %q: %v", servers, slow, servers != "embedded")
+			}
 			checkPage(t, file, countAnomalies(expected))
 		})
 	}
@@ -118,15 +121,23 @@ func TestServersOfTheUserAreNotRestartedAndKeepNothing(t *testing.T) {
 	for _, s := range servers {
 		addrs = append(addrs, s.Addr())
 	}
-	o := options{environment: strings.Join(addrs, ", "), size: smallSize}
-	for column, want := range map[string]string{
-		"restart": "restart of single was not run: your servers are not restarted",
-		"loser":   "redlock-5/3 was left out: needs more servers than there are: 5, and REDIS_ADDR has 3",
+	const few = "needs more servers than there are: 5, and REDIS_ADDR has 3"
+	for want, o := range map[string]options{
+		"restart of single was not run: your servers are not restarted": {only: "restart"},
+		"redlock-5/3 was left out: " + few:                              {only: "loser"},
+		"redlock-5/4 was left out: " + few:                              {only: "loser", strategy: "redlock-5/4"},
+		"restarts of redlock-3/2 was not run: your servers are not":     {only: "restarts"},
+		"redlock-fenced-5/3 was left out: " + few:                       {only: speedColumn, strategy: "redlock-fenced-5/3"},
 	} {
 		var out bytes.Buffer
-		o.only = column
-		if err := run(t.Context(), &out, o); err != nil || !strings.Contains(out.String(), want) {
-			t.Errorf("%v; want %q in:\n%s", err, want, &out)
+		o.environment, o.size = strings.Join(addrs, ", "), smallSize
+		err := run(t.Context(), &out, o)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, &out)
+		}
+		ran := o.only == "loser" && o.strategy == "" // what can be run was
+		if (err == nil) != ran || err != nil && !strings.HasPrefix(err.Error(), "nothing was run: ") {
+			t.Errorf("%+v: %v", o, err)
 		}
 	}
 	for _, addr := range addrs {

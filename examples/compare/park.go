@@ -24,6 +24,7 @@ type server interface {
 type park struct {
 	name   string // in the report
 	flags  string // that choose it
+	slow   string // why its times say little; empty: they do say something
 	prefix string // of all keys: others may use the same servers
 
 	start   func() (server, func() error, error) // nil: there are none but those below
@@ -44,6 +45,7 @@ func openPark(o options) (*park, error) {
 		}
 	case o.servers == "embedded":
 		p.name, p.start = "embedded servers", startEmbedded
+		p.slow = "servers are for trying out: scripts take several times as long there; -servers redis tells what a lock costs"
 	case o.servers == "redis":
 		if _, err := exec.LookPath(redisProgram); err != nil {
 			return nil, fmt.Errorf("%s is not installed: %w", redisProgram, err)

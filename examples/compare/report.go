@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,6 +14,7 @@ import (
 type report struct {
 	on      string // which servers
 	again   string // flags that choose them
+	slow    string // why the times of these say little
 	took    time.Duration
 	columns []scenario
 	results []result
@@ -29,6 +31,33 @@ func (r report) fault(want matrix) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// nothing tells why nothing was run, if that is so: a table without a result is not what was asked for.
+func (r report) nothing() error {
+	var why []string
+	for _, row := range r.results {
+		if row.speed != nil {
+			return nil
+		}
+		if row.why != "" {
+			why = append(why, row.why)
+		}
+		for _, c := range row.cells {
+			switch c.outcome {
+			case none:
+			case skipped:
+				why = append(why, c.detail)
+			default:
+				return nil
+			}
+		}
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	slices.Sort(why)
+	return fmt.Errorf("nothing was run: %s", strings.Join(slices.Compact(why), "; "))
 }
 
 // text prints the table, and what was seen; a single cell is told step by step.
@@ -154,6 +183,9 @@ func (r report) explanations() (lines [][2]string) {
 			[2]string{"trips", "round trips, one after the other: those to the server that has most"},
 			[2]string{"p50, p99", "Lock and Unlock of a free lock, one pair after the other"},
 			[2]string{"next", "from Unlock to the Lock of a waiter on another Client, the median"})
+		if r.slow != "" {
+			lines = append(lines, [2]string{"embedded", r.slow})
+		}
 	}
 	for _, sc := range r.columns {
 		lines = append(lines, [2]string{sc.name, sc.about})

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
-	client "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 )
 
 // This file is the part to copy: a Client, made once, and the two ways to hold a lock.
@@ -19,7 +19,7 @@ import (
 func openLocks(addr string) (*locker.Client, io.Closer) {
 	// Leave WithoutQuarantine out in production. A server that has just started may have forgotten who holds what, and
 	// is not trusted until all of that has run out; but the server of a demo is always new.
-	store, conn := goredis.Open(&client.Options{Addr: addr}, redis.WithoutQuarantine())
+	store, conn := goredis.Open(&redis.Options{Addr: addr}, lockredis.WithoutQuarantine())
 	return locker.New(single.New(store)), conn
 }
 

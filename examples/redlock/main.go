@@ -16,11 +16,11 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
-	client "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
 
@@ -107,7 +107,7 @@ func open() (servers []*embedded.Server, locks *locker.Client, closeAll func(), 
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		store, conn := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithMaxTTL(time.Minute))
+		store, conn := goredis.Open(&redis.Options{Addr: server.Addr()}, lockredis.WithMaxTTL(time.Minute))
 		closers = append(closers, server.Close, func() { _ = conn.Close() })
 		servers, lockers = append(servers, server), append(lockers, single.New(store))
 	}

@@ -1,0 +1,34 @@
+package goredis_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+)
+
+func TestARingIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	ring := client.NewRing(&client.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}, HeartbeatFrequency: time.Hour})
+	defer ring.Close()
+	for name, c := range map[string]goredis.Client{"ring": ring, "universal": client.UniversalClient(ring)} {
+		for mode, opts := range map[string][]redis.Option{
+			"scripts": nil, "no scripts": {redis.WithoutScripts()}, "replicas": {redis.WithReplicas(1, time.Second)},
+		} {
+			store := goredis.New(c, opts...)
+			_, set := store.SetNX(t.Context(), "key", "value", time.Second)
+			_, extend := store.ExpireIf(t.Context(), "key", "value", time.Second)
+			_, remove := store.DeleteIf(t.Context(), "key", "value")
+			for call, err := range map[string]error{"SetNX": set, "ExpireIf": extend, "DeleteIf": remove} {
+				var refusal interface{ Refused() bool }
+				if err == nil || !strings.Contains(err.Error(), "Ring") || !errors.As(err, &refusal) || !refusal.Refused() {
+					t.Errorf("%s, %s: %s = %v", name, mode, call, err)
+				}
+			}
+		}
+	}
+}
