@@ -414,6 +414,11 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheCause(t *testing.T) {
 				synctest.Wait()
 				for _, cause := range causes {
 					mustMatch(t, cause, want)
+					var failed *locker.Error
+					unanswered := errors.As(cause, &failed) && failed.Op == "release" && errors.Is(cause, backendtest.ErrInjected)
+					if want == locker.ErrReleased && unanswered != (name == "release that is never answered") {
+						t.Errorf("cause %v tells of a failed release: %v", cause, unanswered)
+					}
 				}
 			})
 			if want := []string{"a begins", "b begins", "c begins", "d begins", "d ends", "c ends", "b ends", "a ends"}; !slices.Equal(log, want) {

@@ -144,7 +144,7 @@ type Lease struct {
 	Key     string    // name of the lock
 	Token   string    `json:"-"` // the attempt that won
 	Owner   string    // who asked, if the request said so
-	Fence   uint64    // grows with every grant of Key; 0 if the strategy does not number its grants
+	Fence   uint64    // number of this grant of Key, see [Lock.Fence]; 0 if the strategy does not number its grants
 	Holds   int       // of this owner on Key when this one was granted, itself among them; 0 if the strategy does not nest
 	Granted time.Time // when the attempt that won began
 	Expires time.Time // when the holder must stop believing, by its own clock; never later than the backend's end
@@ -240,9 +240,10 @@ type hook struct {
 }
 
 // OnHold lets middleware follow a hold: it returns a lease for which the Client calls begin once, when it starts to
-// hold, and the returned func (if not nil) once, when the hold is over, with the cause: [ErrReleased] or one that
-// matches [ErrLost]. The context that begin returns is the parent of [Lock.Context]. Middleware that wraps another
-// sees its begin called first and its end called last.
+// hold, and the returned func (if not nil) once, when the hold is over, with the cause: one that matches [ErrLost], or
+// [ErrReleased]; if the store did not say that the lock is released, the cause matches ErrReleased and is an [*Error] as
+// well. The context that begin returns is the parent of [Lock.Context]. Middleware that wraps another sees its begin
+// called first and its end called last.
 func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(cause error))) Lease {
 	l.hooks = &hook{begin: begin, next: l.hooks}
 	return l

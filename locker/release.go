@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -121,8 +122,11 @@ func (l *Lock) settle(err error) {
 	if unlocked {
 		l.client.workers.exit()
 		cause := ErrReleased
-		if errors.Is(err, ErrLost) {
+		switch {
+		case errors.Is(err, ErrLost):
 			cause = err
+		case err != nil:
+			cause = fmt.Errorf("%w: %w", ErrReleased, l.unlock.err)
 		}
 		l.tell(cause)
 	}

@@ -1,0 +1,194 @@
+package sloglocker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+const got = `level=DEBUG msg="lock acquired" key=invoice/42 outcome=acquired ttl=9s waited=0s attempts=1 contended=false trace=7`
+
+var extensions = []outcome{
+	{name: "extended", do: func(s *scene) {
+		l := s.lock()
+		time.Sleep(4 * time.Second)
+		if err := l.Extend(s.ctx, time.Minute); err != nil {
+			s.Error(err)
+		}
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=6s trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=1m0s left=7.816s trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=4s trace=7`,
+	}},
+	{name: "an extension fails, the next one does not", do: func(s *scene) {
+		s.faults[0].Once(backendtest.ExpireIf, backendtest.Fail)
+		l := s.lock()
+		time.Sleep(6 * time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6s error=… error_type=*errors.errorString trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=4s trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=6s trace=7`,
+	}},
+	{name: "an extension is not answered in its time", do: func(s *scene) {
+		s.faults[0].Once(backendtest.ExpireIf, backendtest.Hang)
+		l := s.lock(locker.WithTTL(3 * time.Second))
+		time.Sleep(2 * time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		strings.Replace(got, "9s", "3s", 1),
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=3s left=1.333333334s trace=7`,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=3s left=1s error=… error_type=timeout trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=2s trace=7`,
+	}},
+	{name: "an extension by hand is not answered in its time", do: func(s *scene) {
+		s.faults[0].Set(backendtest.ExpireIf, backendtest.Hang)
+		l := s.lock()
+		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+		defer cancel()
+		_ = l.Extend(ctx, time.Minute)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=1m0s left=7.908s error=… error_type=timeout trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=1s trace=7`,
+	}},
+	{name: "an extension is cut off by Unlock", do: func(s *scene) {
+		s.faults[0].Set(backendtest.ExpireIf, backendtest.Hang)
+		l := s.lock()
+		time.Sleep(3 * time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=DEBUG msg="lock released" key=invoice/42 held=3s trace=7`,
+	}},
+	{name: "an extension is cut off by the cancellation of the ctx", do: func(s *scene) {
+		s.faults[0].Set(backendtest.ExpireIf, backendtest.Hang)
+		ctx, cancel := context.WithCancel(s.ctx)
+		l := s.lockUnder(ctx)
+		time.Sleep(3 * time.Second)
+		cancel()
+		time.Sleep(time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=DEBUG msg="lock released" key=invoice/42 held=4s trace=7`,
+	}},
+	{name: "an extension is cut off by the deadline of the ctx", do: func(s *scene) {
+		s.faults[0].Set(backendtest.ExpireIf, backendtest.Hang)
+		ctx, cancel := context.WithTimeout(s.ctx, 3*time.Second)
+		defer cancel()
+		l := s.lockUnder(ctx)
+		time.Sleep(4 * time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=DEBUG msg="lock released" key=invoice/42 held=4s trace=7`,
+	}},
+}
+
+var ends = []outcome{
+	{name: "loss by deletion, never unlocked", do: func(s *scene) {
+		s.lock()
+		s.stores[0].Delete(key)
+	}, want: []string{
+		got,
+		`level=ERROR msg="lock lost" key=invoice/42 held=2.908s reason=stolen error=… error_type=lost trace=7`,
+	}},
+	{name: "loss by deletion, unlocked when it is known", do: func(s *scene) {
+		l := s.lock()
+		s.stores[0].Delete(key)
+		<-l.Context().Done()
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=ERROR msg="lock lost" key=invoice/42 held=2.908s reason=stolen error=… error_type=lost trace=7`,
+	}},
+	{name: "loss that Unlock finds", do: func(s *scene) {
+		l := s.lock()
+		s.stores[0].Delete(key)
+		if err := l.Unlock(s.ctx); !errors.Is(err, locker.ErrLost) {
+			s.Error(err)
+		}
+	}, want: []string{
+		got,
+		`level=ERROR msg="lock lost" key=invoice/42 held=0s reason=stolen error=… error_type=lost trace=7`,
+	}},
+	{name: "loss by expiry", do: func(s *scene) {
+		l := s.lock(locker.WithoutExtension())
+		time.Sleep(10 * time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=ERROR msg="lock lost" key=invoice/42 held=8.908s reason=expired error=… error_type=lost trace=7`,
+	}},
+	{name: "loss by expiry after the end of the ctx", do: func(s *scene) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		s.lockUnder(ctx)
+		cancel()
+	}, want: []string{
+		got,
+		`level=ERROR msg="lock lost" key=invoice/42 held=8.908s reason=expired error=… error_type=lost trace=7`,
+	}},
+	{name: "loss by a server that is down", do: func(s *scene) {
+		s.lock()
+		s.faults[0].Set(backendtest.All, backendtest.Fail)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6s error=… error_type=*errors.errorString trace=7`,
+		`level=ERROR msg="lock lost" key=invoice/42 held=8.908s reason=unavailable error=… error_type=lost trace=7`,
+	}},
+	{name: "maximum hold", do: func(s *scene) {
+		l := s.lock(locker.WithMaxHold(time.Second))
+		<-l.Context().Done()
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock lost: held as long as allowed" key=invoice/42 held=1s reason=max_hold error=… error_type=lost trace=7`,
+	}},
+	{name: "maximum hold, never unlocked", do: func(s *scene) { s.lock(locker.WithMaxHold(time.Second)) }, want: []string{
+		got,
+		`level=WARN msg="lock lost: held as long as allowed" key=invoice/42 held=1s reason=max_hold error=… error_type=lost trace=7`,
+	}},
+	{name: "release fails, and is repeated", do: func(s *scene) {
+		s.faults[0].Once(backendtest.DeleteIf, backendtest.Fail)
+		l := s.lock()
+		time.Sleep(time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=7.908s error=… error_type=*errors.errorString trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=1s trace=7`,
+	}},
+	{name: "release whose answer is lost", do: func(s *scene) {
+		s.faults[0].Once(backendtest.DeleteIf, backendtest.LoseReply)
+		s.lock().Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=*errors.errorString trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=0s trace=7`,
+	}},
+	{name: "release fails for good", do: func(s *scene) {
+		s.faults[0].Set(backendtest.DeleteIf, backendtest.Fail)
+		s.lock().Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=*errors.errorString trace=7`,
+		`level=ERROR msg="lock release failed" key=invoice/42 held=8.908s error=… error_type=*errors.errorString trace=7`,
+	}},
+	{name: "release is refused", do: func(s *scene) {
+		s.faults[0].Set(backendtest.DeleteIf, backendtest.Refuse)
+		s.lock().Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=*errors.errorString trace=7`,
+		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=*errors.errorString trace=7`,
+	}},
+}

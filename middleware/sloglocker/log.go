@@ -1,0 +1,137 @@
+package sloglocker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// log makes the records.
+type log struct {
+	logger       *slog.Logger
+	keyAttribute func(string) string // nil: keys as they are
+	levels       map[Event]slog.Level
+}
+
+// enabled is asked before the attributes are put together.
+func (l *log) enabled(ctx context.Context, event Event) bool {
+	return l.logger.Enabled(ctx, l.levels[event])
+}
+
+func (l *log) write(ctx context.Context, event Event, attrs []slog.Attr) {
+	l.logger.LogAttrs(ctx, l.levels[event], string(event), attrs...)
+}
+
+func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lease, err error, began time.Time) {
+	event, outcome := acquireEvent(ctx, err)
+	if !l.enabled(ctx, event) {
+		return
+	}
+	lease.Key, lease.Owner = req.Key, req.Owner // there is no lease if it failed
+	attempts, left, quorum := lease.Attempts, time.Duration(0), lease.Quorum
+	if err != nil {
+		attempts, left, quorum = told(err)
+	}
+	attrs := append(l.about(lease),
+		slog.String("outcome", outcome), slog.Duration("ttl", req.TTL), slog.Duration("waited", time.Since(began)))
+	if attempts > 0 { // by a Locker that counts them
+		attrs = append(attrs, slog.Int("attempts", attempts))
+	}
+	if contended := lease.Contended || attempts > 1 || errors.Is(err, locker.ErrHeld); contended || attempts > 0 {
+		attrs = append(attrs, slog.Bool("contended", contended))
+	}
+	if left > 0 {
+		attrs = append(attrs, slog.Duration("left", left))
+	}
+	if quorum.Size > 0 {
+		attrs = append(attrs, slog.String("quorum", fmt.Sprintf("%d/%d", quorum.Granted, quorum.Size)))
+	}
+	l.write(ctx, event, l.with(attrs, err))
+}
+
+// told is what the error of an Acquire tells besides what went wrong.
+func told(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
+	if held, ok := errors.AsType[*locker.HeldError](err); ok {
+		attempts, left = held.Attempts, held.Left
+	}
+	if own, ok := errors.AsType[*locker.Error](err); ok && own.Attempts > 0 {
+		attempts = own.Attempts
+	}
+	var counted interface{ Quorum() locker.Quorum }
+	if errors.As(err, &counted) {
+		quorum = counted.Quorum()
+	}
+	return attempts, left, quorum
+}
+
+func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duration, err error) {
+	event := Extended
+	if err != nil {
+		if unwanted(ctx) || over(lease, err) {
+			return
+		}
+		event = ExtendFailed
+	}
+	if l.enabled(ctx, event) {
+		l.write(ctx, event, l.with(append(l.about(lease), slog.Duration("ttl", ttl), left(lease)), err))
+	}
+}
+
+// answered logs a release that failed.
+func (l *log) answered(ctx context.Context, lease locker.Lease, err error) {
+	if err != nil && !over(lease, err) && l.enabled(ctx, ReleaseRepeated) {
+		l.write(ctx, ReleaseRepeated, l.with(append(l.about(lease), left(lease)), err))
+	}
+}
+
+func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, began time.Time) {
+	event, reason, err := endEvent(cause)
+	if !l.enabled(ctx, event) {
+		return
+	}
+	attrs := append(l.about(lease), slog.Duration("held", time.Since(began)))
+	if reason != "" {
+		attrs = append(attrs, slog.String("reason", string(reason)))
+	}
+	l.write(ctx, event, l.with(attrs, err))
+}
+
+// over tells that a failure means nothing but that the lease is over: that is told once, by the end of the hold. A lease
+// without an end is none that is held, but one that an attempt may have left.
+func over(lease locker.Lease, err error) bool { return errors.Is(err, locker.ErrLost) || lease.Ended() }
+
+func left(lease locker.Lease) slog.Attr { return slog.Duration("left", time.Until(lease.Expires)) }
+
+// about begins the attributes of a record, with room for the rest.
+func (l *log) about(lease locker.Lease) []slog.Attr {
+	key := lease.Key
+	if l.keyAttribute != nil {
+		key = l.keyAttribute(key)
+	}
+	attrs := append(make([]slog.Attr, 0, 12), slog.String("key", key))
+	if lease.Owner != "" {
+		attrs = append(attrs, slog.String("owner", lease.Owner))
+	}
+	if lease.Fence > 0 {
+		attrs = append(attrs, slog.Uint64("fence", lease.Fence))
+	}
+	if lease.Holds > 0 {
+		attrs = append(attrs, slog.Int("holds", lease.Holds))
+	}
+	return attrs
+}
+
+// with adds what went wrong. The text would give away a key that is not to be logged.
+func (l *log) with(attrs []slog.Attr, err error) []slog.Attr {
+	if err == nil {
+		return attrs
+	}
+	if l.keyAttribute == nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	return append(attrs, slog.String("error_type", (&locker.Error{Err: err}).ErrorType()))
+}

@@ -1,0 +1,242 @@
+package sloglocker_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/middleware/sloglocker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+func TestWithoutALoggerNothingIsLoggedAndNothingIsWrapped(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	j := newJournal()
+	slog.SetDefault(slog.New(j))
+	for name, middleware := range map[string]locker.Middleware{
+		"no option":  sloglocker.New(),
+		"nil logger": sloglocker.New(sloglocker.WithLogger(nil)),
+	} {
+		l := single.New(memory.New())
+		if wrapped := locker.Wrap(l, middleware); wrapped != l {
+			t.Errorf("%s: the Locker is wrapped in a %T", name, wrapped)
+		}
+		if err := locker.New(l, locker.WithMiddleware(middleware)).Do(t.Context(), key, func(context.Context, *locker.Lock) error {
+			return nil
+		}); err != nil {
+			t.Errorf("%s: Do: %v", name, err)
+		}
+	}
+	if all := j.all(); all != "" {
+		t.Errorf("logged %s", all)
+	}
+}
+
+func TestTheTextOfAnErrorIsLogged(t *testing.T) {
+	s := play(t, 1, nil, func(s *scene) {
+		s.faults[0].Set(backendtest.All, backendtest.Fail)
+		s.fail(s.ctx)
+	})
+	if want := `"error":"lockstep: acquire \"invoice/42\": injected fault"`; !strings.Contains(s.journal.all(), want) {
+		t.Errorf("logged %s\nwant %s", s.journal.all(), want)
+	}
+}
+
+func TestTheLevelOfAnEventCanBeChanged(t *testing.T) {
+	journal := []sloglocker.Option{
+		sloglocker.WithLevel(sloglocker.Acquired, slog.LevelInfo),
+		sloglocker.WithLevel(sloglocker.Lost, slog.LevelError+4),
+	}
+	for range 2 { // one logger's levels are not another's
+		s := play(t, 1, nil, func(s *scene) {
+			s.lock()
+			s.stores[0].Delete(key)
+		}, journal...)
+		compare(t, messages(s), []string{"INFO lock acquired", "ERROR+4 lock lost"})
+		s = play(t, 1, nil, func(s *scene) { s.lock().Unlock(s.ctx) })
+		compare(t, messages(s), []string{"DEBUG lock acquired", "DEBUG lock released"})
+	}
+}
+
+// messages are the levels and messages of all records.
+func messages(s *scene) (messages []string) {
+	for _, line := range s.journal.lines() {
+		line, _, _ = strings.Cut(line, " key=")
+		messages = append(messages, strings.NewReplacer("level=", "", "msg=", "", `"`, "").Replace(line))
+	}
+	return messages
+}
+
+func TestACallThatOnlyStoodInLineTellsThatItWasContended(t *testing.T) {
+	s := play(t, 1, nil, func(s *scene) {
+		l := s.lock()
+		time.AfterFunc(5*time.Second, func() { l.Unlock(s.ctx) })
+		go func() { // at the head of the line
+			s.lock().Unlock(s.ctx)
+		}()
+		time.Sleep(time.Second)
+		s.fail(s.ctx, locker.WithWait(time.Second))
+	})
+	want := `msg="lock wait timed out" key=invoice/42 outcome=timeout ttl=9s waited=1s contended=true`
+	if lines := strings.Join(s.journal.lines(), "\n"); !strings.Contains(lines, want) {
+		t.Errorf("logged\n%s\nwant\n%s", lines, want)
+	}
+}
+
+func TestAroundEachAttemptItLogsEachAttempt(t *testing.T) {
+	s := play(t, 1, nil, func(s *scene) {
+		s.faults[0].Once(backendtest.DeleteIf, backendtest.Fail) // of a clean-up, which says nothing of a hold
+		log := sloglocker.New(sloglocker.WithLogger(slog.New(s.journal)))
+		locks := locker.New(locker.Wrap(single.New(s.faults[0]), log), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
+		s.faults[0].Once(backendtest.SetNX, backendtest.LoseReply)
+		if _, err := locks.Lock(s.ctx, key); err == nil {
+			s.Error("Lock whose answer is lost: no error")
+		}
+		time.Sleep(time.Minute)
+		s.taken(500 * time.Millisecond)
+		l, err := locks.Lock(s.ctx, key)
+		if err != nil {
+			s.Fatal(err)
+		}
+		l.Unlock(s.ctx)
+	})
+	compare(t, messages(s), []string{
+		"ERROR lock acquire failed", "DEBUG lock busy", "DEBUG lock busy", "DEBUG lock busy", "DEBUG lock acquired", "DEBUG lock released",
+	})
+}
+
+// unsteady is a Locker that does not return from some calls.
+type unsteady struct {
+	locker.Locker
+	acquire, extend, release func()
+}
+
+func leave(how func()) {
+	if how != nil {
+		how()
+	}
+}
+
+func (u unsteady) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	leave(u.acquire)
+	return u.Locker.Acquire(ctx, req)
+}
+
+func (u unsteady) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	leave(u.extend)
+	return u.Locker.Extend(ctx, lease, ttl)
+}
+
+func (u unsteady) Release(ctx context.Context, lease locker.Lease) error {
+	leave(u.release)
+	return u.Locker.Release(ctx, lease)
+}
+
+func TestALockerThatPanicsOrEndsTheGoroutineIsLoggedOnce(t *testing.T) {
+	panics := func() { panic("oh") }
+	tryLock := func(s *scene) {
+		defer func() {
+			if r := recover(); r != "oh" {
+				s.Errorf("recovered %v", r)
+			}
+		}()
+		if l, err := s.locks.TryLock(context.Background(), key); err == nil {
+			l.Unlock(context.Background()) // with such a ctx the call is on this goroutine
+		}
+	}
+	for _, c := range []struct {
+		name string
+		unsteady
+		do   func(s *scene)
+		want []string
+	}{
+		{"Acquire panics", unsteady{acquire: panics}, tryLock, []string{"ERROR lock acquire failed"}},
+		{"Release panics", unsteady{release: panics}, tryLock, []string{"DEBUG lock acquired", "WARN lock release not confirmed"}},
+		{"Acquire ends the goroutine", unsteady{acquire: runtime.Goexit}, func(s *scene) { s.fail(s.ctx) }, []string{
+			"ERROR lock acquire failed",
+		}},
+		{"Release ends the goroutine", unsteady{release: runtime.Goexit}, func(s *scene) { s.lock().Unlock(s.ctx) }, []string{
+			"DEBUG lock acquired", "WARN lock release not confirmed", "ERROR lock release failed",
+		}},
+		{"Extend ends the goroutine", unsteady{extend: runtime.Goexit}, func(s *scene) {
+			l := s.lock()
+			time.Sleep(3 * time.Second)
+			l.Unlock(s.ctx)
+		}, []string{"DEBUG lock acquired", "WARN lock extension failed", "DEBUG lock released"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := play(t, 1, func(s *scene) locker.Locker {
+				c.Locker = single.New(s.faults[0])
+				return c.unsteady
+			}, c.do)
+			compare(t, messages(s), c.want)
+		})
+	}
+}
+
+// below is a handler for errors alone, which fails the test if it is asked for anything else.
+type below struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (h below) Handle(_ context.Context, r slog.Record) error {
+	h.t.Errorf("%v %s is below the level", r.Level, r.Message)
+	return nil
+}
+
+func TestWhatIsBelowTheLevelCostsNoMoreThanToFollowTheHold(t *testing.T) {
+	allocs := func(middleware ...locker.Middleware) float64 {
+		locks := locker.New(single.New(memory.New()), locker.WithMiddleware(middleware...))
+		return testing.AllocsPerRun(200, func() {
+			if l, err := locks.Lock(context.Background(), key); err != nil || l.Unlock(context.Background()) != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	errorsOnly := below{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}), t}
+	attribute := sloglocker.WithKeyAttribute(func(string) string {
+		t.Error("attributes are put together for nothing")
+		return ""
+	})
+	without, with := allocs(), allocs(sloglocker.New(sloglocker.WithLogger(slog.New(errorsOnly)), attribute))
+	if more := with - without; more > 4 { // a hook, its hold, the end of that, and the list of ends
+		t.Errorf("%v allocations more than %v; want 4", more, without)
+	}
+}
+
+func TestErrorsPassThroughAsTheyAre(t *testing.T) {
+	failure := errors.New("of the Locker")
+	l := locker.Wrap(failing{err: failure}, sloglocker.New(sloglocker.WithLogger(slog.New(newJournal()))))
+	_, acquire := l.Acquire(t.Context(), locker.Request{Key: key})
+	_, extend := l.Extend(t.Context(), locker.Lease{Key: key}, time.Minute)
+	for op, err := range map[string]error{
+		"Acquire": acquire, "Extend": extend, "Release": l.Release(t.Context(), locker.Lease{Key: key}),
+		"Watch": l.Watch(t.Context(), key, func() {}),
+	} {
+		if err != failure {
+			t.Errorf("%s: error %v; want the very one", op, err)
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Acquire(context.Context, locker.Request) (locker.Lease, error) {
+	return locker.Lease{}, f.err
+}
+
+func (f failing) Extend(context.Context, locker.Lease, time.Duration) (locker.Lease, error) {
+	return locker.Lease{}, f.err
+}
+func (f failing) Release(context.Context, locker.Lease) error { return f.err }
+func (f failing) Watch(context.Context, string, func()) error { return f.err }
