@@ -102,8 +102,8 @@ func (n narrator) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 	if err != nil {
 		return lease, err
 	}
-	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(error)) {
+	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 		fmt.Println("begins")
-		return ctx, func(cause error) { fmt.Println("ends:", cause) }
+		return ctx, func(_ time.Time, cause error) { fmt.Println("ends:", cause) }
 	}), nil
 }

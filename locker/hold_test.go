@@ -356,7 +356,7 @@ func TestAtMost256ExtensionsAreUnderWay(t *testing.T) {
 	})
 }
 
-func TestOnHoldBeginsOnceAndEndsOnceWithTheCause(t *testing.T) {
+func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 	type key struct{}
 	for name, end := range map[string]func(t *testing.T, s *spy, l *locker.Lock) error{
 		"unlock": func(t *testing.T, s *spy, l *locker.Lock) error {
@@ -388,15 +388,16 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log []string
 			var causes []error
+			var ats []time.Time
 			follow := func(who string) locker.Middleware {
 				return func(next locker.Locker) locker.Locker {
 					return acquirer{next, func(lease locker.Lease) locker.Lease {
-						return lease.OnHold(func(ctx context.Context, l locker.Lease) (context.Context, func(error)) {
+						return lease.OnHold(func(ctx context.Context, l locker.Lease) (context.Context, func(time.Time, error)) {
 							log = append(log, who+" begins")
 							outer, _ := ctx.Value(key{}).(string)
-							return context.WithValue(ctx, key{}, outer+who), func(cause error) {
+							return context.WithValue(ctx, key{}, outer+who), func(at time.Time, cause error) {
 								log = append(log, who+" ends")
-								causes = append(causes, cause)
+								causes, ats = append(causes, cause), append(ats, at)
 							}
 						})
 					}}
@@ -409,9 +410,16 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheCause(t *testing.T) {
 				if value := l.Context().Value(key{}); value != "abcd" {
 					t.Errorf("the context went through %v", value)
 				}
+				var over time.Time
+				context.AfterFunc(l.Context(), func() { over = time.Now() })
 				want := end(t, s, l)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
+				for _, at := range ats {
+					if !at.Equal(over) {
+						t.Errorf("over at %v; its context ended at %v", at, over)
+					}
+				}
 				for _, cause := range causes {
 					mustMatch(t, cause, want)
 					var failed *locker.Error

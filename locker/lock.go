@@ -21,11 +21,12 @@ type Lock struct {
 	extend bool
 	stop   time.Time // end of the maximum hold; zero: none
 
-	ends []func(cause error) // what OnHold's begin returned, the last begun last
+	ends []func(time.Time, error) // what OnHold's begin returned, the last begun last
 
 	mu        sync.Mutex
 	lease     Lease
 	over      error         // why the hold is over; nil while it lasts
+	overAt    time.Time     // and since when
 	failed    error         // what the last extension failed with
 	extending int           // extensions under way
 	joined    chan struct{} // closed when no extension is under way any more; nil if none was at the end
@@ -208,7 +209,7 @@ func (l *Lock) begin() error {
 func (l *Lock) end(cause error) (first bool) {
 	l.mu.Lock()
 	if first = l.over == nil; first {
-		l.over = cause
+		l.over, l.overAt = cause, earlier(time.Now(), l.lease.Expires)
 		if l.extending > 0 {
 			l.joined = make(chan struct{})
 		}
@@ -266,7 +267,7 @@ var errUnanswered = errors.New("no answer to an extension")
 // tell calls what middleware left for the end of the hold, the innermost first.
 func (l *Lock) tell(cause error) {
 	for i := len(l.ends) - 1; i >= 0; i-- {
-		l.ends[i](cause)
+		l.ends[i](l.overAt, cause)
 	}
 }
 

@@ -235,16 +235,20 @@ func (l Lease) Validate(op string) error {
 }
 
 type hook struct {
-	begin func(context.Context, Lease) (context.Context, func(cause error))
+	begin func(context.Context, Lease) (context.Context, func(at time.Time, cause error))
 	next  *hook
 }
 
 // OnHold lets middleware follow a hold: it returns a lease for which the Client calls begin once, when it starts to
-// hold, and the returned func (if not nil) once, when the hold is over, with the cause: one that matches [ErrLost], or
-// [ErrReleased]; if the store did not say that the lock is released, the cause matches ErrReleased and is an [*Error] as
-// well. The context that begin returns is the parent of [Lock.Context]. Middleware that wraps another sees its begin
-// called first and its end called last.
-func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(cause error))) Lease {
+// hold, and the returned func (if not nil) once, when the hold is over, with the instant at which it was and the cause.
+// The context that begin returns is the parent of [Lock.Context]. Middleware that wraps another sees its begin called
+// first and its end called last.
+//
+// A hold that is lost is over at the end of its lease at the latest. One that is unlocked is over when Unlock is called, and
+// this is told when the release is settled, since it may find that the lock was lost. The cause matches [ErrLost], or it is
+// [ErrReleased]; if the store never said that the lock is released, the cause matches ErrReleased and is an [*Error] as
+// well.
+func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(at time.Time, cause error))) Lease {
 	l.hooks = &hook{begin: begin, next: l.hooks}
 	return l
 }

@@ -438,11 +438,11 @@ func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 	for _, where := range []string{"begin", "end"} {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			hooked := locker.New(acquirer{s, func(lease locker.Lease) locker.Lease {
-				return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(error)) {
+				return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 					if where == "begin" {
 						panic(where)
 					}
-					return ctx, func(error) { panic(where) }
+					return ctx, func(time.Time, error) { panic(where) }
 				})
 			}})
 			func() {

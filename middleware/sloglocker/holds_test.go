@@ -181,7 +181,7 @@ var ends = []outcome{
 	}, want: []string{
 		got,
 		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=*errors.errorString trace=7`,
-		`level=ERROR msg="lock release failed" key=invoice/42 held=8.908s error=… error_type=*errors.errorString trace=7`,
+		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=*errors.errorString trace=7`,
 	}},
 	{name: "release is refused", do: func(s *scene) {
 		s.faults[0].Set(backendtest.DeleteIf, backendtest.Refuse)

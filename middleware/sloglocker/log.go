@@ -88,12 +88,12 @@ func (l *log) answered(ctx context.Context, lease locker.Lease, err error) {
 	}
 }
 
-func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, began time.Time) {
+func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, held time.Duration) {
 	event, reason, err := endEvent(cause)
 	if !l.enabled(ctx, event) {
 		return
 	}
-	attrs := append(l.about(lease), slog.Duration("held", time.Since(began)))
+	attrs := append(l.about(lease), slog.Duration("held", held))
 	if reason != "" {
 		attrs = append(attrs, slog.String("reason", string(reason)))
 	}

@@ -64,7 +64,7 @@ func New(opts ...Option) locker.Middleware {
 type logged struct {
 	locker.Locker
 	*log
-	begin func(context.Context, locker.Lease) (context.Context, func(error))
+	begin func(context.Context, locker.Lease) (context.Context, func(time.Time, error))
 }
 
 // errNoAnswer is what a Locker says that panics or ends the goroutine.
@@ -104,13 +104,13 @@ type hold struct {
 	began time.Time
 }
 
-func (l *log) begin(ctx context.Context, lease locker.Lease) (context.Context, func(error)) {
+func (l *log) begin(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
 	h := &hold{Context: ctx, log: l, lease: lease, began: time.Now()}
 	h.lease.Token = "" // the log has no use for it
 	return h, h.end
 }
 
-func (h *hold) end(cause error) { h.log.ended(h, h.lease, cause, h.began) }
+func (h *hold) end(at time.Time, cause error) { h.log.ended(h, h.lease, cause, at.Sub(h.began)) }
 
 type holdKey struct{}
 

@@ -1,0 +1,51 @@
+//go:build !race
+
+package otellocker_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// TestWithoutAnSDKBeingSeenCostsFewAllocations has no race detector, which allocates by itself.
+func TestWithoutAnSDKBeingSeenCostsFewAllocations(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name string
+		max  float64
+		use  func(locks *locker.Client)
+	}{
+		{"Lock and Unlock", 10, func(locks *locker.Client) { cycle(t, locks, key) }},
+		{"Do", 10, func(locks *locker.Client) {
+			if err := locks.Do(ctx, key, func(context.Context, *locker.Lock) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"TryLock of a lock that is busy", 3, func(locks *locker.Client) {
+			if _, err := locks.TryLock(ctx, "busy"); err == nil {
+				t.Fatal("locked twice")
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			measure := func(opts ...locker.Option) float64 {
+				locks := locker.New(single.New(memory.New()), opts...)
+				l, err := locks.Lock(ctx, "busy")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Unlock(ctx)
+				return testing.AllocsPerRun(1000, func() { c.use(locks) })
+			}
+			bare, seen := measure(), measure(seen()...)
+			t.Logf("%v allocations, of which %v are the middleware's", seen, seen-bare)
+			if seen-bare > c.max {
+				t.Errorf("%v allocations more than the %v without; want at most %v", seen-bare, bare, c.max)
+			}
+		})
+	}
+}

@@ -1,0 +1,24 @@
+package otellocker_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/middleware/otellocker"
+)
+
+// TestContractOfEveryStrategyUnderTheMiddleware also looks, when all is over, at what was seen of it.
+func TestContractOfEveryStrategyUnderTheMiddleware(t *testing.T) {
+	beneath.Around(t, func(t *testing.T, l locker.Locker) locker.Locker {
+		s, tokens := newSDK(), &tokens{}
+		t.Cleanup(func() {
+			s.wantSound(t)
+			s.wantNone(t, tokens)
+			if waiting, held := s.level("lock.waiting"), s.level("lock.held"); waiting != 0 || held != 0 {
+				t.Errorf("in the end %d wait and %d are held", waiting, held)
+			}
+		})
+		return locker.Wrap(noting{l, tokens}, otellocker.New(s.options(otellocker.WithHoldSpan())...))
+	})
+}

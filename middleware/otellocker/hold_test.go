@@ -1,0 +1,214 @@
+package otellocker_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/middleware/otellocker"
+)
+
+// acquired and released are the spans of most scenarios.
+const (
+	acquired = `lock acquire 0s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="acquired" lock.ttl=30.0}`
+	released = `lock release 0s under caller {lock.key="invoice/42"}`
+)
+
+// with adds what is seen of a Lock that acquired at once, and of the end of the hold.
+func (s samples) with(held string) samples {
+	s["lock.acquire.duration{lock.outcome=acquired}"] = "0s"
+	s["lock.acquire.attempts"] = "1"
+	s["lock.waiting"] = "0"
+	s["lock.held"] = "0"
+	s["lock.hold.duration"] = held
+	return s
+}
+
+// holdScenarios are what is seen while all is well.
+var holdScenarios = []scenario{
+	{
+		name: "held for several TTLs",
+		run: func(x *scene) {
+			l := x.lock()
+			time.Sleep(100 * time.Second)
+			x.now(0, 1)
+			x.unlock(l)
+		},
+		spans: []string{acquired, released},
+		metrics: samples{
+			"lock.renewals{lock.outcome=renewed}": "10",
+			"lock.renewal.slack":                  "10×20s",
+		}.with("100s"),
+	},
+	{
+		name: "Do",
+		run: func(x *scene) {
+			err := x.client.Do(x.ctx, key, func(context.Context, *locker.Lock) error {
+				x.now(0, 1)
+				time.Sleep(2 * time.Second)
+				return nil
+			})
+			if err != nil {
+				x.Error(err)
+			}
+		},
+		spans:   []string{acquired, `lock hold 2s under caller {lock.key="invoice/42"} -> lock acquire`, released},
+		metrics: samples{}.with("2s"),
+	},
+	{
+		name: "Do whose work fails",
+		run: func(x *scene) {
+			failed := errors.New("no such invoice")
+			err := x.client.Do(x.ctx, key, func(context.Context, *locker.Lock) error { return failed })
+			x.wantMatch(err, failed)
+		},
+		spans:   []string{acquired, `lock hold 0s under caller {lock.key="invoice/42"} -> lock acquire`, released},
+		metrics: samples{}.with("0s"),
+	},
+	{
+		name:  "handle with a hold span",
+		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}},
+		run: func(x *scene) {
+			l := x.lock()
+			time.Sleep(2 * time.Second)
+			x.unlock(l)
+		},
+		spans:   []string{acquired, `lock hold 2s under caller {lock.key="invoice/42"} -> lock acquire`, released},
+		metrics: samples{}.with("2s"),
+	},
+	{
+		name: "extended by hand",
+		run: func(x *scene) {
+			l := x.lock()
+			time.Sleep(time.Second)
+			if err := l.Extend(x.ctx, time.Minute); err != nil {
+				x.Error(err)
+			}
+			time.Sleep(time.Second)
+			x.unlock(l)
+		},
+		spans: []string{acquired, released},
+		metrics: samples{
+			"lock.renewals{lock.outcome=renewed}": "1",
+			"lock.renewal.slack":                  "28.698s",
+		}.with("2s"),
+	},
+}
+
+// renewalScenarios are extensions that fail, without the lock being lost.
+var renewalScenarios = []scenario{
+	{
+		name: "extension that fails and is repeated",
+		run: func(x *scene) {
+			x.faultOnce(backendtest.ExpireIf, backendtest.Fail)
+			l := x.lock()
+			time.Sleep(20 * time.Second)
+			x.unlock(l)
+		},
+		spans: []string{
+			acquired, released,
+			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
+				` Error: lockstep: extend "invoice/42": injected fault -> lock acquire`,
+		},
+		metrics: samples{
+			"lock.renewals{lock.outcome=error}":   "1",
+			"lock.renewals{lock.outcome=renewed}": "1",
+			"lock.renewal.slack":                  "13.333333334s", // it is repeated after a third of what is left
+		}.with("20s"),
+	},
+	{
+		name: "extension that is not answered and is repeated",
+		run: func(x *scene) {
+			x.faultOnce(backendtest.ExpireIf, backendtest.Hang)
+			l := x.lock()
+			time.Sleep(20 * time.Second)
+			x.unlock(l)
+		},
+		spans: []string{
+			acquired, released,
+			`lock renew 6.666666666s root {error.type="timeout" lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
+				` Error: lockstep: extend "invoice/42": context deadline exceeded -> lock acquire`,
+		},
+		metrics: samples{
+			"lock.renewals{lock.outcome=timeout}": "1",
+			"lock.renewals{lock.outcome=renewed}": "1",
+			"lock.renewal.slack":                  "13.333333334s",
+		}.with("20s"),
+	},
+	{
+		name: "extension that Unlock cuts short",
+		run: func(x *scene) {
+			x.faultOnce(backendtest.ExpireIf, backendtest.Hang)
+			l := x.lock()
+			time.Sleep(10 * time.Second)
+			x.unlock(l)
+		},
+		spans:   []string{acquired, released},
+		metrics: samples{"lock.renewals{lock.outcome=canceled}": "1"}.with("10s"),
+	},
+	{
+		name: "extension that comes after Unlock",
+		run: func(x *scene) {
+			x.faultOnce(backendtest.ExpireIf, backendtest.Late(time.Second)) // and finds nothing to extend
+			l := x.lock()
+			time.Sleep(10 * time.Second)
+			x.unlock(l)
+		},
+		spans:   []string{acquired, released},
+		metrics: samples{"lock.renewals{lock.outcome=canceled}": "1"}.with("10s"),
+	},
+	{
+		name: "extensions by hand that fail",
+		run: func(x *scene) {
+			x.faultOnce(backendtest.ExpireIf, backendtest.Fail, backendtest.Fail)
+			l := x.lock()
+			x.wantMatch(l.Extend(x.ctx, time.Minute), backendtest.ErrInjected)
+			x.wantMatch(l.Extend(l.Context(), time.Minute), backendtest.ErrInjected)
+			x.unlock(l)
+		},
+		spans: []string{
+			acquired, released,
+			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
+				` Error: lockstep: extend "invoice/42": injected fault -> caller`,
+			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
+				` Error: lockstep: extend "invoice/42": injected fault -> lock acquire`,
+		},
+		metrics: samples{"lock.renewals{lock.outcome=error}": "2"}.with("0s"),
+	},
+	{
+		name: "extension by hand, under another lock, that fails",
+		run: func(x *scene) {
+			err := x.client.Do(x.ctx, "outer "+key, func(ctx context.Context, _ *locker.Lock) error {
+				l, err := x.client.Lock(ctx, key)
+				if err != nil {
+					return err
+				}
+				x.faultOnce(backendtest.ExpireIf, backendtest.Fail)
+				x.wantMatch(l.Extend(ctx, time.Minute), backendtest.ErrInjected)
+				return l.Unlock(ctx)
+			})
+			if err != nil {
+				x.Error(err)
+			}
+		},
+		spans: []string{
+			`lock acquire 0s under caller {lock.attempts=1 lock.contended=false lock.key="outer invoice/42" lock.outcome="acquired" lock.ttl=30.0}`,
+			`lock acquire 0s under lock hold {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="acquired" lock.ttl=30.0}`,
+			`lock hold 0s under caller {lock.key="outer invoice/42"} -> lock acquire`,
+			`lock release 0s under caller {lock.key="outer invoice/42"}`,
+			`lock release 0s under lock hold {lock.key="invoice/42"}`,
+			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
+				` Error: lockstep: extend "invoice/42": injected fault -> lock hold`, // in which it was called, and not how the other was acquired
+		},
+		metrics: samples{
+			"lock.acquire.duration{lock.outcome=acquired}": "2×0s",
+			"lock.acquire.attempts":                        "2×1",
+			"lock.waiting":                                 "0",
+			"lock.held":                                    "0",
+			"lock.hold.duration":                           "2×0s",
+			"lock.renewals{lock.outcome=error}":            "1",
+		},
+	},
+}

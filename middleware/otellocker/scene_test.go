@@ -1,0 +1,275 @@
+package otellocker_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/middleware/otellocker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// setup is what a scene plays with. The zero value is one store in memory, strategy single, and the middleware around the wait.
+type setup struct {
+	nodes   int  // of a quorum; 0: one store, and no quorum
+	numbers bool // strategy fenced
+
+	notOutside     bool // no middleware around the wait
+	aroundAttempts bool
+	aroundNodes    bool
+
+	watched   []otellocker.Option
+	noMetrics bool // by what is in watched
+	client    []locker.Option
+}
+
+// scene is a Client that is watched, and all else that it takes for something to happen.
+type scene struct {
+	*testing.T
+	*sdk
+	ctx    context.Context // with the span "caller" in it
+	caller trace.Span
+	client *locker.Client
+	other  *locker.Client // of another process, as it were, which is not watched
+	stores []*memory.Store
+	faults []*backendtest.FaultFencedStore // of each store; the other Client does not meet them
+	tokens tokens
+	blind  bool // there are no metrics
+}
+
+const (
+	key = "invoice/42"
+	ttl = 30 * time.Second
+
+	everSoLong = time.Hour // fake time
+)
+
+// play runs a scene in fake time to its end, when nothing goes on in the background any more, and checks what holds for all.
+func play(t *testing.T, s setup, run func(x *scene), check ...func(x *scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		x := newScene(t, s)
+		stuck := time.AfterFunc(24*everSoLong, func() { panic("the scene does not end") })
+		defer stuck.Stop()
+		run(x)
+		x.end()
+		for _, c := range check {
+			c(x)
+		}
+	})
+}
+
+func newScene(t *testing.T, s setup) *scene {
+	x := &scene{T: t, sdk: newSDK(), blind: s.noMetrics}
+	x.ctx, x.caller = x.app().Start(t.Context(), "caller")
+	watch := otellocker.New(x.options(s.watched...)...)
+
+	seen, unseen := make([]locker.Locker, max(s.nodes, 1)), make([]locker.Locker, max(s.nodes, 1))
+	for i := range seen {
+		store := memory.New()
+		faulty := backendtest.FaultyFenced(store)
+		x.stores, x.faults = append(x.stores, store), append(x.faults, faulty)
+		strategy := single.New
+		if s.numbers {
+			seen[i], unseen[i] = fenced.New(faulty), fenced.New(store)
+		} else {
+			seen[i], unseen[i] = strategy(faulty), strategy(store)
+		}
+		seen[i] = noting{seen[i], &x.tokens}
+		if s.aroundNodes {
+			address := otellocker.WithAttributes(attribute.String("server.address", fmt.Sprint("node", i+1)))
+			seen[i] = locker.Wrap(seen[i], otellocker.New(x.options(append(slices.Clip(s.watched), address)...)...))
+		}
+	}
+	inner, outside := seen[0], unseen[0]
+	if s.nodes > 0 {
+		inner, outside = x.quorum(seen), x.quorum(unseen)
+	}
+	if s.aroundAttempts {
+		inner = locker.Wrap(inner, watch)
+	}
+	// A waiter sleeps until it is woken: how often it asks is then no matter of chance.
+	opts := []locker.Option{locker.WithTTL(ttl), locker.WithBackoff(func(int, float64) time.Duration { return everSoLong })}
+	x.other = locker.New(outside, opts...)
+	if !s.notOutside {
+		opts = append(opts, locker.WithMiddleware(watch))
+	}
+	x.client = locker.New(inner, append(opts, s.client...)...)
+	return x
+}
+
+func (x *scene) quorum(nodes []locker.Locker) locker.Locker {
+	l, err := redlock.New(nodes)
+	if err != nil {
+		x.Fatal(err)
+	}
+	return l
+}
+
+// end waits for all that goes on, and checks that no secret got out.
+func (x *scene) end() {
+	x.caller.End()
+	time.Sleep(everSoLong)
+	synctest.Wait()
+	x.wantSound(x.T)
+	x.wantNone(x.T, &x.tokens)
+	if series := strings.Join(points(x.collect()), "\n"); strings.Contains(series, key) {
+		x.Errorf("the key is on a metric:\n%s", series)
+	}
+}
+
+// everything that was emitted, in one text.
+func (s *sdk) everything() string {
+	var text strings.Builder
+	for _, span := range s.exported.GetSpans() {
+		fmt.Fprintf(&text, "%+v\n%s\n", span, line(span, nil))
+		for _, e := range span.Events {
+			fmt.Fprintln(&text, e.Name, e.Attributes)
+		}
+		for _, l := range span.Links {
+			fmt.Fprintln(&text, l.SpanContext.TraceState().String(), l.Attributes)
+		}
+		fmt.Fprintln(&text, span.Resource)
+	}
+	fmt.Fprintln(&text, strings.Join(points(s.collect()), "\n"))
+	return text.String()
+}
+
+// wantNone checks that none of the tokens was emitted.
+func (s *sdk) wantNone(t *testing.T, tokens *tokens) {
+	t.Helper()
+	if found := tokens.in(s.everything()); found != "" {
+		t.Errorf("the token %s got out", found)
+	}
+}
+
+// store is the only one.
+func (x *scene) store() *memory.Store { return x.stores[0] }
+
+// fault is what calls of the first store meet from now on.
+func (x *scene) fault(op backendtest.Op, f backendtest.Fault) { x.faults[0].Set(op, f) }
+
+// faultOnce is what the next calls of the first store meet.
+func (x *scene) faultOnce(op backendtest.Op, f ...backendtest.Fault) { x.faults[0].Once(op, f...) }
+
+// held has the lock held by someone else for d.
+func (x *scene) held(d time.Duration) {
+	x.Helper()
+	l, err := x.other.Lock(x.Context(), key)
+	if err != nil {
+		x.Fatal(err)
+	}
+	synctest.Wait() // until all nodes of a quorum have it
+	time.AfterFunc(d, func() {
+		if err := l.Unlock(context.WithoutCancel(x.Context())); err != nil {
+			x.Error(err)
+		}
+	})
+}
+
+func (x *scene) lock(opts ...locker.Option) *locker.Lock {
+	x.Helper()
+	l, err := x.client.Lock(x.ctx, key, opts...)
+	if err != nil {
+		x.Fatalf("Lock: %v", err)
+	}
+	return l
+}
+
+func (x *scene) unlock(l *locker.Lock) {
+	x.Helper()
+	if err := l.Unlock(x.ctx); err != nil {
+		x.Fatalf("Unlock: %v", err)
+	}
+}
+
+// now checks the values of lock.waiting and lock.held at this moment.
+func (x *scene) now(waiting, held int64) {
+	x.Helper()
+	synctest.Wait()
+	if w, h := x.level("lock.waiting"), x.level("lock.held"); !x.blind && (w != waiting || h != held) {
+		x.Errorf("%d wait and %d are held; want %d and %d", w, h, waiting, held)
+	}
+}
+
+// level is the value of a counter, whatever its attributes are.
+func (s *sdk) level(name string) (sum int64) {
+	for _, m := range s.collect().Metrics {
+		if data, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
+			for _, p := range data.DataPoints {
+				sum += p.Value
+			}
+		}
+	}
+	return sum
+}
+
+// tokens are all that were used.
+type tokens struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+func (s *tokens) note(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string]bool{}
+	}
+	s.all[token] = true
+}
+
+// drawn is what a token that was drawn by chance looks like, which those of some tests are not.
+var drawn = regexp.MustCompile(`[A-Z2-7]{26,}`)
+
+// in returns a token that is in text, or nothing.
+func (s *tokens) in(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, run := range drawn.FindAllString(text, -1) {
+		for from := range run {
+			for to := from + 26; to <= len(run); to++ {
+				if s.all[run[from:to]] {
+					return run[from:to]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// noting is a Locker that notes the tokens that it is given.
+type noting struct {
+	locker.Locker
+	tokens *tokens
+}
+
+func (n noting) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	n.tokens.note(req.Token)
+	return n.Locker.Acquire(ctx, req)
+}
+
+func (n noting) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	n.tokens.note(lease.Token)
+	return n.Locker.Extend(ctx, lease, ttl)
+}
+
+func (n noting) Release(ctx context.Context, lease locker.Lease) error {
+	n.tokens.note(lease.Token)
+	return n.Locker.Release(ctx, lease)
+}

@@ -1,0 +1,154 @@
+package otellocker
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// tracing makes the spans. What would cost anything beyond starting one is done only if it is recorded.
+type tracing struct {
+	tracer   trace.Tracer
+	started  []trace.SpanStartOption // with every span
+	shown    func(key string) string
+	redacts  bool
+	holdSpan bool
+}
+
+func newTracing(c config) *tracing {
+	return &tracing{
+		tracer: c.tracers.Tracer(ScopeName, trace.WithInstrumentationVersion(Version)),
+		started: []trace.SpanStartOption{
+			trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(c.attributes...),
+		},
+		shown: c.shown, redacts: c.redacts, holdSpan: c.holdSpan,
+	}
+}
+
+func (t *tracing) start(ctx context.Context, name string) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, name, t.started...)
+}
+
+func (t *tracing) describeAcquire(span trace.Span, r result) {
+	attributes := []attribute.KeyValue{
+		attribute.String("lock.outcome", string(r.outcome)),
+		attribute.Int("lock.attempts", r.attempts()),
+		attribute.Bool("lock.contended", r.contended()),
+	}
+	if r.lease.Fence != 0 {
+		attributes = append(attributes, attribute.Int64("lock.fence", int64(r.lease.Fence))) //nolint:gosec // fences end at 2^53
+	}
+	span.SetAttributes(append(attributes, quorumAttributes(r.quorum())...)...)
+	if r.failed() {
+		t.fail(span, r.err)
+	}
+}
+
+func (t *tracing) describeRelease(span trace.Span, lease locker.Lease, err error) {
+	span.SetAttributes(t.key(lease.Key))
+	if err == nil {
+		return
+	}
+	span.SetAttributes(quorumAttributes(quorumOf(err))...)
+	if reason := lossOf(err); reason != "" { // nothing was left to release: the hold tells of the loss
+		if !lease.Granted.IsZero() { // else it is the clean-up of an attempt, and there was none
+			span.SetAttributes(attribute.String("lock.lost.reason", string(reason)))
+		}
+		return
+	}
+	t.fail(span, err)
+}
+
+// startHold makes the span of a hold, which becomes the parent of what the work does.
+func (t *tracing) startHold(ctx context.Context, lease locker.Lease, acquire trace.SpanContext) (context.Context, trace.Span) {
+	ctx, span := t.start(ctx, "lock hold")
+	if span.IsRecording() {
+		span.AddLink(trace.Link{SpanContext: acquire})
+		span.SetAttributes(t.key(lease.Key))
+		if lease.Fence != 0 {
+			span.SetAttributes(attribute.Int64("lock.fence", int64(lease.Fence))) //nolint:gosec // fences end at 2^53
+		}
+	}
+	return ctx, span
+}
+
+func (t *tracing) describeHold(span trace.Span, cause error) {
+	if reason := lossOf(cause); reason != "" {
+		span.SetAttributes(attribute.String("lock.lost.reason", string(reason)))
+		span.SetAttributes(quorumAttributes(quorumOf(cause))...)
+		t.fail(span, cause)
+	}
+}
+
+// recordRenewal makes the span of an extension that failed, after the fact: one that does what it should is not worth a span.
+// It is the root of a trace of its own, since the trace of the Lock is over long before a lock that is held for hours.
+func (t *tracing) recordRenewal(ctx context.Context, began time.Time, lease locker.Lease, ttl time.Duration, o outcome, err error) {
+	from := acquireOf(ctx, lease.Key)
+	_, span := t.tracer.Start(ctx, "lock renew", append([]trace.SpanStartOption{
+		trace.WithNewRoot(), trace.WithTimestamp(began), trace.WithLinks(trace.Link{SpanContext: from}),
+	}, t.started...)...)
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(t.key(lease.Key), ttlOf(ttl), attribute.String("lock.outcome", string(o)))
+	if reason := lossOf(err); reason != "" {
+		span.SetAttributes(attribute.String("lock.lost.reason", string(reason)))
+	}
+	span.SetAttributes(quorumAttributes(quorumOf(err))...)
+	t.fail(span, err)
+}
+
+// fail gives span the status Error.
+func (t *tracing) fail(span trace.Span, err error) {
+	kind := errorType(err)
+	span.SetAttributes(attribute.String("error.type", kind))
+	if t.redacts { // the text names the key
+		span.SetStatus(codes.Error, kind)
+		return
+	}
+	span.SetStatus(codes.Error, err.Error())
+}
+
+func (t *tracing) key(key string) attribute.KeyValue {
+	return attribute.String("lock.key", t.shown(key))
+}
+
+func ttlOf(ttl time.Duration) attribute.KeyValue { return attribute.Float64("lock.ttl", ttl.Seconds()) }
+
+func quorumAttributes(q locker.Quorum) []attribute.KeyValue {
+	if q.Size == 0 {
+		return nil
+	}
+	return []attribute.KeyValue{attribute.Int("lock.quorum.size", q.Size), attribute.Int("lock.quorum.acquired", q.Granted)}
+}
+
+type originKey struct{ lock string } // one lock may be taken under another
+
+// origin is what extensions find in their ctx: the span that the lock was acquired in, and the ctx that it was asked for under.
+type origin struct {
+	acquire trace.SpanContext
+	asked   context.Context
+}
+
+func withOrigin(ctx context.Context, lock string, acquire trace.SpanContext) context.Context {
+	return context.WithValue(ctx, originKey{lock}, &origin{acquire: acquire, asked: ctx})
+}
+
+func originOf(ctx context.Context, lock string) *origin {
+	o, _ := ctx.Value(originKey{lock}).(*origin)
+	return o
+}
+
+// acquireOf is the span that the lock was acquired in, or the one that an extension by hand is called in.
+func acquireOf(ctx context.Context, lock string) trace.SpanContext {
+	if o := originOf(ctx, lock); o != nil && o.acquire.IsValid() {
+		return o.acquire
+	}
+	return trace.SpanContextFromContext(ctx)
+}
