@@ -3,6 +3,8 @@ package backends
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -85,10 +87,12 @@ func (e *NodesError) Error() string {
 	for _, i := range e.Followers {
 		parts = append(parts, fmt.Sprintf("node %d is a replica", i+1))
 	}
-	for i := 0; len(parts) < len(e.Same)+len(e.Followers)+len(e.Unreachable); i++ {
+	for _, i := range slices.Sorted(maps.Keys(e.Unreachable)) {
+		why := "unreachable"
 		if err := e.Unreachable[i]; err != nil {
-			parts = append(parts, fmt.Sprintf("node %d: %v", i+1, err))
+			why = err.Error()
 		}
+		parts = append(parts, fmt.Sprintf("node %d: %s", i+1, why))
 	}
 	return "lockstep: check nodes: " + strings.Join(parts, "; ")
 }
@@ -96,7 +100,7 @@ func (e *NodesError) Error() string {
 // Unwrap gives what the unreachable nodes said.
 func (e *NodesError) Unwrap() []error {
 	errs := make([]error, 0, len(e.Unreachable))
-	for i := 0; len(errs) < len(e.Unreachable); i++ {
+	for _, i := range slices.Sorted(maps.Keys(e.Unreachable)) {
 		if err := e.Unreachable[i]; err != nil {
 			errs = append(errs, err)
 		}

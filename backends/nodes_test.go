@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
@@ -107,4 +109,36 @@ func TestNodesAreAskedAtOnceAndWithTheCtx(t *testing.T) {
 	if err := backends.CheckNodes(ctx, silent); !errors.Is(err, context.Canceled) {
 		t.Errorf("CheckNodes with a ctx that is done = %v", err)
 	}
+}
+
+func TestANodesErrorThatDoesNotSayWhyNamesTheNode(t *testing.T) {
+	down := errors.New("connection refused")
+	err := &backends.NodesError{Unreachable: map[int]error{4: down, 1: nil}}
+	if want := "lockstep: check nodes: node 2: unreachable; node 5: connection refused"; err.Error() != want {
+		t.Errorf("%q; want %q", err, want)
+	}
+	if !errors.Is(err, down) || len(err.Unwrap()) != 1 {
+		t.Errorf("Unwrap = %v", err.Unwrap())
+	}
+}
+
+type sleeper struct{}
+
+func (sleeper) Identify(context.Context) (backends.Identity, error) {
+	time.Sleep(time.Minute)
+	return backends.Identity{}, errors.New("x")
+}
+
+func TestCheckNodesReturnsWithItsCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := backends.CheckNodes(ctx, sleeper{}, sleeper{})
+		var found *backends.NodesError
+		if took := time.Since(began); took != time.Second || !errors.As(err, &found) || len(found.Unreachable) != 2 {
+			t.Errorf("CheckNodes = %v after %v", err, took)
+		}
+		time.Sleep(time.Hour)
+	})
 }

@@ -36,6 +36,10 @@ func (c config) with(opts []Option) config {
 
 func (c config) apply(opts []Option) config {
 	for _, opt := range opts {
+		if opt == nil {
+			c.refuse(invalidf("option is nil"))
+			continue
+		}
 		opt(&c)
 	}
 	return c

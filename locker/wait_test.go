@@ -591,6 +591,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"key", []locker.Option{locker.WithTTL(2 * time.Hour)}, "ttl 2h0m0s is over the store's limit of 1h0m0s"},
 			{"key", []locker.Option{locker.WithWait(0)}, "wait limit 0s is not positive"},
 			{"key", []locker.Option{locker.WithAttempts(0)}, "0 attempts: at least one is needed"},
+			{"key", []locker.Option{nil}, "option is nil"},
 			{"key", []locker.Option{locker.WithMaxHold(-time.Second)}, "maximum hold -1s is not positive"},
 			{"key", []locker.Option{locker.WithBackoff(nil)}, "backoff is nil"},
 			{"key", []locker.Option{locker.WithMiddleware()}, "WithMiddleware is for New"},

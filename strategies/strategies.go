@@ -93,7 +93,7 @@ func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeSt
 	for i, addr := range c.Addrs {
 		store, closeStore, err := open(ctx, addr)
 		if err != nil {
-			return nil, nil, fail("open %s at %q: %w", c.Backend, addr, err)
+			return nil, nil, &openError{backend: c.Backend, addr: addr, err: err}
 		}
 		opened = append(opened, closeStore)
 		stores[i] = store

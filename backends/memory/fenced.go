@@ -29,7 +29,7 @@ func (s *Store) SetNXFenced(ctx context.Context, key, value string, ttl time.Dur
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	res, again, err := s.grant(key, value, ttl, now)
 	if err != nil || !res.OK {
 		return res, err
@@ -65,7 +65,7 @@ func (s *Store) RaiseFence(ctx context.Context, key, value string, to uint64) (l
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e, found := s.entries.live(key, now)
 	f, _ := s.fences.live(key, now)
 	switch {

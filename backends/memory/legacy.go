@@ -160,7 +160,7 @@ func (l *LegacyStore) do(ctx context.Context, key string, command func(e entry, 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
+	now := l.now()
 	e, found := l.entries.live(key, now)
 	command(e, found, now)
 	return nil

@@ -22,7 +22,9 @@ func New(opts ...Option) *Store {
 		watches: make(map[string][]*watch),
 	}
 	for _, opt := range opts {
-		opt(s)
+		if opt != nil {
+			opt(s)
+		}
 	}
 	return s
 }
@@ -51,6 +53,7 @@ type Store struct {
 	maxTTL time.Duration
 
 	mu      sync.Mutex
+	ahead   time.Duration // of the clock of this process, since it jumped
 	entries table[entry]
 	fences  table[fence] // the last number of each key, which outlives the entry
 	watches map[string][]*watch
@@ -69,7 +72,7 @@ func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	res, _, err := s.grant(key, value, ttl, time.Now())
+	res, _, err := s.grant(key, value, ttl, s.now())
 	return res, err
 }
 
@@ -94,7 +97,7 @@ func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e, found := s.entries.live(key, now)
 	switch {
 	case found && e.kind != text:
@@ -122,7 +125,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 func (s *Store) remove(key, value string) (bool, []*watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, found := s.entries.live(key, time.Now())
+	e, found := s.entries.live(key, s.now())
 	switch {
 	case found && e.kind != text:
 		return false, nil, errWrongType
@@ -140,6 +143,9 @@ func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 	}
 	return backends.Identity{Server: s.id, Role: "master"}, nil
 }
+
+// now is the store's time. The mutex is held.
+func (s *Store) now() time.Time { return time.Now().Add(s.ahead) }
 
 // check refuses what must not reach the map.
 func (s *Store) check(ctx context.Context, ttl time.Duration) error {

@@ -20,7 +20,7 @@ func (s *Store) Enter(ctx context.Context, key, owner, token string, ttl time.Du
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e, found, err := s.holds(key, now)
 	switch {
 	case err != nil:
@@ -43,7 +43,7 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e, found, err := s.holds(key, now)
 	if !found || !e.nest.holds(token) {
 		return false, err
@@ -65,7 +65,7 @@ func (s *Store) Leave(ctx context.Context, key, token string) (ok bool, err erro
 func (s *Store) leave(key, token string) (bool, []*watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e, found, err := s.holds(key, now)
 	if !found || !e.nest.holds(token) {
 		return false, nil, err

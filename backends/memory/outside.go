@@ -8,7 +8,7 @@ import "time"
 func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e, found := s.entries.live(key, now)
 	if !found {
 		return "", 0, false
@@ -21,7 +21,7 @@ func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
 func (s *Store) Set(key, value string, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e := entry{value: value}
 	if ttl != 0 {
 		e.expires = now.Add(ttl)
@@ -34,14 +34,14 @@ func (s *Store) Set(key, value string, ttl time.Duration) {
 func (s *Store) SetOther(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries.put(key, entry{kind: other}, time.Now())
+	s.entries.put(key, entry{kind: other}, s.now())
 }
 
 // SetNested puts holds of nobody, which never end, under key whatever was there, so that Enter reports it as foreign.
 func (s *Store) SetNested(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries.put(key, entry{kind: nested, nest: &nest{}}, time.Now())
+	s.entries.put(key, entry{kind: nested, nest: &nest{}}, s.now())
 }
 
 // Delete removes what is stored under key, whatever it is, and wakes those who watch it, even if there was nothing.
@@ -51,4 +51,12 @@ func (s *Store) Delete(key string) {
 	watches := s.watches[key]
 	s.mu.Unlock()
 	wake(watches)
+}
+
+// Jump sets the store's clock forward by d, or back if d is negative, as an operator or a time server may do to the machine
+// it is on: what is stored ends that much sooner or later than its ttl says.
+func (s *Store) Jump(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += d
 }

@@ -64,7 +64,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 func configure(opts []Option) config {
 	c := config{maxTTL: backends.DefaultMaxTTL, quarantine: true}
 	for _, opt := range opts {
-		opt(&c)
+		if opt != nil {
+			opt(&c)
+		}
 	}
 	return c
 }

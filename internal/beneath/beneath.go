@@ -98,8 +98,19 @@ func Memory(*testing.T) (Store, Outside) {
 	return store, mapped{store}
 }
 
-// Embedded is a new miniredis, for a bubble of testing/synctest.
+// Embedded is a new miniredis, for a bubble of testing/synctest, through go-redis.
 func Embedded(t *testing.T) (Store, Outside) {
+	_, client := embed(t)
+	return goredis.New(client), keys{t, client}
+}
+
+// EmbeddedRedigo is Embedded through redigo.
+func EmbeddedRedigo(t *testing.T) (Store, Outside) {
+	server, client := embed(t)
+	return redigo.New(pool(t, "127.0.0.1:1", redigolib.DialContextFunc(server.Dial))), keys{t, client}
+}
+
+func embed(t *testing.T) (*embedded.Server, *redis.Client) {
 	server := embedded.New()
 	client := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:1", Dialer: server.Dial, PoolSize: 1000, // see Dial
@@ -109,7 +120,7 @@ func Embedded(t *testing.T) (Store, Outside) {
 		client.Close()
 		server.Close()
 	})
-	return goredis.New(client), keys{t, client}
+	return server, client
 }
 
 // GoRedis starts a redis-server, which all stores are on, through go-redis.
@@ -122,18 +133,23 @@ func GoRedis(t *testing.T) Start {
 func Redigo(t *testing.T) Start {
 	server := redistest.Start(t)
 	client := dial(t, server) // outside
-	pool := &redigolib.Pool{
+	pool := pool(t, server.Addr())
+	return func(t *testing.T) (Store, Outside) { return redigo.New(pool), keys{t, client} }
+}
+
+func pool(t *testing.T, addr string, opts ...redigolib.DialOption) *redigolib.Pool {
+	p := &redigolib.Pool{
 		MaxIdle: 100,
 		DialContext: func(ctx context.Context) (redigolib.Conn, error) {
-			return redigolib.DialContext(ctx, "tcp", server.Addr())
+			return redigolib.DialContext(ctx, "tcp", addr, opts...)
 		},
 	}
 	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return func(t *testing.T) (Store, Outside) { return redigo.New(pool), keys{t, client} }
+	return p
 }
 
 func dial(t *testing.T, server *redistest.Server) *redis.Client {

@@ -27,7 +27,9 @@ func configure(opts []Option) config {
 		shown: func(key string) string { return key },
 	}
 	for _, opt := range opts {
-		opt(&c)
+		if opt != nil {
+			opt(&c)
+		}
 	}
 	return c
 }

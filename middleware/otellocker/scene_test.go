@@ -137,14 +137,13 @@ func (x *scene) end() {
 func (s *sdk) everything() string {
 	var text strings.Builder
 	for _, span := range s.exported.GetSpans() {
-		fmt.Fprintf(&text, "%+v\n%s\n", span, line(span, nil))
+		fmt.Fprintln(&text, line(span, nil))
 		for _, e := range span.Events {
 			fmt.Fprintln(&text, e.Name, e.Attributes)
 		}
 		for _, l := range span.Links {
 			fmt.Fprintln(&text, l.SpanContext.TraceState().String(), l.Attributes)
 		}
-		fmt.Fprintln(&text, span.Resource)
 	}
 	fmt.Fprintln(&text, strings.Join(points(s.collect()), "\n"))
 	return text.String()

@@ -26,7 +26,9 @@ func WithLevel(event Event, level slog.Level) Option {
 func newLog(opts []Option) *log {
 	l := &log{levels: maps.Clone(levels)}
 	for _, opt := range opts {
-		opt(l)
+		if opt != nil {
+			opt(l)
+		}
 	}
 	return l
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 // Expire returns a Locker for the recipe of Josiah L. Carlson, Redis in Action (2013), chapters 6.2.3 and 6.2.5:
@@ -73,7 +74,7 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	set, err := e.store.SetNXForever(ctx, req.Key, req.Token)
 	switch {
 	case err != nil && cleanup.Refused(err):
-		return locker.Lease{}, fault("acquire", req.Key, err)
+		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	case err == nil && !set:
 		return locker.Lease{}, e.refused(ctx, req)
 	case err == nil:
@@ -81,11 +82,11 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	}
 	lease := granted(req, started)
 	if err == nil && lease.Ended() {
-		err = errLate
+		err = instance.ErrLate
 	}
 	if err != nil {
 		e.undo(ctx, req, err)
-		return locker.Lease{}, fault("acquire", req.Key, err)
+		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	return lease, nil
 }
@@ -107,7 +108,7 @@ func (e *expire) refused(ctx context.Context, req locker.Request) error {
 		_, err = e.store.Expire(ctx, req.Key, req.TTL)
 	}
 	if err != nil {
-		return fault("acquire", req.Key, err)
+		return instance.Fault("acquire", req.Key, err)
 	}
 	return held(req, left)
 }
@@ -135,11 +136,11 @@ func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	ok, err := e.store.TxExpireIf(ctx, lease.Key, lease.Token, longer(lease, started, ttl))
 	switch {
 	case err != nil:
-		return lease, fault("extend", lease.Key, err)
+		return lease, instance.Fault("extend", lease.Key, err)
 	case !ok:
 		return lease, locker.Lost(lease)
 	}
-	return extended(lease, started, ttl), nil
+	return instance.Extended(lease, started, ttl), nil
 }
 
 // longer is ttl, or what makes a key live until the end of the lease if that is more: the ttl for which locker.Until would
@@ -160,7 +161,7 @@ func (e *expire) Release(ctx context.Context, lease locker.Lease) error {
 	ok, err := e.store.TxDeleteIf(ctx, lease.Key, lease.Token)
 	switch {
 	case err != nil:
-		return fault("release", lease.Key, err)
+		return instance.Fault("release", lease.Key, err)
 	case !ok:
 		return locker.Lost(lease)
 	}

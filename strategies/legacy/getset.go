@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 // GetSet returns a Locker for the recipe of the Redis documentation, "Design pattern: Locking with SETNX":
@@ -67,7 +68,9 @@ func GetSet(store backends.LegacyStore, opts ...GetSetOption) locker.Locker {
 	g := &getSet{store: store, unit: seconds, now: time.Now}
 	g.grants.over = func(s *stamps) bool { return s.over(g.unit, g.now()) }
 	for _, opt := range opts {
-		opt(g)
+		if opt != nil {
+			opt(g)
+		}
 	}
 	return g
 }
@@ -102,11 +105,11 @@ func (g *getSet) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	case errors.Is(err, locker.ErrHeld):
 		return locker.Lease{}, err
 	case err != nil:
-		return locker.Lease{}, fault("acquire", req.Key, err)
+		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	lease := granted(req, started)
 	if lease.Ended() { // what is left is past soon
-		return locker.Lease{}, fault("acquire", req.Key, errLate)
+		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
 	}
 	g.grants.remember(lease, &stamps{held: stamp, sent: []int64{stamp}})
 	return lease, nil
@@ -160,7 +163,7 @@ func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	started := time.Now()
 	old, found, err := g.store.Get(ctx, lease.Key)
 	if err != nil {
-		return lease, fault("extend", lease.Key, err)
+		return lease, instance.Fault("extend", lease.Key, err)
 	}
 	if !found || !ours.has(old) {
 		g.grants.forget(lease)
@@ -169,7 +172,7 @@ func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	stamp := ours.next(g.unit, g.now(), ttl)
 	old, found, err = g.store.GetSet(ctx, lease.Key, text(stamp))
 	if err != nil {
-		return lease, fault("extend", lease.Key, err)
+		return lease, instance.Fault("extend", lease.Key, err)
 	}
 	if !found || !ours.has(old) {
 		g.grants.forget(lease)
@@ -179,7 +182,7 @@ func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		return lease, locker.Lost(lease)
 	}
 	ours.landed(stamp)
-	return extended(lease, started, ttl), nil
+	return instance.Extended(lease, started, ttl), nil
 }
 
 func (g *getSet) remove(ctx context.Context, key string, stamp int64) error {
@@ -202,7 +205,7 @@ func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
 	}
 	ok, err := g.delete(ctx, lease.Key, ours)
 	if err != nil {
-		return fault("release", lease.Key, err)
+		return instance.Fault("release", lease.Key, err)
 	}
 	g.grants.forget(lease)
 	if !ok {

@@ -8,20 +8,21 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// This is what the recipes have in common: what is refused before anything is sent, when a lease ends, and what errors
-// say. It is the same as for single.
+// This is what the recipes have in common: what is refused before anything is sent, and what a grant is. When a lease ends
+// and what errors say is as for single, and in package instance.
 
 func checkRequest(ctx context.Context, req locker.Request) error {
 	if err := req.Validate(); err != nil {
 		return err
 	}
 	if err := checkTTL(req.TTL); err != nil {
-		return fault("acquire", req.Key, err)
+		return instance.Fault("acquire", req.Key, err)
 	}
 	if err := ctx.Err(); err != nil {
-		return fault("acquire", req.Key, err)
+		return instance.Fault("acquire", req.Key, err)
 	}
 	return nil
 }
@@ -31,7 +32,7 @@ func checkExtension(lease locker.Lease, ttl time.Duration) error {
 		return err
 	}
 	if err := checkTTL(ttl); err != nil {
-		return fault("extend", lease.Key, err)
+		return instance.Fault("extend", lease.Key, err)
 	}
 	if !lease.Expires.IsZero() && lease.Ended() {
 		return locker.Lost(lease)
@@ -51,24 +52,6 @@ func granted(req locker.Request, started time.Time) locker.Lease {
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
 		Granted: started, Expires: locker.Until(started, req.TTL),
 	}
-}
-
-// extended moves the end of the lease to ttl from started, unless it is later already.
-func extended(lease locker.Lease, started time.Time, ttl time.Duration) locker.Lease {
-	if until := locker.Until(started, ttl); until.After(lease.Expires) {
-		lease.Expires = until
-	}
-	return lease
-}
-
-// errLate is a grant whose reply took longer than the lease lasts.
-var errLate = errors.New("granted so late that the lease had ended")
-
-func fault(op, key string, err error) error {
-	if errors.Is(err, backends.ErrWrongType) {
-		err = fmt.Errorf("%w: %w", locker.ErrForeignKey, err)
-	}
-	return &locker.Error{Op: op, Key: key, Err: err}
 }
 
 func held(req locker.Request, left time.Duration) error {
@@ -91,7 +74,7 @@ var errUnwatched = fmt.Errorf("a legacy recipe wakes nobody: %w", errors.ErrUnsu
 // Watch returns an error that matches [errors.ErrUnsupported].
 func (unwatched) Watch(_ context.Context, key string, _ func()) error {
 	if err := locker.ValidateKey(key); err != nil {
-		return fault("watch", key, err)
+		return instance.Fault("watch", key, err)
 	}
 	return errUnwatched
 }

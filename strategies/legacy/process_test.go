@@ -2,10 +2,10 @@ package legacy_test
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -28,11 +28,7 @@ func TestAnomalyExpireKilledBetweenByTheKernel(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	between := proxy.Add(redistest.Rule{Fault: redistest.LoseRequest, Commands: []string{"PEXPIRE"}})
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcess$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), "LOCKSTEP_TEST_REDIS="+proxy.Addr())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, _, _ := beneath.Process(t, "LOCKSTEP_TEST_REDIS="+proxy.Addr())
 	<-between.Fired()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 // SetBit returns a Locker for the lock that is one bit: whoever turns it on has it. SETBIT answers with the bit that was
@@ -87,7 +88,7 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	taken, err := b.take(ctx, req.Key)
 	switch {
 	case err != nil:
-		return locker.Lease{}, fault("acquire", req.Key, err)
+		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	case !taken:
 		return locker.Lease{}, held(req, 0)
 	}
@@ -95,7 +96,7 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	b.grants.remember(lease, &struct{}{})
 	if lease.Ended() {
 		b.cleanups.Settle(ctx, backends.DefaultMaxTTL, func(ctx context.Context) error { return unlessLost(b.Release(ctx, lease)) })
-		return locker.Lease{}, fault("acquire", req.Key, errLate)
+		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
 	}
 	return lease, nil
 }
@@ -113,12 +114,12 @@ func (b *bit) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration)
 	on, err := b.store.GetBit(ctx, lease.Key, 0)
 	switch {
 	case err != nil:
-		return lease, fault("extend", lease.Key, err)
+		return lease, instance.Fault("extend", lease.Key, err)
 	case !on:
 		b.grants.forget(lease)
 		return lease, locker.Lost(lease)
 	}
-	return extended(lease, started, ttl), nil
+	return instance.Extended(lease, started, ttl), nil
 }
 
 // Release turns the bit off, also if the lease has ended: nothing else would.
@@ -131,7 +132,7 @@ func (b *bit) Release(ctx context.Context, lease locker.Lease) error {
 	}
 	was, err := b.store.SetBit(ctx, lease.Key, 0, false)
 	if err != nil {
-		return fault("release", lease.Key, err)
+		return instance.Fault("release", lease.Key, err)
 	}
 	b.grants.forget(lease)
 	if !was {

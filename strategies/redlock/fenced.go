@@ -32,16 +32,11 @@ import (
 // The protocol is checked exhaustively, with messages that come late or never and holds that end at any moment, and so are
 // the variants that fail: see TestFencesOfAQuorumAreDistinctAndOrderedInAllStates.
 func NewFenced(stores []backends.FencedStore, opts ...Option) (locker.Locker, error) {
+	if err := distinct(stores); err != nil {
+		return nil, err
+	}
 	all := make([]node, len(stores))
 	for i, s := range stores {
-		if s == nil {
-			return nil, invalidf("node %d is nil", i+1)
-		}
-		for j := range i {
-			if same(s, stores[j]) {
-				return nil, invalidf("nodes %d and %d are the same: it would be counted twice", j+1, i+1)
-			}
-		}
 		all[i] = numbered(s)
 	}
 	return build(all, opts)

@@ -3,7 +3,8 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"sync"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,57 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
+
+func TestALateGrantIsExtendedAndReleasedWithTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(5)
+		for _, n := range nodes[3:] {
+			n.set("acquire", behaviour{after: 200 * time.Millisecond})
+		}
+		l, req := quorumOf(t, nodes), request()
+		lease := mustAcquire(t, l, req)
+		if n := holding(nodes, req.Token); n != 3 {
+			t.Fatalf("%d nodes have it", n)
+		}
+		time.Sleep(time.Second)
+		if n := holding(nodes, req.Token); n != 5 {
+			t.Fatalf("%d nodes have it in the end", n)
+		}
+		for _, n := range nodes[:2] {
+			n.store.Delete("k")
+		}
+		if _, err := l.Extend(t.Context(), lease, 2*ttl); err != nil {
+			t.Errorf("Extend with three of five = %v", err)
+		}
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Error(err)
+		}
+		if n := holding(nodes, req.Token); n != 0 {
+			t.Errorf("%d nodes have it after the release", n)
+		}
+	})
+}
+
+func TestAGrantThatComesAfterTheReleaseIsReleasedOnce(t *testing.T) {
+	for after, releases := range map[time.Duration]int{50 * time.Millisecond: 1, time.Second: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			nodes[2].set("acquire", behaviour{after: after})
+			l, req := quorumOf(t, nodes), request()
+			lease := mustAcquire(t, l, req)
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			if n := holding(nodes, req.Token); n != 0 {
+				t.Errorf("%d nodes have it", n)
+			}
+			if n := nodes[2].count("release"); n != releases {
+				t.Errorf("a grant after %v was released %d times; want %d", after, n, releases)
+			}
+		})
+	}
+}
 
 func TestALateGrantOfARetransmissionIsReleasedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -33,6 +85,29 @@ func TestALateGrantOfARetransmissionIsReleasedToo(t *testing.T) {
 		if n := redlock.Flying(l); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
 		}
+	})
+}
+
+func TestARetransmissionIsNotGrantedOnceTheFirstHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		nodes[2].set("acquire", behaviour{after: 300 * time.Millisecond})
+		nodes[1].set("acquire", behaviour{after: 200 * time.Millisecond})
+		var lease locker.Lease
+		var err2 error
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = l.Acquire(ctx, req) }()
+		go func() { lease, err2 = l.Acquire(t.Context(), req); close(done) }()
+		time.Sleep(50 * time.Millisecond)
+		cancel()
+		<-done
+		n := holding(nodes, req.Token)
+		if err2 == nil && n < 2 {
+			t.Errorf("granted %v on %d nodes", lease, n)
+		}
+		time.Sleep(time.Minute)
 	})
 }
 
@@ -73,6 +148,23 @@ func TestAnAttemptThatWasReleasedMeanwhileIsNotGranted(t *testing.T) {
 	})
 }
 
+func TestAnAttemptThatWasReleasedMeanwhileDoesNotSayItWasLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		for _, n := range nodes {
+			n.set("acquire", behaviour{after: 10 * time.Millisecond})
+		}
+		l, req := quorumOf(t, nodes), request()
+		time.AfterFunc(5*time.Millisecond, func() { _ = l.Release(context.Background(), locker.Lease{Key: req.Key, Token: req.Token}) })
+		_, err := l.Acquire(t.Context(), req)
+		t.Logf("Acquire = %v; %d hold", err, holding(nodes, req.Token))
+		time.Sleep(time.Second)
+		if err != nil && !errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "so late") {
+			t.Errorf("Acquire = %v", err)
+		}
+	})
+}
+
 func TestAFailedAttemptSendsTheReleasesThatAreNeededAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(7)
@@ -101,121 +193,44 @@ func TestAFailedAttemptSendsTheReleasesThatAreNeededAndNoMore(t *testing.T) {
 	})
 }
 
-func TestNothingIsSentThatHasNoChance(t *testing.T) {
+func TestAbandonIsNotLongerThanTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
-		l := quorumOf(t, nodes)
-		lease := mustAcquire(t, l, request())
-		synctest.Wait()
-		over, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := l.Acquire(over, request())
-		synctest.Wait()
-		if !errors.Is(err, context.Canceled) || nodes[0].count("acquire") != 1 {
-			t.Errorf("Acquire = %v", err)
+		nodes[0].set("release", behaviour{after: time.Minute})
+		for _, n := range nodes[1:] {
+			n.store.Set("k", "theirs", time.Minute)
+			n.set("acquire", behaviour{hold: time.Millisecond})
 		}
-		if _, err := l.Extend(over, lease, ttl); !errors.Is(err, context.Canceled) || nodes[0].count("extend") != 0 {
-			t.Errorf("Extend = %v", err)
+		l, req := quorumOf(t, nodes), request()
+		req.TTL = locker.MinTTL
+		began := time.Now()
+		_, _ = l.Acquire(t.Context(), req)
+		if d := time.Since(began); d > 2*req.TTL {
+			t.Errorf("a ttl of %v: %v", req.TTL, d)
 		}
-		if err := l.Release(over, lease); !errors.Is(err, context.Canceled) || nodes[0].count("release") != 0 {
-			t.Errorf("Release = %v", err)
-		}
-		time.Sleep(ttl)
-		if _, err := l.Extend(t.Context(), lease, ttl); !errors.Is(err, locker.ErrLost) || nodes[0].count("extend") != 0 {
-			t.Errorf("Extend of a lease that has ended = %v", err)
-		}
+		time.Sleep(2 * time.Minute)
 	})
 }
 
-func TestNodesAreCalledWithTheValuesOfTheCallersCtxAndNotItsEnd(t *testing.T) {
-	type name struct{}
+func TestANodeThatEndsTheGoroutineIsCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
-		spies := make([]*ctxSpy, 3)
 		all := lockers(nodes)
-		for i, n := range nodes {
-			spies[i] = &ctxSpy{Locker: n}
-			all[i] = spies[i]
+		all[0] = goexits{nodes[0]}
+		l, _ := redlock.New(all, redlock.WithQuorum(3))
+		req := request()
+		_, err := l.Acquire(t.Context(), req)
+		time.Sleep(time.Second)
+		if holding(nodes, req.Token) != 0 {
+			t.Errorf("it is still locked after %v", err)
 		}
-		l, err := redlock.New(all)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), name{}, "value"))
-		nodes[2].set("acquire", behaviour{after: 100 * time.Millisecond})
-		nodes[2].set("extend", behaviour{after: 100 * time.Millisecond})
-		nodes[2].set("release", behaviour{after: 100 * time.Millisecond, err: errDown})
-		lease, err := l.Acquire(ctx, request())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = l.Extend(ctx, lease, ttl)
-		time.AfterFunc(200*time.Millisecond, cancel)
-		_ = l.Release(ctx, lease)
-		cancel()
-		synctest.Wait()
-		for i, s := range spies {
-			for j, got := range s.all() {
-				end, limited := got.Deadline()
-				switch {
-				case got.Value(name{}) != "value":
-					t.Errorf("call %d of node %d: without the values", j+1, i+1)
-				case !limited || time.Until(end) > redlock.DefaultNodeLimit:
-					t.Errorf("call %d of node %d: without a limit", j+1, i+1)
-				case i == 2 && got.Err() != nil:
-					t.Errorf("call %d of node %d: it has ended with the caller's: %v", j+1, i+1, got.Err())
-				}
-			}
-		}
-		time.Sleep(250 * time.Millisecond) // all have answered; the limit is far
-		for i, s := range spies {
-			for j, got := range s.all()[:3] {
-				if got.Err() == nil {
-					t.Errorf("call %d of node %d: its ctx goes on", j+1, i+1)
-				}
-			}
-		}
-		for _, got := range spies[2].all() { // those that tell it again too
-			if got.Value(name{}) != "value" {
-				t.Error("a release in the background has no values")
-			}
-		}
-		if len(spies[2].all()) < 4 {
-			t.Error("node 3 is not told again")
-		}
-		time.Sleep(time.Minute)
 	})
 }
 
-type ctxSpy struct {
-	locker.Locker
-	mu   sync.Mutex
-	seen []context.Context
-}
+type goexits struct{ *node }
 
-func (s *ctxSpy) saw(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = append(s.seen, ctx)
-}
-
-func (s *ctxSpy) all() []context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]context.Context(nil), s.seen...)
-}
-
-func (s *ctxSpy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	s.saw(ctx)
-	return s.Locker.Acquire(ctx, req)
-}
-
-func (s *ctxSpy) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	s.saw(ctx)
-	return s.Locker.Extend(ctx, lease, ttl)
-}
-
-func (s *ctxSpy) Release(ctx context.Context, lease locker.Lease) error {
-	s.saw(ctx)
-	return s.Locker.Release(ctx, lease)
+func (g goexits) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	_, _ = g.node.Acquire(ctx, req)
+	runtime.Goexit()
+	return locker.Lease{}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/history"
@@ -85,5 +86,35 @@ func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
 				t.Errorf("the second Acquire = %v; want it held", err)
 			}
 		})
+	}
+}
+
+// TestSoManyNodesMayForgetAndNoMore is the table of the package comment: the lock is held on w nodes while the others are
+// down; then those are back, and some of the w forget.
+func TestSoManyNodesMayForgetAndNoMore(t *testing.T) {
+	for n := 1; n <= 7; n++ {
+		for w := n/2 + 1; w <= n; w++ {
+			for forget := range w + 1 {
+				synctest.Test(t, func(t *testing.T) {
+					nodes := newNodes(n)
+					for _, down := range nodes[w:] {
+						down.set("acquire", behaviour{err: errDown})
+					}
+					l := quorumOf(t, nodes, redlock.WithQuorum(w))
+					mustAcquire(t, l, request())
+					synctest.Wait()
+					for _, down := range nodes[w:] {
+						down.set("acquire", behaviour{})
+					}
+					for _, forgetful := range nodes[:forget] {
+						forgetful.store.Delete("k")
+					}
+					_, err := l.Acquire(t.Context(), request())
+					if overlap, tolerated := err == nil, forget <= 2*w-n-1; overlap == tolerated {
+						t.Errorf("%d of %d, %d forget: %v", w, n, forget, err)
+					}
+				})
+			}
+		}
 	}
 }

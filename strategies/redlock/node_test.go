@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -155,4 +156,13 @@ func took(t *testing.T, want time.Duration, do func()) {
 	if got := time.Since(began); got != want {
 		t.Errorf("it took %v; want %v", got, want)
 	}
+}
+
+func wantQuorum(t *testing.T, err error, says string) *redlock.QuorumError {
+	t.Helper()
+	var q *redlock.QuorumError
+	if !errors.As(err, &q) || !strings.Contains(err.Error(), says) {
+		t.Fatalf("error %v; want a QuorumError that says %s", err, says)
+	}
+	return q
 }

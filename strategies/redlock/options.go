@@ -58,7 +58,10 @@ func invalidf(format string, args ...any) error { return invalid(fmt.Sprintf(for
 func build(nodes []node, opts []Option) (locker.Locker, error) {
 	n := len(nodes)
 	c := config{need: n/2 + 1, drift: DefaultDrift, limit: DefaultNodeLimit}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, invalidf("option %d is nil", i+1)
+		}
 		opt(&c)
 	}
 	switch {
@@ -71,17 +74,22 @@ func build(nodes []node, opts []Option) (locker.Locker, error) {
 	case c.limit < time.Millisecond:
 		return nil, invalidf("node limit %v is under the limit of %v", c.limit, time.Millisecond)
 	}
-	for i := range nodes {
-		if nodes[i].Locker == nil {
-			return nil, invalidf("node %d is nil", i+1)
+	return &quorum{config: c, nodes: nodes}, nil
+}
+
+// distinct refuses what is no node of its own.
+func distinct[N any](nodes []N) error {
+	for i, n := range nodes {
+		if any(n) == nil {
+			return invalidf("node %d is nil", i+1)
 		}
 		for j := range i {
-			if same(nodes[i].Locker, nodes[j].Locker) {
-				return nil, invalidf("nodes %d and %d are the same: it would be counted twice", j+1, i+1)
+			if same(n, nodes[j]) {
+				return invalidf("nodes %d and %d are the same: it would be counted twice", j+1, i+1)
 			}
 		}
 	}
-	return &quorum{config: c, nodes: nodes}, nil
+	return nil
 }
 
 // same compares what can be compared.

@@ -45,12 +45,16 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 // New returns a Locker that holds a lock while a quorum of nodes does. The nodes are independent servers, each under a
 // strategy with leases, such as package single. That they are is for the caller to see to: backends.CheckNodes asks them.
 // Nodes are named by their place in the list, from 1, in errors.
 func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
+	if err := distinct(nodes); err != nil {
+		return nil, err
+	}
 	all := make([]node, len(nodes))
 	for i, l := range nodes {
 		all[i] = node{Locker: l, cleanups: new(cleanup.Group)}
@@ -74,9 +78,6 @@ type node struct {
 
 // errReleased is an attempt whose token was released while it was under way.
 var errReleased = errors.New("released while it was asked for")
-
-// errLate is a quorum that came together later than the lease lasts.
-var errLate = errors.New("granted so late that the lease had ended")
 
 // errUncertain is the vote of a node that has the lease, and did not say so when it was asked for it.
 var errUncertain = errors.New("it may clean up what it granted without an answer")
@@ -111,7 +112,7 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	case e.won() && !kept:
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errReleased}
 	case e.won():
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errLate}
+		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: instance.ErrLate}
 	case ctx.Err() != nil:
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: ctx.Err()}
 	}

@@ -20,13 +20,13 @@ func (q *quorum) Watch(ctx context.Context, key string, wake func()) error {
 		return &locker.Error{Op: "watch", Key: key, Err: err}
 	}
 	nodes, cancel := context.WithCancel(ctx) // those that watch, if there are too few
-	h := &hints{quorum: q, wake: wake, hinted: make([]time.Time, len(q.nodes)), echo: make([]time.Time, len(q.nodes))}
+	h := &hints{quorum: q, ctx: ctx, wake: wake, heard: make([]hint, len(q.nodes))}
 	answers := make(chan answer, len(q.nodes))
 	for i := range q.nodes {
 		go func() {
 			a := answer{node: i, err: errNoAnswer}
 			defer func() { answers <- a }()
-			a.err = q.nodes[i].Watch(nodes, key, func() { h.hint(i) })
+			a.err = q.nodes[i].Watch(nodes, key, func() { h.hear(i) })
 		}()
 	}
 	b := q.ballot()
@@ -60,48 +60,89 @@ var errNoWakes = errors.New("no wake-ups")
 // hints gathers what the nodes say for one waiter.
 type hints struct {
 	*quorum
+	ctx  context.Context
 	wake func()
 
-	mu     sync.Mutex
-	hinted []time.Time // by node; long ago, it was about something else
-	// A release hints on every node, and the first w have woken the waiter: what the others say until then is an echo.
-	echo []time.Time
+	mu    sync.Mutex
+	heard []hint      // by node
+	late  *time.Timer // for what may not have been echoes
 }
 
-func (h *hints) hint(i int) {
-	if h.counts(i) {
+// hint is what a node has said since the last wake.
+type hint struct {
+	any     bool
+	counted time.Time // long ago, it was about something else
+	// A release hints on every node, and the first w have woken the waiter: what the others say until then is an echo.
+	echo time.Time
+}
+
+// lateWake is the time within which the hints of a release mostly come.
+const lateWake = 50 * time.Millisecond
+
+// hear wakes at the last hint of a quorum. A hint is taken for an echo by mistake if its node had no part in the lease that
+// the echo would be of, or has hinted before. So when w nodes have hinted and some did not count, it wakes a little later.
+func (h *hints) hear(i int) {
+	h.mu.Lock()
+	now := time.Now()
+	n := &h.heard[i]
+	n.any = true
+	if now.Before(n.echo) {
+		n.echo = time.Time{}
+	} else {
+		n.counted = now
+	}
+	complete := h.count(func(n hint) bool { return h.fresh(n, now) }) >= h.need
+	switch {
+	case complete:
+		for j, n := range h.heard {
+			if !h.fresh(n, now) {
+				h.heard[j].echo = now.Add(h.limit)
+			}
+		}
+		h.forget()
+	case h.late == nil && h.count(anyHint) >= h.need:
+		h.late = time.AfterFunc(lateWake, h.wakeLate)
+	}
+	h.mu.Unlock()
+	if complete {
 		h.wake()
 	}
 }
 
-// counts tells whether the hint is the last one of a quorum.
-func (h *hints) counts(i int) bool {
+func (h *hints) wakeLate() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	if now.Before(h.echo[i]) {
-		h.echo[i] = time.Time{}
-		return false
+	due := h.count(anyHint) >= h.need // it may have woken meanwhile
+	if due {
+		h.forget()
 	}
-	h.hinted[i] = now
-	count := 0
-	for _, at := range h.hinted {
-		if h.fresh(at, now) {
-			count++
-		}
+	h.mu.Unlock()
+	if due && h.ctx.Err() == nil {
+		h.wake()
 	}
-	if count < h.need {
-		return false
-	}
-	for j, at := range h.hinted {
-		if !h.fresh(at, now) {
-			h.echo[j] = now.Add(h.limit)
-		}
-		h.hinted[j] = time.Time{}
-	}
-	return true
 }
 
-func (h *hints) fresh(at, now time.Time) bool {
-	return !at.IsZero() && now.Sub(at) <= h.limit
+// forget is called for each wake.
+func (h *hints) forget() {
+	for i := range h.heard {
+		h.heard[i].any, h.heard[i].counted = false, time.Time{}
+	}
+	if h.late != nil {
+		h.late.Stop()
+		h.late = nil
+	}
+}
+
+func (h *hints) count(which func(hint) bool) (nodes int) {
+	for _, n := range h.heard {
+		if which(n) {
+			nodes++
+		}
+	}
+	return nodes
+}
+
+func anyHint(n hint) bool { return n.any }
+
+func (h *hints) fresh(n hint, now time.Time) bool {
+	return !n.counted.IsZero() && now.Sub(n.counted) <= h.limit
 }

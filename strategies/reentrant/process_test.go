@@ -1,13 +1,13 @@
 package reentrant_test
 
 import (
-	"bufio"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
@@ -39,25 +39,7 @@ func TestProcessesThatShareAnOwnerNameHoldTogether(t *testing.T) {
 	c := locker.New(reentrant.New(goredis.New(client)), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
 	ours := lock(as(t.Context(), "job"), t, c, 1)
 
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcess$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), "LOCKSTEP_TEST_REDIS="+server.Addr())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-	})
-	says := bufio.NewReader(out)
+	_, in, says := beneath.Process(t, "LOCKSTEP_TEST_REDIS="+server.Addr())
 	if line, err := says.ReadString('\n'); line != "hold 2\n" {
 		t.Fatalf("the other process says %q, %v; want hold 2", line, err)
 	}
@@ -71,7 +53,7 @@ func TestProcessesThatShareAnOwnerNameHoldTogether(t *testing.T) {
 		t.Fatalf("another owner has the lock beside the other process: %v", l.err)
 	default:
 	}
-	if _, err := in.Write([]byte("go\n")); err != nil {
+	if _, err := io.WriteString(in, "go\n"); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := says.ReadString('\n'); line != "unlock <nil>\n" {

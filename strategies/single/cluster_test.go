@@ -16,9 +16,7 @@ import (
 )
 
 func TestContractThroughClusterAndSentinel(t *testing.T) {
-	beneath.RunReplicated(t, lockertest.Harness{}, func(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-		return over(store, outside)
-	})
+	beneath.RunReplicated(t, lockertest.Harness{}, over)
 }
 
 // inCluster is a Client of its own, which learns for itself where the slots are.

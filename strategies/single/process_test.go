@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/history"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -43,28 +44,10 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// process starts this test binary in a role.
-func process(t *testing.T, role string, server *redistest.Server, env ...string) (*exec.Cmd, io.WriteCloser, *bufio.Reader) {
+// process starts a process in a role.
+func process(t *testing.T, role string, server *redistest.Server, env ...string) (*exec.Cmd, io.Writer, *bufio.Reader) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcess$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), append(env, "LOCKSTEP_TEST_ROLE="+role, "LOCKSTEP_TEST_REDIS="+server.Addr())...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-	})
-	return cmd, in, bufio.NewReader(out)
+	return beneath.Process(t, append(env, "LOCKSTEP_TEST_ROLE="+role, "LOCKSTEP_TEST_REDIS="+server.Addr())...)
 }
 
 // A holder that was paused beyond its TTL must learn of it at its next look, and not touch what is the next one's.

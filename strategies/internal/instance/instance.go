@@ -47,8 +47,8 @@ type instance struct {
 	cleanups cleanup.Group
 }
 
-// errLate is a grant whose reply took longer than the lease lasts.
-var errLate = errors.New("granted so late that the lease had ended")
+// ErrLate is a grant whose reply took longer than the lease lasts.
+var ErrLate = errors.New("granted so late that the lease had ended")
 
 // Acquire makes one attempt to store the token. A reply that does not come leaves the outcome open; then the token is
 // removed in the background until the store says that it is gone.
@@ -69,7 +69,7 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	case err == nil && !res.OK:
 		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign}
 	case err == nil && lease.Ended():
-		err = errLate
+		err = ErrLate
 	case err == nil:
 		return lease, nil
 	}
@@ -79,7 +79,7 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 			return err
 		})
 	}
-	return locker.Lease{}, fault("acquire", req.Key, err)
+	return locker.Lease{}, Fault("acquire", req.Key, err)
 }
 
 // Extend moves the end of the lease to ttl from now, unless it is later already.
@@ -88,7 +88,7 @@ func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 		return lease, err
 	}
 	if err := locker.ValidateTTL(ttl); err != nil {
-		return lease, fault("extend", lease.Key, err)
+		return lease, Fault("extend", lease.Key, err)
 	}
 	if !lease.Expires.IsZero() && lease.Ended() {
 		return lease, locker.Lost(lease)
@@ -97,14 +97,19 @@ func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 	ok, err := i.place.ExpireIf(ctx, lease.Key, lease.Token, ttl)
 	switch {
 	case err != nil:
-		return lease, fault("extend", lease.Key, err)
+		return lease, Fault("extend", lease.Key, err)
 	case !ok:
 		return lease, locker.Lost(lease)
 	}
+	return Extended(lease, started, ttl), nil
+}
+
+// Extended moves the end of the lease to ttl from started, unless it is later already.
+func Extended(lease locker.Lease, started time.Time, ttl time.Duration) locker.Lease {
 	if until := locker.Until(started, ttl); until.After(lease.Expires) {
 		lease.Expires = until
 	}
-	return lease, nil
+	return lease
 }
 
 // Release removes the token. It is sent once: whoever repeats it knows why it may find nothing.
@@ -115,7 +120,7 @@ func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 	ok, err := i.place.DeleteIf(ctx, lease.Key, lease.Token)
 	switch {
 	case err != nil:
-		return fault("release", lease.Key, err)
+		return Fault("release", lease.Key, err)
 	case !ok:
 		return locker.Lost(lease)
 	}
@@ -125,16 +130,17 @@ func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 // Watch passes on what the store knows.
 func (i *instance) Watch(ctx context.Context, key string, wake func()) error {
 	if err := locker.ValidateKey(key); err != nil {
-		return fault("watch", key, err)
+		return Fault("watch", key, err)
 	}
 	err := i.place.Watch(ctx, key, wake)
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	return fault("watch", key, err)
+	return Fault("watch", key, err)
 }
 
-func fault(op, key string, err error) error {
+// Fault is the error of an operation on a store, to which a value of another type is foreign.
+func Fault(op, key string, err error) error {
 	if errors.Is(err, backends.ErrWrongType) {
 		err = fmt.Errorf("%w: %w", locker.ErrForeignKey, err)
 	}

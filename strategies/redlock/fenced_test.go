@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,8 +12,90 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
+
+func TestFencedNumbersRiseWhicheverNodesTakePart(t *testing.T) {
+	for _, q := range quorums {
+		synctest.Test(t, func(t *testing.T) {
+			stores := make([]backends.FencedStore, q.n)
+			faults := make([]*backendtest.FaultFencedStore, q.n)
+			for i := range stores {
+				faults[i] = backendtest.FaultyFenced(memory.New())
+				stores[i] = faults[i]
+			}
+			l, err := redlock.NewFenced(stores, redlock.WithQuorum(q.w))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var numbers []uint64
+			down := lockertest.Fault{Kind: lockertest.Fail}
+			for round := range 60 {
+				for i := range q.n - q.w { // others each time
+					faults[(round+i)%q.n].Set(backendtest.All, down.Apply)
+				}
+				lease := mustAcquire(t, l, request())
+				numbers = append(numbers, lease.Fence)
+				if err := l.Release(t.Context(), lease); err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range faults {
+					f.Clear()
+				}
+				time.Sleep(time.Minute) // what the dead ones had left
+			}
+			if !slices.IsSorted(numbers) || len(slices.Compact(slices.Clone(numbers))) != len(numbers) || numbers[0] == 0 {
+				t.Errorf("%d of %d: %v", q.w, q.n, numbers)
+			}
+		})
+	}
+}
+
+func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := make([]backends.FencedStore, 5)
+		faults := make([]*backendtest.FaultFencedStore, 5)
+		for i := range stores {
+			faults[i] = backendtest.FaultyFenced(memory.New())
+			stores[i] = faults[i]
+		}
+		l, err := redlock.NewFenced(stores)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raised := func() (n int) {
+			synctest.Wait()
+			for _, f := range faults {
+				n += f.Calls(backendtest.RaiseFence)
+			}
+			return n
+		}
+		one := func() {
+			lease := mustAcquire(t, l, request())
+			synctest.Wait()
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		for range 10 {
+			one()
+		}
+		if n := raised(); n != 0 {
+			t.Errorf("%d numbers raised", n)
+		}
+		fail := lockertest.Fault{Kind: lockertest.Fail}
+		faults[0].Once(backendtest.SetNXFenced, fail.Apply)
+		faults[1].Once(backendtest.SetNXFenced, fail.Apply)
+		one()
+		time.Sleep(time.Minute)
+		one() // the first three to answer may be all that know
+		if n := raised(); n > 4 {
+			t.Errorf("%d numbers raised", n)
+		}
+	})
+}
 
 func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
 	down := func(context.Context, func(context.Context) error) error { return errDown }
@@ -109,6 +192,42 @@ func TestNodesThatAreBeingRaisedAreHopedFor(t *testing.T) {
 		}
 		if lease := mustAcquire(t, l, request()); lease.Fence != 5 {
 			t.Errorf("fence %d; want 5", lease.Fence)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestARaiseThatFailsCountsForAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := make([]backends.FencedStore, 5)
+		mem := make([]*memory.Store, 5)
+		faults := make([]*backendtest.FaultFencedStore, 5)
+		for i := range stores {
+			mem[i] = memory.New()
+			faults[i] = backendtest.FaultyFenced(mem[i])
+			stores[i] = faults[i]
+		}
+		// node 1 is ahead
+		for range 3 {
+			_, _ = mem[0].SetNXFenced(t.Context(), "k", "x", ttl, backends.Count)
+			_, _ = mem[0].DeleteIf(t.Context(), "k", "x")
+		}
+		fail := func(context.Context, func(context.Context) error) error { return errDown }
+		later := func(ctx context.Context, call func(context.Context) error) error {
+			time.Sleep(time.Millisecond)
+			return errDown
+		}
+		faults[1].Set(backendtest.RaiseFence, fail)
+		faults[2].Set(backendtest.RaiseFence, fail)
+		mem[3].Set("k", "theirs", time.Minute)
+		faults[4].Set(backendtest.SetNXFenced, later) // down, and says so a little later
+		l, err := redlock.NewFenced(stores)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Acquire(t.Context(), request())
+		if errors.Is(err, locker.ErrHeld) {
+			t.Errorf("three of five failed: %v", err)
 		}
 		time.Sleep(time.Minute)
 	})

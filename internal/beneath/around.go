@@ -1,0 +1,244 @@
+package beneath
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/legacy"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// A Wrapping puts something around a Locker that must not show. It is called once for each Locker.
+type Wrapping func(t *testing.T, l locker.Locker) locker.Locker
+
+// Around runs the contract of a Locker on every strategy with something around it, over stores in memory and in fake time. The
+// nodes of a quorum are wrapped as well. What a strategy does not promise by itself is not asked.
+func Around(t *testing.T, wrap Wrapping) {
+	for _, s := range wrapped {
+		t.Run(s.strategy, func(t *testing.T) {
+			h := s.promises
+			h.Bubble = true
+			h.New = func(t *testing.T) (locker.Locker, lockertest.Disturber) { return s.over(t, wrap) }
+			lockertest.Run(t, h)
+		})
+	}
+}
+
+// underWrapping is a strategy, and what it does not promise.
+type underWrapping struct {
+	strategy string
+	promises lockertest.Harness
+	over     func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber)
+}
+
+var wrapped = []underWrapping{
+	{"single", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		l, d := plainOver(t)
+		return wrap(t, l), d
+	}},
+	{"fenced", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := Memory(t)
+		faulty := backendtest.FaultyFenced(store)
+		return wrap(t, fenced.New(faulty)), Disturber{outside, faulty.Faults, map[lockertest.Op]backendtest.Op{
+			lockertest.Acquire: backendtest.SetNXFenced, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
+		}}
+	}},
+	{"reentrant", lockertest.Harness{
+		Except: []string{"an owner that asks with a new token is refused like anyone"},
+	}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := Memory(t)
+		faulty := backendtest.FaultyNested(store)
+		return wrap(t, reentrant.New(faulty)), hashes{Disturber{outside, faulty.Faults, map[lockertest.Op]backendtest.Op{
+			lockertest.Acquire: backendtest.Enter, lockertest.Extend: backendtest.Renew, lockertest.Release: backendtest.Leave,
+		}}}
+	}},
+	{"redlock", lockertest.Harness{
+		Except: []string{
+			"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
+			"of many concurrent Releases exactly one succeeds",
+			"of many concurrent attempts exactly one is granted",
+		},
+	}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		var d nodes
+		d.waits = make(chan struct{}, 1)
+		lockers := make([]locker.Locker, 3)
+		for i := range lockers {
+			l, node := plainOver(t)
+			lockers[i], d.all = wrap(t, l), append(d.all, node)
+		}
+		l, err := redlock.New(lockers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wrap(t, settled{l, d}), d
+	}},
+	old("legacy expire", legacy.Expire, false, anything),
+	old("legacy getset", func(s backends.LegacyStore) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }, false, stampToCome,
+		// Stamps may be equal, and DEL does not look whose it deletes.
+		"Extend after another took the lock matches ErrLost and leaves the other's lease",
+		"Extend of a lock that was taken away matches ErrLost and ends its context",
+		"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone",
+	),
+	old("legacy setbit", legacy.SetBit, true, firstBit, bits...),
+	old("legacy getbit", legacy.GetBit, true, firstBit, append([]string{
+		"of many concurrent attempts exactly one is granted",
+		"many who lock one key exclude each other, and no update is lost",
+	}, bits...)...),
+}
+
+// bits are what a recipe does not promise whose lock is one bit: it has no expiry and no owner.
+var bits = []string{
+	"a refusal does not move the end of the holder's lease",
+	"a lease lasts until its Expires, and then the lock is free for the next",
+	"an extended lease lasts until its new Expires, and no longer",
+	"Extend after the end of the lease matches ErrLost and does not bring it back",
+	"Extend after another took the lock matches ErrLost and leaves the other's lease",
+	"Extend after another took the lock does not move the end of the other's lease",
+	"Lock gets the lock of a dead holder soon after its lease has ended, and not before",
+	"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires",
+	"Extend of a lock that was taken away matches ErrLost and ends its context",
+	"Unlock after the lock was lost matches ErrLost and leaves the next holder alone",
+	"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone",
+	"after Unlock nothing more of the lock is extended",
+	"Do whose lock was lost says so, although work did not fail",
+}
+
+// anything under a key keeps others out; a stamp does until it is past, and a bit while it is on.
+func anything(string) bool { return true }
+
+func stampToCome(value string) bool {
+	stamp, err := strconv.ParseInt(value, 10, 64)
+	return err != nil || stamp > time.Now().UnixMilli()
+}
+
+func firstBit(value string) bool { return value != "" && value[0]&0x80 != 0 }
+
+// plainOver is strategy single over a store in memory.
+func plainOver(t *testing.T) (locker.Locker, Disturber) {
+	store, outside := Memory(t)
+	faulty := backendtest.Faulty(store)
+	return single.New(faulty), Disturber{outside, faulty.Faults, map[lockertest.Op]backendtest.Op{
+		lockertest.Acquire: backendtest.SetNX, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
+	}}
+}
+
+// hashes takes a hash for a foreign value, and a string for one of another type.
+type hashes struct{ Disturber }
+
+func (h hashes) SetForeign(key string) { h.SetForeignHash(key) }
+func (h hashes) SetOther(key string)   { h.Disturber.SetForeign(key) }
+
+// old is a legacy recipe. It is not disturbed by faults: its commands serve several purposes, and a fault would need to know
+// which one a command is for.
+func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLeft bool, holds func(value string) bool, except ...string) underWrapping {
+	return underWrapping{strategy, lockertest.Harness{
+		NoWatch: true, NoLeft: noLeft,
+		Cannot: []lockertest.Disturbance{
+			lockertest.Fail, lockertest.Refuse, lockertest.Hang, lockertest.LoseReply, lockertest.LoseReplyHang,
+			lockertest.Late, lockertest.LateReply, lockertest.Stall, lockertest.Ghost, lockertest.SetForeign, lockertest.SetOther,
+		},
+		Except: append([]string{ // a second command does not look whose value it is
+			"a retransmission with the same token is granted again, with its ttl anew",
+			"a retransmission counts once: one Release frees the lock",
+		}, except...),
+	}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store := memory.New()
+		return wrap(t, recipe(store.Legacy())), remains{Disturber{mapped{store}, backendtest.FaultyLegacy(store.Legacy()).Faults, nil}, store, holds}
+	}}
+}
+
+// remains are what a recipe leaves under a key when nobody has the lock.
+type remains struct {
+	Disturber
+	store *memory.Store
+	holds func(value string) bool
+}
+
+func (r remains) Holds(key string) bool {
+	value, _, found := r.store.Get(key)
+	return found && r.holds(value)
+}
+
+// nodes disturbs all nodes of a quorum, once they have all answered: otherwise what they were sent would undo what is done
+// here.
+type nodes struct {
+	all   []Disturber
+	waits chan struct{}
+}
+
+// still waits for them. Only one goroutine of a bubble may.
+func (n nodes) still() {
+	select {
+	case n.waits <- struct{}{}:
+		synctest.Wait()
+		<-n.waits
+	default:
+	}
+}
+
+func (n nodes) each(do func(Disturber)) {
+	n.still()
+	for _, d := range n.all {
+		do(d)
+	}
+}
+
+func (n nodes) Holds(key string) bool {
+	n.still()
+	return slices.ContainsFunc(n.all, func(d Disturber) bool { return d.Holds(key) })
+}
+
+func (n nodes) Delete(key string)     { n.each(func(d Disturber) { d.Delete(key) }) }
+func (n nodes) Expire(key string)     { n.each(func(d Disturber) { d.Expire(key) }) }
+func (n nodes) SetForeign(key string) { n.each(func(d Disturber) { d.SetForeign(key) }) }
+func (n nodes) SetOther(key string)   { n.each(func(d Disturber) { d.SetOther(key) }) }
+
+func (n nodes) Fault(op lockertest.Op, f lockertest.Fault) {
+	for _, d := range n.all {
+		d.Fault(op, f)
+	}
+}
+
+func (n nodes) FaultOnce(op lockertest.Op, f ...lockertest.Fault) {
+	for _, d := range n.all {
+		d.FaultOnce(op, f...)
+	}
+}
+
+// settled answers when all nodes have, so that a fault that is meant for one call of each does not meet the next.
+type settled struct {
+	locker.Locker
+	nodes nodes
+}
+
+func (s settled) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	defer s.nodes.still()
+	return s.Locker.Acquire(ctx, req)
+}
+
+func (s settled) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	defer s.nodes.still()
+	return s.Locker.Extend(ctx, lease, ttl)
+}
+
+func (s settled) Release(ctx context.Context, lease locker.Lease) error {
+	defer s.nodes.still()
+	return s.Locker.Release(ctx, lease)
+}
+
+func (s settled) Watch(ctx context.Context, key string, wake func()) error {
+	defer s.nodes.still()
+	return s.Locker.Watch(ctx, key, wake)
+}

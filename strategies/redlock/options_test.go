@@ -1,0 +1,51 @@
+package redlock_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+)
+
+func TestBadOptionsAreRefusedAndSaidWhy(t *testing.T) {
+	five := lockers(newNodes(5))
+	store := memory.New()
+	for _, c := range []struct {
+		nodes []locker.Locker
+		opts  []redlock.Option
+		says  string
+	}{
+		{nil, nil, "no nodes"},
+		{five, []redlock.Option{redlock.WithQuorum(2)}, "quorum 2 of 5 nodes is not within 3 and 5"},
+		{five, []redlock.Option{redlock.WithQuorum(6)}, "quorum 6 of 5 nodes is not within 3 and 5"},
+		{five[:4], []redlock.Option{redlock.WithQuorum(2)}, "quorum 2 of 4 nodes is not within 3 and 4"},
+		{five, []redlock.Option{redlock.WithDrift(0.001)}, "drift 0.001 is not within 0.01 and 1"},
+		{five, []redlock.Option{redlock.WithDrift(1)}, "drift 1 is not within 0.01 and 1"},
+		{five, []redlock.Option{redlock.WithNodeLimit(0)}, "node limit 0s is under the limit of 1ms"},
+		{five, []redlock.Option{redlock.WithQuorum(4), nil}, "option 2 is nil"},
+		{[]locker.Locker{five[0], nil}, nil, "node 2 is nil"},
+		{[]locker.Locker{five[0], five[1], five[0]}, nil, "nodes 1 and 3 are the same: it would be counted twice"},
+	} {
+		_, err := redlock.New(c.nodes, c.opts...)
+		if refusal, ok := err.(interface{ Refused() bool }); err == nil || err.Error() != "lockstep: redlock: "+c.says || !ok || !refusal.Refused() {
+			t.Errorf("New = %v; want %s", err, c.says)
+		}
+	}
+	for _, stores := range [][]backends.FencedStore{nil, {nil}, {store, store}} {
+		if _, err := redlock.NewFenced(stores); err == nil {
+			t.Errorf("NewFenced(%v) = nil", stores)
+		}
+	}
+	if _, err := redlock.NewFenced([]backends.FencedStore{store}, nil); err == nil {
+		t.Error("NewFenced with a nil Option = nil")
+	}
+	for n := 1; n <= 7; n++ {
+		for w := n/2 + 1; w <= n; w++ {
+			if _, err := redlock.New(lockers(newNodes(n)), redlock.WithQuorum(w)); err != nil {
+				t.Errorf("%d of %d: %v", w, n, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+)
+
+func TestReleaseIsDoneWhenAQuorumIsFreeAndTellsTheOthersAgain(t *testing.T) {
+	for gone := range 6 {
+		for down := range 6 - gone {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := newNodes(5)
+				l, req := quorumOf(t, nodes), request()
+				lease := mustAcquire(t, l, req)
+				synctest.Wait()
+				for i, n := range nodes {
+					switch {
+					case i < gone:
+						n.store.Delete("k")
+					case i < gone+down:
+						n.set("release", behaviour{err: errDown})
+					}
+				}
+				err := l.Release(t.Context(), lease)
+				switch {
+				case gone > 2:
+					if !errors.Is(err, locker.ErrLost) {
+						t.Errorf("%d gone, %d down: %v; want ErrLost", gone, down, err)
+					}
+				case down <= 2:
+					if err != nil {
+						t.Errorf("%d gone, %d down: %v", gone, down, err)
+					}
+				case err == nil || errors.Is(err, locker.ErrLost):
+					t.Errorf("%d gone, %d down: %v; want unknown", gone, down, err)
+				}
+				for _, n := range nodes {
+					n.set("release", behaviour{})
+				}
+				time.Sleep(3 * time.Second)
+				if n := holding(nodes, req.Token); err == nil && n != 0 {
+					t.Errorf("%d gone, %d down: %d nodes have it still", gone, down, n)
+				}
+			})
+		}
+	}
+}
+
+func TestANodeThatFailsAfterTheReleaseIsDoneIsToldAgain(t *testing.T) {
+	for _, ends := range []bool{true, false} { // whether the lease says when
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			l, req := quorumOf(t, nodes), request()
+			lease := mustAcquire(t, l, req)
+			synctest.Wait()
+			nodes[2].set("release", behaviour{hold: 50 * time.Millisecond, err: errDown}) // when the others have done it
+			if !ends {
+				lease.Expires = time.Time{}
+			}
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(60 * time.Millisecond)
+			nodes[2].set("release", behaviour{})
+			time.Sleep(time.Second)
+			if n := holding(nodes, req.Token); n != 0 {
+				t.Errorf("%d nodes have it still", n)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+func TestANodeThatHasNothingLeftIsNotToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		lease := mustAcquire(t, l, req)
+		synctest.Wait()
+		nodes[2].set("release", behaviour{err: errDown})
+		time.AfterFunc(time.Millisecond, func() { nodes[2].store.Delete("k"); nodes[2].set("release", behaviour{}) })
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := nodes[2].count("release"); n > 3 {
+			t.Errorf("told %d times", n)
+		}
+	})
+}
+
+func TestADeadNodeIsToldOfAReleaseNoLongerThanItMayHoldTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l := quorumOf(t, nodes)
+		lease := mustAcquire(t, l, request())
+		synctest.Wait()
+		nodes[0].set("release", behaviour{err: errDown})
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * ttl)
+		told := nodes[0].count("release")
+		time.Sleep(time.Hour)
+		if n := nodes[0].count("release"); told < 5 || n != told {
+			t.Errorf("told %d times, and %d an hour later", told, n)
+		}
+	})
+}
+
+func TestWhatAFailedExtensionHasMovedIsReleasedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l := quorumOf(t, nodes)
+		lease := mustAcquire(t, l, request())
+		synctest.Wait()
+		time.Sleep(9 * time.Second)
+		nodes[1].set("extend", behaviour{err: errDown})
+		nodes[2].set("extend", behaviour{err: errDown})
+		_, err := l.Extend(t.Context(), lease, ttl)
+		if err == nil {
+			t.Fatal("extended")
+		}
+		nodes[0].set("release", behaviour{err: errDown}) // for 1.5 s
+		time.AfterFunc(1500*time.Millisecond, func() { nodes[0].set("release", behaviour{}) })
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if nodes[0].holder() != "" {
+			_, left, _ := nodes[0].store.Get("k")
+			t.Errorf("node 1 is locked for %v more", left)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestAReleaseThatFindsTheLeaseLostFreesTheOtherNodesAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		c := locker.New(quorumOf(t, nodes, redlock.WithQuorum(3)), locker.WithTTL(ttl))
+		lock, err := c.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		nodes[0].store.Delete("k")
+		nodes[1].set("release", behaviour{err: errDown}) // for a moment
+		if err := lock.Unlock(t.Context()); !errors.Is(err, locker.ErrLost) {
+			t.Errorf("Unlock = %v", err)
+		}
+		synctest.Wait()
+		nodes[1].set("release", behaviour{})
+		time.Sleep(ttl / 2)
+		if nodes[1].holder() != "" {
+			t.Error("node 2 is locked still, and with it the lock")
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestReleaseIsNotLongerThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		req.TTL = 50 * time.Millisecond
+		lease := mustAcquire(t, l, req)
+		for _, n := range nodes[:2] {
+			n.set("release", behaviour{after: time.Minute})
+		}
+		left := time.Until(lease.Expires)
+		took(t, left, func() { _ = l.Release(t.Context(), lease) })
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// no node forgets; three of five with a quorum of four are away for a moment.
+func TestAMomentWithoutAQuorumDuringUnlockDoesNotLockUntilTheTTL(t *testing.T) {
+	for _, q := range []struct{ n, w, away int }{{5, 4, 3}, {4, 3, 2}, {3, 3, 2}, {5, 5, 3}, {5, 3, 3}} {
+		t.Run(fmt.Sprint(q), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := newNodes(q.n)
+				c := locker.New(quorumOf(t, nodes, redlock.WithQuorum(q.w)), locker.WithTTL(time.Minute))
+				lock, err := c.Lock(t.Context(), "k")
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				for _, n := range nodes[:q.away] {
+					n.set("release", behaviour{err: errDown})
+				}
+				time.AfterFunc(200*time.Millisecond, func() {
+					for _, n := range nodes[:q.away] {
+						n.set("release", behaviour{})
+					}
+				})
+				err = lock.Unlock(t.Context())
+				time.Sleep(10 * time.Second)
+				if again, err2 := c.TryLock(t.Context(), "k"); err2 != nil {
+					t.Errorf("%d of %d: Unlock = %v; ten seconds later %v", q.w, q.n, err, err2)
+				} else {
+					_ = again.Unlock(t.Context())
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+)
+
+func TestNodesAreCalledWithTheValuesOfTheCallersCtxAndNotItsEnd(t *testing.T) {
+	type name struct{}
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		spies := make([]*ctxSpy, 3)
+		all := lockers(nodes)
+		for i, n := range nodes {
+			spies[i] = &ctxSpy{Locker: n}
+			all[i] = spies[i]
+		}
+		l, err := redlock.New(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), name{}, "value"))
+		nodes[2].set("acquire", behaviour{after: 100 * time.Millisecond})
+		nodes[2].set("extend", behaviour{after: 100 * time.Millisecond})
+		nodes[2].set("release", behaviour{after: 100 * time.Millisecond, err: errDown})
+		lease, err := l.Acquire(ctx, request())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = l.Extend(ctx, lease, ttl)
+		time.AfterFunc(200*time.Millisecond, cancel)
+		_ = l.Release(ctx, lease)
+		cancel()
+		synctest.Wait()
+		for i, s := range spies {
+			for j, got := range s.all() {
+				end, limited := got.Deadline()
+				switch {
+				case got.Value(name{}) != "value":
+					t.Errorf("call %d of node %d: without the values", j+1, i+1)
+				case !limited || time.Until(end) > redlock.DefaultNodeLimit:
+					t.Errorf("call %d of node %d: without a limit", j+1, i+1)
+				case i == 2 && got.Err() != nil:
+					t.Errorf("call %d of node %d: it has ended with the caller's: %v", j+1, i+1, got.Err())
+				}
+			}
+		}
+		time.Sleep(250 * time.Millisecond) // all have answered; the limit is far
+		for i, s := range spies {
+			for j, got := range s.all()[:3] {
+				if got.Err() == nil {
+					t.Errorf("call %d of node %d: its ctx goes on", j+1, i+1)
+				}
+			}
+		}
+		for _, got := range spies[2].all() { // those that tell it again too
+			if got.Value(name{}) != "value" {
+				t.Error("a release in the background has no values")
+			}
+		}
+		if len(spies[2].all()) < 4 {
+			t.Error("node 3 is not told again")
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+type ctxSpy struct {
+	locker.Locker
+	mu   sync.Mutex
+	seen []context.Context
+}
+
+func (s *ctxSpy) saw(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, ctx)
+}
+
+func (s *ctxSpy) all() []context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]context.Context(nil), s.seen...)
+}
+
+func (s *ctxSpy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	s.saw(ctx)
+	return s.Locker.Acquire(ctx, req)
+}
+
+func (s *ctxSpy) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	s.saw(ctx)
+	return s.Locker.Extend(ctx, lease, ttl)
+}
+
+func (s *ctxSpy) Release(ctx context.Context, lease locker.Lease) error {
+	s.saw(ctx)
+	return s.Locker.Release(ctx, lease)
+}
+
+func TestNothingIsSentThatHasNoChance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l := quorumOf(t, nodes)
+		lease := mustAcquire(t, l, request())
+		synctest.Wait()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := l.Acquire(over, request())
+		synctest.Wait()
+		if !errors.Is(err, context.Canceled) || nodes[0].count("acquire") != 1 {
+			t.Errorf("Acquire = %v", err)
+		}
+		if _, err := l.Extend(over, lease, ttl); !errors.Is(err, context.Canceled) || nodes[0].count("extend") != 0 {
+			t.Errorf("Extend = %v", err)
+		}
+		if err := l.Release(over, lease); !errors.Is(err, context.Canceled) || nodes[0].count("release") != 0 {
+			t.Errorf("Release = %v", err)
+		}
+		time.Sleep(ttl)
+		if _, err := l.Extend(t.Context(), lease, ttl); !errors.Is(err, locker.ErrLost) || nodes[0].count("extend") != 0 {
+			t.Errorf("Extend of a lease that has ended = %v", err)
+		}
+	})
+}
+
+func TestInTurnAllNodesAreAskedOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(5)
+		for _, n := range nodes {
+			n.set("acquire", behaviour{hold: 10 * time.Millisecond})
+		}
+		nodes[1].set("acquire", behaviour{after: time.Hour})
+		l := quorumOf(t, nodes, redlock.WithSequential())
+		var lease locker.Lease
+		took(t, 4*10*time.Millisecond+redlock.DefaultNodeLimit, func() { lease = mustAcquire(t, l, request()) })
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Hour)
+		if holding(nodes, "") != 5 {
+			t.Error("a late grant was kept")
+		}
+	})
+}
+
+func TestInTurnNobodyIsAskedAfterTheAttemptIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(5)
+		nodes[0].set("acquire", behaviour{after: time.Hour})
+		l := quorumOf(t, nodes, redlock.WithSequential())
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := l.Acquire(ctx, request())
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		for i, n := range nodes[1:] {
+			if n.count("acquire") != 0 {
+				t.Errorf("node %d was asked after Acquire had returned %v", i+2, err)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestARefusedAttemptInTurnWaitsForOneLimitOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(5)
+		for _, n := range nodes[:3] {
+			n.store.Set("k", "theirs", time.Minute)
+		}
+		nodes[4].set("release", behaviour{after: time.Minute})
+		l := quorumOf(t, nodes, redlock.WithSequential())
+		took(t, redlock.DefaultNodeLimit, func() { _, _ = l.Acquire(t.Context(), request()) })
+		time.Sleep(2 * time.Minute)
+	})
+}
