@@ -24,18 +24,19 @@ type process struct {
 	done    chan struct{} // closed when the process was reaped
 }
 
-// startProcess runs redis-server with its output in a new file in dir.
+// startProcess runs redis-server, with env beside its environment and its output in a new file in dir.
 //
 // On Linux the kernel is asked to kill the server with its parent, and takes the
 // thread that forked for the parent. So the goroutine that forks keeps its thread to
 // itself until the server is dead, when the thread may end as it likes.
-func startProcess(dir string, args []string) (*process, error) {
+func startProcess(dir string, env, args []string) (*process, error) {
 	log, err := os.CreateTemp(dir, "redis-*.log")
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close() // the child has its own copy
 	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	dieWithParent(cmd)
 

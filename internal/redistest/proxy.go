@@ -76,6 +76,14 @@ func (p *Proxy) CutAll() {
 	}
 }
 
+// Open returns how many connections there are. One whose client has left stays until what
+// it has sent was dealt with.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
 // Seen returns the names, in upper case, of the commands that arrived so far, in
 // their order, whatever became of them. On a connection that withholds a command,
 // the later ones have not arrived.

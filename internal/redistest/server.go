@@ -55,6 +55,9 @@ func StartN(tb testing.TB, n int, opts ...Option) []*Server {
 	for _, opt := range opts {
 		opt(&c)
 	}
+	if c.movable {
+		c.shim = buildShim(tb)
+	}
 	servers, errs := make([]*Server, n), make([]error, n)
 	var starts sync.WaitGroup
 	for i := range n {
@@ -77,6 +80,8 @@ type config struct {
 	args     []string
 	password string
 	sentinel string // a configuration file, which makes it one
+	movable  bool   // its clock
+	shim     string // the library that moves it
 }
 
 // WithArgs appends arguments for redis-server, such as "--appendonly", "yes". They
@@ -138,7 +143,11 @@ func (s *Server) start() error {
 	if s.sentinel != "" {
 		args = append([]string{s.sentinel, "--sentinel"}, args...)
 	}
-	proc, err := startProcess(s.dir, append(args, s.args...))
+	env, err := s.clockEnv()
+	if err != nil {
+		return err
+	}
+	proc, err := startProcess(s.dir, env, append(args, s.args...))
 	if err != nil {
 		return err
 	}

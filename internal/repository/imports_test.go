@@ -39,6 +39,23 @@ func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 	}
 }
 
+// TestMiddlewareNeedsNoSDK keeps to the API of OpenTelemetry what a program gets that wants to be seen, and everything away
+// from one that wants a log.
+func TestMiddlewareNeedsNoSDK(t *testing.T) {
+	for pkg, mayImport := range map[string]string{"otellocker": "go.opentelemetry.io/otel", "sloglocker": module} {
+		for _, imported := range goList(t, "../..", "-f", `{{join .Imports "\n"}}`, "./middleware/"+pkg) {
+			if !isStandard(imported) && imported != module+"/locker" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
+				t.Errorf("%s imports %s", pkg, imported)
+			}
+		}
+		for _, needed := range goList(t, "../..", "-deps", "./middleware/"+pkg) {
+			if strings.HasPrefix(needed, "go.opentelemetry.io/otel/sdk") {
+				t.Errorf("%s needs %s", pkg, needed)
+			}
+		}
+	}
+}
+
 // TestWhoImportsWhom is the picture in docs/design.md.
 func TestWhoImportsWhom(t *testing.T) {
 	allowed := []struct {
