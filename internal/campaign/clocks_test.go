@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/internal/matrix"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -63,23 +64,36 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 					})
 				}
 
+				command := fmt.Sprintf("go test ./internal/campaign -run '%s'", t.Name())
+				behind := matrix.Cell{Strategy: c.name, Fault: "server clock back", Where: "redis-server", Trials: keys, Command: command}
+				before := matrix.Cell{Strategy: c.name, Fault: "server clock ahead", Where: "redis-server", Trials: keys, Command: command}
+
 				servers[0].MoveClock(-jump)
 				for _, lock := range back {
 					if second, err := other.TryLock(t.Context(), lock.Key()); !errors.Is(err, locker.ErrHeld) {
 						t.Errorf("back: two holders: %v, %v", second, err)
+						behind.Violations++
 					}
 					if err := lock.Extend(t.Context(), ttl); err != nil || lock.Context().Err() != nil {
 						t.Errorf("back: Extend = %v", err)
 					}
 				}
-				if left, err := servers[0].Do("PTTL", back[0].Key()); err != nil || left.(int64) < (ttl+jump/2).Milliseconds() {
+				left, err := servers[0].Do("PTTL", back[0].Key())
+				if err != nil || left.(int64) < (ttl+jump/2).Milliseconds() {
 					t.Errorf("back: the key lives for %v more ms, %v; want the minute on top", left, err)
+				} else if c.servers-1 < c.quorum { // nobody can do without that server
+					behind.Down = time.Duration(left.(int64)) * time.Millisecond
 				}
+				behind.Report(t)
 
 				servers[0].MoveClock(jump)
 				for _, lock := range ahead {
 					second, err := other.TryLock(t.Context(), lock.Key())
-					if two := err == nil; two != c.violated || !two && !errors.Is(err, locker.ErrHeld) {
+					two := err == nil
+					if two {
+						before.Violations++
+					}
+					if two != c.violated || !two && !errors.Is(err, locker.ErrHeld) {
 						t.Errorf("ahead: a second TryLock = %v; want two holders: %v", err, c.violated)
 					}
 					told := lock.Extend(t.Context(), 2*ttl)
@@ -90,7 +104,15 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 					if second != nil && lock.Fence() != 0 && second.Fence() <= lock.Fence() {
 						t.Errorf("ahead: fence %d after %d", second.Fence(), lock.Fence())
 					}
+					if c.lost && !c.violated { // what is left of it is released
+						began := time.Now()
+						if _, err := other.Lock(t.Context(), lock.Key(), locker.WithWait(2*ttl)); err != nil {
+							t.Errorf("ahead: Lock after the loss = %v", err)
+						}
+						before.Down = max(before.Down, time.Since(began))
+					}
 				}
+				before.Report(t)
 			})
 		}
 	}
@@ -145,21 +167,22 @@ var clients = map[string]func(t *testing.T, s *redistest.Server) numberedNested{
 var clockCells = []struct {
 	name             string
 	servers, holding int
+	quorum           int
 	violated, lost   bool // when it jumps ahead: there are two holders, or at least none that still has the lock
 	over             func(t *testing.T, stores []numberedNested) locker.Locker
 }{
-	{"single", 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return single.New(s[0]) }},
-	{"fenced", 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return fenced.New(s[0]) }},
-	{"reentrant", 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return reentrant.New(s[0]) }},
-	{"2 of 3, held by 2", 3, 2, true, true, quorumOf(2)},
-	{"2 of 3, held by 3", 3, 3, false, false, quorumOf(2)},
-	{"3 of 3", 3, 3, false, true, quorumOf(3)},
-	{"3 of 5, held by 3", 5, 3, true, true, quorumOf(3)},
-	{"3 of 5, held by 5", 5, 5, false, false, quorumOf(3)},
-	{"4 of 5, held by 4", 5, 4, false, true, quorumOf(4)},
-	{"4 of 5, held by 5", 5, 5, false, false, quorumOf(4)},
-	{"numbered, 3 of 5, held by 3", 5, 3, true, true, numberedQuorumOf(3)},
-	{"numbered, 4 of 5, held by 4", 5, 4, false, true, numberedQuorumOf(4)},
+	{"single", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return single.New(s[0]) }},
+	{"fenced", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return fenced.New(s[0]) }},
+	{"reentrant", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return reentrant.New(s[0]) }},
+	{"redlock 2 of 3, on 2", 3, 2, 2, true, true, quorumOf(2)},
+	{"redlock 2 of 3, on 3", 3, 3, 2, false, false, quorumOf(2)},
+	{"redlock 3 of 3", 3, 3, 3, false, true, quorumOf(3)},
+	{"redlock 3 of 5, on 3", 5, 3, 3, true, true, quorumOf(3)},
+	{"redlock 3 of 5, on 5", 5, 5, 3, false, false, quorumOf(3)},
+	{"redlock 4 of 5, on 4", 5, 4, 4, false, true, quorumOf(4)},
+	{"redlock 4 of 5, on 5", 5, 5, 4, false, false, quorumOf(4)},
+	{"redlock numbered 3 of 5, on 3", 5, 3, 3, true, true, numberedQuorumOf(3)},
+	{"redlock numbered 4 of 5, on 4", 5, 4, 4, false, true, numberedQuorumOf(4)},
 }
 
 func quorumOf(w int) func(t *testing.T, stores []numberedNested) locker.Locker {

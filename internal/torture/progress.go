@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// progress is the line that tells how far it is. On a terminal it stays in its place; elsewhere it is repeated now and then.
+type progress struct {
+	out      *os.File
+	terminal bool
+	began    time.Time
+	shown    time.Time
+
+	running map[string]bool
+	done    map[string]int // by pass, fail and skip
+	cells   int
+	last    string
+}
+
+func newProgress(out *os.File, began time.Time) *progress {
+	info, err := out.Stat()
+	return &progress{
+		out: out, began: began, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
+		running: make(map[string]bool), done: make(map[string]int),
+	}
+}
+
+const (
+	often  = 200 * time.Millisecond
+	seldom = time.Minute
+)
+
+func (p *progress) show() {
+	pause := seldom
+	if p.terminal {
+		pause = often
+	}
+	if time.Since(p.shown) < pause {
+		return
+	}
+	p.shown = time.Now()
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s", p)
+	} else {
+		fmt.Fprintln(p.out, p)
+	}
+}
+
+// print shows text above the line.
+func (p *progress) print(text string) {
+	if p.terminal {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+	fmt.Fprint(p.out, text)
+}
+
+func (p *progress) end() { p.print(p.String() + "\n") }
+
+func (p *progress) String() string {
+	last := p.last[strings.LastIndex(p.last, "/")+1:]
+	return fmt.Sprintf("%v  %d passed, %d failed, %d skipped, %d running, %d cells  %.60s",
+		time.Since(p.began).Round(time.Second), p.done["pass"], p.done["fail"], p.done["skip"], len(p.running), p.cells, last)
+}

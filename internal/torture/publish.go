@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/matrix"
+)
+
+// The marks between which the matrix stands.
+const (
+	begin = "<!-- matrix: written by make torture -->\n"
+	end   = "<!-- end of the matrix -->\n"
+)
+
+// publish replaces what stands between the marks of file.
+func publish(file string, args []string, table *matrix.Table) error {
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, found := bytes.Cut(page, []byte(begin))
+	_, after, closed := bytes.Cut(rest, []byte(end))
+	if !found || !closed {
+		return fmt.Errorf("%s has no marks for the matrix", file)
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "Made on %s with %s, %s, %d CPUs, by `go run ./internal/torture %s`.\n\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersion(), runtime.NumCPU(), strings.Join(args, " "))
+	if err := table.Markdown(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), text.Bytes(), []byte(end), after}, nil), 0o644)
+}
+
+// serverVersion is that of the redis-server that the tests have run.
+func serverVersion() string {
+	out, err := exec.Command("redis-server", "--version").Output()
+	for _, field := range strings.Fields(string(out)) {
+		if v, ok := strings.CutPrefix(field, "v="); ok && err == nil {
+			return "redis-server " + v
+		}
+	}
+	return "no redis-server"
+}
