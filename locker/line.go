@@ -27,7 +27,7 @@ type line struct {
 
 	watching  bool
 	polling   bool       // the store can't wake anybody
-	watched   chan error // answers once when the watch is active or failed
+	failed    chan error // has the error of a watch that failed
 	refusal   error      // why there is no watch, for all in the line
 	stopWatch context.CancelFunc
 
@@ -176,6 +176,13 @@ func (ls *lines) woken(ln *line) {
 	if !ln.local {
 		ln.wake()
 	}
+}
+
+// watched is called when the watch is active: the lock may have been released before.
+func (ls *lines) watched(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.wake()
 }
 
 func (ln *line) wake() {

@@ -55,6 +55,8 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 	defer func() {
 		if !begun { // a hook panics: nobody will have the lock
 			c.discard(ctx, lease, cfg.ttl)
+			l.overAt = time.Now()
+			l.tell(ErrReleased) // to those that had begun
 		}
 	}()
 	parent := ctx
@@ -265,9 +267,12 @@ func (l *Lock) expired() *LostError {
 var errUnanswered = errors.New("no answer to an extension")
 
 // tell calls what middleware left for the end of the hold, the innermost first.
-func (l *Lock) tell(cause error) {
-	for i := len(l.ends) - 1; i >= 0; i-- {
-		l.ends[i](l.overAt, cause)
+func (l *Lock) tell(cause error) { tell(l.ends, l.overAt, cause) }
+
+func tell(ends []func(time.Time, error), at time.Time, cause error) {
+	if last := len(ends) - 1; last >= 0 {
+		defer tell(ends[:last], at, cause) // also if the last one panics
+		ends[last](at, cause)
 	}
 }
 

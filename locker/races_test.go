@@ -437,6 +437,15 @@ func TestALockerThatEndsItsGoroutineIsAFault(t *testing.T) {
 func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 	for _, where := range []string{"begin", "end"} {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			begun, ended := 0, 0
+			counted := func(next locker.Locker) locker.Locker {
+				return acquirer{next, func(lease locker.Lease) locker.Lease {
+					return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+						begun++
+						return ctx, func(time.Time, error) { ended++ }
+					})
+				}}
+			}
 			hooked := locker.New(acquirer{s, func(lease locker.Lease) locker.Lease {
 				return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 					if where == "begin" {
@@ -444,7 +453,7 @@ func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 					}
 					return ctx, func(time.Time, error) { panic(where) }
 				})
-			}})
+			}}, locker.WithMiddleware(counted))
 			func() {
 				defer func() {
 					if r := recover(); r != where {
@@ -455,6 +464,9 @@ func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 			}()
 			time.Sleep(time.Second)
 			s.mustBeFree(t, "key")
+			if begun != 1 || ended != 1 {
+				t.Errorf("panic in %s: another hook has begun %d times and ended %d times", where, begun, ended)
+			}
 		})
 	}
 }

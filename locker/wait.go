@@ -132,17 +132,21 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 	}
 }
 
-// watch asks the store, once per line, to be woken. The answer comes through ln.watched: a store that is slow to
-// answer costs hints, not the wait.
+// watch asks the store, once per line, to be woken. When the watch is active that is a hint like any other, since the lock
+// may have been released before; an error comes through ln.failed. A store that is slow to answer costs hints, not the wait.
 func (w *waiting) watch(ln *line) {
 	if ln.watching {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // as long as the line, which outlives its heads
-	ln.watching, ln.watched, ln.stopWatch = true, make(chan error, 1), cancel
-	go func(answer chan<- error) {
-		answer <- w.Watch(ctx, ln.key, func() { w.lines.woken(ln) })
-	}(ln.watched)
+	ln.watching, ln.failed, ln.stopWatch = true, make(chan error, 1), cancel
+	go func(failed chan<- error) {
+		if err := w.Watch(ctx, ln.key, func() { w.lines.woken(ln) }); err != nil {
+			failed <- err
+			return
+		}
+		w.lines.watched(ln)
+	}(ln.failed)
 }
 
 // sleep returns nil when it is time for an attempt.
@@ -158,17 +162,14 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 		case <-timer.C:
 		case <-ctx.Done():
 		case <-done(limit):
-		case err := <-ln.watched:
-			switch {
-			case err == nil: // it may have been released before the watch was active: look again
-			case errors.Is(err, errors.ErrUnsupported):
-				ln.polling = true
-				timer.Reset(w.pause(ln, req.wait, so.attempts))
-				continue
-			default:
+		case err := <-ln.failed:
+			if !errors.Is(err, errors.ErrUnsupported) {
 				ln.refusal = err
 				return wrap("watch", req.Key, err)
 			}
+			ln.polling = true
+			timer.Reset(w.pause(ln, req.wait, so.attempts))
+			continue
 		}
 		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
 			return ended(ctx, req.Key, w.lines.last(ln))

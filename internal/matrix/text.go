@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,13 +11,15 @@ import (
 // Text writes the table for a terminal.
 func (t *Table) Text(w io.Writer) error {
 	for _, g := range t.grids() {
-		fmt.Fprintf(w, "\non %s\n\n", g.where)
-		out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(out, "\t%s\n", strings.Join(g.faults, "\t"))
+		var text strings.Builder
+		fmt.Fprintf(&text, "\t%s\n", strings.Join(g.faults, "\t"))
 		for _, strategy := range g.strategies {
-			fmt.Fprintf(out, "%s\t%s\n", strategy, strings.Join(g.row(strategy), "\t"))
+			fmt.Fprintf(&text, "%s\t%s\n", strategy, strings.Join(g.row(strategy), "\t"))
 		}
-		if err := out.Flush(); err != nil {
+		_, title := fmt.Fprintf(w, "\non %s\n\n", g.where)
+		aligned := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		_, rows := io.WriteString(aligned, text.String())
+		if err := errors.Join(title, rows, aligned.Flush()); err != nil {
 			return err
 		}
 	}

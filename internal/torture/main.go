@@ -25,13 +25,14 @@ func main() {
 	html := flag.String("html", "", "write the matrix as a page to this `file`")
 	docs := flag.String("docs", "", "put the matrix between the marks in this `file`")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: torture [-html FILE] [-docs FILE] [-- flags of go test] [packages]")
+		fmt.Println("usage: torture [-html FILE] [-docs FILE] [-- flags of go test] [packages]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, flag.Args(), *html, *docs); err != nil {
+	err := run(ctx, flag.Args(), *html, *docs)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		os.Exit(1)
 	}

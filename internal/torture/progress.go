@@ -43,19 +43,22 @@ func (p *progress) show() {
 	}
 	p.shown = time.Now()
 	if p.terminal {
-		fmt.Fprintf(p.out, "\r\x1b[K%s", p)
+		p.write("\r\x1b[K" + p.String())
 	} else {
-		fmt.Fprintln(p.out, p)
+		p.write(p.String() + "\n")
 	}
 }
 
 // print shows text above the line.
 func (p *progress) print(text string) {
 	if p.terminal {
-		fmt.Fprint(p.out, "\r\x1b[K")
+		text = "\r\x1b[K" + text
 	}
-	fmt.Fprint(p.out, text)
+	p.write(text)
 }
+
+// write leaves it at that if there is nobody to read it.
+func (p *progress) write(text string) { _, _ = p.out.WriteString(text) }
 
 func (p *progress) end() { p.print(p.String() + "\n") }
 

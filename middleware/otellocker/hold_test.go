@@ -149,15 +149,34 @@ var renewalScenarios = []scenario{
 		metrics: samples{"lock.renewals{lock.outcome=canceled}": "1"}.with("10s"),
 	},
 	{
-		name: "extension that comes after Unlock",
+		name:  "extension that comes after Unlock",
+		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}},
 		run: func(x *scene) {
 			x.faultOnce(backendtest.ExpireIf, backendtest.Late(time.Second)) // and finds nothing to extend
 			l := x.lock()
 			time.Sleep(10 * time.Second)
+			x.unlock(l) // which waits a while for it
+		},
+		spans:   []string{acquired, `lock hold 10s under caller {lock.key="invoice/42"} -> lock acquire`, released},
+		metrics: samples{"lock.renewals{lock.outcome=canceled}": "1"}.with("10s"),
+	},
+	{
+		name: "extension that the deadline of the caller cuts short",
+		run: func(x *scene) {
+			x.faultOnce(backendtest.ExpireIf, backendtest.Hang)
+			ctx, cancel := context.WithTimeout(x.ctx, 10*time.Second)
+			defer cancel()
+			l, err := x.client.Lock(ctx, key)
+			if err != nil {
+				x.Fatal(err)
+			}
+			<-l.Context().Done()
+			x.now(0, 1) // until it is unlocked, or its time has run out
+			time.Sleep(time.Second)
 			x.unlock(l)
 		},
 		spans:   []string{acquired, released},
-		metrics: samples{"lock.renewals{lock.outcome=canceled}": "1"}.with("10s"),
+		metrics: samples{"lock.renewals{lock.outcome=canceled}": "1"}.with("11s"),
 	},
 	{
 		name: "extensions by hand that fail",

@@ -181,7 +181,7 @@ func points(of metricdata.ScopeMetrics) (lines []string) {
 func exemplars[N int64 | float64](of []metricdata.Exemplar[N]) (text string) {
 	for _, e := range of {
 		for _, a := range e.FilteredAttributes {
-			text += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
+			text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
 		}
 	}
 	return text

@@ -123,7 +123,7 @@ func value(v attribute.Value) string {
 		}
 		return text
 	}
-	return v.Emit()
+	return v.String()
 }
 
 // wantSpans checks that there are these spans and no others, and what all have in common.
