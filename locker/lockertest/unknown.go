@@ -93,9 +93,8 @@ var unknownSentences = []sentence{
 		x.beneath.FaultOnce(Extend, Fault{Kind: LoseReply})
 		_, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
 		x.wantUnknown("Extend", err)
-		after, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
-		if err != nil || !after.Expires.After(g.Expires) {
-			x.Fatalf("Extend = %v, %v; want it until after %v", after, err, g.Expires)
+		if after := x.extends(g.Lease, 2*long); !after.Expires.After(g.Expires) {
+			x.Fatalf("Extend = %v; want it until after %v", after, g.Expires)
 		}
 	}},
 	{"when Release fails, it does not say lost, and a repeat releases", needs(Fail), func(x *fixture) {
@@ -125,6 +124,11 @@ var unknownSentences = []sentence{
 		x.soon("refused", began, tick)
 		x.beneath.Fault(All, Fault{})
 		x.wantEmpty(free)
+		if x.late() { // enough nodes have refused; the others may be asked only now
+			_ = x.locker.Release(x.Context(), g.Lease)
+			x.emptyInTheEnd(g.Key)
+			return
+		}
 		x.refuse(g, long)
 		x.release(g.Lease)
 	}},
