@@ -36,7 +36,10 @@ type Error struct {
 	Op       string // acquire, watch, extend, release; lock for the wait as a whole
 	Key      string
 	Err      error
-	Attempts int // how often a [Client.Lock] had asked the store; 0 from others
+
+	// Of a [Client.Lock]; zero from others:
+	Attempts  int  // how often it had asked the store
+	Contended bool // someone else had the lock, or was before this call in the line of its Client
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("lockstep: %s %q: %s", e.Op, e.Key, text(e.Err)) }

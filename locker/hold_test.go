@@ -356,6 +356,59 @@ func TestAtMost256ExtensionsAreUnderWay(t *testing.T) {
 	})
 }
 
+func TestALossIsToldBeforeDoReturns(t *testing.T) {
+	for range 200 {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			told := false
+			followed := locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+				return acquirer{next, func(lease locker.Lease) locker.Lease {
+					return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+						return ctx, func(time.Time, error) {
+							time.Sleep(time.Millisecond) // takes its time
+							told = true
+						}
+					})
+				}}
+			}))
+			err := followed.Do(t.Context(), "key", func(ctx context.Context, _ *locker.Lock) error {
+				s.store.Delete("key")
+				<-ctx.Done()
+				return nil
+			})
+			mustMatch(t, err, locker.ErrLost)
+			if !told {
+				t.Error("a program that ends now would not have told anybody")
+			}
+		})
+	}
+}
+
+func TestAReleaseThatNeverReturnsEndsTheHoldForMiddleware(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		stuck := make(chan struct{})
+		s.faults.Set(backendtest.DeleteIf, backendtest.Stall(stuck, nil))
+		var ended error
+		followed := locker.New(s, locker.WithTTL(3*time.Second), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return acquirer{next, func(lease locker.Lease) locker.Lease {
+				return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+					return ctx, func(_ time.Time, cause error) { ended = cause }
+				})
+			}}
+		}))
+		l := mustLock(t, followed, "key")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		mustMatch(t, l.Unlock(ctx), context.DeadlineExceeded)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		mustMatch(t, ended, locker.ErrReleased)
+		if failed := new(*locker.Error); !errors.As(ended, failed) {
+			t.Errorf("the hold ended with %v; want that nobody has answered", ended)
+		}
+		close(stuck)
+	})
+}
+
 func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 	type key struct{}
 	for name, end := range map[string]func(t *testing.T, s *spy, l *locker.Lock) error{

@@ -30,6 +30,7 @@ type Lock struct {
 	failed    error         // what the last extension failed with
 	extending int           // extensions under way
 	joined    chan struct{} // closed when no extension is under way any more; nil if none was at the end
+	told      chan struct{} // closed when middleware knows of the loss; nil: it is not lost
 	unlock    unlocking
 
 	releasing deadlineContext // what the first Release runs under
@@ -215,6 +216,9 @@ func (l *Lock) end(cause error) (first bool) {
 		if l.extending > 0 {
 			l.joined = make(chan struct{})
 		}
+		if !errors.Is(cause, ErrReleased) {
+			l.told = make(chan struct{})
+		}
 	}
 	cause = l.over
 	l.mu.Unlock()
@@ -230,11 +234,16 @@ func (l *Lock) lose(cause *LostError) {
 	if !l.end(cause) {
 		return
 	}
+	defer func() {
+		go func() { // hooks may take their time, and look at the context
+			defer close(l.told)
+			l.tell(cause)
+		}()
+	}()
 	l.client.workers.exit()
 	if cause.Reason != LostMaxHold { // then the lease goes on, so that the work can stop before the next one starts
 		go l.releaseLeftover()
 	}
-	go l.tell(cause)
 }
 
 // checkClock ends the hold if its time has run out, without waiting for the scheduler. When it returns, a hold that is

@@ -542,3 +542,34 @@ func TestMiddlewareThatGrantsTooLateHoldsNothing(t *testing.T) {
 		s.mustBeFree(t, "key")
 	})
 }
+
+func TestReleaseIsSentWhenNoExtensionIsUnderWay(t *testing.T) {
+	for name, opts := range map[string][]locker.Option{
+		"unlocked":               nil,
+		"after the maximum hold": {locker.WithMaxHold(1200 * time.Millisecond)},
+	} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			var underWay atomic.Int32
+			s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				underWay.Add(1)
+				defer underWay.Add(-1)
+				<-ctx.Done()
+				time.Sleep(20 * time.Millisecond) // a client library takes its time
+				return locker.Lease{}, ctx.Err()
+			}
+			s.faults.Once(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
+				if n := underWay.Load(); n > 0 {
+					t.Errorf("%s: released while %d extensions were under way", name, n)
+				}
+				return execute(ctx)
+			})
+			l := mustLock(t, c, "key", append(opts, locker.WithTTL(3*time.Second))...)
+			time.Sleep(1210 * time.Millisecond)
+			if underWay.Load() == 0 {
+				t.Fatalf("%s: no extension is under way", name)
+			}
+			_ = l.Unlock(t.Context())
+			s.mustBeFree(t, "key")
+		})
+	}
+}

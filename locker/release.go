@@ -12,16 +12,19 @@ import (
 const (
 	releaseLimit = time.Second            // for one call: a connection that is stuck must not use up the lease
 	joinLimit    = 100 * time.Millisecond // for extensions to follow their ctx, which has ended
+	tellLimit    = 100 * time.Millisecond // for middleware to take note of a loss: the program may end after Unlock
 )
 
 // release is Unlock's work, done once: it waits for extensions under way and sends Release.
 func (l *Lock) release() {
 	if lost := (*LostError)(nil); errors.As(l.over, &lost) { // lose has told everyone and sent what there was to send
 		if lost.Reason == LostMaxHold && !l.Lease().Ended() {
+			l.join()
 			ctx, cancel := context.WithDeadline(l.values(), l.Lease().Expires)
 			defer cancel()
 			_ = cleanup.Repeat(ctx, l.releaseOnce) // the caller is told of the loss
 		}
+		await(l.told, tellLimit)
 		l.settle(lost)
 		return
 	}
@@ -52,13 +55,16 @@ func (c *releaseCall) answered() { (*Lock)(c).settle(errNoAnswer) } // unless it
 // join waits until no extension is under way, but not for long: their ctx has ended, and one that hangs in its client
 // library in spite of that would keep the lock from everyone. It can't bring back what Release has ended.
 func (l *Lock) join() {
-	if l.joined == nil {
-		return
+	if l.joined != nil {
+		await(l.joined, joinLimit)
 	}
-	timer := time.NewTimer(joinLimit)
+}
+
+func await(done <-chan struct{}, limit time.Duration) {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-l.joined:
+	case <-done:
 	case <-timer.C:
 	}
 }
@@ -68,6 +74,10 @@ func (l *Lock) resend() {
 	lease := l.Lease()
 	ctx, cancel := context.WithDeadline(l.values(), lease.Expires)
 	defer cancel()
+	hangs := time.AfterFunc(time.Until(lease.Expires)+joinLimit, func() { // a store may never return
+		l.settle(&Error{Op: "release", Key: lease.Key, Err: errNoAnswer})
+	})
+	defer hangs.Stop()
 	if err := cleanup.Repeat(ctx, l.sendRelease); err != nil {
 		l.settle(&Error{Op: "release", Key: lease.Key, Err: err})
 	}
@@ -140,15 +150,7 @@ func (l *Lock) releaseLeftover() {
 	l.client.lines.freed(l.Key())
 }
 
-func (l *Lock) releaseOnce(ctx context.Context) error { return l.client.releaseOnce(ctx, l.Lease()) }
-
-// releaseOnce ends a lease that nobody holds any more. That it is gone already is as good.
-func (c *Client) releaseOnce(ctx context.Context, lease Lease) error {
-	if err := c.locker.Release(ctx, lease); !errors.Is(err, ErrLost) {
-		return err
-	}
-	return nil
-}
+func (l *Lock) releaseOnce(ctx context.Context) error { return releaseOnce(ctx, l.client.locker, l.Lease()) }
 
 // values is the ctx given to Lock without its end.
 func (l *Lock) values() context.Context {
@@ -160,13 +162,25 @@ func (l *Lock) values() context.Context {
 
 // discard releases a lease that came too late for its caller.
 func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
-	c.cleanups.Settle(ctx, ttl, func(ctx context.Context) error {
-		err := c.releaseOnce(ctx, lease)
+	discard(ctx, c.locker, &c.cleanups, &c.lines, lease, ttl)
+}
+
+func discard(ctx context.Context, l Locker, cleanups *cleanup.Group, lines *lines, lease Lease, ttl time.Duration) {
+	cleanups.Settle(ctx, ttl, func(ctx context.Context) error {
+		err := releaseOnce(ctx, l, lease)
 		if err == nil {
-			c.lines.freed(lease.Key)
+			lines.freed(lease.Key)
 		}
 		return err
 	})
+}
+
+// releaseOnce ends a lease that nobody holds any more. That it is gone already is as good.
+func releaseOnce(ctx context.Context, l Locker, lease Lease) error {
+	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
 }
 
 func earlier(a, b time.Time) time.Time {

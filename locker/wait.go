@@ -32,11 +32,28 @@ const (
 func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
 	var so effort
 	lease, err := w.acquire(ctx, req, &so)
+	if err == nil {
+		err = w.tooLate(ctx, req, lease)
+	}
 	if err != nil {
 		return Lease{}, so.count(wrap("acquire", req.Key, err))
 	}
-	lease.Attempts, lease.Contended = so.attempts, so.queued || so.attempts > 1
+	lease.Attempts, lease.Contended = so.attempts, so.contended()
 	return lease, nil
+}
+
+// tooLate gives back what its caller has no use for any more.
+func (w *waiting) tooLate(ctx context.Context, req Request, lease Lease) (err error) {
+	switch {
+	case ctx.Err() != nil:
+		err = &Error{Op: "lock", Key: req.Key, Err: ctxError(ctx)}
+	case lease.Ended():
+		err = errLate
+	default:
+		return nil
+	}
+	discard(ctx, w.Locker, w.cleanups, w.lines, lease, req.TTL)
+	return err
 }
 
 // effort is what a call has done so far.
@@ -45,13 +62,15 @@ type effort struct {
 	queued   bool // behind another call of this Client
 }
 
-// count notes the attempts in a copy of err, which may be shared.
+func (so *effort) contended() bool { return so.queued || so.attempts > 1 }
+
+// count notes the effort in a copy of err, which may be shared.
 func (so *effort) count(err error) error {
 	switch e := err.(type) { //nolint:errorlint // what is wrapped has a count of its own
 
 	case *Error:
 		counted := *e
-		counted.Attempts = so.attempts
+		counted.Attempts, counted.Contended = so.attempts, so.contended() || errors.Is(e.Err, ErrHeld)
 		if over, ours := e.Err.(*waitError); ours && over.held != nil { //nolint:errorlint // only the one of this wait
 			over.held.Attempts = so.attempts
 		}

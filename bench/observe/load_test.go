@@ -20,15 +20,13 @@ type scene struct {
 	*locker.Client
 }
 
-func play(t *testing.T, observed locker.Middleware, acts ...func(scene)) {
+func play(t *testing.T, observed locker.Middleware, act func(scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		faults := backendtest.Faulty(store)
 		locks := locker.New(single.New(faults), locker.WithMiddleware(observed))
-		for _, act := range acts {
-			act(scene{t, store, faults, locks})
-		}
+		act(scene{t, store, faults, locks})
 		time.Sleep(time.Minute) // clean-ups end by themselves
 	})
 }

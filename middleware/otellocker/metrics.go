@@ -4,11 +4,14 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/lockstep-go/lockstep/locker"
 )
 
 // metrics are the instruments, and the attributes that go with them.
@@ -22,11 +25,16 @@ type metrics struct {
 	renewals        metric.Int64Counter
 	slack           metric.Float64Histogram
 
+	once       sync.Once // for what is there before it happens
 	attributes []attribute.KeyValue
 	base       []metric.AddOption // the attributes
 	baseRecord []metric.RecordOption
 	sets       sync.Map // of a series, to the options that carry its attributes
+	known      atomic.Int64
 }
+
+// maxSeries is for errors that are not ours, and have a kind that varies.
+const maxSeries = 200
 
 // Bounds of the histograms, in seconds and attempts.
 var (
@@ -61,11 +69,11 @@ func newMetrics(c config) *metrics {
 		metric.WithExplicitBucketBoundaries(attemptBounds...))
 	report(err)
 	m.acquireDuration = seconds("lock.acquire.duration", "Time from asking for a lock to the outcome, waiting included.", acquireBounds)
-	m.contentions = count("lock.contentions", "{contention}", "Requests that found the lock held by someone else.")
+	m.contentions = count("lock.contentions", "{contention}", "Requests that found the lock held by someone else, or stood in line for it.")
 	m.waiting = level("lock.waiting", "{request}", "Requests for a lock that have no outcome yet.")
 	m.held = level("lock.held", "{lock}", "Locks that are held.")
 	m.holdDuration = seconds("lock.hold.duration", "Time from the grant of a lock to its release or loss.", holdBounds)
-	m.losses = count("lock.losses", "{loss}", "Locks that were over before they were unlocked.")
+	m.losses = count("lock.losses", "{loss}", "Locks that were over before they were unlocked, or were found to be when they were.")
 	m.renewals = count("lock.renewals", "{renewal}", "Extensions of leases.")
 	m.slack = seconds("lock.renewal.slack", "Time that was left of a lease when its extension was acknowledged.", slackBounds)
 	return m
@@ -84,7 +92,24 @@ func (m *metrics) enabled(ctx context.Context) bool {
 		m.losses.Enabled(ctx) || m.renewals.Enabled(ctx) || m.slack.Enabled(ctx)
 }
 
+// begin counts a request. The first one makes the series of losses and contentions: one that begins with its first event looks
+// as if there had been none, to whoever compares two moments.
+func (m *metrics) begin(ctx context.Context) {
+	m.once.Do(func() {
+		ctx := context.Background() // it is about no trace
+		m.contentions.Add(ctx, 0, m.base...)
+		for _, reason := range reasons {
+			m.losses.Add(ctx, 0, m.with(series{key: "lock.lost.reason", value: string(reason)}).add...)
+		}
+	})
+	m.waiting.Add(ctx, 1, m.base...)
+}
+
+var reasons = []locker.LostReason{locker.LostExpired, locker.LostStolen, locker.LostUnavailable, locker.LostQuorum, locker.LostMaxHold}
+
+// countAcquire counts its outcome.
 func (m *metrics) countAcquire(ctx context.Context, r result, took time.Duration) {
+	m.waiting.Add(ctx, -1, m.base...)
 	s := series{key: "lock.outcome", value: string(r.outcome)}
 	if r.failed() {
 		s.errorType = errorType(r.err)
@@ -122,6 +147,12 @@ type options struct {
 func (m *metrics) with(s series) *options {
 	if known, ok := m.sets.Load(s); ok {
 		return known.(*options)
+	}
+	if m.known.Add(1) > maxSeries {
+		s.errorType = "other"
+		if known, ok := m.sets.Load(s); ok {
+			return known.(*options)
+		}
 	}
 	attributes := append(slices.Clip(m.attributes), attribute.String(s.key, s.value))
 	if s.errorType != "" {

@@ -35,10 +35,22 @@ func configure(opts []Option) config {
 }
 
 // WithTracerProvider sets where spans go. The global provider is the default.
-func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(c *config) {
+		if p != nil {
+			c.tracers = p
+		}
+	}
+}
 
 // WithMeterProvider sets where metrics go. The global provider is the default.
-func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(c *config) {
+		if p != nil {
+			c.meters = p
+		}
+	}
+}
 
 // WithAttributes adds attributes to every span and every metric. Each combination of values is a time series, so keys of
 // locks do not belong here.
@@ -53,9 +65,13 @@ func WithNames(strategy, backend string) Option {
 }
 
 // WithKeyAttribute sets what spans show of a key, to redact it or to group keys: "invoice/42" as "invoice". What
-// errors say, which names keys, is then left out of spans, except for its kind.
+// errors say, which names keys, is then left out of spans, except for its kind. The function must be safe for concurrent use.
 func WithKeyAttribute(shown func(key string) string) Option {
-	return func(c *config) { c.shown, c.redacts = shown, true }
+	return func(c *config) {
+		if shown != nil {
+			c.shown, c.redacts = shown, true
+		}
+	}
 }
 
 // WithHoldSpan makes a span "lock hold" also for handles, that is, for Lock and TryLock. By default only [locker.Client.Do]

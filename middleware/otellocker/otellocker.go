@@ -53,20 +53,18 @@ type observed struct {
 func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
 	began := time.Now()
 	ctx, span := o.start(ctx, "lock acquire")
-	recording, counting := span.IsRecording(), o.enabled(ctx)
-	outermost := (recording || counting) && !inside(ctx)
-	counting = counting && outermost
+	recording, seen := span.IsRecording(), seenOf(ctx, req.Key)
+	counting, following := !seen.counted && o.enabled(ctx), recording && !seen.followed
 	if recording {
 		span.SetAttributes(o.key(req.Key), ttlOf(req.TTL))
 	}
 	if counting {
-		o.waiting.Add(ctx, 1, o.base...)
+		o.begin(ctx)
 	}
 	err = errNoAnswer
 	defer func() { // also if the Locker panics
 		r := result{outcome: outcomeOf(ctx, err), lease: lease, err: err}
 		if counting {
-			o.waiting.Add(ctx, -1, o.base...)
 			o.countAcquire(ctx, r, time.Since(began))
 		}
 		if recording {
@@ -74,33 +72,36 @@ func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locke
 		}
 		span.End()
 	}()
-	if !outermost {
+	if !counting && !following {
 		return o.Locker.Acquire(ctx, req)
 	}
-	lease, err = o.Locker.Acquire(markInside(ctx), req)
+	lease, err = o.Locker.Acquire(seen.mark(ctx, counting, following), req)
 	if err == nil {
-		lease = lease.OnHold(o.follow(hold{acquire: span.SpanContext(), counting: counting, spanned: recording && (req.Scoped || o.holdSpan)}))
+		lease = lease.OnHold(o.follow(hold{
+			acquire: span.SpanContext(), counting: counting, following: following, spanned: following && (req.Scoped || o.holdSpan),
+		}))
 	}
 	return lease, err
 }
 
 // Extend makes the span "lock renew" if the lease was not extended.
 func (o *observed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (extended locker.Lease, err error) {
-	began := time.Now()
-	if inside(ctx) { // a node of a quorum, or the same call further in: what comes of it is told further out
+	began, seen := time.Now(), seenOf(ctx, lease.Key)
+	counting, following := !seen.counted && o.enabled(ctx), !seen.followed && o.follows(ctx, lease.Key)
+	if !counting && !following { // further out, it is told already
 		return o.Locker.Extend(ctx, lease, ttl)
 	}
 	err = errNoAnswer
 	defer func() {
 		outcome := renewalOf(ctx, lease.Key, err)
-		if o.enabled(ctx) {
+		if counting {
 			o.countRenewal(ctx, outcome, time.Until(lease.Expires))
 		}
-		if outcome != renewed && outcome != canceled {
+		if following && outcome != renewed && outcome != canceled {
 			o.recordRenewal(ctx, began, lease, ttl, outcome, err)
 		}
 	}()
-	return o.Locker.Extend(markInside(ctx), lease, ttl)
+	return o.Locker.Extend(seen.mark(ctx, counting, following), lease, ttl)
 }
 
 // Release makes the span "lock release".
@@ -118,9 +119,9 @@ func (o *observed) Release(ctx context.Context, lease locker.Lease) (err error) 
 
 // hold is what is seen of a lock while it is held.
 type hold struct {
-	acquire  trace.SpanContext
-	counting bool
-	spanned  bool
+	acquire             trace.SpanContext
+	counting, following bool
+	spanned             bool
 }
 
 // follow tells what to do when a lock begins to be held, and at its end, which comes once, by Unlock or by loss.
@@ -131,11 +132,14 @@ func (o *observed) follow(h hold) func(context.Context, locker.Lease) (context.C
 		if h.spanned {
 			ctx, span = o.startHold(ctx, lease, h.acquire)
 		}
-		ctx = withOrigin(ctx, lease.Key, h.acquire)
+		ctx = o.withOrigin(ctx, lease.Key, h)
 		if h.counting {
 			o.held.Add(ctx, 1, o.base...)
 		}
 		return ctx, func(at time.Time, cause error) {
+			if at.Before(began) { // another hook took longer than the lease
+				at = began
+			}
 			if h.counting {
 				o.held.Add(ctx, -1, o.base...)
 				o.countHold(ctx, cause, at.Sub(began))
@@ -148,11 +152,24 @@ func (o *observed) follow(h hold) func(context.Context, locker.Lease) (context.C
 	}
 }
 
-type insideKey struct{}
+type seenKey struct{}
 
-// markInside tells an otellocker further in that this one counts.
-func markInside(ctx context.Context) context.Context {
-	return context.WithValue(ctx, insideKey{}, true)
+// seen tells an otellocker further in what one further out does: a lock is counted once, and followed once.
+type seen struct {
+	lock     string // a Locker may need another lock to grant this one
+	counted  bool   // by metrics
+	followed bool   // by spans, beyond those of each attempt
 }
 
-func inside(ctx context.Context) bool { return ctx.Value(insideKey{}) != nil }
+func seenOf(ctx context.Context, lock string) seen {
+	if s, _ := ctx.Value(seenKey{}).(seen); s.lock == lock {
+		return s
+	}
+	return seen{lock: lock}
+}
+
+// mark tells it those further in.
+func (s seen) mark(ctx context.Context, counting, following bool) context.Context {
+	s.counted, s.followed = s.counted || counting, s.followed || following
+	return context.WithValue(ctx, seenKey{}, s)
+}

@@ -42,13 +42,16 @@ func outcomeOf(ctx context.Context, err error) outcome {
 
 // renewalOf tells apart what an Extend of a lock under ctx ended with.
 func renewalOf(ctx context.Context, lock string, err error) outcome {
-	switch over := ended(ctx, err); {
+	over, cause := ended(ctx, err), context.Cause(ctx)
+	switch {
 	case err == nil:
 		return renewed
-	case errors.Is(context.Cause(ctx), locker.ErrReleased): // it may well find nothing any more
+	case errors.Is(cause, locker.ErrReleased): // it may well find nothing any more
 		return canceled
 	case errors.Is(err, locker.ErrLost):
 		return lost
+	case over == canceled && errors.Is(cause, locker.ErrLost) && lossOf(cause) != locker.LostMaxHold:
+		return timeout // it hung until the lease had ended
 	case over == timeout && unwanted(ctx, lock):
 		return canceled
 	case over != "":
@@ -102,9 +105,10 @@ func (r *result) attempts() int {
 	return 1
 }
 
-// contended: someone else had the lock, or was before this call in line, as is one that never came to ask.
+// contended: someone else had the lock, or was before this call in line.
 func (r *result) contended() bool {
-	return r.lease.Contended || r.attempts() != 1 || errors.Is(r.err, locker.ErrHeld)
+	var e *locker.Error
+	return r.lease.Contended || errors.Is(r.err, locker.ErrHeld) || errors.As(r.err, &e) && e.Contended
 }
 
 // quorum is zero if there was none to count.

@@ -177,8 +177,25 @@ func (s *sdk) collect() metricdata.ScopeMetrics {
 	}
 	for _, scope := range all.ScopeMetrics {
 		if scope.Scope.Name == otellocker.ScopeName {
-			return scope
+			return withoutNothing(scope)
 		}
 	}
 	return metricdata.ScopeMetrics{}
+}
+
+// withoutNothing leaves out the counts of what has not happened, which are there from the beginning: see
+// TestLossesAreThereBeforeTheyHappen.
+func withoutNothing(scope metricdata.ScopeMetrics) metricdata.ScopeMetrics {
+	var left []metricdata.Metrics
+	for _, m := range scope.Metrics {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && sum.IsMonotonic {
+			sum.DataPoints = slices.DeleteFunc(sum.DataPoints, func(p metricdata.DataPoint[int64]) bool { return p.Value == 0 })
+			if m.Data = sum; len(sum.DataPoints) == 0 {
+				continue
+			}
+		}
+		left = append(left, m)
+	}
+	scope.Metrics = left
+	return scope
 }

@@ -130,14 +130,29 @@ func quorumAttributes(q locker.Quorum) []attribute.KeyValue {
 
 type originKey struct{ lock string } // one lock may be taken under another
 
-// origin is what extensions find in their ctx: the span that the lock was acquired in, and the ctx that it was asked for under.
+// origin is what extensions find in their ctx: the span that the lock was acquired in, by whom it was made, and the ctx that
+// the lock was asked for under.
 type origin struct {
+	by      *tracing // nil: by nobody
 	acquire trace.SpanContext
 	asked   context.Context
 }
 
-func withOrigin(ctx context.Context, lock string, acquire trace.SpanContext) context.Context {
-	return context.WithValue(ctx, originKey{lock}, &origin{acquire: acquire, asked: ctx})
+func (t *tracing) withOrigin(ctx context.Context, lock string, h hold) context.Context {
+	o := origin{asked: ctx}
+	if before := originOf(ctx, lock); h.following {
+		o.by, o.acquire = t, h.acquire
+	} else if before != nil {
+		o.by, o.acquire = before.by, before.acquire
+	}
+	return context.WithValue(ctx, originKey{lock}, &o)
+}
+
+// follows tells whether extensions of a lock under ctx are to have spans of t: if t has followed it from the start, or nobody
+// has, as when the lock was not sampled, or is extended by hand.
+func (t *tracing) follows(ctx context.Context, lock string) bool {
+	o := originOf(ctx, lock)
+	return o == nil || o.by == nil || o.by == t
 }
 
 func originOf(ctx context.Context, lock string) *origin {

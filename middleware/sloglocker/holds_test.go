@@ -188,7 +188,6 @@ var ends = []outcome{
 		s.lock().Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=*errors.errorString trace=7`,
 		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=*errors.errorString trace=7`,
 	}},
 }

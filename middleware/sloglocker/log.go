@@ -83,7 +83,7 @@ func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duratio
 
 // answered logs a release that failed.
 func (l *log) answered(ctx context.Context, lease locker.Lease, err error) {
-	if err != nil && !over(lease, err) && l.enabled(ctx, ReleaseRepeated) {
+	if err != nil && !over(lease, err) && !refused(err) && l.enabled(ctx, ReleaseRepeated) {
 		l.write(ctx, ReleaseRepeated, l.with(append(l.about(lease), left(lease)), err))
 	}
 }
@@ -103,6 +103,12 @@ func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, held t
 // over tells that a failure means nothing but that the lease is over: that is told once, by the end of the hold. A lease
 // without an end is none that is held, but one that an attempt may have left.
 func over(lease locker.Lease, err error) bool { return errors.Is(err, locker.ErrLost) || lease.Ended() }
+
+// refused: it is not repeated, and the end of the hold says why.
+func refused(err error) bool {
+	var r interface{ Refused() bool }
+	return errors.As(err, &r) && r.Refused()
+}
 
 func left(lease locker.Lease) slog.Attr { return slog.Duration("left", time.Until(lease.Expires)) }
 
