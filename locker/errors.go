@@ -33,9 +33,9 @@ var (
 // Error is an operation that was refused or whose outcome is unknown: "could not tell". Ask for [ErrHeld] first: a wait that
 // ended while someone had the lock is an Error as well (Op "lock"), and matches both.
 type Error struct {
-	Op       string // acquire, watch, extend, release; lock for the wait as a whole
-	Key      string
-	Err      error
+	Op  string // acquire, watch, extend, release; lock for the wait as a whole
+	Key string
+	Err error
 
 	// Of a [Client.Lock]; zero from others:
 	Attempts  int  // how often it had asked the store

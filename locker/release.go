@@ -150,7 +150,9 @@ func (l *Lock) releaseLeftover() {
 	l.client.lines.freed(l.Key())
 }
 
-func (l *Lock) releaseOnce(ctx context.Context) error { return releaseOnce(ctx, l.client.locker, l.Lease()) }
+func (l *Lock) releaseOnce(ctx context.Context) error {
+	return releaseOnce(ctx, l.client.locker, l.Lease())
+}
 
 // values is the ctx given to Lock without its end.
 func (l *Lock) values() context.Context {

@@ -36,6 +36,9 @@ func points(m metricdata.Metrics) (points []point) {
 	switch data := m.Data.(type) {
 	case metricdata.Sum[int64]:
 		for _, d := range data.DataPoints {
+			if data.IsMonotonic && d.Value == 0 {
+				continue // it has not happened
+			}
 			points = append(points, point{Name: m.Name, Unit: m.Unit, Attributes: encoded(d.Attributes), Value: d.Value})
 		}
 	case metricdata.Histogram[int64]:
