@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -28,15 +29,27 @@ func (e *openError) cause() string {
 	if parsing := (*url.Error)(nil); errors.As(e.err, &parsing) && parsing.Op == "parse" {
 		return "it is not a URL" // the error quotes the place, which may be in the password
 	}
-	text := strings.ReplaceAll(e.err.Error(), e.addr, hide(e.addr))
+	text := e.err.Error()
+	for _, form := range forms {
+		text = strings.ReplaceAll(text, form(e.addr), form(hide(e.addr)))
+	}
 	_, password, _ := strings.Cut(user, ":")
 	plain, _ := url.PathUnescape(password)
 	for _, secret := range []string{user, password, plain} {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, hidden)
+		for _, form := range forms {
+			if secret != "" {
+				text = strings.ReplaceAll(text, form(secret), hidden)
+			}
 		}
 	}
 	return text
+}
+
+// forms are how something may be written in an error.
+var forms = []func(string) string{
+	func(s string) string { return s },
+	func(s string) string { s = strconv.Quote(s); return s[1 : len(s)-1] },
+	func(s string) string { return strings.TrimPrefix(url.UserPassword("", s).String(), ":") },
 }
 
 const hidden = "xxxxx"

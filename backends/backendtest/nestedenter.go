@@ -86,6 +86,17 @@ var enterSentences = []sentence{
 		x.enter(key, "ann", "next", x.long, 2)
 		x.enter(key, "ann", "outer", x.long, 3) // which is a new one
 	}},
+	{"a hold that has ended can be entered anew beside another one, and is there", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "outer", x.long, 1)
+		l := x.enter(key, "ann", "inner", 10*time.Millisecond, 2)
+		time.Sleep(time.Until(l.latest.Add(x.tolerance()))) // with no call that would clear it away
+		x.enter(key, "ann", "inner", x.long, 2)
+		x.renew(key, "inner", x.long)
+		x.leave(key, "outer")
+		x.leave(key, "inner")
+		x.wantNothing(key)
+	}},
 	{"a hold never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -52,6 +53,24 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		breaks: "another owner is refused, and Left says how long the last of the holds still lives",
 		store:  func(m *memory.Store) backends.NestedStore { return m },
 		noLeft: true,
+	},
+	{
+		bug:    "a hold that is entered anew is cleared away with the one that has ended",
+		breaks: "a hold that has ended can be entered anew beside another one, and is there",
+		store: func(m *memory.Store) backends.NestedStore {
+			r := remember(m)
+			return nestedDouble{
+				Store: m,
+				enter: func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+					anew := slices.Contains(r.tokens[key], token) && !holds(m, key, token)
+					res, err := r.Enter(ctx, key, owner, token, ttl)
+					if anew && res.Holds > 1 {
+						_, _ = m.Leave(ctx, key, token)
+					}
+					return res, err
+				},
+			}
+		},
 	},
 	{
 		bug:    "a refused Enter enters",

@@ -83,3 +83,32 @@ func TestClockForgetsACounterAfterItsRetention(t *testing.T) {
 		}
 	})
 }
+
+func TestAKeyThatOutlivesItsHoldsIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		if res, err := s.Enter(t.Context(), "k", "ann", "one", time.Second); err != nil || !res.OK {
+			t.Fatal(res, err)
+		}
+		if found, err := s.Legacy().Expire(t.Context(), "k", time.Hour); err != nil || !found {
+			t.Fatal(found, err)
+		}
+		time.Sleep(time.Second)
+		if res, err := s.Enter(t.Context(), "k", "bob", "two", time.Second); err != nil || !res.OK || res.Holds != 1 {
+			t.Errorf("Enter when all holds have ended = %+v, %v", res, err)
+		}
+	})
+}
+
+func TestACounterRaisedToZeroHasGivenNoNumber(t *testing.T) {
+	s := memory.New()
+	if res, err := s.SetNX(t.Context(), "k", "v", time.Minute); err != nil || !res.OK {
+		t.Fatal(res, err)
+	}
+	if ok, err := s.RaiseFence(t.Context(), "k", "v", 0); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if res, err := s.SetNXFenced(t.Context(), "k", "v", time.Minute, backends.Count); err != nil || res.Fence != 1 {
+		t.Errorf("SetNXFenced = %+v, %v; want the number 1", res, err)
+	}
+}

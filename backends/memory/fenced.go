@@ -34,8 +34,8 @@ func (s *Store) SetNXFenced(ctx context.Context, key, value string, ttl time.Dur
 	if err != nil || !res.OK {
 		return res, err
 	}
-	f, counted := s.fences.live(key, now)
-	if !again || !counted {
+	f, _ := s.fences.live(key, now)
+	if !again || f.last == 0 { // 0 is no number
 		f.last++
 		if n == backends.Clock {
 			f.last = max(f.last, uint64(now.UnixMicro()))

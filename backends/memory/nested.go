@@ -94,6 +94,10 @@ func (s *Store) holds(key string, now time.Time) (e entry, found bool, err error
 			delete(e.nest.ends, token)
 		}
 	}
+	if e.nest.ends != nil && len(e.nest.ends) == 0 { // an Expire of old software has let the key outlive them
+		delete(s.entries.rows, key)
+		return entry{}, false, nil
+	}
 	return e, true, nil
 }
 

@@ -54,9 +54,11 @@ func (s *Store) Delete(key string) {
 }
 
 // Jump sets the store's clock forward by d, or back if d is negative, as an operator or a time server may do to the machine
-// it is on: what is stored ends that much sooner or later than its ttl says.
+// it is on: what is stored ends that much sooner or later than its ttl says. What has ended before does not come back.
 func (s *Store) Jump(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.entries.sweep(s.now())
+	s.fences.sweep(s.now())
 	s.ahead += d
 }

@@ -30,14 +30,18 @@ func (t *table[R]) live(key string, now time.Time) (r R, found bool) {
 // every DeleteIf.
 func (t *table[R]) put(key string, r R, now time.Time) {
 	if len(t.rows) >= t.sweepAt {
-		for k, old := range t.rows {
-			if old.expired(now) {
-				delete(t.rows, k)
-			}
-		}
+		t.sweep(now)
 		t.sweepAt = max(minSweep, 2*len(t.rows))
 	}
 	t.rows[key] = r
+}
+
+func (t *table[R]) sweep(now time.Time) {
+	for k, r := range t.rows {
+		if r.expired(now) {
+			delete(t.rows, k)
+		}
+	}
 }
 
 // minSweep spares a small store from sweeping all the time.

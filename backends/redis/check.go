@@ -142,9 +142,10 @@ func (r *Report) read(info map[string]string) {
 	}
 }
 
+// uptime is none, rather than less, on a server whose clock was set back to before its start.
 func uptime(info map[string]string) (time.Duration, bool) {
 	seconds, err := strconv.ParseInt(info["uptime_in_seconds"], 10, 64)
-	return time.Duration(seconds) * time.Second, err == nil
+	return duration(max(seconds, 0), time.Second), err == nil
 }
 
 func (r *Report) judge(maxTTL time.Duration) {

@@ -63,7 +63,7 @@ func numbered(reply any, err error) (backends.Result, error) {
 		return r, err
 	}
 	text, _ := told.(string)
-	if r.Fence, err = strconv.ParseUint(text, 10, 64); err != nil || r.Fence == 0 {
+	if r.Fence, err = strconv.ParseUint(text, 10, 64); err != nil || r.Fence == 0 || r.Fence >= fenceLimit {
 		return backends.Result{}, unexpected(reply)
 	}
 	return r, nil

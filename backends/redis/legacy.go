@@ -49,7 +49,7 @@ func (s *Store) Left(ctx context.Context, key string) (time.Duration, bool, erro
 	case left == -1:
 		return 0, true, nil
 	}
-	return max(time.Duration(left)*time.Millisecond, time.Millisecond), true, nil
+	return duration(max(left, 1), time.Millisecond), true, nil
 }
 
 // Expire is PEXPIRE.

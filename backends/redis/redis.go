@@ -16,6 +16,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -75,8 +76,12 @@ func (s *Store) setNX(ctx context.Context, p *pinned, key, token string, ms int6
 	if err != nil {
 		return backends.Result{}, err
 	}
-	if reply != nil {
+	switch reply {
+	case "OK":
 		return backends.Result{OK: true}, nil
+	case nil:
+	default: // meant for another command
+		return backends.Result{}, unexpected(reply)
 	}
 	if s.config.scriptless {
 		return s.inspect(ctx, p, key, token, ms)
@@ -112,7 +117,7 @@ func refused(left int64) backends.Result {
 	if left == -1 {
 		return backends.Result{Foreign: true}
 	}
-	return backends.Result{Left: time.Duration(max(left, 0)) * time.Millisecond}
+	return backends.Result{Left: duration(max(left, 0), time.Millisecond)}
 }
 
 // ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have lived.
@@ -193,7 +198,18 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	return milliseconds(ttl), s.ready(ctx)
 }
 
-func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+func milliseconds(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+// duration is so many units, or the most there can be: 292 years.
+func duration(units int64, unit time.Duration) time.Duration {
+	return time.Duration(min(units, math.MaxInt64/int64(unit))) * unit
+}
 
 // refusal is bad input: nothing was sent.
 type refusal string

@@ -26,7 +26,7 @@ func (s *Store) inspect(ctx context.Context, p *pinned, key, token string, ms in
 			case value == nil:
 				var stored any
 				stored, err = p.send(ctx, "SET", key, token, "NX", "PX", ms)
-				r.OK = stored != nil
+				r.OK = stored == "OK"
 			case value == token:
 				r.OK, err = s.ifHolds(ctx, p, key, token, []any{"PEXPIRE", key, ms})
 			default:

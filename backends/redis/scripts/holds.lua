@@ -35,7 +35,9 @@ local function settle()
     return
   end
   for _, field in ipairs(past) do
-    redis.call('HDEL', KEYS[1], field)
+    if not ends[field] then -- else it has been entered anew
+      redis.call('HDEL', KEYS[1], field)
+    end
   end
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', latest() + 1)) -- not in the ms that still counts
 end

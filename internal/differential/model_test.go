@@ -1,0 +1,326 @@
+package differential
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// An instant is counted from the begin of a run.
+type instant = time.Duration
+
+// A moment is when a call was under way, by the test's clock, and by the wall clock in µs for the numbers that follow it.
+type moment struct {
+	from, to         instant
+	wallFrom, wallTo uint64
+}
+
+// A life says when something ends: between two instants, or never.
+type life struct{ earliest, latest instant }
+
+var forever = life{math.MaxInt64, math.MaxInt64}
+
+func (l life) String() string {
+	if l == forever {
+		return "without expiry"
+	}
+	return fmt.Sprintf("until %v–%v", l.earliest, l.latest)
+}
+
+// no is the life of what is not there.
+var no life
+
+func later(a, b life) life { return life{max(a.earliest, b.earliest), max(a.latest, b.latest)} }
+
+// could tells whether what lives so may be alive during at, and whether it may have ended.
+func (l life) could(at moment) (live, dead bool) {
+	dead = at.to >= l.earliest && l != forever
+	return l != no && (!dead || at.from < l.latest), dead
+}
+
+// A world is what may lie under a key, and the number that was last given for it.
+type world struct {
+	kind    kind
+	value   string // of a text
+	end     life   // of the key
+	owner   string // of holds
+	holds   [4]life
+	counter uint64
+}
+
+type kind string
+
+const (
+	nothing kind = "nothing"
+	text    kind = "text"
+	nested  kind = "holds"
+	hash    kind = "a hash of others"
+	list    kind = "a list"
+)
+
+// rules are what stores may differ in.
+type rules struct {
+	// slack is how coarsely the store keeps time: a life may be that much longer, and its left be off by as much.
+	slack time.Duration
+	// scriptless says that numbers and holds are refused.
+	scriptless bool
+}
+
+// An outcome is what may come of an operation: an answer, and what the world is then.
+type outcome struct {
+	answer answer    // but for:
+	left   life      // the answer's left is how long that still lives
+	fence  [2]uint64 // the answer's fence is one of these, and becomes the counter
+	after  world
+}
+
+// outcomes are all that are right for op in the world w.
+func (r rules) outcomes(w world, op operation, at moment) (all []outcome) {
+	for _, w := range r.aged(w, at) {
+		all = append(all, r.of(w, op, at)...)
+	}
+	return all
+}
+
+// aged are the worlds that w may have become by now.
+func (r rules) aged(w world, at moment) []world {
+	if w.kind == nothing {
+		return []world{w}
+	}
+	gone := world{kind: nothing, counter: w.counter}
+	live, dead := w.end.could(at)
+	if !live {
+		return []world{gone}
+	}
+	all := []world{w}
+	for i, hold := range w.holds { // twice as many where one may have ended
+		live, dead := hold.could(at)
+		if hold == no || !dead {
+			continue
+		}
+		for _, other := range slices.Clone(all) {
+			other.holds[i] = no
+			all = append(all, other)
+		}
+		if !live {
+			all = slices.DeleteFunc(all, func(w world) bool { return w.holds[i] != no })
+		}
+	}
+	if dead {
+		all = append(all, gone)
+	}
+	return all
+}
+
+// of says what is right where nothing ends during the call. It is the contract of package backends as a table.
+func (r rules) of(w world, op operation, at moment) []outcome {
+	fails := func(err failing) []outcome { return []outcome{{answer: answer{err: err}, after: w}} }
+	says := func(ok bool, after world) []outcome { return []outcome{{answer: answer{ok: ok}, after: after}} }
+	tells := func(value string, found bool, after world) []outcome {
+		return []outcome{{answer: answer{ok: found, text: value}, after: after}}
+	}
+	taken := func(l life) []outcome {
+		return []outcome{{answer: answer{foreign: l == forever}, left: l, after: w}}
+	}
+	switch bad := r.bad(op); {
+	case bad && op.late: // either is true
+		return append(fails(refused), fails(canceled)...)
+	case bad:
+		return fails(refused)
+	case op.late:
+		return fails(canceled)
+	}
+	end := life{at.from + op.ttl, at.to + op.ttl + r.slack} // of what is stored or extended now
+	bare := world{kind: nothing, counter: w.counter}
+	holds := func(value string) bool { return w.kind == text && w.value == value }
+	stored := func(l life) world { return world{kind: text, value: op.value, end: l, counter: w.counter} }
+	lives := func(l life) world { w := w; w.end = l; return w }
+
+	switch op.call {
+	case "SetNX", "ExpireIf", "DeleteIf", "SetNXFenced", "RaiseFence", "Get", "GetSet", "TxExpireIf", "TxDeleteIf", "GetBit", "SetBit":
+		if w.kind != nothing && w.kind != text {
+			return fails(wrongType)
+		}
+	case "Enter", "Renew", "Leave":
+		if w.kind == text || w.kind == list {
+			return fails(wrongType)
+		}
+		return r.nested(w, op, end)
+	}
+	switch op.call {
+	case "SetNX":
+		if w.kind == text && !holds(op.value) {
+			return taken(w.end)
+		}
+		return says(true, stored(end))
+	case "SetNXFenced":
+		if w.kind == text && !holds(op.value) {
+			return taken(w.end)
+		}
+		next := [2]uint64{w.counter, w.counter}
+		if w.kind == nothing || w.counter == 0 {
+			next[0], next[1] = w.counter+1, w.counter+1
+			if op.number == backends.Clock {
+				next[0], next[1] = max(next[0], at.wallFrom), max(next[1], at.wallTo)
+			}
+		}
+		if next[1] >= limit {
+			return fails(refused)
+		}
+		return []outcome{{answer: answer{ok: true}, fence: next, after: stored(end)}}
+	case "RaiseFence":
+		if !holds(op.value) || w.counter > op.to {
+			return says(false, w)
+		}
+		w.counter = op.to
+		return says(true, w)
+	case "ExpireIf":
+		if !holds(op.value) {
+			return says(false, w)
+		}
+		return says(true, lives(later(w.end, end)))
+	case "TxExpireIf":
+		if !holds(op.value) {
+			return says(false, w)
+		}
+		return says(true, lives(end))
+	case "DeleteIf", "TxDeleteIf":
+		if !holds(op.value) {
+			return says(false, w)
+		}
+		return says(true, bare)
+	case "SetNXForever":
+		if w.kind != nothing {
+			return says(false, w)
+		}
+		return says(true, stored(forever))
+	case "Get":
+		return tells(w.value, w.kind == text, w)
+	case "GetSet":
+		return tells(w.value, w.kind == text, stored(forever))
+	case "Left":
+		return []outcome{{answer: answer{ok: w.kind != nothing}, left: w.end, after: w}}
+	case "Expire":
+		if w.kind == nothing {
+			return says(false, w)
+		}
+		return says(true, lives(end))
+	case "Delete":
+		return says(w.kind != nothing, bare)
+	case "GetBit":
+		return says(bit(w.value, op.offset), w)
+	case "SetBit":
+		was := bit(w.value, op.offset)
+		if w.kind == nothing {
+			w = stored(forever)
+			w.value = ""
+		}
+		w.value = withBit(w.value, op.offset, op.on)
+		return says(was, w)
+	case "outside.Get":
+		return []outcome{{answer: answer{ok: w.kind != nothing, text: w.value}, left: w.end, after: w}}
+	case "outside.Set":
+		if op.ttl == 0 {
+			end = forever
+		}
+		return says(false, stored(end))
+	case "outside.SetOther":
+		return says(false, world{kind: list, end: forever, counter: w.counter})
+	case "outside.SetNested":
+		return says(false, world{kind: hash, end: forever, counter: w.counter})
+	case "outside.Delete":
+		return says(false, bare)
+	case "Watch":
+		return says(true, w)
+	}
+	panic("no such operation: " + op.call)
+}
+
+// bad tells what is refused whatever is there.
+func (r rules) bad(op operation) bool {
+	switch op.call {
+	case "SetNXFenced", "RaiseFence", "Enter", "Renew", "Leave":
+		if r.scriptless {
+			return true
+		}
+	}
+	return timed[op.call] && (op.ttl < time.Millisecond || op.ttl > backends.DefaultMaxTTL) || op.call == "RaiseFence" && op.to >= limit
+}
+
+// limit is where numbers end.
+const limit = 1 << 53
+
+// admits tells whether got, given at that moment, is this outcome, and what the world is then.
+func (r rules) admits(o outcome, got answer, at moment) (after world, yes bool) {
+	after = o.after
+	if o.fence != [2]uint64{} {
+		if got.fence < o.fence[0] || got.fence > o.fence[1] {
+			return after, false
+		}
+		after.counter = got.fence
+	}
+	if o.left != no && o.left != forever {
+		least, most := r.left(o.left, at)
+		if got.left < least || got.left > most {
+			return after, false
+		}
+		got.left = 0
+	}
+	got.fence = 0
+	return after, got == o.answer
+}
+
+// left is how long something may be said to live yet. Nothing that is there has less than nothing.
+func (r rules) left(l life, at moment) (least, most time.Duration) {
+	return max(l.earliest-at.to-r.slack, 0), l.latest - at.from + r.slack
+}
+
+// say is an outcome for people.
+func (r rules) say(o outcome, at moment) string {
+	text := o.answer.String()
+	if o.left != no && o.left != forever {
+		least, most := r.left(o.left, at)
+		text += fmt.Sprintf(", %v–%v left", least, most)
+	}
+	if o.fence[0] != o.fence[1] {
+		text += fmt.Sprintf(", fence %d–%d", o.fence[0], o.fence[1])
+	} else if o.fence[0] != 0 {
+		text += fmt.Sprintf(", fence %d", o.fence[0])
+	}
+	return text
+}
+
+func (w world) String() string {
+	text := string(w.kind)
+	switch w.kind {
+	case nothing:
+		return text
+	case nested:
+		var of []string
+		for i, hold := range w.holds {
+			if hold != no {
+				of = append(of, fmt.Sprintf("%q %v", values[i], hold))
+			}
+		}
+		text += fmt.Sprintf(" of %q: %s; the key", w.owner, strings.Join(of, ", "))
+	}
+	if w.kind == "text" {
+		text += fmt.Sprintf(" %q", w.value)
+	}
+	return text + " " + w.end.String()
+}
+
+// bit n of a value is in its byte n/8, the highest first.
+func bit(value string, n uint32) bool { return int(n/8) < len(value) && value[n/8]>>(7-n%8)&1 == 1 }
+
+func withBit(value string, n uint32, on bool) string {
+	bytes := []byte(value + strings.Repeat("\x00", max(int(n/8)+1-len(value), 0)))
+	if bytes[n/8] &^= 0x80 >> (n % 8); on {
+		bytes[n/8] |= 0x80 >> (n % 8)
+	}
+	return string(bytes)
+}
