@@ -121,7 +121,7 @@ func scrape(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			put := func(suffix string, value float64, more ...string) {
-				l := labels.NewBuilder(labels.FromStrings(append(more, labels.MetricName, family.GetName()+suffix)...))
+				l := labels.NewBuilder(labels.FromStrings(append(more, model.MetricNameLabel, family.GetName()+suffix)...))
 				for _, pair := range m.GetLabel() {
 					l.Set(pair.GetName(), pair.GetValue())
 				}

@@ -51,9 +51,7 @@ var wrapped = []underWrapping{
 	{"fenced", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := Memory(t)
 		faulty := backendtest.FaultyFenced(store)
-		return wrap(t, fenced.New(faulty)), Disturber{outside, faulty.Faults, map[lockertest.Op]backendtest.Op{
-			lockertest.Acquire: backendtest.SetNXFenced, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
-		}}
+		return wrap(t, fenced.New(faulty)), Disturber{outside, faulty.Faults, numberedOps}
 	}},
 	{"reentrant", lockertest.Harness{
 		Except: []string{"an owner that asks with a new token is refused like anyone"},
@@ -64,25 +62,24 @@ var wrapped = []underWrapping{
 			lockertest.Acquire: backendtest.Enter, lockertest.Extend: backendtest.Renew, lockertest.Release: backendtest.Leave,
 		}}}
 	}},
-	{"redlock", lockertest.Harness{
-		Except: []string{
-			"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
-			"of many concurrent Releases exactly one succeeds",
-			"of many concurrent attempts exactly one is granted",
-		},
-	}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+	{"redlock", ofQuorums, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		var d nodes
-		d.waits = make(chan struct{}, 1)
 		lockers := make([]locker.Locker, 3)
 		for i := range lockers {
 			l, node := plainOver(t)
 			lockers[i], d.all = wrap(t, l), append(d.all, node)
 		}
-		l, err := redlock.New(lockers)
-		if err != nil {
-			t.Fatal(err)
+		return around(t, wrap, d)(redlock.New(lockers))
+	}},
+	{"redlock numbered", ofQuorums, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		var d nodes
+		stores := make([]backends.FencedStore, 3)
+		for i := range stores {
+			store, outside := Memory(t)
+			faulty := backendtest.FaultyFenced(store)
+			stores[i], d.all = faulty, append(d.all, Disturber{outside, faulty.Faults, numberedOps})
 		}
-		return wrap(t, settled{l, d}), d
+		return around(t, wrap, d)(redlock.NewFenced(stores))
 	}},
 	old("legacy expire", legacy.Expire, false, anything),
 	old("legacy getset", func(s backends.LegacyStore) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }, false, stampToCome,
@@ -96,6 +93,30 @@ var wrapped = []underWrapping{
 		"of many concurrent attempts exactly one is granted",
 		"many who lock one key exclude each other, and no update is lost",
 	}, bits...)...),
+}
+
+var numberedOps = map[lockertest.Op]backendtest.Op{
+	lockertest.Acquire: backendtest.SetNXFenced, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
+}
+
+// ofQuorums says what a quorum does not promise.
+var ofQuorums = lockertest.Harness{
+	Except: []string{
+		"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
+		"of many concurrent Releases exactly one succeeds",
+		"of many concurrent attempts exactly one is granted",
+	},
+}
+
+// around puts something around a quorum that answers when all its nodes have.
+func around(t *testing.T, wrap Wrapping, d nodes) func(locker.Locker, error) (locker.Locker, lockertest.Disturber) {
+	d.waits = make(chan struct{}, 1)
+	return func(l locker.Locker, err error) (locker.Locker, lockertest.Disturber) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wrap(t, settled{l, d}), d
+	}
 }
 
 // bits are what a recipe does not promise whose lock is one bit: it has no expiry and no owner.
