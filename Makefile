@@ -6,7 +6,7 @@ SHELL := /bin/bash
 MODULES := . bench
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help test lint bench torture cover redis-server
+.PHONY: help test lint bench torture matrix cover redis-server
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -22,8 +22,12 @@ bench: redis-server ## measure beside raw commands and other lock libraries, in 
 	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
-torture: redis-server ## run every test 20 times over, in full size and in a new order each time (hours)
-	LOCKSTEP_REQUIRE_REDIS=1 LOCKSTEP_TORTURE=1 go test -race -shuffle=on -parallel 16 -count=20 -timeout 6h ./...
+torture: redis-server ## run every test in full size, COUNT times over (20), and end with what each strategy did under each fault (hours)
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -- \
+		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h ./...
+
+matrix: redis-server ## make the matrix of docs/safety.md anew
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/safety.md -- -timeout 2h ./internal/simulation ./internal/campaign
 
 cover: redis-server ## tell which statements no test runs
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out -coverpkg=./locker/...,./backends/...,./strategies/...,./internal/cleanup ./...

@@ -292,3 +292,18 @@ func TestReplicaBehindProxy(t *testing.T) {
 		t.Errorf("seen %q", p.Seen())
 	}
 }
+
+func TestOpenCountsConnectionsUntilTheirClientsLeave(t *testing.T) {
+	s, p := startBehindProxy(t)
+	lost := p.Add(Rule{Fault: LoseReply})
+	first, second := dial(t, p.Addr()), dial(t, p.Addr())
+	first.send("PING") // whose connection stays open, whatever the server does
+	awaitFired(t, lost)
+	second.ask("PONG", "PING")
+	await(t, "both are open", func() bool { return p.Open() == 2 })
+	s.Kill()
+	second.wantEnd()
+	await(t, "one is open", func() bool { return p.Open() == 1 })
+	first.Close()
+	await(t, "none is open", func() bool { return p.Open() == 0 })
+}

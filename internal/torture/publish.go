@@ -14,7 +14,7 @@ import (
 
 // The marks between which the matrix stands.
 const (
-	begin = "<!-- matrix: written by make torture -->\n"
+	begin = "<!-- matrix: written by make matrix -->\n"
 	end   = "<!-- end of the matrix -->\n"
 )
 
