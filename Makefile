@@ -13,6 +13,7 @@ help: ## list the targets
 
 test: redis-server ## run all tests under the race detector; installs redis-server if it is missing
 	@for m in $(MODULES); do (cd $$m && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...) || exit 1; done
+	@go test ./internal/simulation # all of it; with the race detector it plays a tenth
 
 lint: ## gofmt, go vet, golangci-lint and go mod tidy, for every module
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }

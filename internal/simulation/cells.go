@@ -1,0 +1,147 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Verdict is what becomes of a lock under a fault, in a letter: that of the anomaly matrix.
+type Verdict string
+
+// The verdicts.
+const (
+	Safe        Verdict = "S" // no two held at once, and nobody waited longer than for the lease of a dead owner
+	Unavailable Verdict = "U" // no two held at once, but somebody waited longer
+	Violated    Verdict = "V" // two held at once, or numbers fell
+)
+
+// A Cell is what many schedules of one strategy under one fault have shown.
+type Cell struct {
+	Strategy    Strategy
+	Fault       Fault
+	Verdict     Verdict
+	Schedules   int
+	Grants      int
+	Violated    map[Invariant]int // schedules that violate it
+	Unavailable time.Duration     // the longest time in which somebody asked for a key and nobody had it
+	Command     string            // replays the worst schedule: the first that made the verdict, or the longest wait
+
+	first map[Invariant]string // what was violated first, and how to replay it
+}
+
+// deadOwner is how long nobody can have the lock of an owner who has just died, and a few round trips.
+const deadOwner = maxTTL + pollCap + 100*time.Millisecond
+
+// Matrix plays n schedules of each cell, whose seeds count from seed, and judges what they show. Those of which only one
+// strategy or fault is asked for are left out. Each cell is told as soon as it is done; several are played at once.
+func Matrix(t *testing.T, n int, seed uint64, strategy, fault string, done func(Cell)) []Cell {
+	var mu sync.Mutex
+	var cells []Cell
+	t.Run("cells", func(t *testing.T) {
+		for _, s := range Strategies() {
+			for _, f := range Faults() {
+				if strategy != "" && strategy != s.Name || fault != "" && fault != string(f) {
+					continue
+				}
+				t.Run(s.Name+" under "+string(f), func(t *testing.T) {
+					t.Parallel()
+					c := RunCell(t, s, f, n, seed)
+					c.Judge(t)
+					mu.Lock()
+					defer mu.Unlock()
+					cells = append(cells, c)
+					done(c)
+				})
+			}
+		}
+	})
+	slices.SortFunc(cells, func(a, b Cell) int { return a.place() - b.place() })
+	return cells
+}
+
+// place is where the cell stands in the matrix.
+func (c Cell) place() int {
+	row := slices.IndexFunc(Strategies(), func(s Strategy) bool { return s.Name == c.Strategy.Name })
+	return row*len(Faults()) + slices.Index(Faults(), c.Fault)
+}
+
+// RunCell plays n schedules, whose seeds count from seed; and up to thirty times as many until all has been seen that must be.
+func RunCell(t *testing.T, s Strategy, f Fault, n int, seed uint64) Cell {
+	c := Cell{Strategy: s, Fault: f, Verdict: Safe, Violated: map[Invariant]int{}, first: map[Invariant]string{}}
+	for c.Schedules < n || c.missing() != nil && c.Schedules < 30*n {
+		schedule := Schedule{Strategy: s, Fault: f, Seed: seed + uint64(c.Schedules)}
+		c.add(schedule, schedule.Run(t))
+	}
+	return c
+}
+
+func (c *Cell) add(s Schedule, h *History) {
+	c.Schedules++
+	c.Grants += len(h.Holds)
+	var seen []Invariant
+	for _, v := range h.Check() {
+		if slices.Contains(seen, v.Invariant) {
+			continue
+		}
+		seen = append(seen, v.Invariant)
+		if c.Violated[v.Invariant]++; c.Violated[v.Invariant] == 1 {
+			c.first[v.Invariant] = fmt.Sprintf("%s\n\treplay: %s", v, s.Command())
+		}
+	}
+	_, longest := h.Unavailable()
+	unavailable := longest.length()
+	verdict := Safe
+	switch {
+	case slices.Contains(seen, ME) || slices.Contains(seen, FENCE):
+		verdict = Violated
+	case unavailable > deadOwner || slices.Contains(seen, LIVE):
+		verdict = Unavailable
+	}
+	if worse := verdict.rank() - c.Verdict.rank(); c.Command == "" || worse > 0 || worse == 0 && verdict != Violated && unavailable > c.Unavailable {
+		c.Verdict, c.Command = verdict, s.Command()
+	}
+	c.Unavailable = max(c.Unavailable, unavailable)
+}
+
+func (v Verdict) rank() int { return slices.Index([]Verdict{Safe, Unavailable, Violated}, v) }
+
+// missing are the invariants that no schedule has violated, and one should.
+func (c *Cell) missing() (invariants []Invariant) {
+	for _, i := range Expect(c.Strategy, c.Fault).Breaks {
+		if c.Violated[i] == 0 {
+			invariants = append(invariants, i)
+		}
+	}
+	return invariants
+}
+
+// Judge fails the test if the cell is not what is expected.
+func (c *Cell) Judge(t *testing.T) {
+	t.Helper()
+	e := Expect(c.Strategy, c.Fault)
+	for _, i := range Invariants() {
+		if c.Violated[i] > 0 && !slices.Contains(e.Breaks, i) && !slices.Contains(e.MayBreak, i) {
+			t.Errorf("%d of %d schedules violate what must hold. The first: %s", c.Violated[i], c.Schedules, c.first[i])
+		}
+	}
+	if m := c.missing(); m != nil {
+		t.Errorf("none of %d schedules violates %v: the experiment shows nothing", c.Schedules, m)
+	}
+	if e.Within > 0 && c.Unavailable > e.Within {
+		t.Errorf("nobody could have a key for %v; expected at most %v\n\treplay: %s", c.Unavailable, e.Within, c.Command)
+	}
+}
+
+// String is a line of a table.
+func (c *Cell) String() string {
+	line := fmt.Sprintf("%-18s %-10s %s  %6d schedules %7d grants, unavailable for %5.2fs", c.Strategy.Name, c.Fault, c.Verdict, c.Schedules, c.Grants, c.Unavailable.Seconds())
+	for _, i := range Invariants() {
+		if n := c.Violated[i]; n > 0 {
+			line += fmt.Sprintf(", %s %d", i, n)
+		}
+	}
+	return line
+}

@@ -1,0 +1,48 @@
+package simulation
+
+import "fmt"
+
+// An Invariant is what must hold, by the name that it has in docs/safety.md.
+type Invariant string
+
+// The invariants. Each has a checker in a file of its own.
+const (
+	ME      Invariant = "ME"
+	OWN     Invariant = "OWN"
+	LEASE   Invariant = "LEASE"
+	TRI     Invariant = "TRI"
+	NOGHOST Invariant = "NOGHOST"
+	LOSS    Invariant = "LOSS"
+	MONO    Invariant = "MONO"
+	FENCE   Invariant = "FENCE"
+	LIVE    Invariant = "LIVE"
+)
+
+// Invariants are all of them.
+func Invariants() []Invariant {
+	return []Invariant{ME, OWN, LEASE, TRI, NOGHOST, LOSS, MONO, FENCE, LIVE}
+}
+
+var checkers = map[Invariant]func(*History) []string{
+	ME: checkExclusion, OWN: checkOwner, LEASE: checkLease, TRI: checkOutcomes, NOGHOST: checkGhosts,
+	LOSS: checkLoss, MONO: checkExtensions, FENCE: checkFences, LIVE: checkLiveness,
+}
+
+// A Violation is what a checker found, in a sentence.
+type Violation struct {
+	Invariant Invariant
+	Says      string
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Invariant, v.Says) }
+
+// Check returns what h violates, in the order of Invariants.
+func (h *History) Check() []Violation {
+	var found []Violation
+	for _, name := range Invariants() {
+		for _, says := range checkers[name](h) {
+			found = append(found, Violation{name, says})
+		}
+	}
+	return found
+}

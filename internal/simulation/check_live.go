@@ -1,0 +1,78 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// checkLiveness is LIVE: a dead owner's lock is free within its ttl, at the end nothing is left in anybody's way, and a waiter
+// never sleeps beyond its polling cap.
+func checkLiveness(h *History) []string {
+	found := append(h.sleepers(), h.graves()...)
+	for _, s := range h.Remains {
+		busy := s.Is
+		if h.Strategy.busy != nil {
+			busy = busy && h.Strategy.busy(s.After, h.began.Add(s.At))
+		}
+		if busy {
+			found = append(found, fmt.Sprintf("at the end node %d still has %q under %q", s.Node, s.After, s.Key))
+		}
+	}
+	return found
+}
+
+// sleepers are waiters of a Client that ask too rarely: those for one key and owner stand in line, and its head asks for all.
+func (h *History) sleepers() []string {
+	type line struct{ client, key, owner string }
+	waits, busy := map[line][]Span{}, map[line][]Span{}
+	for _, w := range h.Wants {
+		l := line{w.Client, w.Key, w.Owner}
+		waits[l] = append(waits[l], w.Calls...)
+	}
+	for _, a := range h.Attempts {
+		if a.Waits {
+			l := line{a.Client, a.Key, a.Owner}
+			busy[l] = append(busy[l], Span{a.Began, a.Answered})
+		}
+	}
+	var found []string
+	for l, calls := range waits {
+		for _, gap := range without(merge(calls), merge(busy[l])) {
+			if gap.To-gap.From > pollCap+time.Millisecond {
+				found = append(found, fmt.Sprintf("waiters for %q in %s slept from %v to %v", l.key, l.client, gap.From, gap.To))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// graves are locks of owners who are dead or have abandoned them that outlive their ttl, counted from the last message that
+// may have made it longer.
+func (h *History) graves() []string {
+	if !h.Strategy.Tokens {
+		return nil
+	}
+	var found []string
+	longest := map[string]time.Duration{}
+	for _, m := range h.Messages {
+		longest[m.Token] = max(longest[m.Token], m.TTL)
+	}
+	for _, key := range h.keys() {
+		for _, p := range h.presences(key) {
+			last := p.From
+			for _, m := range h.Messages {
+				if m.Token == p.token && m.Node == p.node && m.TTL > 0 {
+					for _, at := range m.Arrived {
+						last = max(last, at)
+					}
+				}
+			}
+			if p.To > last+longest[p.token] {
+				found = append(found, fmt.Sprintf("node %d kept %s until %v; its ttl ended at %v", p.node, p.token, p.To, last+longest[p.token]))
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,64 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// checkExtensions is MONO: an extension only moves Expires forward, only from its own T1, only after its quorum; failure keeps
+// the old one. What the holder believes is the latest of what it was told in time.
+func checkExtensions(h *History) []string {
+	var found []string
+	for _, e := range h.Extensions {
+		switch {
+		case e.Answered == Never:
+		case e.After < e.Before:
+			found = append(found, fmt.Sprintf("the extension of %s at %v moved its end back from %v to %v", e.Token, e.Began, e.Before, e.After))
+		case !e.Done && e.After != e.Before:
+			found = append(found, fmt.Sprintf("the extension of %s at %v failed and moved its end from %v to %v", e.Token, e.Began, e.Before, e.After))
+		case e.After > e.Before && e.After > lease(e.Began, e.TTL):
+			found = append(found, fmt.Sprintf("the extension of %s by %v at %v moved its end to %v", e.Token, e.TTL, e.Began, e.After))
+		case e.Done && !h.Strategy.Legacy && h.extendedOn(e) < h.Strategy.Quorum:
+			found = append(found, fmt.Sprintf("the extension of %s at %v was done by %d nodes", e.Token, e.Began, h.extendedOn(e)))
+		}
+	}
+	for _, d := range h.Holds {
+		if d.Ended != Never && d.Final != h.expires(d) {
+			found = append(found, fmt.Sprintf("%s ended with Expires %v; what it was told is %v", d.Token, d.Final, h.expires(d)))
+		}
+	}
+	return found
+}
+
+// extendedOn counts the nodes that have said yes.
+func (h *History) extendedOn(e *Extension) (nodes int) {
+	for node := 1; node <= h.Strategy.Nodes; node++ {
+		for _, m := range h.Messages {
+			if (m.Op == "ExpireIf" || m.Op == "Renew") && m.Token == e.Token && m.Node == node && m.Kind == Yes && m.Sent >= e.Began && m.Answered <= e.Answered {
+				nodes++
+				break
+			}
+		}
+	}
+	return nodes
+}
+
+// expires is the end of the lease by all that its holder was told while it held.
+func (h *History) expires(d *Hold) time.Duration {
+	var told []*Extension
+	for _, e := range h.Extensions {
+		if e.Token == d.Token && e.Done && e.Answered <= d.Ended {
+			told = append(told, e)
+		}
+	}
+	slices.SortStableFunc(told, func(a, b *Extension) int { return cmp.Compare(a.Answered, b.Answered) })
+	expires := d.Expires
+	for _, e := range told {
+		if e.Answered < expires {
+			expires = max(expires, e.After)
+		}
+	}
+	return expires
+}

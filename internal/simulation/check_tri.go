@@ -1,0 +1,100 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// checkOutcomes is TRI: an attempt is held, refused or unknown, and unknown is never reported as refused. So who is granted has
+// been told so by a quorum of nodes. Who is refused has been refused by a node at least, at an instant at which no quorum was
+// possible any more, and not because of nodes that failed. (That what is unknown is cleaned up is NOGHOST.)
+func checkOutcomes(h *History) []string {
+	if h.Strategy.Legacy {
+		return nil // a recipe asks with several commands
+	}
+	asked := map[string][]*Message{}
+	for _, m := range h.Messages {
+		if slices.Contains(asking, m.Op) {
+			asked[m.Token] = append(asked[m.Token], m)
+		}
+	}
+	var found []string
+	for _, a := range h.Attempts {
+		switch a.Outcome {
+		case Granted:
+			if v := h.count(a, asked[a.Token], a.Answered); v.granted < h.Strategy.Quorum {
+				found = append(found, fmt.Sprintf("%s was granted at %v, by %s", a.Token, a.Answered, v))
+			}
+		case Refused:
+			if v := h.count(a, asked[a.Token], a.Answered); !h.refusable(a, asked[a.Token]) {
+				found = append(found, fmt.Sprintf("%s was refused at %v, by %s", a.Token, a.Answered, v))
+			}
+		}
+	}
+	return found
+}
+
+var asking = []string{"SetNX", "SetNXFenced", "RaiseFence", "Enter"}
+
+// refusable tells whether there was an instant at which the attempt could be refused.
+func (h *History) refusable(a *Attempt, asked []*Message) bool {
+	instants := []time.Duration{a.Answered, a.Began + min(nodeLimit, a.TTL)}
+	for _, m := range asked {
+		instants = append(instants, m.Answered)
+	}
+	return slices.ContainsFunc(instants, func(at time.Duration) bool {
+		v := h.count(a, asked, at)
+		spare := h.Strategy.Nodes - h.Strategy.Quorum
+		return at <= a.Answered && v.refused > 0 && v.failed <= spare && h.Strategy.Nodes-v.refused-v.failed < h.Strategy.Quorum
+	})
+}
+
+// votes are what the nodes had said to an attempt at some instant.
+type votes struct{ granted, refused, failed int }
+
+func (v votes) String() string {
+	return fmt.Sprintf("%d nodes that granted it, %d that refused it and %d that failed", v.granted, v.refused, v.failed)
+}
+
+// count takes who is silent beyond the limit for one that failed. A node that has granted a number that others have not
+// reached, or that was overtaken when it was to be raised, refuses.
+func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes) {
+	said := map[int]Reply{}
+	fences := map[int]uint64{}
+	for _, m := range asked {
+		switch {
+		case m.Answered <= at && m.Kind == Yes && m.Answered >= lease(a.Began, a.TTL):
+			said[m.Node] = Fails // the node's own lease was over
+		case m.Answered <= at:
+			said[m.Node] = m.Kind
+			fences[m.Node] = max(fences[m.Node], m.Fence)
+		case m.Op == "RaiseFence" && m.Sent <= at:
+			said[m.Node] = Silence
+		}
+	}
+	var numbers []uint64
+	for node := 1; node <= h.Strategy.Nodes; node++ {
+		switch {
+		case said[node] == Yes:
+			v.granted++
+			numbers = append(numbers, fences[node])
+		case said[node] == No:
+			v.refused++
+		case said[node] == Fails || at-a.Began >= min(nodeLimit, a.TTL):
+			v.failed++
+		}
+	}
+	if a.Outcome == Refused && len(numbers) > 0 {
+		for _, n := range numbers {
+			if n > slices.Min(numbers) {
+				v.granted--
+				v.refused++
+			}
+		}
+	}
+	return v
+}
+
+// nodeLimit is how long redlock waits for a node.
+const nodeLimit = 500 * time.Millisecond

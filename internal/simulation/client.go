@@ -1,0 +1,156 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A process is one Client, with links of its own to all nodes.
+type process struct {
+	name   string
+	h      *History
+	client *locker.Client
+	ctx    context.Context // ends when the process is killed
+	cancel context.CancelFunc
+
+	mu          sync.Mutex
+	dead        bool
+	cutOffUntil time.Time // nothing comes or goes
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// kill ends the process: nothing leaves it from now on, and nobody in it holds anything.
+func (p *process) kill() {
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	add(p.h, &p.h.Deaths, Death{At: p.h.now(), Client: p.name})
+	p.cancel()
+}
+
+// cutOff keeps the messages of the process back, both ways.
+func (p *process) cutOff(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutOffUntil = time.Now().Add(d)
+	at := p.h.now()
+	add(p.h, &p.h.Strokes, Stroke{At: at, Client: p.name, What: fmt.Sprintf("is cut off for %v", d), Ends: at + d})
+}
+
+func (p *process) cutOffFor() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(time.Until(p.cutOffUntil), 0)
+}
+
+// A caller is who asks for a lock; the ctx tells, as far as the messages and in clean-ups as well.
+type caller struct {
+	worker string
+	waits  bool
+}
+
+type callerKey struct{}
+
+func callerOf(ctx context.Context) *caller {
+	c, _ := ctx.Value(callerKey{}).(*caller)
+	return c
+}
+
+// recorder writes down what goes in and out of a strategy.
+type recorder struct {
+	locker.Locker
+	process *process
+}
+
+func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	h, c := r.process.h, callerOf(ctx)
+	a := &Attempt{
+		Client: r.process.name, Worker: c.worker, Waits: c.waits, Key: req.Key, Token: h.nameNew(req.Token, c.worker), Owner: req.Owner,
+		TTL: req.TTL, Began: h.now(), Answered: Never, Outcome: Pending,
+	}
+	add(h, &h.Attempts, a)
+	lease, err := r.Locker.Acquire(ctx, req)
+	h.note(func() {
+		a.Answered = h.now()
+		a.Outcome = outcome(err)
+		if a.Outcome == Granted {
+			a.T1, a.Expires, a.Fence = h.since(lease.Granted), h.since(lease.Expires), lease.Fence
+			a.Monotonic = lease.Expires != lease.Expires.Round(0)
+		}
+	})
+	return lease, err
+}
+
+func outcome(err error) Outcome {
+	switch {
+	case err == nil:
+		return Granted
+	case errors.Is(err, locker.ErrHeld):
+		return Refused
+	}
+	return Unknown
+}
+
+func (r recorder) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	h := r.process.h
+	e := &Extension{Token: h.name(lease.Token), TTL: ttl, Began: h.now(), Answered: Never, Before: h.since(lease.Expires)}
+	add(h, &h.Extensions, e)
+	extended, err := r.Locker.Extend(ctx, lease, ttl)
+	h.note(func() {
+		e.Answered, e.Done, e.After, e.Says = h.now(), err == nil, h.since(extended.Expires), verdict(err)
+	})
+	return extended, err
+}
+
+// Release is given a lease that ends a few nanoseconds earlier, so that a strategy that waits for its end does not give up at
+// the very instant at which the Client does: then either might come first.
+func (r recorder) Release(ctx context.Context, lease locker.Lease) error {
+	h := r.process.h
+	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
+		return context.DeadlineExceeded // whether or not the timer of the ctx came first; nothing would be sent
+	}
+	if !lease.Expires.IsZero() {
+		lease.Expires = lease.Expires.Add(-aMoment)
+	}
+	rel := &Release{Token: h.name(lease.Token), Sent: h.now(), Answered: Never}
+	add(h, &h.Releases, rel)
+	err := r.Locker.Release(ctx, lease)
+	h.note(func() { rel.Answered, rel.Says = h.now(), verdict(err) })
+	return err
+}
+
+const aMoment = 7 * time.Nanosecond
+
+// verdict is what err says in a word, and no more: where two things fall on one instant, such as the end of a ctx and of a
+// lease, more would depend on which goroutine comes first. The messages tell the rest.
+func verdict(err error) string {
+	switch {
+	case err == nil:
+		return "done"
+	case errors.Is(err, locker.ErrLost):
+		return "lost"
+	case errors.Is(err, locker.ErrReleased):
+		return "released"
+	case errors.Is(err, locker.ErrHeld):
+		return "held"
+	}
+	return "unknown"
+}
+
+// text is what an error of a store says, but not how a ctx ended.
+func text(err error) string { return over.Replace(err.Error()) }
+
+const ctxIsOver = "ctx is over"
+
+var over = strings.NewReplacer(context.Canceled.Error(), ctxIsOver, context.DeadlineExceeded.Error(), ctxIsOver)

@@ -1,0 +1,51 @@
+// Package simulation plays schedules: a few processes contend for a few locks while the network loses, doubles and delays
+// their messages, and nodes stand still, restart, forget, or have their clocks set. The strategies and the locker.Client are the
+// real ones. The store of each node is that of package memory. The network between them, the time and all chance are not
+// real, so that ten seconds pass in milliseconds, and a schedule that was played can be played again.
+//
+//	worker ── locker.Client ── recorder ── strategy ──┬── link ~~ node 1: a store in memory
+//	worker ──┘                                        ├── link ~~ node 2
+//	              the same for each process           └── link ~~ node 3
+//
+// # How to read it
+//
+// schedule.go sets the scene: how many processes, workers and keys. workload.go is what a worker does, network.go
+// what becomes of a message, node.go what can befall a node, fault.go when it does. history.go is what is written
+// down, and transcript.go how it is told. Each check_*.go is one invariant of docs/safety.md, with its sentence, over such
+// a history; expect.go says which a strategy keeps under which fault; cells.go counts.
+//
+// # How to run it
+//
+//	go test ./internal/simulation                                    11,200 schedules, a tenth under -race
+//	go test ./internal/simulation -run Promises -v                   prints a line for each cell
+//	go test ./internal/simulation -run Promises -schedules 8000      a million
+//	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
+//	go test ./internal/simulation -run Defect -v                     finds twelve defects that were put in on purpose
+//
+// The schedules of a cell have the seeds S, S+1, and so on; -seed is S. What fails prints the command that plays the one
+// schedule again and tells what happened in it, line by line:
+//
+//	go test ./internal/simulation -run TestReplay -v -strategy single -fault restart -seed 7
+//
+// # How to change it
+//
+// A new fault is a constant and a case of befall in fault.go, and a line in expect.go. A new strategy is a line in
+// strategy.go. A new invariant is a file, a line in check.go, and a case in checkers_test.go that shows it fail. A new
+// defect, to see whether the checkers find it, is a few lines in mutants_test.go: either a store that does something else,
+// or a patch to a source file, which is compiled in for that test alone.
+//
+// # Why a replay is exact
+//
+// All time is that of a bubble of testing/synctest: it goes on when every goroutine waits. Goroutines run in any order
+// between two instants, so no two things may happen at one instant if their order matters. Hence all delays are drawn to the
+// nanosecond; and a draw depends on what it is for (this message of this attempt to this node), not on what was drawn before.
+// Tokens, which are random, are told by who drew them. The jitter of waiting is drawn here, through locker.WithBackoff. What
+// cannot be told apart is not told: when the end of a lease and that of a ctx fall on one instant, an error may name
+// either, so that only its kind is recorded.
+//
+// # What it does not show
+//
+// Processes do not stand still here, since a bubble has one time for all: their network does, and a worker may not look at its
+// context for a while. Their wall clocks are not set either, but for the stamps of legacy-getset; package locker has tests
+// of that. Real servers, client libraries and machines are in other tests: see docs/safety.md.
+package simulation

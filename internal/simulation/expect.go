@@ -1,0 +1,60 @@
+package simulation
+
+import "time"
+
+// Expectation is what a cell must show, by what the strategy says of itself. An invariant that is in neither list holds in
+// every schedule.
+type Expectation struct {
+	Breaks   []Invariant   // in some schedule at least: or the experiment shows nothing
+	MayBreak []Invariant   // not promised, and not seen in every run
+	Within   time.Duration // nobody waits longer for a key that nobody has; 0: nothing is promised
+}
+
+// Expect says what s must show under f.
+func Expect(s Strategy, f Fault) Expectation {
+	if s.Legacy {
+		return legacyExpectation(s, f)
+	}
+	var e Expectation
+	switch {
+	case f == None || f == Partition: // who is cut off is as good as dead
+		e.Within = deadOwner
+	case s.toleratesOneDown() && (f == Pause || f == Reboot): // votes may be split again and again while a node is silent
+		e.Within = 2 * deadOwner
+	}
+	forgets := f == Restart || f == Forget || f == Clock
+	if forgets && s.Bears() < victims {
+		e.Breaks = append(e.Breaks, ME, LEASE)
+	}
+	if s.Numbered && s.Nodes > 1 && s.Bears() < victims { // a single instance numbers by its clock, which goes on
+		switch f {
+		case Restart:
+			e.Breaks = append(e.Breaks, FENCE)
+		case Quarantine: // counters matter for longer than any quarantine
+			e.MayBreak = append(e.MayBreak, FENCE)
+		}
+	}
+	if f == Clock { // set back, it keeps the lock of a dead owner for longer
+		e.MayBreak = append(e.MayBreak, LIVE)
+	}
+	return e
+}
+
+// victims is how many nodes of a quorum forget, at most.
+const victims = 2
+
+func (s Strategy) toleratesOneDown() bool { return s.Nodes > s.Quorum }
+
+// legacyExpectation: the recipes promise little, and not much is asked of them. Some anomalies are rare.
+func legacyExpectation(s Strategy, f Fault) Expectation {
+	e := Expectation{MayBreak: []Invariant{ME, LEASE, LIVE, NOGHOST}}
+	switch {
+	case f == Restart || f == Forget:
+		e.Breaks = []Invariant{ME}
+	case s.Name == "legacy-getset" && (f == Net || f == Pause || f == Clock), s.Name == "legacy-expire" && f == Clock:
+		e.Breaks = []Invariant{ME}
+	case s.Name == "legacy-expire" && f == Net, s.Name == "legacy-setbit" && f != Quarantine: // for ever
+		e.Breaks = []Invariant{LIVE}
+	}
+	return e
+}

@@ -1,0 +1,139 @@
+package simulation
+
+import "time"
+
+// A Fault is what goes wrong in a schedule, again and again.
+type Fault string
+
+// The faults. Memory is lost by one or two nodes of a quorum, and always the same in one schedule.
+const (
+	None       Fault = "none"       // a network without faults; but holders die and callers lose patience
+	Net        Fault = "net"        // messages are lost, late, doubled, and callers are not told
+	Pause      Fault = "pause"      // a node stands still for a while
+	Partition  Fault = "partition"  // a process can't reach anybody for a while
+	Reboot     Fault = "reboot"     // a node restarts with its memory
+	Storm      Fault = "storm"      // all of these together
+	Restart    Fault = "restart"    // a node restarts without its memory
+	Quarantine Fault = "quarantine" // the same, and it refuses everyone until the longest lease is over
+	Forget     Fault = "forget"     // a node loses locks, as by eviction
+	Clock      Fault = "clock"      // the clock of a node jumps, forward mostly; under legacy-getset, that of processes
+)
+
+// Faults are all of them.
+func Faults() []Fault {
+	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock}
+}
+
+var (
+	fair   = weather{}
+	breeze = weather{lost: 0.02, replyLost: 0.02, reset: 0.5, slow: 0.02, wakeLost: 0.1}
+	gale   = weather{lost: 0.04, replyLost: 0.05, reset: 0.3, doubled: 0.05, slow: 0.1, late: 0.03, wakeLost: 0.3}
+)
+
+func (f Fault) weather() weather {
+	switch f {
+	case None, Pause, Partition:
+		return fair
+	case Net, Storm:
+		return gale
+	}
+	return breeze
+}
+
+// calm is when the last fault has begun: what comes after shows whether everything recovers.
+const calm = 10 * time.Second
+
+// quarantine is that of package redis: the longest lease and a second.
+const quarantine = maxTTL + time.Second
+
+// befall sets timers for what will go wrong.
+func (s *scene) befall(f Fault) {
+	d := throwFor(s.h.Seed, "faults")
+	s.killSomebody(d)
+	who := d.Perm(len(s.nodes))[:min(1+d.IntN(victims), len(s.nodes))]
+	switch f {
+	case Pause:
+		s.pauses(d)
+	case Partition:
+		s.partitions(d)
+	case Reboot:
+		s.reboots(d)
+	case Storm:
+		s.pauses(d)
+		s.partitions(d)
+		s.reboots(d)
+	case Restart:
+		for _, v := range who {
+			s.restarts(d, v, 0)
+		}
+	case Quarantine:
+		for _, v := range who {
+			s.restarts(d, v, quarantine)
+		}
+	case Forget:
+		for _, v := range who {
+			s.again(d, 20*time.Millisecond, 600*time.Millisecond, func(dice) func() { return s.nodes[v].forget })
+		}
+	case Clock:
+		s.clocks(d, who)
+	}
+}
+
+// again strikes now and then until it is calm. What a stroke is, is drawn beforehand.
+func (s *scene) again(d dice, least, most time.Duration, strike func(dice) func()) {
+	for at := d.between(0, most); at < calm; at += d.between(least, most) {
+		time.AfterFunc(at, strike(d))
+	}
+}
+
+// killSomebody ends a process in one schedule of four.
+func (s *scene) killSomebody(d dice) {
+	if d.chance(0.25) {
+		time.AfterFunc(d.between(100*time.Millisecond, 4*time.Second), pick(d, s.processes...).kill)
+	}
+}
+
+// longestPause is longer than the longest leases.
+const longestPause = 2 * maxTTL
+
+// pauses stops one node after the other.
+func (s *scene) pauses(d dice) {
+	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
+		n, lasts := pick(d, s.nodes...), d.between(20*time.Millisecond, longestPause)
+		return func() { n.pause(lasts) }
+	})
+}
+
+// partitions cuts one process off after the other. What it sends meanwhile arrives later, and so do the answers.
+func (s *scene) partitions(d dice) {
+	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
+		p, lasts := pick(d, s.processes...), d.between(20*time.Millisecond, longestPause)
+		return func() { p.cutOff(lasts) }
+	})
+}
+
+// reboots restarts one node after the other, none of which forgets.
+func (s *scene) reboots(d dice) {
+	s.again(d, 300*time.Millisecond, 1500*time.Millisecond, func(d dice) func() {
+		n, down := pick(d, s.nodes...), d.between(time.Millisecond, 300*time.Millisecond)
+		return func() { n.restart(down, false, 0) }
+	})
+}
+
+// restarts makes a node forget, as often as a quarantine lets it.
+func (s *scene) restarts(d dice, victim int, quarantine time.Duration) {
+	s.again(d, 100*time.Millisecond+quarantine, time.Second+2*quarantine, func(d dice) func() {
+		down := d.between(time.Millisecond, 50*time.Millisecond)
+		return func() { s.nodes[victim].restart(down, true, quarantine) }
+	})
+}
+
+// clocks sets the clocks of nodes, by a second or two ahead and back.
+func (s *scene) clocks(d dice, who []int) {
+	for _, v := range who {
+		s.again(d, 100*time.Millisecond, 2*time.Second, func(d dice) func() {
+			by := d.between(-time.Second, 2*time.Second)
+			return func() { s.nodes[v].jump(by) }
+		})
+	}
+}

@@ -1,0 +1,219 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+)
+
+// A defect is one that lock libraries have had, put into ours. The checkers must find it, or what they find nowhere else
+// proves nothing. Each is looked for in a cell where nothing may be violated, in up to enoughSeeds schedules.
+type defect struct {
+	name     string
+	strategy string
+	fault    Fault
+	realTime bool // only a clock with two readings shows it
+
+	// Either the store does something else, or the process, or the source is patched.
+	below mutant
+	patch patch
+}
+
+const enoughSeeds = 200
+
+var defects = []defect{
+	{name: "release by DEL without compare", strategy: "single", fault: Net, below: mutant{commands: deletesAnything}},
+	{name: "unconditional PEXPIRE", strategy: "single", fault: Net, below: mutant{commands: extendsAnything}},
+	{name: "extension by SET XX", strategy: "single", fault: Net, below: mutant{commands: overwritesAnything}},
+	{name: "holds counted by HINCRBY", strategy: "reentrant", fault: Net, below: mutant{commands: countsHolds}},
+	{name: "absolute expiry (PXAT) by the client's clock", strategy: "single", fault: None, below: mutant{lasting: byTheClientsClock}},
+	{name: "T1 after the replies", strategy: "redlock-5/3", fault: Net, patch: patch{
+		"strategies/redlock", "redlock.go",
+		"	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
+		"	if DEFECT {\n		started = time.Now()\n	}\n	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
+	}},
+	{name: "no check of the time that went by", strategy: "redlock-fenced-5/3", fault: Net, patch: patch{
+		"strategies/redlock", "redlock.go",
+		"if e.won() && !lease.Ended() && kept {",
+		"if e.won() && (!lease.Ended() || DEFECT) && kept {",
+	}},
+	{name: "a quorum of n/2", strategy: "redlock-5/3", fault: Net, patch: patch{
+		"strategies/redlock", "options.go",
+		"	return &quorum{config: c, nodes: nodes}, nil",
+		"	if DEFECT {\n		c.need = n / 2\n	}\n	return &quorum{config: c, nodes: nodes}, nil",
+	}},
+	{name: "an extension by some nodes counts", strategy: "redlock-5/3", fault: Net, patch: patch{
+		"strategies/redlock", "redlock.go",
+		"case b.granted >= q.need:",
+		"case b.granted >= q.need || b.granted > 0 && DEFECT:",
+	}},
+	{name: "clean-up under the caller's ctx", strategy: "single", fault: None, patch: patch{
+		"internal/cleanup", "cleanup.go",
+		"	c.ctx, c.cancel = context.WithTimeout(context.WithoutCancel(ctx), ttl)\n",
+		"	if !DEFECT {\n		ctx = context.WithoutCancel(ctx)\n	}\n	c.ctx, c.cancel = context.WithTimeout(ctx, ttl)\n",
+	}},
+	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
+		"locker", "release.go",
+		"	}\n	l.join()\n",
+		"	}\n	if !DEFECT {\n		l.join()\n	}\n",
+	}},
+	{name: "Expires.UTC()", strategy: "single", fault: None, realTime: true, patch: patch{
+		"locker", "locker.go",
+		"	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
+		"	if DEFECT {\n		started = started.UTC()\n	}\n	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
+	}},
+}
+
+// patch replaces a text that the source has exactly once, so that a defect whose place has changed fails loudly. DEFECT is
+// whether this defect is to be there.
+type patch struct{ folder, file, old, new string }
+
+func TestEveryDefectIsFound(t *testing.T) {
+	program := buildWithDefects(t)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, d := range defects {
+		if found := (defect{strategy: d.strategy, fault: d.fault, realTime: d.realTime}).find(t, 20); found != "" {
+			t.Errorf("%s: without it there is as well: %s", d.name, found)
+		}
+		found := d.find(t, enoughSeeds)
+		if d.patch.file != "" {
+			found = findIn(t, program, d.name)
+		}
+		if found == "" {
+			found = fmt.Sprintf("NOT FOUND in %d schedules", enoughSeeds)
+			t.Errorf("%s: %s", d.name, found)
+		}
+		fmt.Fprintf(w, "%s\t%s under %s\t%s\n", d.name, d.strategy, d.fault, found)
+	}
+	_ = w.Flush()
+	t.Logf("%d defects\n%s", len(defects), table.String())
+}
+
+// find plays schedules with a defect until something is violated. One that is patched in is there if the environment says so.
+func (d defect) find(t *testing.T, seeds uint64) string {
+	if d.patch.file != "" && os.Getenv(patchedIn) != d.name {
+		return ""
+	}
+	strategy, _ := StrategyNamed(d.strategy)
+	for seed := uint64(1); seed <= seeds; seed++ {
+		s := Schedule{Strategy: strategy, Fault: d.fault, Seed: seed, mutant: d.below}
+		play := s.Run
+		if d.realTime {
+			play = s.RunInRealTime
+		}
+		if found := play(t).Check(); len(found) > 0 {
+			return fmt.Sprintf("%s\tin schedule %d of %d\t%s", broken(found), seed, seeds, found[0].Says)
+		}
+	}
+	return ""
+}
+
+// broken lists the invariants.
+func broken(found []Violation) string {
+	var names []string
+	for _, v := range found {
+		if name := string(v.Invariant); len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// patchedIn names the variable that says which defect of the patched program is to be there.
+const patchedIn = "LOCKSTEP_SIMULATION_DEFECT"
+
+// TestThePatchedProgram is run in the program that buildWithDefects makes.
+func TestThePatchedProgram(t *testing.T) {
+	for _, d := range defects {
+		if d.name == os.Getenv(patchedIn) {
+			fmt.Println(mark + d.find(t, enoughSeeds))
+			return
+		}
+	}
+	t.Skip("TestEveryDefectIsFound runs it with defects patched in")
+}
+
+const mark = "found: "
+
+func findIn(t *testing.T, program, name string) string {
+	t.Helper()
+	cmd := exec.Command(program, "-test.run=^TestThePatchedProgram$")
+	cmd.Env = append(os.Environ(), patchedIn+"="+name)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", name, err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if found, ok := strings.CutPrefix(line, mark); ok {
+			return strings.TrimSpace(found)
+		}
+	}
+	return ""
+}
+
+// buildWithDefects compiles this test once with all patches in, each of which waits for its name in the environment. The
+// sources stay as they are: the compiler is told to read other files in their place.
+func buildWithDefects(t *testing.T) (program string) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	sources := map[string]string{} // by path
+	for _, d := range defects {
+		if d.patch.file == "" {
+			continue
+		}
+		folder := filepath.Join(root, d.patch.folder)
+		path := filepath.Join(folder, d.patch.file)
+		if sources[path] == "" {
+			sources[path] = read(t, path)
+		}
+		if n := strings.Count(sources[path], d.patch.old); n != 1 {
+			t.Fatalf("%s: %s has %d times what is to be replaced: %q", d.name, d.patch.file, n, d.patch.old)
+		}
+		with := strings.ReplaceAll(d.patch.new, "DEFECT", fmt.Sprintf("hasDefect(%q)", d.name))
+		sources[path] = strings.Replace(sources[path], d.patch.old, with, 1)
+		sources[filepath.Join(folder, "defect.go")] = fmt.Sprintf(
+			"package %s\n\nimport \"os\"\n\nfunc hasDefect(name string) bool { return os.Getenv(%q) == name }\n", filepath.Base(folder), patchedIn)
+	}
+	replace := map[string]string{}
+	for i, path := range sortedKeys(sources) {
+		replace[path] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		write(t, replace[path], sources[path])
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "overlay.json"), string(overlay))
+	program = filepath.Join(dir, "patched.test")
+	out, err := exec.Command("go", "test", "-c", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go test -c: %v\n%s", err, out)
+	}
+	return program
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,238 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// weather is what becomes of messages, each in parts of one.
+type weather struct {
+	lost, replyLost, reset float64 // not carried out; carried out and not answered; either, and the caller is told at once
+	doubled                float64 // carried out twice, the second time much later
+	slow, late             float64 // takes as long as short leases last; longer than the caller waits
+	wakeLost               float64
+}
+
+// The times that messages take.
+const (
+	quickest, quick = 50 * time.Microsecond, 2 * time.Millisecond
+	slowest         = 450 * time.Millisecond
+	latest          = 3 * time.Second
+	reaction        = 20 * time.Microsecond // of a client library, to the end of a ctx
+)
+
+// fate is what becomes of one message. It is drawn when the message is sent.
+type fate struct {
+	copies    []trip
+	replyLost bool
+	reset     time.Duration // until the caller is told that the connection broke; Never: it is not
+	reaction  time.Duration
+	trouble   string
+}
+
+// trip is the way of one copy to the node and back.
+type trip struct{ there, back time.Duration }
+
+func (w weather) draw(d dice) fate {
+	f := fate{reset: Never, reaction: d.between(1, reaction)}
+	var trouble []string
+	delay := func(which string) time.Duration {
+		switch p := d.Float64(); {
+		case p < w.late:
+			trouble = append(trouble, "late "+which)
+			return d.between(slowest, latest)
+		case p < w.late+w.slow:
+			trouble = append(trouble, "slow "+which)
+			return d.between(5*time.Millisecond, slowest)
+		}
+		return d.between(quickest, quick)
+	}
+	f.copies = []trip{{delay("request"), delay("reply")}}
+	switch p := d.Float64(); {
+	case p < w.lost:
+		f.copies = nil
+		trouble = append(trouble, "request lost")
+	case p < w.lost+w.replyLost:
+		f.replyLost = true
+		trouble = append(trouble, "reply lost")
+	case p < w.lost+w.replyLost+w.doubled:
+		f.copies = append(f.copies, trip{f.copies[0].there + d.between(quick, latest), d.between(quickest, quick)})
+		trouble = append(trouble, "doubled")
+	}
+	if (f.copies == nil || f.replyLost) && d.chance(w.reset) {
+		f.reset = d.between(quickest, 2*quick)
+		trouble = append(trouble, "reset")
+	}
+	f.trouble = strings.Join(trouble, ", ")
+	return f
+}
+
+// A link is the way from a process to a node, with the client library at its beginning. It is all kinds of stores at once:
+// see stores.go.
+type link struct {
+	h        *History
+	from     *process
+	to       *node
+	weather  weather
+	deaf     bool                                  // the library does not look at the ctx, as go-redis without ContextTimeoutEnabled
+	patience time.Duration                         // and gives up a reply after this
+	lasting  func(ttl time.Duration) time.Duration // what a defect makes of a ttl; nil: nothing
+	ahead    time.Duration                         // of the process's wall clock, for stamps
+
+	mu      sync.Mutex
+	serials map[string]int // of messages that are alike
+}
+
+// answer is what a node has said to a message.
+type answer struct {
+	result
+	ok   bool
+	err  error
+	left time.Duration
+	text string
+}
+
+var (
+	errTimeout = errors.New("i/o timeout")
+	errDead    = errors.New("this process is dead")
+)
+
+// ask sends a message and waits for the answer.
+func (l *link) ask(ctx context.Context, m Message, do func(commands) answer) answer {
+	if err := ctx.Err(); err != nil {
+		return answer{err: err}
+	}
+	if l.from.isDead() {
+		return answer{err: errDead}
+	}
+	f := l.send(ctx, &m)
+	replies := make(chan answer, len(f.copies)+1)
+	life, hold := l.to.connection(), l.from.cutOffFor()
+	for _, trip := range f.copies {
+		time.AfterFunc(hold+trip.there, func() {
+			l.to.arrive(&m, life, do, func(a answer) {
+				if !f.replyLost {
+					time.AfterFunc(trip.back, func() { l.deliver(a, trip, replies) })
+				}
+			})
+		})
+	}
+	if f.reset != Never {
+		time.AfterFunc(f.reset, func() { replies <- answer{err: errBroken} })
+	}
+	a := l.await(ctx, f, replies)
+	if errors.Is(a.err, errDown) && len(f.copies) > 1 {
+		a.err = errBroken // the other copy may yet be carried out
+	}
+	l.h.note(func() { m.Answered, m.Kind, m.Reply, m.Fence = l.h.now(), a.kind(), a.String(), a.Fence })
+	return a
+}
+
+// deliver brings an answer to the process, when it is reachable.
+func (l *link) deliver(a answer, trip trip, replies chan<- answer) {
+	if cutOff := l.from.cutOffFor(); cutOff > 0 {
+		time.AfterFunc(cutOff+trip.back, func() { l.deliver(a, trip, replies) })
+		return
+	}
+	replies <- a
+}
+
+func (l *link) await(ctx context.Context, f fate, replies <-chan answer) answer {
+	done := ctx.Done()
+	if l.deaf {
+		done = nil
+	}
+	timer := time.NewTimer(l.patience + f.reaction)
+	defer timer.Stop()
+	select {
+	case a := <-replies:
+		return a
+	case <-timer.C:
+		return answer{err: errTimeout}
+	case <-done:
+	}
+	time.Sleep(f.reaction)
+	return answer{err: ctx.Err()}
+}
+
+// send records the message and draws its fate: by whose it is and how many like it there were, so that it does not matter
+// which of several that are sent at once comes first.
+func (l *link) send(ctx context.Context, m *Message) fate {
+	m.Client, m.Node, m.Sent, m.Answered = l.from.name, l.to.number, l.h.now(), Never
+	if c := callerOf(ctx); c != nil {
+		m.Worker = c.worker
+	}
+	m.Token = l.h.name(m.Token)
+	d := l.dice(m.Worker, m.Op, m.Key, m.Token, l.until(ctx))
+	f := l.weather.draw(d)
+	m.Trouble = f.trouble
+	add(l.h, &l.h.Messages, m)
+	return f
+}
+
+// until tells the calls of a clean-up from others that ask the same at the same instant.
+func (l *link) until(ctx context.Context) string {
+	deadline, _ := ctx.Deadline()
+	return l.h.since(deadline).String()
+}
+
+func (l *link) dice(about ...string) dice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.serials == nil {
+		l.serials = map[string]int{}
+	}
+	what := strings.Join(about, " ")
+	l.serials[what]++
+	return throwFor(l.h.Seed, "message", l.from.name, strconv.Itoa(l.to.number), what, strconv.Itoa(l.serials[what]))
+}
+
+// Watch subscribes, and passes the wakes on through the network.
+func (l *link) Watch(ctx context.Context, key string, wake func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	time.Sleep(l.dice("watch", key).between(quickest, quick))
+	since := l.h.now().String()
+	l.to.watch(ctx, key, func() {
+		d := l.dice("wake", key, since)
+		if d.chance(l.weather.wakeLost) {
+			return
+		}
+		time.AfterFunc(d.between(quickest, quick), func() {
+			if ctx.Err() == nil && !l.from.isDead() {
+				wake()
+			}
+		})
+	})
+	return nil
+}
+
+func (a answer) kind() Reply {
+	switch {
+	case a.err != nil:
+		return Fails
+	case a.ok:
+		return Yes
+	}
+	return No
+}
+
+func (a answer) String() string {
+	switch {
+	case a.err != nil:
+		return text(a.err)
+	case a.ok && a.Fence > 0:
+		return fmt.Sprintf("yes, number %d", a.Fence)
+	case a.ok:
+		return "yes" + a.text
+	case a.Left > 0:
+		return fmt.Sprintf("no, for another %v", a.Left)
+	}
+	return "no" + a.text
+}

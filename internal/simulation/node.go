@@ -1,0 +1,225 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+)
+
+// commands are what a node can be asked, and what may befall it.
+type commands interface {
+	backends.FencedStore
+	backends.NestedStore
+	backends.LegacyStore
+
+	look(key string) (value string, left time.Duration, found bool)
+	forget(key string)
+	jump(d time.Duration)
+}
+
+// inMemory are the commands of the store in memory.
+type inMemory struct{ *memory.LegacyStore }
+
+func newMemory() commands { return inMemory{memory.New(memory.WithMaxTTL(maxTTL)).Legacy()} }
+
+func (m inMemory) look(key string) (string, time.Duration, bool) { return m.Store.Get(key) }
+func (m inMemory) forget(key string)                             { m.Set(key, "", -24*time.Hour) } // and wakes nobody
+func (m inMemory) jump(d time.Duration)                          { m.Jump(d) }
+
+// A node is a server: commands behind a door that may be shut.
+type node struct {
+	number int
+	h      *History
+	fresh  func() commands
+	keys   []string
+
+	mu          sync.Mutex
+	store       commands
+	life        int // counts its restarts: each breaks all connections
+	down        bool
+	paused      bool
+	queue       []func() // what has arrived meanwhile
+	quarantined bool
+	watches     []*subscription
+}
+
+type subscription struct {
+	ctx  context.Context
+	key  string
+	wake func()
+}
+
+var (
+	errBroken     = errors.New("connection reset by peer")
+	errQuarantine = errors.New("server is in quarantine")
+	errDown       = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+)
+
+// arrive carries out a copy of m, or queues it, or refuses it; reply is called unless nobody is there to do so.
+func (n *node) arrive(m *Message, life int, do func(commands) answer, reply func(answer)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.down:
+		reply(answer{err: errDown})
+	case n.life != life:
+		reply(answer{err: errBroken})
+	case n.paused:
+		n.queue = append(n.queue, func() { n.carryOut(m, do, reply) })
+	default:
+		n.carryOut(m, do, reply)
+	}
+}
+
+func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)) {
+	if n.quarantined {
+		reply(answer{err: errQuarantine})
+		return
+	}
+	before := n.see(m.Key)
+	a := do(n.store)
+	s := n.see(m.Key)
+	s.Op, s.Token, s.TTL, s.OK = m.Op, m.Token, m.TTL, a.err == nil && a.ok
+	s.Before, s.Was, s.Until = before.After, before.Is, before.Ends
+	n.h.note(func() {
+		m.Arrived = append(m.Arrived, s.At)
+		n.h.States = append(n.h.States, s)
+	})
+	reply(a)
+}
+
+// see tells what lies under a key.
+func (n *node) see(key string) *State {
+	value, left, found := n.store.look(key)
+	s := &State{At: n.h.now(), Node: n.number, Key: key, After: n.h.name(value), Is: found, Ends: Never}
+	if found && left > 0 {
+		s.Ends = s.At + left
+	}
+	return s
+}
+
+// remains is what lies under each key.
+func (n *node) remains() (states []*State) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, key := range n.keys {
+		states = append(states, n.see(key))
+	}
+	return states
+}
+
+// connection tells which life of the node a message belongs to.
+func (n *node) connection() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.life
+}
+
+func (n *node) watch(ctx context.Context, key string, wake func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watches = slices.DeleteFunc(n.watches, func(s *subscription) bool { return s.ctx.Err() != nil })
+	n.watches = append(n.watches, &subscription{ctx, key, wake})
+	_ = n.store.Watch(ctx, key, wake)
+}
+
+// pause stops the node as SIGSTOP does: what arrives waits.
+func (n *node) pause(d time.Duration) {
+	n.struck(fmt.Sprintf("pauses for %v", d), d, func() { n.paused = true })
+	time.AfterFunc(d, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.paused = false
+		queue := n.queue
+		n.queue = nil
+		for _, carryOut := range queue {
+			carryOut()
+		}
+	})
+}
+
+// restart kills the node and starts it again after the time down, with its memory or without, and refused for the time in
+// quarantine after that. What is under way to it is lost.
+func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duration) {
+	what := fmt.Sprintf("restarts for %v", down)
+	if forgets {
+		what += " and forgets"
+	}
+	if quarantine > 0 {
+		what += fmt.Sprintf(", in quarantine for %v", quarantine)
+	}
+	n.struck(what, down+quarantine, func() {
+		n.life++
+		n.down, n.paused, n.queue = true, false, nil
+		n.quarantined = quarantine > 0
+		if forgets {
+			n.store = n.fresh()
+			n.saw("forgets", State{Blocked: n.h.now(), BlockedUntil: n.h.now() + down + quarantine})
+		}
+	})
+	time.AfterFunc(down, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.down = false
+		for _, s := range n.watches { // who subscribes again looks again
+			if s.ctx.Err() == nil {
+				if forgets {
+					_ = n.store.Watch(s.ctx, s.key, s.wake)
+				}
+				s.wake()
+			}
+		}
+	})
+	if quarantine > 0 {
+		life := n.connection()
+		time.AfterFunc(down+quarantine, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if n.life == life {
+				n.quarantined = false
+			}
+		})
+	}
+}
+
+// forget loses single keys, as by eviction.
+func (n *node) forget() {
+	n.struck("forgets its locks", 0, func() {
+		for _, key := range n.keys {
+			n.store.forget(key)
+		}
+		n.saw("forgets", State{})
+	})
+}
+
+// jump sets the clock of the node.
+func (n *node) jump(d time.Duration) {
+	n.struck(fmt.Sprintf("its clock jumps by %v", d), 0, func() {
+		n.store.jump(d)
+		n.saw("jumps", State{Shift: d})
+	})
+}
+
+func (n *node) struck(what string, lasts time.Duration, do func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := n.h.now()
+	add(n.h, &n.h.Strokes, Stroke{At: at, Node: n.number, What: what, Ends: at + lasts})
+	do()
+}
+
+// saw records what a fault has left under each key.
+func (n *node) saw(what string, fault State) {
+	for _, key := range n.keys {
+		s := n.see(key)
+		s.Op, s.Shift, s.Blocked, s.BlockedUntil = what, fault.Shift, fault.Blocked, fault.BlockedUntil
+		add(n.h, &n.h.States, s)
+	}
+}

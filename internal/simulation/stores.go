@@ -1,0 +1,184 @@
+package simulation
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// A link is a store of every kind: each method is one message.
+
+type result = backends.Result
+
+var (
+	_ backends.FencedStore = (*link)(nil)
+	_ backends.NestedStore = (*link)(nil)
+	_ backends.LegacyStore = (*link)(nil)
+)
+
+// at is the ctx of the node itself: what has arrived is carried out.
+var at = context.Background()
+
+func granted(res result, err error) answer { return answer{result: res, ok: res.OK, err: err} }
+func did(ok bool, err error) answer        { return answer{ok: ok, err: err} }
+
+func (l *link) SetNX(ctx context.Context, key, value string, ttl time.Duration) (result, error) {
+	ttl = l.ttl(ttl)
+	a := l.ask(ctx, Message{Op: "SetNX", Key: key, Token: value, TTL: ttl}, func(c commands) answer {
+		return granted(c.SetNX(at, key, value, ttl))
+	})
+	return a.result, a.err
+}
+
+func (l *link) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	ttl = l.ttl(ttl)
+	a := l.ask(ctx, Message{Op: "ExpireIf", Key: key, Token: value, TTL: ttl}, func(c commands) answer {
+		return did(c.ExpireIf(at, key, value, ttl))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) DeleteIf(ctx context.Context, key, value string) (bool, error) {
+	a := l.ask(ctx, Message{Op: "DeleteIf", Key: key, Token: value}, func(c commands) answer {
+		return did(c.DeleteIf(at, key, value))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (result, error) {
+	a := l.ask(ctx, Message{Op: "SetNXFenced", Key: key, Token: value, TTL: ttl}, func(c commands) answer {
+		return granted(c.SetNXFenced(at, key, value, ttl, n))
+	})
+	return a.result, a.err
+}
+
+func (l *link) RaiseFence(ctx context.Context, key, value string, to uint64) (bool, error) {
+	a := l.ask(ctx, Message{Op: "RaiseFence", Key: key, Token: value}, func(c commands) answer {
+		a := did(c.RaiseFence(at, key, value, to))
+		a.text = ", to " + strconv.FormatUint(to, 10)
+		return a
+	})
+	return a.ok, a.err
+}
+
+func (l *link) Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (result, error) {
+	a := l.ask(ctx, Message{Op: "Enter", Key: key, Token: token, TTL: ttl}, func(c commands) answer {
+		return granted(c.Enter(at, key, owner, token, ttl))
+	})
+	return a.result, a.err
+}
+
+func (l *link) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+	a := l.ask(ctx, Message{Op: "Renew", Key: key, Token: token, TTL: ttl}, func(c commands) answer {
+		return did(c.Renew(at, key, token, ttl))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) Leave(ctx context.Context, key, token string) (bool, error) {
+	a := l.ask(ctx, Message{Op: "Leave", Key: key, Token: token}, func(c commands) answer {
+		return did(c.Leave(at, key, token))
+	})
+	return a.ok, a.err
+}
+
+// The plain commands. A stamp is a time by the clock of the process, which may be ahead of ours.
+
+func (l *link) SetNXForever(ctx context.Context, key, value string) (bool, error) {
+	value = shift(value, l.ahead)
+	a := l.ask(ctx, Message{Op: "SetNXForever", Key: key, Token: value}, func(c commands) answer {
+		return did(c.SetNXForever(at, key, value))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) Get(ctx context.Context, key string) (string, bool, error) {
+	a := l.ask(ctx, Message{Op: "Get", Key: key}, func(c commands) answer {
+		value, found, err := c.Get(at, key)
+		return answer{ok: found, text: value, err: err}
+	})
+	return shift(a.text, -l.ahead), a.ok, a.err
+}
+
+func (l *link) GetSet(ctx context.Context, key, value string) (string, bool, error) {
+	value = shift(value, l.ahead)
+	a := l.ask(ctx, Message{Op: "GetSet", Key: key, Token: value}, func(c commands) answer {
+		old, found, err := c.GetSet(at, key, value)
+		return answer{ok: found, text: old, err: err}
+	})
+	return shift(a.text, -l.ahead), a.ok, a.err
+}
+
+func (l *link) Left(ctx context.Context, key string) (time.Duration, bool, error) {
+	a := l.ask(ctx, Message{Op: "Left", Key: key}, func(c commands) answer {
+		left, found, err := c.Left(at, key)
+		return answer{ok: found, left: left, err: err}
+	})
+	return a.left, a.ok, a.err
+}
+
+func (l *link) Expire(ctx context.Context, key string, ttl time.Duration) (bool, error) {
+	a := l.ask(ctx, Message{Op: "Expire", Key: key, TTL: ttl}, func(c commands) answer {
+		return did(c.Expire(at, key, ttl))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) Delete(ctx context.Context, key string) (bool, error) {
+	a := l.ask(ctx, Message{Op: "Delete", Key: key}, func(c commands) answer {
+		return did(c.Delete(at, key))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) TxExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	a := l.ask(ctx, Message{Op: "TxExpireIf", Key: key, Token: value, TTL: ttl}, func(c commands) answer {
+		return did(c.TxExpireIf(at, key, value, ttl))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) TxDeleteIf(ctx context.Context, key, value string) (bool, error) {
+	value = shift(value, l.ahead)
+	a := l.ask(ctx, Message{Op: "TxDeleteIf", Key: key, Token: value}, func(c commands) answer {
+		return did(c.TxDeleteIf(at, key, value))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) GetBit(ctx context.Context, key string, offset uint32) (bool, error) {
+	a := l.ask(ctx, Message{Op: "GetBit", Key: key}, func(c commands) answer {
+		return did(c.GetBit(at, key, offset))
+	})
+	return a.ok, a.err
+}
+
+func (l *link) SetBit(ctx context.Context, key string, offset uint32, on bool) (bool, error) {
+	op := "SetBit off"
+	if on {
+		op = "SetBit on"
+	}
+	a := l.ask(ctx, Message{Op: op, Key: key}, func(c commands) answer {
+		return did(c.SetBit(at, key, offset, on))
+	})
+	return a.ok, a.err
+}
+
+// ttl is what a client that sends absolute times makes of a ttl; others leave it as it is.
+func (l *link) ttl(ttl time.Duration) time.Duration {
+	if l.lasting == nil {
+		return ttl
+	}
+	return l.lasting(ttl)
+}
+
+// shift moves a stamp in milliseconds.
+func shift(stamp string, d time.Duration) string {
+	n, err := strconv.ParseInt(stamp, 10, 64)
+	if d == 0 || err != nil {
+		return stamp
+	}
+	return strconv.FormatInt(n+d.Milliseconds(), 10)
+}

@@ -1,0 +1,92 @@
+package simulation
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/legacy"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// A Strategy is one of those under test, as users build it.
+type Strategy struct {
+	Name          string
+	Nodes, Quorum int
+	Numbered      bool // its grants have fences
+	Nested        bool // an owner may have several holds
+	Legacy        bool // a recipe: promises less
+	Tokens        bool // what lies under a key is the token, or names it
+
+	build func(nodes []*link) (locker.Locker, error)
+	busy  func(value string, now time.Time) bool // whether what lies under a key is in anybody's way; nil: anything is
+}
+
+// Strategies are all of them.
+func Strategies() []Strategy {
+	all := []Strategy{
+		{Name: "single", Nodes: 1, Quorum: 1, Tokens: true, build: one(func(l *link) locker.Locker { return single.New(l) })},
+		{Name: "fenced", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, build: one(func(l *link) locker.Locker { return fenced.New(l) })},
+		{Name: "reentrant", Nodes: 1, Quorum: 1, Tokens: true, Nested: true, build: one(func(l *link) locker.Locker { return reentrant.New(l) })},
+	}
+	for _, q := range [][2]int{{3, 2}, {3, 3}, {5, 3}, {5, 4}} {
+		all = append(all, quorum("redlock", q, false), quorum("redlock-fenced", q, true))
+	}
+	return append(all,
+		Strategy{Name: "legacy-getset", Nodes: 1, Quorum: 1, Legacy: true, busy: stampToCome, build: one(func(l *link) locker.Locker {
+			return legacy.GetSet(l, legacy.InMilliseconds())
+		})},
+		Strategy{Name: "legacy-expire", Nodes: 1, Quorum: 1, Legacy: true, build: one(func(l *link) locker.Locker { return legacy.Expire(l) })},
+		Strategy{Name: "legacy-setbit", Nodes: 1, Quorum: 1, Legacy: true, busy: bitOn, build: one(func(l *link) locker.Locker { return legacy.SetBit(l) })},
+	)
+}
+
+// StrategyNamed finds one of them.
+func StrategyNamed(name string) (Strategy, bool) {
+	for _, s := range Strategies() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Strategy{}, false
+}
+
+func one(build func(*link) locker.Locker) func([]*link) (locker.Locker, error) {
+	return func(nodes []*link) (locker.Locker, error) { return build(nodes[0]), nil }
+}
+
+func quorum(name string, q [2]int, numbers bool) Strategy {
+	s := Strategy{Name: name + "-" + strconv.Itoa(q[0]) + "/" + strconv.Itoa(q[1]), Nodes: q[0], Quorum: q[1], Tokens: true, Numbered: numbers}
+	s.build = func(nodes []*link) (locker.Locker, error) {
+		if numbers {
+			stores := make([]backends.FencedStore, len(nodes))
+			for i, n := range nodes {
+				stores[i] = n
+			}
+			return redlock.NewFenced(stores, redlock.WithQuorum(s.Quorum))
+		}
+		lockers := make([]locker.Locker, len(nodes))
+		for i, n := range nodes {
+			lockers[i] = single.New(n)
+		}
+		return redlock.New(lockers, redlock.WithQuorum(s.Quorum))
+	}
+	return s
+}
+
+// Bears is how many nodes may forget during the life of a lease: that many less than a quorum of another would need.
+func (s Strategy) Bears() int { return 2*s.Quorum - s.Nodes - 1 }
+
+// enough nodes to keep everyone else from a quorum.
+func (s Strategy) enough() int { return s.Nodes - s.Quorum + 1 }
+
+func stampToCome(value string, now time.Time) bool {
+	stamp, err := strconv.ParseInt(value, 10, 64)
+	return err != nil || stamp > now.UnixMilli()
+}
+
+func bitOn(value string, _ time.Time) bool { return value != "" && value[0]&0x80 != 0 }
