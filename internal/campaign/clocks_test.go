@@ -1,4 +1,4 @@
-package campaign_test
+package campaign
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 					s.Restart()
 				}
 				for _, s := range servers[:c.holding] { // a quorum does not wait for the last of them
-					await(t, "the lease is everywhere", func() bool {
+					eventually(t, "the lease is everywhere", func() bool {
 						n, err := s.Do("DBSIZE")
 						return err == nil && n.(int64) >= 2*keys
 					})
@@ -210,16 +210,6 @@ func numberedQuorumOf(w int) func(t *testing.T, stores []numberedNested) locker.
 			t.Fatal(err)
 		}
 		return l
-	}
-}
-
-// await waits until holds does.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("not within a minute: %s", what)
-		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package campaign_test
+package campaign
 
 import (
 	"bufio"
@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/matrix"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -39,7 +39,6 @@ import (
 //
 // Run it alone: go test ./internal/campaign -run TestNoUpdateIsLostInCrashes -v
 func TestNoUpdateIsLostInCrashes(t *testing.T) {
-	logging.Disable()
 	aof := []string{"--appendonly", "yes", "--appendfsync", "always"}
 	for _, c := range []crashes{
 		{strategy: "single, AOF always", fault: "servers killed", over: "single", servers: 1, args: aof},
@@ -78,7 +77,7 @@ const (
 
 func (c crashes) run(t *testing.T) {
 	kills, updates := 5, 300
-	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+	if torture {
 		kills, updates = 35, 5500 // of each: 350 and 55,000 in all
 	}
 	servers := redistest.StartN(t, c.servers, redistest.WithArgs(c.args...))
@@ -140,8 +139,8 @@ type bank struct {
 	updates, gone, missed int
 }
 
-// line is what goes to the bank and back.
-type line struct {
+// message is what goes to the bank and back.
+type message struct {
 	Counter string
 	Fence   uint64
 	Value   int
@@ -172,7 +171,7 @@ func (b *bank) serve(conn net.Conn) {
 	defer conn.Close()
 	in, out := json.NewDecoder(bufio.NewReader(conn)), json.NewEncoder(conn)
 	for {
-		var read, write line
+		var read, write message
 		if in.Decode(&read) != nil || out.Encode(b.read(read)) != nil {
 			return
 		}
@@ -182,32 +181,32 @@ func (b *bank) serve(conn net.Conn) {
 	}
 }
 
-func (b *bank) read(l line) line {
+func (b *bank) read(m message) message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.Value = b.values[l.Counter]
+	m.Value = b.values[m.Counter]
 	if b.guarded {
-		_, _ = b.guard(l.Counter).Claim(l.Fence) // who is too late will be told when it writes
+		_, _ = b.guard(m.Counter).Claim(m.Fence) // who is too late will be told when it writes
 	}
-	return l
+	return m
 }
 
-func (b *bank) write(l line) line {
+func (b *bank) write(m message) message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case l.Forgone:
-		return l
-	case b.guarded && b.guard(l.Counter).Write(l.Fence, l.Value) != nil:
+	case m.Forgone:
+		return m
+	case b.guarded && b.guard(m.Counter).Write(m.Fence, m.Value) != nil:
 		b.gone++
-		return l
+		return m
 	}
 	b.updates++
-	if b.values[l.Counter] != l.Value-1 {
+	if b.values[m.Counter] != m.Value-1 {
 		b.missed++ // what someone else wrote since it was read
 	}
-	b.values[l.Counter] = l.Value
-	return l
+	b.values[m.Counter] = m.Value
+	return m
 }
 
 func (b *bank) guard(counter string) *fence.Register[int] {
@@ -223,7 +222,7 @@ func (b *bank) lost() int { b.mu.Lock(); defer b.mu.Unlock(); return b.missed }
 
 func (b *bank) await(t *testing.T, updates int) {
 	t.Helper()
-	await(t, fmt.Sprint(updates, " updates"), func() bool { return b.made() >= updates })
+	eventually(t, fmt.Sprint(updates, " updates"), func() bool { return b.made() >= updates })
 }
 
 // A worker is a process that adds to counters until it is killed.
@@ -250,17 +249,8 @@ func (c crashes) hire(t *testing.T, servers []*redistest.Server, b *bank) *worke
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &worker{exec.Command(os.Args[0], "-test.run=^TestWorker$", "-test.timeout=1h")}
-	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
-	w.cmd.Stderr = os.Stderr
-	if _, err := w.cmd.StdinPipe(); err != nil { // it ends with this process
-		t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.end)
-	return w
+	cmd, _, _ := beneath.Process(t, workerEnv+"="+string(text))
+	return &worker{cmd}
 }
 
 func (w *worker) end() {
@@ -275,17 +265,12 @@ func (w *worker) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// TestWorker is the process of a worker.
-func TestWorker(t *testing.T) {
-	text := os.Getenv(workerEnv)
-	if text == "" {
-		t.Skip("it is what a worker runs")
-	}
+// runWorker is what the process of a worker runs: see TestProcess.
+func runWorker(t *testing.T, text string) {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		t.Fatal(err)
 	}
-	logging.Disable()
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test has died
 		os.Exit(1)
@@ -340,7 +325,7 @@ func (j job) work(locks *locker.Client) {
 
 // add reads a counter and writes it a moment later.
 func (j job) add(in *json.Decoder, out *json.Encoder, l *locker.Lock) error {
-	at := line{Counter: l.Key(), Fence: l.Fence()}
+	at := message{Counter: l.Key(), Fence: l.Fence()}
 	if err := errors.Join(out.Encode(at), in.Decode(&at)); err != nil {
 		return err
 	}

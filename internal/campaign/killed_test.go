@@ -74,6 +74,10 @@ const diesWith = time.Second // the lease of those who are killed
 
 // TestProcess is no test: it is what the processes run.
 func TestProcess(t *testing.T) {
+	if job := os.Getenv(workerEnv); job != "" {
+		runWorker(t, job)
+		return
+	}
 	addr, with := os.Getenv("LOCKSTEP_TEST_REDIS"), os.Getenv("LOCKSTEP_TEST_LIBRARY")
 	if addr == "" {
 		return

@@ -1,17 +1,21 @@
 package simulation
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestReplay prints the history of one schedule, and what it violates. Failures say with which flags.
+// TestReplay prints the history of one schedule, and what it violates. Failures say with which flags; without any it is an
+// example.
 func TestReplay(t *testing.T) {
-	s, known := StrategyNamed(*onlyStrategy)
-	if !known || *onlyFault == "" {
-		t.Skip("it replays one schedule: -strategy, -fault and -seed say which")
+	name, fault := cmp.Or(*onlyStrategy, "single"), Fault(cmp.Or(*onlyFault, string(Net)))
+	s, known := StrategyNamed(name)
+	if !known || !slices.Contains(Faults(), fault) {
+		t.Fatalf("no strategy %q, or no fault %q", name, fault)
 	}
-	h := Schedule{Strategy: s, Fault: Fault(*onlyFault), Seed: *seed}.Run(t)
+	h := Schedule{Strategy: s, Fault: fault, Seed: *seed}.Run(t)
 	t.Log("\n" + h.String())
 	for _, v := range h.Check() {
 		t.Log(v)

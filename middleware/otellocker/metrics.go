@@ -29,8 +29,8 @@ type metrics struct {
 	attributes []attribute.KeyValue
 	base       []metric.AddOption // the attributes
 	baseRecord []metric.RecordOption
-	sets       sync.Map // of a series, to the options that carry its attributes
-	known      atomic.Int64
+	sets       sync.Map     // of a series, to the options that carry its attributes
+	kinds      atomic.Int64 // series with a kind of error
 }
 
 // maxSeries is for errors that are not ours, and have a kind that varies.
@@ -148,7 +148,7 @@ func (m *metrics) with(s series) *options {
 	if known, ok := m.sets.Load(s); ok {
 		return known.(*options)
 	}
-	if m.known.Add(1) > maxSeries {
+	if s.errorType != "" && m.kinds.Add(1) > maxSeries {
 		s.errorType = "other"
 		if known, ok := m.sets.Load(s); ok {
 			return known.(*options)

@@ -3,8 +3,8 @@
 //	locks := locker.New(single.New(store), locker.WithMiddleware(otellocker.New()))  // one span per Lock
 //
 // Given to [locker.WithMiddleware] it sees each Lock as a whole, the wait included; given to [locker.Wrap] each attempt, or
-// each node of a quorum. Where one of them is inside another, only the outermost counts: metrics tell of locks, and not of
-// attempts.
+// each node of a quorum. Where one of them is inside another, what is counted and what is held is told once, by the outermost that
+// has somebody to tell.
 //
 // The names of spans, metrics and attributes are this project's own, since OpenTelemetry has none for locks; docs/observability.md
 // lists them. A key is on spans alone, never on metrics, whatever the number of locks. A token, which is a secret, is on

@@ -43,9 +43,6 @@ func TestNumbersOnlyRiseUnderKillsAndRandomExpiry(t *testing.T) {
 
 // TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry shows that the campaign finds what it looks for.
 func TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry(t *testing.T) {
-	if !torture {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it; TestTheGreatestOfAMajorityIsNoOrder finds the same in fake time")
-	}
 	log := campaign(t, 5, greatest, 10, 100)
 	found := history.Inversions(log)
 	t.Logf("%d inversions", len(found))

@@ -20,29 +20,26 @@ const (
 )
 
 func TestFourOfFiveLoseNoLockToAServerThatForgetsEverySecond(t *testing.T) {
-	keys, grants := 60, int64(300)
-	if torture {
-		keys, grants = 600, 20_000
-	} else {
-		t.Parallel()
-	}
-	if found := forgetful(t, 4, keys, grants); len(found) > 0 {
+	if found := forgetful(t, 4); len(found) > 0 {
 		t.Errorf("%d overlaps, the first: %v", len(found), found[0])
 	}
 }
 
 // TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond shows that the load finds what it looks for.
 func TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond(t *testing.T) {
-	if !torture {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it")
-	}
-	if found := forgetful(t, 3, 600, 20_000); len(found) == 0 {
+	if found := forgetful(t, 3); len(found) == 0 {
 		t.Error("no overlaps")
 	}
 }
 
 // forgetful puts a load on a quorum of w of five.
-func forgetful(t *testing.T, w, keys int, grants int64) []history.Overlap {
+func forgetful(t *testing.T, w int) []history.Overlap {
+	keys, grants := 60, int64(300)
+	if torture {
+		keys, grants = 600, 20_000
+	} else {
+		t.Parallel()
+	}
 	servers := redistest.StartN(t, 5)
 	l := reach(quick).quorum(t, servers, plain, redlock.WithQuorum(w))
 	disturb, kills := forgetting(servers, forgetEvery)
