@@ -155,20 +155,20 @@ func (f *flight) abandon() {
 	f.flying.abandon(f)
 	r := f.begin(f.ctx, min(f.limit, f.req.TTL), 1)
 	defer r.leave()
+	rest := f.leftovers(f.ctx, lease, f.req.TTL)
+	defer rest.release(r)
 	release := func(ctx context.Context, i int) (uint64, error) {
 		if said := f.await(i); said == refused || said == unknown {
-			return 0, nil
+			return 0, rest.heard(i, nil)
 		}
-		err := f.nodes[i].Release(ctx, lease)
-		if err != nil && !errors.Is(err, locker.ErrLost) {
-			f.settle(f.ctx, i, lease, f.req.TTL)
-		}
-		return 0, err
+		return 0, rest.heard(i, f.nodes[i].Release(ctx, lease))
 	}
 	said, waited := f.heard(), 0
 	for i := range said {
 		if said[i] == silent || said[i] == granted {
 			r.again(answer{node: i}, release)
+		} else {
+			_ = rest.heard(i, nil) // nothing of ours is there
 		}
 		if said[i] == granted {
 			waited++

@@ -19,7 +19,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 		return &locker.Error{Op: "release", Key: lease.Key, Err: err}
 	}
 	flight := q.flying.end(lease.Token)
-	rest := leftovers{quorum: q, ctx: ctx, lease: lease}
+	rest := q.leftovers(ctx, lease, max(time.Until(lease.Expires), untilGone))
 	limit := q.limit
 	if left := time.Until(lease.Expires); left > 0 {
 		limit = min(limit, left)
@@ -30,19 +30,15 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 		if flight != nil {
 			_ = flight.await(i) // whatever it was: the lease may have been found there by another attempt
 		}
-		err := q.nodes[i].Release(ctx, lease)
-		if err != nil && !errors.Is(err, locker.ErrLost) {
-			rest.add(i)
-		}
-		return 0, err
+		return 0, rest.heard(i, q.nodes[i].Release(ctx, lease))
 	})
 	b := q.poll(ctx, r)
 	switch {
 	case b.lost > q.spare():
-		rest.release() // fewer than a quorum can keep everyone else from one
+		rest.release(r) // fewer than a quorum can keep everyone else from one
 		return q.lost(lease, b.votes)
 	case b.granted+b.lost >= q.need: // all of them had it, or nobody has shown that it had ended
-		rest.release()
+		rest.release(r)
 		return nil
 	case ctx.Err() != nil:
 		return &locker.Error{Op: "release", Key: lease.Key, Err: ctx.Err()}
@@ -50,40 +46,82 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	return q.refusal("release", lease.Key, b.votes)
 }
 
+// untilGone is how long the nodes may hold what is left of a lease, at least: an extension that failed as a whole may have
+// moved the end on some of them, and a lease need not tell its end.
+const untilGone = 30 * time.Second
+
 // leftovers are the nodes that a release has not reached. While it has failed as a whole, that is for its caller to repeat.
 type leftovers struct {
 	*quorum
 	ctx   context.Context
 	lease locker.Lease
+	until time.Time // when the nodes forget by themselves
 
-	mu    sync.Mutex
-	nodes []int
-	done  bool // a quorum is free
+	mu     sync.Mutex
+	said   []reached // by node
+	silent int
+	done   bool        // a quorum is free
+	limit  *time.Timer // for those that are silent then
 }
 
-func (l *leftovers) add(i int) {
+type reached byte
+
+const (
+	noAnswer reached = iota
+	failed
+	settled // it is free, or told again in the background
+)
+
+func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, ttl time.Duration) *leftovers {
+	n := len(q.nodes)
+	return &leftovers{quorum: q, ctx: ctx, lease: lease, until: time.Now().Add(ttl), said: make([]reached, n), silent: n}
+}
+
+// heard notes what a node has answered, and returns it.
+func (l *leftovers) heard(i int, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.done {
-		l.settle(l.ctx, i, l.lease, untilGone(l.lease))
-		return
+	if l.silent--; l.silent == 0 && l.limit != nil {
+		l.limit.Stop()
 	}
-	l.nodes = append(l.nodes, i)
+	switch {
+	case err == nil || errors.Is(err, locker.ErrLost):
+		l.said[i] = settled
+	case l.said[i] == noAnswer:
+		l.said[i] = failed
+	}
+	if l.done {
+		l.tell(failed)
+	}
+	return err
 }
 
-func (l *leftovers) release() {
+// release is called when no more is asked of the nodes by r. A client library may go on waiting for a reply that was lost,
+// for seconds: what is silent at the limit is told again beside the call that hangs.
+func (l *leftovers) release(r *round) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done = true
-	for _, i := range l.nodes {
-		l.settle(l.ctx, i, l.lease, untilGone(l.lease))
+	l.tell(failed)
+	if l.silent > 0 {
+		end, _ := r.ctx.Deadline()
+		l.limit = time.AfterFunc(time.Until(end), l.late)
 	}
 }
 
-// untilGone is how long the nodes may hold what is left of lease. An extension that failed as a whole may have moved the
-// end on some of them, and a lease need not tell its end.
-func untilGone(lease locker.Lease) time.Duration {
-	return max(time.Until(lease.Expires), 30*time.Second)
+func (l *leftovers) late() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tell(noAnswer)
+}
+
+func (l *leftovers) tell(which reached) {
+	for i, said := range l.said {
+		if said == which {
+			l.said[i] = settled
+			l.settle(l.ctx, i, l.lease, time.Until(l.until))
+		}
+	}
 }
 
 // settle releases on one node in the background, until it answers.

@@ -212,3 +212,49 @@ func TestAMomentWithoutAQuorumDuringUnlockDoesNotLockUntilTheTTL(t *testing.T) {
 		})
 	}
 }
+
+// A client library whose reply got lost may go on waiting, whatever its ctx says.
+func TestANodeThatIsSilentAtTheLimitIsToldAgainBesideTheCallThatHangs(t *testing.T) {
+	silent := func(n *node) { // the request is lost, and the call does not return for a minute
+		n.set("release", behaviour{after: time.Minute, err: errDown})
+		time.AfterFunc(time.Millisecond, func() { n.set("release", behaviour{}) })
+	}
+	t.Run("after Release", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			l, req := quorumOf(t, nodes), request()
+			lease := mustAcquire(t, l, req)
+			synctest.Wait()
+			silent(nodes[2])
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(redlock.DefaultNodeLimit + time.Millisecond)
+			if n := holding(nodes, req.Token); n != 0 {
+				t.Errorf("%d nodes have it still", n)
+			}
+			time.Sleep(time.Hour)
+			if n := nodes[2].count("release"); n != 2 {
+				t.Errorf("told %d times; want once more", n)
+			}
+		})
+	})
+	t.Run("after an attempt that was refused", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			for _, n := range nodes[:2] {
+				mustAcquire(t, n, request())
+			}
+			silent(nodes[2])
+			l, req := quorumOf(t, nodes), request()
+			if _, err := l.Acquire(t.Context(), req); !errors.Is(err, locker.ErrHeld) {
+				t.Fatal(err)
+			}
+			time.Sleep(redlock.DefaultNodeLimit + time.Millisecond)
+			if n := holding(nodes, req.Token); n != 0 {
+				t.Errorf("%d nodes have it still", n)
+			}
+			time.Sleep(time.Hour)
+		})
+	})
+}
