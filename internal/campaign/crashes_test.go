@@ -134,6 +134,7 @@ type bank struct {
 	guarded  bool
 
 	mu                    sync.Mutex
+	ledger                *ledger // of the workers; nil: nobody wants to know
 	guards                map[string]*fence.Register[int]
 	values                map[string]int
 	updates, gone, missed int
@@ -145,6 +146,8 @@ type message struct {
 	Fence   uint64
 	Value   int
 	Forgone bool // nothing is to be written: the lock was lost
+
+	Asked, Answered, Until int64 // when the lock was asked for, was granted and was held for sure, in ns since 1970
 }
 
 func openBank(t *testing.T, guarded bool) *bank {
@@ -175,9 +178,11 @@ func (b *bank) serve(conn net.Conn) {
 		if in.Decode(&read) != nil || out.Encode(b.read(read)) != nil {
 			return
 		}
+		b.book().granted(read, conn.RemoteAddr().String())
 		if in.Decode(&write) != nil || out.Encode(b.write(write)) != nil {
 			return
 		}
+		b.book().held(write, conn.RemoteAddr().String())
 	}
 }
 
@@ -220,6 +225,9 @@ func (b *bank) made() int { b.mu.Lock(); defer b.mu.Unlock(); return b.updates }
 func (b *bank) late() int { b.mu.Lock(); defer b.mu.Unlock(); return b.gone }
 func (b *bank) lost() int { b.mu.Lock(); defer b.mu.Unlock(); return b.missed }
 
+func (b *bank) enter(l *ledger) { b.mu.Lock(); defer b.mu.Unlock(); b.ledger = l }
+func (b *bank) book() *ledger   { b.mu.Lock(); defer b.mu.Unlock(); return b.ledger }
+
 func (b *bank) await(t *testing.T, updates int) {
 	t.Helper()
 	eventually(t, fmt.Sprint(updates, " updates"), func() bool { return b.made() >= updates })
@@ -237,11 +245,17 @@ type job struct {
 	Bank    string
 	Hasty   bool // writes without a look at its context
 	Pause   time.Duration
+	TTL     time.Duration // of leases that are not extended; 0: leaseTTL, and they are
 }
 
 func (c crashes) hire(t *testing.T, servers []*redistest.Server, b *bank) *worker {
 	t.Helper()
-	j := job{Over: c.over, Bank: b.listener.Addr().String(), Hasty: c.fault == "holders stopped", Pause: max(c.pause, moment)}
+	return hire(t, servers, b, job{Over: c.over, Hasty: c.fault == "holders stopped", Pause: max(c.pause, moment)})
+}
+
+func hire(t *testing.T, servers []*redistest.Server, b *bank, j job) *worker {
+	t.Helper()
+	j.Bank = b.listener.Addr().String()
 	for _, s := range servers {
 		j.Servers = append(j.Servers, s.Addr())
 	}
@@ -275,7 +289,11 @@ func runWorker(t *testing.T, text string) {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test has died
 		os.Exit(1)
 	}()
-	locks := locker.New(j.locker(t), locker.WithTTL(leaseTTL))
+	opts := []locker.Option{locker.WithTTL(leaseTTL)}
+	if j.TTL > 0 {
+		opts = []locker.Option{locker.WithTTL(j.TTL), locker.WithoutExtension()}
+	}
+	locks := locker.New(j.locker(t), opts...)
 	var all sync.WaitGroup
 	for range hands {
 		all.Go(func() { j.work(locks) })
@@ -297,6 +315,8 @@ func (j job) locker(t *testing.T) locker.Locker {
 		return fenced.New(stores[0])
 	case "numbered":
 		return numberedQuorumOf(3)(t, stores)
+	case "numbered 4":
+		return numberedQuorumOf(4)(t, stores)
 	}
 	return quorumOf(4)(t, stores)
 }
@@ -325,12 +345,18 @@ func (j job) work(locks *locker.Client) {
 
 // add reads a counter and writes it a moment later.
 func (j job) add(in *json.Decoder, out *json.Encoder, l *locker.Lock) error {
-	at := message{Counter: l.Key(), Fence: l.Fence()}
+	lease := l.Lease()
+	at := message{Counter: l.Key(), Fence: lease.Fence, Asked: lease.Granted.UnixNano(), Answered: time.Now().UnixNano()}
 	if err := errors.Join(out.Encode(at), in.Decode(&at)); err != nil {
 		return err
 	}
 	time.Sleep(j.Pause)
 	at.Value++
-	at.Forgone = !j.Hasty && l.Context().Err() != nil
+	now := time.Now()
+	ended := l.Context().Err() != nil
+	at.Forgone = ended && !j.Hasty
+	if !ended {
+		at.Until = now.UnixNano()
+	}
 	return errors.Join(out.Encode(at), in.Decode(&at))
 }

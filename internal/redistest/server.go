@@ -56,7 +56,10 @@ func StartN(tb testing.TB, n int, opts ...Option) []*Server {
 		opt(&c)
 	}
 	if c.movable {
-		c.shim = buildShim(tb)
+		c.shims = append(c.shims, shim{buildShim(tb, "clock", clockSource), "LOCKSTEP_CLOCK", clockFile, 8})
+	}
+	if c.volatile {
+		c.shims = append(c.shims, shim{buildShim(tb, "disk", diskSource), "LOCKSTEP_DISK", journalFile, 0})
 	}
 	servers, errs := make([]*Server, n), make([]error, n)
 	var starts sync.WaitGroup
@@ -81,7 +84,8 @@ type config struct {
 	password string
 	sentinel string // a configuration file, which makes it one
 	movable  bool   // its clock
-	shim     string // the library that moves it
+	volatile bool   // its disk
+	shims    []shim // what these need
 }
 
 // WithArgs appends arguments for redis-server, such as "--appendonly", "yes". They
@@ -133,9 +137,13 @@ func launch(tb testing.TB, dir string, c config, reserve func() (*reservation, e
 
 // start runs a process and waits until it has loaded its data and answers.
 func (s *Server) start() error {
+	data, err := s.dataDir()
+	if err != nil {
+		return err
+	}
 	args := []string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port.number),
-		"--dir", s.dir, "--save", "", "--appendonly", "no",
+		"--dir", data, "--save", "", "--appendonly", "no",
 	}
 	if s.password != "" {
 		args = append(args, "--requirepass", s.password)
@@ -143,7 +151,7 @@ func (s *Server) start() error {
 	if s.sentinel != "" {
 		args = append([]string{s.sentinel, "--sentinel"}, args...)
 	}
-	env, err := s.clockEnv()
+	env, err := s.shimEnv()
 	if err != nil {
 		return err
 	}

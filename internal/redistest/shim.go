@@ -1,0 +1,61 @@
+package redistest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A shim is a small library that is loaded before the C library of a server and stands in for a part of it. It shares a file in
+// the server's directory with the test.
+type shim struct {
+	library  string
+	variable string // of the environment, which tells it the path of the file
+	file     string
+	size     int // of the file at first
+}
+
+// shimEnv is what makes the process load its shims.
+func (s *Server) shimEnv() ([]string, error) {
+	var libraries, env []string
+	for _, shim := range s.shims {
+		path := filepath.Join(s.dir, shim.file)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // the first start
+			if err := os.WriteFile(path, make([]byte, shim.size), 0o600); err != nil {
+				return nil, err
+			}
+		}
+		libraries, env = append(libraries, shim.library), append(env, shim.variable+"="+path)
+	}
+	if len(libraries) > 0 {
+		env = append(env, "LD_PRELOAD="+strings.Join(libraries, ":"))
+	}
+	return env, nil
+}
+
+// buildShim compiles a library and returns its path.
+func buildShim(tb testing.TB, name string, source []byte) string {
+	tb.Helper()
+	compiler, err := exec.LookPath("cc")
+	switch {
+	case err == nil:
+	case os.Getenv("LOCKSTEP_REQUIRE_REDIS") == "1":
+		tb.Fatalf("there is no C compiler, and LOCKSTEP_REQUIRE_REDIS=1 forbids to skip: %v", err)
+	default:
+		tb.Skipf("SKIPPED: there is no C compiler (cc) to get between a server and its %s with; "+
+			"LOCKSTEP_REQUIRE_REDIS=1 makes this a failure", name)
+	}
+	dir := tb.TempDir()
+	file, library := filepath.Join(dir, name+".c"), filepath.Join(dir, name+".so")
+	if err := os.WriteFile(file, source, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", library, file, "-ldl").CombinedOutput(); err != nil {
+		tb.Fatalf("redistest: %v\n%s", err, out)
+	}
+	return library
+}
