@@ -7,7 +7,11 @@
 //	polling_test.go    waiters who miss a wake-up
 //	killed_test.go     waiters and holders whose process is killed
 //	crashes_test.go    servers and holders that are killed and stopped, and updates that are counted
+//	powercuts_test.go  servers that lose their power, and with it what they have not synced
 //	clocks_test.go     servers whose clock is set
+//	ourclocks_test.go  clients whose clock is set
+//	failovers_test.go  masters that Sentinel replaces by replicas, which have all or not
+//	resharding_test.go locks whose slot moves through a Redis Cluster
 //
 // Each prints what it did and measured: run with -v to read it. A normal run takes a part of what there is, the same every
 // time; LOCKSTEP_TORTURE=1 takes all of it. Nothing is asserted about how fast a machine is: what takes time is measured and

@@ -93,6 +93,13 @@ func (p *Proxy) Seen() []string {
 	return slices.Clone(p.seen)
 }
 
+// Forget makes Seen and Count begin anew, so that what they tell does not grow for as long as the proxy lives.
+func (p *Proxy) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = nil
+}
+
 // Count returns how often a command was seen.
 func (p *Proxy) Count(name string) int {
 	p.mu.Lock()
