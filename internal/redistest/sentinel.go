@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // MasterName is what the sentinels of [StartSentinel] call their master.
@@ -20,21 +22,26 @@ type Sentinel struct {
 	tb        testing.TB
 	servers   []*Server // the first one was the master at the start
 	sentinels []*Server
+	killed    time.Time // when the last master was
 }
 
 const (
 	sentinels = 3
 	majority  = "2"
 
-	calmDownAfter  = "30000" // ms: long enough for a machine that is busy
-	alertDownAfter = "1000"  // ms: once the master was killed; ten times this is how far behind a replica may be to be chosen
+	calmDownAfter  = 30 * time.Second // long enough for a machine that is busy
+	alertDownAfter = time.Second      // once the master was killed
+
+	failoverTimeout  = "3000"          // ms: twice as long until another try, or the next failover
+	betweenFailovers = 8 * time.Second // that, from when the failover began
 )
 
 // StartSentinel runs a master, its replicas and the sentinels, and returns when the replicas follow their master and the
-// sentinels know one another and all of them.
-func StartSentinel(tb testing.TB, replicas int) *Sentinel {
+// sentinels know one another and all of them. The options are for the master and the replicas.
+func StartSentinel(tb testing.TB, replicas int, opts ...Option) *Sentinel {
 	tb.Helper()
-	s := &Sentinel{tb: tb, servers: StartN(tb, 1+replicas, WithArgs("--repl-diskless-sync-delay", "0"))}
+	opts = append([]Option{WithArgs("--repl-diskless-sync-delay", "0")}, opts...)
+	s := &Sentinel{tb: tb, servers: StartN(tb, 1+replicas, opts...)}
 	host, port, _ := net.SplitHostPort(s.servers[0].Addr())
 	for _, r := range s.servers[1:] {
 		must(r, "REPLICAOF", host, port)
@@ -62,8 +69,8 @@ func (s *Sentinel) watch(host, port string) {
 		file := filepath.Join(dir, "sentinel.conf")
 		conf := strings.Join([]string{
 			"sentinel monitor " + MasterName + " " + host + " " + port + " " + majority,
-			"sentinel down-after-milliseconds " + MasterName + " " + calmDownAfter,
-			"sentinel failover-timeout " + MasterName + " 3000", // before another try, if they could not agree
+			"sentinel down-after-milliseconds " + MasterName + " " + strconv.FormatInt(calmDownAfter.Milliseconds(), 10),
+			"sentinel failover-timeout " + MasterName + " " + failoverTimeout,
 			"",
 		}, "\n")
 		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
@@ -85,13 +92,17 @@ func (s *Sentinel) watch(host, port string) {
 // sees is what a sentinel says of the master.
 func (s *Sentinel) sees(watcher *Server, what string) string {
 	reply, _ := watcher.Do("SENTINEL", "MASTER", MasterName)
+	return properties(reply)[what]
+}
+
+// properties makes a map of names and values that take turns.
+func properties(reply any) map[string]string {
 	fields, _ := reply.([]any)
+	all := make(map[string]string, len(fields)/2)
 	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i] == what {
-			return fmt.Sprint(fields[i+1])
-		}
+		all[fmt.Sprint(fields[i])] = fmt.Sprint(fields[i+1])
 	}
-	return ""
+	return all
 }
 
 // Addrs returns the addresses of the sentinels, for a client to ask.
@@ -115,12 +126,38 @@ func (s *Sentinel) Replicas() []*Server {
 	return slices.DeleteFunc(living(s.servers), func(other *Server) bool { return other == m })
 }
 
-// KillMaster kills the master, and has the sentinels notice within a second.
+// Prefer makes the sentinels promote r rather than another replica, and returns when they know.
+func (s *Sentinel) Prefer(r *Server) {
+	s.tb.Helper()
+	for _, other := range s.servers {
+		priority := "100"
+		if other == r {
+			priority = "1"
+		}
+		must(other, "CONFIG", "SET", "replica-priority", priority)
+	}
+	for _, watcher := range living(s.sentinels) {
+		until(s.tb, "the sentinels know which replica to prefer", func() bool {
+			return !slices.ContainsFunc(s.replicasOf(watcher), func(p map[string]string) bool {
+				return (p["slave-priority"] == "1") != (net.JoinHostPort(p["ip"], p["port"]) == r.Addr())
+			})
+		})
+	}
+}
+
+// KillMaster kills the master, and has the sentinels notice within a second; later if replicas have been cut off for long, since
+// none is promoted that was so for more than ten times as long when the master died.
 func (s *Sentinel) KillMaster() *Server {
 	s.tb.Helper()
 	dead := s.Master()
-	s.downAfter(alertDownAfter)
+	notice := alertDownAfter
+	for _, r := range s.Replicas() {
+		cutOff, _ := strconv.Atoi(field(r, "master_link_down_since_seconds", "INFO", "replication"))
+		notice = max(notice, time.Duration(cutOff)*time.Second/5)
+	}
+	s.downAfter(notice)
 	dead.Kill()
+	s.killed = time.Now()
 	return dead
 }
 
@@ -135,10 +172,50 @@ func (s *Sentinel) AwaitFailover(dead *Server) *Server {
 	return s.agreed()
 }
 
-func (s *Sentinel) downAfter(ms string) {
+// AwaitReplicas waits until all servers run, the sentinels find nothing wrong with any, and the replicas have what the
+// master has. A failover then begins as soon as the master is gone: sentinels want some time between one and the next, which is
+// over as well.
+func (s *Sentinel) AwaitReplicas() {
+	s.tb.Helper()
+	m := s.Master()
+	_, port, _ := net.SplitHostPort(m.Addr())
+	for _, r := range s.servers {
+		until(s.tb, "every other server follows the master", func() bool {
+			return r == m || following(r) && field(r, "master_port", "INFO", "replication") == port
+		})
+	}
+	for _, watcher := range living(s.sentinels) {
+		until(s.tb, "the sentinels find nothing wrong", func() bool {
+			return s.sees(watcher, "flags") == "master" && s.well(watcher) == len(s.servers)-1
+		})
+	}
+	until(s.tb, "the sentinels would fail over again", func() bool { return time.Since(s.killed) > betweenFailovers })
+}
+
+// well is how many replicas are well for a sentinel.
+func (s *Sentinel) well(watcher *Server) (n int) {
+	for _, p := range s.replicasOf(watcher) {
+		if p["flags"] == "slave" && p["master-link-status"] == "ok" {
+			n++
+		}
+	}
+	return n
+}
+
+// replicasOf is what a sentinel says of each replica.
+func (s *Sentinel) replicasOf(watcher *Server) (all []map[string]string) {
+	reply, _ := watcher.Do("SENTINEL", "REPLICAS", MasterName)
+	replicas, _ := reply.([]any)
+	for _, r := range replicas {
+		all = append(all, properties(r))
+	}
+	return all
+}
+
+func (s *Sentinel) downAfter(d time.Duration) {
 	s.tb.Helper()
 	for _, watcher := range living(s.sentinels) {
-		must(watcher, "SENTINEL", "SET", MasterName, "down-after-milliseconds", ms)
+		must(watcher, "SENTINEL", "SET", MasterName, "down-after-milliseconds", strconv.FormatInt(d.Milliseconds(), 10))
 	}
 }
 

@@ -58,3 +58,28 @@ func TestAReplicaThatIsCutOffHearsNothing(t *testing.T) {
 		return err == nil && reply == "v"
 	})
 }
+
+func TestTheReplicaThatIsPreferredIsPromotedAndTheDeadComesBackAsAnother(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t, 2)
+	preferred := s.Replicas()[1]
+	s.Prefer(preferred)
+	preferred.CutReplication() // so that another one is ahead
+	dead := s.KillMaster()
+	if m := s.AwaitFailover(dead); m != preferred {
+		t.Errorf("%s took over; want %s", m.Addr(), preferred.Addr())
+	}
+	preferred.MendReplication()
+	dead.Restart()
+	s.AwaitReplicas()
+	want(t, preferred, "OK", "SET", "key", "v")
+	for _, r := range s.Replicas() {
+		if r.IsMaster() {
+			t.Errorf("%s is a master besides", r.Addr())
+		}
+		await(t, "the value is replicated", func() bool {
+			reply, err := r.Do("GET", "key")
+			return err == nil && reply == "v"
+		})
+	}
+}

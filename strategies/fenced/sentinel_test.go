@@ -10,7 +10,6 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestContractThroughClusterAndSentinel(t *testing.T) {
@@ -24,9 +23,7 @@ func TestNumbersRiseAcrossAFailoverThatLostTheCounter(t *testing.T) {
 	s := redistest.StartSentinel(t, 1)
 	s.Replicas()[0].CutReplication()
 	connect := func() *locker.Client {
-		c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: s.Addrs()})
-		t.Cleanup(func() { c.Close() })
-		return locker.New(fenced.New(goredis.New(c)), locker.WithTTL(time.Minute))
+		return locker.New(fenced.New(goredis.New(beneath.DialSentinel(t, s))), locker.WithTTL(time.Minute))
 	}
 	first, err := connect().Lock(t.Context(), "key")
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/single"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestContractThroughClusterAndSentinel(t *testing.T) {
@@ -22,9 +21,7 @@ func TestContractThroughClusterAndSentinel(t *testing.T) {
 // inCluster is a Client of its own, which learns for itself where the slots are.
 func inCluster(t *testing.T, cluster *redistest.Cluster, opts ...locker.Option) *locker.Client {
 	t.Helper()
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
-	t.Cleanup(func() { c.Close() })
-	return locker.New(single.New(goredis.New(c)), opts...)
+	return locker.New(single.New(goredis.New(beneath.DialCluster(t, cluster))), opts...)
 }
 
 func TestALockIsHeldWhileItsSlotMoves(t *testing.T) {

@@ -8,18 +8,16 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
-	"github.com/redis/go-redis/v9"
 )
 
 // bySentinel is a Client of its own, which the sentinels lead to the master.
 func bySentinel(t *testing.T, s *redistest.Sentinel, store []lockredis.Option, opts ...locker.Option) *locker.Client {
 	t.Helper()
-	c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: s.Addrs()})
-	t.Cleanup(func() { c.Close() })
-	return locker.New(single.New(goredis.New(c, store...)), opts...)
+	return locker.New(single.New(goredis.New(beneath.DialSentinel(t, s), store...)), opts...)
 }
 
 func TestALockIsHeldThroughAFailoverBySentinel(t *testing.T) {
