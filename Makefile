@@ -6,10 +6,10 @@ SHELL := /bin/bash
 MODULES := . bench
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help test lint bench torture matrix cover redis-server
+.PHONY: help test lint bench bench-peers torture matrix cover redis-server
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 test: redis-server ## run all tests under the race detector; installs redis-server if it is missing
 	@for m in $(MODULES); do (cd $$m && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...) || exit 1; done
@@ -23,6 +23,9 @@ bench: redis-server ## measure beside raw commands and other lock libraries, in 
 	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
+bench-peers: redis-server ## measure all cases beside other lock libraries and write them into docs/performance.md (25 minutes); CASE=a,d for some
+	@cd bench && go run ./peers -docs ../docs/performance.md $(if $(CASE),-case $(CASE))
+
 torture: redis-server ## run every test in full size, COUNT times over (20), and end with what each strategy did under each fault (hours)
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h ./...
@@ -30,9 +33,12 @@ torture: redis-server ## run every test in full size, COUNT times over (20), and
 matrix: redis-server ## make the matrix of docs/safety.md anew
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/safety.md -- -timeout 2h ./internal/simulation ./internal/campaign
 
-cover: redis-server ## tell which statements no test runs
-	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out -coverpkg=./locker/...,./backends/...,./strategies/...,./internal/cleanup ./...
-	@go tool cover -func=coverage.out | tail -1
+# The campaigns and the simulation are left out: they take longest, and the figures do not need them.
+cover: redis-server ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md
+	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out \
+		-coverpkg=./locker/...,./backends/...,./strategies/...,./middleware/...,./internal/cleanup \
+		$$(go list ./... | grep -v -e /internal/campaign -e /internal/simulation)
+	@go run ./internal/coverage -list docs/safety.md coverage.out
 
 redis-server: # the tests start their own servers and need the program
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: installing it"; .ci/install-redis; }
