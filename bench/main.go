@@ -10,22 +10,20 @@ import (
 	"fmt"
 	"log"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/bench/internal/lab"
 	"github.com/redis/go-redis/v9"
 )
 
 func main() {
+	lab.Spin()
 	rounds := flag.Int("rounds", 5000, "pairs measured per contender")
 	pinned := flag.Bool("pin", true, "give client and server a CPU each, as if they were on two machines")
 	flag.Parse()
 	log.SetFlags(0)
-	if cpu := os.Getenv(spinnerEnv); cpu != "" {
-		spin(cpu)
-	}
 	if err := run(*rounds, *pinned); err != nil {
 		log.Fatal(err)
 	}
@@ -34,18 +32,18 @@ func main() {
 func run(rounds int, pinned bool) error {
 	where := "client and server where the kernel puts them"
 	if pinned {
-		if err := pinSelf(); err != nil {
+		if err := lab.PinSelf(); err != nil {
 			return err
 		}
 		where = "client and server on a CPU each"
 	}
-	addr, stop, err := startRedis(pinned)
+	server, err := lab.StartServer(pinned)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	defer keepAwake()()
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer server.Kill()
+	defer lab.KeepAwake()()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
 	fmt.Printf("\nSequential lock+unlock of a free lock, %d pairs each, one go-redis client; %s\n\n", rounds, where)
 	if err := sequential(client, rounds); err != nil {
@@ -97,7 +95,7 @@ func measure(rounds int, contenders []contender) error {
 	var base float64
 	for i, c := range contenders {
 		slices.Sort(times[i])
-		p50, p99 := micros(times[i], 50), micros(times[i], 99)
+		p50, p99 := lab.Micros(times[i], 50), lab.Micros(times[i], 99)
 		if i == 0 {
 			base = p50
 		}
@@ -105,8 +103,4 @@ func measure(rounds int, contenders []contender) error {
 		fmt.Printf("| %s | %.1f | %.1f | %.2f | %.0f |\n", c.name, p50, p99, p50/base, allocs)
 	}
 	return nil
-}
-
-func micros(sorted []time.Duration, percent int) float64 {
-	return float64(sorted[(len(sorted)-1)*percent/100].Nanoseconds()) / 1000
 }

@@ -10,6 +10,7 @@ import (
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	lockgoredis "github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/bench/internal/lab"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -102,12 +103,12 @@ func redsyncQuorum(clients []*redis.Client, key *names) func(context.Context) er
 func quorums(rounds int, pinned bool) error {
 	var clients []*redis.Client
 	for range nodes {
-		addr, stop, err := startRedis(pinned)
+		server, err := lab.StartServer(pinned)
 		if err != nil {
 			return err
 		}
-		defer stop()
-		client := redis.NewClient(&redis.Options{Addr: addr})
+		defer server.Kill()
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
 		defer client.Close()
 		clients = append(clients, client)
 	}

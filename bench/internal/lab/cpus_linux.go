@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,10 +20,12 @@ const (
 	clientCPU, serverCPU = 0, 1
 )
 
-// pinSelf gives the client a CPU of its own, as if the server were on another machine. Where the kernel is free to
+// PinSelf gives the client a CPU of its own, as if the server were on another machine. Where the kernel is free to
 // choose, it runs client and server on one CPU in turns as long as nothing else is runnable, and moves one of them at
 // the first sign of concurrency: then most of what one measures is where they were put.
-func pinSelf() error {
+//
+// It starts the program anew, so it comes first.
+func PinSelf() error {
 	if os.Getenv(pinnedEnv) != "" {
 		return nil
 	}
@@ -49,9 +52,9 @@ func pin(pid, cpu int) error {
 	return unix.SchedSetaffinity(pid, &set)
 }
 
-// keepAwake runs a process on every CPU that gives way at once: a CPU that falls asleep between two commands takes so
-// long to wake that nothing else shows.
-func keepAwake() (stop func()) {
+// KeepAwake runs a process on every CPU that gives way at once: a CPU that falls asleep between two commands takes so
+// long to wake that nothing else shows. The program calls Spin first of all.
+func KeepAwake() (stop func()) {
 	var spinners []*exec.Cmd
 	for cpu := range 2 {
 		cmd := exec.Command(os.Args[0])
@@ -68,7 +71,12 @@ func keepAwake() (stop func()) {
 	}
 }
 
-func spin(cpu string) {
+// Spin returns at once, unless this process was started to keep a CPU awake.
+func Spin() {
+	cpu := os.Getenv(spinnerEnv)
+	if cpu == "" {
+		return
+	}
 	const schedIdle = 5 // see sched(7): it gives way at once, and its CPU counts as idle
 	var priority int32
 	if n, err := strconv.Atoi(cpu); err == nil {
@@ -81,3 +89,18 @@ func spin(cpu string) {
 	}
 	os.Exit(0)
 }
+
+// CPUTime is what this process has used of all CPUs.
+func CPUTime() (time.Duration, error) {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0, err
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano()), nil
+}
+
+func freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+
+func thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+
+func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/lockstep-go/lockstep/bench/internal/lab"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// A chart shows one metric of a table: a dot for each median, and a line for its range, on a logarithmic scale, since what
+// polls is far from what is woken.
+type chart struct {
+	file   string // without .svg
+	table  *table
+	metric int
+}
+
+func (c chart) title() string { return c.table.title + ": " + c.table.metrics[c.metric].name }
+
+var colours = map[kind]color.Color{
+	reference: color.RGBA{0x88, 0x88, 0x88, 0xff},
+	peer:      color.RGBA{0x35, 0x6c, 0xb0, 0xff},
+	ours:      color.RGBA{0xc4, 0x3c, 0x2c, 0xff},
+}
+
+// empty tells that there is nothing to draw.
+func (c chart) empty() bool {
+	return !slices.ContainsFunc(c.table.rows, func(r *row) bool { return len(r.figures[c.metric]) > 0 && slices.Min(r.figures[c.metric]) > 0 })
+}
+
+// draw writes it to a file, as SVG.
+func (c chart) draw(file string) error {
+	p := plot.New()
+	p.Title.Text = c.title()
+	p.X.Label.Text = c.table.metrics[c.metric].name + " (median and range)"
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks{}
+	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
+		style.Font.Typeface, style.Font.Variant = "Liberation", "Sans"
+	}
+	grid := plotter.NewGrid()
+	grid.Horizontal.Width = 0
+	p.Add(grid)
+	names := make([]string, len(c.table.rows))
+	lowest, highest := math.Inf(1), math.Inf(-1)
+	for i, r := range c.table.rows {
+		y := len(names) - 1 - i // the first is at the top
+		names[y] = r.name
+		figures := r.figures[c.metric]
+		if len(figures) == 0 {
+			names[y] += " (failed)"
+			continue
+		}
+		median, least, most := lab.Spread(figures)
+		if least <= 0 {
+			names[y] += fmt.Sprintf(" (%g)", median)
+			continue // a logarithm has no place for it
+		}
+		lowest, highest = min(lowest, least), max(highest, most)
+		spread, err := plotter.NewLine(plotter.XYs{{X: least, Y: float64(y)}, {X: most, Y: float64(y)}})
+		if err != nil {
+			return err
+		}
+		spread.Color, spread.Width = colours[r.kind], vg.Points(1.5)
+		dot, err := plotter.NewScatter(plotter.XYs{{X: median, Y: float64(y)}})
+		if err != nil {
+			return err
+		}
+		dot.Color, dot.Radius, dot.Shape = colours[r.kind], vg.Points(4), draw.CircleGlyph{}
+		p.Add(spread, dot)
+	}
+	p.NominalY(names...)
+	p.Y.Tick.Length, p.Y.Width = 0, 0
+	p.Y.Min, p.Y.Max = -0.5, float64(len(names))-0.5
+	p.X.Min, p.X.Max = lowest/1.3, highest*1.3
+	return save(p, 18*vg.Centimeter, vg.Length(2.5+0.65*float64(len(names)))*vg.Centimeter, file)
+}
+
+// save leaves a margin, and names fonts of the same widths for those who have not got the one that it was laid out with.
+func save(p *plot.Plot, width, height vg.Length, file string) error {
+	p.Title.Padding, p.X.Label.Padding = vg.Points(6), vg.Points(4)
+	svg := vgsvg.New(width, height)
+	all := draw.New(svg)
+	all.SetColor(p.BackgroundColor)
+	all.Fill(all.Path())
+	const margin = 8
+	p.Draw(draw.Crop(all, margin, -margin, margin, -margin))
+	var text bytes.Buffer
+	if _, err := svg.WriteTo(&text); err != nil {
+		return err
+	}
+	const laidOut, alike = "font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;"
+	return os.WriteFile(file, bytes.ReplaceAll(text.Bytes(), []byte(laidOut), []byte(alike)), 0o644)
+}
+
+// ticks are at 1, 2 and 5 of each power of ten.
+type ticks struct{}
+
+func (ticks) Ticks(least, most float64) []plot.Tick {
+	var all []plot.Tick
+	for power := math.Floor(math.Log10(least)); power <= math.Log10(most); power++ {
+		for _, n := range []float64{1, 2, 5} {
+			if at := n * math.Pow(10, power); at >= least && at <= most {
+				all = append(all, plot.Tick{Value: at, Label: number(at, max(0, int(-power)))})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A contender is one way to lock.
+type contender struct {
+	name    string
+	kind    kind
+	options string // what it is told, in the words of its library
+	open    func(place) (*locks, error)
+}
+
+type kind int
+
+const (
+	reference kind = iota // what a lock could cost
+	peer
+	ours
+)
+
+// place is where a contender locks, and what a client of its own is opened for.
+type place struct {
+	addrs   []string
+	ttl     time.Duration
+	waiters int           // how many want one key at once, for those that poll
+	sent    *atomic.Int64 // counts the commands that its connections send; nil: nobody counts
+}
+
+// locks is an open client, with connections of its own: what one process would have.
+type locks struct {
+	// lock waits until key is free. With a reference that does not wait, a lock that is held is an error.
+	lock  func(ctx context.Context, key string) (unlock, error)
+	pairs func(ctx context.Context, n int) error // takes and releases n locks at once; nil for most
+	close func()
+}
+
+type unlock func(context.Context) error
+
+// The names that the musts ask for.
+const (
+	plain       = "lockstep"
+	overRueidis = "lockstep over rueidis"
+	handing     = "lockstep, WithHandover(64)"
+	ofFive      = "lockstep, redlock"
+)
+
+// The rows. A further way to lock with Lockstep is one line here, and none elsewhere.
+var (
+	lockstepOnOne = []contender{
+		{plain, ours, "goredis.New(redis.NewClient(Addr)), single.New, locker.WithTTL", lockstepGoredis()},
+		{overRueidis, ours,
+			"rueidis.New(rueidis.NewClient(InitAddress, ForceSingleClient)), single.New, locker.WithTTL", lockstepRueidis},
+	}
+	lockstepOneClient = []contender{ // where the goroutines of one Client want one key
+		{handing, ours, "as lockstep, with locker.WithHandover(64)", lockstepGoredis(locker.WithHandover(64))},
+	}
+	lockstepOnFive = []contender{
+		{ofFive, ours, "redlock.New of 5 × single.New(goredis.New(redis.NewClient(Addr))), locker.WithTTL", lockstepRedlock},
+		{"lockstep, redlock over rueidis", ours,
+			"redlock.New of 5 × single.New(rueidis.New(…)), locker.WithTTL", lockstepRedlockRueidis},
+	}
+
+	rawGoredis = contender{"raw go-redis", reference,
+		"redis.NewClient(Addr): SET NX PX, then GET and DEL by EVALSHA", openRawGoredis}
+	rawRueidis = contender{"raw rueidis", reference,
+		"rueidis.NewClient(InitAddress, ForceSingleClient): the same", openRawRueidis}
+	inProcess = contender{"in-process FIFO over raw go-redis", reference,
+		"goroutines stand in line in the process, and each sends the raw commands", openFIFO}
+	bareWake = contender{"bare pub/sub wake + SET", reference,
+		"raw go-redis whose script publishes; who is refused subscribes once, and sends SET at each message, or after 1 s", openPubSub}
+	popWake = contender{"BLPOP wake + SET", reference,
+		"raw go-redis whose script pushes one element; who is refused sends BLPOP with a limit of 1 s, then SET", openBLPOP}
+	rawQuorum = contender{"raw, done at 3 of 5", reference,
+		"5 × redis.NewClient(Addr): the raw commands to all at once, a goroutine each", openRawQuorum}
+
+	// peersOnFree lock what nobody else wants, so that there is nothing to tune but what they send.
+	peersOnFree = []contender{
+		{"redislock", peer, "redislock.New(redis.NewClient(Addr))", openRedislock(nil)},
+		{"redsync", peer, "goredis.NewPool(redis.NewClient(Addr)), WithExpiry", openRedsync(overGoredis)},
+		{"redsync over rueidis", peer,
+			"rueidis.NewPool(rueidiscompat.NewAdapter(rueidis.NewClient(InitAddress, ForceSingleClient))), WithExpiry",
+			openRedsync(overRueidisPools)},
+		rueidislockAsItIs, rueidislockTuned,
+	}
+	// peersThatWait come as they are, and tuned. Those that give up are called again.
+	peersThatWait = []contender{
+		{"redislock", peer, "LinearBackoff(100ms), as in its README", openRedislock(fixed(100 * time.Millisecond))},
+		{"redislock, tuned", peer, "LinearBackoff: 1 ms, from 100 waiters on 5 ms", openRedislock(tuned)},
+		{"redsync", peer, "WithExpiry; by default 32 tries and pauses of 50 to 250 ms", openRedsync(overGoredis)},
+		{"redsync, tuned", peer,
+			"WithExpiry, WithTries(1e6), WithRetryDelay: 1 ms, from 100 waiters on 5 ms", openRedsyncTuned},
+		rueidislockAsItIs, rueidislockTuned,
+	}
+	rueidislockAsItIs = contender{"rueidislock", peer,
+		"KeyValidity: the TTL; by default KeyMajority 2, TryNextAfter 20 ms", openRueidislock(false)}
+	rueidislockTuned = contender{"rueidislock, tuned", peer,
+		"KeyValidity, KeyMajority 1, NoLoopTracking, TryNextAfter 1 s", openRueidislock(true)}
+
+	peersOnFive = []contender{
+		{"redsync", peer, "5 × goredis.NewPool(redis.NewClient(Addr)), WithExpiry", openRedsync(overGoredis)},
+		{"redsync, fail-fast", peer, "the same, WithFailFast(true)", openRedsyncFast(overGoredis)},
+		{"redsync over rueidis, fail-fast", peer,
+			"5 × rueidis.NewPool(…), WithExpiry, WithFailFast(true)", openRedsyncFast(overRueidisPools)},
+	}
+)
+
+// pause is how long one that polls sleeps, by how many do.
+type pause func(waiters int) time.Duration
+
+func fixed(d time.Duration) pause { return func(int) time.Duration { return d } }
+
+// tuned: pauses that are shorter than this only fill the server with refusals.
+func tuned(waiters int) time.Duration {
+	if waiters >= 100 {
+		return 5 * time.Millisecond
+	}
+	return time.Millisecond
+}
+
+const aa = ", again (A/A)"
+
+// again is the same contender once more: how far the two are apart is the noise.
+func again(c contender) contender {
+	c.name += aa
+	c.kind, c.options = reference, "the same code"
+	return c
+}
+
+// openNamed opens a client in a process that was told a name.
+func openNamed(name string, p place) (*locks, error) {
+	name = strings.TrimSuffix(name, aa)
+	for _, c := range slices.Concat(lockstepOnOne, peersThatWait, []contender{bareWake, popWake}) {
+		if c.name == name {
+			return c.open(p)
+		}
+	}
+	return nil, fmt.Errorf("no contender is named %q", name)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// counters are what a server has done, and the clients of a turn have sent, at an instant.
+type counters struct {
+	at       time.Time
+	sent     int64 // by clients that count
+	executed int64 // by the server, inside scripts as well
+	cpu      time.Duration
+}
+
+// counters asks the first server.
+func (t *turn) counters() (counters, error) {
+	c := counters{at: time.Now(), sent: t.sent.Load()}
+	info, err := t.admins[0].InfoMap(context.Background(), "all").Result()
+	if err != nil {
+		return c, err
+	}
+	if c.executed, err = strconv.ParseInt(info["Stats"]["total_commands_processed"], 10, 64); err != nil {
+		return c, fmt.Errorf("INFO: %w", err)
+	}
+	for _, used := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info["CPU"][used], 64)
+		if err != nil {
+			return c, fmt.Errorf("INFO: %w", err)
+		}
+		c.cpu += time.Duration(seconds * float64(time.Second))
+	}
+	return c, nil
+}
+
+// since is what has happened from before to c; the question itself is not counted.
+func (c counters) since(before counters) counters {
+	return counters{sent: c.sent - before.sent, executed: c.executed - before.executed - 1, cpu: c.cpu - before.cpu}
+}
+
+// per is a number for each of n; there may have been none.
+func per[N int64 | time.Duration](what N, n int) float64 { return float64(what) / float64(n) }

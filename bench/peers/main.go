@@ -1,0 +1,131 @@
+// Command peers measures Lockstep beside other lock libraries and beside raw commands, on redis-servers that it starts itself,
+// in one run: the contenders of a case take turns in random order, in several repetitions, and every figure is the median of
+// these with its range. One contender of each case is there twice: how far the two are apart is the noise. Absolute figures
+// depend on the machine; only ratios within one run count.
+//
+//	cd bench && go run ./peers                                  # everything, about 25 minutes
+//	cd bench && go run ./peers -case a,d -repeat 3              # some of it
+//	cd bench && go run ./peers -short -v                        # everything, too little of it to mean anything; telling of each turn
+//	cd bench && go run ./peers -docs ../docs/performance.md     # and write down what came out
+//
+// Each case is a file that begins with what it measures; contender.go has the rows.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/bench/internal/lab"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+func init() { logging.Disable() } // go-redis tells of every connection that fails, and some are made to
+
+func main() {
+	lab.Spin()
+	beChild()
+	log.SetFlags(0)
+	var s settings
+	flag.BoolVar(&s.short, "short", false, "do everything, and too little of it to mean anything")
+	flag.IntVar(&s.repeat, "repeat", 5, "`repetitions` of everything; of what is costly half or a third")
+	flag.IntVar(&s.rounds, "rounds", 3000, "`pairs` per contender and repetition, one after the other")
+	flag.DurationVar(&s.turn, "turn", time.Second, "how long many goroutines work, per contender and repetition")
+	flag.BoolVar(&s.pinned, "pin", true, "give client and servers a CPU each, as if they were on two machines")
+	flag.BoolVar(&s.verbose, "v", false, "tell of every turn, on standard error")
+	flag.StringVar(&s.docs, "docs", "", "put the results between the marks of this `file`, and charts in a folder of its name")
+	only := flag.String("case", "", "the `cases` to run, such as a,d; all by default")
+	flag.Parse()
+	if *only != "" {
+		s.only = strings.Split(*only, ",")
+	}
+	if s.short {
+		s.repeat, s.rounds, s.turn, s.pinned = 1, 20, 50*time.Millisecond, false
+	}
+	if _, err := run(s, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+type settings struct {
+	short, pinned  bool
+	verbose        bool
+	repeat, rounds int
+	turn           time.Duration
+	only           []string
+	docs           string
+}
+
+// A study is one case.
+type study struct {
+	id, title string
+	run       func(*bench) (*report, error)
+}
+
+var studies = []study{
+	{"a", "One lock and unlock after the other", sequential},
+	{"b", "64 goroutines, each with a key of its own", throughput},
+	{"c", "16 goroutines that want one key", contention},
+	{"d", "Hand-over", handOver},
+	{"e", "Five nodes", fiveNodes},
+	{"f", "Many locks that are held", renewal},
+	{"g", "Many who wait", waiters},
+}
+
+// run returns a report for each case.
+func run(s settings, out io.Writer) (map[string]*report, error) {
+	for _, id := range s.only {
+		if !slices.ContainsFunc(studies, func(c study) bool { return c.id == id }) {
+			return nil, fmt.Errorf("there is no case %q", id)
+		}
+	}
+	if s.pinned {
+		if err := lab.PinSelf(); err != nil {
+			return nil, err
+		}
+	}
+	b := &bench{settings: s, out: out}
+	defer b.close()
+	if err := b.start(1); err != nil {
+		return nil, err
+	}
+	if !s.short {
+		defer lab.KeepAwake()()
+	}
+	intro, err := b.introduction()
+	if err != nil {
+		return nil, err
+	}
+	b.print("%s\n", intro)
+	reports := map[string]*report{}
+	pages := map[string]string{"run": intro}
+	for _, c := range studies {
+		if len(s.only) > 0 && !slices.Contains(s.only, c.id) {
+			continue
+		}
+		b.print("## (%s) %s\n\n", c.id, c.title)
+		began := time.Now()
+		r, err := c.run(b)
+		if err != nil {
+			return nil, fmt.Errorf("case %s: %w", c.id, err)
+		}
+		reports[c.id] = r
+		pages[c.id] = r.markdown()
+		b.print("%s\n(%v)\n\n", pages[c.id], time.Since(began).Round(time.Second))
+		if s.docs == "" {
+			continue
+		}
+		if err := r.draw(s.docs); err != nil {
+			return nil, err
+		}
+	}
+	if s.docs == "" {
+		return reports, nil
+	}
+	return reports, publish(s.docs, pages)
+}

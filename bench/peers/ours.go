@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+func lockstepGoredis(opts ...locker.Option) func(place) (*locks, error) {
+	return func(p place) (*locks, error) {
+		c := p.goredis(0)
+		return lockstep(p, single.New(goredis.New(c)), func() { _ = c.Close() }, opts...), nil
+	}
+}
+
+func lockstepRueidis(p place) (*locks, error) {
+	nodes, end, err := p.rueidisLocks()
+	if err != nil {
+		return nil, err
+	}
+	return lockstep(p, nodes[0], end), nil
+}
+
+func lockstepRedlock(p place) (*locks, error) {
+	clients := p.goredisEach()
+	nodes := make([]locker.Locker, len(clients))
+	for i, c := range clients {
+		nodes[i] = single.New(goredis.New(c))
+	}
+	return quorum(p, nodes, closing(clients))
+}
+
+func lockstepRedlockRueidis(p place) (*locks, error) {
+	nodes, end, err := p.rueidisLocks()
+	if err != nil {
+		return nil, err
+	}
+	return quorum(p, nodes, end)
+}
+
+// rueidisLocks has a client for each server.
+func (p place) rueidisLocks() ([]locker.Locker, func(), error) {
+	clients, end, err := p.rueidisEach()
+	if err != nil {
+		return nil, nil, err
+	}
+	all := make([]locker.Locker, len(clients))
+	for i, c := range clients {
+		all[i] = single.New(rueidis.New(c))
+	}
+	return all, end, nil
+}
+
+func quorum(p place, nodes []locker.Locker, end func()) (*locks, error) {
+	l, err := redlock.New(nodes)
+	if err != nil {
+		return nil, err
+	}
+	return lockstep(p, l, end), nil
+}
+
+func lockstep(p place, l locker.Locker, end func(), opts ...locker.Option) *locks {
+	client := locker.New(l, append(opts, locker.WithTTL(p.ttl))...)
+	return &locks{
+		lock: func(ctx context.Context, key string) (unlock, error) {
+			held, err := client.Lock(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			return held.Unlock, nil
+		},
+		close: end,
+	}
+}

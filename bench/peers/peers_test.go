@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/bench/internal/lab"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	lab.Spin()
+	beChild()
+	os.Exit(m.Run())
+}
+
+// rows are what each case must have beside the rows of Lockstep, by case and table.
+var rows = map[string][][]string{
+	"a": {{"raw go-redis", "raw go-redis, again (A/A)", "raw rueidis", "redislock", "redsync", "redsync over rueidis",
+		"rueidislock", "rueidislock, tuned"}},
+	"b": {{"raw go-redis", "raw go-redis, again (A/A)", "raw rueidis", "go-redis, pipelines of 64", "redislock", "redsync",
+		"redsync over rueidis", "rueidislock", "rueidislock, tuned"}},
+	"c": {
+		append([]string{"in-process FIFO over raw go-redis", "in-process FIFO over raw go-redis, again (A/A)"}, whoWait...),
+		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
+	},
+	"d": {
+		append([]string{"bare pub/sub wake + SET", "bare pub/sub wake + SET, again (A/A)", "BLPOP wake + SET"}, whoWait...),
+		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
+		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
+		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
+	},
+	"e": {onFive, onFive, onFive},
+	"f": {{"lockstep, again (A/A)", "rueidislock, tuned"}},
+	"g": {{"lockstep, again (A/A)", "rueidislock", "rueidislock, tuned", "redislock", "redsync"},
+		{"lockstep, again (A/A)", "rueidislock", "rueidislock, tuned", "redislock", "redsync"}},
+}
+
+var (
+	whoWait = []string{"redislock", "redislock, tuned", "redsync", "redsync, tuned", "rueidislock", "rueidislock, tuned"}
+	onFive  = []string{"raw, done at 3 of 5", "raw, done at 3 of 5, again (A/A)", "redsync", "redsync, fail-fast", "redsync over rueidis, fail-fast"}
+)
+
+// TestTheShortFormHasEveryRow runs everything, too little of it to mean anything, and asks of no figure how large it is. Anybody may
+// fail, as some peers do in full, and all do on a machine that is slow enough; but not everybody everywhere.
+func TestTheShortFormHasEveryRow(t *testing.T) {
+	redistest.Require(t)
+	page := filepath.Join(t.TempDir(), "performance.md")
+	before, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(page, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	reports, err := run(settings{short: true, repeat: 1, rounds: 20, turn: 50 * time.Millisecond, docs: page}, &out)
+	t.Logf("%s", &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, failed := 0, 0
+	for id, tables := range rows {
+		r := reports[id]
+		if r == nil || len(r.tables) != len(tables) || len(r.musts) == 0 {
+			t.Errorf("case %s: %+v", id, r)
+			continue
+		}
+		for i, tb := range r.tables {
+			wantRows(t, tb, tables[i])
+			for _, row := range tb.rows {
+				if len(row.broke) > 0 {
+					failed++
+				} else if row.kind == ours {
+					measured++
+				}
+			}
+		}
+	}
+	if measured < failed {
+		t.Errorf("%d rows of ours have figures, and %d of all have none", measured, failed)
+	}
+	after, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outside(after) != outside(before) {
+		t.Error("what stands outside of the marks has changed")
+	}
+	for id, r := range reports {
+		if !strings.Contains(string(after), r.markdown()) {
+			t.Errorf("case %s is not in the page", id)
+		}
+	}
+	for _, chart := range regexp.MustCompile(`\]\((performance/.*?)\)`).FindAllSubmatch(after, -1) {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(page), string(chart[1])))
+		if err != nil || !bytes.Contains(text, []byte("<svg")) {
+			t.Errorf("%s: %v, %.40q", chart[1], err, text)
+		}
+	}
+}
+
+func wantRows(t *testing.T, tb *table, others []string) {
+	t.Helper()
+	var names []string
+	lockstep := 0
+	for _, r := range tb.rows {
+		if r.kind == ours {
+			lockstep++
+		} else {
+			names = append(names, r.name)
+		}
+		if len(r.broke) == 0 && !slices.ContainsFunc(r.figures, func(figures []float64) bool { return len(figures) > 0 }) {
+			t.Errorf("%s: %s has neither a figure nor a reason", tb.title, r.name)
+		}
+		for _, err := range r.broke {
+			if r.kind == ours && errors.Is(err, errTwo) {
+				t.Errorf("%s: %s: %v", tb.title, r.name, err)
+			}
+		}
+	}
+	slices.Sort(names)
+	if want := slices.Sorted(slices.Values(others)); !slices.Equal(names, want) || lockstep == 0 {
+		t.Errorf("%s has %d rows of ours and %q, want %q", tb.title, lockstep, names, want)
+	}
+}
+
+// outside is the page without what stands between marks.
+func outside(page []byte) string {
+	return regexp.MustCompile(`(?s)(<!-- bench-peers: .*? -->\n).*?(<!-- end of bench-peers)`).ReplaceAllString(string(page), "$1$2")
+}
+
+func TestACaseThatIsNotThereIsRefused(t *testing.T) {
+	if _, err := run(settings{short: true, only: []string{"a", "z"}}, io.Discard); err == nil || !strings.Contains(err.Error(), `"z"`) {
+		t.Errorf("run = %v", err)
+	}
+}
+
+func TestAPageWithoutMarksIsLeftAlone(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	begin, end := marks("a")
+	for _, text := range []string{"no marks", string(begin) + "no end", "no begin\n" + string(end)} {
+		if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := publish(page, map[string]string{"a": "table"}); err == nil {
+			t.Errorf("publish into %q reports no error", text)
+		}
+		if after, err := os.ReadFile(page); err != nil || string(after) != text {
+			t.Errorf("%q has become %q, %v", text, after, err)
+		}
+	}
+}
+
+func TestRequestsCountWhereverTheStreamIsCut(t *testing.T) {
+	stream := []byte("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$0\r\n\r\n$12\r\n*9\r\n$4\r\nabcd\r\n*2\r\n$10\r\n0123456789\r\n$1\r\nx\r\n")
+	for first := range len(stream) {
+		for second := first; second < len(stream); second++ {
+			var r requests
+			if n := r.count(stream[:first]) + r.count(stream[first:second]) + r.count(stream[second:]); n != 3 {
+				t.Fatalf("%d requests when cut at %d and %d, want 3", n, first, second)
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	redsyncrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
+	"github.com/redis/rueidis/rueidiscompat"
+)
+
+func openRedsync(over pools, opts ...redsync.Option) func(place) (*locks, error) {
+	return func(p place) (*locks, error) {
+		all, end, err := over(p)
+		if err != nil {
+			return nil, err
+		}
+		open, cancel := context.WithCancel(context.Background()) // it would go on trying with a client that is closed
+		sync := redsync.New(all...)
+		opts := append([]redsync.Option{redsync.WithExpiry(p.ttl)}, opts...)
+		return &locks{
+			lock: func(ctx context.Context, key string) (unlock, error) {
+				if ctx.Done() == nil {
+					ctx = open
+				}
+				m := sync.NewMutex(key, opts...)
+				for {
+					err := m.LockContext(ctx)
+					if taken := (*redsync.ErrTaken)(nil); err != nil && ctx.Err() == nil && open.Err() == nil &&
+						(errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed)) {
+						continue // it gives up after its tries
+					}
+					if err != nil {
+						return nil, err
+					}
+					return func(ctx context.Context) error {
+						_, err := m.UnlockContext(ctx)
+						return err
+					}, nil
+				}
+			},
+			close: func() { cancel(); end() },
+		}, nil
+	}
+}
+
+func openRedsyncTuned(p place) (*locks, error) {
+	return openRedsync(overGoredis, redsync.WithTries(1e6), redsync.WithRetryDelay(tuned(p.waiters)))(p)
+}
+
+func openRedsyncFast(over pools) func(place) (*locks, error) {
+	return openRedsync(over, redsync.WithFailFast(true))
+}
+
+// pools is what redsync calls the clients of the nodes.
+type pools func(place) (all []redis.Pool, end func(), err error)
+
+func overGoredis(p place) ([]redis.Pool, func(), error) {
+	clients := p.goredisEach()
+	all := make([]redis.Pool, len(clients))
+	for i, c := range clients {
+		all[i] = goredis.NewPool(c)
+	}
+	return all, closing(clients), nil
+}
+
+func overRueidisPools(p place) ([]redis.Pool, func(), error) {
+	clients, end, err := p.rueidisEach()
+	if err != nil {
+		return nil, nil, err
+	}
+	all := make([]redis.Pool, len(clients))
+	for i, c := range clients {
+		all[i] = redsyncrueidis.NewPool(rueidiscompat.NewAdapter(c))
+	}
+	return all, end, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/bench/internal/lab"
+)
+
+// renewal is case (f): a process holds 100,000 locks with a TTL of 30 s, and does nothing else than keep them. redsync and
+// redislock do not renew by themselves, so they are not here.
+func renewal(b *bench) (*report, error) {
+	n, life := b.size(100_000, 100), b.time(30*time.Second, ttl)
+	tb := newTable(fmt.Sprintf("%s locks held, TTL %v", number(float64(n), 0), life), "", []metric{
+		{"of a core, %", 1, false}, {"heap per lock, B", 0, false}, {"goroutines", 0, false}, {"commands sent/s", 0, false},
+		{"server: of a core, %", 1, false}, {"keys kept, %", 0, true},
+	}, slices.Concat(lockstepOnOne, []contender{rueidislockTuned})...)
+	if len(lockstepOnOne) > 0 {
+		tb.rows = slices.Insert(tb.rows, 1, newTable("", "", tb.metrics, again(lockstepOnOne[0])).rows[0])
+	}
+	err := b.everybody(tb, b.third(), b.time(150*time.Second, 20*time.Second), func(t *turn) ([]float64, error) {
+		// Two thirds are two renewals of ours, and longer than one of anybody else; it began with another third.
+		c, err := t.child(job{
+			Kind: "hold many", Contender: t.name, Addr: t.addrs(1)[0], Key: t.key, TTL: life, Count: n,
+			Settle: b.time(life/3+life/10, 100*time.Millisecond), Window: b.time(life*2/3, 200*time.Millisecond),
+		})
+		if err != nil {
+			return nil, err
+		}
+		var held holding
+		if err := c.hear("begin", &struct{}{}); err != nil {
+			return nil, err
+		}
+		before, err := t.counters()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.hear("end", &held); err != nil {
+			return nil, err
+		}
+		after, err := t.counters()
+		if err != nil {
+			return nil, err
+		}
+		keys, err := t.admins[0].DBSize(context.Background()).Result()
+		if err != nil {
+			return nil, err
+		}
+		took := after.at.Sub(before.at)
+		return []float64{
+			100 * held.Core, held.Heap, float64(held.Goroutines), float64(held.Sent) / took.Seconds(),
+			100 * after.since(before).cpu.Seconds() / took.Seconds(), 100 * float64(keys) / float64(n),
+		}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &report{
+		tables: []*table{tb},
+		charts: []chart{{"renewal-cpu", tb, 0}, {"renewal-heap", tb, 1}},
+		musts: []must{
+			atMost("CPU of the client process", tb.median(plain, 0), 10, 7, "% of a core"),
+			atMost("heap per lock", tb.median(plain, 1), 1024, 700, "B"),
+			atLeast("keys kept", tb.median(plain, 5), 100, 100, "%"),
+		},
+	}, nil
+}
+
+// holding is what the process finds of itself.
+type holding struct {
+	Core       float64 // CPU time by time
+	Heap       float64 // bytes per lock
+	Goroutines int
+	Sent       int64
+}
+
+func holdMany(j job, in *bufio.Reader) error {
+	p := place{addrs: []string{j.Addr}, ttl: j.TTL, sent: new(atomic.Int64)}
+	l, err := openNamed(j.Contender, p)
+	if err != nil {
+		return err
+	}
+	if err := warm(l, j.Key); err != nil {
+		return err
+	}
+	before := heap()
+	held := make([]unlock, j.Count) // its own size is not that of the locks
+	before += float64(cap(held) * 8)
+	if err := atOnce(j.Count, func(i int) (err error) {
+		held[i], err = l.lock(context.Background(), fmt.Sprintf("%s:%d", j.Key, i))
+		return err
+	}); err != nil {
+		return err
+	}
+	time.Sleep(j.Settle)
+	say("begin", struct{}{})
+	sent := p.sent.Load()
+	start := time.Now()
+	used, err := lab.CPUTime()
+	if err != nil {
+		return err
+	}
+	time.Sleep(j.Window)
+	usedNow, err := lab.CPUTime()
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	h := holding{Core: (usedNow - used).Seconds() / took.Seconds(), Sent: p.sent.Load() - sent, Goroutines: runtime.NumGoroutine()}
+	h.Heap = (heap() - before) / float64(j.Count)
+	say("end", h)
+	runtime.KeepAlive(held)
+	_, _ = in.ReadString('\n') // until the parent has looked
+	return nil
+}
+
+// warm opens all connections that l can have, which are not what a lock or a waiter costs.
+func warm(l *locks, key string) error {
+	return atOnce(4*many, func(i int) error {
+		_, err := l.some(key+":warm", i, 1)
+		return err
+	})
+}
+
+// atOnce does something n times, 64 at once.
+func atOnce(n int, do func(i int) error) error {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for worker := range many {
+		all.Go(func() {
+			for i := worker; i < n; i += many {
+				if err := do(i); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// heap is how many bytes are in use when all garbage is gone.
+func heap() float64 {
+	runtime.GC()
+	runtime.GC() // what has a finalizer, or lies in a pool, goes with the second one
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}

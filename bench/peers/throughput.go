@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const many = 64
+
+// throughput is case (b): 64 goroutines of one client take and release locks that nobody else wants, as fast as they can.
+func throughput(b *bench) (*report, error) {
+	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis, pipelined}, lockstepOnOne, peersOnFree)
+	tb := newTable("64 goroutines, distinct keys, one client", rawGoredis.name, []metric{{"pairs/s", 0, true}}, all...)
+	err := b.everybody(tb, b.repeat, b.turn+b.patience(), func(t *turn) ([]float64, error) {
+		l, err := t.open(place{addrs: t.addrs(1), ttl: ttl})
+		if err != nil {
+			return nil, err
+		}
+		rate, err := t.flatOut(l, t.key)
+		return []float64{rate}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	mine := tb.median(plain, 0)
+	return &report{
+		tables: []*table{tb},
+		charts: []chart{{"throughput", tb, 0}},
+		musts: []must{
+			atLeast("pairs/s", mine/tb.median(rawGoredis.name, 0), 2, 2.5, "× raw go-redis"),
+			atLeast("pairs/s", mine/tb.bestPeerThrough(0, "redislock", "redsync"), 1.3, 1.7, "× best peer through go-redis"),
+			atLeast("pairs/s", mine/tb.bestPeer(0), 1.3, 1.7, "× best peer"),
+			atLeast("pairs/s over rueidis", tb.median(overRueidis, 0)/tb.median(rawRueidis.name, 0), 0.85, 0.95, "× raw rueidis"),
+		},
+	}, nil
+}
+
+// flatOut tells how many pairs in a second 64 goroutines make, on keys that begin with key.
+func (t *turn) flatOut(l *locks, key string) (float64, error) {
+	var pairs atomic.Int64
+	var stop atomic.Bool
+	var mu sync.Mutex
+	var failed error
+	work := func(n int, some func(round int) error) {
+		for round := 0; !stop.Load(); round++ {
+			if err := some(round); err != nil && t.stray(err) {
+				continue
+			} else if err != nil {
+				mu.Lock()
+				failed = errors.Join(failed, err)
+				mu.Unlock()
+				return
+			}
+			pairs.Add(int64(n))
+		}
+	}
+	if l.pairs != nil {
+		t.working.Go(func() {
+			work(many, func(int) error { return l.pairs(context.Background(), many) })
+		})
+	} else {
+		for i := range many {
+			key := fmt.Sprintf("%s:%d", key, i)
+			t.working.Go(func() {
+				work(1, func(round int) error {
+					_, err := l.some(key, round, 1)
+					return err
+				})
+			})
+		}
+	}
+	time.Sleep(t.turn / 4) // connections, and whatever else is there only once
+	start, before := time.Now(), pairs.Load()
+	time.Sleep(t.turn)
+	made, took := pairs.Load()-before, time.Since(start)
+	stop.Store(true)
+	t.working.Wait()
+	return float64(made) / took.Seconds(), failed
+}
