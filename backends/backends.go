@@ -50,11 +50,12 @@ type Watcher interface {
 
 // Result is the answer to SetNX and its like.
 type Result struct {
-	OK      bool          // stored
-	Left    time.Duration // refused: how long the present value still lives; 0: unknown
-	Foreign bool          // refused: the present value has no expiry, so no strategy with leases wrote it
-	Fence   uint64        // granted: the number of this grant, if the store numbers them; 0: it does not
-	Holds   int           // granted: how many holds the owner has now, if the store nests them; 0: it does not
+	OK       bool          // stored
+	Left     time.Duration // refused: how long the present value still lives; 0: unknown
+	Foreign  bool          // refused: the present value has no expiry, so no strategy with leases wrote it
+	Fence    uint64        // granted: the number of this grant, if the store numbers them; 0: it does not
+	Holds    int           // granted: how many holds the owner has now, if the store nests them; 0: it does not
+	Position int           // refused: which place in the queue the waiter has, from 1; 0: none
 }
 
 // DefaultMaxTTL is the longest life that a store gives a value unless its WithMaxTTL says otherwise. Quarantine of

@@ -7,8 +7,20 @@ import "time"
 // end of the holder's lease cuts the wait short; a result of zero or less means a millisecond.
 type Backoff func(attempt int, random float64) time.Duration
 
-// watchCap is the longest sleep of a waiter: a hint that gets lost costs no more.
-const watchCap = 250 * time.Millisecond
+// A waiter whom the store wakes looks by himself as well: a wake may get lost. That costs a quarter of the time that he has waited
+// already, within these limits.
+const (
+	minLook = 250 * time.Millisecond
+	maxLook = 4 * time.Second
+)
+
+// Of those who stand in the queue of a store, the first few look for the end of the holder's lease. Those behind them rely on
+// wakes, and look the more seldom the longer the queue, so that its length costs the store little.
+const (
+	lookouts   = 3
+	behindLook = 2 * time.Second // times the position
+	lastLook   = 15 * time.Second
+)
 
 // Exponential waits first, then twice as long each time, up to limit; each wait is drawn evenly from its upper half.
 func Exponential(first, limit time.Duration) Backoff {
@@ -27,10 +39,15 @@ func Exponential(first, limit time.Duration) Backoff {
 }
 
 // polling is the default where the store can't wake anybody.
-var polling = Exponential(8*time.Millisecond, watchCap)
+var polling = Exponential(8*time.Millisecond, minLook)
 
 // watching is the default where the store wakes us: only a safeguard.
-func watching(_ int, random float64) time.Duration { return jitter(watchCap, random) }
+func watching(waited time.Duration, position int) time.Duration {
+	if position > lookouts {
+		return min(time.Duration(position)*behindLook, lastLook)
+	}
+	return min(max(waited/4, minLook), maxLook)
+}
 
 // jitter draws from the upper half of d.
 func jitter(d time.Duration, random float64) time.Duration {

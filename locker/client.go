@@ -2,8 +2,6 @@ package locker
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
 	"errors"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -30,7 +28,9 @@ func New(l Locker, opts ...Option) *Client {
 	if l == nil {
 		c.defaults.refuse(invalidf("locker is nil"))
 	}
-	c.locker = Wrap(&waiting{Locker: l, lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups}, c.defaults.middleware...)
+	w := &waiting{Locker: withItsClock(l), lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups}
+	w.handovers.limit = c.defaults.handover
+	c.locker = Wrap(w, c.defaults.middleware...)
 	return c
 }
 
@@ -88,8 +88,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	if err := ValidateKey(key); err != nil { // before it stands in line
 		return nil, &Error{Op: "lock", Key: key, Err: err}
 	}
-	token, waiter := newNames()
-	req := Request{Key: key, Token: token, Waiter: waiter, Owner: ownerFrom(ctx), TTL: cfg.ttl, Scoped: how.scoped, wait: wait}
+	req := Request{Key: key, Token: NewToken(), Owner: ownerFrom(ctx), TTL: cfg.ttl, Scoped: how.scoped, wait: wait}
 	c.workers.enter()
 	var l *Lock
 	defer func() {
@@ -103,14 +102,4 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	}
 	l, err = c.hold(ctx, lease, cfg)
 	return l, err
-}
-
-// newNames draws a Token and a Waiter, 160 bits each, in one string.
-func newNames() (token, waiter string) {
-	var random [40]byte
-	rand.Read(random[:]) // never fails
-	var text [64]byte
-	base32.StdEncoding.Encode(text[:], random[:])
-	s := string(text[:])
-	return s[:32], s[32:]
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -32,24 +33,25 @@ func TestTimesOfALeaseKeepTheirMonotonicReading(t *testing.T) {
 }
 
 func TestALeaseEndsByWhicheverClockSaysSoFirst(t *testing.T) {
-	lease := locker.Lease{Expires: time.Now().Add(time.Hour)}
+	var clock wallclock.Clock
+	lease := locker.Lease{Expires: time.Now().Add(time.Hour)}.By(&clock)
 	if lease.Ended() {
 		t.Error("it has ended an hour early")
 	}
-	back := locker.JumpWallClock(time.Hour + time.Second) // the machine was suspended: its monotonic clock stood still
+	clock.Jump(time.Hour + time.Second) // the machine was suspended: its monotonic clock stood still
 	if !lease.Ended() {
 		t.Error("the wall clock says that it has ended")
 	}
-	back()
-	over := locker.Lease{Expires: time.Now().Add(-time.Second)}
-	defer locker.JumpWallClock(-time.Hour)() // the wall clock was set back
+	over := locker.Lease{Expires: time.Now().Add(-time.Second)}.By(&clock)
+	clock.Jump(-time.Hour) // the wall clock was set back
 	if !over.Ended() {
 		t.Error("the monotonic clock says that it has ended")
 	}
 }
 
 func TestTheHolderLearnsAtItsNextLookThatTheMachineWasSuspended(t *testing.T) {
-	locks := locker.New(single.New(memory.New()), locker.WithTTL(time.Hour))
+	var clock wallclock.Clock
+	locks := locker.New(clocked{single.New(memory.New()), &clock}, locker.WithTTL(time.Hour))
 	l, err := locks.Lock(t.Context(), "key")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +61,7 @@ func TestTheHolderLearnsAtItsNextLookThatTheMachineWasSuspended(t *testing.T) {
 	if l.Context().Err() != nil {
 		t.Fatal("lost already")
 	}
-	defer locker.JumpWallClock(2 * time.Hour)()
+	clock.Jump(2 * time.Hour)
 	select {
 	case <-l.Context().Done():
 	default:
@@ -77,14 +79,15 @@ func TestTheHolderLearnsAtItsNextLookThatTheMachineWasSuspended(t *testing.T) {
 
 func TestWhoWaitsOnDoneIsToldWithinASecondOfTheResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks := locker.New(single.New(memory.New()), locker.WithTTL(time.Hour))
+		var clock wallclock.Clock
+		locks := locker.New(clocked{single.New(memory.New()), &clock}, locker.WithTTL(time.Hour))
 		l, err := locks.Lock(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err)
 		}
 		channel := l.Context().Done()
 		time.Sleep(10 * time.Second)
-		defer locker.JumpWallClock(2 * time.Hour)()
+		clock.Jump(2 * time.Hour)
 		resumed := time.Now()
 		<-channel // no look at the clocks by the holder
 		if took := time.Since(resumed); took > time.Second {
@@ -94,16 +97,66 @@ func TestWhoWaitsOnDoneIsToldWithinASecondOfTheResume(t *testing.T) {
 	})
 }
 
+func TestWhoWaitsOnDoneIsToldWithinASecondHoweverOftenTheClientIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock wallclock.Clock
+		locks := locker.New(clocked{single.New(memory.New()), &clock}, locker.WithTTL(time.Hour))
+		l, err := locks.Lock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		channel := l.Context().Done()
+		// Its lease makes the Client look for an extension a moment before it would look at the clocks.
+		if _, err := locks.Lock(t.Context(), "other", locker.WithTTL(2970*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		clock.Jump(2 * time.Hour)
+		resumed := time.Now()
+		<-channel
+		if took := time.Since(resumed); took > time.Second {
+			t.Errorf("told after %v", took)
+		}
+	})
+}
+
+func TestALeaseThatIsAskedForAfterTheClockWasSetCountsFromThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock wallclock.Clock
+		locks := locker.New(clocked{single.New(memory.New()), &clock}, locker.WithTTL(time.Hour), locker.WithoutExtension())
+		for _, by := range []time.Duration{2 * time.Hour, -5 * time.Hour} {
+			clock.Jump(by)
+			l, err := locks.Lock(t.Context(), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			clock.Jump(30 * time.Minute)
+			time.Sleep(time.Minute)
+			if err := l.Extend(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			clock.Jump(40 * time.Minute) // 70 since the lock was asked for, 40 since the extension was
+			if l.Context().Err() != nil {
+				t.Errorf("set by %v before: %v", by, context.Cause(l.Context()))
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestALostLockIsNotFoundAgainWhenTheClockIsSetBack(t *testing.T) {
-	l, err := locker.New(single.New(memory.New()), locker.WithTTL(time.Hour)).Lock(t.Context(), "key")
+	var clock wallclock.Clock
+	l, err := locker.New(clocked{single.New(memory.New()), &clock}, locker.WithTTL(time.Hour)).Lock(t.Context(), "key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := locker.JumpWallClock(2 * time.Hour)
+	clock.Jump(2 * time.Hour)
 	if l.Context().Err() == nil {
 		t.Error("Err = nil")
 	}
-	back()
+	clock.Jump(-2 * time.Hour)
 	if l.Context().Err() == nil {
 		t.Error("the lock is back")
 	}

@@ -34,5 +34,6 @@
 // that does not look at its context: a process that is paused between a look and a write writes late. Where that would
 // do harm, the resource has to refuse it, by the number that a fenced strategy gives every grant ([Lock.Fence]).
 //
-// Waiters of one Client get a lock in the order in which they asked for it. Between Clients nobody stands in line.
+// Waiters of one Client get a lock in the order in which they asked for it. Between Clients that is up to the strategy, and most
+// promise no order.
 package locker

@@ -75,7 +75,7 @@ type HeldError struct {
 	Key      string
 	Left     time.Duration // how long the present holder's lease lives if nobody extends it; 0: unknown
 	Attempts int           // how often this call asked the store
-	Position int           // place in the line of this Client when the wait ended, 1 for its head; 0: not in line
+	Position int           // place in line when the wait ended, 1 for the first, as far as store and Client know; 0: not in line
 	Foreign  bool          // the value has no expiry, so no lease put it there; then [ErrForeignKey] matches too
 	Err      error         // what a Locker said that knows more, such as the votes of a quorum; nil: nothing
 }

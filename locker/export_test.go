@@ -1,11 +1,11 @@
 package locker
 
-import "time"
+import "github.com/lockstep-go/lockstep/internal/wallclock"
 
-// JumpWallClock makes the wall clock show d more than it does, until the returned func is called.
-func JumpWallClock(d time.Duration) (back func()) {
-	wallJump.Add(int64(d))
-	return func() { wallJump.Add(int64(-d)) }
+// By is the lease of a Client that goes by clock, from now on.
+func (l Lease) By(clock *wallclock.Clock) Lease {
+	l.wall = clock.Read()
+	return l
 }
 
 // Parts of a Client that must be empty when nothing is locked or waited for.
@@ -28,3 +28,6 @@ func (c *Client) IdleWorkers() int {
 	defer c.workers.mu.Unlock()
 	return len(c.workers.idle)
 }
+
+// Locker is what middleware wraps.
+func (c *Client) Locker() Locker { return c.locker }

@@ -75,7 +75,7 @@ func (l *Lock) extended(before, after Lease, err error) error {
 	default:
 		l.failed = nil
 		if moved = after.Expires.After(l.lease.Expires); moved {
-			l.lease.Expires = after.Expires
+			l.lease.Expires, l.lease.wall = after.Expires, after.wall
 		}
 	}
 	l.extending--

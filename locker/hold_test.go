@@ -3,6 +3,7 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -282,6 +283,74 @@ func TestExtendReturnsWithItsCtxAndALaterAnswerCounts(t *testing.T) {
 			t.Errorf("Expires is %v, want %v: it counts from before the call", after, want)
 		}
 		mustUnlock(t, l)
+	})
+}
+
+func TestExtendUnderACtxThatIsDoneSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithoutExtension())
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		err := l.Extend(ctx, time.Minute)
+		mustMatch(t, err, context.Canceled, why)
+		mustNotMatch(t, err, locker.ErrLost)
+		synctest.Wait()
+		if _, extends, _, _ := s.asked(); extends != 0 {
+			t.Errorf("%d extensions were sent", extends)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestALossInALockersOwnWordsIsOneToo(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			return locker.Lease{}, fmt.Errorf("no such session: %w", locker.ErrLost)
+		}
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutExtension())
+		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
+		mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
+		if why := lostBecause(l); why != locker.LostStolen {
+			t.Errorf("lost because %q", why)
+		}
+	})
+}
+
+// Each answer takes longer than the third of the TTL after which the next extension is due.
+func TestExtensionsThatAreOverdueWhenTheyAreAnsweredAreNotMadeInOneGo(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const slow = 40 * time.Millisecond
+		var answered []time.Time
+		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			time.Sleep(slow)
+			lease, err := next()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			answered = append(answered, time.Now())
+			return lease, err
+		}
+		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			lease, err := next()
+			time.Sleep(slow)
+			return lease, err
+		}
+		l := mustLock(t, c, "key", locker.WithTTL(100*time.Millisecond))
+		granted := time.Now()
+		time.Sleep(time.Second)
+		mustUnlock(t, l)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.extends) == 0 || !s.extends[0].After(granted) {
+			t.Errorf("granted at %v, first extended at %v; want a pause", granted, s.extends)
+		}
+		for _, came := range answered {
+			for _, sent := range s.extends {
+				if sent.Equal(came) {
+					t.Errorf("an extension is sent at the moment at which another is answered: %v", sent)
+				}
+			}
+		}
 	})
 }
 

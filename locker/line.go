@@ -26,10 +26,16 @@ type line struct {
 	hint  chan struct{} // holds one wake for the head
 
 	watching  bool
+	waiter    string     // for whom the store is watched
+	watched   bool       // the watch is active
 	polling   bool       // the store can't wake anybody
 	failed    chan error // has the error of a watch that failed
 	refusal   error      // why there is no watch, for all in the line
 	stopWatch context.CancelFunc
+	ttl       time.Duration // that its head asks for
+	gift      *Lease        // passed on to the head
+	stale     int           // ends of holds that are still to be told of and whose lease was passed on
+	idle      *time.Timer   // set while nobody is in the line, and it is kept for who may come
 
 	held  HeldError // what the store said last; Key is empty if nobody knows
 	until time.Time // when the lease that is in the way ends; zero: unknown
@@ -38,24 +44,28 @@ type line struct {
 
 type place struct {
 	turn chan struct{} // closed when the place becomes the head
+	ttl  time.Duration
 }
 
 // enter joins the line. Without a place to wait in, the caller is its head.
-func (ls *lines) enter(key, owner string) (*line, *place) {
+func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *place) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
-		if ln.owner == owner {
-			p := &place{turn: make(chan struct{})}
-			ln.queue = append(ln.queue, p)
-			return ln, p
-		}
+	ln := ls.find(key, owner)
+	switch {
+	case ln != nil && ln.idle != nil:
+		ln.resume(ttl)
+		return ln, nil
+	case ln != nil:
+		p := &place{turn: make(chan struct{}), ttl: ttl}
+		ln.queue = append(ln.queue, p)
+		return ln, p
 	}
-	ln := ls.spare
+	ln = ls.spare
 	if ls.spare = nil; ln == nil {
 		ln = &line{hint: make(chan struct{}, 1)}
 	}
-	ln.key, ln.owner, ln.other = key, owner, ls.byKey[key]
+	ln.key, ln.owner, ln.other, ln.ttl = key, owner, ls.byKey[key], ttl
 	if ls.byKey == nil {
 		ls.byKey = make(map[string]*line)
 	}
@@ -63,8 +73,9 @@ func (ls *lines) enter(key, owner string) (*line, *place) {
 	return ln, nil
 }
 
-// leave gives the line to the next in it. If the head leaves with a lease, the next one knows that the lock is held.
-func (ls *lines) leave(ln *line, lease Lease, granted bool) {
+// leave gives the line to the next in it. If the head leaves with a lease, the next one knows that the lock is held. What was
+// passed on to a head that has no use for it is the next one's, or returned.
+func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	switch {
@@ -75,26 +86,80 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) {
 		ln.until, ln.local = lease.Expires, true
 		ln.calm() // what led to this grant is no news for the next head
 	}
+	if granted || len(ln.queue) == 0 {
+		unwanted = ln.unwrap()
+	}
 	if len(ln.queue) > 0 {
 		if !granted {
 			ln.wake() // it may have left with a wake that it made no use of
 		}
+		ln.ttl = ln.queue[0].ttl
 		close(ln.queue[0].turn)
 		ln.queue = slices.Delete(ln.queue, 0, 1)
-		return
+		return unwanted
+	}
+	if granted && ln.watched {
+		ln.idle = time.AfterFunc(lingering, func() { ls.end(ln) })
+		return unwanted
 	}
 	ls.remove(ln)
 	if ln.watching {
 		ln.stopWatch() // a late wake of an old watch must find the old line, so this one is not used again
-		return
+		return unwanted
 	}
 	ln.calm()
 	*ln = line{hint: ln.hint, queue: ln.queue}
 	ls.spare = ln
+	return unwanted
+}
+
+// lingering is how long a line that had to wait is kept when the last one in it was granted the lock. Where a lock is asked for
+// again and again, the next one need not ask the store to be woken, and stands in its queue with the first attempt.
+const lingering = 200 * time.Millisecond
+
+// find is the line for key and owner, or nil.
+func (ls *lines) find(key, owner string) *line {
+	ln := ls.byKey[key]
+	for ln != nil && ln.owner != owner {
+		ln = ln.other
+	}
+	return ln
+}
+
+// resume makes whoever comes the head of a line that was kept.
+func (ln *line) resume(ttl time.Duration) {
+	ln.idle.Stop()
+	ln.idle, ln.ttl = nil, ttl
+	ln.calm() // it was for nobody
+	if !ln.local {
+		ln.held, ln.until = HeldError{}, time.Time{}
+	}
+}
+
+// end is for a line that nobody has come back to.
+func (ls *lines) end(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ln.idle == nil {
+		return
+	}
+	ln.idle = nil
+	ls.remove(ln)
+	ln.stopWatch()
+}
+
+// waits names the waiter for whom the store is watched, or nobody.
+func (ls *lines) waits(ln *line) string {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if !ln.watched {
+		return ""
+	}
+	return ln.waiter
 }
 
 // quit leaves from a place behind the head and says which it was and what the line knew.
-func (ls *lines) quit(ln *line, p *place) (held *HeldError) {
+func (ls *lines) quit(ln *line, p *place) (held *HeldError, unwanted *Lease) {
 	ls.mu.Lock()
 	i := slices.Index(ln.queue, p)
 	if i >= 0 {
@@ -103,12 +168,12 @@ func (ls *lines) quit(ln *line, p *place) (held *HeldError) {
 	held = ln.lastLocked()
 	ls.mu.Unlock()
 	if held != nil {
-		held.Position = i + 2
+		held.Position += i + 1
 	}
 	if i < 0 { // it has just become the head
-		ls.leave(ln, Lease{}, false)
+		unwanted = ls.leave(ln, Lease{}, false)
 	}
-	return held
+	return held, unwanted
 }
 
 func (ls *lines) remove(ln *line) {
@@ -154,7 +219,7 @@ func (ln *line) lastLocked() *HeldError {
 	if !ln.until.IsZero() {
 		held.Left = max(time.Until(ln.until), 0)
 	}
-	held.Position = 1
+	held.Position = max(held.Position, 1) // in the store's queue
 	return &held
 }
 
@@ -163,6 +228,10 @@ func (ls *lines) freed(key string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
+		if ln.stale > 0 {
+			ln.stale--
+			continue
+		}
 		ln.local = false
 		ln.wake()
 	}
@@ -182,6 +251,7 @@ func (ls *lines) woken(ln *line) {
 func (ls *lines) watched(ln *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	ln.watched = true
 	ln.wake()
 }
 

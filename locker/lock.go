@@ -174,8 +174,8 @@ const doneGrace = time.Second // for an Unlock with a ctx that is done already
 type unlocking struct {
 	// guarded by Lock.mu
 	begun, over bool
+	sent        int32         // Releases on their way or answered; next to the bools, for a Lock of 512 bytes
 	done        chan struct{} // closed when it is over; nil if nobody has to wait
-	sent        int           // Releases on their way or answered
 
 	err error // settled when it is over
 }

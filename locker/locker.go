@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
 // A Locker grants leases on named locks, one attempt per call. It does not wait and does not keep a lease
@@ -42,7 +43,10 @@ type Watcher interface {
 	// Watch calls wake when key may have become free, until ctx is done. It is active when it returns nil. A wake
 	// may come late, twice, for nothing or never, and wake must not block. An error that matches
 	// [errors.ErrUnsupported] means: poll. A refusal, such as a missing permission, is returned.
-	Watch(ctx context.Context, key string, wake func()) error
+	//
+	// Without a waiter, wake is for whoever watches. With one it may be kept for when it is his turn: see Request.Waiter.
+	// When ctx is done he gives up his place.
+	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
 // Middleware wraps a Locker to observe it. It passes Request and Lease on as it got them, since both carry
@@ -68,7 +72,7 @@ const (
 type Request struct {
 	Key    string        // name of the lock
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
-	Waiter string        // names the Lock call: the place in a queue
+	Waiter string        // names who waits, to strategies that keep a queue: a Watch of Key for it is active. Empty: takes no place
 	Owner  string        // names who asks, for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
 	Scoped bool          // asked by [Client.Do]: the hold ends, at the latest, when the work returns
@@ -153,7 +157,11 @@ type Lease struct {
 	Attempts  int  // of the [Client.Lock] that won it; 0 from a Locker that does not wait
 	Contended bool // someone else had the lock, or was before this call in the line of its Client
 
-	hooks *hook // what OnHold collects, the last added first
+	unlocked bool  // by its holder, who had it to the end; next to Contended, for a Lock of 512 bytes
+	hand     int32 // how often it has been passed on, see WithHandover
+
+	hooks *hook              // what OnHold collects, the last added first
+	wall  *wallclock.Reading // of a clock that a test may set; nil: of the machine's
 }
 
 // Quorum counts the nodes that an operation of several nodes asked, and those that had granted it when it was decided. It
@@ -172,19 +180,8 @@ func Until(started time.Time, ttl time.Duration) time.Time {
 // Ended tells whether the lease is over, by the monotonic or by the wall clock, whichever says so first: the
 // monotonic clock stands still while a machine is suspended (golang/go#24595), and the wall clock can be set back.
 func (l Lease) Ended() bool {
-	return endedAt(time.Now(), l.Expires)
+	return l.endedAt(time.Now())
 }
-
-// endedAt compares the monotonic readings, then the wall clocks.
-func endedAt(now, expires time.Time) bool {
-	return !now.Before(expires) || !wall(now).Before(expires.Round(0))
-}
-
-// wall is what the wall clock shows at now.
-func wall(now time.Time) time.Time { return now.Round(0).Add(time.Duration(wallJump.Load())) }
-
-// wallJump is zero. Tests set it to make the client's clock jump.
-var wallJump atomic.Int64
 
 // String names the lease without its Token, which is a capability.
 func (l Lease) String() string {

@@ -14,6 +14,7 @@ type config struct {
 	maxHold    time.Duration
 	wait       waitPolicy
 	middleware []Middleware
+	handover   int // how often a lease is passed on; 0: never
 	perCall    bool
 	err        error
 }
@@ -102,7 +103,8 @@ func WithAttempts(n int) Option {
 }
 
 // WithBackoff sets the pauses between attempts on a lock that is held. By default a waiter polls after 8 ms, doubling
-// up to 250 ms, or only every 250 ms where the store wakes it; all jittered.
+// up to 250 ms. Where the store wakes it, it looks by itself after a quarter of the time that it has waited already, 250 ms at
+// least and 4 s at most; and behind the third place of a store's queue every 8 to 15 s. All are jittered.
 func WithBackoff(b Backoff) Option {
 	return func(c *config) {
 		if b == nil {

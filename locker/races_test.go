@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -149,12 +150,13 @@ func TestAWakeDuringAnAttemptIsKept(t *testing.T) {
 }
 
 func TestAnExtensionThatIsAnsweredAfterASuspendDoesNotRevive(t *testing.T) {
-	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+	var clock wallclock.Clock
+	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Minute))
 		before := l.Lease().Expires
 		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			lease, err := next()
-			t.Cleanup(locker.JumpWallClock(45 * time.Minute)) // the machine was suspended before the reply was read
+			clock.Jump(45 * time.Minute) // the machine was suspended before the reply was read
 			return lease, err
 		}
 		_ = l.Extend(t.Context(), time.Hour)
@@ -238,11 +240,12 @@ func TestAnExtensionThatIsHeldUpDoesNotLoseALockThatOthersExtended(t *testing.T)
 }
 
 func TestAnExtensionThatIsAnsweredAfterTheEndSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+	var clock wallclock.Clock
+	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Minute))
 		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			lease, err := next()
-			t.Cleanup(locker.JumpWallClock(45 * time.Minute)) // and nobody has looked since
+			clock.Jump(45 * time.Minute) // and nobody has looked since
 			return lease, err
 		}
 		mustMatch(t, l.Extend(context.Background(), time.Hour), locker.ErrLost)

@@ -94,6 +94,7 @@ func (l *Lock) sendRelease(ctx context.Context) (again error) {
 	lease := l.lease
 	l.mu.Unlock()
 
+	lease.unlocked = true
 	err := l.client.locker.Release(ctx, lease)
 	if err == nil || refused(err) {
 		l.settle(err)

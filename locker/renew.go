@@ -18,7 +18,7 @@ type renewals struct {
 	heap     dueHeap
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
-	looked   time.Time // when every lock was last held against the clocks
+	looked   time.Time // when every lock was last held against the clocks; of no account while there is none
 	inFlight int
 }
 
@@ -37,6 +37,14 @@ func (r *renewals) add(l *Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.due = due
+	r.push(l, now)
+}
+
+// push sets the timer for l as well. The time to the next look at all counts from when there was nothing to look at.
+func (r *renewals) push(l *Lock, now time.Time) {
+	if len(r.heap) == 0 {
+		r.looked = now
+	}
 	heap.Push(&r.heap, l)
 	r.arm(now)
 }
@@ -68,16 +76,15 @@ func (r *renewals) watchRelease(l *Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.due, l.released = l.releasing.deadline, true
-	heap.Push(&r.heap, l)
-	r.arm(now)
+	r.push(l, now)
 }
 
-// arm sets the timer for the first due time, at most lookInterval from now. An earlier one is left alone.
+// arm sets the timer for the first due time, at most lookInterval from the last look. An earlier one is left alone.
 func (r *renewals) arm(now time.Time) {
 	if len(r.heap) == 0 {
 		return
 	}
-	next := earlier(r.heap[0].due, now.Add(lookInterval))
+	next := earlier(r.heap[0].due, r.looked.Add(lookInterval))
 	if !r.armed.IsZero() && !next.Before(r.armed) {
 		return
 	}

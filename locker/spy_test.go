@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -70,7 +71,7 @@ func (s *spy) Release(ctx context.Context, lease locker.Lease) error {
 	return s.Locker.Release(ctx, lease)
 }
 
-func (s *spy) Watch(ctx context.Context, key string, wake func()) error {
+func (s *spy) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	s.mu.Lock()
 	s.watches++
 	hook := s.onWatch
@@ -82,7 +83,7 @@ func (s *spy) Watch(ctx context.Context, key string, wake func()) error {
 		s.onWatching(wake)
 		return nil
 	}
-	return s.Locker.Watch(ctx, key, wake)
+	return s.Locker.Watch(ctx, key, waiter, wake)
 }
 
 func (s *spy) asked() (acquires, extends, releases, watches int) {
@@ -91,12 +92,26 @@ func (s *spy) asked() (acquires, extends, releases, watches int) {
 	return len(s.acquires), len(s.extends), len(s.releases), s.watches
 }
 
+// clocked is a Locker whose Client has a wall clock of its own.
+type clocked struct {
+	locker.Locker
+	clock *wallclock.Clock
+}
+
+func (c clocked) WallClock() *wallclock.Clock { return c.clock }
+
 // bubble runs test in fake time, and checks that nothing of the Client is left over.
 func bubble(t *testing.T, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {
 	t.Helper()
+	bubbleWithAClock(t, nil, test, opts...)
+}
+
+// bubbleWithAClock gives the Client a wall clock that can be set.
+func bubbleWithAClock(t *testing.T, clock *wallclock.Clock, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
-		c := locker.New(s, opts...)
+		c := locker.New(clocked{s, clock}, opts...)
 		test(t, s, c)
 		time.Sleep(5 * time.Second) // clean-up and idle workers end by themselves
 		synctest.Wait()

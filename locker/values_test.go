@@ -42,6 +42,19 @@ func TestTokensAreNeverShown(t *testing.T) {
 	}
 }
 
+func TestALockSaysWhetherItIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		if got, want := l.String(), "lock held, "+l.Lease().String(); got != want {
+			t.Errorf("held: %q; want %q", got, want)
+		}
+		mustUnlock(t, l)
+		if got, want := l.String(), "lock no longer held, "+l.Lease().String(); got != want {
+			t.Errorf("released: %q; want %q", got, want)
+		}
+	})
+}
+
 func TestUntilLeavesAMargin(t *testing.T) {
 	now := time.Now()
 	for ttl, want := range map[time.Duration]time.Duration{

@@ -20,6 +20,8 @@ type waiting struct {
 	lines    *lines
 	workers  *workers
 	cleanups *cleanup.Group
+
+	handovers handovers
 }
 
 const (
@@ -52,14 +54,15 @@ func (w *waiting) tooLate(ctx context.Context, req Request, lease Lease) (err er
 	default:
 		return nil
 	}
-	discard(ctx, w.Locker, w.cleanups, w.lines, lease, req.TTL)
+	discard(ctx, w, w.cleanups, w.lines, lease, req.TTL)
 	return err
 }
 
 // effort is what a call has done so far.
 type effort struct {
 	attempts int
-	queued   bool // behind another call of this Client
+	queued   bool      // behind another call of this Client
+	since    time.Time // when it began to sleep at the head of its line
 }
 
 func (so *effort) contended() bool { return so.queued || so.attempts > 1 }
@@ -105,7 +108,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		}
 		req.Token = NewToken()
 	}
-	ln, place := w.lines.enter(req.Key, req.Owner)
+	ln, place := w.lines.enter(req.Key, req.Owner, req.TTL)
 	switch {
 	case place == nil && held != nil:
 		w.lines.refused(ln, held)
@@ -114,16 +117,30 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		select {
 		case <-place.turn:
 		case <-ctx.Done():
-			return Lease{}, ended(ctx, req.Key, w.lines.quit(ln, place))
+			return Lease{}, w.quit(ctx, ln, place, req)
 		case <-done(limit):
-			return Lease{}, ended(ctx, req.Key, w.lines.quit(ln, place))
+			return Lease{}, w.quit(ctx, ln, place, req)
 		}
 	}
 	granted := false
-	defer func() { w.lines.leave(ln, lease, granted) }() // also if a Backoff or a Locker panics
+	defer func() { w.giveBack(ctx, w.lines.leave(ln, lease, granted), req) }() // also if a Backoff or a Locker panics
 	lease, err = w.lead(ctx, limit, ln, req, so)
 	granted = err == nil
 	return lease, err
+}
+
+// quit leaves a line from behind its head.
+func (w *waiting) quit(ctx context.Context, ln *line, place *place, req Request) error {
+	held, unwanted := w.lines.quit(ln, place)
+	w.giveBack(ctx, unwanted, req)
+	return ended(ctx, req.Key, held)
+}
+
+// giveBack releases what was passed on to who has no use for it.
+func (w *waiting) giveBack(ctx context.Context, lease *Lease, req Request) {
+	if lease != nil {
+		discard(ctx, w, w.cleanups, w.lines, *lease, req.TTL)
+	}
 }
 
 // lead waits at the head of the line. A head who has followed another begins by sleeping, since the line knows that
@@ -137,7 +154,11 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 				return Lease{}, err
 			}
 		}
+		if gift := w.lines.take(ln); gift != nil {
+			return *gift, nil
+		}
 		so.attempts++
+		req.Waiter = w.lines.waits(ln)
 		lease, err := w.attempt(ctx, limit, req)
 		held := asHeld(req.Key, err)
 		if held == nil {
@@ -158,9 +179,9 @@ func (w *waiting) watch(ln *line) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // as long as the line, which outlives its heads
-	ln.watching, ln.failed, ln.stopWatch = true, make(chan error, 1), cancel
+	ln.watching, ln.failed, ln.stopWatch, ln.waiter = true, make(chan error, 1), cancel, NewToken()
 	go func(failed chan<- error) {
-		if err := w.Watch(ctx, ln.key, func() { w.lines.woken(ln) }); err != nil {
+		if err := w.Watch(ctx, ln.key, ln.waiter, func() { w.lines.woken(ln) }); err != nil {
 			failed <- err
 			return
 		}
@@ -173,7 +194,10 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 	if ln.refusal != nil { // it was told to the head before
 		return wrap("watch", req.Key, ln.refusal)
 	}
-	timer := time.NewTimer(w.pause(ln, req.wait, so.attempts))
+	if so.since.IsZero() {
+		so.since = time.Now()
+	}
+	timer := time.NewTimer(w.pause(ln, req.wait, so))
 	defer timer.Stop()
 	for {
 		select {
@@ -187,7 +211,7 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 				return wrap("watch", req.Key, err)
 			}
 			ln.polling = true
-			timer.Reset(w.pause(ln, req.wait, so.attempts))
+			timer.Reset(w.pause(ln, req.wait, so))
 			continue
 		}
 		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
@@ -197,18 +221,23 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 	}
 }
 
-// pause is the longest that the head sleeps: to the end of the lease in its way, or the backoff.
-func (w *waiting) pause(ln *line, p *waitPolicy, made int) time.Duration {
-	backoff := p.backoff
-	switch {
-	case backoff != nil:
-	case ln.polling:
-		backoff = polling
-	default:
-		backoff = watching
+// pause is the longest that the head sleeps: to the end of the lease in its way, or the backoff. Where the store has a queue
+// and others are before us, they look for the end of that lease.
+func (w *waiting) pause(ln *line, p *waitPolicy, so *effort) time.Duration {
+	held, position := w.lines.last(ln), 1
+	if held != nil {
+		position = held.Position
 	}
-	pause := backoff(max(made, 1), rand.Float64())
-	if held := w.lines.last(ln); held != nil && !ln.until.IsZero() {
+	var pause time.Duration
+	switch {
+	case p.backoff != nil:
+		pause = p.backoff(max(so.attempts, 1), rand.Float64())
+	case ln.polling:
+		pause = polling(max(so.attempts, 1), rand.Float64())
+	default:
+		pause = jitter(watching(time.Since(so.since), position), rand.Float64())
+	}
+	if held != nil && !ln.until.IsZero() && position <= lookouts {
 		pause = min(pause, held.Left+time.Millisecond) // stores count in milliseconds
 	}
 	return max(pause, time.Millisecond)

@@ -62,17 +62,23 @@ func TestAReleaseBetweenTheRefusalAndTheWatchIsNotMissed(t *testing.T) {
 }
 
 func TestALostWakeCostsNoMoreThanTheCap(t *testing.T) {
-	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		held := mustLock(t, locker.New(s), "key")
-		s.onWatch = func(ctx context.Context) error { return nil }
-		time.AfterFunc(10*time.Second, func() { mustUnlock(t, held) })
-		began := time.Now()
-		l := mustLock(t, c, "key")
-		if late := time.Since(began) - 10*time.Second; late < 0 || late > 250*time.Millisecond {
-			t.Errorf("got it %v after the release", late)
-		}
-		mustUnlock(t, l)
-	})
+	for waits, limit := range map[time.Duration]time.Duration{ // a quarter of the wait, within limits
+		500 * time.Millisecond: 250 * time.Millisecond,
+		10 * time.Second:       2500 * time.Millisecond,
+		time.Minute:            4 * time.Second,
+	} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			held := mustLock(t, locker.New(s), "key")
+			s.onWatch = func(ctx context.Context) error { return nil }
+			time.AfterFunc(waits, func() { mustUnlock(t, held) })
+			began := time.Now()
+			l := mustLock(t, c, "key")
+			if late := time.Since(began) - waits; late < 0 || late > limit {
+				t.Errorf("got it %v after the release, %v after it was asked for", late, waits)
+			}
+			mustUnlock(t, l)
+		})
+	}
 }
 
 func TestAWaiterTakesOverWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
@@ -92,13 +98,13 @@ func TestEachAttemptHasATokenOfItsOwn(t *testing.T) {
 		s.store.Set("key", "other", 2*time.Second)
 		mustUnlock(t, mustLock(t, c, "key"))
 		seen := map[string]bool{}
-		for _, req := range s.acquires {
+		for i, req := range s.acquires {
 			if seen[req.Token] || len(req.Token) < 26 {
 				t.Errorf("token %q: used before: %v", req.Token, seen[req.Token])
 			}
 			seen[req.Token] = true
-			if req.Waiter == "" || req.Waiter != s.acquires[0].Waiter || seen[req.Waiter] {
-				t.Errorf("waiter %q after %q: it names the call, and is no token", req.Waiter, s.acquires[0].Waiter)
+			if i > 0 && req.Waiter == "" || i > 1 && req.Waiter != s.acquires[1].Waiter || i == 0 && req.Waiter != "" || seen[req.Waiter] {
+				t.Errorf("attempt %d as waiter %q: it names who waits, once the store is watched, and is no token", i+1, req.Waiter)
 			}
 		}
 		if len(s.acquires) < 4 {
@@ -252,6 +258,41 @@ func TestAttemptsAreCounted(t *testing.T) {
 			if !errors.As(err, &h) || h.Attempts != n || after-before != n || h.Left <= 0 {
 				t.Errorf("WithAttempts(%d): %d made, %+v", n, after-before, h)
 			}
+		}
+	})
+}
+
+func TestARefusalInALockersOwnWordsIsWaitedForLikeAny(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		words := fmt.Errorf("session 7 is in the way: %w", locker.ErrHeld)
+		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			if len(s.acquires) < 3 {
+				return locker.Lease{}, words
+			}
+			return next()
+		}
+		mustUnlock(t, mustLock(t, c, "key"))
+		if acquires, _, _, _ := s.asked(); acquires != 3 {
+			t.Errorf("%d attempts; want 3", acquires)
+		}
+		s.acquires = nil
+		_, err := c.Lock(t.Context(), "key", locker.WithAttempts(2))
+		var held *locker.HeldError
+		if !errors.As(err, &held) || held.Key != "key" || held.Attempts != 2 || !errors.Is(err, words) {
+			t.Errorf("error %+v; want a HeldError after 2 attempts that has what the Locker said", err)
+		}
+	})
+}
+
+func TestALossIsNoAnswerToAnAttemptAndPassedOnAsItIs(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		lost := locker.Lost(locker.Lease{Key: "key"})
+		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) { return locker.Lease{}, lost }
+		_, err := c.Lock(t.Context(), "key")
+		mustMatch(t, err, lost)
+		mustNotMatch(t, err, locker.ErrHeld)
+		if acquires, _, _, _ := s.asked(); acquires != 1 {
+			t.Errorf("%d attempts; want 1", acquires)
 		}
 	})
 }

@@ -22,10 +22,12 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// The harnesses of [Run], [RunFenced], [RunNested] and [RunLegacy].
+// The harnesses of [Run], [RunQueued], [RunFenced], [RunNested] and [RunLegacy].
 type (
 	// Harness says how to test a store.
 	Harness = HarnessFor[backends.Store, Outside]
+	// QueuedHarness says how to test a store whose waiters stand in queues.
+	QueuedHarness = HarnessFor[backends.QueuedStore, Outside]
 	// FencedHarness says how to test a store that numbers its grants.
 	FencedHarness = HarnessFor[backends.FencedStore, Outside]
 	// NestedHarness says how to test a store of nested holds.
@@ -93,6 +95,16 @@ type NestedOutside interface {
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	ofStore.run(t, h)
+}
+
+// RunQueued is [Run] for a store whose waiters stand in queues. The sentences of Run are there as well, with SetNXQueued in the
+// place of SetNX: for nobody and for a waiter, in order and not.
+func RunQueued(t *testing.T, h QueuedHarness) {
+	t.Helper()
+	ofQueued.run(t, h)
+	for _, a := range asked {
+		t.Run("SetNXQueued for "+a.says+" in the place of SetNX", func(t *testing.T) { a.suite().run(t, queued(h, a)) })
+	}
 }
 
 // RunFenced is [Run] for a store that numbers its grants. The sentences of Run are there as well, with SetNXFenced in the

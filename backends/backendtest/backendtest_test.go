@@ -21,6 +21,10 @@ func TestFaultyWithoutFaultsKeepsTheContract(t *testing.T) {
 		m := memory.New()
 		return Faulty(m), m
 	}})
+	inBothTimes(t, "QueuedStore", RunQueued, QueuedHarness{New: func(*testing.T) (backends.QueuedStore, Outside) {
+		m := memory.New()
+		return FaultyQueued(m), m
+	}})
 	inBothTimes(t, "FencedStore", RunFenced, FencedHarness{New: func(*testing.T) (backends.FencedStore, Outside) {
 		m := memory.New()
 		return FaultyFenced(m), m
@@ -55,6 +59,10 @@ func TestHarnessForAStoreThatCannotWatchOrTellTheTimeLeft(t *testing.T) {
 // A sentence that no store can break says nothing.
 func TestEverySentenceFailsForAStoreThatBreaksIt(t *testing.T) {
 	everySentenceFails(t, ofStore, doubles, func(m *memory.Store) Outside { return m })
+}
+
+func TestEverySentenceOfQueuedStoresFails(t *testing.T) {
+	everySentenceFails(t, ofQueued, queuedDoubles, func(m *memory.Store) Outside { return m })
 }
 
 func TestEverySentenceOfFencedStoresFails(t *testing.T) {
@@ -138,7 +146,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 
 // What Run itself does with a failure shows only in a test that fails, so that one runs in a process of its own.
 func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
-	const asked = "BACKENDTEST_BROKEN_STORE"
+	const broken = "BACKENDTEST_BROKEN_STORE"
 	deletes := func(*testing.T) (backends.Store, Outside) {
 		m := memory.New()
 		return double{Store: m, deleteIf: deleteAnything(m)}, m
@@ -153,10 +161,21 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 			return res, err
 		}}, m
 	}
-	modes := map[string]struct {
+	bad := func(*testing.T) (backends.QueuedStore, Outside) { // and queues as it should
+		m := memory.New()
+		return queuedDouble{Store: m, setNXQueued: func(ctx context.Context, key, value string, ttl time.Duration, turn backends.Turn) (backends.Result, error) {
+			res, err := m.SetNXQueued(ctx, key, value, ttl, turn)
+			if present, _, _ := m.Get(key); !res.OK && err == nil && !isReserved(m, key) {
+				m.Set(key, present, ttl)
+			}
+			return res, err
+		}}, m
+	}
+	type mode struct {
 		run  func(t *testing.T)
 		fail string
-	}{
+	}
+	modes := map[string]mode{
 		"bubble": {
 			func(t *testing.T) { Run(t, Harness{Bubble: true, New: deletes}) },
 			"DeleteIf_on_another_value_says_false_and_changes_nothing",
@@ -174,13 +193,19 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 			"SetNXFenced_by_Clock_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
 		},
 	}
-	if mode, ok := modes[os.Getenv(asked)]; ok {
+	for _, a := range asked {
+		modes[a.says] = mode{
+			func(t *testing.T) { RunQueued(t, QueuedHarness{Bubble: true, New: bad}) },
+			"SetNXQueued_for_" + strings.ReplaceAll(a.says, " ", "_") + "_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+		}
+	}
+	if mode, ok := modes[os.Getenv(broken)]; ok {
 		mode.run(t)
 		return
 	}
 	for name, mode := range modes {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), asked+"="+name)
+		cmd.Env = append(os.Environ(), broken+"="+name)
 		out, err := cmd.CombinedOutput()
 		if err == nil {
 			t.Errorf("%s: a broken store passes:\n%s", name, out)

@@ -70,5 +70,5 @@ func (f *FaultNestedStore) Leave(ctx context.Context, key, token string) (bool, 
 
 // Watch implements [backends.NestedStore]. Faults apply to the registration, not to the wakes.
 func (f *FaultNestedStore) Watch(ctx context.Context, key string, wake func()) error {
-	return f.watch(ctx, f.store, key, wake)
+	return f.watch(ctx, func(ctx context.Context) error { return f.store.Watch(ctx, key, wake) })
 }

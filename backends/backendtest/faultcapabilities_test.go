@@ -12,6 +12,7 @@ import (
 
 func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 	const key, ttl = "k", time.Minute
+	queued := FaultyQueued(memory.New())
 	fenced := FaultyFenced(memory.New())
 	nested := FaultyNested(memory.New())
 	legacy := FaultyLegacy(memory.New().Legacy())
@@ -30,6 +31,13 @@ func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 				return err
 			},
 			RaiseFence: func(ctx context.Context) error { _, err := fenced.RaiseFence(ctx, key, "v", 1); return err },
+		}},
+		{queued.Faults, calls{ // whose other methods are those of a FaultStore
+			SetNX: func(ctx context.Context) error {
+				_, err := queued.SetNXQueued(ctx, key, "v", ttl, backends.Turn{})
+				return err
+			},
+			Watch: func(ctx context.Context) error { return queued.WatchQueued(ctx, key, "w", func() {}) },
 		}},
 		{nested.Faults, calls{
 			Enter: func(ctx context.Context) error { _, err := nested.Enter(ctx, key, "ann", "v", ttl); return err },

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-
-	"github.com/lockstep-go/lockstep/backends"
 )
 
 // Faults are what the calls of a faulty store meet. Safe for concurrent use.
@@ -98,11 +96,11 @@ func (f *Faults) Calls(op Op) int {
 	return sum
 }
 
-// watch registers with w. A fault that outlives its caller's ctx must not make a watch that never ends, so w gets that of
-// the caller.
-func (f *Faults) watch(ctx context.Context, w backends.Watcher, key string, wake func()) error {
+// watch registers. A fault that outlives its caller's ctx must not make a watch that never ends, so register gets that of the
+// caller.
+func (f *Faults) watch(ctx context.Context, register func(context.Context) error) error {
 	_, err := perform(ctx, f, Watch, func(context.Context) (struct{}, error) {
-		return struct{}{}, w.Watch(ctx, key, wake)
+		return struct{}{}, register(ctx)
 	})
 	return err
 }

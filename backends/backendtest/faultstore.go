@@ -42,5 +42,5 @@ func (f *FaultStore) DeleteIf(ctx context.Context, key, value string) (bool, err
 
 // Watch implements [backends.Store]. Faults apply to the registration, not to the wakes.
 func (f *FaultStore) Watch(ctx context.Context, key string, wake func()) error {
-	return f.watch(ctx, f.store, key, wake)
+	return f.watch(ctx, func(ctx context.Context) error { return f.store.Watch(ctx, key, wake) })
 }

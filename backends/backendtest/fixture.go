@@ -22,6 +22,7 @@ type fixture struct {
 	long    time.Duration // a ttl that does not end during a test
 
 	// what else the store is, for the sentences about that
+	queued    backends.QueuedStore
 	fenced    backends.FencedStore
 	nested    backends.NestedStore
 	setNested func(key string)

@@ -92,17 +92,20 @@ type wakes struct {
 	count  atomic.Int64
 }
 
+func newWakes() *wakes { return &wakes{signal: make(chan struct{}, 1)} }
+
+func (w *wakes) wake() {
+	w.count.Add(1)
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
 func (x *fixture) watch(ctx context.Context, key string) *wakes {
 	x.Helper()
-	w := &wakes{signal: make(chan struct{}, 1)}
-	err := x.store.Watch(ctx, key, func() {
-		w.count.Add(1)
-		select {
-		case w.signal <- struct{}{}:
-		default:
-		}
-	})
-	if err != nil {
+	w := newWakes()
+	if err := x.store.Watch(ctx, key, w.wake); err != nil {
 		x.Fatalf("Watch(%.60q): %v", key, err)
 	}
 	return w

@@ -40,7 +40,8 @@ func runModes(t *testing.T, c client.UniversalClient) {
 		}
 		t.Run(m.name, func(t *testing.T) {
 			runAll(t, contracts{prefix: m.prefix, maxTTL: m.maxTTL, polling: m.polling, scriptless: m.scriptless,
-				connect: func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, m.opts...), c }})
+				replicated: m.name == replicated.name,
+				connect:    func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, m.opts...), c }})
 		})
 	}
 }

@@ -84,6 +84,7 @@ type contracts struct {
 	maxTTL     time.Duration
 	polling    bool
 	scriptless bool
+	replicated bool // by WithReplicas
 	bubble     bool
 }
 
@@ -98,6 +99,11 @@ func runAll(t *testing.T, c contracts) {
 	if c.scriptless {
 		return
 	}
+	if !c.polling && !c.replicated {
+		t.Run("QueuedStore", func(t *testing.T) {
+			backendtest.RunQueued(t, harness(c, func(s *redis.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
+		})
+	}
 	t.Run("FencedStore", func(t *testing.T) {
 		backendtest.RunFenced(t, harness(c, func(s *redis.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
 	})
@@ -108,7 +114,7 @@ func runAll(t *testing.T, c contracts) {
 
 func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
 	return backendtest.HarnessFor[S, O]{
-		Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling, Beside: counters,
+		Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling, Beside: besides,
 		New: func(t *testing.T) (S, O) {
 			s, client := c.connect(t)
 			return as(s, outside{t, client, c.prefix})
@@ -116,13 +122,13 @@ func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backe
 	}
 }
 
-// counters lists the counter of key, except where its name is a number in the slot.
-func counters(key string) []string {
+// besides lists the counter and the queue of key, except where their name is a number in the slot.
+func besides(key string) []string {
 	switch open := strings.Index(key, "{"); {
 	case !strings.ContainsAny(key, "{}"):
-		return []string{"{" + key + "}:\x00fence"}
+		return []string{"{" + key + "}:\x00fence", "{" + key + "}:\x00queue"}
 	case open >= 0 && strings.Index(key[open:], "}") > 1:
-		return []string{key + "#\x00fence"}
+		return []string{key + "#\x00fence", key + "#\x00queue"}
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ import (
 )
 
 // Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and UniversalClient
-// have it, and so have mocks of them.
+// have it, and so have mocks of them. If it has Pipeline as well, as those three do, calls that are made at the same time share
+// round trips.
 //
 // A Ring has it as well, and is refused: it leads a key to another shard when one does not answer, and that shard grants a
 // lock which is held.
@@ -48,6 +49,9 @@ type Client interface {
 func New(c Client, opts ...redis.Option) *redis.Store {
 	if _, isRing := c.(*client.Ring); isRing {
 		return redis.New(ring{}, opts...)
+	}
+	if p, ok := c.(pipelined); ok {
+		return redis.New(pipeliner{executor{c}, p}, opts...)
 	}
 	return redis.New(executor{c}, opts...)
 }
@@ -127,7 +131,7 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	return reply(cmd.Val()), nil
 }
 
-// once is a command that go-redis does not send again.
+// once is a command that go-redis does not send again, nor a pipeline that it is in.
 type once struct{ *client.Cmd }
 
 func (once) NoRetry() bool { return true }
@@ -199,10 +203,10 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 		cmds[i] = once{client.NewCmd(ctx, args...)}
 		_ = p.Process(ctx, cmds[i])
 	}
-	_, _ = p.Exec(ctx) // each command has its own error
+	_, whole := p.Exec(ctx)
 	replies := make([]any, len(commands))
 	for i, cmd := range cmds {
-		err := translate(ctx, cmd.Err())
+		value, err := answer(ctx, cmd.(once), whole)
 		refused := (*redis.ReplyError)(nil)
 		switch {
 		case errors.As(err, &refused):
@@ -210,7 +214,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 		case err != nil:
 			return nil, err
 		default:
-			replies[i] = reply(cmd.(once).Val())
+			replies[i] = value
 		}
 		switch cmd.Name() {
 		case "watch":
@@ -256,6 +260,12 @@ func translate(ctx context.Context, err error) error {
 	return err
 }
 
+// Clustered tells that a PUBLISH reaches those who are connected to other servers.
+func (e executor) Clustered() bool {
+	_, is := e.client.(cluster)
+	return is
+}
+
 func (e executor) Subscribe(ctx context.Context) redis.Subscription {
 	return subscription{ctx, e, e.client.Subscribe(ctx)}
 }
@@ -283,7 +293,7 @@ func (s subscription) Receive() (redis.Event, error) {
 	}
 	switch msg := msg.(type) {
 	case *client.Message:
-		return redis.Event{Kind: redis.EventMessage, Channel: msg.Channel}, nil
+		return redis.Event{Kind: redis.EventMessage, Channel: msg.Channel, Payload: msg.Payload}, nil
 	case *client.Subscription:
 		if msg.Kind == "subscribe" {
 			return redis.Event{Kind: redis.EventSubscribed, Channel: msg.Channel}, nil

@@ -26,11 +26,8 @@ func (ring) Once(context.Context, ...any) (any, error)                    { retu
 func (ring) Pinned(context.Context, string, func(redis.Conn) error) error { return ringError{} }
 func (ring) Subscribe(context.Context) redis.Subscription                 { return silent{} }
 
-// silent hears nothing. No Lock comes as far as to wait.
-type silent struct{}
+// silent refuses its first request, after which nothing more is asked of it.
+type silent struct{ redis.Subscription }
 
-func (silent) Subscribe(string) error        { return ringError{} }
-func (silent) Unsubscribe(string) error      { return ringError{} }
-func (silent) Ping() error                   { return ringError{} }
-func (silent) Receive() (redis.Event, error) { return redis.Event{}, ringError{} }
-func (silent) Close() error                  { return nil }
+func (silent) Subscribe(string) error { return ringError{} }
+func (silent) Close() error           { return nil }

@@ -23,9 +23,13 @@ func TestARingIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			_, set := store.SetNX(t.Context(), "key", "value", time.Second)
 			_, extend := store.ExpireIf(t.Context(), "key", "value", time.Second)
 			_, remove := store.DeleteIf(t.Context(), "key", "value")
-			for call, err := range map[string]error{"SetNX": set, "ExpireIf": extend, "DeleteIf": remove} {
-				var refusal interface{ Refused() bool }
-				if err == nil || !strings.Contains(err.Error(), "Ring") || !errors.As(err, &refusal) || !refusal.Refused() {
+			watch := store.Watch(t.Context(), "key", func() {})
+			for call, err := range map[string]error{"SetNX": set, "ExpireIf": extend, "DeleteIf": remove, "Watch": watch} {
+				var refusal interface {
+					Refused() bool
+					ErrorType() string
+				}
+				if err == nil || !strings.Contains(err.Error(), "Ring") || !errors.As(err, &refusal) || !refusal.Refused() || refusal.ErrorType() != "invalid" {
 					t.Errorf("%s, %s: %s = %v", name, mode, call, err)
 				}
 			}

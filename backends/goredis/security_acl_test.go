@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,12 +41,16 @@ func TestACLSufficesAndIsMinimal(t *testing.T) {
 		t.Run(user, func(t *testing.T) {
 			t.Parallel()
 			table := refusals(t, cmp.Or(v.refusals, "single"))
-			row := func(permission string) map[string]bool {
+			row := func(permission string) map[string]string {
 				switch {
-				case strings.HasPrefix(permission, "~{"):
+				case strings.HasSuffix(permission, ":?fence"):
 					permission = "the pattern of counters"
+				case strings.HasSuffix(permission, ":?queue"):
+					permission = "the pattern of queues"
 				case permission[0] == '~':
 					permission = "the key pattern"
+				case strings.HasSuffix(permission, ":lockstep:*"):
+					permission = "the pattern of stores' channels"
 				case permission[0] == '&':
 					permission = "the channel pattern"
 				}
@@ -61,7 +66,7 @@ func TestACLSufficesAndIsMinimal(t *testing.T) {
 				lives++
 				return life{t, s, user, connect, v}.live(fmt.Sprint(shape, "/", lives), full, less)
 			}
-			for _, shape := range v.keys {
+			for shape := range v.keys {
 				for operation, err := range live(t, shape, full) {
 					if err != nil {
 						t.Errorf("%s of %q = %v", operation, shape, err)
@@ -73,13 +78,18 @@ func TestACLSufficesAndIsMinimal(t *testing.T) {
 					if len(row(permission)) == 0 {
 						t.Fatalf("superfluous: the page names nothing that is refused without %s", permission)
 					}
-					for covered, shape := range v.keys {
+					for shape := range v.keys {
 						for operation, err := range live(t, shape, without(full, permission)) {
-							refused := row(permission)[operation] && (permission[0] != '&' || covered == "" || covered == permission)
+							want := row(permission)[operation]
+							if !v.covers(permission, shape) {
+								want = ""
+							}
 							switch {
-							case refused && !isRefused(err, "NOPERM"):
+							case want == refused && !isRefused(err, "NOPERM"):
 								t.Errorf("%s of %q = %v, want NOPERM", operation, shape, err)
-							case !refused && err != nil:
+							case want == nobodyTold && !errors.Is(err, errNobodyTold):
+								t.Errorf("%s of %q = %v, but the page says that it works and nobody is told", operation, shape, err)
+							case want == "" && err != nil:
 								t.Errorf("%s of %q = %v, which the page does not say", operation, shape, err)
 							}
 						}
@@ -119,6 +129,14 @@ func TestACLCarriesTheContract(t *testing.T) {
 			backendtest.Run(t, backendtest.Harness{
 				NoWatch: user == "single-polling",
 				New: func(t *testing.T) (backends.Store, backendtest.Outside) {
+					return goredis.New(c, opts...), outside{t, admin, "app:"}
+				},
+			})
+			if user == "single-polling" {
+				return
+			}
+			backendtest.RunQueued(t, backendtest.QueuedHarness{
+				New: func(t *testing.T) (backends.QueuedStore, backendtest.Outside) {
 					return goredis.New(c, opts...), outside{t, admin, "app:"}
 				},
 			})
@@ -217,15 +235,16 @@ func TestACLForAClusterSavesRoundTripsWithCommand(t *testing.T) {
 func TestACLPingAndUnsubscribeAreMerelyWorthAdding(t *testing.T) {
 	t.Parallel()
 	s := guard(t)
-	full := users(t)["single"]
+	fenced := variants["fenced"] // which has a channel for each key
+	full := users(t)["fenced"]
 	for _, extra := range [][]string{nil, {"+ping", "+unsubscribe"}} {
-		s.grant("single", append(slices.Clone(full), extra...)...)
+		s.grant("fenced", append(slices.Clone(full), extra...)...)
 		s.do("ACL", "LOG", "RESET")
 		proxy := redistest.NewProxy(t, s.Addr())
-		o := s.as("single")
+		o := s.as("fenced")
 		o.Addr = proxy.Addr()
-		locks, begun := locksOf(dial(t, o))
-		theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
+		locks, begun := fenced.locks(dial(t, o))
+		theirs, _ := fenced.locks(dial(t, &client.Options{Addr: s.Addr()}))
 		a, b := mustLock(t, theirs, "a"), mustLock(t, theirs, "b")
 		first := start(t, locks, "a", locker.WithBackoff(hourly))
 		await(t, "the wait for a", begun)
@@ -293,14 +312,57 @@ func TestACLUnlockWithoutPublishFreesTheLock(t *testing.T) {
 	for _, permission := range []string{"+publish", "&{app:*}:wake"} {
 		s.grant("single", full...)
 		locks, _ := locksOf(dial(t, s.as("single")))
-		theirs, begun := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
+		theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
 		l := mustLock(t, locks, "a")
-		next := start(t, theirs, "a")
-		await(t, "the wait", begun)
 		s.grant("single", without(full, permission)...)
 		wantRefused(t, "Unlock without "+permission, l.Unlock(t.Context()))
-		if err := <-next.done; err != nil {
-			t.Errorf("the next Lock = %v", err)
+		mustUnlock(t, mustLock(t, theirs, "a"))
+	}
+}
+
+// What is not permitted with a queue keeps no lock, and whoever waits in it gets the lock when he looks.
+func TestACLUnlockWithoutAQueueFreesTheLock(t *testing.T) {
+	s := guard(t)
+	for _, user := range []string{"single", "fair"} {
+		v, full := variants[user], users(t)[user]
+		for _, permission := range []string{"+zrange", "+zrem", "~{app:*}:?queue", "&app:lockstep:*"} {
+			s.grant(user, full...)
+			locks, _ := v.locks(dial(t, s.as(user)))
+			theirs, begun := v.locks(dial(t, &client.Options{Addr: s.Addr()}))
+			l := mustLock(t, locks, "a")
+			next := start(t, theirs, "a")
+			await(t, "the wait", begun)
+			s.grant(user, without(full, permission)...)
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock of %s without %s = %v", user, permission, err)
+			}
+			if err := <-next.done; err != nil {
+				t.Errorf("the next Lock = %v", err)
+			}
+		}
+	}
+}
+
+// Package single waits as others do where queues are not permitted.
+func TestACLWithoutQueuesIsEnoughForSingle(t *testing.T) {
+	s := guard(t)
+	lines := users(t)
+	full := without(without(lines["single"], "~{app:*}:?queue"), "&app:lockstep:*")
+	for name, less := range map[string][]string{
+		"neither": full, "the channel alone": append(slices.Clone(full), "&app:lockstep:*"), "the keys alone": append(slices.Clone(full), "~{app:*}:?queue"),
+	} {
+		s.grant("single", less...)
+		locks, begun := locksOf(dial(t, s.as("single")))
+		theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
+		for _, key := range []string{"a", "b", "c"} {
+			l := mustLock(t, theirs, key)
+			next := start(t, locks, key)
+			await(t, "the wait", begun)
+			mustUnlock(t, l)
+			if err := <-next.done; err != nil {
+				t.Errorf("Lock that has to wait, where of queues is permitted %s = %v", name, err)
+			}
+			mustUnlock(t, mustLock(t, locks, key))
 		}
 	}
 }

@@ -57,8 +57,8 @@ func users(t *testing.T) map[string][]string {
 	return all
 }
 
-// refusals is a table of the page: by permission, then by operation.
-func refusals(t *testing.T, of string) map[string]map[string]bool {
+// refusals is a table of the page: by permission, then by operation, what comes of it.
+func refusals(t *testing.T, of string) map[string]map[string]string {
 	t.Helper()
 	_, rest, found := strings.Cut(readPage(t), "<!-- refusals of "+of+": the test reads this table -->\n\n")
 	table, _, _ := strings.Cut(rest, "\n\n")
@@ -74,23 +74,32 @@ func refusals(t *testing.T, of string) map[string]map[string]bool {
 		return all
 	}
 	operations := cells(lines[0])[1:]
-	all := map[string]map[string]bool{}
+	all := map[string]map[string]string{}
 	for _, line := range lines[2:] {
 		row := cells(line)
-		refused := map[string]bool{}
+		what := map[string]string{}
 		for i, cell := range row[1:] {
 			switch cell {
-			case "refused":
-				refused[operations[i]] = true
+			case refused, nobodyTold:
+				what[operations[i]] = cell
 			case "":
 			default:
 				t.Fatalf("cell %q in %s", cell, line)
 			}
 		}
-		all[row[0]] = refused
+		all[row[0]] = what
 	}
 	return all
 }
+
+// The cells of the tables.
+const (
+	refused    = "refused"
+	nobodyTold = "nobody told"
+)
+
+// errNobodyTold is what comes of an Unlock that did not tell who waits in the queue.
+var errNobodyTold = errors.New(nobodyTold)
 
 // permissions are the rules that grant something.
 func permissions(rules []string) []string {
@@ -150,21 +159,34 @@ func (s guarded) as(user string) *client.Options {
 
 var app = redis.WithPrefix("app:")
 
-// locks are those of the user behind c. The channel gets a value when one of its Locks has begun to wait and is
-// subscribed, unless it polls.
+// locks are those of the user behind c. The channel gets a value when one of its Locks has begun to wait: it is subscribed and
+// has asked again since, or it polls.
 func locksOf(c goredis.Client) (*locker.Client, <-chan struct{}) { return variant{}.locks(c) }
 
 type waits struct {
 	locker.Locker
-	begun chan struct{}
+	begun   chan struct{}
+	watches *atomic.Int64
 }
 
-func (w waits) Watch(ctx context.Context, key string, wake func()) error {
-	err := w.Locker.Watch(ctx, key, wake)
-	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+func (w waits) Watch(ctx context.Context, key, waiter string, wake func()) error {
+	err := w.Locker.Watch(ctx, key, waiter, wake)
+	switch {
+	case err == nil:
+		w.watches.Add(1)
+	case errors.Is(err, errors.ErrUnsupported):
 		w.begun <- struct{}{}
 	}
 	return err
+}
+
+func (w waits) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	watches := w.watches.Load()
+	lease, err := w.Locker.Acquire(ctx, req)
+	if watches > 0 && w.watches.CompareAndSwap(watches, watches-1) {
+		w.begun <- struct{}{}
+	}
+	return lease, err
 }
 
 // isRefused tells whether err is what the page says of a refusal.
@@ -238,6 +260,10 @@ func (x life) live(key string, full, less []string) map[string]error {
 	theirs, _ := variant{strategy: x.strategy}.locks(dial(t, &client.Options{Addr: s.Addr()}))
 	extended, unlocked := mustLock(t, mine, key+"/extend"), mustLock(t, mine, key+"/unlock")
 	held := mustLock(t, theirs, key+"/held")
+	var passed *awaited
+	if x.passes {
+		passed = x.await(mine, key+"/passed")
+	}
 	var inner *locker.Lock
 	if x.strategy == "reentrant" {
 		ctx := locker.ContextWithOwner(ctx, "me")
@@ -271,6 +297,9 @@ func (x life) live(key string, full, less []string) map[string]error {
 	})
 	operation("Extend", func() error { return extended.Extend(ctx, long+time.Minute) })
 	operation("Unlock", func() error { return unlocked.Unlock(ctx) })
+	if x.passes {
+		operation("Unlock with somebody in the queue", func() error { return passed.unlock(ctx) })
+	}
 	if inner != nil {
 		operation("Unlock of an inner hold", func() error { return inner.Unlock(ctx) })
 	}
@@ -296,6 +325,45 @@ func (x life) live(key string, full, less []string) map[string]error {
 		}
 	}
 	return errs
+}
+
+// awaited is a lock that somebody waits for in its queue, at a store that may do everything.
+type awaited struct {
+	*locker.Lock
+	store *redis.Store
+	told  chan struct{}
+	other string        // a key like it, which that store has
+	later chan struct{} // told of that
+}
+
+func (x life) await(mine *locker.Client, key string) *awaited {
+	x.t.Helper()
+	a := &awaited{Lock: mustLock(x.t, mine, key), store: goredis.New(dial(x.t, &client.Options{Addr: x.server.Addr()}), app), other: key + "/later"}
+	mustSet(x.t, a.store, a.other, "token")
+	a.told = queueAt(x.t.Context(), x.t, a.store, key, "waiter for "+key, 1).woken
+	a.later = queueAt(x.t.Context(), x.t, a.store, a.other, "waiter for "+a.other, 1).woken
+	return a
+}
+
+// unlock looks whether the waiter was told. Messages come in their order.
+func (a *awaited) unlock(ctx context.Context) error {
+	if err := a.Unlock(ctx); err != nil {
+		return err
+	}
+	if _, err := a.store.DeleteIf(ctx, a.other, "token"); err != nil {
+		return err
+	}
+	select {
+	case <-a.later:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-a.told:
+		return nil
+	default:
+		return errNobodyTold
+	}
 }
 
 // exchangeable is a client that can be replaced by another.

@@ -1,7 +1,9 @@
 package goredis_test
 
 import (
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -19,15 +22,18 @@ import (
 type variant struct {
 	opts     []redis.Option
 	polls    bool
-	keys     map[string]string // by the channel pattern that covers it; "" if there is one at most
-	strategy string            // "" is single
-	refusals string            // whose table; "" is single
+	passes   bool                // a release goes to the first of a queue
+	keys     map[string][]string // and the patterns that cover it, of those that do not cover all
+	strategy string              // "" is single
+	refusals string              // whose table; "" is single
 }
 
 func (v variant) locks(c goredis.Client) (*locker.Client, <-chan struct{}) {
 	s := goredis.New(c, append([]redis.Option{app}, v.opts...)...)
-	w := waits{single.New(s), make(chan struct{}, 100)}
+	w := waits{single.New(s), make(chan struct{}, 100), new(atomic.Int64)}
 	switch v.strategy {
+	case "fair":
+		w.Locker = fair.New(s)
 	case "fenced":
 		w.Locker = fenced.New(s)
 	case "reentrant":
@@ -38,20 +44,33 @@ func (v variant) locks(c goredis.Client) (*locker.Client, <-chan struct{}) {
 
 // variants are the users of the page that lock.
 var variants = map[string]variant{
-	"single":            {keys: oneKey},
-	"single-polling":    {keys: oneKey, opts: []redis.Option{redis.WithoutWakes()}, polls: true},
-	"single-quarantine": {keys: oneKey},
-	"single-cluster":    {keys: oneKey},
-	"single-any-key": {keys: map[string]string{
-		"&{app:*}:wake": "invoice/42", "&app:*#wake": "{a}b", "&{[0-9]*}app:*:wake": "a}b",
+	"single":            {keys: oneKey, passes: true},
+	"single-polling":    {keys: oneKey, opts: []redis.Option{redis.WithoutWakes()}, polls: true, refusals: "single-polling"},
+	"single-quarantine": {keys: oneKey, passes: true},
+	"single-cluster":    {keys: oneKey, passes: true},
+	"single-any-key": {passes: true, keys: map[string][]string{
+		"invoice/42": {"&{app:*}:wake", "~{app:*}:?queue"},
+		"{a}b":       {"&app:*#wake"},
+		"a}b":        {"&{[0-9]*}app:*:wake", "~{[0-9]*}app:*:?queue"},
 	}},
-	"single-replicas":   {keys: oneKey, opts: []redis.Option{redis.WithReplicas(1, acknowledging)}},
+	"single-replicas":   {keys: oneKey, opts: []redis.Option{redis.WithReplicas(1, acknowledging)}, refusals: "single-polling"},
 	"single-no-scripts": {keys: oneKey, opts: []redis.Option{redis.WithoutScripts()}, refusals: "single-no-scripts"},
-	"fenced":            {keys: oneKey, strategy: "fenced", refusals: "fenced"},
+	"fair":              {keys: oneKey, passes: true, strategy: "fair", refusals: "fair"},
+	"fenced":            {keys: oneKey, passes: true, strategy: "fenced", refusals: "fenced"},
 	"reentrant":         {keys: oneKey, strategy: "reentrant", refusals: "reentrant"},
 }
 
-var oneKey = map[string]string{"": "invoice/42"}
+var oneKey = map[string][]string{"invoice/42": nil}
+
+// covers tells whether a permission is about keys like shape.
+func (v variant) covers(permission, shape string) bool {
+	for _, patterns := range v.keys {
+		if slices.Contains(patterns, permission) {
+			return slices.Contains(v.keys[shape], permission)
+		}
+	}
+	return true
+}
 
 // startFor runs a server for a variant, and returns it with what connects to it as the user.
 func startFor(t *testing.T, user string) (s guarded, connect func(t *testing.T) goredis.Client) {

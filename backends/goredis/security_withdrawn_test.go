@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,40 +17,81 @@ import (
 func TestACLTakenAwayIsToldToWhoWaits(t *testing.T) {
 	t.Parallel()
 	s := guard(t)
-	full := users(t)["single"]
-	theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
-	for _, permission := range []string{"+set", "+get", "+pttl", "+evalsha", "~app:*"} {
-		s.grant("single", full...)
-		locks, begun := locksOf(dial(t, s.as("single")))
-		held := mustLock(t, theirs, "a")
+	for _, c := range []struct {
+		user, permission string
+		turn             bool // it is told when the turn comes
+		never            bool // it can do without
+	}{
+		{user: "single", permission: "+get"},
+		{user: "single", permission: "+pttl"},
+		{user: "single", permission: "+evalsha"},
+		{user: "single", permission: "~app:*"},
+		{user: "single", permission: "+zscore"},
+		{user: "single", permission: "+zrank"},
+		{user: "single", permission: "+pexpire"},
+		{user: "single", permission: "+set", turn: true},
+		{user: "single", permission: "+zrem", turn: true},
+		{user: "single", permission: "~{app:*}:?queue", never: true},
+		{user: "fair", permission: "~{app:*}:?queue"},
+	} {
+		v, full := variants[c.user], users(t)[c.user]
+		s.grant(c.user, full...)
+		locks, begun := v.locks(dial(t, s.as(c.user)))
+		theirs, _ := v.locks(dial(t, &client.Options{Addr: s.Addr()}))
+		held, err := theirs.Lock(t.Context(), "a") // what was reserved for the last one may have to end
+		if err != nil {
+			t.Fatal(err)
+		}
 		w := start(t, locks, "a")
 		await(t, "the wait", begun)
-		s.grant("single", without(full, permission)...)
-		wantRefused(t, "Lock when "+permission+" is taken away", <-w.done)
-		mustUnlock(t, held)
+		s.grant(c.user, without(full, c.permission)...)
+		if c.turn || c.never {
+			mustUnlock(t, held)
+		}
+		switch err := <-w.done; {
+		case !c.never:
+			wantRefused(t, "Lock of "+c.user+" when "+c.permission+" is taken away", err)
+		case err != nil:
+			t.Errorf("Lock of %s when %s is taken away = %v", c.user, c.permission, err)
+		}
+		if !c.turn && !c.never {
+			mustUnlock(t, held)
+		}
 	}
 }
 
 func TestACLTakenAwayFromWakes(t *testing.T) {
 	t.Parallel()
 	s := guard(t)
-	full := users(t)["single"]
-	theirs, _ := locksOf(dial(t, &client.Options{Addr: s.Addr()}))
-	for permission, c := range map[string]struct {
-		backoff locker.Option
-		left    string // the channels afterwards
+	looks := locker.WithTTL(long) // by itself
+	for _, c := range []struct {
+		user, permission string
+		backoff          locker.Option
+		left             string // the channels afterwards
+		refused          bool   // the next one
 	}{
-		"+subscribe":    {locker.WithBackoff(hourly), "[{app:a}:wake]"}, // it is woken
-		"&{app:*}:wake": {locker.WithTTL(long), "[]"},                   // it looks by itself
+		{"fenced", "+subscribe", locker.WithBackoff(hourly), "[{app:a}:wake]", true},
+		{"fenced", "&{app:*}:wake", looks, "[]", true},
+		{"single", "+subscribe", locker.WithBackoff(hourly), "[app:lockstep:", false},
+		{"single", "&app:lockstep:*", looks, "[]", false},
+		{"fair", "+subscribe", locker.WithBackoff(hourly), "[app:lockstep:", false},
+		{"fair", "&app:lockstep:*", looks, "[]", true},
 	} {
-		s.grant("single", full...)
-		locks, begun := locksOf(dial(t, s.as("single")))
+		v, full := variants[c.user], users(t)[c.user]
+		s.grant(c.user, full...)
+		locks, begun := v.locks(dial(t, s.as(c.user)))
+		theirs, _ := v.locks(dial(t, &client.Options{Addr: s.Addr()}))
 		a, b := mustLock(t, theirs, "a"), mustLock(t, theirs, "b")
 		w := start(t, locks, "a", c.backoff)
 		await(t, "the wait", begun)
-		s.grant("single", without(full, permission)...)
-		eventually(t, "the server's part", func() bool { return s.channels() == c.left })
-		wantRefused(t, "the next Lock without "+permission, <-start(t, locks, "b", locker.WithBackoff(hourly)).done)
+		s.grant(c.user, without(full, c.permission)...)
+		eventually(t, "the server's part", func() bool { return strings.HasPrefix(s.channels(), c.left) })
+		next := start(t, locks, "b", locker.WithBackoff(hourly))
+		if c.refused {
+			wantRefused(t, "the next Lock of "+c.user+" without "+c.permission, <-next.done)
+		} else {
+			await(t, "the next wait", begun)
+		}
 		select {
 		case err := <-w.done:
 			t.Fatalf("the Lock that waits = %v", err)
@@ -57,9 +99,15 @@ func TestACLTakenAwayFromWakes(t *testing.T) {
 		}
 		mustUnlock(t, a)
 		if err := <-w.done; err != nil {
-			t.Errorf("the Lock that waits without %s = %v", permission, err)
+			t.Errorf("the Lock of %s that waits without %s = %v", c.user, c.permission, err)
 		}
 		mustUnlock(t, b)
+		if !c.refused {
+			if err := <-next.done; err != nil {
+				t.Errorf("the next Lock of %s without %s = %v", c.user, c.permission, err)
+			}
+		}
+		eventually(t, "no channel", func() bool { return s.channels() == "[]" })
 	}
 }
 

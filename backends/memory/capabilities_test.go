@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -110,5 +111,13 @@ func TestACounterRaisedToZeroHasGivenNoNumber(t *testing.T) {
 	}
 	if res, err := s.SetNXFenced(t.Context(), "k", "v", time.Minute, backends.Count); err != nil || res.Fence != 1 {
 		t.Errorf("SetNXFenced = %+v, %v; want the number 1", res, err)
+	}
+}
+
+func TestIdentifyUnderACtxThatIsDoneReturnsItsError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if id, err := memory.New().Identify(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Identify = %+v, %v", id, err)
 	}
 }

@@ -20,6 +20,8 @@ func New(opts ...Option) *Store {
 		entries: newTable[entry](),
 		fences:  newTable[fence](),
 		watches: make(map[string][]*watch),
+		queues:  make(map[string]queue),
+		turns:   make(map[place]*turn),
 	}
 	for _, opt := range opts {
 		if opt != nil {
@@ -38,12 +40,12 @@ func WithMaxTTL(d time.Duration) Option {
 	return func(s *Store) { s.maxTTL = d }
 }
 
-// A Store is a [backends.FencedStore] and a [backends.NestedStore], and with Legacy a [backends.LegacyStore]. The value of
+// A Store is a [backends.FencedStore], a [backends.NestedStore] and a [backends.QueuedStore], and with Legacy a [backends.LegacyStore]. The value of
 // a lock, numbered or not, is a text, and so is what the plain commands work on. Nested holds are another type to them, and
 // the other way about.
 //
 // It keeps time to the nanosecond, and calls wake functions before DeleteIf or Leave returns, in the order in which they
-// were registered. It has no timer and no goroutine but the short one in which the end of a context removes a watch, so it
+// were registered. It has no goroutine but the short ones in which the end of a context removes a watch and a reservation ends, so it
 // can be used in a bubble of testing/synctest; but a store belongs in one bubble, since each has a time of its own.
 //
 // It goes by the monotonic clock. That clock stops while the machine is suspended, and here it may: the values are
@@ -57,11 +59,14 @@ type Store struct {
 	entries table[entry]
 	fences  table[fence] // the last number of each key, which outlives the entry
 	watches map[string][]*watch
+	queues  map[string]queue
+	turns   map[place]*turn
 }
 
 var (
 	_ backends.FencedStore = (*Store)(nil)
 	_ backends.NestedStore = (*Store)(nil)
+	_ backends.QueuedStore = (*Store)(nil)
 	_ backends.Identifier  = (*Store)(nil)
 )
 
@@ -117,23 +122,23 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	ok, watches, err := s.remove(key, value)
-	wake(watches) // not under the mutex: the first thing a waiter does may be a call
+	ok, wakes, err := s.remove(key, value)
+	wakeAll(wakes) // not under the mutex: the first thing a waiter does may be a call
 	return ok, err
 }
 
-func (s *Store) remove(key, value string) (bool, []*watch, error) {
+func (s *Store) remove(key, value string) (ok bool, wakes []func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, found := s.entries.live(key, s.now())
+	now := s.now()
+	e, found := s.entries.live(key, now)
 	switch {
 	case found && e.kind != text:
 		return false, nil, errWrongType
 	case !found || e.value != value:
 		return false, nil, nil
 	}
-	delete(s.entries.rows, key)
-	return true, s.watches[key], nil
+	return true, s.free(key, now), nil
 }
 
 // Identify implements [backends.Identifier]: every Store is a server of its own.

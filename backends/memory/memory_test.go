@@ -20,6 +20,12 @@ func TestContract(t *testing.T) {
 			return s, s
 		},
 	})
+	inBothTimes(t, "QueuedStore", backendtest.RunQueued, backendtest.QueuedHarness{
+		New: func(*testing.T) (backends.QueuedStore, backendtest.Outside) {
+			s := memory.New()
+			return s, s
+		},
+	})
 	inBothTimes(t, "FencedStore", backendtest.RunFenced, backendtest.FencedHarness{
 		New: func(*testing.T) (backends.FencedStore, backendtest.Outside) {
 			s := memory.New()
@@ -53,6 +59,15 @@ func TestContractWithMaxTTL(t *testing.T) {
 		backendtest.Run(t, backendtest.Harness{
 			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
 			New: func(*testing.T) (backends.Store, backendtest.Outside) {
+				s := limited()
+				return s, s
+			},
+		})
+	})
+	t.Run("QueuedStore", func(t *testing.T) {
+		backendtest.RunQueued(t, backendtest.QueuedHarness{
+			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
+			New: func(*testing.T) (backends.QueuedStore, backendtest.Outside) {
 				s := limited()
 				return s, s
 			},

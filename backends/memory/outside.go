@@ -49,8 +49,15 @@ func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	delete(s.entries.rows, key)
 	watches := s.watches[key]
+	var queued []func()
+	for _, waiter := range s.queues[key] {
+		if t := s.turns[place{key, waiter}]; t != nil {
+			queued = append(queued, t.wake)
+		}
+	}
 	s.mu.Unlock()
 	wake(watches)
+	wakeAll(queued)
 }
 
 // Jump sets the store's clock forward by d, or back if d is negative, as an operator or a time server may do to the machine

@@ -2,6 +2,9 @@ package redigo_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,4 +49,52 @@ func BenchmarkSetNXDeleteIf(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkSetNXDeleteIfAtOnce is by 64 goroutines, each with a key of its own, in turns. See the ratio: the rest is this machine.
+func BenchmarkSetNXDeleteIfAtOnce(b *testing.B) {
+	pool := dial(b, redistest.Start(b).Addr(), client.DialReadTimeout(time.Second))
+	pool.MaxIdle = 64
+	script := client.NewScript(1, `return redis.call("get", KEYS[1]) == ARGV[1] and redis.call("del", KEYS[1])
+		and redis.call("publish", ARGV[2], "")`)
+	raw := func(key string) {
+		c := pool.Get()
+		defer c.Close()
+		if _, err := client.String(c.Do("SET", key, "token", "NX", "PX", 60000)); err != nil {
+			b.Error(err)
+		}
+		if _, err := client.Int(script.Do(c, key, "token", "{"+key+"}:wake")); err != nil {
+			b.Error(err)
+		}
+	}
+	s := redigo.New(pool)
+	shared := func(key string) {
+		if res, err := s.SetNX(b.Context(), key, "token", time.Minute); err != nil || !res.OK {
+			b.Error(res, err)
+		}
+		if ok, err := s.DeleteIf(b.Context(), key, "token"); err != nil || !ok {
+			b.Error(ok, err)
+		}
+	}
+	turn := func(call func(key string)) time.Duration {
+		var all sync.WaitGroup
+		began := time.Now()
+		for g := range 64 {
+			all.Go(func() {
+				for range 20 {
+					call(fmt.Sprint("key", g))
+				}
+			})
+		}
+		all.Wait()
+		return time.Since(began)
+	}
+	turn(raw) // connects
+	var ratios []float64
+	for b.Loop() {
+		alone := turn(raw)
+		ratios = append(ratios, float64(alone)/float64(turn(shared)))
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "x-raw")
 }

@@ -60,6 +60,11 @@ func (c contracts) run(t *testing.T) {
 	if c.scriptless {
 		return
 	}
+	if !c.polling {
+		t.Run("QueuedStore", func(t *testing.T) {
+			backendtest.RunQueued(t, harness(c, func(s *redis.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
+		})
+	}
 	t.Run("FencedStore", func(t *testing.T) {
 		backendtest.RunFenced(t, harness(c, func(s *redis.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
 	})

@@ -42,9 +42,64 @@ func (e executor) send(ctx context.Context, args []any) (reply any, broke bool, 
 	defer c.Close() //nolint:errcheck // to the pool, or if it is broken, for good
 	name, _ := args[0].(string)
 	reply, err = send(ctx, c, name, args[1:]...)
+	return reply, err != nil && c.Err() != nil && !isTimeout(err), err
+}
+
+func isTimeout(err error) bool {
 	timeout := net.Error(nil)
-	broke = err != nil && c.Err() != nil && (!errors.As(err, &timeout) || !timeout.Timeout())
-	return reply, broke, err
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// Lane is the same for all: a pool has one server.
+func (executor) Lane(context.Context, []any) any { return nil }
+
+// DoAll sends again what a connection that broke has left unanswered, like Do.
+func (e executor) DoAll(ctx context.Context, commands []*redis.Command) {
+	if answered, broke := e.sendAll(ctx, commands); broke {
+		e.sendAll(ctx, commands[answered:])
+	}
+}
+
+func (e executor) OnceAll(ctx context.Context, commands []*redis.Command) { e.sendAll(ctx, commands) }
+
+// sendAll tells how many were answered, and whether the others were not because the connection broke.
+func (e executor) sendAll(ctx context.Context, commands []*redis.Command) (answered int, broke bool) {
+	c, err := e.get(ctx)
+	if err == nil {
+		defer c.Close() //nolint:errcheck // as above
+		if err = ended(ctx); err == nil {
+			_, err = until(ctx, c, func() (_ any, err error) {
+				answered, err = exchange(c, commands)
+				return nil, err
+			})
+			broke = err != nil && !isTimeout(err)
+		}
+	}
+	for _, command := range commands[answered:] {
+		command.Reply, command.Err = nil, translate(ctx, err)
+	}
+	return answered, broke
+}
+
+// exchange sends commands together and reads a reply for each. The error is the connection's.
+func exchange(c client.Conn, commands []*redis.Command) (answered int, err error) {
+	for _, command := range commands {
+		name, _ := command.Args[0].(string)
+		if err := c.Send(name, command.Args[1:]...); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return 0, err
+	}
+	for i, command := range commands {
+		reply, err := c.Receive()
+		if err != nil && !isReply(err) {
+			return i, err
+		}
+		command.Reply, command.Err = decode(reply), translate(context.Background(), err)
+	}
+	return len(commands), nil
 }
 
 // Pinned keeps a connection of the pool for fn. The pool would unwatch by itself, but heed no ctx.

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -78,7 +79,7 @@ var app = redis.WithPrefix("app:")
 func TestACLsOfThePageSuffice(t *testing.T) {
 	lines := users(t)
 	opts := map[string][]redis.Option{
-		"single": {app}, "single-quarantine": {app}, "single-any-key": {app}, "fenced": {app}, "reentrant": {app},
+		"single": {app}, "single-quarantine": {app}, "single-any-key": {app}, "fair": {app}, "fenced": {app}, "reentrant": {app},
 		"single-polling":    {app, redis.WithoutWakes()},
 		"single-no-scripts": {app, redis.WithoutScripts()},
 		"single-replicas":   {app, redis.WithReplicas(1, 4*time.Second)},
@@ -125,6 +126,8 @@ func locks(user string, pool *client.Pool, opts []redis.Option) *locker.Client {
 	store := redigo.New(pool, opts...)
 	l := single.New(store)
 	switch user {
+	case "fair":
+		l = fair.New(store)
 	case "fenced":
 		l = fenced.New(store)
 	case "reentrant":

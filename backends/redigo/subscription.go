@@ -66,7 +66,11 @@ func (s *subscription) Receive() (redis.Event, error) {
 	}
 	kind, _ := push[0].(string)
 	channel, _ := push[1].(string)
-	return redis.Event{Kind: kinds[kind], Channel: channel}, nil
+	event := redis.Event{Kind: kinds[kind], Channel: channel}
+	if event.Kind == redis.EventMessage && len(push) > 2 {
+		event.Payload, _ = push[2].(string)
+	}
+	return event, nil
 }
 
 var kinds = map[string]redis.EventKind{

@@ -25,7 +25,7 @@ func TestASubscriptionTellsItsEventsApart(t *testing.T) {
 		{func() error { return s.Subscribe("a") }, redis.Event{Kind: redis.EventSubscribed, Channel: "a"}},
 		{func() error { return s.Subscribe("b") }, redis.Event{Kind: redis.EventSubscribed, Channel: "b"}},
 		{s.Ping, redis.Event{Kind: redis.EventPong}},
-		{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redis.Event{Kind: redis.EventMessage, Channel: "b"}},
+		{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redis.Event{Kind: redis.EventMessage, Channel: "b", Payload: "text"}},
 		{func() error { return s.Unsubscribe("a") }, redis.Event{Kind: redis.EventUnsubscribed, Channel: "a"}},
 		{func() error { return s.Unsubscribe("b") }, redis.Event{Kind: redis.EventUnsubscribed, Channel: "b"}},
 	} {

@@ -187,7 +187,11 @@ func (s *Store) fsync(ctx context.Context, r *Report) error {
 		return r.tolerate(err, "CONFIG GET", "whether a power cut makes it forget locks that are held is unknown")
 	}
 	r.Fsync = configValue(reply)
-	if r.Fsync != "always" {
+	switch r.Fsync {
+	case "always":
+	case "":
+		r.find(ProblemUnknown, false, "whether a power cut makes it forget locks that are held is unknown", "the server tells no appendfsync")
+	default:
 		r.find(ProblemPersistence, false, "a power cut makes it forget the locks of the last second or more",
 			"appendfsync is %s", r.Fsync)
 	}

@@ -29,6 +29,31 @@ type Executor interface {
 	Subscribe(ctx context.Context) Subscription
 }
 
+// Pipeliner is an Executor of a client library that makes a round trip for each command. With it, calls that are made
+// at the same time share round trips. A library that sees to that itself needs none.
+type Pipeliner interface {
+	Executor
+
+	// DoAll and OnceAll are Do and Once for commands that have nothing to do with one another, in one round trip. They
+	// set Reply and Err of each to what Do would return. An error reply to one says nothing of the others; any other error
+	// is that of all commands which were not answered before it. OnceAll sends none of them twice.
+	DoAll(ctx context.Context, commands []*Command)
+	OnceAll(ctx context.Context, commands []*Command)
+
+	// Lane names, by something comparable, the server that a command goes to; nil if there is only one. Commands of
+	// different lanes share no round trip, so that a server that hangs keeps none waiting but those who want it.
+	// Args are those of a script, or of a command whose key comes first.
+	Lane(ctx context.Context, args []any) any
+}
+
+// Command is one of several that are sent together, and its answer.
+type Command struct {
+	Args  []any
+	Reply any
+	Err   error
+	Alone bool // its caller is to send it by itself: it was not carried out, or may be sent again
+}
+
 // Conn is one connection, for commands that depend on one another: WATCH and EXEC, or a write and WAIT.
 type Conn interface {
 	// Pipeline sends commands together, once, and returns a reply for each, in order. An error reply of the server is
@@ -55,6 +80,7 @@ type Subscription interface {
 type Event struct {
 	Kind    EventKind
 	Channel string
+	Payload string // of an EventMessage
 }
 
 // EventKind tells events apart.

@@ -5,10 +5,10 @@
 //	SetNX      SET key token NX PX ttl           for a free lock, one native command;
 //	           EVALSHA acquire.lua               if that was refused: by whom, for how long, or by our own token
 //	ExpireIf   EVALSHA extend.lua                PEXPIRE if key holds token and would end sooner
-//	DeleteIf   EVALSHA release.lua               DEL and PUBLISH if key holds token
+//	DeleteIf   EVALSHA pass.lua                  DEL and PUBLISH if key holds token, and nobody stands in its queue
 //	Watch      SUBSCRIBE {key}:wake              one connection per Store, while someone waits
 //
-// Further calls are in fenced.go, nested.go and legacy.go; WithoutScripts and WithReplicas send other commands.
+// Further calls are in queued.go, fenced.go, nested.go and legacy.go; WithoutScripts and WithReplicas send other commands.
 //
 // All times are relative (PX): no clock of a client is ever sent to a server.
 package redis
@@ -28,9 +28,11 @@ import (
 // scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     Executor
-	once, do call // methods of exec
+	once, do call // methods of exec, combined if it is a Pipeliner
 	config   config
 	wakes    wakes
+	turns    turns
+	keptOut  atomic.Bool // the queue of a lock was found not to be permitted
 	multi    atomic.Bool // MULTI and EXEC have been permitted
 }
 
@@ -38,13 +40,18 @@ var (
 	_ backends.FencedStore = (*Store)(nil)
 	_ backends.NestedStore = (*Store)(nil)
 	_ backends.LegacyStore = (*Store)(nil)
+	_ backends.QueuedStore = (*Store)(nil)
 	_ backends.Identifier  = (*Store)(nil)
 )
 
-// New is for adapters: it returns a Store that sends its commands through exec.
+// New is for adapters: it returns a Store that sends its commands through exec, and those of calls made at the same time
+// together if exec is a [Pipeliner].
 func New(exec Executor, opts ...Option) *Store {
 	s := &Store{exec: exec, config: configure(opts)}
 	s.once, s.do = exec.Once, exec.Do
+	if p, ok := exec.(Pipeliner); ok {
+		s.once, s.do = combine(p.Once, p.OnceAll, p.Lane), combine(p.Do, p.DoAll, p.Lane)
+	}
 	s.wakes.exec = exec
 	return s
 }
@@ -156,7 +163,10 @@ func (s *Store) deleteIf(ctx context.Context, p *pinned, key, token string) (boo
 	if s.config.scriptless {
 		return s.compareAndDelete(ctx, p, key, token)
 	}
-	return yes(releaseScript.run(ctx, p.or(s.once), key, token, s.channel(key)))
+	if !s.queues() {
+		return yes(releaseScript.run(ctx, p.or(s.once), key, token, s.channel(key)))
+	}
+	return s.pass(ctx, key, token)
 }
 
 // channel is that of key, empty for none.
@@ -176,7 +186,7 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.wakes.watch(ctx, wakeChannel(s.config.prefix+key), wake)
+	return s.wakes.watch(ctx, wakeChannel(s.config.prefix+key), wake, nil)
 }
 
 // ready refuses all calls of a store that was given bad options, and those that come too late.

@@ -130,3 +130,22 @@ func TestAReplyThatQuotesTheArgumentsDoesNotShowTheToken(t *testing.T) {
 		t.Errorf("Error = %q", got)
 	}
 }
+
+func TestErrorsSayWhatTheyAreInAWord(t *testing.T) {
+	for err, want := range map[interface {
+		error
+		ErrorType() string
+	}]string{
+		refusal("ttl 0s is under the limit"):           "invalid",
+		&QuarantineError{Needed: time.Minute}:          "quarantined",
+		&ReplicasError{Acknowledged: 1, Needed: 2}:     "replicas",
+		&ReplyError{Text: "NOPERM this user has none"}: "redis_noperm",
+	} {
+		if got := err.ErrorType(); got != want || err.Error() == "" {
+			t.Errorf("%T: %q is of type %q, want %q", err, err, got, want)
+		}
+	}
+	if got := (&ReplicasError{Acknowledged: 1, Needed: 2}).Error(); got != "1 of 2 replicas acknowledged in time" {
+		t.Errorf("Error = %q", got)
+	}
+}

@@ -16,6 +16,15 @@ var (
 	//go:embed scripts/release.lua
 	releaseSource string
 
+	//go:embed scripts/queue.lua
+	queueSource string
+	//go:embed scripts/enqueue.lua
+	enqueueSource string
+	//go:embed scripts/pass.lua
+	passSource string
+	//go:embed scripts/quit.lua
+	quitSource string
+
 	//go:embed scripts/counter.lua
 	counterSource string
 	//go:embed scripts/number.lua
@@ -35,6 +44,10 @@ var (
 	acquireScript = newScript(1, acquireSource)
 	extendScript  = newScript(1, extendSource)
 	releaseScript = newScript(1, releaseSource)
+
+	enqueueScript = newScript(2, queueSource+enqueueSource)
+	passScript    = newScript(2, queueSource+passSource)
+	quitScript    = newScript(2, queueSource+quitSource)
 
 	numberScript = newScript(2, counterSource+numberSource)
 	raiseScript  = newScript(2, counterSource+raiseSource)

@@ -122,6 +122,9 @@ func (s *session) take(event Event, err error) (wakes []func()) {
 	defer s.mu.Unlock()
 	s.heard = true
 	if err == nil && event.Kind == EventMessage {
+		if t := s.topics[event.Channel]; t != nil && t.told != nil {
+			return []func(){func() { t.told(event.Payload) }}
+		}
 		return s.topics[event.Channel].wakes()
 	}
 	if err == nil && event.Kind == EventSubscribed && (len(s.requests) == 0 || !s.requests[0].isFor(event.Channel)) {

@@ -31,9 +31,10 @@ type wakes struct {
 type topic struct {
 	channel  string
 	watchers map[*watcher]bool
-	asked    bool // on the present connection
-	active   bool // confirmed there
-	before   bool // confirmed on an earlier one: what was published in between is lost
+	told     func(message string) // takes the messages in place of the watchers; nil: they are hints for all
+	asked    bool                 // on the present connection
+	active   bool                 // confirmed there
+	before   bool                 // confirmed on an earlier one: what was published in between is lost
 }
 
 type watcher struct {
@@ -48,13 +49,14 @@ type request struct {
 
 func (r request) isFor(channel string) bool { return r.topic != nil && r.topic.channel == channel }
 
-// watch returns when the channel is active, refused, or ctx is done. A server that can't be reached is tried again.
-func (w *wakes) watch(ctx context.Context, channel string, wake func()) error {
+// watch returns when the channel is active, refused, or ctx is done. A server that can't be reached is tried again. All who
+// watch a channel give the same told, or nil.
+func (w *wakes) watch(ctx context.Context, channel string, wake func(), told func(string)) error {
 	me := &watcher{wake: wake, ready: make(chan error, 1)}
 	w.mu.Lock()
 	t := w.topics[channel]
 	if t == nil {
-		t = &topic{channel: channel, watchers: map[*watcher]bool{}}
+		t = &topic{channel: channel, watchers: map[*watcher]bool{}, told: told}
 		if w.topics == nil {
 			w.topics, w.changed = map[string]*topic{}, make(chan struct{}, 1)
 		}
@@ -137,12 +139,14 @@ func (w *wakes) sleep(d time.Duration) bool {
 // idle tells whether nobody waits any more; then the next waiter starts anew. All who wait for an answer get err if it
 // is a refusal: the next connection would be refused as well.
 func (w *wakes) idle(err error) bool {
+	var refusal interface{ Refused() bool }
+	refused := errors.As(err, &refusal) && refusal.Refused()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.topics {
 		t.before = t.before || t.active
 		t.asked, t.active = false, false
-		if refused := (*ReplyError)(nil); errors.As(err, &refused) && refused.Refused() {
+		if refused {
 			w.refuse(t, err)
 		}
 	}

@@ -60,11 +60,11 @@ func (c *fakeConn) ask(answer Event, change func()) error {
 }
 
 func (c *fakeConn) Subscribe(channel string) error {
-	return c.ask(Event{EventSubscribed, channel}, func() { c.subs = append(c.subs, channel) })
+	return c.ask(Event{Kind: EventSubscribed, Channel: channel}, func() { c.subs = append(c.subs, channel) })
 }
 
 func (c *fakeConn) Unsubscribe(channel string) error {
-	return c.ask(Event{EventUnsubscribed, channel}, func() {
+	return c.ask(Event{Kind: EventUnsubscribed, Channel: channel}, func() {
 		c.subs = slices.DeleteFunc(c.subs, func(s string) bool { return s == channel })
 	})
 }
@@ -115,16 +115,19 @@ func (f *fakeServer) publish(channel string) {
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
 		if slices.Contains(c.subs, channel) {
-			c.events <- Event{EventMessage, channel}
+			c.events <- Event{Kind: EventMessage, Channel: channel}
 		}
 	}
 }
 
 // cut breaks the present connection.
-func (f *fakeServer) cut() {
+func (f *fakeServer) cut() { f.tell(io.EOF) }
+
+// tell sends an Event or an error on the present connection.
+func (f *fakeServer) tell(what any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.conns[len(f.conns)-1].events <- io.EOF
+	f.conns[len(f.conns)-1].events <- what
 }
 
 // bell counts wakes.
@@ -155,7 +158,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fakeServer, w *wakes)) {
 func watch(t *testing.T, w *wakes, channel string, wake func()) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := w.watch(ctx, channel, wake); err != nil {
+	if err := w.watch(ctx, channel, wake, nil); err != nil {
 		t.Fatalf("watch %s: %v", channel, err)
 	}
 	return cancel
@@ -255,11 +258,11 @@ func TestWatchWaitsForAServerThatIsDown(t *testing.T) {
 		f.set(func() { f.down = errors.New("refused") })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.watch(ctx, "a", func() {}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := w.watch(ctx, "a", func() {}, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("watch = %v", err)
 		}
 		active := make(chan error)
-		go func() { active <- w.watch(t.Context(), "a", func() {}) }()
+		go func() { active <- w.watch(t.Context(), "a", func() {}, nil) }()
 		time.Sleep(5 * time.Second)
 		f.set(func() { f.down = nil })
 		if err := <-active; err != nil {
@@ -287,7 +290,7 @@ func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 		f.set(func() { f.refuses["a"] = &ReplyError{Text: "NOPERM no channel"} })
 		before := time.Now()
 		var refused *ReplyError
-		if err := w.watch(t.Context(), "a", func() {}); !errors.As(err, &refused) {
+		if err := w.watch(t.Context(), "a", func() {}, nil); !errors.As(err, &refused) {
 			t.Errorf("watch = %v", err)
 		}
 		if time.Since(before) != 0 {
@@ -306,7 +309,7 @@ func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 func TestARefusedConnectionIsToldAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
 		f.set(func() { f.down = &ReplyError{Text: "NOAUTH Authentication required."} })
-		if err := w.watch(t.Context(), "a", func() {}); err == nil {
+		if err := w.watch(t.Context(), "a", func() {}, nil); err == nil {
 			t.Error("watch = nil")
 		}
 		expectOpen(t, f, "[]")
@@ -328,6 +331,75 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 		synctest.Wait()
 		if n := len(f.conns); n < 2 || a.rung() == 0 {
 			t.Errorf("%d connections, %d wakes: the silent connection is still relied on", n, a.rung())
+		}
+	})
+}
+
+func TestAConnectionThatTakesNoPingIsReplaced(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+		var a bell
+		defer watch(t, w, "a", a.ring)()
+		f.set(func() { f.down = errors.New("broken pipe") })
+		time.Sleep(pingInterval + time.Millisecond)
+		f.set(func() { f.down = nil })
+		time.Sleep(maxReconnect)
+		synctest.Wait()
+		if n := len(f.conns); n < 2 || a.rung() != 1 {
+			t.Errorf("%d connections, %d wakes", n, a.rung())
+		}
+		expectOpen(t, f, "[[a]]")
+	})
+}
+
+// A client library may connect again behind our back. What was published meanwhile is lost.
+func TestAChannelThatIsConfirmedUnaskedIsAHint(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+		var a, b bell
+		defer watch(t, w, "a", a.ring)()
+		defer watch(t, w, "b", b.ring)()
+		f.tell(Event{Kind: EventSubscribed, Channel: "a"})
+		synctest.Wait()
+		if a.rung() != 1 || b.rung() != 0 {
+			t.Errorf("wakes: %d and %d; want 1 and 0", a.rung(), b.rung())
+		}
+		defer watch(t, w, "c", func() {})() // which finds its own answer
+		f.publish("c")
+	})
+}
+
+func TestAnAnswerThatNobodyAskedForHarmsNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+		var a bell
+		defer watch(t, w, "a", a.ring)()
+		for _, unasked := range []any{Event{Kind: EventPong}, Event{Kind: EventUnsubscribed, Channel: "b"}, &ReplyError{Text: "ERR unknown command"}} {
+			f.tell(unasked)
+		}
+		synctest.Wait()
+		if a.rung() != 0 {
+			t.Errorf("woken %d times for nothing", a.rung())
+		}
+		defer watch(t, w, "b", func() {})()
+		f.publish("a")
+		expectOpen(t, f, "[[a b]]")
+		if a.rung() != 1 {
+			t.Error("the channel is not heard any more")
+		}
+	})
+}
+
+// invalid is a refusal that no server has replied.
+type invalid struct{ error }
+
+func (invalid) Refused() bool { return true }
+
+func TestAConnectionThatThereCannotBeIsToldAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+		never := invalid{errors.New("no such server")}
+		f.set(func() { f.down = never })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.watch(ctx, "a", func() {}, nil); !errors.Is(err, never) {
+			t.Errorf("watch = %v", err)
 		}
 	})
 }

@@ -259,7 +259,7 @@ func (s settled) Release(ctx context.Context, lease locker.Lease) error {
 	return s.Locker.Release(ctx, lease)
 }
 
-func (s settled) Watch(ctx context.Context, key string, wake func()) error {
+func (s settled) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	defer s.nodes.still()
-	return s.Locker.Watch(ctx, key, wake)
+	return s.Locker.Watch(ctx, key, waiter, wake)
 }

@@ -24,6 +24,7 @@ import (
 type Store interface {
 	backends.FencedStore
 	backends.NestedStore
+	backends.QueuedStore
 }
 
 // Over makes a strategy over a store, with faults in between.

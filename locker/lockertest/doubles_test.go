@@ -25,7 +25,7 @@ type double struct {
 	acquire func(ctx context.Context, req locker.Request) (locker.Lease, error)
 	extend  func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error)
 	release func(ctx context.Context, lease locker.Lease) error
-	watch   func(ctx context.Context, key string, wake func()) error
+	watch   func(ctx context.Context, key, waiter string, wake func()) error
 }
 
 func (d double) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -49,14 +49,14 @@ func (d double) Release(ctx context.Context, lease locker.Lease) error {
 	return d.Locker.Release(ctx, lease)
 }
 
-func (d double) Watch(ctx context.Context, key string, wake func()) error {
+func (d double) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	if d.watch != nil {
-		return d.watch(ctx, key, wake)
+		return d.watch(ctx, key, waiter, wake)
 	}
-	return d.Locker.Watch(ctx, key, wake)
+	return d.Locker.Watch(ctx, key, waiter, wake)
 }
 
-func unsupported(context.Context, string, func()) error { return errors.ErrUnsupported }
+func unsupported(context.Context, string, string, func()) error { return errors.ErrUnsupported }
 
 // changed is the reference with one part replaced.
 func changed(change func(r *reference)) func(*reference) locker.Locker {
@@ -110,8 +110,8 @@ func badErrors(change func(op Op, token string, err error) error) func(locker.Lo
 			release: func(ctx context.Context, lease locker.Lease) error {
 				return wrong(Release, lease.Token, next.Release(ctx, lease))
 			},
-			watch: func(ctx context.Context, key string, wake func()) error {
-				return wrong(Watch, "", next.Watch(ctx, key, wake))
+			watch: func(ctx context.Context, key, waiter string, wake func()) error {
+				return wrong(Watch, "", next.Watch(ctx, key, waiter, wake))
 			},
 		}
 	}

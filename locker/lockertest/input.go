@@ -1,6 +1,7 @@
 package lockertest
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -15,24 +16,27 @@ type badRequest struct {
 }
 
 func (x *fixture) badRequests() []badRequest {
-	good := func(change func(r *locker.Request)) locker.Request {
-		r := x.request("k"+x.id, long)
-		change(&r)
-		return r
-	}
-	key := func(key string) locker.Request { return good(func(r *locker.Request) { r.Key = key }) }
-	ttl := func(ttl time.Duration) locker.Request { return good(func(r *locker.Request) { r.TTL = ttl }) }
+	ttl := func(ttl time.Duration) locker.Request { return x.request("k"+x.id, ttl) }
+	return append(x.badNames(),
+		badRequest{ttl(9 * time.Millisecond), []string{"ttl", "9ms", "10ms"}},
+		badRequest{ttl(0), []string{"ttl", "0s", "10ms"}},
+		badRequest{ttl(-time.Second), []string{"ttl", "-1s", "10ms"}},
+		badRequest{ttl(10500 * time.Microsecond), []string{"ttl", "10.5ms", "milliseconds"}},
+	)
+}
+
+// badNames are those whose Key and Token could not name a lease either.
+func (x *fixture) badNames() []badRequest {
+	key := func(key string) locker.Request { return x.request(key, long) }
+	nameless := x.request("k"+x.id, long)
+	nameless.Token = ""
 	return []badRequest{
 		{key(""), []string{"key", "empty"}},
 		{key(strings.Repeat("k", 513)), []string{"key", "513", "512"}},
 		{key(strings.Repeat("ü", 257)), []string{"key", "514", "512"}},
 		{key("a\xffz" + x.id), []string{"key", "UTF-8"}},
 		{key("a\x00z" + x.id), []string{"key", "NUL"}},
-		{good(func(r *locker.Request) { r.Token = "" }), []string{"token", "empty"}},
-		{ttl(9 * time.Millisecond), []string{"ttl", "9ms", "10ms"}},
-		{ttl(0), []string{"ttl", "0s", "10ms"}},
-		{ttl(-time.Second), []string{"ttl", "-1s", "10ms"}},
-		{ttl(10500 * time.Microsecond), []string{"ttl", "10.5ms", "milliseconds"}},
+		{nameless, []string{"token", "empty"}},
 	}
 }
 
@@ -93,6 +97,29 @@ var inputSentences = []sentence{
 				return err
 			}))
 			x.wantRefused("Extend", err)
+		}
+		release()
+	}},
+	{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent", needs(Stall), func(x *fixture) {
+		release := x.stall(All)
+		for _, bad := range x.badNames() {
+			lease := locker.Lease{Key: bad.Key, Token: bad.Token}
+			x.wantRefused("Extend", answer(x, "Extend of a bad lease is answered without the store", x.async(func() error {
+				_, err := x.locker.Extend(x.Context(), lease, long)
+				return err
+			})))
+			x.wantRefused("Release", answer(x, "Release of a bad lease is answered without the store", x.async(func() error {
+				return x.locker.Release(x.Context(), lease)
+			})))
+			if bad.Token == "" {
+				continue // the key is good
+			}
+			err := answer(x, "Watch of a bad key is answered without the store", x.async(func() error {
+				return x.locker.Watch(x.Context(), bad.Key, "", func() {})
+			}))
+			if !x.NoWatch || !errors.Is(err, errors.ErrUnsupported) {
+				x.wantRefused("Watch", err)
+			}
 		}
 		release()
 	}},

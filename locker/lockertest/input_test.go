@@ -19,7 +19,18 @@ var inputDoubles = []broken{
 			"nothing is sent for a bad request",
 			"Extend refuses a bad ttl with an error that names it, and leaves the lease alone",
 			"nothing is sent to Extend by a bad ttl",
+			"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent",
 		},
+	},
+	{
+		bug:    "a lease is not validated by Release",
+		locker: func(r *reference) locker.Locker { return double{Locker: r, release: r.sendRelease} },
+		breaks: []string{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent"},
+	},
+	{
+		bug:    "a key is not validated by Watch",
+		locker: func(r *reference) locker.Locker { return double{Locker: r, watch: r.sendWatch} },
+		breaks: []string{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent"},
 	},
 	{
 		bug: "requests are validated after they were sent",

@@ -144,6 +144,9 @@ func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease,
 }
 
 func (r *reference) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if err := lease.Validate("extend"); err != nil {
+		return lease, err
+	}
 	if err := locker.ValidateTTL(ttl); err != nil {
 		return lease, fault("extend", lease.Key, err)
 	}
@@ -173,6 +176,13 @@ func (r *reference) sendExtend(ctx context.Context, lease locker.Lease, ttl time
 }
 
 func (r *reference) Release(ctx context.Context, lease locker.Lease) error {
+	if err := lease.Validate("release"); err != nil {
+		return err
+	}
+	return r.sendRelease(ctx, lease)
+}
+
+func (r *reference) sendRelease(ctx context.Context, lease locker.Lease) error {
 	ok, err := r.delete(ctx, lease.Key, lease.Token)
 	switch {
 	case err != nil:
@@ -209,7 +219,14 @@ func (r *reference) wakeAll(key string) {
 	r.tell(key, wakes)
 }
 
-func (r *reference) Watch(ctx context.Context, key string, wake func()) error {
+func (r *reference) Watch(ctx context.Context, key, waiter string, wake func()) error {
+	if err := locker.ValidateKey(key); err != nil {
+		return fault("watch", key, err)
+	}
+	return r.sendWatch(ctx, key, waiter, wake)
+}
+
+func (r *reference) sendWatch(ctx context.Context, key, _ string, wake func()) error {
 	watching := ctx
 	err := r.call(ctx, Watch, func() error {
 		r.addWake(key, &wake)

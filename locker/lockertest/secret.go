@@ -32,7 +32,7 @@ var secretSentences = []sentence{
 				_, err = x.locker.Extend(ctx, lease, long)
 				x.hides(g.Token, err)
 			}
-			x.hides(g.Token, x.locker.Watch(ctx, key, func() {}))
+			x.hides(g.Token, x.locker.Watch(ctx, key, "", func() {}))
 		}
 		all()
 		for _, kind := range []Disturbance{Fail, Refuse, LoseReply} {

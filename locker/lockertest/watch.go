@@ -68,14 +68,14 @@ var watchSentences = []sentence{
 		key := x.key("k")
 		ctx, cancel := context.WithCancel(x.Context())
 		cancel()
-		err := answer(x, "Watch returns", x.async(func() error { return x.locker.Watch(ctx, key, func() {}) }))
+		err := answer(x, "Watch returns", x.async(func() error { return x.locker.Watch(ctx, key, "", func() {}) }))
 		if !errors.Is(err, context.Canceled) && !(x.NoWatch && errors.Is(err, errors.ErrUnsupported)) {
 			x.Fatalf("Watch: error %v", err)
 		}
 	}},
 	{"a Watch that the store refuses returns the refusal, or says that it is unsupported", needs(Refuse), func(x *fixture) {
 		x.beneath.Fault(Watch, Fault{Kind: Refuse})
-		err := x.locker.Watch(x.Context(), x.key("k"), func() {})
+		err := x.locker.Watch(x.Context(), x.key("k"), "", func() {})
 		if x.NoWatch && errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
@@ -87,7 +87,7 @@ var watchSentences = []sentence{
 func (x *fixture) watch(ctx context.Context, key string) (woken chan struct{}, watching bool) {
 	x.Helper()
 	woken = make(chan struct{}, 1)
-	err := x.locker.Watch(ctx, key, func() {
+	err := x.locker.Watch(ctx, key, "", func() {
 		select {
 		case woken <- struct{}{}:
 		default:

@@ -46,8 +46,8 @@ var watchDoubles = []broken{
 	{
 		bug: "a watch goes on for ever",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, watch: func(ctx context.Context, key string, wake func()) error {
-				return r.Watch(context.WithoutCancel(ctx), key, wake)
+			return double{Locker: r, watch: func(ctx context.Context, key, waiter string, wake func()) error {
+				return r.Watch(context.WithoutCancel(ctx), key, waiter, wake)
 			}}
 		},
 		breaks: []string{
@@ -58,8 +58,8 @@ var watchDoubles = []broken{
 	{
 		bug: "Watch hides a refusal",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, watch: func(ctx context.Context, key string, wake func()) error {
-				_ = r.Watch(ctx, key, wake)
+			return double{Locker: r, watch: func(ctx context.Context, key, waiter string, wake func()) error {
+				_ = r.Watch(ctx, key, waiter, wake)
 				return nil
 			}}
 		},
@@ -72,11 +72,11 @@ var watchDoubles = []broken{
 		bug: "only the first Watch of a key wakes, once",
 		locker: func(r *reference) locker.Locker {
 			var seen sync.Map
-			return double{Locker: r, watch: func(ctx context.Context, key string, wake func()) error {
+			return double{Locker: r, watch: func(ctx context.Context, key, waiter string, wake func()) error {
 				if _, again := seen.LoadOrStore(key, true); again {
 					return nil
 				}
-				return r.Watch(ctx, key, sync.OnceFunc(wake))
+				return r.Watch(ctx, key, waiter, sync.OnceFunc(wake))
 			}}
 		},
 		breaks: []string{

@@ -3,6 +3,7 @@ package sloglocker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
@@ -48,6 +49,26 @@ func TestTheTextOfAnErrorIsLogged(t *testing.T) {
 	})
 	if want := `"error":"lockstep: acquire \"invoice/42\": injected fault"`; !strings.Contains(s.journal.all(), want) {
 		t.Errorf("logged %s\nwant %s", s.journal.all(), want)
+	}
+}
+
+// wordy loses locks in its own words.
+type wordy struct{ locker.Locker }
+
+func (wordy) Release(context.Context, locker.Lease) error {
+	return fmt.Errorf("no such session: %w", locker.ErrLost)
+}
+
+func TestALossInALockersOwnWordsIsLoggedAsStolen(t *testing.T) {
+	s := play(t, 1, func(s *scene) locker.Locker { return wordy{single.New(s.faults[0])} }, func(s *scene) {
+		if err := s.lock().Unlock(s.ctx); !errors.Is(err, locker.ErrLost) {
+			s.Errorf("Unlock = %v", err)
+		}
+	})
+	lines := s.journal.lines()
+	want := `level=ERROR msg="lock lost" key=invoice/42 held=0s reason=stolen error=… error_type=*errors.errorString trace=7`
+	if last := lines[len(lines)-1]; last != want {
+		t.Errorf("logged %s\nwant   %s", last, want)
 	}
 }
 
@@ -221,7 +242,7 @@ func TestErrorsPassThroughAsTheyAre(t *testing.T) {
 	_, extend := l.Extend(t.Context(), locker.Lease{Key: key}, time.Minute)
 	for op, err := range map[string]error{
 		"Acquire": acquire, "Extend": extend, "Release": l.Release(t.Context(), locker.Lease{Key: key}),
-		"Watch": l.Watch(t.Context(), key, func() {}),
+		"Watch": l.Watch(t.Context(), key, "", func() {}),
 	} {
 		if err != failure {
 			t.Errorf("%s: error %v; want the very one", op, err)
@@ -238,5 +259,5 @@ func (f failing) Acquire(context.Context, locker.Request) (locker.Lease, error) 
 func (f failing) Extend(context.Context, locker.Lease, time.Duration) (locker.Lease, error) {
 	return locker.Lease{}, f.err
 }
-func (f failing) Release(context.Context, locker.Lease) error { return f.err }
-func (f failing) Watch(context.Context, string, func()) error { return f.err }
+func (f failing) Release(context.Context, locker.Lease) error         { return f.err }
+func (f failing) Watch(context.Context, string, string, func()) error { return f.err }

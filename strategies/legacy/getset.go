@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -65,7 +66,7 @@ import (
 // one, and delete stamps that are past when the last has gone. If it does, use another key for single, and make all
 // processes take both locks first, as for [SetBit].
 func GetSet(store backends.LegacyStore, opts ...GetSetOption) locker.Locker {
-	g := &getSet{store: store, unit: seconds, now: time.Now}
+	g := &getSet{store: store, unit: seconds, now: wallclock.Of(store).Now}
 	g.grants.over = func(s *stamps) bool { return s.over(g.unit, g.now()) }
 	for _, opt := range opts {
 		if opt != nil {

@@ -110,6 +110,20 @@ func TestWhatKeepsAGetSetOut(t *testing.T) {
 	}
 }
 
+func TestAGetSetThatCannotSayHowLongAWordStaysIsNoRefusal(t *testing.T) {
+	store := memory.New()
+	store.Set("key", "word", time.Minute)
+	faulty := backendtest.FaultyLegacy(store.Legacy())
+	faulty.Once(backendtest.Left, backendtest.Fail)
+	_, err := legacy.GetSet(faulty).Acquire(t.Context(), request(time.Second))
+	if !errors.Is(err, backendtest.ErrInjected) || errors.Is(err, locker.ErrHeld) {
+		t.Errorf("Acquire = %v", err)
+	}
+	if value, _, _ := store.Get("key"); value != "word" {
+		t.Errorf("%q is stored", value)
+	}
+}
+
 func TestALockThatIsReleasedWhileItIsLookedAtIsHeldByNobodyKnown(t *testing.T) {
 	store := memory.New()
 	store.Set("key", strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10), 0)

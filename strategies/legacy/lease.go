@@ -72,7 +72,7 @@ type unwatched struct{}
 var errUnwatched = fmt.Errorf("a legacy recipe wakes nobody: %w", errors.ErrUnsupported)
 
 // Watch returns an error that matches [errors.ErrUnsupported].
-func (unwatched) Watch(_ context.Context, key string, _ func()) error {
+func (unwatched) Watch(_ context.Context, key, _ string, _ func()) error {
 	if err := locker.ValidateKey(key); err != nil {
 		return instance.Fault("watch", key, err)
 	}

@@ -87,3 +87,23 @@ func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce: the second try finds the bit off, and that is as good.
+func TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		faulty := backendtest.FaultyLegacy(store.Legacy())
+		faulty.Once(backendtest.SetBit, backendtest.Late(2*time.Second), backendtest.LoseReply)
+		l := legacy.SetBit(faulty)
+		if lease, err := l.Acquire(t.Context(), request(time.Second)); err == nil {
+			t.Errorf("granted %v after its end", lease)
+		}
+		time.Sleep(time.Second)
+		grant(t, legacy.SetBit(store.Legacy()), long)
+		time.Sleep(time.Minute)
+		if n := faulty.Calls(backendtest.SetBit); n != 3 {
+			t.Errorf("SETBIT was sent %d times; want 3: on, off, and off again", n)
+		}
+		isRefused(t, "another", legacy.SetBit(store.Legacy()), long)
+	})
+}

@@ -88,6 +88,56 @@ func TestALateGrantOfARetransmissionIsReleasedToo(t *testing.T) {
 	})
 }
 
+func TestTheFirstOfThreeAttemptsToBeAnsweredLeavesTheOthersToTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		var lease locker.Lease
+		for _, late := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
+			nodes[2].set("acquire", behaviour{after: late})
+			lease = mustAcquire(t, l, req)
+			synctest.Wait()
+		}
+		time.Sleep(1500 * time.Millisecond) // one is answered in full
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if n := holding(nodes, req.Token); n != 0 {
+			t.Errorf("%d nodes have it still", n)
+		}
+		if n := redlock.Flying(l); n != 0 {
+			t.Errorf("%d attempts are remembered", n)
+		}
+	})
+}
+
+// What node 3 may have stored is cleaned up for as long as the TTL, and the attempt remembered; but not once it is over.
+func TestAFailedRetransmissionForgetsTheAttemptsBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		nodes[2].set("acquire", behaviour{err: errDown})
+		mustAcquire(t, l, req)
+		synctest.Wait()
+		if n := redlock.Flying(l); n != 1 {
+			t.Errorf("%d attempts are remembered while a node may clean up; want 1", n)
+		}
+		nodes[1].set("acquire", behaviour{err: errDown})
+		if lease, err := l.Acquire(t.Context(), req); err == nil {
+			t.Errorf("granted %v by one of three", lease)
+		}
+		synctest.Wait()
+		if n := redlock.Flying(l); n != 0 {
+			t.Errorf("%d attempts are remembered when the token is spent", n)
+		}
+		time.Sleep(time.Minute)
+		if n := holding(nodes, req.Token); n != 0 {
+			t.Errorf("%d nodes have it still", n)
+		}
+	})
+}
+
 func TestARetransmissionIsNotGrantedOnceTheFirstHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)

@@ -115,8 +115,8 @@ func (n *node) Release(ctx context.Context, lease locker.Lease) error {
 	return n.meet("release", func() error { return n.Locker.Release(context.WithoutCancel(ctx), lease) })
 }
 
-func (n *node) Watch(ctx context.Context, key string, wake func()) error {
-	return n.meet("watch", func() error { return n.Locker.Watch(ctx, key, wake) })
+func (n *node) Watch(ctx context.Context, key, waiter string, wake func()) error {
+	return n.meet("watch", func() error { return n.Locker.Watch(ctx, key, waiter, wake) })
 }
 
 // holder is the token under key "k", or "".

@@ -1,7 +1,9 @@
 package redlock_test
 
 import (
+	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
@@ -29,7 +31,11 @@ func TestBadOptionsAreRefusedAndSaidWhy(t *testing.T) {
 		{[]locker.Locker{five[0], five[1], five[0]}, nil, "nodes 1 and 3 are the same: it would be counted twice"},
 	} {
 		_, err := redlock.New(c.nodes, c.opts...)
-		if refusal, ok := err.(interface{ Refused() bool }); err == nil || err.Error() != "lockstep: redlock: "+c.says || !ok || !refusal.Refused() {
+		refusal, ok := err.(interface {
+			Refused() bool
+			ErrorType() string
+		})
+		if !ok || err.Error() != "lockstep: redlock: "+c.says || !refusal.Refused() || refusal.ErrorType() != "invalid" {
 			t.Errorf("New = %v; want %s", err, c.says)
 		}
 	}
@@ -48,4 +54,21 @@ func TestBadOptionsAreRefusedAndSaidWhy(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestWhatCannotNameALeaseIsNotPutToTheNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, nameless := quorumOf(t, nodes), locker.Lease{Key: "k"}
+		_, extend := l.Extend(t.Context(), nameless, ttl)
+		for call, err := range map[string]error{
+			"extend": extend, "release": l.Release(t.Context(), nameless), "watch": l.Watch(t.Context(), "", "", func() {}),
+		} {
+			synctest.Wait()
+			var votes *redlock.QuorumError
+			if err == nil || errors.As(err, &votes) || nodes[0].count(call)+nodes[1].count(call)+nodes[2].count(call) != 0 {
+				t.Errorf("%s = %v; nodes were asked: %d, %d and %d times", call, err, nodes[0].count(call), nodes[1].count(call), nodes[2].count(call))
+			}
+		}
+	})
 }

@@ -149,7 +149,8 @@ func (e *QuorumError) foreign() bool {
 	return n > e.spare()
 }
 
-// left is when so many nodes are free again that there can be a quorum, if nobody extends; 0: unknown.
+// left is when so many nodes are free again that there can be a quorum, if nobody extends; 0: unknown. It is asked of an
+// Acquire that found contention, so that some are held, and fewer than a quorum granted.
 func (e *QuorumError) left() time.Duration {
 	var lefts []time.Duration
 	for _, v := range e.Votes {
@@ -161,12 +162,8 @@ func (e *QuorumError) left() time.Duration {
 			lefts = append(lefts, held.Left)
 		}
 	}
-	missing := e.Needed - e.count(Granted)
-	if len(lefts) == 0 || missing < 1 {
-		return 0
-	}
 	slices.Sort(lefts)
-	return lefts[min(missing, len(lefts))-1]
+	return lefts[min(e.Needed-e.count(Granted), len(lefts))-1]
 }
 
 // refusal is the error of an operation that no quorum carried out.

@@ -52,6 +52,11 @@ func TestWhatTheQuorumErrorSays(t *testing.T) {
 	if errors.Is(two, locker.ErrForeignKey) {
 		t.Error("two values without expiry keep nobody from a quorum")
 	}
+	mixed := &redlock.QuorumError{Needed: 3, Votes: []redlock.Vote{held(0, true), held(0, false), held(time.Second, false), granted, granted}}
+	if got, want := mixed.Error(), "held by someone else: 2 of 5 nodes granted, 3 needed: "+
+		"node 1: held by a value without expiry; node 2: held; node 3: held for 1s more"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
 	for name, c := range map[string]struct {
 		left []time.Duration // of nodes that are held, in the order of their answers; 0: without expiry
 		want time.Duration

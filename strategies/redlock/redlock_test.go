@@ -208,9 +208,9 @@ func (g granted) Release(ctx context.Context, lease locker.Lease) error {
 	return g.Locker.Release(ctx, lease)
 }
 
-func (g granted) Watch(ctx context.Context, key string, wake func()) error {
+func (g granted) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	defer g.d.still()
-	return g.Locker.Watch(ctx, key, wake)
+	return g.Locker.Watch(ctx, key, waiter, wake)
 }
 
 type counted struct {

@@ -165,6 +165,26 @@ func TestAReleaseThatFindsTheLeaseLostFreesTheOtherNodesAllTheSame(t *testing.T)
 	})
 }
 
+func TestANodeThatFailsWhenTheReleaseIsDoneIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l := quorumOf(t, nodes)
+		lease := mustAcquire(t, l, request())
+		synctest.Wait()
+		nodes[2].set("release", behaviour{after: 100 * time.Millisecond, err: errDown})
+		took(t, 0, func() {
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Errorf("Release = %v", err)
+			}
+		})
+		nodes[2].set("release", behaviour{})
+		time.Sleep(time.Second)
+		if nodes[2].holder() != "" {
+			t.Errorf("node 3 is locked still, after %d releases", nodes[2].count("release"))
+		}
+	})
+}
+
 func TestReleaseIsNotLongerThanTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)

@@ -12,7 +12,7 @@ import (
 
 // Watch is active once a quorum of nodes is. It wakes when w distinct nodes have hinted: on fewer, there is nothing to have
 // yet.
-func (q *quorum) Watch(ctx context.Context, key string, wake func()) error {
+func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 	if err := locker.ValidateKey(key); err != nil {
 		return &locker.Error{Op: "watch", Key: key, Err: err}
 	}
@@ -26,7 +26,7 @@ func (q *quorum) Watch(ctx context.Context, key string, wake func()) error {
 		go func() {
 			a := answer{node: i, err: errNoAnswer}
 			defer func() { answers <- a }()
-			a.err = q.nodes[i].Watch(nodes, key, func() { h.hear(i) })
+			a.err = q.nodes[i].Watch(nodes, key, "", func() { h.hear(i) })
 		}()
 	}
 	b := q.ballot()

@@ -33,7 +33,7 @@ func TestWatchIsActiveOnceAQuorumIs(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var err error
-			took(t, 0, func() { err = quorumOf(t, nodes).Watch(ctx, "k", func() {}) })
+			took(t, 0, func() { err = quorumOf(t, nodes).Watch(ctx, "k", "", func() {}) })
 			polling := errors.Is(err, errors.ErrUnsupported)
 			switch {
 			case c.active != (err == nil), polling != (!c.active && c.refused == 0):
@@ -55,7 +55,7 @@ func TestAWatchEndsWithItsCtxWhileNodesAreSilent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		took(t, time.Second, func() {
-			if err := quorumOf(t, nodes).Watch(ctx, "k", func() {}); !errors.Is(err, context.DeadlineExceeded) {
+			if err := quorumOf(t, nodes).Watch(ctx, "k", "", func() {}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Watch = %v", err)
 			}
 		})
@@ -74,7 +74,7 @@ func TestAWatchThatFailsEndsThoseOfTheNodes(t *testing.T) {
 		l, _ := redlock.New(all)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		err := l.Watch(ctx, "k", func() {})
+		err := l.Watch(ctx, "k", "", func() {})
 		synctest.Wait()
 		if err == nil || w.ctx.Err() == nil {
 			t.Errorf("Watch = %v, and node 1 is watched on", err)
@@ -87,16 +87,16 @@ type watchCtx struct {
 	ctx context.Context
 }
 
-func (w *watchCtx) Watch(ctx context.Context, key string, wake func()) error {
+func (w *watchCtx) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	w.ctx = ctx
-	return w.node.Watch(ctx, key, wake)
+	return w.node.Watch(ctx, key, waiter, wake)
 }
 
 // watch counts the wakes of a watch on key "k".
 func watch(ctx context.Context, t *testing.T, nodes []*node) (wakes *atomic.Int32) {
 	t.Helper()
 	wakes = new(atomic.Int32)
-	if err := quorumOf(t, nodes).Watch(ctx, "k", func() { wakes.Add(1) }); err != nil {
+	if err := quorumOf(t, nodes).Watch(ctx, "k", "", func() { wakes.Add(1) }); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -229,7 +229,7 @@ func TestAHintDoesNotCountForALaterRelease(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		free := 0
-		if err := l.Watch(ctx, "k", func() { at = append(at, free) }); err != nil {
+		if err := l.Watch(ctx, "k", "", func() { at = append(at, free) }); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

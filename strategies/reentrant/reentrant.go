@@ -61,3 +61,8 @@ func (h holds) ExpireIf(ctx context.Context, key, token string, ttl time.Duratio
 func (h holds) DeleteIf(ctx context.Context, key, token string) (bool, error) {
 	return h.Leave(ctx, key, token)
 }
+
+// Watch wakes all who wait: there is no queue.
+func (h holds) Watch(ctx context.Context, key, _ string, wake func()) error {
+	return h.NestedStore.Watch(ctx, key, wake)
+}

@@ -3,6 +3,7 @@ package single_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,9 @@ func behindProxy(t *testing.T, change func(*redis.Options), opts ...locker.Optio
 	return locker.New(single.New(goredis.New(client)), opts...), proxy, server
 }
 
-func isRelease(args []string) bool { return strings.HasSuffix(args[len(args)-1], ":wake") }
+func isRelease(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return strings.HasSuffix(arg, ":wake") })
+}
 
 func isScript(args []string) bool { return strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") }
 

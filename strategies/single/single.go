@@ -23,5 +23,11 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// New returns a Locker that keeps its locks in store.
-func New(store backends.Store) locker.Locker { return instance.New(store, store.SetNX) }
+// New returns a Locker that keeps its locks in store. If the store is a [backends.QueuedStore], those who wait stand in its
+// queues, and a release wakes one of them.
+func New(store backends.Store) locker.Locker {
+	if queues, ok := store.(backends.QueuedStore); ok {
+		return instance.Queued(queues, false)
+	}
+	return instance.New(store, store.SetNX)
+}

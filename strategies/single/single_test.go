@@ -20,8 +20,21 @@ func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
 	}})
 }
 
+// TestContractWithoutQueues is about stores that wake all who wait.
+func TestContractWithoutQueues(t *testing.T) {
+	for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
+		t.Run(name+" in fake time", func(t *testing.T) {
+			lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
+				store, outside := start(t)
+				faulty := backendtest.Faulty(store)
+				return single.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}
+			}})
+		})
+	}
+}
+
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-	faulty := backendtest.Faulty(store)
+	faulty := backendtest.FaultyQueued(store)
 	return single.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}
 }
 

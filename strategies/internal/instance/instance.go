@@ -20,7 +20,8 @@ type Place interface {
 	// ExpireIf and DeleteIf are those of a store: they do it if key has the token.
 	ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (ok bool, err error)
 	DeleteIf(ctx context.Context, key, token string) (ok bool, err error)
-	backends.Watcher
+	// Watch is that of a Locker.
+	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
 // Over returns a Locker that keeps its locks in place.
@@ -36,6 +37,11 @@ func New(store backends.Store, set Set) locker.Locker { return Over(value{store,
 type value struct {
 	backends.Store
 	set Set
+}
+
+// Watch wakes all who wait: there is no queue.
+func (v value) Watch(ctx context.Context, key, _ string, wake func()) error {
+	return v.Store.Watch(ctx, key, wake)
 }
 
 func (v value) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
@@ -67,7 +73,7 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	}
 	switch {
 	case err == nil && !res.OK:
-		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign}
+		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign, Position: res.Position}
 	case err == nil && lease.Ended():
 		err = ErrLate
 	case err == nil:
@@ -128,11 +134,11 @@ func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 }
 
 // Watch passes on what the store knows.
-func (i *instance) Watch(ctx context.Context, key string, wake func()) error {
+func (i *instance) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	if err := locker.ValidateKey(key); err != nil {
 		return Fault("watch", key, err)
 	}
-	err := i.place.Watch(ctx, key, wake)
+	err := i.place.Watch(ctx, key, waiter, wake)
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}

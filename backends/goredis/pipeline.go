@@ -1,0 +1,110 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	client "github.com/redis/go-redis/v9"
+)
+
+// pipelined is a Client that knows pipelines.
+type pipelined interface{ Pipeline() client.Pipeliner }
+
+// pipeliner is the executor of one.
+type pipeliner struct {
+	executor
+	pipelined
+}
+
+func (e pipeliner) DoAll(ctx context.Context, commands []*redis.Command) {
+	e.all(ctx, commands, false)
+}
+
+func (e pipeliner) OnceAll(ctx context.Context, commands []*redis.Command) {
+	e.all(ctx, commands, true)
+}
+
+type command interface {
+	client.Cmder
+	Val() any
+}
+
+func (e pipeliner) all(ctx context.Context, commands []*redis.Command, isOnce bool) {
+	cmds := make([]client.Cmder, len(commands))
+	for i, c := range commands {
+		cmd := client.NewCmd(ctx, c.Args...)
+		if cmds[i] = cmd; isOnce {
+			cmds[i] = once{cmd}
+		}
+	}
+	to, node := e.pipelined, e.Lane(ctx, commands[0].Args)
+	if node != nil {
+		// Pipelines of a ClusterClient fail where a slot moves while they are under way, and one node that hangs
+		// holds up what is for the others.
+		to = node.(pipelined)
+	}
+	p := to.Pipeline()
+	_ = p.BatchProcess(ctx, cmds...)
+	_, whole := p.Exec(ctx)
+	var unknown error
+	for i, c := range commands {
+		c.Reply, c.Err = answer(ctx, cmds[i].(command), whole)
+		switch {
+		case isLed(c.Err):
+			c.Alone = node != nil
+		case c.Err != nil && !errors.As(c.Err, new(*redis.ReplyError)):
+			c.Alone = node != nil && !isOnce // the client of a node sends nothing twice
+			unknown = c.Err
+		}
+	}
+	_ = e.noted(unknown)
+}
+
+// isLed is a cluster's way to say that a command was not carried out on this node.
+func isLed(err error) bool {
+	var reply *redis.ReplyError
+	if !errors.As(err, &reply) {
+		return false
+	}
+	return reply.Code() == "MOVED" || reply.Code() == "ASK" || reply.Code() == "TRYAGAIN"
+}
+
+// answer is that to a command of a pipeline, of which whole is the error. Even nil is answered with an error, so what has
+// none and is nil was not answered; a hook, say, has kept it from being sent.
+func answer(ctx context.Context, cmd command, whole error) (any, error) {
+	err := cmd.Err()
+	if err == nil && cmd.Val() == nil {
+		err = errUnanswered
+		if ofOne := (client.Error)(nil); whole != nil && !errors.As(whole, &ofOne) {
+			err = whole
+		}
+	}
+	if err = translate(ctx, err); err != nil {
+		return nil, err
+	}
+	return reply(cmd.Val()), nil
+}
+
+var errUnanswered = errors.New("go-redis has left a command of a pipeline unanswered")
+
+// Lane is a node of a cluster. If that can't be told, the cluster client will say why.
+func (e pipeliner) Lane(ctx context.Context, args []any) any {
+	cluster, ok := e.client.(cluster)
+	if !ok {
+		return nil
+	}
+	at := 1
+	if args[0] == "EVALSHA" || args[0] == "EVAL" {
+		at = 3
+	}
+	if at >= len(args) {
+		return nil
+	}
+	key, _ := args[at].(string)
+	master, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return nil
+	}
+	return master
+}

@@ -1,0 +1,276 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	client "github.com/redis/go-redis/v9"
+)
+
+// What a Pipeliner promises and no Store shows.
+
+func pipelinerAt(t *testing.T, o *client.Options) pipeliner {
+	t.Helper()
+	c := client.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return pipeliner{executor{c}, c}
+}
+
+func commandsOf(lines ...[]any) (commands []*redis.Command) {
+	for _, args := range lines {
+		commands = append(commands, &redis.Command{Args: args})
+	}
+	return commands
+}
+
+func increments(n int) (commands []*redis.Command) {
+	for i := range n {
+		commands = append(commands, &redis.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
+	}
+	return commands
+}
+
+func TestCommandsTogetherAreAnsweredInOrderWithErrorsInTheirPlace(t *testing.T) {
+	e := pipelinerAt(t, &client.Options{Addr: redistest.Start(t).Addr()})
+	for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+		commands := commandsOf([]any{"SET", name, "1"}, []any{"LPUSH", name, "x"}, []any{"GET", "nothing"},
+			[]any{"EVAL", "return {1, 'a', false, {}}", 0}, []any{"GET", name})
+		all(t.Context(), commands)
+		wrong := &redis.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
+		for i, want := range []redis.Command{
+			{Reply: "OK"}, {Err: wrong}, {}, {Reply: []any{int64(1), "a", nil, []any{}}}, {Reply: "1"},
+		} {
+			if got := commands[i]; !reflect.DeepEqual(got.Reply, want.Reply) || !reflect.DeepEqual(got.Err, want.Err) {
+				t.Errorf("%s: %v = %#v, %v", name, got.Args, got.Reply, got.Err)
+			}
+		}
+	}
+}
+
+func TestOnlyWhatMayBeSentTwiceIs(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	e := pipelinerAt(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 3})
+	for name, c := range map[string]struct {
+		all      func(context.Context, []*redis.Command)
+		repeated bool
+	}{"DoAll": {e.DoAll, true}, "OnceAll": {e.OnceAll, false}} {
+		if _, err := server.Do("FLUSHALL"); err != nil {
+			t.Fatal(err)
+		}
+		proxy.Add(redistest.Rule{Fault: redistest.CutReply, Commands: []string{"INCR"}, Nth: 3})
+		commands := increments(5)
+		c.all(t.Context(), commands)
+		for i, command := range commands {
+			n, err := server.Do("GET", command.Args[1].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := cleanup.Unsent(command.Err) || errors.As(command.Err, new(*redis.ReplyError))
+			switch answered := command.Err == nil; {
+			case c.repeated && (!answered || i < 3 && n != "2"):
+				t.Errorf("%s: %d = %v, %v, and is %v", name, i, command.Reply, command.Err, n)
+			case !c.repeated && (n == "2" || answered && n != "1" || known || i >= 2 && answered):
+				t.Errorf("%s: %d = %v, %v, and is %v", name, i, command.Reply, command.Err, n)
+			}
+		}
+	}
+}
+
+func TestWhatFoundNoServerWasNotSent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	e := pipelinerAt(t, &client.Options{Addr: l.Addr().String(), MaxRetries: -1, DialerRetries: 1})
+	commands := increments(3)
+	e.OnceAll(t.Context(), commands)
+	for _, c := range commands {
+		if !cleanup.Unsent(c.Err) {
+			t.Errorf("%v, %v", c.Reply, c.Err)
+		}
+	}
+}
+
+func TestTheDeadlineOfARoundTripIsToldAsOne(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	e := pipelinerAt(t, &client.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
+	proxy.Add(redistest.Rule{Fault: redistest.LoseReply, Commands: []string{"INCR"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	commands := increments(2)
+	e.OnceAll(ctx, commands)
+	for _, c := range commands {
+		if !errors.Is(c.Err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v", c.Reply, c.Err)
+		}
+	}
+}
+
+// hook keeps pipelines from being sent.
+type hook struct{ err error }
+
+func (h hook) DialHook(next client.DialHook) client.DialHook          { return next }
+func (h hook) ProcessHook(next client.ProcessHook) client.ProcessHook { return next }
+func (h hook) ProcessPipelineHook(client.ProcessPipelineHook) client.ProcessPipelineHook {
+	return func(context.Context, []client.Cmder) error { return h.err }
+}
+
+// A nil reply to SET NX means that the lock is held.
+func TestACommandThatWasNotAnsweredIsNotTakenForOneAnsweredWithNil(t *testing.T) {
+	broken := errors.New("broken")
+	for want, err := range map[error]error{errUnanswered: nil, broken: broken} {
+		c := client.NewClient(&client.Options{Addr: redistest.Start(t).Addr()})
+		defer c.Close()
+		c.AddHook(hook{err})
+		commands := increments(2)
+		pipeliner{executor{c}, c}.OnceAll(t.Context(), commands)
+		for _, command := range commands {
+			if !errors.Is(command.Err, want) {
+				t.Errorf("%v, %v; want %v", command.Reply, command.Err, want)
+			}
+		}
+		err := executor{c}.Pinned(t.Context(), "a", func(cn redis.Conn) error {
+			replies, err := cn.Pipeline(t.Context(), []any{"GET", "a"})
+			if replies != nil {
+				t.Errorf("Pipeline = %v, %v", replies, err)
+			}
+			return err
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("Pinned = %v; want %v", err, want)
+		}
+	}
+}
+
+func TestALaneIsANodeOfACluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	c := client.NewClusterClient(&client.ClusterOptions{Addrs: cluster.Addrs()})
+	defer c.Close()
+	e := pipeliner{executor{c}, c}
+	lanes := map[any]bool{}
+	for _, m := range cluster.Masters() {
+		key := cluster.KeyOn(m, "k%d")
+		lane := e.Lane(t.Context(), []any{"SET", key, "x"})
+		for _, args := range [][]any{{"EVALSHA", "digest", 1, key}, {"EVAL", "source", 2, key, "other"}, {"GET", key}} {
+			if other := e.Lane(t.Context(), args); other != lane || lane == nil {
+				t.Errorf("%v goes to %v, SET to %v", args, other, lane)
+			}
+		}
+		lanes[lane] = true
+	}
+	if len(lanes) != 3 {
+		t.Errorf("%d lanes to 3 nodes", len(lanes))
+	}
+	if lane := pipelinerAt(t, &client.Options{}).Lane(t.Context(), []any{"SET", "a"}); lane != nil {
+		t.Errorf("a single server is %v", lane)
+	}
+}
+
+func TestWhatIsLedElsewhereIsSentByItself(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2, 0)
+	c := client.NewClusterClient(&client.ClusterOptions{Addrs: cluster.Addrs()})
+	defer c.Close()
+	e := pipeliner{executor{c}, c}
+	from, to := cluster.Masters()[0], cluster.Masters()[1]
+	stays, leaves := cluster.KeyOn(from, "stays%d"), cluster.KeyOn(from, "leaves%d")
+	for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+		commands := commandsOf([]any{"SET", stays, "1"}, []any{"SET", leaves, "1"}, []any{"SET", stays, "2"})
+		all(t.Context(), commands)
+		for i, c := range commands {
+			if c.Alone || c.Err != nil {
+				t.Errorf("%s: %d, which is at home: %+v", name, i, c)
+			}
+		}
+	}
+	move := cluster.BeginMove(leaves, to)
+	move.Keys()
+	for _, stage := range []string{"ASK", "MOVED"} {
+		for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+			commands := commandsOf([]any{"SET", stays, "1"}, []any{"SET", leaves, "1"}, []any{"SET", stays, "2"})
+			all(t.Context(), commands)
+			for i, c := range commands {
+				if c.Alone != (i == 1) || (c.Err == nil) == c.Alone {
+					t.Errorf("%s: %d, after %s: %+v", name, i, stage, c)
+				}
+			}
+		}
+		if stage == "ASK" {
+			move.Finish()
+		}
+	}
+}
+
+// The slot of half the locks is on its way from one node to another and back again.
+func TestCallsThatShareRoundTripsFollowASlot(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2, 0)
+	c := client.NewClusterClient(&client.ClusterOptions{Addrs: cluster.Addrs()})
+	defer c.Close()
+	s := New(c)
+	const tag = "{moving}"
+	stop := make(chan struct{})
+	var goroutines sync.WaitGroup
+	for g := range 32 {
+		key := fmt.Sprintf("%s%d", tag, g)
+		if g%2 == 0 {
+			key = fmt.Sprint("stays", g)
+		}
+		goroutines.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				token := fmt.Sprint(n)
+				for i, call := range []func() (string, error){
+					func() (string, error) {
+						r, err := s.SetNX(t.Context(), key, token, time.Minute)
+						return fmt.Sprint(r.OK), err
+					},
+					func() (string, error) {
+						r, err := s.SetNX(t.Context(), key, "other", time.Minute)
+						return fmt.Sprint(!r.OK && r.Left > 0), err
+					},
+					func() (string, error) {
+						ok, err := s.ExpireIf(t.Context(), key, token, 2*time.Minute)
+						return fmt.Sprint(ok), err
+					},
+					func() (string, error) {
+						ok, err := s.DeleteIf(t.Context(), key, token)
+						return fmt.Sprint(ok), err
+					},
+				} {
+					right, err := call()
+					for isLed(err) { // to and fro, more often than go-redis follows
+						right, err = call()
+					}
+					if err != nil || right != "true" {
+						t.Errorf("call %d on %s = %v, %v", i, key, right, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	for range 4 {
+		from := cluster.Master(tag)
+		for _, to := range cluster.Masters() {
+			if to != from {
+				cluster.MoveSlot(tag, to)
+			}
+		}
+	}
+	close(stop)
+	goroutines.Wait()
+}

@@ -1,0 +1,256 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	client "github.com/redis/go-redis/v9"
+)
+
+// What is beside the contract of a queue: how it looks on the server, and what becomes of places whose store is gone.
+
+const queue = "{a}:\x00queue" // of the key a
+
+// queuer waits for a key at a store.
+type queuer struct {
+	t         *testing.T
+	store     *redis.Store
+	key, name string
+	woken     chan struct{}
+	count     atomic.Int64
+}
+
+// queueAt watches for a waiter and asks for key, which is held: he must get that place.
+func queueAt(ctx context.Context, t *testing.T, s *redis.Store, key, name string, place int) *queuer {
+	t.Helper()
+	q := &queuer{t: t, store: s, key: key, name: name, woken: make(chan struct{}, 100)}
+	if err := s.WatchQueued(ctx, key, name, func() { q.count.Add(1); q.woken <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	if r := q.ask(); r.OK || r.Position != place {
+		t.Fatalf("SetNXQueued of %s = %+v; want place %d", name, r, place)
+	}
+	return q
+}
+
+func (q *queuer) ask() backends.Result {
+	q.t.Helper()
+	r, err := q.store.SetNXQueued(q.t.Context(), q.key, "of "+q.name, time.Minute, backends.Turn{Waiter: q.name, InOrder: true})
+	if err != nil {
+		q.t.Fatalf("SetNXQueued of %s: %v", q.name, err)
+	}
+	return r
+}
+
+// turn waits until q is granted the key.
+func (q *queuer) turn() {
+	q.t.Helper()
+	for !q.ask().OK {
+		await(q.t, "the turn of "+q.name, q.woken)
+	}
+}
+
+func mustSet(t *testing.T, s *redis.Store, key, token string) {
+	t.Helper()
+	if r, err := s.SetNX(t.Context(), key, token, time.Minute); err != nil || !r.OK {
+		t.Fatalf("SetNX = %+v, %v", r, err)
+	}
+}
+
+// inTime repeats a scene until it says that it was played before a reservation could end.
+func inTime(t *testing.T, what string, scene func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(patience); !scene(); {
+		if time.Now().After(limit) {
+			t.Fatalf("not before a reservation ended: %s", what)
+		}
+	}
+}
+
+func TestAPlaceWhoseStoreIsGoneIsPassedOverAtOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+		mustSet(t, s, "a", "token")
+		next := queueAt(t.Context(), t, s, "a", "next", 1)
+		channel := strings.TrimPrefix(c.ZRange(t.Context(), queue, 0, 0).Val()[0], "next@")
+		for what, member := range map[string]string{
+			"nobody hears on its channel":          "gone@nowhere",
+			"it has no channel":                    "gone",
+			"its store does not know the waiter":   "gone@" + channel,
+			"the waiter waits for another key now": "elsewhere@" + channel,
+		} {
+			elsewhere, cancel := context.WithCancel(t.Context())
+			if err := s.WatchQueued(elsewhere, "b", "elsewhere", func() {}); err != nil {
+				t.Fatal(err)
+			}
+			inTime(t, what, func() bool {
+				if err := c.ZAdd(t.Context(), queue, client.Z{Member: member, Score: -1}).Err(); err != nil {
+					t.Fatal(err)
+				}
+				released := time.Now()
+				mustDelete(t, s, "a", "token")
+				await(t, "the turn of the next", next.woken)
+				next.turn()
+				took := time.Since(released)
+				mustDelete(t, s, "a", "of next")
+				mustSet(t, s, "a", "token")
+				if r := next.ask(); r.OK || r.Position != 1 {
+					t.Fatalf("SetNXQueued of the next = %+v", r)
+				}
+				return took < backends.Reservation
+			})
+			cancel()
+		}
+	})
+}
+
+// In a cluster the store of a waiter may be connected to another server, so nobody knows that it is gone.
+func TestAPlaceWhoseStoreIsGoneCostsAReservationInACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	c := dialCluster(t, cluster)
+	holder, waiting := goredis.New(dialCluster(t, cluster)), goredis.New(c)
+	mustSet(t, holder, "a", "token")
+	if err := c.ZAdd(t.Context(), queue, client.Z{Member: "gone@nowhere", Score: 1}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	next := queueAt(t.Context(), t, waiting, "a", "next", 2)
+	released := time.Now()
+	mustDelete(t, holder, "a", "token")
+	next.turn()
+	if took := time.Since(released); took < backends.Reservation-2*time.Millisecond {
+		t.Errorf("granted after %v", took)
+	}
+}
+
+func TestAConnectionThatWasCutIsAHintForAllWhoQueue(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	waiting := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}))
+	holder := goredis.New(dial(t, &client.Options{Addr: server.Addr()}))
+	var all []*queuer
+	for _, key := range []string{"a", "b"} {
+		mustSet(t, holder, key, "token")
+		all = append(all, queueAt(t.Context(), t, waiting, key, "first of "+key, 1), queueAt(t.Context(), t, waiting, key, "second of "+key, 2))
+	}
+	for range 10 {
+		proxy.CutAll()
+		for _, q := range all {
+			await(t, "a hint for the "+q.name, q.woken)
+		}
+	}
+	mustDelete(t, holder, "b", "token")
+	await(t, "the turn of the "+all[2].name, all[2].woken)
+}
+
+// A hand-over costs two scripts and wakes one waiter, however many there are.
+func TestAReleaseWakesNobodyButTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := embed(t)
+		holder := goredis.New(c)
+		mustSet(t, holder, "a", "token")
+		ctx, cancel := context.WithCancel(context.Background())
+		defer synctest.Wait() // until all have gone: the server is closed next
+		defer cancel()
+		var all []*queuer
+		for i := range 20 {
+			s := holder
+			if i%2 == 0 {
+				s = goredis.New(c)
+			}
+			all = append(all, queueAt(ctx, t, s, "a", fmt.Sprint("waiter ", i), i+1))
+		}
+		mustDelete(t, holder, "a", "token")
+		for i, q := range all {
+			<-q.woken
+			if r := q.ask(); !r.OK {
+				t.Fatalf("%s, whose turn it is: %+v", q.name, r)
+			}
+			synctest.Wait()
+			for j, other := range all {
+				if n := other.count.Load(); j <= i && n != 1 || j > i && n != 0 {
+					t.Errorf("when it is the turn of %s, %s has been woken %d times", q.name, other.name, n)
+				}
+			}
+			mustDelete(t, q.store, "a", "of "+q.name)
+		}
+	})
+}
+
+func TestAQueueExpiresAndIsInNobodysWay(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+		mustSet(t, s, "a", "token")
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := s.WatchQueued(ctx, "a", "waiter", func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.SetNXQueued(ctx, "a", "other", time.Minute, backends.Turn{Waiter: "waiter"}); err != nil || r.Position != 1 {
+			t.Fatalf("SetNXQueued = %+v, %v", r, err)
+		}
+		if left := c.PTTL(t.Context(), queue).Val(); left <= 0 || left > 10*time.Minute {
+			t.Errorf("the queue lives for %v", left)
+		}
+		cancel()
+		eventually(t, "the queue is gone with the last waiter", func() bool { return c.Exists(t.Context(), queue).Val() == 0 })
+
+		// Somebody else's value lies where the queue should be.
+		if err := c.Set(t.Context(), queue, "value", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WatchQueued(t.Context(), "a", "next", func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.SetNXQueued(t.Context(), "a", "other", time.Minute, backends.Turn{Waiter: "next"}); !errors.Is(err, backends.ErrWrongType) {
+			t.Errorf("SetNXQueued = %+v, %v", r, err)
+		}
+		mustDelete(t, s, "a", "token")
+		if c.Exists(t.Context(), "a").Val() != 0 {
+			t.Error("the lock is not free")
+		}
+	})
+}
+
+// Where there are no queues a waiter asks like anybody.
+func TestStoresWithoutQueues(t *testing.T) {
+	server := redistest.Start(t)
+	c := dial(t, &client.Options{Addr: server.Addr()})
+	for name, opt := range map[string]redis.Option{
+		"WithoutWakes": redis.WithoutWakes(), "WithoutScripts": redis.WithoutScripts(), "WithReplicas": redis.WithReplicas(1, time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, woken := goredis.New(c, opt), make(chan struct{}, 100)
+			if err := c.Set(t.Context(), "a", "token", time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			err := s.WatchQueued(t.Context(), "a", "waiter", func() { woken <- struct{}{} })
+			if polls := name == "WithoutWakes"; polls != errors.Is(err, errors.ErrUnsupported) || !polls && err != nil {
+				t.Fatalf("WatchQueued = %v", err)
+			}
+			turn := backends.Turn{Waiter: "waiter"}
+			if r, err := s.SetNXQueued(t.Context(), "a", "other", time.Minute, turn); err != nil || r.OK || r.Left == 0 || r.Position != 0 {
+				t.Errorf("SetNXQueued = %+v, %v", r, err)
+			}
+			turn.InOrder = true
+			r, err := s.SetNXQueued(t.Context(), "a", "other", time.Minute, turn)
+			if refused := (interface{ Refused() bool })(nil); r.OK || !errors.As(err, &refused) || !strings.Contains(err.Error(), name) {
+				t.Errorf("SetNXQueued in order = %+v, %v", r, err)
+			}
+			mustDelete(t, s, "a", "token")
+			if n := c.Exists(t.Context(), "a").Val(); n != 0 {
+				t.Error("the lock is not free")
+			}
+			if name != "WithoutWakes" {
+				await(t, "the wake", woken)
+			}
+		})
+	}
+}

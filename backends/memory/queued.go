@@ -1,0 +1,188 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// A queue is the waiters of one key, the first first; turns are those who can be told. Their names are unique.
+type (
+	queue []string
+	place struct{ key, waiter string }
+	turn  struct{ wake func() }
+)
+
+// reservedFor is the value of a key that waits for the one whose turn it is. No call can name it as its own.
+func reservedFor(waiter string) string { return "\x00reserved for " + waiter }
+
+// SetNXQueued implements [backends.QueuedStore].
+func (s *Store) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if err := s.check(ctx, ttl); err != nil {
+		return backends.Result{}, err
+	}
+	if err := checkWaiter(t.Waiter); err != nil {
+		return backends.Result{}, err
+	}
+	res, wakes, err := s.takeTurn(key, value, ttl, t)
+	wakeAll(wakes)
+	return res, err
+}
+
+func (s *Store) takeTurn(key, value string, ttl time.Duration, t backends.Turn) (res backends.Result, wakes []func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	e, found := s.entries.live(key, now)
+	switch {
+	case found && t.Waiter != "" && e.value == reservedFor(t.Waiter):
+		delete(s.entries.rows, key)
+	case !found && t.InOrder:
+		var first string
+		if first, wakes = s.offer(key, t.Waiter, now); first != "" && first != t.Waiter {
+			res.Left = backends.Reservation
+			res.Position = s.enqueue(key, t.Waiter)
+			return res, wakes, nil
+		}
+	}
+	if res, _, err = s.grant(key, value, ttl, now); err != nil {
+		return res, wakes, err
+	}
+	if res.OK {
+		s.dequeue(key, t.Waiter)
+	} else {
+		res.Position = s.enqueue(key, t.Waiter)
+	}
+	return res, wakes, nil
+}
+
+// WatchQueued implements [backends.QueuedStore].
+func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if waiter == "" {
+		return refusal{errors.New("waiter is empty")}
+	}
+	if err := checkWaiter(waiter); err != nil {
+		return err
+	}
+	p, t := place{key, waiter}, &turn{wake: func() {
+		if ctx.Err() == nil { // AfterFunc runs in its own time
+			wake()
+		}
+	}}
+	s.mu.Lock()
+	s.turns[p] = t
+	s.mu.Unlock()
+	context.AfterFunc(ctx, func() { s.giveUp(p, t) })
+	return nil
+}
+
+// giveUp is called when a waiter has gone.
+func (s *Store) giveUp(p place, t *turn) {
+	s.mu.Lock()
+	var wakes []func()
+	if s.turns[p] == t { // else he has come again
+		delete(s.turns, p)
+		s.dequeue(p.key, p.waiter)
+		now := s.now()
+		if e, found := s.entries.live(p.key, now); found && e.value == reservedFor(p.waiter) {
+			wakes = s.free(p.key, now)
+		}
+	}
+	s.mu.Unlock()
+	wakeAll(wakes)
+}
+
+// free gives the key to the first waiter or to nobody, and returns whom to tell. The mutex is held, as in what follows.
+func (s *Store) free(key string, now time.Time) (wakes []func()) {
+	delete(s.entries.rows, key)
+	first, wakes := s.offer(key, "", now)
+	if first != "" {
+		return wakes
+	}
+	for _, w := range s.watches[key] {
+		wakes = append(wakes, w.wake)
+	}
+	return wakes
+}
+
+// offer reserves the key for the first of the queue who can be told, and tells who that is. It leaves me, who needs no
+// reservation, and the key alone when me is the first.
+func (s *Store) offer(key, me string, now time.Time) (first string, wakes []func()) {
+	for q := s.queues[key]; len(q) > 0; q = s.queues[key] {
+		first = q[0]
+		if first == me {
+			return me, nil
+		}
+		s.dequeue(key, first)
+		t := s.turns[place{key, first}]
+		if t == nil {
+			continue
+		}
+		s.entries.put(key, entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)
+		if len(s.queues[key]) > 0 { // if the first does not come, someone has to know
+			time.AfterFunc(backends.Reservation, func() { s.remind(key) })
+		}
+		return first, []func(){t.wake}
+	}
+	return "", nil
+}
+
+// remind wakes the first of the queue, whoever that is by now.
+func (s *Store) remind(key string) {
+	s.mu.Lock()
+	var t *turn
+	if q := s.queues[key]; len(q) > 0 {
+		t = s.turns[place{key, q[0]}]
+	}
+	s.mu.Unlock()
+	if t != nil {
+		t.wake()
+	}
+}
+
+// enqueue gives a waiter who can be told a place, unless he has one, and says which.
+func (s *Store) enqueue(key, waiter string) (position int) {
+	if waiter == "" || s.turns[place{key, waiter}] == nil {
+		return 0
+	}
+	i := slices.Index(s.queues[key], waiter)
+	if i < 0 {
+		i = len(s.queues[key])
+		s.queues[key] = append(s.queues[key], waiter)
+	}
+	return i + 1
+}
+
+func (s *Store) dequeue(key, waiter string) {
+	q := s.queues[key]
+	i := slices.Index(q, waiter)
+	if i < 0 {
+		return
+	}
+	if q = slices.Delete(q, i, i+1); len(q) > 0 {
+		s.queues[key] = q
+	} else {
+		delete(s.queues, key)
+	}
+}
+
+func checkWaiter(waiter string) error {
+	if strings.Contains(waiter, "@") {
+		return refusal{fmt.Errorf("waiter %q has an @", waiter)}
+	}
+	return nil
+}
+
+func wakeAll(wakes []func()) {
+	for _, wake := range wakes {
+		wake()
+	}
+}

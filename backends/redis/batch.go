@@ -1,0 +1,168 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// batch is a round trip that several calls share.
+type batch struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	began  time.Time
+	calls  int         // whose ctx has not ended; guarded by the mutex of the lane
+	late   *time.Timer // gives it up; as above
+	over   bool        // ctx had ended by the time of the answers
+}
+
+// lead sends q and what else has come by now, hands the permit on, and gives the others their answers.
+func (l *lane) lead(q *caller) {
+	var room [maxTogether]*caller
+	sent := append(room[:0], q)
+	defer func() { // also if the library panics
+		l.leave(q.tenure)
+		for _, other := range sent[1:] {
+			other.answer <- struct{}{}
+		}
+	}()
+	if err := ended(q.ctx); err != nil {
+		q.Err = unsent{err}
+		return
+	}
+	sent = l.gather(sent)
+	if len(sent) == 1 {
+		q.Reply, q.Err = l.alone(q.ctx, q.Args...)
+		return
+	}
+	b := newBatch(sent)
+	defer b.cancel()
+	l.mu.Lock()
+	for _, each := range sent {
+		each.batch, each.Err = b, errStranded
+		if each.left {
+			b.leave()
+		}
+	}
+	l.mu.Unlock()
+	if q.ctx.Done() != nil {
+		defer context.AfterFunc(q.ctx, func() {
+			l.mu.Lock()
+			b.leave()
+			l.mu.Unlock()
+		})()
+	}
+	commands := make([]*Command, len(sent))
+	for i, each := range sent {
+		commands[i] = &each.Command
+	}
+	l.together(b.ctx, commands)
+	b.over = ended(b.ctx) != nil
+}
+
+// gather adds to sent what is in the queue. Calls whose ctx has ended are answered.
+func (l *lane) gather(sent []*caller) []*caller {
+	led := len(sent)
+	l.mu.Lock()
+	for len(sent) < maxTogether {
+		q := l.dequeue()
+		if q == nil {
+			break
+		}
+		q.state = taken
+		sent = append(sent, q)
+	}
+	l.mu.Unlock()
+	kept := sent[:led]
+	for _, q := range sent[led:] {
+		if err := ended(q.ctx); err != nil { // without the mutex: a ctx may be of any make
+			q.Err = unsent{err}
+			q.answer <- struct{}{}
+			continue
+		}
+		kept = append(kept, q)
+	}
+	return kept
+}
+
+// newBatch has the values of the first ctx, and a deadline by the rule of combiner.
+func newBatch(sent []*caller) *batch {
+	b := &batch{began: time.Now(), calls: len(sent), cancel: func() {}}
+	b.ctx = context.WithoutCancel(sent[0].ctx)
+	var first, last time.Time
+	endless, cancellable := false, false
+	for _, q := range sent {
+		cancellable = cancellable || q.ctx.Done() != nil
+		switch end, ok := q.ctx.Deadline(); {
+		case !ok:
+			endless = true
+		case first.IsZero():
+			first, last = end, end
+		case end.Before(first):
+			first = end
+		case end.After(last):
+			last = end
+		}
+	}
+	limit := first
+	if soonest := b.began.Add(patience); limit.Before(soonest) {
+		limit = soonest
+	}
+	if !endless && last.Before(limit) {
+		limit = last
+	}
+	switch {
+	case !first.IsZero():
+		b.ctx, b.cancel = context.WithDeadline(b.ctx, limit)
+	case cancellable:
+		b.ctx, b.cancel = context.WithCancel(b.ctx)
+	}
+	return b
+}
+
+// leave is for a call whose ctx has ended.
+func (b *batch) leave() {
+	b.calls--
+	switch {
+	case b.calls == 0:
+		b.cancel()
+	case b.late == nil:
+		b.late = time.AfterFunc(time.Until(b.began.Add(patience)), b.cancel)
+	}
+}
+
+// explain makes an error of the round trip one of the call with ctx.
+func (b *batch) explain(ctx context.Context, err error) error {
+	if errors.As(err, new(*ReplyError)) {
+		return err
+	}
+	own := ended(ctx)
+	switch {
+	case own != nil && !errors.Is(err, own):
+		return fmt.Errorf("%w: %w", own, err)
+	case own == nil && b.over && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		return fmt.Errorf("given up with a call in the same round trip that had no more time: %v", err) //nolint:errorlint // this ctx goes on
+	}
+	return err
+}
+
+// ended is the error of ctx, or what it will be as soon as its timer has had its turn.
+func ended(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+// unsent is the end of a ctx before its command was sent.
+type unsent struct{ end error }
+
+func (e unsent) Error() string { return "not sent: " + e.end.Error() }
+func (e unsent) Unwrap() error { return e.end }
+
+// Unsent says that there is nothing to clean up.
+func (e unsent) Unsent() bool { return true }
+
+// errStranded is found by those whose leader did not come back from the library.
+var errStranded = errors.New("the call that sent this one too has panicked")

@@ -1,0 +1,827 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+)
+
+// wire is a Pipeliner that answers each command with its second word, and keeps what it was sent in which round trip.
+type wire struct {
+	Executor
+	trip func(ctx context.Context, commands []*Command) error // nil: it takes no time
+
+	mu    sync.Mutex
+	trips [][]string
+	words map[string]int
+	calls map[string]int // Do, DoAll, …
+}
+
+func (w *wire) Do(ctx context.Context, args ...any) (any, error) { return w.one(ctx, "Do", args) }
+
+func (w *wire) Once(ctx context.Context, args ...any) (any, error) { return w.one(ctx, "Once", args) }
+
+func (w *wire) DoAll(ctx context.Context, commands []*Command) { w.all(ctx, "DoAll", commands) }
+
+func (w *wire) OnceAll(ctx context.Context, commands []*Command) { w.all(ctx, "OnceAll", commands) }
+
+// Lane is the first word, unless it is SET.
+func (w *wire) Lane(_ context.Context, args []any) any {
+	if args[0] == "SET" {
+		return nil
+	}
+	return args[0]
+}
+
+func (w *wire) one(ctx context.Context, name string, args []any) (any, error) {
+	c := Command{Args: args}
+	w.all(ctx, name, []*Command{&c})
+	return c.Reply, c.Err
+}
+
+func (w *wire) all(ctx context.Context, name string, commands []*Command) {
+	w.mu.Lock()
+	var words []string
+	for _, c := range commands {
+		words = append(words, c.Args[1].(string))
+	}
+	w.trips = append(w.trips, words)
+	if w.calls == nil {
+		w.words, w.calls = map[string]int{}, map[string]int{}
+	}
+	for _, word := range words {
+		w.words[word]++
+	}
+	w.calls[name]++
+	w.mu.Unlock()
+	var err error
+	if w.trip != nil {
+		err = w.trip(ctx, commands)
+	}
+	for _, c := range commands {
+		if c.Reply, c.Err = c.Args[1], err; err != nil {
+			c.Reply = nil
+		}
+	}
+}
+
+// sent tells how many round trips there were, how many commands in all and how often word was among them.
+func (w *wire) sent(word string) (trips, commands, times int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, trip := range w.trips {
+		commands += len(trip)
+	}
+	return len(w.trips), commands, w.words[word]
+}
+
+// taking is a round trip of so long.
+func taking(d time.Duration) func(context.Context, []*Command) error {
+	return func(context.Context, []*Command) error { time.Sleep(d); return nil }
+}
+
+const rtt = overdue / 2
+
+// busy makes calls that hold all permits of w's lane until the returned func is called, which waits for them. It gives one
+// back first, so that all that is in the queue travels together.
+func busy(t *testing.T, w *wire, send call) (release func()) {
+	t.Helper()
+	gate := make(chan struct{})
+	var calls sync.WaitGroup
+	_, _, already := w.sent("busy")
+	before := w.trip
+	w.trip = func(ctx context.Context, commands []*Command) error {
+		if commands[0].Args[1] == "busy" {
+			<-gate
+			return nil
+		}
+		if before == nil {
+			return nil
+		}
+		return before(ctx, commands)
+	}
+	for range maxSends {
+		calls.Go(func() {
+			if reply, err := send(context.Background(), "SET", "busy"); reply != "busy" || err != nil {
+				t.Errorf("a call that is alone = %v, %v", reply, err)
+			}
+		})
+	}
+	synctest.Wait()
+	if _, _, sent := w.sent("busy"); sent-already != maxSends {
+		t.Errorf("%d permits instead of %d", sent-already, maxSends)
+	}
+	return func() {
+		gate <- struct{}{}
+		synctest.Wait()
+		close(gate)
+		calls.Wait()
+	}
+}
+
+func once(w *wire) call { return combine(w.Once, w.OnceAll, w.Lane) }
+
+func TestACallThatIsAloneIsSentByItselfWithItsOwnCtx(t *testing.T) {
+	type key struct{}
+	w := &wire{trip: func(ctx context.Context, _ []*Command) error {
+		if ctx.Value(key{}) != "own" {
+			t.Error("the ctx is not the caller's")
+		}
+		return nil
+	}}
+	send := once(w)
+	for range 10 {
+		if reply, err := send(context.WithValue(t.Context(), key{}, "own"), "SET", "a"); reply != "a" || err != nil {
+			t.Fatalf("%v, %v", reply, err)
+		}
+	}
+	if w.calls["Once"] != 10 || len(w.calls) != 1 {
+		t.Errorf("sent by %v", w.calls)
+	}
+}
+
+func TestACallThatIsAloneAllocatesNothing(t *testing.T) {
+	args := []any{"SET", "a"}
+	send := combine(
+		func(context.Context, ...any) (any, error) { return nil, nil },
+		func(context.Context, []*Command) {},
+		func(context.Context, []any) any { return nil },
+	)
+	if n := testing.AllocsPerRun(100, func() { _, _ = send(context.Background(), args...) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestCallsMadeTogetherShareRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = maxSends + 2*maxTogether + 1
+		w := &wire{trip: taking(rtt)}
+		send := once(w)
+		var all sync.WaitGroup
+		for i := range calls {
+			all.Go(func() {
+				word := fmt.Sprint(i)
+				if reply, err := send(t.Context(), "SET", word); reply != word || err != nil {
+					t.Errorf("call %s = %v, %v", word, reply, err)
+				}
+			})
+		}
+		began := time.Now()
+		all.Wait()
+		if trips, commands, _ := w.sent(""); trips != maxSends+3 || commands != calls || time.Since(began) != 2*rtt {
+			t.Errorf("%d commands in %d round trips within %v", commands, trips, time.Since(began))
+		}
+		for _, trip := range w.trips {
+			if len(trip) > maxTogether {
+				t.Errorf("%d commands in one", len(trip))
+			}
+		}
+	})
+}
+
+func TestRenewalsOfManyLocksTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const atOnce, calls = 256, 20 // as many as a Client extends at once
+		var under, most atomic.Int32
+		w := &wire{trip: func(context.Context, []*Command) error {
+			most.Store(max(most.Load(), under.Add(1)))
+			time.Sleep(rtt)
+			under.Add(-1)
+			return nil
+		}}
+		send := combine(w.Do, w.DoAll, w.Lane)
+		var all sync.WaitGroup
+		for range atOnce {
+			all.Go(func() {
+				for range calls {
+					if _, err := send(t.Context(), "SET", "a"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		company := 0 // that a command has, in all
+		for _, trip := range w.trips {
+			company += len(trip) * len(trip)
+		}
+		if _, commands, _ := w.sent(""); commands != atOnce*calls || company/commands < maxTogether/2 {
+			t.Errorf("%d commands in %d round trips", commands, len(w.trips))
+		}
+		if n := most.Load(); n > maxSends { // none was overdue
+			t.Errorf("%d round trips at once", n)
+		}
+	})
+}
+
+func TestDoAndOnceNeverShareARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{}
+		s := New(w)
+		w.trip = taking(rtt)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { _, _ = s.do(t.Context(), "SET", "do") })
+			all.Go(func() { _, _ = s.once(t.Context(), "SET", "once") })
+		}
+		all.Wait()
+		for _, trip := range w.trips {
+			for _, word := range trip {
+				if word != trip[0] {
+					t.Fatalf("%v in one", trip)
+				}
+			}
+		}
+		if w.calls["Do"] == 0 || w.calls["Once"] == 0 || w.calls["DoAll"] == 0 || w.calls["OnceAll"] == 0 {
+			t.Errorf("sent by %v", w.calls)
+		}
+	})
+}
+
+// fails is a round trip after which each command has an error by its word, unless it is the connection's.
+type fails struct {
+	wire
+	replies map[string]error
+}
+
+func (f *fails) OnceAll(ctx context.Context, commands []*Command) {
+	f.wire.OnceAll(ctx, commands)
+	for _, c := range commands {
+		if err := f.replies[c.Args[1].(string)]; err != nil {
+			c.Reply, c.Err = nil, err
+		}
+	}
+}
+
+func TestAnErrorReplyIsThatOfOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := &ReplyError{Text: "NOPERM no"}
+		w := &fails{replies: map[string]error{"refused": refused}}
+		send := combine(w.Once, w.OnceAll, w.Lane)
+		release := busy(t, &w.wire, send)
+		var all sync.WaitGroup
+		for _, word := range []string{"a", "refused", "b", "c"} {
+			all.Go(func() {
+				reply, err := send(t.Context(), "SET", word)
+				if word == "refused" {
+					if err != error(refused) || reply != nil {
+						t.Errorf("%v, %v", reply, err)
+					}
+				} else if err != nil || reply != word {
+					t.Errorf("%s = %v, %v", word, reply, err)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+	})
+}
+
+// leads elsewhere what says so.
+type leads struct{ wire }
+
+func (l *leads) OnceAll(ctx context.Context, commands []*Command) {
+	l.wire.OnceAll(ctx, commands)
+	for _, c := range commands {
+		if c.Args[1] == "led" {
+			c.Reply, c.Err, c.Alone = nil, &ReplyError{Text: "MOVED 1 there"}, true
+		}
+	}
+}
+
+func TestWhatIsToBeSentByItselfIsByItsOwnCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &leads{wire{trip: func(_ context.Context, commands []*Command) error {
+			if commands[0].Args[1] == "led" && len(commands) == 1 {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		}}}
+		send := combine(w.Once, w.OnceAll, w.Lane)
+		release := busy(t, &w.wire, send)
+		var all sync.WaitGroup
+		for _, word := range []string{"led", "stays", "led", "stays"} {
+			all.Go(func() {
+				began := time.Now()
+				if reply, err := send(t.Context(), "SET", word); reply != word || err != nil {
+					t.Errorf("%s = %v, %v", word, reply, err)
+				}
+				if took := time.Since(began); (took == time.Hour) != (word == "led") {
+					t.Errorf("%s took %v", word, took)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+		if w.calls["OnceAll"] != 1 || w.calls["Once"] != maxSends+2 {
+			t.Errorf("sent by %v", w.calls)
+		}
+	})
+}
+
+func TestWhatIsToBeSentByItselfIsNotOnceItsCtxHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &leads{wire{trip: taking(rtt)}}
+		send := combine(w.Once, w.OnceAll, w.Lane)
+		release := busy(t, &w.wire, send)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				reply, err := send(ctx, "SET", "led")
+				if err == nil || cleanup.Unsent(err) || reply != nil {
+					t.Errorf("%v, %v", reply, err)
+				}
+			})
+		}
+		synctest.Wait()
+		time.AfterFunc(rtt/2, cancel)
+		release()
+		all.Wait()
+		if _, _, sent := w.sent("led"); sent != 2 {
+			t.Errorf("sent %d times", sent)
+		}
+	})
+}
+
+func TestAnErrorOfTheConnectionIsThatOfAllCallsInTheRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		w := &wire{trip: func(context.Context, []*Command) error { return broken }}
+		send := once(w)
+		release := busy(t, w, send)
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if reply, err := send(t.Context(), "SET", "a"); !errors.Is(err, broken) || cleanup.Unsent(err) || reply != nil {
+					t.Errorf("%v, %v", reply, err)
+				}
+			})
+		}
+		synctest.Wait()
+		release()
+		all.Wait()
+	})
+}
+
+func TestACallThatEndsInTheQueueIsNeverSentAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{trip: taking(rtt)}
+		send := once(w)
+		release := busyFor(t, w, send, time.Millisecond/4)
+		ended, cancel := context.WithCancel(t.Context())
+		late, cancelLate := context.WithTimeout(t.Context(), time.Millisecond/8)
+		defer cancelLate()
+		var all sync.WaitGroup
+		for ctx, want := range map[context.Context]error{ended: context.Canceled, late: context.DeadlineExceeded} {
+			for range 3 {
+				all.Go(func() {
+					began := time.Now()
+					_, err := send(ctx, "SET", "withdrawn")
+					if !errors.Is(err, want) || !cleanup.Unsent(err) || cleanup.Refused(err) {
+						t.Errorf("%v, want %v", err, want)
+					}
+					if took := time.Since(began); took > time.Millisecond/8 {
+						t.Errorf("it took %v", took)
+					}
+				})
+			}
+		}
+		synctest.Wait() // they are first in the queue
+		all.Go(func() {
+			if reply, err := send(t.Context(), "SET", "stays"); reply != "stays" || err != nil {
+				t.Errorf("%v, %v", reply, err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		all.Wait()
+		release()
+		if _, commands, withdrawn := w.sent("withdrawn"); withdrawn != 0 || commands != maxSends+1 {
+			t.Errorf("%d of %d commands were to be withdrawn", withdrawn, commands)
+		}
+		busy(t, w, send)() // no permit has gone to who was not there any more
+	})
+}
+
+// busyFor is busy, released after d.
+func busyFor(t *testing.T, w *wire, send call, d time.Duration) (wait func()) {
+	t.Helper()
+	release := busy(t, w, send)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		time.Sleep(d)
+		release()
+	}()
+	return func() { <-done }
+}
+
+// mute ends without telling anybody: what looks at it only when it waits would not know.
+type mute struct {
+	context.Context
+	err atomic.Pointer[error]
+}
+
+func (*mute) Done() <-chan struct{} { return nil }
+
+func (m *mute) Err() error {
+	if err := m.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (m *mute) end(err error) { m.err.Store(&err) }
+
+func TestACallWhoseCtxHasEndedIsNotSentWhenItsTurnComes(t *testing.T) {
+	for first := range 2 { // who leads, or is led
+		synctest.Test(t, func(t *testing.T) {
+			w := &wire{}
+			send := once(w)
+			release := busy(t, w, send)
+			ctx := &mute{Context: context.Background()}
+			var all sync.WaitGroup
+			withdrawn := func() {
+				if _, err := send(ctx, "SET", "withdrawn"); !errors.Is(err, context.Canceled) || !cleanup.Unsent(err) {
+					t.Errorf("%v", err)
+				}
+			}
+			stays := func() {
+				if reply, err := send(t.Context(), "SET", "stays"); reply != "stays" || err != nil {
+					t.Errorf("%v, %v", reply, err)
+				}
+			}
+			for i := range 4 {
+				if i%2 == first {
+					all.Go(withdrawn)
+				} else {
+					all.Go(stays)
+				}
+				synctest.Wait()
+			}
+			ctx.end(context.Canceled)
+			release()
+			all.Wait()
+			if _, commands, withdrawn := w.sent("withdrawn"); withdrawn != 0 || commands != maxSends+2 {
+				t.Errorf("%d of %d commands were to be withdrawn", withdrawn, commands)
+			}
+		})
+	}
+}
+
+// together makes a call with each ctx, which travel in one round trip, led by the first.
+func together(t *testing.T, w *wire, send call, ctxs ...context.Context) (errs []error, took []time.Duration) {
+	t.Helper()
+	release := busy(t, w, send)
+	errs, took = make([]error, len(ctxs)), make([]time.Duration, len(ctxs))
+	var all sync.WaitGroup
+	for i, ctx := range ctxs {
+		all.Go(func() {
+			began := time.Now()
+			_, errs[i] = send(ctx, "SET", fmt.Sprint(i))
+			took[i] = time.Since(began)
+		})
+		synctest.Wait()
+	}
+	release()
+	all.Wait()
+	if trips, _, _ := w.sent(""); trips != maxSends+1 {
+		t.Errorf("%d round trips", trips)
+	}
+	return errs, took
+}
+
+// until takes so long or until its ctx ends, and then tells the ctx's error.
+func until(d time.Duration) func(context.Context, []*Command) error {
+	return func(ctx context.Context, _ []*Command) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ends are the ways for a ctx to end, by the error that it has then.
+var ends = map[error]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
+	context.DeadlineExceeded: context.WithTimeout,
+	context.Canceled: func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(after, cancel)
+		return ctx, cancel
+	},
+}
+
+func TestTheEndOfOneCtxDoesNotEndARoundTripThatIsShared(t *testing.T) {
+	for who := range 2 { // it leads, or is led
+		for name, end := range ends {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{trip: until(patience / 2)}
+				ctxs := []context.Context{t.Context(), t.Context(), t.Context()}
+				ctx, cancel := end(t.Context(), patience/100)
+				defer cancel()
+				ctxs[who] = ctx
+				errs, took := together(t, w, once(w), ctxs...)
+				for i, err := range errs {
+					if err != nil || took[i] != patience/2 { // also the one whose ctx ended: it has its answer
+						t.Errorf("%v of %d: call %d = %v after %v", name, who, i, err, took[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestARoundTripThatTakesLongEndsWithTheFirstCtxThatDoes(t *testing.T) {
+	for who := range 2 {
+		for after, want := range map[time.Duration]time.Duration{patience / 10: patience, 2 * patience: 2 * patience} {
+			for own, end := range ends {
+				synctest.Test(t, func(t *testing.T) {
+					w := &wire{trip: until(time.Hour)}
+					ctxs := []context.Context{t.Context(), t.Context()}
+					ctx, cancel := end(t.Context(), after)
+					defer cancel()
+					ctxs[who] = ctx
+					errs, took := together(t, w, once(w), ctxs...)
+					for i, err := range errs {
+						isEnd := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+						if err == nil || isEnd != (i == who) || took[i] != want || cleanup.Unsent(err) {
+							t.Errorf("%v of %d after %v: call %d = %v after %v", own, who, after, i, err, took[i])
+						}
+						if i == who && !errors.Is(err, own) {
+							t.Errorf("%v: %v", own, err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestARoundTripEndsAtOnceWhenAllItsCtxsHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{trip: until(time.Hour)}
+		var ctxs []context.Context
+		for i := range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Duration(i+1)*time.Millisecond, cancel)
+			ctxs = append(ctxs, ctx)
+		}
+		late, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
+		defer cancel()
+		errs, took := together(t, w, once(w), append(ctxs, late)...)
+		for i, err := range errs {
+			if took[i] != 3*time.Millisecond || err == nil {
+				t.Errorf("call %d = %v after %v", i, err, took[i])
+			}
+		}
+	})
+}
+
+func TestTheCtxOfARoundTripHasADeadlineWheneverOneOfItsCallsHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const short, long = patience / 4, 3 * patience
+		for _, c := range []struct {
+			after []time.Duration // 0: endless
+			want  time.Duration
+		}{
+			{[]time.Duration{0, 0}, 0},
+			{[]time.Duration{short, 0}, patience},
+			{[]time.Duration{long, 0}, long},
+			{[]time.Duration{short, long}, patience},
+			{[]time.Duration{long, 2 * long}, long},
+			{[]time.Duration{short, 2 * short, short / 2}, 2 * short},
+		} {
+			var sent []*caller
+			for _, after := range c.after {
+				ctx := t.Context()
+				if after > 0 {
+					with, cancel := context.WithTimeout(ctx, after)
+					defer cancel()
+					ctx = with
+				}
+				sent = append(sent, &caller{ctx: ctx})
+			}
+			b := newBatch(sent)
+			defer b.cancel()
+			end, ok := b.ctx.Deadline()
+			if ok != (c.want > 0) || ok && time.Until(end) != c.want {
+				t.Errorf("of %v: %v, %v", c.after, time.Until(end), ok)
+			}
+		}
+	})
+}
+
+func TestSendsThatHangDoNotKeepOthersWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{trip: taking(rtt)}
+		send := once(w)
+		release := busy(t, w, send)
+		for range 3 {
+			var all sync.WaitGroup
+			for range 10 * maxSends {
+				all.Go(func() {
+					began := time.Now()
+					if reply, err := send(t.Context(), "SET", "a"); reply != "a" || err != nil {
+						t.Errorf("%v, %v", reply, err)
+					}
+					if took := time.Since(began); took > 2*overdue+2*rtt {
+						t.Errorf("it took %v", took)
+					}
+				})
+			}
+			all.Wait()
+		}
+		began := time.Now()
+		if _, err := send(t.Context(), "SET", "a"); err != nil || time.Since(began) != rtt {
+			t.Errorf("%v after %v: those that hang still count", err, time.Since(began))
+		}
+		release()
+		busy(t, w, send)()
+	})
+}
+
+func TestASendThatComesBackLateGivesNoPermitBackThatIsNotItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		w := &wire{trip: func(context.Context, []*Command) error { <-gate; return nil }}
+		send := once(w)
+		release := busy(t, w, send)
+		var all sync.WaitGroup
+		hang := func() { _, _ = send(t.Context(), "SET", "hangs") }
+		all.Go(hang)
+		time.Sleep(2 * overdue) // has one of the permits now
+		release()
+		for range maxSends {
+			all.Go(hang)
+		}
+		synctest.Wait()
+		if _, _, sent := w.sent("hangs"); sent != maxSends {
+			t.Errorf("%d under way at once", sent)
+		}
+		close(gate)
+		all.Wait()
+	})
+}
+
+func TestMoreThanFitsIsSentAlthoughAllElseHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = maxSends + (maxSends+2)*maxTogether
+		gate := make(chan struct{})
+		w := &wire{trip: func(context.Context, []*Command) error { <-gate; return nil }}
+		send := once(w)
+		var all sync.WaitGroup
+		for range calls {
+			all.Go(func() { _, _ = send(t.Context(), "SET", "hangs") })
+		}
+		time.Sleep(5 * overdue)
+		if _, _, sent := w.sent("hangs"); sent != calls {
+			t.Errorf("%d of %d are sent", sent, calls)
+		}
+		close(gate)
+		all.Wait()
+	})
+}
+
+func TestAServerThatHangsKeepsOnlyItsOwnLaneWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{trip: taking(rtt)}
+		send := once(w)
+		release := busy(t, w, send)
+		began := time.Now()
+		if reply, err := send(t.Context(), "another server", "a"); reply != "a" || err != nil || time.Since(began) != rtt {
+			t.Errorf("%v, %v after %v", reply, err, time.Since(began))
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { _, _ = send(t.Context(), "another server", "a") })
+			all.Go(func() { _, _ = send(t.Context(), "a third", "b") })
+		}
+		all.Wait()
+		for _, trip := range w.trips {
+			for _, word := range trip {
+				if word != trip[0] {
+					t.Fatalf("%v in one", trip)
+				}
+			}
+		}
+		release()
+	})
+}
+
+func TestALibraryThatPanicsLeavesNobodyBehind(t *testing.T) {
+	for name, how := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &wire{trip: func(_ context.Context, commands []*Command) error {
+				if commands[0].Args[1] == "bad" {
+					how()
+				}
+				return nil
+			}}
+			send := once(w)
+			var all sync.WaitGroup
+			for range 2 * maxSends { // alone
+				all.Go(func() {
+					defer func() { _ = recover() }()
+					_, _ = send(t.Context(), "SET", "bad")
+					t.Error("it came back")
+				})
+				all.Wait()
+			}
+			release := busy(t, w, send)
+			all.Go(func() {
+				defer func() { _ = recover() }()
+				_, _ = send(t.Context(), "SET", "bad")
+				t.Error("it came back")
+			})
+			synctest.Wait()
+			for range 3 {
+				all.Go(func() {
+					if _, err := send(t.Context(), "SET", "led"); !errors.Is(err, errStranded) || cleanup.Unsent(err) {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			synctest.Wait()
+			release()
+			all.Wait()
+			busy(t, w, send)() // all permits are there
+		})
+	}
+}
+
+// Whatever comes together: each call has its own answer, and was sent once, or not at all if it says so.
+func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
+	broken := errors.New("broken")
+	w := &wire{trip: func(ctx context.Context, commands []*Command) error {
+		switch rand.IntN(20) {
+		case 0:
+			return broken
+		case 1:
+			return until(3*overdue)(ctx, commands)
+		}
+		runtime.Gosched()
+		return nil
+	}}
+	send := once(w)
+	const goroutines, calls = 40, 200
+	var unsent, answered, unknown atomic.Int64
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := range calls {
+				word := fmt.Sprint(g, ".", i)
+				ctx, cancel := t.Context(), context.CancelFunc(func() {})
+				switch rand.IntN(4) {
+				case 0:
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(overdue))))
+				case 1:
+					ctx, cancel = context.WithCancel(ctx)
+					go cancel()
+				}
+				reply, err := send(ctx, "SET", word)
+				cancel()
+				times := 0
+				switch {
+				case err == nil && reply == word:
+					times = 1
+					answered.Add(1)
+				case cleanup.Unsent(err):
+					unsent.Add(1)
+				case errors.Is(err, broken) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+					times = 1
+					unknown.Add(1)
+				default:
+					t.Errorf("%s = %v, %v", word, reply, err)
+				}
+				w.mu.Lock()
+				n := w.words[word]
+				w.mu.Unlock()
+				if n != times {
+					t.Errorf("%s was sent %d times: %v, %v", word, n, reply, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	trips, commands, _ := w.sent("")
+	if total := unsent.Load() + answered.Load() + unknown.Load(); total != goroutines*calls || int64(commands) != total-unsent.Load() {
+		t.Errorf("%d calls, %d of them not sent; %d commands", total, unsent.Load(), commands)
+	}
+	if trips >= commands || unsent.Load() == 0 || unknown.Load() == 0 {
+		t.Errorf("%d commands in %d round trips, %d calls not sent, %d unknown: not what this test is for", commands, trips, unsent.Load(), unknown.Load())
+	}
+}

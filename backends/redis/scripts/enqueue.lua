@@ -1,0 +1,30 @@
+-- SetNXQueued: SetNX for one who waits, whose place it keeps.
+-- ARGV[1] token  ARGV[2] ttl in ms  ARGV[3] the member of the queue who asks, empty for one who does not wait
+-- ARGV[4] not empty: a free lock is for the first in the queue  ARGV[5] how long a reservation lasts in ms
+-- ARGV[6] empty if receivers are not counted  ARGV[7] how long the queue lives without anybody asking, in ms
+-- {1, 0, 0} granted; {0, left in ms, place} refused, left is -1 for a value without expiry
+local value = redis.call('GET', KEYS[1])
+local me = ARGV[3]
+if value and me ~= '' and value == reserved .. me then
+  value = false
+elseif not value and ARGV[4] ~= '' then
+  local first = offer(me, ARGV[5], ARGV[6])
+  value = first and first ~= me
+end
+if not value or value == ARGV[1] then
+  if me ~= '' then
+    redis.call('ZREM', KEYS[2], me) -- before there is a lock: it may not be permitted
+  end
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  return {1, 0, 0}
+end
+local place = 0
+if me ~= '' then
+  if not redis.call('ZSCORE', KEYS[2], me) then
+    local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+    redis.call('ZADD', KEYS[2], (last or 0) + 1, me)
+  end
+  redis.call('PEXPIRE', KEYS[2], ARGV[7])
+  place = redis.call('ZRANK', KEYS[2], me) + 1
+end
+return {0, redis.call('PTTL', KEYS[1]), place}

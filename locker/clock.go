@@ -1,0 +1,43 @@
+package locker
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/wallclock"
+)
+
+// endedAt compares the monotonic readings, then the wall clocks, of which that of a test may have been set since.
+func (l Lease) endedAt(now time.Time) bool {
+	return !now.Before(l.Expires) || !now.Round(0).Add(l.wall.Jumped()).Before(l.Expires.Round(0))
+}
+
+// byClock notes in leases what the wall clock of a test showed before they were asked for.
+type byClock struct {
+	Locker
+	clock *wallclock.Clock
+}
+
+// withItsClock is l itself, unless a test has given it a wall clock.
+func withItsClock(l Locker) Locker {
+	if clock := wallclock.Of(l); clock != nil {
+		return byClock{l, clock}
+	}
+	return l
+}
+
+func (b byClock) Acquire(ctx context.Context, req Request) (Lease, error) {
+	at := b.clock.Read()
+	lease, err := b.Locker.Acquire(ctx, req)
+	lease.wall = at
+	return lease, err
+}
+
+func (b byClock) Extend(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error) {
+	at := b.clock.Read()
+	extended, err := b.Locker.Extend(ctx, lease, ttl)
+	if extended.Expires.After(lease.Expires) {
+		extended.wall = at
+	}
+	return extended, err
+}

@@ -1,0 +1,255 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// take asks for the lock on a goroutine of its own, and returns when it stands in line.
+func take(t *testing.T, c *locker.Client, key string) <-chan *locker.Lock {
+	t.Helper()
+	got := make(chan *locker.Lock, 1)
+	go func() {
+		if l, err := c.Lock(context.WithoutCancel(t.Context()), key); err != nil {
+			t.Errorf("Lock = %v", err)
+		} else {
+			got <- l
+		}
+	}()
+	synctest.Wait()
+	return got
+}
+
+func TestALeaseIsPassedOnSoOftenAndThenReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const calls = 12
+		l := mustLock(t, c, "key")
+		var next [calls]<-chan *locker.Lock
+		for i := range next {
+			next[i] = take(t, c, "key")
+		}
+		tokens := map[string]int{}
+		for i := range next {
+			tokens[l.Lease().Token]++
+			before := l
+			mustUnlock(t, l)
+			l = <-next[i]
+			if cause := context.Cause(before.Context()); !errors.Is(cause, locker.ErrReleased) {
+				t.Errorf("the context of the one before ended with %v", cause)
+			}
+			if err := l.Context().Err(); err != nil || !l.Lease().Contended {
+				t.Errorf("the next one's: %v; lease %+v", err, l.Lease())
+			}
+		}
+		tokens[l.Lease().Token]++
+		mustUnlock(t, l)
+		for token, holds := range tokens {
+			if holds > 4 {
+				t.Errorf("%d holds had token %q", holds, token)
+			}
+		}
+		if _, _, releases, _ := s.asked(); releases != 4 || len(tokens) != 4 { // of 13 holds, four to a lease
+			t.Errorf("%d releases and %d leases", releases, len(tokens))
+		}
+		if _, _, held := s.store.Get("key"); held {
+			t.Error("the key is still there")
+		}
+	}, locker.WithHandover(3))
+}
+
+// Others wait for n holds more than without, and no longer.
+func TestHandoverIsUnfairWithinItsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, hands = 5, 3
+		store := single.New(memory.New()) // it has a queue
+		c, other := locker.New(store, locker.WithHandover(n)), locker.New(store)
+		var mu sync.Mutex
+		var order []string
+		stop := make(chan struct{})
+		var running sync.WaitGroup
+		loop := func(c *locker.Client, name string) {
+			running.Go(func() {
+				for {
+					l := mustLock(t, c, "key")
+					mu.Lock()
+					order = append(order, name)
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					mustUnlock(t, l)
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			})
+		}
+		for range hands {
+			loop(c, "here")
+		}
+		loop(other, "there")
+		time.Sleep(10 * time.Second)
+		close(stop)
+		running.Wait()
+		run, longest, there := 0, 0, 0
+		for _, name := range order {
+			if run++; name == "there" {
+				there++
+				run = 0
+			}
+			longest = max(longest, run)
+		}
+		if longest > 2*(n+1) || there < len(order)/(n+2)-1 { // the other stands in the queue from his next attempt on
+			t.Errorf("%d of %d holds were the other's; he waited for %d", there, len(order), longest)
+		}
+	})
+}
+
+func TestWhatIsNumberedOrNestedOrLostOrNearItsEndIsNotPassedOn(t *testing.T) {
+	t.Run("numbered", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := locker.New(fenced.New(memory.New()), locker.WithHandover(100))
+			l := mustLock(t, c, "key")
+			last := l.Fence()
+			for range 5 {
+				next := take(t, c, "key")
+				mustUnlock(t, l)
+				if l = <-next; l.Fence() <= last {
+					t.Errorf("number %d after %d", l.Fence(), last)
+				}
+				last = l.Fence()
+			}
+			mustUnlock(t, l)
+		})
+	})
+	t.Run("near its end", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l := mustLock(t, c, "key", locker.WithoutExtension(), locker.WithTTL(10*time.Second))
+			next := take(t, c, "key")
+			time.Sleep(6 * time.Second)
+			mustUnlock(t, l)
+			again := <-next
+			if again.Lease().Token == l.Lease().Token {
+				t.Errorf("passed on with %v to live", time.Until(l.Lease().Expires))
+			}
+			mustUnlock(t, again)
+		}, locker.WithHandover(100))
+	})
+	t.Run("lost", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l := mustLock(t, c, "key")
+			next := take(t, c, "key")
+			s.store.Set("key", "thief", time.Second)
+			<-l.Context().Done() // when an extension finds it gone
+			if err := l.Unlock(t.Context()); !errors.Is(err, locker.ErrLost) {
+				t.Errorf("Unlock = %v", err)
+			}
+			again := <-next
+			if again.Lease().Token == l.Lease().Token {
+				t.Error("a lost lease was passed on")
+			}
+			mustUnlock(t, again)
+		}, locker.WithHandover(100))
+	})
+}
+
+// A head of the line that gives up at the very moment leaves nothing locked.
+func TestALeaseThatWasPassedOnToWhoHasGivenUpIsReleased(t *testing.T) {
+	for range 200 {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l := mustLock(t, c, "key")
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan *locker.Lock, 1)
+			go func() {
+				next, _ := c.Lock(ctx, "key")
+				got <- next
+			}()
+			synctest.Wait()
+			go cancel()
+			mustUnlock(t, l)
+			if next := <-got; next != nil {
+				mustUnlock(t, next)
+			}
+			time.Sleep(time.Second)
+			if _, _, held := s.store.Get("key"); held {
+				t.Fatal("the key is still there")
+			}
+		}, locker.WithHandover(100))
+	}
+}
+
+// Middleware may send a Release again, whatever became of the first.
+func TestAReleaseThatIsRepeatedDoesNotEndWhatWasPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		var released []locker.Lease
+		c := locker.New(single.New(store), locker.WithHandover(2), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return twice{next, &released}
+		}))
+		l := mustLock(t, c, "key")
+		for range 2 {
+			next := take(t, c, "key")
+			mustUnlock(t, l)
+			l = <-next
+			waits := take(t, c, "key") // a repeated one must not pass it on again, either
+			for _, lease := range released {
+				if err := (twice{Locker: c.Locker()}).Locker.Release(t.Context(), lease); err != nil && !errors.Is(err, locker.ErrLost) {
+					t.Errorf("Release again = %v", err)
+				}
+			}
+			synctest.Wait()
+			if value, _, _ := store.Get("key"); value != l.Lease().Token || l.Context().Err() != nil {
+				t.Errorf("the key has %q, the holder's context %v", value, l.Context().Err())
+			}
+			select {
+			case second := <-waits:
+				t.Fatalf("two holders: %v and %v", l, second)
+			default:
+			}
+			mustUnlock(t, l)
+			l = <-waits
+		}
+		mustUnlock(t, l)
+		time.Sleep(time.Minute)
+	})
+}
+
+// twice sends every Release again.
+type twice struct {
+	locker.Locker
+	released *[]locker.Lease
+}
+
+func (m twice) Release(ctx context.Context, lease locker.Lease) error {
+	*m.released = append(*m.released, lease)
+	return m.Locker.Release(ctx, lease)
+}
+
+func TestManyWhoHandOverExcludeEachOther(t *testing.T) {
+	c := locker.New(single.New(memory.New()), locker.WithHandover(7))
+	counter, total := 0, 0
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 300 {
+				if err := c.Do(t.Context(), "key", func(context.Context, *locker.Lock) error { counter++; return nil }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		total += 300
+	}
+	all.Wait()
+	if counter != total {
+		t.Errorf("%d of %d updates", counter, total)
+	}
+}

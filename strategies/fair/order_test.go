@@ -1,0 +1,331 @@
+package fair_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// What package fair promises beyond single, in fake time.
+
+const clients = 16
+
+// arrivals are calls of Lock, one after the other.
+type arrivals struct {
+	t   *testing.T
+	all sync.WaitGroup
+
+	mu      sync.Mutex
+	granted []int
+	when    []time.Time
+}
+
+// arrive calls Lock in a goroutine, and returns when it waits. Whoever is granted the lock notes it, and gives it back after a
+// while.
+func (a *arrivals) arrive(who int, locks *locker.Client, hold time.Duration, opts ...locker.Option) {
+	a.all.Go(func() {
+		l, err := locks.Lock(a.t.Context(), "key", opts...)
+		if err != nil {
+			a.t.Errorf("Lock of %d: %v", who, err)
+			return
+		}
+		a.mu.Lock()
+		a.granted, a.when = append(a.granted, who), append(a.when, time.Now())
+		a.mu.Unlock()
+		time.Sleep(hold)
+		if err := l.Unlock(context.WithoutCancel(a.t.Context())); err != nil {
+			a.t.Errorf("Unlock of %d: %v", who, err)
+		}
+	})
+	synctest.Wait()
+}
+
+func (a *arrivals) sum() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.granted)
+}
+
+// wantInOrder waits for all, and lets what idles of their Clients end.
+func (a *arrivals) wantInOrder(want ...int) {
+	a.t.Helper()
+	a.all.Wait()
+	if !slices.Equal(a.granted, want) {
+		a.t.Errorf("granted in the order %v; want %v", a.granted, want)
+	}
+	time.Sleep(time.Second)
+}
+
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
+func mustLock(t *testing.T, locks *locker.Client, opts ...locker.Option) *locker.Lock {
+	t.Helper()
+	l, err := locks.TryLock(t.Context(), "key", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustUnlock(t *testing.T, l *locker.Lock) {
+	t.Helper()
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClientsAreGrantedTheLockInTheOrderInWhichTheyAsked(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		l := mustLock(t, locker.New(fair.New(store)))
+		a := arrivals{t: t}
+		for i := range clients {
+			a.arrive(i, locker.New(fair.New(store)), time.Duration(i%5)*150*time.Millisecond)
+		}
+		mustUnlock(t, l)
+		a.wantInOrder(upTo(clients)...)
+	})
+}
+
+// A Client is one waiter, however many calls of it wait.
+func TestClientsTakeTurnsHoweverManyCallsEachHasWaiting(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		l := mustLock(t, locker.New(fair.New(store)))
+		a := arrivals{t: t}
+		crowd, alone := locker.New(fair.New(store)), locker.New(fair.New(store))
+		for i := range 4 {
+			a.arrive(i, crowd, time.Millisecond)
+		}
+		a.arrive(10, alone, time.Millisecond)
+		a.arrive(11, alone, time.Millisecond)
+		mustUnlock(t, l)
+		a.wantInOrder(0, 10, 1, 11, 2, 3)
+	})
+}
+
+func TestTheOrderOutlivesAHolderThatDies(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		dead := locker.Request{Key: "key", Token: locker.NewToken(), TTL: 7 * time.Second}
+		if _, err := fair.New(store).Acquire(t.Context(), dead); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		a := arrivals{t: t}
+		for i := range clients {
+			a.arrive(i, locker.New(fair.New(store)), 300*time.Millisecond)
+		}
+		a.wantInOrder(upTo(clients)...)
+		if first := a.when[0].Sub(began); first < dead.TTL || first > dead.TTL+100*time.Millisecond {
+			t.Errorf("the first was granted the lock %v after the death of its holder, whose lease was %v", first, dead.TTL)
+		}
+	})
+}
+
+func TestTryLockNeitherPassesWaitersNorTakesAPlace(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
+		l := mustLock(t, locker.New(fair.New(store)))
+		a := arrivals{t: t}
+		for i := range 3 {
+			a.arrive(i, locker.New(fair.New(store)), 300*time.Millisecond)
+		}
+		quick := locker.New(fair.New(store))
+		try := func() {
+			t.Helper()
+			var held *locker.HeldError
+			if l, err := quick.TryLock(t.Context(), "key"); !errors.As(err, &held) || held.Position != 0 {
+				t.Errorf("TryLock while others wait = %v, %v; want it held, and no place", l, err)
+			}
+		}
+		try()
+		outside.Delete("key") // it is free now, and nobody has been told
+		try()
+		for a.sum() < 3 {
+			try()
+			synctest.Wait()
+			time.Sleep(10 * time.Millisecond)
+		}
+		try()
+		a.wantInOrder(0, 1, 2)
+		mustUnlock(t, mustLock(t, quick))
+		_ = l.Unlock(t.Context()) // it was lost
+	})
+}
+
+func TestAHeldErrorTellsThePlaceInTheQueue(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		l := mustLock(t, locker.New(fair.New(store)))
+		var all sync.WaitGroup
+		for place := 1; place <= 6; place++ {
+			locks := locker.New(fair.New(store))
+			for behind := range 2 {
+				all.Go(func() {
+					_, err := locks.Lock(t.Context(), "key", locker.WithWait(time.Duration(2-behind)*time.Second))
+					var held *locker.HeldError
+					if !errors.As(err, &held) || held.Position != place+behind {
+						t.Errorf("place %d, and %d of the same Client before: %v; want the sum in %+v", place, behind, err, held)
+					}
+				})
+				synctest.Wait()
+			}
+		}
+		all.Wait()
+		mustUnlock(t, l)
+		time.Sleep(time.Second)
+	})
+}
+
+func TestAWaiterWhoGivesUpLeavesNoPlaceBehind(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		l := mustLock(t, locker.New(fair.New(store)))
+		a := arrivals{t: t}
+		var impatient sync.WaitGroup
+		for i := range clients {
+			if i%2 == 0 {
+				impatient.Go(func() {
+					_, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithWait(time.Second))
+					if !errors.Is(err, locker.ErrWaitLimit) {
+						t.Errorf("Lock of %d = %v", i, err)
+					}
+				})
+				synctest.Wait()
+				continue
+			}
+			a.arrive(i, locker.New(fair.New(store)), 0)
+		}
+		impatient.Wait()
+		synctest.Wait()
+		released := time.Now()
+		mustUnlock(t, l)
+		a.all.Wait()
+		if took := time.Since(released); took > 0 {
+			t.Errorf("the waiters had the lock one after the other in %v: someone waited for a place that nobody had", took)
+		}
+		a.wantInOrder(1, 3, 5, 7, 9, 11, 13, 15)
+	})
+}
+
+// What is granted to a call that has just given up goes to the next without delay.
+func TestATurnThatComesTooLateGoesToTheNext(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		for range 50 {
+			l := mustLock(t, locker.New(fair.New(store)))
+			ctx, cancel := context.WithCancel(t.Context())
+			var first sync.WaitGroup
+			first.Go(func() {
+				if l, err := locker.New(fair.New(store)).Lock(ctx, "key"); err == nil {
+					mustUnlock(t, l)
+				}
+			})
+			synctest.Wait()
+			a := arrivals{t: t}
+			a.arrive(1, locker.New(fair.New(store)), 0)
+			released := time.Now()
+			go cancel()
+			mustUnlock(t, l)
+			first.Wait()
+			a.all.Wait()
+			if took := time.Since(released); took > 0 {
+				t.Fatalf("the next had the lock after %v", took)
+			}
+			cancel()
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+func TestClientsThatLoopAreGrantedTheLockEquallyOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 50
+		store := memory.New()
+		l := mustLock(t, locker.New(fair.New(store)))
+		loop := newLoop(each * clients)
+		for i := range clients {
+			locks := locker.New(fair.New(store))
+			loop.all.Go(func() { loop.run(t, locks, i) })
+		}
+		synctest.Wait()
+		mustUnlock(t, l)
+		loop.wantFair(t)
+	})
+}
+
+// A loop is Clients that lock again and again, until they have done so often enough in sum.
+type loop struct {
+	all  sync.WaitGroup
+	left chan struct{}
+	had  [clients]int
+}
+
+func newLoop(sum int) *loop {
+	l := &loop{left: make(chan struct{}, sum)}
+	for range sum {
+		l.left <- struct{}{}
+	}
+	close(l.left)
+	return l
+}
+
+func (lo *loop) run(t *testing.T, locks *locker.Client, who int) {
+	for {
+		err := locks.Do(t.Context(), "key", func(context.Context, *locker.Lock) error {
+			if _, ok := <-lo.left; !ok {
+				return errEnough
+			}
+			lo.had[who]++
+			time.Sleep(time.Millisecond) // so that whoever comes from the lock before has asked again
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return
+		}
+		if err != nil {
+			t.Errorf("client %d: %v", who, err)
+			return
+		}
+	}
+}
+
+var errEnough = errors.New("enough")
+
+func (lo *loop) wantFair(t *testing.T) {
+	t.Helper()
+	lo.all.Wait()
+	least, most := slices.Min(lo.had[:]), slices.Max(lo.had[:])
+	if float64(most) > 1.1*float64(least) {
+		t.Errorf("one Client had the lock %d times, another %d: %v", most, least, lo.had)
+	}
+}
+
+// Package single knows of no queue: its locks are excluded, and pass those who wait while the lock is free.
+func TestALockOfPackageSingleIsExcludedAndRespectsNoQueue(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		dead := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second}
+		if _, err := fair.New(store).Acquire(t.Context(), dead); err != nil {
+			t.Fatal(err)
+		}
+		ends := time.Now().Add(dead.TTL)
+		a := arrivals{t: t}
+		a.arrive(0, locker.New(fair.New(store)), 0)
+		old := locker.New(single.New(store))
+		if _, err := old.TryLock(t.Context(), "key"); !errors.Is(err, locker.ErrHeld) {
+			t.Errorf("TryLock of a lock that is held = %v", err)
+		}
+		time.Sleep(time.Until(ends)) // the waiter looks a millisecond later
+		mustUnlock(t, mustLock(t, old))
+		a.wantInOrder(0)
+	})
+}
