@@ -1,0 +1,408 @@
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	client "github.com/redis/rueidis"
+)
+
+// What an Executor promises and no Store shows.
+
+func open(t testing.TB, o client.ClientOption) executor {
+	t.Helper()
+	o.DisableCache = true
+	c, err := client.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return newExecutor(c)
+}
+
+func at(addrs ...string) client.ClientOption { return client.ClientOption{InitAddress: addrs} }
+
+func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
+	server := redistest.Start(t)
+	resp2 := at(server.Addr())
+	resp2.AlwaysRESP2 = true
+	script := `return {1, 'a', false, {'b', {}, redis.error_reply('OOPS inside'), redis.error_reply('ERR generic')}, redis.status_reply('fine')}`
+	want := []any{int64(1), "a", nil, []any{"b", []any{}, &redis.ReplyError{Text: "OOPS inside"}, &redis.ReplyError{Text: "ERR generic"}}, "fine"}
+	for protocol, e := range map[string]executor{"RESP2": open(t, resp2), "RESP3": open(t, at(server.Addr()))} {
+		for name, call := range map[string]func(context.Context, ...any) (any, error){"Do": e.Do, "Once": e.Once} {
+			if got, err := call(t.Context(), "EVAL", script, 0); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s by %s = %#v, %v", name, protocol, got, err)
+			}
+			if got, err := call(t.Context(), "GET", "nothing"); got != nil || err != nil {
+				t.Errorf("%s of nothing by %s = %v, %v", name, protocol, got, err)
+			}
+			for _, text := range []string{"OOPS outside", "ERR DB index", "ERR ERR twice"} {
+				_, err := call(t.Context(), "EVAL", "return redis.error_reply(ARGV[1])", 0, text)
+				if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Text != text {
+					t.Errorf("%s by %s = %v, want %s", name, protocol, err, text)
+				}
+			}
+			if info, err := call(t.Context(), "INFO", "server"); err != nil || !strings.HasPrefix(info.(string), "# Server") {
+				t.Errorf("INFO by %s = %q, %v", protocol, info, err)
+			}
+			if got, err := call(t.Context(), "CONFIG", "GET", "maxmemory-policy"); err != nil || !reflect.DeepEqual(got, []any{"maxmemory-policy", "noeviction"}) {
+				t.Errorf("CONFIG by %s = %v, %v", protocol, got, err)
+			}
+		}
+	}
+}
+
+func TestRepliesThatOnlyRESP3HasAreAsRESP2WouldHaveThem(t *testing.T) {
+	e := open(t, at(redistest.Start(t).Addr()))
+	for script, want := range map[string]any{
+		"return {map={a='b'}}":     []any{"a", "b"},
+		"return {set={a=true}}":    []any{"a"},
+		"return true":              int64(1),
+		"return {double=1.5}":      "1.5",
+		"return {big_number='12'}": "12",
+		"return {verbatim_string={string='text', format='txt'}}": "text",
+	} {
+		if got, err := e.Do(t.Context(), "EVAL", "redis.setresp(3); "+script, 0); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s = %#v, %v; want %#v", script, got, err, want)
+		}
+	}
+}
+
+func TestArgumentsOfAllTypesArriveAsTheyAreWritten(t *testing.T) {
+	e := open(t, at(redistest.Start(t).Addr()))
+	got, err := e.Do(t.Context(), "EVAL", "return ARGV", 0, "a b\x00", -1, int64(1)<<60, uint32(3), uint64(1)<<63)
+	if want := []any{"a b\x00", "-1", "1152921504606846976", "3", "9223372036854775808"}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("ARGV = %q, %v", got, err)
+	}
+}
+
+func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
+	e := open(t, at(redistest.Start(t).Addr()))
+	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
+			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
+		wrong := &redis.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
+		want := []any{"OK", wrong, "1", "OK", "QUEUED", "QUEUED", []any{int64(2), wrong}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("Pipeline = %#v, %v", got, err)
+		}
+		got, err = c.Pipeline(t.Context()) // on the same connection, which is still good
+		if len(got) != 0 || err != nil {
+			t.Errorf("Pipeline of nothing = %v, %v", got, err)
+		}
+		got, err = c.Pipeline(t.Context(), []any{"GET", "a"})
+		if err != nil || !reflect.DeepEqual(got, []any{"2"}) {
+			t.Errorf("Pipeline = %v, %v", got, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("Pinned = %v", err)
+	}
+}
+
+func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	o := at(proxy.Addr())
+	o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Minute // no pings in between
+	e := open(t, o)
+	exec := func(c redis.Conn) any {
+		t.Helper()
+		got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"SET", "b", "1"}, []any{"EXEC"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[2]
+	}
+	change := func() {
+		t.Helper()
+		if _, err := server.Do("INCR", "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := errors.New("own")
+	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+		for _, changed := range []bool{false, true} {
+			if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"}); err != nil {
+				t.Fatal(err)
+			}
+			if changed {
+				change()
+			}
+			if got := exec(c); (got == nil) != changed {
+				t.Errorf("EXEC = %v when changed: %t", got, changed)
+			}
+		}
+		_, err := c.Pipeline(t.Context(), []any{"WATCH", "a"})
+		return errors.Join(err, own)
+	})
+	if !errors.Is(err, own) || proxy.Count("UNWATCH") != 1 {
+		t.Fatalf("Pinned = %v after %v", err, proxy.Seen())
+	}
+	dials := proxy.Count("HELLO")
+	change()
+	err = e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+		if got := exec(c); got == nil {
+			t.Error("the key is still watched")
+		}
+		if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"MULTI"}, []any{"EXEC"}); err != nil {
+			t.Error(err)
+		}
+		return own
+	})
+	if err != own || proxy.Count("UNWATCH") != 1 || proxy.Count("DISCARD") != 0 || proxy.Count("HELLO") != dials { // as it is, and on the same connection
+		t.Errorf("Pinned = %v after %v: nothing was left watched", err, proxy.Seen())
+	}
+}
+
+func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
+	server := redistest.Start(t)
+	if _, err := server.Do("ACL", "SETUSER", "locks", "on", ">any", "~*", "+@all", "-unwatch"); err != nil {
+		t.Fatal(err)
+	}
+	o := at(server.Addr())
+	o.Username, o.Password = "locks", "any"
+	e := open(t, o)
+	for range 3 {
+		err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+			got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"INCR", "b"}, []any{"EXEC"}, []any{"WATCH", "a"})
+			if err == nil && got[2] == nil {
+				t.Error("the key is still watched")
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Do("INCR", "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
+	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c redis.Conn) error{
+		"in a pipeline": func(ctx context.Context, server *redistest.Server, c redis.Conn) error {
+			server.Pause()
+			_, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"GET", "a"})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Pipeline = %v", err)
+			}
+			return err
+		},
+		"while it unwatches": func(ctx context.Context, server *redistest.Server, c redis.Conn) error {
+			_, err := c.Pipeline(ctx, []any{"WATCH", "a"})
+			server.Pause()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			e := open(t, at(server.Addr()))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			err := e.Pinned(ctx, "a", func(c redis.Conn) error { return use(ctx, server, c) })
+			if end, _ := ctx.Deadline(); time.Now().Before(end) {
+				t.Errorf("Pinned = %v, before the deadline", err)
+			}
+			server.Resume()
+			err = e.Pinned(t.Context(), "a", func(c redis.Conn) error { // on a connection where nothing is left
+				got, err := c.Pipeline(t.Context(), []any{"ECHO", "text"})
+				if err == nil && got[0] != "text" {
+					t.Errorf("ECHO = %v", got)
+				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("Pinned = %v", err)
+			}
+		})
+	}
+}
+
+func TestACtxThatIsDoneSendsNothing(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	e := open(t, at(proxy.Addr()))
+	dials := proxy.Count("HELLO")
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := e.Pinned(ctx, "a", func(c redis.Conn) error {
+			cancel()
+			_, err := c.Pipeline(ctx, []any{"GET", "a"})
+			return err
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Pinned = %v", err)
+		}
+		if err := e.Pinned(ctx, "a", func(redis.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
+			t.Errorf("Pinned = %v", err)
+		}
+		if _, err := e.Once(ctx, "GET", "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Once = %v", err)
+		}
+	}
+	if n := proxy.Count("HELLO"); proxy.Count("GET") != 0 || n != dials+1 {
+		t.Errorf("%d connections, after %v", n, proxy.Seen())
+	}
+}
+
+// TestAnAbandonedCommandComesBeforeItsCleanUp: what a call has queued whose ctx ends is sent when the server is back, and what
+// follows is behind it.
+func TestAnAbandonedCommandComesBeforeItsCleanUp(t *testing.T) {
+	server := redistest.Start(t)
+	for _, connections := range []int{-1, 3} { // one, and eight of them
+		o := at(server.Addr())
+		o.PipelineMultiplex = connections
+		e := open(t, o)
+		for i := range 20 {
+			server.Pause()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if _, err := e.Once(ctx, "SET", "a", "token"); !errors.Is(err, context.Canceled) {
+				t.Fatalf("Once = %v", err)
+			}
+			deleted := make(chan any, 1)
+			go func() {
+				n, err := e.Once(context.Background(), "DEL", "a")
+				deleted <- errors.Join(err, map[bool]error{true: fmt.Errorf("DEL = %v", n)}[n != int64(1)])
+			}()
+			for range 100 {
+				runtime.Gosched()
+			}
+			server.Resume()
+			if err := <-deleted; err != error(nil) {
+				t.Fatalf("with PipelineMultiplex %d, the %d. time: %v", connections, i, err)
+			}
+		}
+	}
+}
+
+func TestADeadlineDoesNotBreakTheConnectionForOthers(t *testing.T) {
+	server := redistest.Start(t)
+	e := open(t, at(server.Addr())) // nothing was sent on it yet
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	come := make(chan struct{})
+	time.AfterFunc(20*time.Millisecond, func() { close(come) }) // when the first call waits, on most machines
+	var others sync.WaitGroup
+	for range 8 {
+		others.Go(func() {
+			<-come
+			if got, err := e.Once(t.Context(), "ECHO", "text"); got != "text" || err != nil {
+				t.Errorf("Once of another = %v, %v", got, err)
+			}
+		})
+	}
+	if _, err := e.Once(ctx, "GET", "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Once = %v", err)
+	}
+	server.Resume()
+	others.Wait()
+}
+
+func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
+	server := redistest.Start(t)
+	e := open(t, at(server.Addr()))
+	var calls sync.WaitGroup
+	var answered, cancelled atomic.Int64
+	for i := range 8 {
+		calls.Go(func() {
+			for n := range 300 {
+				ctx, cancel := context.WithCancel(t.Context())
+				want := fmt.Sprint(i, "/", n)
+				go func() {
+					for range n % 100 * 10 {
+						runtime.Gosched() // until the reply is near, or has come
+					}
+					cancel()
+				}()
+				var got any
+				var err error
+				if n%2 == 0 {
+					got, err = e.Do(ctx, "ECHO", want)
+				} else {
+					err = e.Pinned(ctx, "a", func(c redis.Conn) error {
+						replies, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"ECHO", want})
+						if err == nil {
+							got = replies[1]
+						}
+						return err
+					})
+				}
+				switch {
+				case err == nil && got == want:
+					answered.Add(1)
+				case errors.Is(err, context.Canceled):
+					cancelled.Add(1)
+				default:
+					t.Errorf("%v, %v instead of %s", got, err, want)
+				}
+				cancel()
+			}
+		})
+	}
+	calls.Wait()
+	t.Logf("%d answered, %d cancelled", answered.Load(), cancelled.Load())
+	if answered.Load() == 0 || cancelled.Load() == 0 {
+		t.Error("nothing met")
+	}
+}
+
+func TestErrorsOfOthersAreNotTakenForTheEndOfACtx(t *testing.T) {
+	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	timeout := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+	if err := translate(over, timeout); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the deadline: %v", err)
+	}
+	if err := translate(gone, timeout); !errors.Is(err, context.Canceled) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the cancellation: %v", err)
+	}
+	for _, foreign := range []error{context.DeadlineExceeded, context.Canceled, &net.OpError{Op: "dial", Err: context.Canceled}} {
+		err := translate(t.Context(), foreign)
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			t.Errorf("of another's ctx: %v", err)
+		}
+		wait := net.Error(nil)
+		if errors.Is(foreign, context.DeadlineExceeded) != (errors.As(err, &wait) && wait.Timeout()) {
+			t.Errorf("%v is %v", foreign, err)
+		}
+	}
+}
+
+func TestTheNodeOfAClusterIsThatOfTheFirstKey(t *testing.T) {
+	for _, c := range []struct {
+		args []any
+		key  any
+	}{
+		{[]any{"SET", "key", "token", "NX"}, "key"},
+		{[]any{"EVALSHA", "digest", "2", "key", "other", "token"}, "key"},
+		{[]any{"EVAL", "source", 1, "key"}, "key"},
+		{[]any{"EVAL", "source", 0, "token"}, nil},
+		{[]any{"INFO", "server"}, nil},
+		{[]any{"CONFIG", "GET", "appendonly"}, nil},
+		{[]any{"TIME"}, nil},
+		{[]any{"MULTI"}, nil},
+	} {
+		if key, ok := firstKey(c.args); ok != (c.key != nil) || ok && key != c.key {
+			t.Errorf("%v: %q, %t", c.args, key, ok)
+		}
+	}
+}

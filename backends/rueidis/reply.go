@@ -1,0 +1,76 @@
+package rueidis
+
+import (
+	"strconv"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	client "github.com/redis/rueidis"
+)
+
+// decode puts a reply into the terms of the family. An error reply is a *redis.ReplyError; other errors are those of rueidis.
+func decode(result client.RedisResult) (any, error) {
+	if err := result.NonRedisError(); err != nil {
+		return nil, err
+	}
+	message, _ := result.ToMessage() // its error is in the message
+	value := valueOf(&message)
+	if refused, ok := value.(*redis.ReplyError); ok {
+		return nil, refused
+	}
+	return value, nil
+}
+
+// valueOf reads what RESP3 has besides as RESP2 would have sent it: a map as a list, a truth as a number, other numbers as
+// strings.
+func valueOf(m *client.RedisMessage) any {
+	switch {
+	case m.IsString():
+		value, _ := m.ToString()
+		return value
+	case m.IsInt64():
+		value, _ := m.ToInt64()
+		return value
+	case m.IsNil():
+		return nil
+	case m.IsArray():
+		elements, _ := m.ToArray()
+		list := make([]any, len(elements))
+		for i := range elements {
+			list[i] = valueOf(&elements[i])
+		}
+		return list
+	case m.IsMap():
+		entries, _ := m.ToMap()
+		list := make([]any, 0, 2*len(entries))
+		for name, entry := range entries {
+			list = append(list, name, valueOf(&entry))
+		}
+		return list
+	case m.IsBool():
+		if on, _ := m.ToBool(); on {
+			return int64(1)
+		}
+		return int64(0)
+	case m.IsFloat64():
+		value, _ := m.ToFloat64()
+		return strconv.FormatFloat(value, 'f', -1, 64)
+	}
+	if err := m.Error(); err != nil {
+		return &redis.ReplyError{Text: code(m, err.Error()) + err.Error()}
+	}
+	value, _ := m.ToString()
+	if len(value) > 3 && value[3] == ':' { // a verbatim string, which begins with its format; otherwise a big number
+		value = value[4:]
+	}
+	return value
+}
+
+var overhead = new(client.RedisMessage).CacheSize()
+
+// code is the ERR that rueidis takes away from what stood after it.
+func code(m *client.RedisMessage, rest string) string {
+	if m.CacheSize()-overhead > len(rest) {
+		return "ERR "
+	}
+	return ""
+}

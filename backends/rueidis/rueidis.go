@@ -1,0 +1,88 @@
+// Package rueidis keeps locks in Redis through github.com/redis/rueidis. What is sent and promised is the same for all
+// client libraries: see package backends/redis, which is redis below, while client is rueidis. It is a module of its own:
+//
+//	go get github.com/lockstep-go/lockstep/backends/rueidis
+//
+// # What waits for what
+//
+// Calls that are made at the same time share a connection and its round trips. A call returns as soon as its ctx is done,
+// but the command that it has queued is sent nevertheless. On a client for one server, or for the master of a Sentinel, all
+// commands of a store go over the same one of its connections, in the order of the calls, so that what is sent to clean up after
+// an abandoned command is behind it; how far a command has got that was on a connection which broke, nobody knows. A ClusterClient
+// has a connection to each node, unless PipelineMultiplex is over 0: then those of one key may overtake one another.
+//
+// Three things outlast a ctx: while the connection is being made, calls wait for it, up to Dialer.Timeout for each phase; when
+// 1024 calls wait for a server that does not answer (2 to the power of RingScaleEachConn), further ones wait for those; and
+// calls that need a connection of their own (redis.WithReplicas, redis.WithoutScripts, the transactions of
+// backends.LegacyStore) heed the deadline of a ctx while they wait for a reply, and not its cancellation. A server that does
+// not answer is given up after Dialer.KeepAlive and ConnWriteTimeout, and then all that waited get an error.
+//
+// # What is sent twice
+//
+// Nothing, with options that rueidis has by default: after a fault it repeats commands that are known to only read, and ours are not
+// marked as such. With a ConnLifetime it does repeat what had not been answered when the lifetime was over and a
+// second had passed since. Then a grant may come late, when nobody expects it any more: leave ConnLifetime at 0. A cluster's
+// client repeats what was answered by MOVED or ASK, since nothing had been done.
+package rueidis
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	client "github.com/redis/rueidis"
+)
+
+// New returns a store that uses c, with the options, the TLS and the credentials that c has. The caller closes c. Servers
+// that were restarted are not in quarantine unless the options of c went through [Quarantine].
+//
+// With the options that rueidis has by default, a server that does not answer is given up after 11 s; Open sets shorter ones.
+// SendToReplicas must be false for all commands but those that IsReadOnly. Wake-ups have one connection more, from the first
+// waiter to the last.
+//
+// In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
+// asked the cluster anew.
+func New(c client.Client, opts ...redis.Option) *redis.Store {
+	return redis.New(newExecutor(c), opts...)
+}
+
+// Open opens a client to one server, the only one of o.InitAddress, with options fit for locks where o does not set its own, and
+// returns a store on it together with the client, for the caller to close:
+//   - a server that does not answer is given up after two seconds, and a connection that can't be made after one for each phase;
+//   - client-side caching is off, and neither CLIENT TRACKING nor CLIENT SETINFO is sent;
+//   - servers that were restarted are in quarantine for the longest TTL (see [Quarantine], redis.WithMaxTTL and
+//     redis.WithoutQuarantine).
+//
+// A server that is down or in quarantine is no error here, but of each call until it is not. The error is for options that are
+// not possible, or not for one server: there are New and Quarantine for a cluster.
+func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Client, error) {
+	switch {
+	case len(o.InitAddress) != 1:
+		return nil, nil, errors.New("lockstep: Open is for one server: InitAddress needs one address")
+	case o.Sentinel.MasterSet != "" || len(o.Standalone.ReplicaAddress) > 0 || o.Standalone.EnableRedirect:
+		return nil, nil, errors.New("lockstep: Open is for one server: it takes neither Sentinel.MasterSet nor Standalone")
+	case o.ConnLifetime != 0:
+		return nil, nil, errors.New("lockstep: with a ConnLifetime rueidis sends commands again, and a lock may be granted late")
+	}
+	o.ForceSingleClient = true // and not an error if it can't be reached yet
+	o.DisableCache = true
+	setDefault(&o.Dialer.Timeout, time.Second)
+	setDefault(&o.ConnWriteTimeout, time.Second)
+	if o.ClientSetInfo == nil {
+		o.ClientSetInfo = client.DisableClientSetInfo
+	}
+	if maxTTL, on := redis.QuarantineFor(opts...); on {
+		o = Quarantine(o, maxTTL)
+	}
+	c, err := client.NewClient(o)
+	if c == nil {
+		return nil, nil, err
+	}
+	return New(c, opts...), c, nil
+}
+
+func setDefault(field *time.Duration, value time.Duration) {
+	if *field == 0 {
+		*field = value
+	}
+}
