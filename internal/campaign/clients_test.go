@@ -15,7 +15,7 @@ import (
 // which sets those fit for locks. Quarantine is off, since the servers here have just started.
 type library struct {
 	name string
-	dial func(t *testing.T, addr string) connection
+	dial func(t *testing.T, addr string, opts ...redis.Option) connection
 }
 
 // A connection is a store on one server, and what closes the client below it.
@@ -25,22 +25,26 @@ type connection struct {
 }
 
 var libraries = []library{
-	{"go-redis", func(t *testing.T, addr string) connection {
+	{"go-redis", func(t *testing.T, addr string, opts ...redis.Option) connection {
 		c := goredisclient.NewClient(&goredisclient.Options{Addr: addr})
-		return closing(t, goredis.New(c), c.Close)
+		return closing(t, goredis.New(c, opts...), c.Close)
 	}},
-	{"go-redis by Open", func(t *testing.T, addr string) connection {
-		store, c := goredis.Open(&goredisclient.Options{Addr: addr}, redis.WithoutQuarantine())
+	{"go-redis by Open", func(t *testing.T, addr string, opts ...redis.Option) connection {
+		store, c := goredis.Open(&goredisclient.Options{Addr: addr}, withoutQuarantine(opts)...)
 		return closing(t, store, c.Close)
 	}},
-	{"redigo", func(t *testing.T, addr string) connection { // which waits for a reply for ever
+	{"redigo", func(t *testing.T, addr string, opts ...redis.Option) connection { // which waits for a reply for ever
 		pool := &client.Pool{Dial: func() (client.Conn, error) { return client.Dial("tcp", addr) }, MaxIdle: 3}
-		return closing(t, redigo.New(pool), pool.Close)
+		return closing(t, redigo.New(pool, opts...), pool.Close)
 	}},
-	{"redigo by Open", func(t *testing.T, addr string) connection {
-		store, pool := redigo.Open(addr, nil, redis.WithoutQuarantine())
+	{"redigo by Open", func(t *testing.T, addr string, opts ...redis.Option) connection {
+		store, pool := redigo.Open(addr, nil, withoutQuarantine(opts)...)
 		return closing(t, store, pool.Close)
 	}},
+}
+
+func withoutQuarantine(opts []redis.Option) []redis.Option {
+	return append([]redis.Option{redis.WithoutQuarantine()}, opts...)
 }
 
 // closing closes at the end of the test what has not been closed by then.

@@ -12,6 +12,7 @@
 //	ourclocks_test.go  clients whose clock is set
 //	failovers_test.go  masters that Sentinel replaces by replicas, which have all or not
 //	resharding_test.go locks whose slot moves through a Redis Cluster
+//	soak_test.go       an hour of all of it, in which nothing may grow
 //
 // Each prints what it did and measured: run with -v to read it. A normal run takes a part of what there is, the same every
 // time; LOCKSTEP_TORTURE=1 takes all of it. Nothing is asserted about how fast a machine is: what takes time is measured and

@@ -48,26 +48,29 @@ type scene struct {
 	*stage
 	key     string
 	proxies []*redistest.Proxy // one for each node
-	ours    *locker.Client     // behind them
-	other   *locker.Client     // someone else
+	ours    party              // behind them
+	same    party              // the same owner, without a proxy
+	other   party              // someone else, without a proxy
+	around  int                // holds of ours that lie around what is done
 
+	missed   bool          // the fault has not happened
 	lingered time.Duration // how long the key of an attempt that failed stayed in a network that was well again
 }
 
 func (c wireCase) run(t *testing.T, stage *stage) result {
-	s := &scene{T: t, wireCase: c, stage: stage, key: c.String(), other: stage.others[c.strategy.name]}
+	s := &scene{T: t, wireCase: c, stage: stage, key: c.String()}
 	var stores []*redis.Store
 	var connections []connection
-	for _, server := range stage.servers[:c.strategy.nodes] {
+	for _, server := range stage.servers[c.strategy.replicated][:c.strategy.nodes] {
 		p := redistest.NewProxy(t, server.Addr())
-		cn := c.library.dial(t, p.Addr())
+		cn := c.library.dial(t, p.Addr(), c.strategy.options...)
 		s.proxies, stores, connections = append(s.proxies, p), append(stores, cn.store), append(connections, cn)
 	}
 	l, err := c.strategy.build(stores)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ours = locker.New(l, locker.WithTTL(ttl), locker.WithoutExtension())
+	s.parties(l)
 	stage.warming <- struct{}{}
 	s.unlock(s.lock(s.ours, s.key+", warm")) // every node is connected to, and knows the scripts
 	<-stage.warming
@@ -88,7 +91,7 @@ func (c wireCase) run(t *testing.T, stage *stage) result {
 		cn.close()
 	}
 	noConnectionStays(t, s.proxies)
-	r.lingered, r.broken = s.lingered, t.Failed()
+	r.lingered, r.missed, r.broken = s.lingered, s.missed, t.Failed()
 	return r
 }
 
@@ -102,15 +105,18 @@ func (s *scene) mayLeave(o outcome) bool {
 func (s *scene) struck(call func(ctx context.Context)) (well time.Time) {
 	first := s.number % s.strategy.nodes // not always the same nodes
 	hit := append(s.proxies[first:len(s.proxies):len(s.proxies)], s.proxies[:first]...)[:s.hit]
-	heal := s.strike(s.T, hit, s.key)
+	heal := s.strike(hit, s.key)
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
 	call(ctx)
-	return heal()
+	well, happened := heal()
+	s.missed = !happened
+	return well
 }
 
 // acquire: nobody has the lock, so the answer must not be that somebody has.
 func (s *scene) acquire() outcome {
+	defer s.within()()
 	var l *locker.Lock
 	var err error
 	well := s.struck(func(ctx context.Context) { l, err = s.ours.TryLock(ctx, s.key) })
@@ -132,6 +138,10 @@ func (s *scene) acquire() outcome {
 // contend: someone else has the lock, so it must not be granted, and what cleans up after the attempt must not touch it.
 func (s *scene) contend() outcome {
 	theirs := s.lock(s.other, s.key)
+	var inner *locker.Lock
+	if s.strategy.nested {
+		inner = s.lock(s.other, s.key)
+	}
 	var err error
 	s.struck(func(ctx context.Context) { _, err = s.ours.TryLock(ctx, s.key) })
 	o := unknown
@@ -146,12 +156,21 @@ func (s *scene) contend() outcome {
 	}
 	s.untilStill()
 	s.extendWell(theirs)
+	if inner != nil {
+		s.extendWell(inner)
+		s.unlock(theirs) // in whatever order they end
+		theirs = inner
+		if _, err := s.same.TryLock(context.Background(), s.key); err == nil {
+			s.Errorf("granted, while someone else had a hold left")
+		}
+	}
 	s.unlock(theirs)
 	return o
 }
 
 // extend: whatever the answer, the lock is held, and for no shorter time than before.
 func (s *scene) extend() outcome {
+	defer s.within()()
 	l := s.lock(s.ours, s.key)
 	before := l.Lease().Expires
 	var err error
@@ -182,7 +201,8 @@ func (s *scene) extend() outcome {
 
 // release: whatever the answer, the lock will be free, and it is at once if the answer was that it is.
 func (s *scene) release() outcome {
-	l := s.lock(s.ours, s.key)
+	defer s.within()()
+	l := s.lockEverywhere()
 	var err error
 	var taken int
 	well := s.struck(func(ctx context.Context) {
@@ -201,6 +221,32 @@ func (s *scene) release() outcome {
 		return done
 	}
 	return unknown
+}
+
+// within takes a hold of the same owner around what is done, if the strategy nests. Whatever becomes of the inner one, the outer
+// is there after as before, and nobody else is granted the lock.
+func (s *scene) within() (leave func()) {
+	if !s.strategy.nested {
+		return func() {}
+	}
+	outer := s.lock(s.same, s.key)
+	s.around = 1
+	return func() {
+		s.untilStill() // what was held back may have come after what undoes it
+		if n := s.taken(); n > 0 {
+			s.Errorf("an inner hold is left")
+		}
+		switch again, err := s.ours.TryLock(context.Background(), s.key); {
+		case err == nil:
+			s.unlock(again)
+		case errors.Is(err, locker.ErrHeld):
+			s.Errorf("its owner is refused: %v", err)
+		}
+		s.around = 0
+		s.held(outer)
+		s.extendWell(outer)
+		s.unlock(outer)
+	}
 }
 
 // held wants the lock of a holder to be one.
@@ -233,19 +279,32 @@ func (s *scene) extendWell(l *locker.Lock) {
 }
 
 // lock gets a lock that is free, or will be.
-func (s *scene) lock(from *locker.Client, key string) *locker.Lock {
+func (s *scene) lock(from party, key string) *locker.Lock {
 	var l *locker.Lock
 	var err error
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	for ctx.Err() == nil { // the machine may be too busy for an attempt
-		if l, err = from.Lock(context.WithoutCancel(ctx), key, locker.WithWait(patience)); err == nil {
+		if l, err = from.Lock(context.WithoutCancel(ctx), key); err == nil {
 			return l
 		}
 		time.Sleep(time.Second)
 	}
 	s.Fatalf("nobody gets %q: %v", key, err)
 	return nil
+}
+
+// lockEverywhere gets a lock from all nodes. A quorum does not wait for the last of them, and its release only for a moment: what a
+// node grants later is released then.
+func (s *scene) lockEverywhere() *locker.Lock {
+	l := s.lock(s.ours, s.key)
+	for since := time.Now(); s.taken() < s.strategy.nodes; time.Sleep(time.Millisecond) {
+		if time.Since(since) > time.Second { // one was too busy
+			s.unlock(l)
+			l, since = s.lock(s.ours, s.key), time.Now()
+		}
+	}
+	return l
 }
 
 // unlock releases in a network that is well.

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
 // TestFaultsOnTheWire asks what becomes of a lock when a request or its reply is lost, late or reset on its way between a
@@ -17,6 +15,7 @@ import (
 //
 //   - The answer is one of three: done, refused, unknown. It is refused only if someone else has the lock, and done only if
 //     enough nodes have done it.
+//   - An owner who has a lock and takes it again is never refused, and has what he had before, whatever becomes of that.
 //   - While the lock is held, nobody else is granted it. In the end everybody is.
 //   - What an attempt with an unknown outcome has left is removed, long before its TTL.
 //   - An extension that failed leaves the lease as it was, and the lock can be extended and unlocked.
@@ -29,12 +28,11 @@ import (
 //	LOCKSTEP_TORTURE=1 go test ./internal/campaign -run TestFaultsOnTheWire -v            all
 //	LOCKSTEP_TORTURE=1 go test ./internal/campaign -run 'TestFaultsOnTheWire/redlock_2_of_3/redigo$/extend/reply_lost' -v
 //
-// To change it: the faults are in wire_fault_test.go, the strategies in wire_strategy_test.go, what is done and asserted in
-// wire_operation_test.go. A new line in one of the tables is crossed with all others.
+// To change it: the faults are in wire_fault_test.go, the strategies in wire_strategy_test.go, who takes part in
+// wire_stage_test.go, what is done and asserted in wire_operation_test.go. A new line in one of the tables is crossed with all others.
 func TestFaultsOnTheWire(t *testing.T) {
 	atLast := nothingRunsOn(t)
-	servers := redistest.StartN(t, 5)
-	stage := setUp(t, servers)
+	stage := setUp(t)
 	cases := all()
 	total := len(cases)
 	if !torture {
@@ -60,7 +58,11 @@ func TestFaultsOnTheWire(t *testing.T) {
 	close(next)
 	workers.Wait()
 	atLast()
-	t.Logf("%d of %d cases in %v\n%s", ran(results), total, time.Since(began).Round(time.Second), summary(results))
+	n, missed := ran(results)
+	t.Logf("%d of %d cases in %v; in %d the fault has not happened\n%s", n, total, time.Since(began).Round(time.Second), missed, summary(results))
+	if missed > n/20 {
+		t.Errorf("in %d of %d cases the fault has not happened: this machine is too busy, or they show nothing", missed, n)
+	}
 	for _, s := range strategies {
 		if c := cell(results, s.name); c.Trials > 0 {
 			c.Report(t)

@@ -116,9 +116,13 @@ func Refused(err error) bool {
 	return errors.As(err, &r) && r.Refused()
 }
 
-// Unsent tells whether err says that there was no connection to send anything on. Only the error of a call that was not
-// repeated says so of the call as a whole.
+// Unsent tells whether err says, by a method Unsent() bool, that nothing was sent, or that there was no connection to send
+// it on. Only the error of a call that was not repeated says so of the call as a whole.
 func Unsent(err error) bool {
+	var u interface{ Unsent() bool }
+	if errors.As(err, &u) && u.Unsent() {
+		return true
+	}
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }

@@ -18,6 +18,11 @@ type refusal struct{ refused bool }
 func (r refusal) Error() string { return "refusal" }
 func (r refusal) Refused() bool { return r.refused }
 
+type unsent struct{ unsent bool }
+
+func (u unsent) Error() string { return "unsent" }
+func (u unsent) Unsent() bool  { return u.unsent }
+
 func TestRepeatGoesOnUntilItIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -168,5 +173,11 @@ func TestAConnectionThatWasNeverMadeCarriedNothing(t *testing.T) {
 	_, err := d.DialContext(ctx, "tcp", "127.0.0.1:1")
 	if !Unsent(fmt.Errorf("client: %w", err)) || Unsent(&net.OpError{Op: "read", Err: errDown}) || Unsent(errDown) || Unsent(nil) {
 		t.Errorf("Unsent(%v) and of others", err)
+	}
+}
+
+func TestACallThatSaysSoWasNotSent(t *testing.T) {
+	if !Unsent(fmt.Errorf("store: %w", unsent{true})) || Unsent(unsent{false}) || Unsent(refusal{true}) {
+		t.Error("Unsent does not heed what an error says of itself")
 	}
 }

@@ -63,7 +63,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		imports []string // of this module; a trailing /... stands for all below
 	}{
 		{"locker/fence", nil},
-		{"locker", []string{"internal/cleanup", "locker"}},
+		{"locker", []string{"internal/cleanup", "internal/wallclock", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},
 		{"backends/redis", []string{"backends"}},
@@ -71,11 +71,12 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/redigo", []string{"backends", "backends/redis"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
-		{"strategies", []string{"locker", "backends", "internal/cleanup", "strategies/internal/instance", "strategies/single", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
+		{"strategies", []string{"locker", "backends", "internal/cleanup", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
 		{"middleware", []string{"locker"}},
 		{"internal/cleanup", nil},
 		{"internal/history", nil},
 		{"internal/redistest", nil},
+		{"internal/wallclock", nil},
 	}
 	for _, line := range goList(t, "../..", "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...") {
 		parts := strings.Split(line, ",")

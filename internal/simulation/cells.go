@@ -26,6 +26,7 @@ type Cell struct {
 	Schedules   int
 	Grants      int
 	Violated    map[Invariant]int // schedules that violate it
+	Early       int               // holds that were lost to a wall clock before they expired
 	Unavailable time.Duration     // the longest time in which somebody asked for a key and nobody had it
 	Command     string            // replays the worst schedule: the first that made the verdict, or the longest wait
 
@@ -71,7 +72,7 @@ func (c Cell) place() int {
 // RunCell plays n schedules, whose seeds count from seed; and up to thirty times as many until all has been seen that must be.
 func RunCell(t *testing.T, s Strategy, f Fault, n int, seed uint64) Cell {
 	c := Cell{Strategy: s, Fault: f, Verdict: Safe, Violated: map[Invariant]int{}, first: map[Invariant]string{}}
-	for c.Schedules < n || c.missing() != nil && c.Schedules < 30*n {
+	for c.Schedules < n || c.unseen() && c.Schedules < 30*n {
 		schedule := Schedule{Strategy: s, Fault: f, Seed: seed + uint64(c.Schedules)}
 		c.add(schedule, schedule.Run(t))
 	}
@@ -81,6 +82,7 @@ func RunCell(t *testing.T, s Strategy, f Fault, n int, seed uint64) Cell {
 func (c *Cell) add(s Schedule, h *History) {
 	c.Schedules++
 	c.Grants += len(h.Holds)
+	c.Early += h.overEarly()
 	var seen []Invariant
 	for _, v := range h.Check() {
 		if slices.Contains(seen, v.Invariant) {
@@ -108,6 +110,11 @@ func (c *Cell) add(s Schedule, h *History) {
 
 func (v Verdict) rank() int { return slices.Index([]Verdict{Safe, Unavailable, Violated}, v) }
 
+// unseen: something is still to be shown.
+func (c *Cell) unseen() bool {
+	return c.missing() != nil || c.Early == 0 && Expect(c.Strategy, c.Fault).Early
+}
+
 // missing are the invariants that no schedule has violated, and one should.
 func (c *Cell) missing() (invariants []Invariant) {
 	for _, i := range Expect(c.Strategy, c.Fault).Breaks {
@@ -130,6 +137,9 @@ func (c *Cell) Judge(t *testing.T) {
 	if m := c.missing(); m != nil {
 		t.Errorf("none of %d schedules violates %v: the experiment shows nothing", c.Schedules, m)
 	}
+	if (c.Early > 0) != e.Early {
+		t.Errorf("%d of %d holds were lost to a wall clock; expected some: %v", c.Early, c.Grants, e.Early)
+	}
 	if e.Within > 0 && c.Unavailable > e.Within {
 		t.Errorf("nobody could have a key for %v; expected at most %v\n\treplay: %s", c.Unavailable, e.Within, c.Command)
 	}
@@ -138,6 +148,9 @@ func (c *Cell) Judge(t *testing.T) {
 // String is a line of a table.
 func (c *Cell) String() string {
 	line := fmt.Sprintf("%-18s %-10s %s  %6d schedules %7d grants, unavailable for %5.2fs", c.Strategy.Name, c.Fault, c.Verdict, c.Schedules, c.Grants, c.Unavailable.Seconds())
+	if c.Early > 0 {
+		line += fmt.Sprintf(", %d lost to the wall clock", c.Early)
+	}
 	for _, i := range Invariants() {
 		if n := c.Violated[i]; n > 0 {
 			line += fmt.Sprintf(", %s %d", i, n)

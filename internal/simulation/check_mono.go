@@ -1,11 +1,6 @@
 package simulation
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-	"time"
-)
+import "fmt"
 
 // checkExtensions is MONO: an extension only moves Expires forward, only from its own T1, only after its quorum; failure keeps
 // the old one. What the holder believes is the latest of what it was told in time.
@@ -43,22 +38,4 @@ func (h *History) extendedOn(e *Extension) (nodes int) {
 		}
 	}
 	return nodes
-}
-
-// expires is the end of the lease by all that its holder was told while it held.
-func (h *History) expires(d *Hold) time.Duration {
-	var told []*Extension
-	for _, e := range h.Extensions {
-		if e.Token == d.Token && e.Done && e.Answered <= d.Ended {
-			told = append(told, e)
-		}
-	}
-	slices.SortStableFunc(told, func(a, b *Extension) int { return cmp.Compare(a.Answered, b.Answered) })
-	expires := d.Expires
-	for _, e := range told {
-		if e.Answered < expires {
-			expires = max(expires, e.After)
-		}
-	}
-	return expires
 }

@@ -68,6 +68,20 @@ func TestEachCheckerCanFail(t *testing.T) {
 
 		{LOSS, "the context ends after the lease", func(h *History) { h.Holds[0].Ended, h.Holds[0].Final = 98*ms, 97*ms }},
 		{LOSS, "the context never ends", func(h *History) { h.Holds[0].Ended = Never }},
+		{LOSS, "the wall clock has ended it for a second, and its context goes on", func(h *History) {
+			h.Jumps = []Jump{{40 * ms, "c1", 100 * ms}}
+			h.Holds[0].Unlocking, h.Holds[0].Ended, h.Holds[0].Final = Never, 1041*ms, 2000*ms
+		}},
+		{LOSS, "the wall clock has ended it, and it is unlocked as if it were held", func(h *History) {
+			h.Jumps = []Jump{{40 * ms, "c1", 100 * ms}}
+		}},
+		{LOSS, "the wall clock has ended it, and it is extended", func(h *History) {
+			h.Jumps = []Jump{{20 * ms, "c1", 100 * ms}}
+			h.Holds[0].UnlockSays = "lost"
+		}},
+		{MONO, "an extension counts that was answered after the wall clock had ended it", func(h *History) {
+			h.Jumps = []Jump{{31 * ms, "c1", 100 * ms}}
+		}},
 
 		{MONO, "an extension moves the end back", func(h *History) { h.Extensions[0].After = 90 * ms }},
 		{MONO, "one that failed moves the end", func(h *History) { h.Extensions[0].Done = false }},
@@ -89,10 +103,20 @@ func TestEachCheckerCanFail(t *testing.T) {
 			t.Errorf("%s: nothing found if %s", c.invariant, c.says)
 		}
 	}
-	h := exemplary()
-	h.settle()
-	if found := h.Check(); len(found) > 0 {
-		t.Errorf("what is right violates %v", found)
+	for _, jumps := range [][]Jump{
+		nil,
+		{{20 * ms, "c1", 50 * ms}}, // the extension counts from after it
+		{{40 * ms, "c1", 50 * ms}}, // it is over at 77 ms, and unlocked before
+		{{40 * ms, "c1", 100 * ms}, {40 * ms, "c1", -100 * ms}},
+		{{20 * ms, "c1", -time.Hour}},
+		{{20 * ms, "c2", time.Hour}},
+	} {
+		h := exemplary()
+		h.Jumps = jumps
+		h.settle()
+		if found := h.Check(); len(found) > 0 {
+			t.Errorf("what is right, with %v, violates %v", jumps, found)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -18,6 +19,7 @@ type process struct {
 	client *locker.Client
 	ctx    context.Context // ends when the process is killed
 	cancel context.CancelFunc
+	clock  *wallclock.Clock // nil: it is never set
 
 	mu          sync.Mutex
 	dead        bool
@@ -48,6 +50,12 @@ func (p *process) cutOff(d time.Duration) {
 	add(p.h, &p.h.Strokes, Stroke{At: at, Client: p.name, What: fmt.Sprintf("is cut off for %v", d), Ends: at + d})
 }
 
+// jump sets the wall clock of the process.
+func (p *process) jump(by time.Duration) {
+	p.clock.Jump(by)
+	add(p.h, &p.h.Jumps, Jump{At: p.h.now(), Client: p.name, By: by})
+}
+
 func (p *process) cutOffFor() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,6 +80,9 @@ type recorder struct {
 	locker.Locker
 	process *process
 }
+
+// WallClock is that of the Client on top.
+func (r recorder) WallClock() *wallclock.Clock { return r.process.clock }
 
 func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	h, c := r.process.h, callerOf(ctx)

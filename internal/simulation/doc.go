@@ -1,7 +1,7 @@
 // Package simulation plays schedules: a few processes contend for a few locks while the network loses, doubles and delays
-// their messages, and nodes stand still, restart, forget, or have their clocks set. The strategies and the locker.Client are the
-// real ones. The store of each node is that of package memory. The network between them, the time and all chance are not
-// real, so that ten seconds pass in milliseconds, and a schedule that was played can be played again.
+// their messages, nodes stand still, restart and forget, and clocks of nodes and of processes are set. The strategies and the
+// locker.Client are the real ones. The store of each node is that of package memory. The network between them, the time and
+// all chance are not real, so that ten seconds pass in milliseconds, and a schedule that was played can be played again.
 //
 //	worker ── locker.Client ── recorder ── strategy ──┬── link ~~ node 1: a store in memory
 //	worker ──┘                                        ├── link ~~ node 2
@@ -16,11 +16,11 @@
 //
 // # How to run it
 //
-//	go test ./internal/simulation                                    11,200 schedules, a tenth under -race
+//	go test ./internal/simulation                                    11,424 schedules, a tenth under -race
 //	go test ./internal/simulation -run Promises -v                   prints a line for each cell
 //	go test ./internal/simulation -run Promises -schedules 8000      a million
 //	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
-//	go test ./internal/simulation -run Defect -v                     finds twelve defects that were put in on purpose
+//	go test ./internal/simulation -run Defect -v                     finds thirteen defects that were put in on purpose
 //
 // The schedules of a cell have the seeds S, S+1, and so on; -seed is S. What fails prints the command that plays the one
 // schedule again and tells what happened in it, line by line:
@@ -46,6 +46,7 @@
 // # What it does not show
 //
 // Processes do not stand still here, since a bubble has one time for all: their network does, and a worker may not look at its
-// context for a while. Their wall clocks are not set either, but for the stamps of legacy-getset; package locker has tests
-// of that. Real servers, client libraries and machines are in other tests: see docs/safety.md.
+// context for a while. Times in a bubble do not have two readings: the bubble's is the monotonic clock, and a process has a
+// wall clock beside it that is set (package wallclock), by which its Client and the stamps of legacy-getset go. Real servers,
+// client libraries and machines are in other tests: see docs/safety.md.
 package simulation

@@ -8,6 +8,7 @@ type Expectation struct {
 	Breaks   []Invariant   // in some schedule at least: or the experiment shows nothing
 	MayBreak []Invariant   // not promised, and not seen in every run
 	Within   time.Duration // nobody waits longer for a key that nobody has; 0: nothing is promised
+	Early    bool          // some are told of a loss before Expires, by their wall clock; otherwise nobody is
 }
 
 // Expect says what s must show under f.
@@ -15,9 +16,9 @@ func Expect(s Strategy, f Fault) Expectation {
 	if s.Legacy {
 		return legacyExpectation(s, f)
 	}
-	var e Expectation
+	e := Expectation{Early: f == Ahead}
 	switch {
-	case f == None || f == Partition: // who is cut off is as good as dead
+	case f == None || f == Partition || f == Ahead || f == Back: // who is cut off is as good as dead, and nobody is sent a time
 		e.Within = deadOwner
 	case s.toleratesOneDown() && (f == Pause || f == Reboot): // votes may be split again and again while a node is silent
 		e.Within = 2 * deadOwner
@@ -47,11 +48,11 @@ func (s Strategy) toleratesOneDown() bool { return s.Nodes > s.Quorum }
 
 // legacyExpectation: the recipes promise little, and not much is asked of them. Some anomalies are rare.
 func legacyExpectation(s Strategy, f Fault) Expectation {
-	e := Expectation{MayBreak: []Invariant{ME, LEASE, LIVE, NOGHOST}}
+	e := Expectation{MayBreak: []Invariant{ME, LEASE, LIVE, NOGHOST}, Early: f == Ahead}
 	switch {
 	case f == Restart || f == Forget:
 		e.Breaks = []Invariant{ME}
-	case s.Name == "legacy-getset" && (f == Net || f == Pause || f == Clock), s.Name == "legacy-expire" && f == Clock:
+	case s.Name == "legacy-getset" && (f == Net || f == Pause || f == Clock || f == Ahead || f == Back), s.Name == "legacy-expire" && f == Clock:
 		e.Breaks = []Invariant{ME}
 	case s.Name == "legacy-expire" && f == Net, s.Name == "legacy-setbit" && f != Quarantine: // for ever
 		e.Breaks = []Invariant{LIVE}

@@ -16,12 +16,14 @@ const (
 	Restart    Fault = "restart"    // a node restarts without its memory
 	Quarantine Fault = "quarantine" // the same, and it refuses everyone until the longest lease is over
 	Forget     Fault = "forget"     // a node loses locks, as by eviction
-	Clock      Fault = "clock"      // the clock of a node jumps, forward mostly; under legacy-getset, that of processes
+	Clock      Fault = "clock"      // the clock of a node jumps, forward mostly; under legacy-getset, those of processes differ
+	Ahead      Fault = "ahead"      // the wall clock of a process is set ahead; to it, a suspended machine is the same
+	Back       Fault = "back"       // the wall clock of a process is set back
 )
 
 // Faults are all of them.
 func Faults() []Fault {
-	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock}
+	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock, Ahead, Back}
 }
 
 var (
@@ -32,7 +34,7 @@ var (
 
 func (f Fault) weather() weather {
 	switch f {
-	case None, Pause, Partition:
+	case None, Pause, Partition, Ahead, Back:
 		return fair
 	case Net, Storm:
 		return gale
@@ -76,6 +78,10 @@ func (s *scene) befall(f Fault) {
 		}
 	case Clock:
 		s.clocks(d, who)
+	case Ahead:
+		s.wallClocks(d, 1)
+	case Back:
+		s.wallClocks(d, -1)
 	}
 }
 
@@ -134,6 +140,16 @@ func (s *scene) clocks(d dice, who []int) {
 		s.again(d, 100*time.Millisecond, 2*time.Second, func(d dice) func() {
 			by := d.between(-time.Second, 2*time.Second)
 			return func() { s.nodes[v].jump(by) }
+		})
+	}
+}
+
+// wallClocks sets those of processes, each now and then, by as much as leases last at most.
+func (s *scene) wallClocks(d dice, way time.Duration) {
+	for _, p := range s.processes {
+		s.again(d, 200*time.Millisecond, 3*time.Second, func(d dice) func() {
+			by := way * d.between(10*time.Millisecond, maxTTL)
+			return func() { p.jump(by) }
 		})
 	}
 }

@@ -27,6 +27,7 @@ type History struct {
 	States     []*State // of the nodes, in the order in which they came about on each
 	Strokes    []Stroke
 	Deaths     []Death
+	Jumps      []Jump        // in the order of time
 	End        time.Duration // when nothing was left to happen
 	Remains    []*State      // what the nodes had then
 
@@ -160,6 +161,13 @@ type Stroke struct {
 type Death struct {
 	At     time.Duration
 	Client string
+}
+
+// A Jump sets the wall clock of a process.
+type Jump struct {
+	At     time.Duration
+	Client string
+	By     time.Duration
 }
 
 func (h *History) now() time.Duration { return time.Since(h.began) }

@@ -37,7 +37,7 @@ var defects = []defect{
 		"	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
 		"	if DEFECT {\n		started = time.Now()\n	}\n	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
 	}},
-	{name: "no check of the time that went by", strategy: "redlock-fenced-5/3", fault: Net, patch: patch{
+	{name: "no check of the time that went by", strategy: "redlock-fenced-5/4", fault: Storm, patch: patch{
 		"strategies/redlock", "redlock.go",
 		"if e.won() && !lease.Ended() && kept {",
 		"if e.won() && (!lease.Ended() || DEFECT) && kept {",
@@ -66,6 +66,11 @@ var defects = []defect{
 		"locker", "locker.go",
 		"	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
 		"	if DEFECT {\n		started = started.UTC()\n	}\n	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
+	}},
+	{name: "the monotonic clock alone ends a lease", strategy: "single", fault: Ahead, patch: patch{
+		"locker", "clock.go",
+		" || !now.Round(0)",
+		" || !DEFECT && !now.Round(0)",
 	}},
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
 // weather is what becomes of messages, each in parts of one.
@@ -82,11 +84,13 @@ type link struct {
 	deaf     bool                                  // the library does not look at the ctx, as go-redis without ContextTimeoutEnabled
 	patience time.Duration                         // and gives up a reply after this
 	lasting  func(ttl time.Duration) time.Duration // what a defect makes of a ttl; nil: nothing
-	ahead    time.Duration                         // of the process's wall clock, for stamps
 
 	mu      sync.Mutex
 	serials map[string]int // of messages that are alike
 }
+
+// WallClock is that of the process, for stamps.
+func (l *link) WallClock() *wallclock.Clock { return l.from.clock }
 
 // answer is what a node has said to a message.
 type answer struct {

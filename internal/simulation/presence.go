@@ -118,9 +118,13 @@ func (h *History) blocked(key string) []presence {
 }
 
 // belief is when the holder believed in the hold: until its lease ended by what it knew then, until it began to unlock, was
-// told of the loss, or died.
+// told of the loss, or died. One whose context has ended for another reason is told nothing more, and has the lease to look at.
 func (h *History) belief(d *Hold) Span {
-	end := min(h.expires(d), d.Unlocking)
+	last := h.last(d)
+	end := min(last.expires, d.Unlocking)
+	if d.Lost == "" {
+		end = min(end, max(h.wallEnd(d.Client, last), d.Ended))
+	}
 	if d.Lost != "" && d.Lost != locker.LostMaxHold {
 		end = min(end, d.Ended)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -104,13 +105,16 @@ func (s Schedule) process(t *testing.T, c *scene, name string) *process {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	t.Cleanup(p.cancel)
 	deaf, patience := d.chance(0.5), pick(d, 700*time.Millisecond, 5*time.Second)
-	var ahead time.Duration
-	if s.Fault == Clock && s.Strategy.Legacy {
-		ahead = d.between(-time.Second, time.Second)
+	switch {
+	case s.Fault == Ahead || s.Fault == Back:
+		p.clock = new(wallclock.Clock)
+	case s.Fault == Clock && s.Strategy.Legacy:
+		p.clock = new(wallclock.Clock)
+		p.clock.Jump(d.between(-time.Second, time.Second))
 	}
 	links := make([]*link, len(c.nodes))
 	for i, n := range c.nodes {
-		links[i] = &link{h: c.h, from: p, to: n, weather: s.Fault.weather(), deaf: deaf, patience: patience, ahead: ahead}
+		links[i] = &link{h: c.h, from: p, to: n, weather: s.Fault.weather(), deaf: deaf, patience: patience}
 		if s.mutant.lasting != nil {
 			links[i].lasting = s.mutant.lasting(throwFor(s.Seed, "clock", name))
 		}

@@ -84,10 +84,9 @@ func (l *link) Leave(ctx context.Context, key, token string) (bool, error) {
 	return a.ok, a.err
 }
 
-// The plain commands. A stamp is a time by the clock of the process, which may be ahead of ours.
+// The plain commands.
 
 func (l *link) SetNXForever(ctx context.Context, key, value string) (bool, error) {
-	value = shift(value, l.ahead)
 	a := l.ask(ctx, Message{Op: "SetNXForever", Key: key, Token: value}, func(c commands) answer {
 		return did(c.SetNXForever(at, key, value))
 	})
@@ -99,16 +98,15 @@ func (l *link) Get(ctx context.Context, key string) (string, bool, error) {
 		value, found, err := c.Get(at, key)
 		return answer{ok: found, text: value, err: err}
 	})
-	return shift(a.text, -l.ahead), a.ok, a.err
+	return a.text, a.ok, a.err
 }
 
 func (l *link) GetSet(ctx context.Context, key, value string) (string, bool, error) {
-	value = shift(value, l.ahead)
 	a := l.ask(ctx, Message{Op: "GetSet", Key: key, Token: value}, func(c commands) answer {
 		old, found, err := c.GetSet(at, key, value)
 		return answer{ok: found, text: old, err: err}
 	})
-	return shift(a.text, -l.ahead), a.ok, a.err
+	return a.text, a.ok, a.err
 }
 
 func (l *link) Left(ctx context.Context, key string) (time.Duration, bool, error) {
@@ -141,7 +139,6 @@ func (l *link) TxExpireIf(ctx context.Context, key, value string, ttl time.Durat
 }
 
 func (l *link) TxDeleteIf(ctx context.Context, key, value string) (bool, error) {
-	value = shift(value, l.ahead)
 	a := l.ask(ctx, Message{Op: "TxDeleteIf", Key: key, Token: value}, func(c commands) answer {
 		return did(c.TxDeleteIf(at, key, value))
 	})
@@ -172,13 +169,4 @@ func (l *link) ttl(ttl time.Duration) time.Duration {
 		return ttl
 	}
 	return l.lasting(ttl)
-}
-
-// shift moves a stamp in milliseconds.
-func shift(stamp string, d time.Duration) string {
-	n, err := strconv.ParseInt(stamp, 10, 64)
-	if d == 0 || err != nil {
-		return stamp
-	}
-	return strconv.FormatInt(n+d.Milliseconds(), 10)
 }

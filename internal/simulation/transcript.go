@@ -47,6 +47,9 @@ func (h *History) String() string {
 	for _, d := range h.Deaths {
 		lines.add(d.At, "process %s is killed", d.Client)
 	}
+	for _, j := range h.Jumps {
+		lines.add(j.At, "process %s: its wall clock jumps by %v", j.Client, j.By)
+	}
 	for _, s := range h.Remains {
 		lines.add(h.End, "at the end %s", s)
 	}
