@@ -9,7 +9,8 @@ import (
 
 // Client is to a [Locker] what http.Client is to http.RoundTripper: it waits for a lock that is held, keeps the lease
 // of one that is held here alive, and tells the holder when it is lost. Safe for concurrent use. It needs no Close:
-// nothing of it runs while no lock is held or waited for.
+// nothing of it runs while no lock is held or waited for, except that the store is watched for 200 ms more after a lock that
+// had to be waited for.
 type Client struct {
 	locker   Locker // the waiting Locker inside its middleware
 	defaults config
