@@ -36,8 +36,8 @@ type spy struct {
 
 func newSpy() *spy {
 	store := memory.New()
-	faults := backendtest.Faulty(store)
-	return &spy{Locker: single.New(faults), store: store, faults: faults}
+	faults := backendtest.FaultyQueued(store)
+	return &spy{Locker: single.New(faults), store: store, faults: faults.FaultStore}
 }
 
 func (s *spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -49,6 +50,7 @@ type strategy struct {
 
 var strategies = map[string]strategy{
 	"single":    {"Store", false, one(single.New)},
+	"fair":      {"QueuedStore", false, one(fair.New)},
 	"fenced":    {"FencedStore", false, one(fenced.New)},
 	"reentrant": {"NestedStore", false, one(reentrant.New)},
 	"legacy-getset": {"LegacyStore", false, one(func(s backends.LegacyStore) locker.Locker {
@@ -188,10 +190,11 @@ func check(ctx context.Context, stores []backends.Store, quorum int) error {
 
 // possible are the strategies that can be made of stores like s.
 func possible(s backends.Store) (names []string) {
+	_, queues := s.(backends.QueuedStore)
 	_, numbers := s.(backends.FencedStore)
 	_, nests := s.(backends.NestedStore)
 	_, old := s.(backends.LegacyStore)
-	has := map[string]bool{"Store": true, "FencedStore": numbers, "NestedStore": nests, "LegacyStore": old}
+	has := map[string]bool{"Store": true, "QueuedStore": queues, "FencedStore": numbers, "NestedStore": nests, "LegacyStore": old}
 	for _, name := range Names() {
 		if has[strategies[name].needs] {
 			names = append(names, name)

@@ -51,7 +51,7 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 func TestWhatCannotBeChosenIsAnErrorThatListsWhatCan(t *testing.T) {
 	five := []string{"a", "b", "c", "d", "e"}
 	for says, c := range map[string]strategies.Config{
-		`no strategy "rdlock": there are fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
+		`no strategy "rdlock": there are fair, fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
 			`redlock-fenced, reentrant, single`: {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
 		`no backend "redis": there are broken, memory, narrow, replica, stranger, twice`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
 		`strategy "redlock" needs several stores, and there is one address`:              {Strategy: "redlock", Backend: "memory", Addrs: five[:1]},
@@ -62,6 +62,8 @@ func TestWhatCannotBeChosenIsAnErrorThatListsWhatCan(t *testing.T) {
 			Strategy: "single", Backend: "memory", Addrs: five[:1], Quorum: 1},
 		`strategy "reentrant" needs a backends.NestedStore, which "narrow" is not; with it there are redlock, single`: {
 			Strategy: "reentrant", Backend: "narrow", Addrs: five[:1]},
+		`strategy "fair" needs a backends.QueuedStore, which "narrow" is not; with it there are redlock, single`: {
+			Strategy: "fair", Backend: "narrow", Addrs: five[:1]},
 		`strategy "redlock-fenced" needs a backends.FencedStore, which "narrow" is not; with it there are redlock, single`: {
 			Strategy: "redlock-fenced", Backend: "narrow", Addrs: five},
 		`quorum 2 of 5 nodes is not within 3 and 5`: {Strategy: "redlock", Backend: "memory", Addrs: five, Quorum: 2},
@@ -158,7 +160,7 @@ func (n node) Identify(ctx context.Context) (backends.Identity, error) {
 }
 
 func TestNamesAreSorted(t *testing.T) {
-	if !slices.IsSorted(strategies.Names()) || len(strategies.Names()) != 9 {
+	if !slices.IsSorted(strategies.Names()) || len(strategies.Names()) != 10 {
 		t.Errorf("Names() = %v", strategies.Names())
 	}
 }

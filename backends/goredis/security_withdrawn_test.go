@@ -86,10 +86,14 @@ func TestACLTakenAwayFromWakes(t *testing.T) {
 		await(t, "the wait", begun)
 		s.grant(c.user, without(full, c.permission)...)
 		eventually(t, "the server's part", func() bool { return strings.HasPrefix(s.channels(), c.left) })
-		next := start(t, locks, "b", locker.WithBackoff(hourly))
+		var next waiter
 		if c.refused {
-			wantRefused(t, "the next Lock of "+c.user+" without "+c.permission, <-next.done)
+			eventually(t, "the next Lock of "+c.user+" without "+c.permission+" is refused", func() bool {
+				_, err := locks.Lock(t.Context(), "b", locker.WithWait(10*time.Millisecond)) // which may not know yet
+				return isRefused(err, "NOPERM")
+			})
 		} else {
+			next = start(t, locks, "b", c.backoff)
 			await(t, "the next wait", begun)
 		}
 		select {

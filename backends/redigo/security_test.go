@@ -167,7 +167,10 @@ func live(t *testing.T, server *redistest.Server, key string, mine, theirs *lock
 		done <- err
 	}()
 	if !polls {
-		eventually(t, "the wait", func() bool { return strings.Contains(channels(t, server), key) || len(done) > 0 })
+		eventually(t, "the wait", func() bool {
+			queues := command(t, server, "KEYS", "*?queue").([]any)
+			return strings.Contains(channels(t, server), key) || len(queues) > 0 || len(done) > 0
+		})
 	}
 	must("Unlock by another", held.Unlock(ctx))
 	must("Lock, Extend and Unlock", <-done)

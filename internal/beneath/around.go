@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -47,6 +48,11 @@ var wrapped = []underWrapping{
 	{"single", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		l, d := plainOver(t)
 		return wrap(t, l), d
+	}},
+	{"fair", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := Memory(t)
+		faulty := backendtest.FaultyQueued(store)
+		return wrap(t, fair.New(faulty)), Disturber{outside, faulty.Faults, plainOps}
 	}},
 	{"fenced", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := Memory(t)
@@ -93,6 +99,10 @@ var wrapped = []underWrapping{
 		"of many concurrent attempts exactly one is granted",
 		"many who lock one key exclude each other, and no update is lost",
 	}, bits...)...),
+}
+
+var plainOps = map[lockertest.Op]backendtest.Op{
+	lockertest.Acquire: backendtest.SetNX, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
 }
 
 var numberedOps = map[lockertest.Op]backendtest.Op{
@@ -149,10 +159,8 @@ func firstBit(value string) bool { return value != "" && value[0]&0x80 != 0 }
 // plainOver is strategy single over a store in memory.
 func plainOver(t *testing.T) (locker.Locker, Disturber) {
 	store, outside := Memory(t)
-	faulty := backendtest.Faulty(store)
-	return single.New(faulty), Disturber{outside, faulty.Faults, map[lockertest.Op]backendtest.Op{
-		lockertest.Acquire: backendtest.SetNX, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
-	}}
+	faulty := backendtest.FaultyQueued(store)
+	return single.New(faulty), Disturber{outside, faulty.Faults, plainOps}
 }
 
 // hashes takes a hash for a foreign value, and a string for one of another type.

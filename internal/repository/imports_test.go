@@ -71,7 +71,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/redigo", []string{"backends", "backends/redis"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
-		{"strategies", []string{"locker", "backends", "internal/cleanup", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
+		{"strategies", []string{"locker", "backends", "internal/cleanup", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
 		{"middleware", []string{"locker"}},
 		{"internal/cleanup", nil},
 		{"internal/history", nil},

@@ -1,0 +1,57 @@
+package fair_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
+)
+
+// Two processes wait for a third; here each is a Client. Whoever is not first in the queue is told his place, and who does not
+// wait passes nobody.
+func ExampleNew() {
+	ctx := context.Background()
+	store := memory.New()
+	process := func() *locker.Client { return locker.New(fair.New(store)) }
+
+	held, err := process().Lock(ctx, "invoice/42")
+	if err != nil {
+		panic(err)
+	}
+	first := process()
+	waits := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l, err := first.Lock(ctx, "invoice/42", locker.WithBackoff(func(attempt int, _ float64) time.Duration {
+			if attempt == 2 {
+				close(waits) // it has asked for a place
+			}
+			return time.Minute
+		}))
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("the first has it:", l.Unlock(ctx))
+	}()
+	<-waits
+
+	_, err = process().Lock(ctx, "invoice/42", locker.WithWait(10*time.Millisecond))
+	var place *locker.HeldError
+	if errors.As(err, &place) {
+		fmt.Println("the second was in place", place.Position)
+	}
+	_, err = process().TryLock(ctx, "invoice/42")
+	fmt.Println("who does not wait is refused:", errors.Is(err, locker.ErrHeld))
+	fmt.Println("the holder has done:", held.Unlock(ctx))
+	<-done
+	// Unordered output:
+	// the second was in place 2
+	// who does not wait is refused: true
+	// the holder has done: <nil>
+	// the first has it: <nil>
+}
