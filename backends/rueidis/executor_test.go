@@ -260,35 +260,32 @@ func TestACtxThatIsDoneSendsNothing(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedCommandComesBeforeItsCleanUp: what a call has queued whose ctx ends is sent when the server is back, and what
-// follows is behind it.
+// TestAnAbandonedCommandComesBeforeItsCleanUp: what a call has queued whose ctx ends is sent nevertheless, and what follows is
+// behind it, also if there are more connections.
 func TestAnAbandonedCommandComesBeforeItsCleanUp(t *testing.T) {
 	server := redistest.Start(t)
-	for _, connections := range []int{-1, 3} { // one, and eight of them
-		o := at(server.Addr())
-		o.PipelineMultiplex = connections
+	proxy := redistest.NewProxy(t, server.Addr())
+	for _, exponent := range []int{-1, 3} { // one connection, and eight
+		o := at(proxy.Addr())
+		o.PipelineMultiplex = exponent
 		e := open(t, o)
-		for i := range 20 {
-			server.Pause()
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(10*time.Millisecond, cancel)
-			if _, err := e.Once(ctx, "SET", "a", "token"); !errors.Is(err, context.Canceled) {
-				t.Fatalf("Once = %v", err)
-			}
-			deleted := make(chan error, 1)
-			go func() {
-				_, err := e.Once(context.Background(), "DEL", "a")
-				deleted <- err
-			}()
-			for range 100 {
-				runtime.Gosched()
-			}
-			server.Resume()
-			if err := <-deleted; err != nil {
+		for range 200 { // until there are all of them
+			if err := e.client.Do(t.Context(), e.client.B().Get().Key("b").Build()).Error(); !client.IsRedisNil(err) {
 				t.Fatal(err)
 			}
-			if left, err := server.Do("EXISTS", "a"); left != int64(0) || err != nil {
-				t.Fatalf("with PipelineMultiplex %d, the %d. time: %v keys are left, %v", connections, i, left, err)
+		}
+		for range 20 {
+			late := proxy.Add(redistest.Rule{Fault: redistest.DelayRequest, Delay: 10 * time.Millisecond, Commands: []string{"SET"}})
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-late.Fired()
+				cancel()
+			}()
+			if _, err := e.Once(ctx, "SET", "a", "token"); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatalf("Once = %v", err)
+			}
+			if n, err := e.Once(t.Context(), "DEL", "a"); n != int64(1) || err != nil {
+				t.Fatalf("with PipelineMultiplex %d: DEL = %v, %v", exponent, n, err)
 			}
 		}
 	}

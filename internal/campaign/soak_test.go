@@ -79,6 +79,9 @@ var (
 	seedFlag = flag.Uint64("seed", 0, "of the faults of TestSoak; 0: any")
 )
 
+// keptByRuntime, in KB, is what the runtime keeps of goroutines and timers that have been: as much after an hour as after half of one.
+const keptByRuntime = 1024
+
 var soakedInFull bool
 
 // soakTime is an hour once only, however often -count repeats all tests.
