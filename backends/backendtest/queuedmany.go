@@ -41,7 +41,9 @@ var queuedConcurrencySentences = []sentence{
 		var everybody sync.WaitGroup
 		for i, w := range all {
 			everybody.Go(func() {
-				for x.wantTurn(w); !x.ask(w, true).OK; x.wantTurn(w) {
+				x.wantTurn(w)
+				for !x.ask(w, true).OK {
+					x.wantTurn(w)
 				}
 				if n := holders.Add(1); n != 1 {
 					x.Errorf("%d have the key at once", n)
@@ -78,7 +80,9 @@ var queuedConcurrencySentences = []sentence{
 					w.goes()
 					return
 				}
-				for x.wantTurn(w); !x.ask(w, i%4 == 1).OK; x.wantTurn(w) {
+				x.wantTurn(w)
+				for !x.ask(w, i%4 == 1).OK {
+					x.wantTurn(w)
 				}
 				granted.Add(1)
 				time.Sleep(x.Resolution)

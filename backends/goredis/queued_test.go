@@ -183,6 +183,12 @@ func TestAReleaseWakesNobodyButTheNext(t *testing.T) {
 			}
 			mustDelete(t, q.store, "a", "of "+q.name)
 		}
+		time.Sleep(time.Minute)
+		for _, q := range all {
+			if n := q.count.Load(); n != 1 {
+				t.Errorf("%s, who has had the key, is woken %d times more", q.name, n-1)
+			}
+		}
 	})
 }
 

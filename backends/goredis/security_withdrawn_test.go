@@ -115,6 +115,22 @@ func TestACLTakenAwayFromWakes(t *testing.T) {
 	}
 }
 
+// A lock that was not permitted for a while says nothing of its queue.
+func TestACLThatComesBackBringsTheQueueBack(t *testing.T) {
+	s := guard(t)
+	full := users(t)["single"]
+	s.grant("single", full...)
+	locks, _ := locksOf(dial(t, s.as("single")))
+	l := mustLock(t, locks, "a")
+	s.grant("single", without(full, "~app:*")...)
+	wantRefused(t, "Unlock", l.Unlock(t.Context()))
+	s.grant("single", full...)
+	passed := life{t: t, server: s, variant: variants["single"]}.await(locks, "b")
+	if err := passed.unlock(t.Context()); err != nil {
+		t.Errorf("Unlock with somebody in the queue = %v", err)
+	}
+}
+
 func TestACLTakenAwayFromAHolder(t *testing.T) {
 	t.Parallel()
 	s := guard(t)

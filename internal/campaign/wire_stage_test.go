@@ -87,7 +87,7 @@ func (p party) Lock(ctx context.Context, key string) (*locker.Lock, error) {
 
 // parties are who has what is done under a fault, the same owner on a network that is always well, and someone else there.
 func (s *scene) parties(ours locker.Locker) {
-	direct := s.stage.direct[s.strategy.name]
+	direct := s.direct[s.strategy.name]
 	s.ours = party{Client: locker.New(ours, locker.WithTTL(ttl), locker.WithoutExtension())}
 	s.same, s.other = party{Client: direct}, party{Client: direct}
 	if s.strategy.nested {

@@ -24,8 +24,8 @@ func (c *Clock) isAhead() time.Duration {
 }
 
 // Of is the clock of a Locker or a store that has one of its own, by a method WallClock; nil for all others.
-func Of(any any) *Clock {
-	if has, ok := any.(interface{ WallClock() *Clock }); ok {
+func Of(l any) *Clock {
+	if has, ok := l.(interface{ WallClock() *Clock }); ok {
 		return has.WallClock()
 	}
 	return nil
