@@ -5,8 +5,9 @@
 //
 // Calls follow a slot to where it has moved. While it is on its way (MIGRATING), some fail, with a *redis.ReplyError that is
 // no refusal: they say neither that the lock is held nor that it is granted, and are good again when the slot has moved.
-//   - A new grant that is numbered (packages fenced and redlock) fails with TRYAGAIN: it is about two keys, and Redis
-//     touches two keys only where both are. Extensions and releases go on.
+//   - A new grant that is numbered (packages fenced and redlock) or in order (package fair) fails with TRYAGAIN: it is about
+//     two keys, and Redis touches two keys only where both are. Extensions and releases go on; a release then tells those
+//     who watch, and nobody in a queue.
 //   - What needs a connection of its own can't be led on by ASK, and fails with it where the key has left its server or
 //     was not there: every call with redis.WithReplicas, those that compare with redis.WithoutScripts, and the
 //     transactions of backends.LegacyStore.

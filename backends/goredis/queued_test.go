@@ -132,6 +132,45 @@ func TestAPlaceWhoseStoreIsGoneCostsAReservationInACluster(t *testing.T) {
 	}
 }
 
+// A lock and its queue are two keys, which Redis refuses to touch while their slot moves.
+func TestAQueueWhileItsSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	from, to := cluster.Masters()[0], cluster.Masters()[1]
+	key := cluster.KeyOn(from, "%d")
+	holder, waiting := goredis.New(dialCluster(t, cluster)), goredis.New(dialCluster(t, cluster))
+	ask := func(waiter string, inOrder bool) (backends.Result, error) {
+		return waiting.SetNXQueued(t.Context(), key, "of "+waiter, time.Minute, backends.Turn{Waiter: waiter, InOrder: inOrder})
+	}
+	for _, keys := range []func(*redistest.Move){func(*redistest.Move) {}, (*redistest.Move).Keys} {
+		mustSet(t, holder, key, "token")
+		move := cluster.BeginMove(key, to)
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := waiting.WatchQueued(ctx, key, "waiter", func() {}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ask("waiter", true)
+		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Refused() {
+			t.Errorf("SetNXQueued in order, in a slot that moves = %v", err)
+		}
+		if r, err := ask("waiter", false); err != nil || r.OK || r.Left == 0 || r.Position != 0 {
+			t.Errorf("SetNXQueued in a slot that moves = %+v, %v", r, err)
+		}
+		keys(move)
+		mustDelete(t, holder, key, "token")
+		if r, err := ask("waiter", false); err != nil || !r.OK {
+			t.Errorf("SetNXQueued of a free key in a slot that moves = %+v, %v", r, err)
+		}
+		move.Finish()
+		next := queueAt(t.Context(), t, waiting, key, "next", 1)
+		mustDelete(t, holder, key, "of waiter")
+		next.turn()
+		mustDelete(t, holder, key, "of next")
+		cancel()
+		from, to = to, from
+	}
+}
+
 func TestAConnectionThatWasCutIsAHintForAllWhoQueue(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())

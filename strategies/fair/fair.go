@@ -26,6 +26,10 @@
 // refusal and a message more; and a store that forgets has forgotten the queue as well: waiters queue again in the order
 // in which they look. A call that does not wait (TryLock) takes no place. Locks of package single on the same key are
 // excluded, and do not respect the queue while the lock is free.
+//
+// With Redis, an order needs scripts and wakes, and is refused under WithoutScripts, WithoutWakes and WithReplicas. While a slot of
+// a Redis Cluster moves, Acquire fails there (TRYAGAIN), since it is about two keys; and who is first in line and has lost
+// its connection costs a reservation there, since no server knows of all connections.
 package fair
 
 import (

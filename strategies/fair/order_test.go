@@ -146,8 +146,12 @@ func TestTryLockNeitherPassesWaitersNorTakesAPlace(t *testing.T) {
 		try := func() {
 			t.Helper()
 			var held *locker.HeldError
-			if l, err := quick.TryLock(t.Context(), "key"); !errors.As(err, &held) || held.Position != 0 {
+			l, err := quick.TryLock(t.Context(), "key")
+			if !errors.As(err, &held) || held.Position != 0 {
 				t.Errorf("TryLock while others wait = %v, %v; want it held, and no place", l, err)
+			}
+			if err == nil {
+				mustUnlock(t, l)
 			}
 		}
 		try()
