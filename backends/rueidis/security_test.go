@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -80,17 +81,29 @@ var app = redis.WithPrefix("app:")
 func TestACLsOfThePageSuffice(t *testing.T) {
 	lines := users(t)
 	for user, opts := range map[string][]redis.Option{
-		"single": {app}, "single-quarantine": {app}, "single-any-key": {app}, "fenced": {app}, "reentrant": {app},
+		"single": {app}, "single-quarantine": {app}, "single-any-key": {app}, "fair": {app}, "fenced": {app},
+		"reentrant":         {app},
+		"single-cluster":    {app},
 		"single-polling":    {app, redis.WithoutWakes()},
 		"single-no-scripts": {app, redis.WithoutScripts()},
 		"single-replicas":   {app, redis.WithReplicas(1, 4*time.Second)},
 	} {
 		t.Run(user, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
+			var args []redistest.Option
+			if user == "single-cluster" {
+				args = append(args, redistest.WithArgs("--cluster-enabled", "yes"))
+			}
+			server := redistest.Start(t, args...)
 			command(t, server, append([]string{"ACL", "SETUSER", user}, lines[user]...)...)
 			mine := as(user, server.Addr())
 			switch user {
+			case "single-cluster":
+				command(t, server, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+				eventually(t, "the cluster is up", func() bool {
+					return strings.Contains(command(t, server, "CLUSTER", "INFO").(string), "cluster_state:ok")
+				})
+				mine.ForceSingleClient = false
 			case "single-replicas":
 				host, port, _ := net.SplitHostPort(server.Addr())
 				redistest.Start(t, redistest.WithArgs("--replicaof", host, port, "--repl-diskless-sync-delay", "0"))
@@ -120,6 +133,8 @@ func locks(user string, c client.Client, opts []redis.Option) *locker.Client {
 	store := rueidis.New(c, opts...)
 	l := single.New(store)
 	switch user {
+	case "fair":
+		l = fair.New(store)
 	case "fenced":
 		l = fenced.New(store)
 	case "reentrant":
