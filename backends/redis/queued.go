@@ -47,7 +47,7 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 		return s.SetNX(ctx, key, token, ttl)
 	}
 	if mine != nil {
-		member = mine.member
+		member = s.member(t.Waiter)
 	}
 	if t.InOrder {
 		inOrder = "in order"
@@ -109,14 +109,14 @@ func (s *Store) noteKeptOut(both, alone error) {
 // isMoving tells that the slot of a lock and its queue is on its way to another server, which keeps together what was not
 // done.
 func isMoving(err error) bool {
-	reply := (*ReplyError)(nil)
-	return errors.As(err, &reply) && reply.Code() == "TRYAGAIN"
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && reply.Code() == "TRYAGAIN"
 }
 
 // isKeptOut tells that a script was not begun because of a permission. What is not permitted inside says so in other words.
 func isKeptOut(err error) bool {
-	reply := (*ReplyError)(nil)
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Text, "NOPERM ")
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && strings.HasPrefix(reply.Text, "NOPERM ")
 }
 
 // WatchQueued hears on the one channel of the Store, which is opened for the first waiter and closed after the last.
@@ -131,18 +131,23 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return err
 	}
 	channel := s.turns.open(s.config.prefix)
-	if err := s.wakes.watch(ctx, channel, wake, s.heard); err != nil {
+	leave, err := s.wakes.join(ctx, channel, wake, s.heard)
+	if err != nil {
 		return err
 	}
-	t := &turn{key: s.config.prefix + key, waiter: waiter, member: waiter + "@" + channel, wake: wake}
+	t := &turn{key: s.config.prefix + key, waiter: waiter, wake: wake}
 	s.turns.add(t)
 	context.AfterFunc(ctx, func() {
+		leave()
 		if s.turns.remove(t) {
-			s.quit(t.key, t.member)
+			s.quit(t.key, s.member(waiter))
 		}
 	})
 	return nil
 }
+
+// member is what stands in the queue: the waiter, and where he is told.
+func (s *Store) member(waiter string) string { return waiter + "@" + s.turns.open(s.config.prefix) }
 
 // quit gives up a place. If that fails, the place is passed over when its turn comes.
 func (s *Store) quit(key, member string) {
@@ -166,7 +171,7 @@ func (s *Store) heard(message string) {
 	case waits:
 		s.turns.lookLater(t)
 	case message[0] == 'r': // he has gone
-		go s.quit(key, waiter+"@"+s.turns.open(s.config.prefix))
+		go s.quit(key, s.member(waiter))
 	}
 }
 
@@ -196,7 +201,6 @@ type turns struct {
 // turn is one of them.
 type turn struct {
 	key, waiter string
-	member      string // of the queue
 	wake        func()
 	asked       bool        // he may have a place
 	later       *time.Timer // to look whether the one before him has taken his reservation

@@ -186,7 +186,7 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.wakes.watch(ctx, wakeChannel(s.config.prefix+key), wake, nil)
+	return s.wakes.watch(ctx, wakeChannel(s.config.prefix+key), wake)
 }
 
 // ready refuses all calls of a store that was given bad options, and those that come too late.

@@ -71,7 +71,7 @@ type call func(ctx context.Context, args ...any) (any, error)
 // run takes the keys and then the arguments.
 func (s script) run(ctx context.Context, send call, args ...any) (any, error) {
 	reply, err := send(ctx, s.command("EVALSHA", s.digest, args)...)
-	if unknown := (*ReplyError)(nil); errors.As(err, &unknown) && unknown.Code() == "NOSCRIPT" {
+	if unknown, ok := errors.AsType[*ReplyError](err); ok && unknown.Code() == "NOSCRIPT" {
 		return send(ctx, s.command("EVAL", s.source, args)...)
 	}
 	return reply, err

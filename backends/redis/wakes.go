@@ -39,7 +39,7 @@ type topic struct {
 
 type watcher struct {
 	wake  func()
-	ready chan error // answers once
+	ready chan error // answers once; nil: the channel was active when he came
 }
 
 // request waits for its answer; answers come in order.
@@ -49,10 +49,19 @@ type request struct {
 
 func (r request) isFor(channel string) bool { return r.topic != nil && r.topic.channel == channel }
 
-// watch returns when the channel is active, refused, or ctx is done. A server that can't be reached is tried again. All who
-// watch a channel give the same told, or nil.
-func (w *wakes) watch(ctx context.Context, channel string, wake func(), told func(string)) error {
-	me := &watcher{wake: wake, ready: make(chan error, 1)}
+// watch wakes until ctx is done. It returns when the channel is active, refused, or ctx is done.
+func (w *wakes) watch(ctx context.Context, channel string, wake func()) error {
+	leave, err := w.join(ctx, channel, wake, nil)
+	if err == nil {
+		context.AfterFunc(ctx, leave)
+	}
+	return err
+}
+
+// join is watch until leave is called. A server that can't be reached is tried again. All who join a channel give the same told,
+// or nil.
+func (w *wakes) join(ctx context.Context, channel string, wake func(), told func(string)) (leave func(), err error) {
+	me := &watcher{wake: wake}
 	w.mu.Lock()
 	t := w.topics[channel]
 	if t == nil {
@@ -63,8 +72,9 @@ func (w *wakes) watch(ctx context.Context, channel string, wake func(), told fun
 		w.topics[channel] = t
 	}
 	t.watchers[me] = true
-	if t.active {
-		me.ready <- nil
+	active := t.active
+	if !active {
+		me.ready = make(chan error, 1)
 	}
 	if !w.running {
 		w.running = true
@@ -73,16 +83,19 @@ func (w *wakes) watch(ctx context.Context, channel string, wake func(), told fun
 	w.note()
 	w.mu.Unlock()
 
-	stop := context.AfterFunc(ctx, func() { w.leave(t, me) })
-	select {
-	case err := <-me.ready:
-		if err != nil {
-			stop()
-		}
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
+	leave = func() { w.leave(t, me) }
+	if active {
+		return leave, nil
 	}
+	select {
+	case err = <-me.ready:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		leave()
+	}
+	return leave, err
 }
 
 func (w *wakes) leave(t *topic, me *watcher) {

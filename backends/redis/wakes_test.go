@@ -158,7 +158,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fakeServer, w *wakes)) {
 func watch(t *testing.T, w *wakes, channel string, wake func()) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := w.watch(ctx, channel, wake, nil); err != nil {
+	if err := w.watch(ctx, channel, wake); err != nil {
 		t.Fatalf("watch %s: %v", channel, err)
 	}
 	return cancel
@@ -258,11 +258,11 @@ func TestWatchWaitsForAServerThatIsDown(t *testing.T) {
 		f.set(func() { f.down = errors.New("refused") })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.watch(ctx, "a", func() {}, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := w.watch(ctx, "a", func() {}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("watch = %v", err)
 		}
 		active := make(chan error)
-		go func() { active <- w.watch(t.Context(), "a", func() {}, nil) }()
+		go func() { active <- w.watch(t.Context(), "a", func() {}) }()
 		time.Sleep(5 * time.Second)
 		f.set(func() { f.down = nil })
 		if err := <-active; err != nil {
@@ -290,7 +290,7 @@ func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 		f.set(func() { f.refuses["a"] = &ReplyError{Text: "NOPERM no channel"} })
 		before := time.Now()
 		var refused *ReplyError
-		if err := w.watch(t.Context(), "a", func() {}, nil); !errors.As(err, &refused) {
+		if err := w.watch(t.Context(), "a", func() {}); !errors.As(err, &refused) {
 			t.Errorf("watch = %v", err)
 		}
 		if time.Since(before) != 0 {
@@ -309,7 +309,7 @@ func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 func TestARefusedConnectionIsToldAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
 		f.set(func() { f.down = &ReplyError{Text: "NOAUTH Authentication required."} })
-		if err := w.watch(t.Context(), "a", func() {}, nil); err == nil {
+		if err := w.watch(t.Context(), "a", func() {}); err == nil {
 			t.Error("watch = nil")
 		}
 		expectOpen(t, f, "[]")
@@ -398,7 +398,7 @@ func TestAConnectionThatThereCannotBeIsToldAtOnce(t *testing.T) {
 		f.set(func() { f.down = never })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.watch(ctx, "a", func() {}, nil); !errors.Is(err, never) {
+		if err := w.watch(ctx, "a", func() {}); !errors.Is(err, never) {
 			t.Errorf("watch = %v", err)
 		}
 	})
