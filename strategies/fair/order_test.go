@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -252,9 +251,8 @@ func TestATurnThatComesTooLateGoesToTheNext(t *testing.T) {
 }
 
 func TestClientsThatLoopAreGrantedTheLockEquallyOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const each = 50
-		store := memory.New()
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		const each = 20
 		l := mustLock(t, locker.New(fair.New(store)))
 		loop := newLoop(each * clients)
 		for i := range clients {
@@ -290,7 +288,7 @@ func (lo *loop) run(t *testing.T, locks *locker.Client, who int) {
 				return errEnough
 			}
 			lo.had[who]++
-			time.Sleep(time.Millisecond) // so that whoever comes from the lock before has asked again
+			time.Sleep(time.Millisecond) // in fake time: until whoever had the lock before waits again
 			return nil
 		})
 		if errors.Is(err, errEnough) {

@@ -4,10 +4,15 @@ package fair_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -136,32 +141,128 @@ func TestAProcessThatStandsStillCostsAReservation(t *testing.T) {
 	}
 }
 
-func TestClientsThatLoopAreGrantedTheLockEquallyOftenOnARealServer(t *testing.T) {
-	server := redistest.Start(t)
-	stores := map[string]func() backends.QueuedStore{
-		"go-redis": func() backends.QueuedStore {
-			client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-			t.Cleanup(func() { client.Close() })
-			return goredis.New(client)
+func TestClientsThatLoopTakeTurnsOnARealServer(t *testing.T) {
+	for name, open := range map[string]func(addr string) (backends.QueuedStore, io.Closer){
+		"go-redis": func(addr string) (backends.QueuedStore, io.Closer) {
+			client := redis.NewClient(&redis.Options{Addr: addr})
+			return goredis.New(client), client
 		},
-		"redigo": func() backends.QueuedStore {
-			s, pool := redigo.Open(server.Addr(), nil, lockredis.WithoutQuarantine())
-			t.Cleanup(func() { pool.Close() })
-			return s
+		"redigo": func(addr string) (backends.QueuedStore, io.Closer) {
+			s, pool := redigo.Open(addr, nil, lockredis.WithoutQuarantine())
+			return s, pool
 		},
-	}
-	for name, store := range stores {
+	} {
 		t.Run(name, func(t *testing.T) {
-			const each = 50
-			held := mustLock(t, locker.New(fair.New(store())))
-			loop := newLoop(each * clients)
-			for i := range clients {
-				locks := locker.New(fair.New(store()))
-				loop.all.Go(func() { loop.run(t, locks, i) })
+			t.Parallel()
+			server := redistest.Start(t)
+			client := func() *locker.Client {
+				s, conns := open(server.Addr())
+				t.Cleanup(func() { conns.Close() })
+				return locker.New(fair.New(s), locker.WithTTL(time.Hour)) // ends in no round
 			}
-			queued(t, server, clients)
+			r := rotation{t: t, server: server, who: map[string]int{}, last: -1}
+			held := mustLock(t, client())
+			for i := range clients {
+				locks := client()
+				r.all.Go(func() { r.run(locks, i) })
+				queued(t, server, i+1)
+				r.who[r.channels()[i]] = i
+			}
+			r.mu.Lock()
+			r.giveBack()
+			r.mu.Unlock()
 			mustUnlock(t, held)
-			loop.wantFair(t)
+			r.all.Wait()
+			t.Logf("%d turns, of which %d show nothing", r.turns, r.slow)
 		})
 	}
+}
+
+// A rotation is Clients that lock again and again. Whoever has the lock gives it back when all others stand in the queue: then it
+// says who comes next, however slow anybody is. But a reservation ends: a turn that comes as late as that shows nothing.
+type rotation struct {
+	t      *testing.T
+	server *redistest.Server
+	all    sync.WaitGroup
+
+	who map[string]int // by the channel of their stores
+
+	mu          sync.Mutex
+	turns, slow int
+
+	last       int       // who had the lock before; -1: somebody else
+	queue      []int     // when he gave it back
+	subscribed string    // then
+	released   time.Time // not after that
+}
+
+func (r *rotation) run(locks *locker.Client, who int) {
+	for {
+		err := locks.Do(r.t.Context(), "key", func(context.Context, *locker.Lock) error { return r.turn(who, time.Now()) })
+		if errors.Is(err, errEnough) {
+			return
+		}
+		if err != nil {
+			r.t.Errorf("client %d: %v", who, err)
+			return
+		}
+	}
+}
+
+const enough = 12 * clients
+
+func (r *rotation) turn(who int, granted time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.turns == enough || r.t.Failed() {
+		return errEnough
+	}
+	r.turns++
+	before, last := r.queue, r.last
+	slow := granted.Sub(r.released) >= backends.Reservation-2*time.Millisecond || r.connections() != r.subscribed
+	if slow {
+		r.slow++
+	} else if who != before[0] {
+		r.t.Errorf("turn %d: granted to %d, with %v in the queue", r.turns, who, before)
+		return errEnough
+	}
+	queued(r.t, r.server, clients-1)
+	r.last = who
+	r.giveBack()
+	want := before[1:]
+	if last >= 0 {
+		want = append(want, last)
+	}
+	if !slow && !slices.Equal(r.queue, want) {
+		r.t.Errorf("turn %d: %v in the queue; want %v", r.turns, r.queue, want)
+	}
+	return nil
+}
+
+// giveBack notes what there is to know before.
+func (r *rotation) giveBack() {
+	r.queue = nil
+	for _, channel := range r.channels() {
+		r.queue = append(r.queue, r.who[channel])
+	}
+	r.subscribed, r.released = r.connections(), time.Now()
+}
+
+// channels are those of the queue.
+func (r *rotation) channels() (all []string) {
+	for _, member := range command(r.t, r.server, "ZRANGE", queue, "0", "-1").([]any) {
+		_, channel, _ := strings.Cut(member.(string), "@")
+		all = append(all, channel)
+	}
+	return all
+}
+
+// connections are those that hear of turns. Who loses his is passed over.
+func (r *rotation) connections() string {
+	var ids []string
+	for line := range strings.Lines(command(r.t, r.server, "CLIENT", "LIST", "TYPE", "pubsub").(string)) {
+		id, _, _ := strings.Cut(line, " ")
+		ids = append(ids, id)
+	}
+	return strings.Join(ids, " ")
 }
