@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,21 +56,21 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 		job := as(t.Context(), "job")
 		outer, inner := lock(job, t, c, 1), lock(job, t, c, 2)
 
-		faulty := backendtest.FaultyNested(store)
+		faulty := &wakeCounter{FaultNestedStore: backendtest.FaultyNested(store)}
 		other := locker.New(reentrant.New(faulty), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
 		waiting := locking(as(t.Context(), "another job"), other)
 		// It asks, then it watches and asks again, and then it sleeps until it is woken.
 		eventually(t, "the other one has asked twice", func() bool { return faulty.Calls(backendtest.Enter) == 2 })
 
 		unlock(t, inner)
-		time.Sleep(50 * time.Millisecond) // in which a wake would come
+		faulty.mustHearOf(t, "another key") // which a wake of before would have come ahead of
+		if n := faulty.wakes.Load(); n != 0 {
+			t.Errorf("the other one was woken %d times by a release that does not free the lock", n)
+		}
 		select {
 		case l := <-waiting:
 			t.Fatalf("Lock returned while there is a hold: %v", l.err)
 		default:
-		}
-		if n := faulty.Calls(backendtest.Enter); n != 2 {
-			t.Errorf("the other one was woken by a release that does not free the lock: it asked %d times", n)
 		}
 		unlock(t, outer)
 		l := answer(t, waiting)
@@ -78,6 +79,39 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 		}
 		unlock(t, l)
 	})
+}
+
+// wakeCounter counts wakes of the key of these tests.
+type wakeCounter struct {
+	*backendtest.FaultNestedStore
+	wakes atomic.Int64
+}
+
+func (w *wakeCounter) Watch(ctx context.Context, key string, wake func()) error {
+	return w.FaultNestedStore.Watch(ctx, key, func() {
+		w.wakes.Add(1)
+		wake()
+	})
+}
+
+// mustHearOf waits for a wake of another key. A store hears of all its keys on one connection.
+func (w *wakeCounter) mustHearOf(t *testing.T, another string) {
+	t.Helper()
+	woken := make(chan struct{}, 10)
+	if err := w.FaultNestedStore.Watch(t.Context(), another, func() { woken <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.Enter(t.Context(), another, "owner", "token", long); !r.OK || err != nil {
+		t.Fatal(r, err)
+	}
+	if ok, err := w.Leave(t.Context(), another, "token"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	select {
+	case <-woken:
+	case <-time.After(patience):
+		t.Fatalf("no wake within %v", patience)
+	}
 }
 
 // Whoever waits for the lock here waits for the very owner that nests: behind one of them it would wait for itself.
