@@ -62,6 +62,23 @@ func granting(reply any) (told any, left time.Duration, foreign, ok, good bool) 
 	return nil, 0, false, false, false
 }
 
+// queueing says the same of enqueue.lua, which tells the place as well.
+func queueing(reply any) (r backends.Result, good bool) {
+	list, _ := reply.([]any)
+	if len(list) != 3 {
+		return r, false
+	}
+	n, isLeft := list[1].(int64)
+	place, isPlace := list[2].(int64)
+	switch {
+	case list[0] == int64(1):
+		return backends.Result{OK: true}, true
+	case list[0] == int64(0) && isLeft && isPlace:
+		return backends.Result{Left: inMilliseconds(n), Foreign: n == -1, Position: int(max(place, 0))}, true
+	}
+	return r, false
+}
+
 // inMilliseconds is not negative, and at most what a duration can be.
 func inMilliseconds(n int64) time.Duration {
 	return time.Duration(max(min(n, (1<<63-1)/int64(time.Millisecond)), 0)) * time.Millisecond
@@ -71,7 +88,8 @@ func inMilliseconds(n int64) time.Duration {
 // error. Nothing else is a grant.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{"", "\x00", "\x1a", "\x21", "\x19", "\x13\x00\x00\x00\x00\x00\x00\x05\xdc", "\x17\x21\x25", "\x17\x21\x21", "\x17\x1a\x13\x7f\xff\xff\xff\xff\xff\xff\xff",
-		"\x17\x1a\x11", "\x17\x1a\x09", "\x14OK", "\x13\x7f\xff\xff\xff\xff\xff\xff\xff", "\x17\x21\x849007199254740992", "\x17\x21\x849007199254740991", "\x0f\x21", "\x3eNOPERM "} {
+		"\x17\x1a\x11", "\x17\x1a\x09", "\x14OK", "\x13\x7f\xff\xff\xff\xff\xff\xff\xff", "\x17\x21\x849007199254740992", "\x17\x21\x849007199254740991", "\x0f\x21", "\x3eNOPERM ",
+		"\x1f\x21\x1a\x1a", "\x1f\x1a\x31\x29", "\x1f\x1a\x11\x1a", "\x1f\x1a\x31\x11", "\x1f\x1a\x31\x24x", "\x1f\x1a\x24x\x29"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -133,6 +151,16 @@ func FuzzReplies(f *testing.F) {
 		r, err = s.Enter(ctx, "k", "o", "v", time.Second)
 		if want := (backends.Result{OK: ok, Left: remains, Foreign: foreign, Holds: int(holds)}); nests != (err == nil) || nests && r != want || !nests && r != (backends.Result{}) {
 			t.Errorf("Enter of %#v = %+v, %v; want %+v", reply, r, err, want)
+		}
+
+		queued, good := queueing(reply)
+		for _, asks := range []backends.Turn{{Waiter: "w"}, {Waiter: "w", InOrder: true}, {InOrder: true}} {
+			s := New(&answers{reply: reply})
+			s.turns.add(&turn{key: "k", waiter: "w"})
+			r, err = s.SetNXQueued(ctx, "k", "v", time.Second, asks)
+			if r != queued || good != (err == nil) {
+				t.Errorf("SetNXQueued of %#v for %+v = %+v, %v; want %+v", reply, asks, r, err, queued)
+			}
 		}
 
 		set := &setReply{reply: reply}

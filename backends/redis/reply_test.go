@@ -3,6 +3,8 @@ package redis
 import (
 	"errors"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,14 +100,33 @@ func TestParseInfo(t *testing.T) {
 	}
 }
 
+// FuzzParseInfo: of a text that is no INFO at all, nothing is read that is not there, one more line is found behind it, and
+// quarantine and the report read the same.
 func FuzzParseInfo(f *testing.F) {
-	f.Add("# Server\r\nuptime_in_seconds:12\r\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		_ = Quarantine(text, time.Hour)
-		var r Report
-		r.Uptime = -1
+	f.Add("# Server\r\nuptime_in_seconds:12\r\n", "role", "master")
+	f.Add("uptime_in_seconds:7200\nuptime_in_seconds:1", "#role", "a:b")
+	f.Add("uptime_in_seconds:-1", " ", "")
+	f.Fuzz(func(t *testing.T, text, field, value string) {
+		for name, value := range parseInfo(text) {
+			if !strings.Contains(text, name+":"+value) || strings.HasPrefix(name, "#") || strings.ContainsAny(name+value, "\n") {
+				t.Errorf("%q is %q, in %q", name, value, text)
+			}
+		}
+		line := field + ":" + value
+		if plain := !strings.ContainsAny(line, "\n#") && !strings.Contains(field, ":") && strings.TrimSpace(line) == line; plain {
+			if got, found := parseInfo(text + "\n" + line)[field]; !found || got != value {
+				t.Errorf("%q behind %q is read as %q, %v", line, text, got, found)
+			}
+		}
+
+		r := Report{Uptime: -1}
 		r.read(parseInfo(text))
 		r.judge(time.Hour)
+		young := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Problem == ProblemRestarted })
+		unknown := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Problem == ProblemUptime })
+		if err := Quarantine(text, time.Hour); (err != nil) != young || unknown != (r.Uptime < 0) || young && unknown {
+			t.Errorf("up for %v, young: %v, unknown: %v; Quarantine = %v", r.Uptime, young, unknown, err)
+		}
 	})
 }
 
