@@ -81,6 +81,55 @@ func TestALostWakeCostsNoMoreThanTheCap(t *testing.T) {
 	}
 }
 
+// From the fourth place of a store's queue on, the limit is 2 s times the place, and 15 s at most: the place at his last look, for one
+// who has moved up since and has not heard of it.
+func TestALostWakeCostsNoMoreThanThePlaceAtTheLastLookSays(t *testing.T) {
+	for place, limit := range map[int]time.Duration{
+		4: 8 * time.Second, 6: 12 * time.Second, 7: 14 * time.Second, 8: 15 * time.Second, 40: 15 * time.Second,
+	} {
+		bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+			const stay = 90 * time.Second
+			held := mustLock(t, locker.New(s.Locker), "key")
+			var ahead sync.WaitGroup
+			for range place - 1 {
+				ahead.Go(func() {
+					_, err := locker.New(s.Locker).Lock(t.Context(), "key", locker.WithWait(stay))
+					mustMatch(t, err, locker.ErrWaitLimit)
+				})
+				synctest.Wait()
+			}
+			var looks []time.Time
+			s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				looks = append(looks, time.Now())
+				return next()
+			}
+			var released time.Time
+			time.AfterFunc(stay+time.Millisecond, func() {
+				released = time.Now()
+				mustUnlock(t, held)
+			})
+			l := mustLock(t, locker.New(deaf{s}), "key")
+			ahead.Wait()
+			if late := time.Since(released); late < 0 || late > limit {
+				t.Errorf("from place %d: got it %v after the release", place, late)
+			}
+			for i := 2; i < len(looks); i++ { // the first is before he has a place, the second gives it to him
+				if pause := looks[i].Sub(looks[i-1]); pause < limit/2 || pause > limit {
+					t.Errorf("at place %d: look %d comes after %v; want half of %v at least", place, i+1, pause, limit)
+				}
+			}
+			mustUnlock(t, l)
+		})
+	}
+}
+
+// deaf has a place in the queue of the store, and hears of nothing.
+type deaf struct{ *spy }
+
+func (d deaf) Watch(ctx context.Context, key, waiter string, _ func()) error {
+	return d.spy.Watch(ctx, key, waiter, func() {})
+}
+
 func TestAWaiterTakesOverWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "dead", 1700*time.Millisecond)
