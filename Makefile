@@ -15,6 +15,13 @@ test: redis-server ## run all tests under the race detector; installs redis-serv
 	@for m in $(MODULES); do (cd $$m && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...) || exit 1; done
 	@go test ./internal/simulation # all of it; with the race detector it plays a tenth
 
+fuzz: ## fuzz every target of every module for TIME (10s)
+	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \
+		| awk '/^Fuzz/ { found[n++] = $$1 } $$1 == "ok" { while (n > 0) print $$2, found[--n] }' \
+		| while read -r package target; do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),10s) "$$package" </dev/null || exit 1; \
+		done) || exit 1; done
+
 lint: ## gofmt, go vet, golangci-lint and go mod tidy, for every module
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && go vet ./... && $(GOLANGCI) run ./... && go mod tidy -diff) || exit 1; done
