@@ -6,7 +6,7 @@ SHELL := /bin/bash
 MODULES := . bench backends/rueidis
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help test lint bench bench-peers torture matrix cover redis-server
+.PHONY: help test fuzz lint bench bench-peers torture simulate matrix cover redis-server
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -33,13 +33,25 @@ bench: redis-server ## measure beside raw commands and other lock libraries, in 
 bench-peers: redis-server ## measure all cases beside other lock libraries and write them into docs/performance.md (25 minutes); CASE=a,d for some
 	@cd bench && go run ./peers -docs ../docs/performance.md $(if $(CASE),-case $(CASE))
 
-torture: redis-server ## run every test in full size, COUNT times over (20), and end with what each strategy did under each fault (hours)
+# The simulation plays a schedule the same every time: instead of being repeated it is given more of them, and without the race
+# detector, since make test plays a tenth with it. The campaigns are large by themselves and run once, without it as well, since
+# what they find is to be what the commands in docs/safety.md find; make test runs a part of each with it.
+torture: redis-server ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -- \
-		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h ./...
+		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
+		$$(go list ./... | grep -v -e '/internal/campaign$$' -e '/internal/simulation$$') \
+		-- -parallel 8 -timeout 12h -skip Promises ./internal/campaign ./internal/simulation \
+		-- $(simulation)
+
+simulation = -run Promises -timeout 24h ./internal/simulation -schedules $(or $(SCHEDULES),6000)
+
+# 1,000 of each take a quarter of an hour on 2 free CPUs: 10 ms of one CPU for each schedule, as small runs have it.
+simulate: ## play SCHEDULES schedules (6000: a million in all) of each strategy under each fault, and print what they have shown
+	go test -v $(simulation)
 
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well.
 matrix: redis-server ## make the matrix of docs/safety.md anew
-	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/safety.md -- -timeout 2h \
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/safety.md -by 'make matrix' -- -timeout 2h \
 		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/simulation ./internal/campaign
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.

@@ -21,9 +21,11 @@ type event struct {
 	Elapsed    float64
 }
 
-// follow reads events to the end. What a test that failed has printed is printed; the rest only counts.
+// follow reads events to the end, whatever is wrong with one of them: whoever writes them would wait for ever. What a test that
+// failed has printed is printed; the rest only counts.
 func follow(in *bufio.Reader, p *progress, table *matrix.Table) error {
 	printed := make(map[string][]string) // by test
+	var wrong []error
 	for {
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
@@ -31,14 +33,14 @@ func follow(in *bufio.Reader, p *progress, table *matrix.Table) error {
 			if json.Unmarshal(line, &e) != nil { // of the build
 				p.print(string(line))
 			} else if err := handle(e, p, table, printed); err != nil {
-				return err
+				wrong = append(wrong, err)
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return errors.Join(wrong...)
 		case err != nil:
-			return err
+			return errors.Join(append(wrong, err)...)
 		}
 	}
 }

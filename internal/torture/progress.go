@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -9,7 +10,7 @@ import (
 
 // progress is the line that tells how far it is. On a terminal it stays in its place; elsewhere it is repeated now and then.
 type progress struct {
-	out      *os.File
+	out      io.Writer
 	terminal bool
 	began    time.Time
 	shown    time.Time
@@ -20,12 +21,13 @@ type progress struct {
 	last    string
 }
 
-func newProgress(out *os.File, began time.Time) *progress {
-	info, err := out.Stat()
-	return &progress{
-		out: out, began: began, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
-		running: make(map[string]bool), done: make(map[string]int),
+func newProgress(out io.Writer, began time.Time) *progress {
+	p := &progress{out: out, began: began, running: make(map[string]bool), done: make(map[string]int)}
+	if file, ok := out.(*os.File); ok {
+		info, err := file.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
+	return p
 }
 
 const (
@@ -58,7 +60,7 @@ func (p *progress) print(text string) {
 }
 
 // write leaves it at that if there is nobody to read it.
-func (p *progress) write(text string) { _, _ = p.out.WriteString(text) }
+func (p *progress) write(text string) { _, _ = io.WriteString(p.out, text) }
 
 func (p *progress) end() { p.print(p.String() + "\n") }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,20 +19,23 @@ const (
 	end   = "<!-- end of the matrix -->\n"
 )
 
-// publish replaces what stands between the marks of file.
-func publish(file string, args []string, table *matrix.Table) error {
+// publish replaces what stands between the marks of file by a table that was made by a command.
+func publish(file, by string, table *matrix.Table) error {
+	if len(table.Cells()) == 0 {
+		return errors.New("no test has reported a cell")
+	}
 	page, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	before, rest, found := bytes.Cut(page, []byte(begin))
+	before, rest, _ := bytes.Cut(page, []byte(begin))
 	_, after, closed := bytes.Cut(rest, []byte(end))
-	if !found || !closed {
+	if !closed { // nor is it, if the first is missing
 		return fmt.Errorf("%s has no marks for the matrix", file)
 	}
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "Made on %s with %s, %s, %d CPUs, by `go run ./internal/torture %s`.\n\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersion(), runtime.NumCPU(), strings.Join(args, " "))
+	fmt.Fprintf(&text, "Made on %s with %s, %s, %d CPUs, by `%s`.\n\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersion(), runtime.NumCPU(), by)
 	if err := table.Markdown(&text); err != nil {
 		return err
 	}
