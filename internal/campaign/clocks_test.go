@@ -38,7 +38,7 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 	)
 	for client, connect := range clients {
 		for _, c := range clockCells {
-			t.Run(client+", "+c.name, func(t *testing.T) {
+			t.Run(c.name+"/"+client, func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.StartN(t, c.servers, redistest.WithMovableClock())
 				var stores []numberedNested
@@ -64,9 +64,9 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 					})
 				}
 
-				command := fmt.Sprintf("go test ./internal/campaign -run '%s'", t.Name())
-				behind := matrix.Cell{Strategy: c.name, Fault: "server clock back", Where: "redis-server", Trials: keys, Command: command}
-				before := matrix.Cell{Strategy: c.name, Fault: "server clock ahead", Where: "redis-server", Trials: keys, Command: command}
+				again := command("TestTheClockOfAServerJumps/" + c.name) // through both clients
+				behind := matrix.Cell{Strategy: c.name, Fault: "server clock back", Where: "redis-server", Trials: keys, Command: again}
+				before := matrix.Cell{Strategy: c.name, Fault: "server clock ahead", Where: "redis-server", Trials: keys, Command: again}
 
 				servers[0].MoveClock(-jump)
 				for _, lock := range back {

@@ -123,7 +123,7 @@ func (c crashes) run(t *testing.T) {
 	}
 	matrix.Cell{
 		Strategy: c.strategy, Fault: c.fault, Where: "redis-server", Trials: bank.made(), Violations: bank.lost(),
-		Command: fmt.Sprintf("go test ./internal/campaign -run '%s'", t.Name()),
+		Command: command(t.Name()),
 	}.Report(t)
 }
 

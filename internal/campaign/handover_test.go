@@ -53,7 +53,7 @@ func TestHandOversWithBrokenWakes(t *testing.T) {
 				q.failed.Load(), time.Since(began).Round(time.Millisecond))
 			matrix.Cell{
 				Strategy: "single", Fault: "wake-ups lost", Where: "redis-server", Trials: len(q.log.holds), Violations: len(history.Overlaps(q.log.holds)),
-				Command: fmt.Sprintf("LOCKSTEP_TORTURE=1 go test ./internal/campaign -run '%s'", t.Name()),
+				Command: command("TestHandOversWithBrokenWakes"),
 			}.Report(t)
 		})
 	}

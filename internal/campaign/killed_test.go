@@ -72,7 +72,7 @@ func TestWaitersOfOtherProcessesGoOnWhenOneIsKilled(t *testing.T) {
 		"with a lease of %v: %s", len(c.holds), spread(waiting), diesWith, spread(holding))
 	matrix.Cell{
 		Strategy: "single", Fault: "waiters and holders killed", Where: "redis-server", Trials: len(c.holds), Violations: len(overlaps),
-		Command: fmt.Sprintf("LOCKSTEP_TORTURE=1 go test ./internal/campaign -run '%s'", t.Name()),
+		Command: command(t.Name()),
 	}.Report(t)
 }
 

@@ -102,7 +102,7 @@ func (d deafness) run(t *testing.T, rounds int) {
 	t.Log(&together)
 	matrix.Cell{
 		Strategy: "single", Fault: "wake-ups lost", Where: "redis-server", Trials: holds, Violations: violations,
-		Command: fmt.Sprintf("LOCKSTEP_TORTURE=1 go test ./internal/campaign -run '%s'", t.Name()),
+		Command: command("TestWaitersWhoMissAWake"),
 	}.Report(t)
 }
 

@@ -145,11 +145,11 @@ func (c powerCuts) run(t *testing.T) {
 	}
 	cell := matrix.Cell{
 		Strategy: c.strategy + ", AOF " + c.fsync, Fault: fault, Where: "redis-server", Trials: grants, Violations: max(overlaps, lost),
-		Command: fmt.Sprintf("LOCKSTEP_TORTURE=1 go test ./internal/campaign -run '%s'", t.Name()),
+		Command: command(t.Name()),
 	}
 	cell.Report(t)
 	if c.guarded {
-		cell.Strategy, cell.Violations = c.strategy+", guarded, AOF "+c.fsync, lost+inversions
+		cell.Strategy, cell.Violations, cell.Inverted = c.strategy+", guarded, AOF "+c.fsync, lost, inversions
 		cell.Report(t)
 	}
 }

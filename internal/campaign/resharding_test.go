@@ -93,8 +93,8 @@ func (r reshardings) run(t *testing.T) {
 	t.Logf("%d moves: %v", moves, c)
 	t.Logf("the longest time between two holds was %v; locks that nobody else wanted were granted %d and %d times",
 		gap.Round(time.Millisecond), unwanted[0].grants, unwanted[1].grants)
-	violations := len(history.Overlaps(c.holds)) + c.bank.lost() + len(c.inversions()) + c.stolen
-	if violations > 0 || c.unconfirmed > 0 {
+	violations, inversions := len(history.Overlaps(c.holds))+c.bank.lost()+c.stolen, len(c.inversions())
+	if violations+inversions > 0 || c.unconfirmed > 0 {
 		t.Errorf("%d locks could not be unlocked, and above something is not 0", c.unconfirmed)
 	}
 	for kind := range c.faults {
@@ -104,7 +104,7 @@ func (r reshardings) run(t *testing.T) {
 	}
 	cell := matrix.Cell{
 		Strategy: r.strategy, Fault: "slots moved", Where: "redis-server", Trials: len(c.grants) + unwanted[0].grants + unwanted[1].grants,
-		Violations: violations, Command: fmt.Sprintf("LOCKSTEP_TORTURE=1 go test ./internal/campaign -run '%s'", t.Name()),
+		Violations: violations, Inverted: inversions, Command: command(t.Name()),
 	}
 	if r.numbered {
 		cell.Down = gap

@@ -8,11 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/matrix"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
 // torture makes every experiment as large as it is meant to be.
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
+
+// command runs a test in the size that it has now.
+func command(name string) string {
+	c := matrix.Command("./internal/campaign", name, "-v -timeout 1h")
+	if torture {
+		return "LOCKSTEP_TORTURE=1 " + c
+	}
+	return c
+}
 
 // patience is for what must happen on any machine, however busy. No lease in these experiments is as short, unless it
 // says so: what is free within it was freed by someone.

@@ -304,7 +304,7 @@ func (c *team) report(t *testing.T, lasting time.Duration) {
 	}
 	matrix.Cell{
 		Strategy: c.strategy, Fault: "soak of mixed faults", Where: "redis-server", Trials: c.bank.made(), Violations: c.bank.lost() + c.broken,
-		Command: fmt.Sprintf("go test ./internal/campaign -run '%s' -soak %v -timeout %v", t.Name(), lasting, 2*lasting+10*time.Minute),
+		Command: matrix.Command("./internal/campaign", t.Name(), fmt.Sprintf("-v -soak %v -timeout %v", lasting, 2*lasting+10*time.Minute)),
 	}.Report(t)
 }
 

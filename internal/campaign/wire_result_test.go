@@ -77,7 +77,7 @@ func summary(results []result) string {
 func cell(results []result, strategy string) matrix.Cell {
 	c := matrix.Cell{
 		Strategy: strategy, Fault: "messages lost, late or reset", Where: "redis-server",
-		Command: fmt.Sprintf("LOCKSTEP_TORTURE=1 go test ./internal/campaign -run 'TestFaultsOnTheWire/%s/'", strings.ReplaceAll(strategy, " ", "_")),
+		Command: command("TestFaultsOnTheWire/" + strategy),
 	}
 	for _, r := range results {
 		if r.strategy != strategy || r.missed && !r.broken {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,9 +22,10 @@ type Cell struct {
 	Fault      string
 	Where      string        // what it ran on, such as "simulation" or "redis-server"
 	Trials     int           // schedules, or operations
-	Violations int           // trials in which what the strategy is for did not hold
-	Down       time.Duration // the longest time in which nobody could have the lock
-	Command    string        // reproduces it
+	Violations int           // trials in which two held at once, or an update was lost
+	Inverted   int           // trials in which numbers fell or came twice
+	Down       time.Duration // the longest time in which nobody could have the lock; most experiments do not measure it
+	Command    string        // finds the same again, as far as chance lets it; see [Command]
 }
 
 // Verdict is a cell in one letter.
@@ -33,7 +35,8 @@ type Verdict string
 const (
 	Safe        Verdict = "S" // nothing happened
 	Unavailable Verdict = "U" // for a time nobody could have the lock; nothing worse
-	Violated    Verdict = "V" // two holders, or whatever else must never be
+	Inverted    Verdict = "N" // numbers fell or came twice; but no two held at once, or a guard refused the writes of one
+	Violated    Verdict = "V" // two held at once, or an update was lost
 )
 
 // Verdict tells what was found.
@@ -41,6 +44,8 @@ func (c Cell) Verdict() Verdict {
 	switch {
 	case c.Violations > 0:
 		return Violated
+	case c.Inverted > 0:
+		return Inverted
 	case c.Down > 0:
 		return Unavailable
 	}
@@ -52,6 +57,8 @@ func (c Cell) String() string {
 	switch c.Verdict() {
 	case Violated:
 		return fmt.Sprintf("V %d of %d", c.Violations, c.Trials)
+	case Inverted:
+		return fmt.Sprintf("N %d of %d", c.Inverted, c.Trials)
 	case Unavailable:
 		return fmt.Sprintf("U %v of %d", rounded(c.Down), c.Trials)
 	}
@@ -68,9 +75,12 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Report tells of a cell in the output of a test.
+// Report tells of a cell in the output of a test, which has to be one that the cell's command runs.
 func (c Cell) Report(t testing.TB) {
 	t.Helper()
+	if !selects(c.Command, t.Name()) {
+		t.Errorf("the cell of %s under %s has a command that does not run %s: %q", c.Strategy, c.Fault, t.Name(), c.Command)
+	}
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -78,13 +88,16 @@ func (c Cell) Report(t testing.TB) {
 	t.Attr(attribute, string(text))
 }
 
+// also joins commands.
+const also = "; "
+
 // Table is what several experiments found. The zero value is empty.
 type Table struct {
 	cells []Cell
 }
 
 // Add takes in an attribute of a test; it tells whether that was a cell. Cells of one strategy, fault and place are one: their
-// trials are added, and the longest time counts.
+// trials are added, the longest time counts, and one has to run the commands of all.
 func (t *Table) Add(key, value string) (bool, error) {
 	if key != attribute {
 		return false, nil
@@ -93,14 +106,18 @@ func (t *Table) Add(key, value string) (bool, error) {
 	if err := json.Unmarshal([]byte(value), &c); err != nil {
 		return false, fmt.Errorf("cell %s: %w", value, err)
 	}
-	if c.Strategy == "" || c.Fault == "" || c.Trials < 1 {
-		return false, fmt.Errorf("cell %s: no strategy, no fault or no trials", value)
+	if c.Strategy == "" || c.Fault == "" || c.Trials < 1 || c.Command == "" {
+		return false, fmt.Errorf("cell %s: no strategy, no fault, no trials or no command", value)
 	}
 	for i := range t.cells {
 		if old := &t.cells[i]; old.Strategy == c.Strategy && old.Fault == c.Fault && old.Where == c.Where {
 			old.Trials += c.Trials
 			old.Violations += c.Violations
+			old.Inverted += c.Inverted
 			old.Down = max(old.Down, c.Down)
+			if !slices.Contains(strings.Split(old.Command, also), c.Command) {
+				old.Command += also + c.Command
+			}
 			return true, nil
 		}
 	}

@@ -18,7 +18,10 @@ func table(t *testing.T) *matrix.Table {
 		{Strategy: "single", Fault: "restart", Where: "simulation", Trials: 300, Violations: 30, Command: "go test -run V"},
 		{Strategy: "single", Fault: "none", Where: "simulation", Trials: 200, Command: "go test -run S"},
 		{Strategy: "redlock 4/5", Fault: "restart", Where: "simulation", Trials: 100, Down: 2300 * time.Millisecond, Command: "go test -run U"},
-		{Strategy: "redlock 4/5", Fault: "restart", Where: "simulation", Trials: 50, Down: time.Second, Command: "go test -run U"},
+		{Strategy: "redlock 4/5", Fault: "restart", Where: "simulation", Trials: 50, Down: time.Second, Command: "go test -run U2"},
+		{Strategy: "redlock 4/5", Fault: "restart", Where: "simulation", Trials: 50, Command: "go test -run U"},
+		{Strategy: "numbered", Fault: "restart", Where: "simulation", Trials: 80, Inverted: 3, Down: time.Second, Command: "go test -run N"},
+		{Strategy: "numbered", Fault: "none", Where: "simulation", Trials: 80, Inverted: 3, Violations: 1, Command: "go test -run N"},
 		{Strategy: "single", Fault: "restart", Where: "redis-server", Trials: 5, Command: "go test -run R"},
 	} {
 		value, err := json.Marshal(c)
@@ -37,7 +40,9 @@ func TestCellsOfOneExperimentAreOne(t *testing.T) {
 	for _, c := range table(t).Cells() {
 		found = append(found, c.Where+", "+c.Strategy+", "+c.Fault+": "+c.String())
 	}
-	want := `simulation, redlock 4/5, restart: U 2.3s of 150
+	want := `simulation, numbered, none: V 1 of 80
+simulation, numbered, restart: N 3 of 80
+simulation, redlock 4/5, restart: U 2.3s of 200
 simulation, single, none: S 200
 simulation, single, restart: V 30 of 300
 redis-server, single, restart: S 5`
@@ -51,7 +56,7 @@ func TestOtherAttributesAreNoCells(t *testing.T) {
 	if known, err := all.Add("colour", "red"); known || err != nil {
 		t.Errorf("Add = %v, %v", known, err)
 	}
-	for _, bad := range []string{"", "{}", `{"Strategy":"single","Fault":"none"}`, "red"} {
+	for _, bad := range []string{"", "{}", `{"Strategy":"single","Fault":"none","Command":"go test"}`, `{"Strategy":"single","Fault":"none","Trials":1}`, "red"} {
 		if known, err := all.Add("cell", bad); known || err == nil {
 			t.Errorf("Add(%q) = %v, %v; want an error", bad, known, err)
 		}
@@ -66,9 +71,10 @@ func TestTheTableInTextAndInMarkdown(t *testing.T) {
 	if want := `
 on simulation
 
-             none   restart
-redlock 4/5         U 2.3s of 150
-single       S 200  V 30 of 300
+             none       restart
+numbered     V 1 of 80  N 3 of 80
+redlock 4/5             U 2.3s of 200
+single       S 200      V 30 of 300
 
 on redis-server
 
@@ -81,7 +87,8 @@ single  S 5
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"On simulation:\n\n| | none | restart |\n|---|---|---|\n| redlock 4/5 |  | U 2.3s of 150 |\n| single | S 200 | V 30 of 300 |\n",
+		"On simulation:\n\n| | none | restart |\n|---|---|---|\n| numbered | V 1 of 80 | N 3 of 80 |\n| redlock 4/5 |  | U 2.3s of 200 |\n| single | S 200 | V 30 of 300 |\n",
+		"| simulation | redlock 4/5 | restart | U 2.3s of 200 | `go test -run U; go test -run U2` |\n",
 		"| redis-server | single | restart | S 5 | `go test -run R` |\n",
 	} {
 		if !strings.Contains(markdown.String(), want) {
@@ -107,7 +114,7 @@ func TestThePageHasAPictureOfEachPlace(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, want := range []string{"Faults &amp; strategies", ">U 2.3s of 150<", "#c8402f"} {
+	for _, want := range []string{"Faults &amp; strategies", ">U 2.3s of 200<", "#c8402f"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q", want)
 		}

@@ -24,7 +24,7 @@ func (t *Table) Page(w io.Writer, title string) error {
 		Squares       []square
 	}
 	const left, top, width, height = 190, 90, 118, 30
-	colours := map[Verdict]string{Safe: "#2c9a5b", Unavailable: "#e0a526", Violated: "#c8402f"}
+	colours := map[Verdict]string{Safe: "#2c9a5b", Unavailable: "#e0a526", Inverted: "#8a5bb5", Violated: "#c8402f"}
 	var pictures []picture
 	for _, g := range t.grids() {
 		p := picture{Where: g.where, Width: left + width*len(g.faults) + 60, Height: top + height*len(g.strategies) + 10}
@@ -52,7 +52,8 @@ table { border-collapse: collapse } td, th { text-align: left; padding: .2em 1em
 svg text { font: 12px system-ui, sans-serif; fill: #1b2430 } svg .in { fill: #fff }
 </style>
 <h1>{{.Title}}</h1>
-<p>S: safe in all trials. U: for that long at most nobody could have the lock, and nothing worse. V: violated in so many trials.</p>
+<p>S: safe in all trials. U: for that long at most nobody could have the lock, where that was measured, and nothing worse.
+N: numbers fell or came twice in so many trials, and nothing worse. V: two held at once, or an update was lost, in so many.</p>
 {{range .Pictures}}<h2>On {{.Where}}</h2>
 <svg xmlns="http://www.w3.org/2000/svg" width="{{.Width}}" height="{{.Height}}" role="img" aria-label="strategies by faults">
 {{range .Columns}}<text x="{{.X}}" y="{{.Y}}" text-anchor="start" transform="rotate(-25 {{.X}} {{.Y}})">{{.Text}}</text>

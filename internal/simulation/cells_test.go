@@ -19,7 +19,7 @@ func TestWhatEachStrategyPromisesUnderEachFault(t *testing.T) {
 	cells := Matrix(t, n, *seed, *onlyStrategy, *onlyFault, func(Cell) {})
 	for _, c := range cells {
 		total += c.Schedules
-		t.Log(c.String())
+		t.Logf("%s\n\tthe worst: %s", c.String(), c.Replay)
 		c.report(t)
 	}
 	t.Logf("%d schedules", total)
@@ -36,6 +36,6 @@ func (c *Cell) report(t *testing.T) {
 	}
 	matrix.Cell{
 		Strategy: c.Strategy.Name, Fault: string(c.Fault), Where: "simulation",
-		Trials: c.Schedules, Violations: max(c.Violated[ME], c.Violated[FENCE]), Down: down, Command: c.Command,
+		Trials: c.Schedules, Violations: c.Violated[ME], Inverted: c.Violated[FENCE], Down: down, Command: c.Command,
 	}.Report(t)
 }

@@ -18,7 +18,7 @@
 //
 //	go test ./internal/simulation                                    11,424 schedules, a tenth under -race
 //	go test ./internal/simulation -run Promises -v                   prints a line for each cell
-//	go test ./internal/simulation -run Promises -schedules 8000      a million
+//	go test ./internal/simulation -run Promises -schedules 6000      a million: make simulate
 //	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
 //	go test ./internal/simulation -run Defect -v                     finds thirteen defects that were put in on purpose
 //

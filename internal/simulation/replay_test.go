@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestReplay prints the history of one schedule, and what it violates. Failures say with which flags; without any it is an
-// example.
+// TestReplay prints the history of one schedule, what it violates, and whether its cell may show that. It only prints: whatever
+// the schedule shows, it passes; TestWhatEachStrategyPromisesUnderEachFault is the judge. Failures say with which flags;
+// without any it is an example.
 func TestReplay(t *testing.T) {
 	name, fault := cmp.Or(*onlyStrategy, "single"), Fault(cmp.Or(*onlyFault, string(Net)))
 	s, known := StrategyNamed(name)
@@ -17,8 +18,19 @@ func TestReplay(t *testing.T) {
 	}
 	h := Schedule{Strategy: s, Fault: fault, Seed: *seed}.Run(t)
 	t.Log("\n" + h.String())
-	for _, v := range h.Check() {
-		t.Log(v)
+	e, found := Expect(s, fault), h.Check()
+	for _, v := range found {
+		switch {
+		case slices.Contains(e.Breaks, v.Invariant):
+			t.Logf("%s\n\tsome schedules of %s under %s must show that", v, name, fault)
+		case slices.Contains(e.MayBreak, v.Invariant):
+			t.Logf("%s\n\tschedules of %s under %s may show that: it is not promised", v, name, fault)
+		default:
+			t.Logf("%s\n\tNO schedule of %s under %s may show that", v, name, fault)
+		}
+	}
+	if len(found) == 0 {
+		t.Logf("nothing is violated; some schedules of %s under %s must violate %v, and may %v", name, fault, e.Breaks, e.MayBreak)
 	}
 	key, longest := h.Unavailable()
 	t.Logf("nobody could have %q from %v to %v, for %v", key, longest.From, longest.To, longest.length())
