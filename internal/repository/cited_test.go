@@ -23,17 +23,9 @@ func TestCitedTestsExist(t *testing.T) {
 	contracts := map[string]string{
 		"lockertest": sources(t, "../../locker/lockertest"), "backendtest": sources(t, "../../backends/backendtest"),
 	}
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	cited, quoted := 0, 0
-	for _, file := range append(files, "../../README.md") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		outside := regexp.MustCompile("(?ms)^```go\n.*?^```$").ReplaceAllString(string(text), "") // examples declare tests
+	for _, file := range documents(t) {
+		outside := regexp.MustCompile("(?ms)^```go\n.*?^```$").ReplaceAllString(read(t, file), "") // examples declare tests
 		for _, c := range citation.FindAllStringSubmatch(outside, -1) {
 			if c[2] == "TestOnBorrow" {
 				continue // a function of package redigo
@@ -53,6 +45,25 @@ func TestCitedTestsExist(t *testing.T) {
 	if cited < 10 || quoted < 5 {
 		t.Errorf("only %d tests and %d sentences: is the test looking at the right thing?", cited, quoted)
 	}
+}
+
+// documents are what a user reads.
+func documents(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(files, "../../README.md")
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // declaredTests are the packages of each test, by their paths in the repository.

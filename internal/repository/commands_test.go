@@ -1,0 +1,72 @@
+package repository
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	span    = regexp.MustCompile("(?s)```\\w*\n(.*?)```|`([^`]+)`")
+	gotest  = regexp.MustCompile(`go test (?:'[^']*'|[^;&])*`)
+	folder  = regexp.MustCompile(`cd (\S+) &&`)
+	dotted  = regexp.MustCompile(`(?:^| )\./(\S+)`)
+	pattern = regexp.MustCompile(`-run (?:'([^']*)'|(\S+))`)
+)
+
+// TestCommandsInTheDocumentationRunTests looks at each `go test … -run` in it: in that package, or in any if it names none, the
+// pattern selects a test. (Those below it have names that only a run knows.)
+func TestCommandsInTheDocumentationRunTests(t *testing.T) {
+	tests := declaredTests(t)
+	commands := 0
+	for _, file := range documents(t) {
+		text := strings.ReplaceAll(read(t, file), `\|`, "|") // as it is written in tables
+		for _, code := range span.FindAllStringSubmatch(text, -1) {
+			lines := strings.Split(code[1], "\n")
+			if code[2] != "" {
+				lines = []string{strings.Join(strings.Fields(code[2]), " ")}
+			}
+			for _, line := range lines {
+				for _, command := range gotest.FindAllString(line, -1) {
+					run := pattern.FindStringSubmatch(command)
+					if run == nil || run[1]+run[2] == "^$" { // for benchmarks
+						continue
+					}
+					commands++
+					in := ""
+					if p := dotted.FindStringSubmatch(command); p != nil {
+						in = p[1]
+					}
+					if module := folder.FindStringSubmatch(line); module != nil {
+						in = path.Join(module[1], in)
+					}
+					if !selectsOne(tests, in, run[1]+run[2]) {
+						t.Errorf("%s: %s runs no test", file, line)
+					}
+				}
+			}
+		}
+		if strings.Contains(text, "| `` |") {
+			t.Errorf("%s: a cell without a command", file)
+		}
+	}
+	if commands < 5 {
+		t.Errorf("only %d commands: is the test looking at the right thing?", commands)
+	}
+}
+
+// selectsOne tells whether a pattern of -run selects a test in a package.
+func selectsOne(tests map[string][]string, in, pattern string) bool {
+	first, err := regexp.Compile(strings.Split(pattern, "/")[0])
+	if err != nil {
+		return false
+	}
+	for name, packages := range tests {
+		if first.MatchString(name) && (in == "" || slices.Contains(packages, strings.TrimSuffix(in, "/"))) {
+			return true
+		}
+	}
+	return false
+}
