@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // holdContext looks at the clocks before it says that the hold goes on: after a pause, the process must not read an
@@ -13,12 +14,12 @@ type holdContext struct {
 }
 
 func (c *holdContext) Done() <-chan struct{} {
-	c.lock.checkClock()
+	c.lock.checkClock(time.Now())
 	return c.Context.Done()
 }
 
 func (c *holdContext) Err() error {
-	c.lock.checkClock()
+	c.lock.checkClock(time.Now())
 	return c.Context.Err()
 }
 

@@ -108,13 +108,7 @@ func (ls *lines) pass(lease Lease, h *handovers) bool {
 	return true
 }
 
-// take returns what was passed on to the head.
-func (ls *lines) take(ln *line) *Lease {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ln.unwrap()
-}
-
+// unwrap takes what was passed on to the head.
 func (ln *line) unwrap() (gift *Lease) {
 	gift, ln.gift = ln.gift, nil
 	return gift

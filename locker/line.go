@@ -13,7 +13,7 @@ import (
 type lines struct {
 	mu    sync.Mutex
 	byKey map[string]*line
-	spare *line // a line nobody else ever joined, for the next one
+	spare sync.Pool // lines that nobody else ever joined, for the next ones
 }
 
 // line is a head, who is not in queue, and those behind it. What the head finds out stays with the line, so that the
@@ -61,8 +61,7 @@ func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *place) {
 		ln.queue = append(ln.queue, p)
 		return ln, p
 	}
-	ln = ls.spare
-	if ls.spare = nil; ln == nil {
+	if ln, _ = ls.spare.Get().(*line); ln == nil {
 		ln = &line{hint: make(chan struct{}, 1)}
 	}
 	ln.key, ln.owner, ln.other, ln.ttl = key, owner, ls.byKey[key], ttl
@@ -109,7 +108,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	}
 	ln.calm()
 	*ln = line{hint: ln.hint, queue: ln.queue}
-	ls.spare = ln
+	ls.spare.Put(ln)
 	return unwanted
 }
 
@@ -148,14 +147,15 @@ func (ls *lines) end(ln *line) {
 	ln.stopWatch()
 }
 
-// waits names the waiter for whom the store is watched, or nobody.
-func (ls *lines) waits(ln *line) string {
+// turn is what a head has to know before it asks: what was passed on to it, or else the waiter for whom the store is
+// watched, if it is.
+func (ls *lines) turn(ln *line) (gift *Lease, waiter string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if !ln.watched {
-		return ""
+	if gift = ln.unwrap(); gift == nil && ln.watched {
+		waiter = ln.waiter
 	}
-	return ln.waiter
+	return gift, waiter
 }
 
 // quit leaves from a place behind the head and says which it was and what the line knew.

@@ -47,7 +47,8 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 		c.discard(ctx, lease, cfg.ttl)
 		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
 	}
-	if lease.Ended() {
+	now := time.Now()
+	if lease.endedAt(now) {
 		c.discard(ctx, lease, cfg.ttl)
 		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
 	}
@@ -75,7 +76,7 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 	if cfg.maxHold > 0 {
 		l.stop = lease.Granted.Add(cfg.maxHold)
 	}
-	c.renewals.add(l)
+	c.renewals.add(l, now)
 	begun = true
 	return l, nil
 }
@@ -141,10 +142,11 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 // The error matches [ErrLost] if the lock was lost before. Any other means that the store did not say that the lock is
 // released. A second Unlock returns the result of the first.
 func (l *Lock) Unlock(ctx context.Context) error {
-	l.checkClock()
+	now := time.Now()
+	l.checkClock(now)
 	first, done := l.unlock.begin(&l.mu, ctx.Done() != nil)
 	if first {
-		l.end(ErrReleased)
+		l.end(ErrReleased, now)
 		if ctx.Done() == nil {
 			l.release()
 		} else {
@@ -198,7 +200,7 @@ func (u *unlocking) begin(mu *sync.Mutex, waits bool) (first bool, done <-chan s
 
 // begin counts an extension in, unless the hold is over.
 func (l *Lock) begin() error {
-	l.checkClock()
+	l.checkClock(time.Now())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over != nil {
@@ -208,22 +210,23 @@ func (l *Lock) begin() error {
 	return nil
 }
 
-// end ends the hold, the first time it is called: nothing of it counts afterwards.
-func (l *Lock) end(cause error) (first bool) {
+// end ends the hold at now, the first time it is called: nothing of it counts afterwards.
+func (l *Lock) end(cause error, now time.Time) (first bool) {
+	lost := !errors.Is(cause, ErrReleased)
 	l.mu.Lock()
 	if first = l.over == nil; first {
-		l.over, l.overAt = cause, earlier(time.Now(), l.lease.Expires)
+		l.over, l.overAt = cause, earlier(now, l.lease.Expires)
 		if l.extending > 0 {
 			l.joined = make(chan struct{})
 		}
-		if !errors.Is(cause, ErrReleased) {
+		if lost {
 			l.told = make(chan struct{})
 		}
 	}
 	cause = l.over
 	l.mu.Unlock()
-	l.cancel(cause) // also by who comes second, since the first may not have come that far
-	if first {
+	l.cancel(cause)    // also by who comes second, since the first may not have come that far
+	if first && lost { // what is unlocked stays with the scheduler, for the deadline of its Release
 		l.client.renewals.remove(l)
 	}
 	return first
@@ -231,7 +234,7 @@ func (l *Lock) end(cause error) (first bool) {
 
 // lose ends the hold because the lease is over, and makes one attempt to remove what may remain of it.
 func (l *Lock) lose(cause *LostError) {
-	if !l.end(cause) {
+	if !l.end(cause, time.Now()) {
 		return
 	}
 	defer func() {
@@ -248,9 +251,9 @@ func (l *Lock) lose(cause *LostError) {
 
 // checkClock ends the hold if its time has run out, without waiting for the scheduler. When it returns, a hold that is
 // over has an ended context, even if whoever ended it has not come that far.
-func (l *Lock) checkClock() {
+func (l *Lock) checkClock(now time.Time) {
 	l.mu.Lock()
-	over, ended := l.over, l.lease.Ended()
+	over, ended := l.over, l.lease.endedAt(now)
 	l.mu.Unlock()
 	switch {
 	case over != nil:

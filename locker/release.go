@@ -17,7 +17,7 @@ const (
 
 // release is Unlock's work, done once: it waits for extensions under way and sends Release.
 func (l *Lock) release() {
-	if lost := (*LostError)(nil); errors.As(l.over, &lost) { // lose has told everyone and sent what there was to send
+	if lost, ok := errors.AsType[*LostError](l.over); ok { // lose has told everyone and sent what there was to send
 		if lost.Reason == LostMaxHold && !l.Lease().Ended() {
 			l.join()
 			ctx, cancel := context.WithDeadline(l.values(), l.Lease().Expires)

@@ -30,23 +30,17 @@ const (
 	minRetry     = 5 * time.Millisecond // between two extensions of one lock
 )
 
-// add begins to look after l.
-func (r *renewals) add(l *Lock) {
-	now := time.Now()
+// add begins to look after l. The time to the next look at all counts from when there was nothing to look at.
+func (r *renewals) add(l *Lock, now time.Time) {
 	due := l.nextDue(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.due = due
-	r.push(l, now)
-}
-
-// push sets the timer for l as well. The time to the next look at all counts from when there was nothing to look at.
-func (r *renewals) push(l *Lock, now time.Time) {
 	if len(r.heap) == 0 {
 		r.looked = now
 	}
 	heap.Push(&r.heap, l)
-	r.arm(now)
+	r.arm()
 }
 
 // remove forgets l. The timer stays: setting it costs more than a look at an empty heap.
@@ -66,21 +60,22 @@ func (r *renewals) reschedule(l *Lock) {
 	if l.place >= 0 && !l.released {
 		l.due = l.nextDue(now) // under the lock: of two that change the lease together, the later one must win
 		heap.Fix(&r.heap, l.place)
-		r.arm(now)
+		r.arm()
 	}
 }
 
-// watchRelease has the deadline of a Release kept, for a Lock that is no longer looked after otherwise.
+// watchRelease has the deadline of a Release kept, instead of all else about a Lock that is unlocked.
 func (r *renewals) watchRelease(l *Lock) {
-	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.due, l.released = l.releasing.deadline, true
-	r.push(l, now)
+	heap.Fix(&r.heap, l.place)
+	r.arm()
 }
 
-// arm sets the timer for the first due time, at most lookInterval from the last look. An earlier one is left alone.
-func (r *renewals) arm(now time.Time) {
+// arm sets the timer for the first due time, at most lookInterval from the last look. An earlier one is left alone, as it is
+// nearly always: so only here the clock is looked at again.
+func (r *renewals) arm() {
 	if len(r.heap) == 0 {
 		return
 	}
@@ -89,7 +84,7 @@ func (r *renewals) arm(now time.Time) {
 		return
 	}
 	r.armed = next
-	if d := max(next.Sub(now), 0); r.timer == nil {
+	if d := max(time.Until(next), 0); r.timer == nil {
 		r.timer = time.AfterFunc(d, r.tick)
 	} else {
 		r.timer.Reset(d)
@@ -133,7 +128,7 @@ func (r *renewals) tick() {
 		}
 		heap.Fix(&r.heap, 0)
 	}
-	r.arm(now)
+	r.arm()
 	r.mu.Unlock()
 
 	for _, l := range ended {

@@ -121,6 +121,22 @@ func TestAReleaseThatHangsIsSentAgainAfterASecond(t *testing.T) {
 	})
 }
 
+func TestAReleaseThatHangsIsSentAgainAfterASecondBesideLocksThatAreDueLater(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		stuck := make(chan struct{})
+		other := mustLock(t, c, "other", locker.WithTTL(6*time.Second)) // extended after two
+		l := mustLock(t, c, "key", locker.WithTTL(time.Minute))
+		s.faults.Once(backendtest.DeleteIf, backendtest.Stall(stuck, backendtest.Fail))
+		began := time.Now()
+		mustUnlock(t, l)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("Unlock took %v", took)
+		}
+		close(stuck)
+		mustUnlock(t, other)
+	})
+}
+
 func TestAReleaseThatHangsIsNotSentAgainForEver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		stuck := make(chan struct{})

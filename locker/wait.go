@@ -154,11 +154,12 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 				return Lease{}, err
 			}
 		}
-		if gift := w.lines.take(ln); gift != nil {
+		gift, waiter := w.lines.turn(ln)
+		if gift != nil {
 			return *gift, nil
 		}
 		so.attempts++
-		req.Waiter = w.lines.waits(ln)
+		req.Waiter = waiter
 		lease, err := w.attempt(ctx, limit, req)
 		held := asHeld(req.Key, err)
 		if held == nil {
