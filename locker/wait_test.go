@@ -747,6 +747,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"key", []locker.Option{locker.WithMaxHold(-time.Second)}, "maximum hold -1s is not positive"},
 			{"key", []locker.Option{locker.WithBackoff(nil)}, "backoff is nil"},
 			{"key", []locker.Option{locker.WithMiddleware()}, "WithMiddleware is for New"},
+			{"key", []locker.Option{locker.WithHandover(1)}, "WithHandover is for New"},
 		} {
 			_, err := c.Lock(t.Context(), bad.key, bad.opts...)
 			var typed *locker.Error
@@ -759,6 +760,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	})
 	for _, bad := range []*locker.Client{
 		locker.New(nil), locker.New(newSpy(), locker.WithTTL(0)), locker.New(newSpy(), locker.WithMiddleware(nil)),
+		locker.New(newSpy(), locker.WithHandover(0)),
 	} {
 		for _, lock := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){bad.Lock, bad.TryLock} {
 			if _, err := lock(t.Context(), "key"); err == nil {
@@ -766,6 +768,34 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The line of those who waited is kept for a moment. Who comes just when that is over joins it or another one.
+func TestWhoComesAsALineEndsIsWokenLikeAnyone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		other := locker.New(s)
+		for range 100 {
+			held := mustLock(t, other, "key")
+			got := make(chan *locker.Lock)
+			wait := func() { got <- mustLock(t, c, "key") }
+			go wait()
+			synctest.Wait()
+			mustUnlock(t, held)
+			mustUnlock(t, <-got)
+			held = mustLock(t, other, "key")
+			time.AfterFunc(200*time.Millisecond, wait)
+			time.Sleep(200 * time.Millisecond)
+			synctest.Wait()
+			released := time.Now()
+			mustUnlock(t, held)
+			l := <-got
+			if late := time.Since(released); late > 0 {
+				t.Fatalf("woken %v after the release", late)
+			}
+			mustUnlock(t, l)
+			time.Sleep(time.Second)
+		}
+	})
 }
 
 // A Locker that follows its ctx answers at the same moment at which the Client sees that ctx is done.
@@ -780,8 +810,62 @@ func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
 				_, err := lock(ctx, "key")
 				mustMatch(t, err, why, context.Canceled)
 			}
+			for range 100 { // the Locker is the one that ends it
+				ctx, cancel := context.WithCancelCause(t.Context())
+				why := errors.New("the reason")
+				s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+					cancel(why)
+					return locker.Lease{}, ctx.Err()
+				}
+				_, err := lock(ctx, "key")
+				mustMatch(t, err, why, context.Canceled)
+			}
+			s.onAcquire = nil
 		}
 	})
+}
+
+// endsTheCtx is middleware that is granted a lock for a caller whose ctx ends at the same time.
+type endsTheCtx struct {
+	locker.Locker
+	cancel context.CancelFunc
+}
+
+func (e endsTheCtx) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := e.Locker.Acquire(ctx, req)
+	e.cancel()
+	return lease, err
+}
+
+func TestALockThatComesAsItsCtxEndsIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker { return endsTheCtx{next, cancel} }))
+		_, err := c.Lock(ctx, "key")
+		mustMatch(t, err, context.Canceled)
+		synctest.Wait()
+		s.mustBeFree(t, "key")
+	})
+}
+
+func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
+	for says, set := range map[string]func(s *spy){
+		`lockstep: lock "key": wait limit reached`:                                                       func(s *spy) { s.faults.Set(backendtest.SetNX, backendtest.Hang) },
+		`lockstep: lock "key": wait limit reached: held by a value without expiry, which no lease wrote`: func(s *spy) { s.store.Set("key", "legacy", 0) },
+		`lockstep: lock "key": wait limit reached: held by someone else, for 59s more`:                   func(s *spy) { s.store.Set("key", "other", time.Minute) },
+		`lockstep: lock "key": wait limit reached: 2 of 3 votes`: func(s *spy) {
+			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+				return locker.Lease{}, &locker.HeldError{Key: "key", Err: errors.New("2 of 3 votes")}
+			}
+		},
+	} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			set(s)
+			if _, err := c.Lock(t.Context(), "key", locker.WithWait(time.Second)); err == nil || err.Error() != says {
+				t.Errorf("Lock = %v; want %s", err, says)
+			}
+		})
+	}
 }
 
 func TestAForeignValueIsWaitedForAndOneOfAnotherTypeIsNot(t *testing.T) {
