@@ -438,3 +438,24 @@ func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
 		t.Errorf("%d commands in %d round trips, %d calls not sent, %d unknown: not what this test is for", commands, trips, unsent.Load(), unknown.Load())
 	}
 }
+
+// A permit can come at the moment at which the ctx ends.
+func TestALeaderWhoseCtxHasEndedSendsNothingAndHandsItsPermitOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{}
+		l := &lane{combiner: &combiner{alone: w.Once, together: w.OnceAll}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		l.mu.Lock()
+		q := &caller{Command: Command{Args: []any{"SET", "ended"}}, ctx: ctx, state: leading, tenure: l.take(0)}
+		next := l.enqueue(t.Context(), []any{"SET", "next"})
+		l.mu.Unlock()
+		l.lead(q)
+		if !errors.Is(q.Err, context.Canceled) || !cleanup.Unsent(q.Err) || q.Err.Error() != "not sent: context canceled" || len(w.calls) != 0 {
+			t.Errorf("%v, sent by %v", q.Err, w.calls)
+		}
+		if reply, err := l.wait(next); reply != "next" || err != nil {
+			t.Errorf("the next = %v, %v", reply, err)
+		}
+	})
+}
