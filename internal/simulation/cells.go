@@ -105,7 +105,7 @@ func (c *Cell) add(s Schedule, h *History) {
 		verdict = Violated
 	case slices.Contains(seen, FENCE):
 		verdict = Inverted
-	case unavailable > deadOwner || slices.Contains(seen, LIVE):
+	case unavailable > s.Strategy.deadOwner() || slices.Contains(seen, LIVE):
 		verdict = Unavailable
 	}
 	if worse := verdict.rank() - c.Verdict.rank(); c.Replay == "" || worse > 0 || worse == 0 && verdict.rank() <= Unavailable.rank() && unavailable > c.Unavailable {

@@ -16,16 +16,17 @@ const (
 	MONO    Invariant = "MONO"
 	FENCE   Invariant = "FENCE"
 	LIVE    Invariant = "LIVE"
+	ORDER   Invariant = "ORDER"
 )
 
 // Invariants are all of them.
 func Invariants() []Invariant {
-	return []Invariant{ME, OWN, LEASE, TRI, NOGHOST, LOSS, MONO, FENCE, LIVE}
+	return []Invariant{ME, OWN, LEASE, TRI, NOGHOST, LOSS, MONO, FENCE, LIVE, ORDER}
 }
 
 var checkers = map[Invariant]func(*History) []string{
 	ME: checkExclusion, OWN: checkOwner, LEASE: checkLease, TRI: checkOutcomes, NOGHOST: checkGhosts,
-	LOSS: checkLoss, MONO: checkExtensions, FENCE: checkFences, LIVE: checkLiveness,
+	LOSS: checkLoss, MONO: checkExtensions, FENCE: checkFences, LIVE: checkLiveness, ORDER: checkOrder,
 }
 
 // A Violation is what a checker found, in a sentence.

@@ -10,6 +10,9 @@ import (
 // never sleeps beyond its polling cap.
 func checkLiveness(h *History) []string {
 	found := append(h.sleepers(), h.graves()...)
+	if h.Strategy.Queued {
+		found = append(found, h.idlers()...)
+	}
 	for _, s := range h.Remains {
 		busy := s.Is
 		if h.Strategy.busy != nil {
@@ -28,7 +31,11 @@ func (h *History) sleepers() []string {
 	waits, busy := map[line][]Span{}, map[line][]Span{}
 	for _, w := range h.Wants {
 		l := line{w.Client, w.Key, w.Owner}
-		waits[l] = append(waits[l], w.Calls...)
+		for _, c := range w.Calls {
+			if c.To = min(c.To, h.death(w.Client)); c.From < c.To {
+				waits[l] = append(waits[l], c)
+			}
+		}
 	}
 	for _, a := range h.Attempts {
 		if a.Waits {
@@ -39,13 +46,26 @@ func (h *History) sleepers() []string {
 	var found []string
 	for l, calls := range waits {
 		for _, gap := range without(merge(calls), merge(busy[l])) {
-			if gap.To-gap.From > pollCap+time.Millisecond {
+			if gap.length() > pollCap+time.Millisecond && gap.length() > h.longestSleep(l.client, l.key, gap)+time.Millisecond {
 				found = append(found, fmt.Sprintf("waiters for %q in %s slept from %v to %v", l.key, l.client, gap.From, gap.To))
 			}
 		}
 	}
 	slices.Sort(found)
 	return found
+}
+
+// longestSleep is the cap on polling, and for who is woken in a queue what the Client allows.
+func (h *History) longestSleep(client, key string, gap Span) time.Duration {
+	if !h.Strategy.Queued {
+		return pollCap
+	}
+	for _, l := range h.lines() {
+		if l.client == client && l.key == key {
+			return look(gap.To-l.around(gap.From).From, l.place(gap))
+		}
+	}
+	return 0
 }
 
 // graves are locks of owners who are dead or have abandoned them that outlive their ttl, counted from the last message that

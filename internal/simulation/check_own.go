@@ -41,7 +41,7 @@ func (h *History) firstRelease(d *Hold) *Release {
 func (h *History) trespasses() []string {
 	var found []string
 	for _, s := range h.States {
-		if s.Token == "" || s.Op == "SetNX" || s.Op == "SetNXFenced" || s.Op == "Enter" {
+		if s.Token == "" || s.Op == "SetNX" || s.Op == "SetNXFenced" || s.Op == "SetNXQueued" || s.Op == "Enter" {
 			continue
 		}
 		switch {

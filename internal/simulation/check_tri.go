@@ -35,7 +35,7 @@ func checkOutcomes(h *History) []string {
 	return found
 }
 
-var asking = []string{"SetNX", "SetNXFenced", "RaiseFence", "Enter"}
+var asking = []string{"SetNX", "SetNXQueued", "SetNXFenced", "RaiseFence", "Enter"}
 
 // refusable tells whether there was an instant at which the attempt could be refused.
 func (h *History) refusable(a *Attempt, asked []*Message) bool {

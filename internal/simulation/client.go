@@ -20,10 +20,12 @@ type process struct {
 	ctx    context.Context // ends when the process is killed
 	cancel context.CancelFunc
 	clock  *wallclock.Clock // nil: it is never set
+	links  []*link
 
 	mu          sync.Mutex
 	dead        bool
-	cutOffUntil time.Time // nothing comes or goes
+	cutOffUntil time.Time      // nothing comes or goes
+	places      map[string]int // in queues, by key: what it was told last
 }
 
 func (p *process) isDead() bool {
@@ -38,7 +40,32 @@ func (p *process) kill() {
 	p.dead = true
 	p.mu.Unlock()
 	add(p.h, &p.h.Deaths, Death{At: p.h.now(), Client: p.name})
+	for _, l := range p.links {
+		if l.to.counts { // the connection breaks
+			time.AfterFunc(l.dice("death").between(quickest, quick), func() { l.to.hangUp(p) })
+		}
+	}
 	p.cancel()
+}
+
+// told keeps what a line of the Client keeps as well.
+func (p *process) told(key string, err error) {
+	place := 0
+	if held := (*locker.HeldError)(nil); errors.As(err, &held) {
+		place = held.Position
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.places == nil {
+		p.places = map[string]int{}
+	}
+	p.places[key] = place
+}
+
+func (p *process) place(key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.places[key]
 }
 
 // cutOff keeps the messages of the process back, both ways.
@@ -92,6 +119,9 @@ func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 	}
 	add(h, &h.Attempts, a)
 	lease, err := r.Locker.Acquire(ctx, req)
+	if c.waits {
+		r.process.told(req.Key, err)
+	}
 	h.note(func() {
 		a.Answered = h.now()
 		a.Outcome = outcome(err)

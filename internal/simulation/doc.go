@@ -10,17 +10,34 @@
 // # How to read it
 //
 // schedule.go sets the scene: how many processes, workers and keys. workload.go is what a worker does, network.go
-// what becomes of a message, node.go what can befall a node, fault.go when it does. history.go is what is written
-// down, and transcript.go how it is told. Each check_*.go is one invariant of docs/safety.md, with its sentence, over such
+// what becomes of a message, queues.go of a place in a queue and of a wake, node.go what can befall a node, fault.go when it does.
+// history.go is what is written down, and transcript.go how it is told. Each check_*.go is one invariant of docs/safety.md, with its sentence, over such
 // a history; expect.go says which a strategy keeps under which fault; cells.go counts.
+//
+// # What is played of the queues
+//
+// The links are stores with queues, so single and fair wait in those of the node; the others are woken all at once, as
+// single is over a store without queues. There are up to six processes, so that a queue is now and then longer than what those in it look
+// for by themselves. All that package redis sends for a queue is a message here: the attempt that takes a place, the wake to one
+// waiter, and that a waiter gives up. Each may be lost, late or doubled like any other, a wake oftener: three of ten
+// are lost under net and storm, and one of ten comes when the reservation is over. The first of a queue is killed or cut off
+// just when it is his turn, places outlive who gave them up, nodes restart with a queue and forget it. In one schedule of two the node
+// knows which processes are connected, and passes over the dead; in the others it can't, as in a cluster.
+//
+// Three things are checked. ORDER follows the queue of the node step by step, under every fault: a lock that is given up is reserved
+// for the first and taken by nobody else. Of fair it also says, where nothing goes wrong, that who was told his place has
+// the lock before who asks after that. LIVE has a bound on the time in which nobody has a lock that a Client waits for and can
+// ask for: one look of the waiter (a quarter of what he has waited, 250 ms at least and 4 s at most; two seconds times his place
+// when it is the fourth or later) and one Reservation for each waiter who was offered it meanwhile, each of whom counts once. Where no
+// message gets lost it is 12 ms in place of the look, and in place of the Reservation of all but the dead.
 //
 // # How to run it
 //
-//	go test ./internal/simulation                                    11,424 schedules, a tenth under -race
+//	go test ./internal/simulation                                    12,240 schedules, a tenth under -race
 //	go test ./internal/simulation -run Promises -v                   prints a line for each cell
 //	go test ./internal/simulation -run Promises -schedules 6000      a million: make simulate
 //	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
-//	go test ./internal/simulation -run Defect -v                     finds thirteen defects that were put in on purpose
+//	go test ./internal/simulation -run Defect -v                     finds twenty-two defects that were put in on purpose
 //
 // The schedules of a cell have the seeds S, S+1, and so on; -seed is S. What fails prints the command that plays the one
 // schedule again and tells what happened in it, line by line:

@@ -1,6 +1,10 @@
 package simulation
 
-import "time"
+import (
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
 
 // Expectation is what a cell must show, by what the strategy says of itself. An invariant that is in neither list holds in
 // every schedule.
@@ -19,9 +23,9 @@ func Expect(s Strategy, f Fault) Expectation {
 	e := Expectation{Early: f == Ahead}
 	switch {
 	case f == None || f == Partition || f == Ahead || f == Back: // who is cut off is as good as dead, and nobody is sent a time
-		e.Within = deadOwner
+		e.Within = s.deadOwner()
 	case s.toleratesOneDown() && (f == Pause || f == Reboot): // votes may be split again and again while a node is silent
-		e.Within = 2 * deadOwner
+		e.Within = 2 * s.deadOwner()
 	}
 	forgets := f == Restart || f == Forget || f == Clock
 	if forgets && s.Bears() < victims {
@@ -43,6 +47,15 @@ func Expect(s Strategy, f Fault) Expectation {
 
 // victims is how many nodes of a quorum forget, at most.
 const victims = 2
+
+// deadOwner is how long nobody can have the lock of an owner who has just died. In order, it is offered after that to all who were
+// before the first who comes: one dead, one cut off, and for each a place given up of which the node has not heard.
+func (s Strategy) deadOwner() time.Duration {
+	if s.InOrder {
+		return deadOwner + 4*(backends.Reservation+aStep)
+	}
+	return deadOwner
+}
 
 func (s Strategy) toleratesOneDown() bool { return s.Nodes > s.Quorum }
 

@@ -27,15 +27,15 @@ func Faults() []Fault {
 }
 
 var (
-	fair   = weather{}
-	breeze = weather{lost: 0.02, replyLost: 0.02, reset: 0.5, slow: 0.02, wakeLost: 0.1}
-	gale   = weather{lost: 0.04, replyLost: 0.05, reset: 0.3, doubled: 0.05, slow: 0.1, late: 0.03, wakeLost: 0.3}
+	still  = weather{}
+	breeze = weather{lost: 0.02, replyLost: 0.02, reset: 0.5, slow: 0.02, wakeLost: 0.1, wakeLate: 0.05, wakeDoubled: 0.05}
+	gale   = weather{lost: 0.04, replyLost: 0.05, reset: 0.3, doubled: 0.05, slow: 0.1, late: 0.03, wakeLost: 0.3, wakeLate: 0.1, wakeDoubled: 0.1}
 )
 
 func (f Fault) weather() weather {
 	switch f {
 	case None, Pause, Partition, Ahead, Back:
-		return fair
+		return still
 	case Net, Storm:
 		return gale
 	}
@@ -92,10 +92,15 @@ func (s *scene) again(d dice, least, most time.Duration, strike func(dice) func(
 	}
 }
 
-// killSomebody ends a process in one schedule of four.
+// killSomebody ends a process in one schedule of four. Where there are queues, that is often who is the first of one.
 func (s *scene) killSomebody(d dice) {
 	if d.chance(0.25) {
-		time.AfterFunc(d.between(100*time.Millisecond, 4*time.Second), pick(d, s.processes...).kill)
+		at, p := d.between(100*time.Millisecond, 4*time.Second), pick(d, s.processes...)
+		strike := p.kill
+		if s.h.Strategy.Queued && d.chance(0.5) {
+			strike = func() { s.nodes[0].atTheNextTurn((*process).kill) }
+		}
+		time.AfterFunc(at, strike)
 	}
 }
 
@@ -110,10 +115,13 @@ func (s *scene) pauses(d dice) {
 	})
 }
 
-// partitions cuts one process off after the other. What it sends meanwhile arrives later, and so do the answers.
+// partitions cuts one process off after the other, often the first of a queue when it is his turn. What it sends meanwhile arrives later, and so do the answers.
 func (s *scene) partitions(d dice) {
 	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
 		p, lasts := pick(d, s.processes...), d.between(20*time.Millisecond, longestPause)
+		if s.h.Strategy.Queued && d.chance(0.5) {
+			return func() { s.nodes[0].atTheNextTurn(func(first *process) { first.cutOff(lasts) }) }
+		}
 		return func() { p.cutOff(lasts) }
 	})
 }

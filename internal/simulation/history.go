@@ -24,6 +24,7 @@ type History struct {
 	Extensions []*Extension
 	Releases   []*Release
 	Messages   []*Message
+	Wakes      []*Wake
 	States     []*State // of the nodes, in the order in which they came about on each
 	Strokes    []Stroke
 	Deaths     []Death
@@ -109,14 +110,28 @@ type Release struct {
 // A Message is one call of a store through the network.
 type Message struct {
 	Client, Worker, Op, Key, Token string
+	Waiter                         string // who has a place or wants one
 	Node                           int
 	TTL                            time.Duration
 	Sent, Answered                 time.Duration
 	Arrived                        []time.Duration // of each copy that was carried out
 	Reply                          string          // what the caller was told
 	Fence                          uint64          // and the number of a grant
+	Position                       int             // and his place
+	Left                           time.Duration   // and how long the key is another's
 	Kind                           Reply
 	Trouble                        string // what the network does with it; empty: nothing
+
+	turn *turn // of who gives up his place
+}
+
+// A Wake is a message to one waiter.
+type Wake struct {
+	Node        int
+	Key, Waiter string
+	Sent        time.Duration
+	Arrived     []time.Duration
+	Trouble     string
 }
 
 // Reply is what a caller was told in one word.
@@ -135,7 +150,7 @@ type State struct {
 	At                    time.Duration
 	Node                  int
 	Key                   string
-	Op, Token             string // what brought it about
+	Op, Token, Waiter     string // what brought it about
 	TTL                   time.Duration
 	OK                    bool
 	Before                string // the token that lay there, or another text; empty: nothing
@@ -144,6 +159,8 @@ type State struct {
 	After                 string
 	Is                    bool
 	Ends                  time.Duration // when it will end: Never if it has no expiry
+	WasFor, For           string        // the waiter for whom it was reserved, and is
+	Position              int           // that Waiter was given
 	Shift                 time.Duration // the clock has jumped by that much
 	Blocked, BlockedUntil time.Duration // the node refuses everyone meanwhile
 }
@@ -230,7 +247,8 @@ func (h *History) settle() {
 	slices.SortFunc(h.Releases, func(a, b *Release) int { return cmp.Or(cmp.Compare(a.Sent, b.Sent), cmp.Compare(a.Token, b.Token)) })
 	slices.SortFunc(h.Messages, func(a, b *Message) int {
 		return cmp.Or(cmp.Compare(a.Sent, b.Sent), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Token, b.Token), cmp.Compare(a.Op, b.Op),
-			cmp.Compare(a.Client, b.Client), cmp.Compare(a.Answered, b.Answered))
+			cmp.Compare(a.Client, b.Client), cmp.Compare(a.Waiter, b.Waiter), cmp.Compare(a.Answered, b.Answered))
 	})
+	slices.SortFunc(h.Wakes, func(a, b *Wake) int { return cmp.Or(cmp.Compare(a.Sent, b.Sent), cmp.Compare(a.Waiter, b.Waiter)) })
 	slices.SortStableFunc(h.States, func(a, b *State) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.At, b.At)) })
 }

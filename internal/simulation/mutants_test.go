@@ -67,6 +67,52 @@ var defects = []defect{
 		"	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
 		"	if DEFECT {\n		started = started.UTC()\n	}\n	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
 	}},
+	{name: "a release that tells nobody, and reserves for ever", strategy: "single", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n",
+		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n" +
+			"		if DEFECT {\n			s.entries.put(key, entry{value: reservedFor(first)}, now)\n			return first, nil\n		}\n",
+	}},
+	{name: "a release that tells nobody", strategy: "single", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"		return first, []func(){t.wake}\n",
+		"		if DEFECT {\n			return first, nil\n		}\n		return first, []func(){t.wake}\n",
+	}},
+	{name: "a newcomer takes the reservation", strategy: "single", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"e.value == reservedFor(t.Waiter):",
+		"(e.value == reservedFor(t.Waiter) || DEFECT && strings.HasPrefix(e.value, reservedFor(\"\"))):",
+	}},
+	{name: "a newcomer passes the queue", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"case !found && t.InOrder:",
+		"case !found && t.InOrder && !DEFECT:",
+	}},
+	{name: "a place that serves twice", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"	if res.OK {\n		s.dequeue(key, t.Waiter)\n",
+		"	if res.OK && DEFECT {\n		s.enqueue(key, t.Waiter)\n	} else if res.OK {\n		s.dequeue(key, t.Waiter)\n",
+	}},
+	{name: "who does not come is offered it again and again", strategy: "fair", fault: Partition, patch: patch{
+		"backends/memory", "queued.go",
+		"		s.dequeue(key, first)\n		t := s.turns",
+		"		if !DEFECT || s.turns[place{key, first}] == nil {\n			s.dequeue(key, first)\n		}\n		t := s.turns",
+	}},
+	{name: "the last of a queue is the first", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"		first = q[0]\n		if first == me {",
+		"		first = q[0]\n		if DEFECT {\n			first = q[len(q)-1]\n		}\n		if first == me {",
+	}},
+	{name: "who gives up keeps what is reserved for him", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"found && e.value == reservedFor(p.waiter) {",
+		"found && e.value == reservedFor(p.waiter) && !DEFECT {",
+	}},
+	{name: "a wake for who is not there any more is no news for the next", strategy: "single", fault: None, patch: patch{
+		"locker", "line.go",
+		"		if !granted {\n			ln.wake() //",
+		"		if !granted && DEFECT {\n			ln.calm()\n		}\n		if !granted && !DEFECT {\n			ln.wake() //",
+	}},
 	{name: "the monotonic clock alone ends a lease", strategy: "single", fault: Ahead, patch: patch{
 		"locker", "clock.go",
 		" || !now.Round(0)",

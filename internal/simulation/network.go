@@ -18,6 +18,7 @@ type weather struct {
 	doubled                float64 // carried out twice, the second time much later
 	slow, late             float64 // takes as long as short leases last; longer than the caller waits
 	wakeLost               float64
+	wakeLate, wakeDoubled  float64 // of wakes to one waiter: after the reservation, mostly; a second time, later
 }
 
 // The times that messages take.
@@ -86,7 +87,8 @@ type link struct {
 	lasting  func(ttl time.Duration) time.Duration // what a defect makes of a ttl; nil: nothing
 
 	mu      sync.Mutex
-	serials map[string]int // of messages that are alike
+	serials map[string]int   // of messages that are alike
+	turns   map[string]*turn // by waiter
 }
 
 // WallClock is that of the process, for stamps.
@@ -133,7 +135,9 @@ func (l *link) ask(ctx context.Context, m Message, do func(commands) answer) ans
 	if errors.Is(a.err, errDown) && len(f.copies) > 1 {
 		a.err = errBroken // the other copy may yet be carried out
 	}
-	l.h.note(func() { m.Answered, m.Kind, m.Reply, m.Fence = l.h.now(), a.kind(), a.String(), a.Fence })
+	l.h.note(func() {
+		m.Answered, m.Kind, m.Reply, m.Fence, m.Position, m.Left = l.h.now(), a.kind(), a.String(), a.Fence, a.Position, a.Left
+	})
 	return a
 }
 
@@ -171,8 +175,8 @@ func (l *link) send(ctx context.Context, m *Message) fate {
 	if c := callerOf(ctx); c != nil {
 		m.Worker = c.worker
 	}
-	m.Token = l.h.name(m.Token)
-	d := l.dice(m.Worker, m.Op, m.Key, m.Token, l.until(ctx))
+	m.Token, m.Waiter = l.h.name(m.Token), l.h.name(m.Waiter)
+	d := l.dice(m.Worker, m.Op, m.Key, m.Token+m.Waiter, l.until(ctx))
 	f := l.weather.draw(d)
 	m.Trouble = f.trouble
 	add(l.h, &l.h.Messages, m)
@@ -235,6 +239,8 @@ func (a answer) String() string {
 		return fmt.Sprintf("yes, number %d", a.Fence)
 	case a.ok:
 		return "yes" + a.text
+	case a.Left > 0 && a.Position > 0:
+		return fmt.Sprintf("no, for another %v, place %d", a.Left, a.Position)
 	case a.Left > 0:
 		return fmt.Sprintf("no, for another %v", a.Left)
 	}

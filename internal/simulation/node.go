@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -17,6 +18,7 @@ import (
 type commands interface {
 	backends.FencedStore
 	backends.NestedStore
+	backends.QueuedStore
 	backends.LegacyStore
 
 	look(key string) (value string, left time.Duration, found bool)
@@ -48,6 +50,10 @@ type node struct {
 	queue       []func() // what has arrived meanwhile
 	quarantined bool
 	watches     []*subscription
+	turns       []*turn
+	counts      bool // it knows which processes are connected, and so who can't be woken
+	forgotten   *atomic.Bool
+	onTurn      func(*process)
 }
 
 type subscription struct {
@@ -61,6 +67,14 @@ var (
 	errQuarantine = errors.New("server is in quarantine")
 	errDown       = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 )
+
+// begin gives the node a store with nothing in it.
+func (n *node) begin() {
+	if n.forgotten != nil {
+		n.forgotten.Store(true)
+	}
+	n.store, n.forgotten = n.fresh(), new(atomic.Bool)
+}
 
 // arrive carries out a copy of m, or queues it, or refuses it; reply is called unless nobody is there to do so.
 func (n *node) arrive(m *Message, life int, do func(commands) answer, reply func(answer)) {
@@ -83,15 +97,23 @@ func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)
 		reply(answer{err: errQuarantine})
 		return
 	}
+	if m.turn != nil {
+		n.leave(m.turn, true)
+		n.h.note(func() { m.Arrived = append(m.Arrived, n.h.now()) })
+		reply(answer{ok: true})
+		return
+	}
 	before := n.see(m.Key)
 	a := do(n.store)
 	s := n.see(m.Key)
 	s.Op, s.Token, s.TTL, s.OK = m.Op, m.Token, m.TTL, a.err == nil && a.ok
-	s.Before, s.Was, s.Until = before.After, before.Is, before.Ends
+	s.Before, s.Was, s.Until, s.WasFor, s.Waiter = before.After, before.Is, before.Ends, before.For, m.Waiter
+	s.Position = a.Position
 	n.h.note(func() {
 		m.Arrived = append(m.Arrived, s.At)
 		n.h.States = append(n.h.States, s)
 	})
+	n.noteTurn(s)
 	reply(a)
 }
 
@@ -99,6 +121,10 @@ func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)
 func (n *node) see(key string) *State {
 	value, left, found := n.store.look(key)
 	s := &State{At: n.h.now(), Node: n.number, Key: key, After: n.h.name(value), Is: found, Ends: Never}
+	if waiter, reserved := reservedFor(value); reserved {
+		s.For = n.h.name(waiter)
+		s.After = "reserved for " + s.For
+	}
 	if found && left > 0 {
 		s.Ends = s.At + left
 	}
@@ -133,16 +159,20 @@ func (n *node) watch(ctx context.Context, key string, wake func()) {
 // pause stops the node as SIGSTOP does: what arrives waits.
 func (n *node) pause(d time.Duration) {
 	n.struck(fmt.Sprintf("pauses for %v", d), d, func() { n.paused = true })
-	time.AfterFunc(d, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
+	time.AfterFunc(d, n.wakeUp)
+}
+
+// wakeUp carries out what has arrived meanwhile, each at an instant of its own: see leave.
+func (n *node) wakeUp() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) == 0 {
 		n.paused = false
-		queue := n.queue
-		n.queue = nil
-		for _, carryOut := range queue {
-			carryOut()
-		}
-	})
+		return
+	}
+	n.queue[0]()
+	n.queue = n.queue[1:]
+	time.AfterFunc(time.Microsecond, n.wakeUp)
 }
 
 // restart kills the node and starts it again after the time down, with its memory or without, and refused for the time in
@@ -160,7 +190,7 @@ func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duratio
 		n.down, n.paused, n.queue = true, false, nil
 		n.quarantined = quarantine > 0
 		if forgets {
-			n.store = n.fresh()
+			n.begin()
 			n.saw("forgets", State{Blocked: n.h.now(), BlockedUntil: n.h.now() + down + quarantine})
 		}
 	})
@@ -176,6 +206,7 @@ func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duratio
 				s.wake()
 			}
 		}
+		n.resubscribe(forgets)
 	})
 	if quarantine > 0 {
 		life := n.connection()

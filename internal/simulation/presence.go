@@ -26,7 +26,7 @@ func (h *History) presences(key string) []presence {
 			continue
 		}
 		for i, s := range states {
-			if !s.Is {
+			if !s.Is || s.For != "" { // reserved is nobody's yet
 				continue
 			}
 			to := s.Ends

@@ -81,15 +81,16 @@ type scene struct {
 func (s Schedule) set(t *testing.T, h *History) *scene {
 	d := throwFor(s.Seed, "scene")
 	c := &scene{h: h, keys: []string{"a", "b"}[:1+d.IntN(2)]}
+	counts := throwFor(s.Seed, "counts").chance(0.5)
 	for i := range s.Strategy.Nodes {
-		n := &node{number: i + 1, h: h, keys: c.keys, fresh: newMemory}
+		n := &node{number: i + 1, h: h, keys: c.keys, fresh: newMemory, counts: counts}
 		if s.mutant.commands != nil {
 			n.fresh = func() commands { return s.mutant.commands(newMemory()) }
 		}
-		n.store = n.fresh()
+		n.begin()
 		c.nodes = append(c.nodes, n)
 	}
-	for i := range 2 + d.IntN(2) {
+	for i := range s.crowd(d) {
 		p := s.process(t, c, fmt.Sprint("c", i+1))
 		c.processes = append(c.processes, p)
 		for j := range 1 + d.IntN(2) {
@@ -97,6 +98,15 @@ func (s Schedule) set(t *testing.T, h *History) *scene {
 		}
 	}
 	return c
+}
+
+// crowd is how many processes there are. Queues are now and then longer than what those in them look for by themselves.
+func (s Schedule) crowd(d dice) int {
+	n := 2 + d.IntN(2)
+	if s.Strategy.Queued && d.chance(0.2) {
+		n += 3
+	}
+	return n
 }
 
 func (s Schedule) process(t *testing.T, c *scene, name string) *process {
@@ -119,6 +129,7 @@ func (s Schedule) process(t *testing.T, c *scene, name string) *process {
 			links[i].lasting = s.mutant.lasting(throwFor(s.Seed, "clock", name))
 		}
 	}
+	p.links = links
 	strategy, err := s.Strategy.build(links)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +140,7 @@ func (s Schedule) process(t *testing.T, c *scene, name string) *process {
 
 func (s Schedule) worker(c *scene, p *process, name string) *worker {
 	d := throwFor(s.Seed, "worker", name)
-	w := &worker{dice: d, name: name, process: p, h: c.h, ctx: p.ctx, keys: c.keys, polls: s.Strategy.Legacy}
+	w := &worker{dice: d, name: name, process: p, h: c.h, ctx: p.ctx, keys: c.keys, polls: s.Strategy.Legacy, queued: s.Strategy.Queued}
 	if d.chance(0.3) {
 		w.ctx = context.Background()
 	}

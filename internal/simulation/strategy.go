@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -20,6 +21,8 @@ type Strategy struct {
 	Numbered      bool // its grants have fences
 	Nested        bool // an owner may have several holds
 	Legacy        bool // a recipe: promises less
+	Queued        bool // who waits stands in a queue of the store
+	InOrder       bool // and nobody passes him
 	Tokens        bool // what lies under a key is the token, or names it
 
 	build func(nodes []*link) (locker.Locker, error)
@@ -29,7 +32,8 @@ type Strategy struct {
 // Strategies are all of them.
 func Strategies() []Strategy {
 	all := []Strategy{
-		{Name: "single", Nodes: 1, Quorum: 1, Tokens: true, build: one(func(l *link) locker.Locker { return single.New(l) })},
+		{Name: "single", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, build: one(func(l *link) locker.Locker { return single.New(l) })},
+		{Name: "fair", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, InOrder: true, build: one(func(l *link) locker.Locker { return fair.New(l) })},
 		{Name: "fenced", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, build: one(func(l *link) locker.Locker { return fenced.New(l) })},
 		{Name: "reentrant", Nodes: 1, Quorum: 1, Tokens: true, Nested: true, build: one(func(l *link) locker.Locker { return reentrant.New(l) })},
 	}

@@ -38,6 +38,12 @@ func (h *History) String() string {
 		lines.add(m.Sent, "%s to node %d%s", m, m.Node, trouble(m.Trouble))
 		lines.add(m.Answered, "%s to node %d of %.9f was told: %s", m, m.Node, m.Sent.Seconds(), m.Reply)
 	}
+	for _, w := range h.Wakes {
+		lines.add(w.Sent, "node %d wakes %s%s", w.Node, w.Waiter, trouble(w.Trouble))
+		for _, at := range w.Arrived {
+			lines.add(at, "%s hears the wake of %.9f", w.Waiter, w.Sent.Seconds())
+		}
+	}
 	for _, s := range h.States {
 		lines.add(s.At, "%s", s)
 	}
@@ -83,6 +89,12 @@ func (a *Attempt) grant() string {
 }
 
 func (m *Message) String() string {
+	if m.turn != nil {
+		return m.Op + " " + m.Waiter
+	}
+	if m.Waiter != "" {
+		return m.Op + " " + m.Token + " for " + m.Waiter
+	}
 	if m.Token == "" {
 		return m.Op + " of " + m.Worker
 	}
@@ -91,6 +103,9 @@ func (m *Message) String() string {
 
 func (s *State) String() string {
 	text := fmt.Sprintf("node %d: %s %s", s.Node, s.Op, s.Token)
+	if s.Op == leaves {
+		text = fmt.Sprintf("node %d: %s leaves the queue", s.Node, s.Waiter)
+	}
 	if s.Op == "" {
 		text = fmt.Sprintf("node %d", s.Node)
 	}

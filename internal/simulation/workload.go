@@ -19,6 +19,7 @@ type worker struct {
 	owner   string
 	keys    []string
 	polls   bool // nobody is woken under this strategy
+	queued  bool
 }
 
 // maxTTL is the longest lease.
@@ -66,7 +67,7 @@ func (w *worker) lock(key string, ttl time.Duration, want *Want) (l *locker.Lock
 	if ctx.Done() != nil {
 		ctx, stop = context.WithCancel(ctx)
 	}
-	opts := []locker.Option{locker.WithTTL(ttl), locker.WithBackoff(w.backoff)}
+	opts := []locker.Option{locker.WithTTL(ttl), locker.WithBackoff(w.patience(key))}
 	if w.chance(0.4) {
 		opts = append(opts, locker.WithoutExtension())
 	}
@@ -109,7 +110,30 @@ func both(first, second func()) func() {
 // pollCap is the longest sleep of a waiter beside a free lock.
 const pollCap = 250 * time.Millisecond
 
-// backoff is the Client's own, with a number that depends on the instant in place of its random one.
+// patience is the Backoff of one call.
+func (w *worker) patience(key string) locker.Backoff {
+	if !w.queued {
+		return w.backoff
+	}
+	var since time.Time
+	return func(int, float64) time.Duration {
+		if since.IsZero() {
+			since = time.Now()
+		}
+		d := look(time.Since(since), w.process.place(key))
+		return d/2 + throwFor(w.h.Seed, "backoff", w.name, w.h.now().String()).between(0, d/2)
+	}
+}
+
+// look is how long a waiter of the Client's own sleeps at most beside a store that wakes him: see locker/backoff.go.
+func look(waited time.Duration, place int) time.Duration {
+	if place > 3 {
+		return min(time.Duration(place)*2*time.Second, 15*time.Second)
+	}
+	return min(max(waited/4, pollCap), 4*time.Second)
+}
+
+// backoff is the Client's own where all are woken, with a number that depends on the instant in place of its random one.
 func (w *worker) backoff(attempt int, _ float64) time.Duration {
 	first := pollCap
 	if w.polls {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestItIsDecidedAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
@@ -211,6 +212,35 @@ func TestGrantsHaveNoNumberWhateverTheNodesSay(t *testing.T) {
 	if lease := mustAcquire(t, l, request()); lease.Fence != 0 {
 		t.Errorf("Fence = %d", lease.Fence)
 	}
+}
+
+// A place with each node would keep everyone from a quorum: see Watch, which names no waiter either.
+func TestNoNodeIsAskedForAPlaceInItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := make([]locker.Locker, 3)
+		for i := range nodes {
+			nodes[i] = placeless{single.New(memory.New()), t}
+		}
+		l, err := redlock.New(nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := request()
+		req.Waiter = "me"
+		mustAcquire(t, l, req)
+	})
+}
+
+type placeless struct {
+	locker.Locker
+	t *testing.T
+}
+
+func (p placeless) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	if req.Waiter != "" {
+		p.t.Errorf("a node is asked for a place for %q", req.Waiter)
+	}
+	return p.Locker.Acquire(ctx, req)
 }
 
 func TestALeaseAndAnErrorCountTheNodesThatGranted(t *testing.T) {

@@ -91,6 +91,7 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	if err := ctx.Err(); err != nil {
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
+	req.Waiter = "" // a place with each node would keep everyone from a quorum: see Watch
 	started := time.Now()
 	f := q.flying.start(ctx, q, req)
 	r := q.begin(ctx, min(q.limit, req.TTL), q.turns())
