@@ -825,6 +825,32 @@ func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
 	})
 }
 
+func TestACtxThatEndsJustAfterTheWaitLimitIsWhyTheWaitIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.SetNX, backendtest.Hang)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second+50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.Lock(ctx, "key", locker.WithWait(time.Second)) // and a moment for an answer under way
+		mustMatch(t, err, context.DeadlineExceeded)
+		mustNotMatch(t, err, locker.ErrWaitLimit)
+		if took := time.Since(began); took != time.Second+50*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestDoOfALockThatIsHeldDoesNoWork(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Minute)
+		err := c.Do(t.Context(), "key", func(context.Context, *locker.Lock) error {
+			t.Error("work is done without the lock")
+			return nil
+		}, locker.WithAttempts(1))
+		mustMatch(t, err, locker.ErrHeld)
+	})
+}
+
 // endsTheCtx is middleware that is granted a lock for a caller whose ctx ends at the same time.
 type endsTheCtx struct {
 	locker.Locker

@@ -283,3 +283,46 @@ func TestTheCtxOfARoundTripHasADeadlineWheneverOneOfItsCallsHas(t *testing.T) {
 		}
 	})
 }
+
+// asked is a ctx that ends when it is asked whether it has, which it denies for the last time.
+type asked struct {
+	context.Context
+	end func()
+	was bool
+}
+
+func (a *asked) Err() error {
+	if !a.was {
+		a.was = true
+		a.end()
+		time.Sleep(time.Microsecond) // whoever waits for it has seen the end
+		return nil
+	}
+	return a.Context.Err()
+}
+
+func TestACtxThatEndsAsItsCallIsTakenCountsLikeOneThatEndsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{trip: func(ctx context.Context, _ []*Command) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+			}
+			return ctx.Err()
+		}}
+		l := &lane{combiner: &combiner{alone: w.Once, together: w.OnceAll}}
+		ctx, cancel := context.WithCancel(t.Context())
+		l.mu.Lock()
+		q := &caller{Command: Command{Args: []any{"SET", "leads"}}, ctx: t.Context(), state: leading, tenure: l.take(0)}
+		other := l.enqueue(&asked{Context: ctx, end: cancel}, []any{"SET", "ends"})
+		l.mu.Unlock()
+		go l.wait(other)
+		synctest.Wait()
+		began := time.Now()
+		l.lead(q)
+		if took := time.Since(began); took > 2*patience {
+			t.Errorf("the round trip took %v", took)
+		}
+		synctest.Wait()
+	})
+}
