@@ -827,7 +827,10 @@ func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
 
 func TestACtxThatEndsJustAfterTheWaitLimitIsWhyTheWaitIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.faults.Set(backendtest.SetNX, backendtest.Hang)
+		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			time.Sleep(3 * time.Second) // whatever its ctx is
+			return next()
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second+50*time.Millisecond)
 		defer cancel()
 		began := time.Now()
