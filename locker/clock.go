@@ -8,7 +8,7 @@ import (
 )
 
 // endedAt compares the monotonic readings, then the wall clocks, of which that of a test may have been set since.
-func (l Lease) endedAt(now time.Time) bool {
+func (l *Lease) endedAt(now time.Time) bool {
 	return !now.Before(l.Expires) || !now.Round(0).Add(l.wall.Jumped()).Before(l.Expires.Round(0))
 }
 

@@ -6,47 +6,100 @@ import (
 	"time"
 )
 
-// extendCall is an extension that nobody waits for, or may leave. If it fails, that shows in the next one or in the loss.
+// extendCall is an extension. The scheduler waits for none of its own, and who asks by hand may leave his: if it fails then, that
+// shows in the next one or in the loss.
 type extendCall struct {
 	l     *Lock
 	ctx   context.Context
 	ttl   time.Duration
 	limit time.Duration // of one that the scheduler counts among those under way; 0: by hand
 	err   error
-	done  chan struct{}
+	done  chan struct{} // closed when it is over; nil: nobody waits
+
+	// guarded by the mutex of the Lock
+	cancel context.CancelFunc // nil before it runs
+	next   *extendCall        // of those of the Lock that are under way
 }
 
-func (c *extendCall) call() {
-	ctx := c.ctx
-	if c.limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.limit)
-		defer cancel()
-	}
-	c.err = c.l.extendNow(ctx, c.ttl)
-}
+func (c *extendCall) call() { c.err = c.extend() }
 
 func (c *extendCall) answered() {
-	close(c.done)
+	if c.done != nil {
+		close(c.done)
+	}
 	if c.limit > 0 {
-		r := &c.l.client.renewals
-		r.mu.Lock()
-		r.inFlight--
-		r.mu.Unlock()
+		c.l.client.renewals.answered()
 	}
 }
 
-// extendNow asks for ttl from now and takes in the answer, whenever it comes. The caller has counted it in.
-func (l *Lock) extendNow(ctx context.Context, ttl time.Duration) (result error) {
-	before := l.Lease()
-	ctx, cancel := context.WithDeadline(ctx, before.Expires)
+// extend asks for ttl from now and takes in the answer, whenever it comes. It has begun.
+func (c *extendCall) extend() (result error) {
+	l, before := c.l, c.l.Lease()
+	end := before.Expires
+	if c.limit > 0 {
+		end = earlier(time.Now().Add(c.limit), end)
+	}
+	// The end of the hold cancels it. A ctx below that of the hold would be told as well, but leave a map and a channel in it, and
+	// there may be a hundred thousand.
+	ctx, cancel := context.WithDeadline(c.ctx, end)
 	after, err := before, errNoAnswer
 	defer func() { // also if the Locker ends the goroutine
 		cancel()
-		result = l.extended(before, after, err)
+		result = l.extended(c, before, after, err)
 	}()
-	after, err = l.client.locker.Extend(ctx, before, ttl)
+	if l.goesOn(c, cancel) {
+		after, err = l.client.locker.Extend(ctx, before, c.ttl)
+	}
 	return nil
+}
+
+// begin counts an extension in, unless the hold is over.
+func (l *Lock) begin(c *extendCall) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return l.over
+	}
+	l.extensions, c.next = c, l.extensions
+	return nil
+}
+
+// goesOn tells whether the hold does, and how its end is to be told.
+func (l *Lock) goesOn(c *extendCall, cancel context.CancelFunc) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.cancel = cancel
+	return l.over == nil
+}
+
+// giveUp cancels what is under way. The mutex is held, as in what follows.
+func (l *Lock) giveUp() {
+	if l.extensions != nil {
+		l.joined = make(chan struct{})
+	}
+	for c := l.extensions; c != nil; c = c.next {
+		if c.cancel != nil {
+			c.cancel()
+		}
+	}
+}
+
+func (l *Lock) countOut(c *extendCall) {
+	at := &l.extensions
+	for *at != c {
+		at = &(*at).next
+	}
+	*at = c.next
+	if l.joined != nil && l.extensions == nil {
+		close(l.joined)
+	}
+}
+
+func (l *Lock) underWay() (n int) {
+	for c := l.extensions; c != nil; c = c.next {
+		n++
+	}
+	return n
 }
 
 // errNoAnswer is what a Locker says that ends its goroutine.
@@ -55,8 +108,8 @@ var errNoAnswer = errors.New("the locker did not answer")
 // errOutdated replaces a loss that a Locker concludes from a lease which another extension has made longer since.
 var errOutdated = errors.New("answered for a lease that has been extended since")
 
-// extended takes in the answer to an extension of before.
-func (l *Lock) extended(before, after Lease, err error) error {
+// extended takes in the answer to c, an extension of before.
+func (l *Lock) extended(c *extendCall, before, after Lease, err error) error {
 	var lost *LostError
 	isLost := errors.Is(err, ErrLost)
 	if isLost && !errors.As(err, &lost) {
@@ -78,10 +131,7 @@ func (l *Lock) extended(before, after Lease, err error) error {
 			l.lease.Expires, l.lease.wall = after.Expires, after.wall
 		}
 	}
-	l.extending--
-	if l.joined != nil && l.extending == 0 {
-		close(l.joined)
-	}
+	l.countOut(c)
 	over := l.over
 	l.mu.Unlock()
 

@@ -23,15 +23,15 @@ type Lock struct {
 
 	ends []func(time.Time, error) // what OnHold's begin returned, the last begun last
 
-	mu        sync.Mutex
-	lease     Lease
-	over      error         // why the hold is over; nil while it lasts
-	overAt    time.Time     // and since when
-	failed    error         // what the last extension failed with
-	extending int           // extensions under way
-	joined    chan struct{} // closed when no extension is under way any more; nil if none was at the end
-	told      chan struct{} // closed when middleware knows of the loss; nil: it is not lost
-	unlock    unlocking
+	mu         sync.Mutex
+	lease      Lease
+	over       error         // why the hold is over; nil while it lasts
+	overAt     time.Time     // and since when
+	failed     error         // what the last extension failed with
+	extensions *extendCall   // under way, the last one first
+	joined     chan struct{} // closed when no extension is under way any more; nil if none was at the end
+	told       chan struct{} // closed when middleware knows of the loss; nil: it is not lost
+	unlock     unlocking
 
 	releasing deadlineContext // what the first Release runs under
 
@@ -118,13 +118,15 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
 	}
-	if err := l.begin(); err != nil {
+	l.checkClock(time.Now())
+	call := &extendCall{l: l, ctx: ctx, ttl: ttl}
+	if err := l.begin(call); err != nil {
 		return err
 	}
 	if ctx.Done() == nil {
-		return l.extendNow(ctx, ttl)
+		return call.extend()
 	}
-	call := &extendCall{l: l, ctx: ctx, ttl: ttl, done: make(chan struct{})}
+	call.done = make(chan struct{})
 	l.client.workers.start(call)
 	select {
 	case <-call.done:
@@ -198,27 +200,13 @@ func (u *unlocking) begin(mu *sync.Mutex, waits bool) (first bool, done <-chan s
 	return first, u.done
 }
 
-// begin counts an extension in, unless the hold is over.
-func (l *Lock) begin() error {
-	l.checkClock(time.Now())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over != nil {
-		return l.over
-	}
-	l.extending++
-	return nil
-}
-
 // end ends the hold at now, the first time it is called: nothing of it counts afterwards.
 func (l *Lock) end(cause error, now time.Time) (first bool) {
 	lost := !errors.Is(cause, ErrReleased)
 	l.mu.Lock()
 	if first = l.over == nil; first {
 		l.over, l.overAt = cause, earlier(now, l.lease.Expires)
-		if l.extending > 0 {
-			l.joined = make(chan struct{})
-		}
+		l.giveUp()
 		if lost {
 			l.told = make(chan struct{})
 		}
@@ -267,7 +255,7 @@ func (l *Lock) expired() *LostError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lost := &LostError{Key: l.lease.Key, Reason: LostExpired, Err: l.failed}
-	if lost.Err == nil && l.extending > 0 {
+	if lost.Err == nil && l.extensions != nil {
 		lost.Err = errUnanswered
 	}
 	if lost.Err != nil {

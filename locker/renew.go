@@ -2,6 +2,7 @@ package locker
 
 import (
 	"container/heap"
+	"context"
 	"sync"
 	"time"
 )
@@ -19,7 +20,9 @@ type renewals struct {
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
 	looked   time.Time // when every lock was last held against the clocks; of no account while there is none
+	origin   time.Time // of the times at which extensions are due
 	inFlight int
+	backlog  backlog
 }
 
 const (
@@ -32,10 +35,12 @@ const (
 
 // add begins to look after l. The time to the next look at all counts from when there was nothing to look at.
 func (r *renewals) add(l *Lock, now time.Time) {
-	due := l.nextDue(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.due = due
+	if r.origin.IsZero() {
+		r.origin = now
+	}
+	l.due = l.nextDue(now)
 	if len(r.heap) == 0 {
 		r.looked = now
 	}
@@ -93,14 +98,15 @@ func (r *renewals) arm() {
 
 // tick does what is due.
 func (r *renewals) tick() {
-	var ended, extend, stopped, late []*Lock
+	var ended, stopped, late []*Lock
+	var extend []*extendCall
 	now := time.Now()
 	r.mu.Lock()
 	r.armed = time.Time{}
 	if now.Sub(r.looked) >= lookInterval {
 		r.looked = now
 		for _, l := range r.heap {
-			if l.Lease().Ended() { // by the wall clock, which no due time knows of
+			if l.hasEnded(now) { // by the wall clock, which no due time knows of
 				ended = append(ended, l)
 			}
 		}
@@ -112,7 +118,8 @@ func (r *renewals) tick() {
 			heap.Pop(&r.heap)
 			continue
 		}
-		switch what, due := l.act(now, r.inFlight < maxInFlight); what {
+		var what action
+		switch what, l.due = l.act(now, r.inFlight < maxInFlight); what {
 		case actExpire:
 			ended = append(ended, l)
 			l.due = now.Add(lookInterval) // it leaves the heap when it is told
@@ -120,11 +127,9 @@ func (r *renewals) tick() {
 			stopped = append(stopped, l)
 			l.due = now.Add(lookInterval)
 		case actExtend:
-			r.inFlight++
-			extend = append(extend, l)
-			l.due = due
-		default:
-			l.due = due
+			extend = r.extend(extend, l, now)
+		case actWait:
+			r.backlog.add(l)
 		}
 		heap.Fix(&r.heap, 0)
 	}
@@ -141,8 +146,50 @@ func (r *renewals) tick() {
 		l.releasing.expire()
 		go l.resend() // whether or not the first Release follows its ctx
 	}
-	for _, l := range extend {
-		l.client.workers.start(&extendCall{l: l, ctx: l.ctx.Context, ttl: l.ttl, limit: l.tryLimit(now), done: make(chan struct{})})
+	start(extend)
+}
+
+func (l *Lock) hasEnded(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease.endedAt(now)
+}
+
+// answered is called when an extension is over, and makes those of the backlog for which there is room.
+func (r *renewals) answered() {
+	var extend []*extendCall
+	now := time.Now()
+	r.mu.Lock()
+	r.inFlight--
+	for len(r.backlog) > 0 && r.inFlight < maxInFlight {
+		l := r.backlog.take()
+		if l.place < 0 || l.released {
+			continue
+		}
+		if what, due := l.act(now, true); what == actExtend {
+			extend = r.extend(extend, l, now)
+			l.due = due
+			heap.Fix(&r.heap, l.place)
+			r.arm()
+		}
+	}
+	r.mu.Unlock()
+	start(extend)
+}
+
+// extend adds an extension of l to those that are to be started, and counts it in.
+func (r *renewals) extend(calls []*extendCall, l *Lock, now time.Time) []*extendCall {
+	c := &extendCall{l: l, ctx: context.WithoutCancel(l.ctx.Context), ttl: l.ttl, limit: l.tryLimit(now)}
+	if l.begin(c) != nil {
+		return calls
+	}
+	r.inFlight++
+	return append(calls, c)
+}
+
+func start(calls []*extendCall) {
+	for _, c := range calls {
+		c.l.client.workers.start(c)
 	}
 }
 
@@ -151,11 +198,12 @@ type action int
 const (
 	actNothing action = iota
 	actExtend
+	actWait // to extend, when there is room
 	actStop
 	actExpire
 )
 
-// act says what is due for l at now, counts an extension in, and gives the time of the next look.
+// act says what is due for l at now, and gives the time of the next look.
 func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 	unwanted := l.ctx.Context.Err() != nil // the ctx given to Lock is over
 	l.mu.Lock()
@@ -163,7 +211,7 @@ func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 	switch {
 	case l.over != nil: // it is about to leave the heap
 		return actNothing, now.Add(lookInterval)
-	case l.lease.Ended():
+	case l.lease.endedAt(now):
 		return actExpire, now
 	case !l.stop.IsZero() && !now.Before(l.stop):
 		return actStop, now
@@ -171,10 +219,11 @@ func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
 		return actNothing, l.limit(l.lease.Expires)
 	case now.Before(l.renewalDue()):
 		return actNothing, l.limit(l.renewalDue())
-	case !room || l.extending >= maxPerLock:
+	case l.underWay() >= maxPerLock:
 		return actNothing, l.limit(now.Add(minRetry))
+	case !room:
+		return actWait, l.limit(l.lease.Expires)
 	}
-	l.extending++
 	return actExtend, l.limit(now.Add(max(l.lease.Expires.Sub(now)/3, minRetry)))
 }
 
@@ -197,8 +246,12 @@ func (l *Lock) nextDue(now time.Time) time.Time {
 	return l.limit(due)
 }
 
-// renewalDue is when a third of the TTL is over, or as much later as the lease was made longer.
-func (l *Lock) renewalDue() time.Time { return l.lease.Expires.Add(-l.ttl * 2 / 3) }
+// renewalDue is when a third of the TTL is over, or as much later as the lease was made longer; or earlier by up to a hundredth
+// of the TTL, so that the extensions of many locks are due at once and share round trips.
+func (l *Lock) renewalDue() time.Time {
+	due := l.lease.Expires.Add(-l.ttl * 2 / 3)
+	return due.Add(-(due.Sub(l.client.renewals.origin) % (l.ttl / 100)))
+}
 
 // limit cuts a due time to the ends that must not be missed.
 func (l *Lock) limit(due time.Time) time.Time {
