@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
 // Client is to a [Locker] what http.Client is to http.RoundTripper: it waits for a lock that is held, keeps the lease
@@ -32,6 +33,7 @@ func New(l Locker, opts ...Option) *Client {
 	w := &waiting{Locker: withItsClock(l), lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups}
 	w.handovers.limit = c.defaults.handover
 	c.locker = Wrap(w, c.defaults.middleware...)
+	c.renewals.wall = wallclock.Of(l)
 	return c
 }
 

@@ -12,6 +12,11 @@ func (l *Lease) endedAt(now time.Time) bool {
 	return !now.Before(l.Expires) || !now.Round(0).Add(l.wall.Jumped()).Before(l.Expires.Round(0))
 }
 
+// setSince is by how much the wall clock has been set ahead since the lease, or its last extension, was asked for.
+func (l *Lease) setSince(now time.Time) time.Duration {
+	return l.Expires.Sub(now) - l.Expires.Round(0).Sub(now.Round(0).Add(l.wall.Jumped()))
+}
+
 // byClock notes in leases what the wall clock of a test showed before they were asked for.
 type byClock struct {
 	Locker

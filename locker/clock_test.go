@@ -97,6 +97,38 @@ func TestWhoWaitsOnDoneIsToldWithinASecondOfTheResume(t *testing.T) {
 	})
 }
 
+// By the wall clock the lease ends long after the clock was set, and long before it ends by the other.
+func TestWhoWaitsOnDoneIsToldWithinASecondOfTheEndByAClockThatWasSet(t *testing.T) {
+	for name, whileAsking := range map[string]bool{"while it is held": false, "while it is asked for": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+				var clock wallclock.Clock
+				locks := locker.New(clocked{s, &clock}, locker.WithTTL(time.Hour))
+				other := mustLock(t, locks, "other", locker.WithTTL(3*time.Second)) // makes the Client look at its clocks all the time
+				time.Sleep(10 * time.Second)
+				s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+					if whileAsking {
+						clock.Jump(20 * time.Minute)
+						time.Sleep(2 * time.Second)
+					}
+					return next()
+				}
+				asked := time.Now()
+				channel := mustLock(t, locks, "key", locker.WithoutExtension()).Context().Done()
+				if !whileAsking {
+					time.Sleep(10 * time.Second)
+					clock.Jump(20 * time.Minute)
+				}
+				<-channel // no look at the clocks by the holder
+				if took := time.Since(asked); took > 40*time.Minute+time.Second {
+					t.Errorf("told after %v", took)
+				}
+				_ = other.Unlock(t.Context())
+			})
+		})
+	}
+}
+
 func TestWhoWaitsOnDoneIsToldWithinASecondHoweverOftenTheClientIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock

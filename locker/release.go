@@ -192,3 +192,10 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
 // renewals is the one scheduler of a Client: it extends every lock in time and tells its holder when that fails. It is
@@ -19,8 +21,11 @@ type renewals struct {
 	heap     dueHeap
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
-	looked   time.Time // when every lock was last held against the clocks; of no account while there is none
-	origin   time.Time // of the times at which extensions are due
+	looked   time.Time // when the clocks were last looked at; of no account while there is no lock
+	wall     *wallclock.Clock
+	set      time.Duration // by how much the wall clock had been set then, since the origin
+	doubt    time.Time     // the end of the last lease that was there when the wall clock was set: it may end before it is due
+	origin   time.Time     // of the times at which extensions are due
 	inFlight int
 	backlog  backlog
 }
@@ -105,11 +110,7 @@ func (r *renewals) tick() {
 	r.armed = time.Time{}
 	if now.Sub(r.looked) >= lookInterval {
 		r.looked = now
-		for _, l := range r.heap {
-			if l.hasEnded(now) { // by the wall clock, which no due time knows of
-				ended = append(ended, l)
-			}
-		}
+		ended = r.endedByWallClock(now)
 	}
 	for len(r.heap) > 0 && !r.heap[0].due.After(now) {
 		l := r.heap[0]
@@ -149,11 +150,30 @@ func (r *renewals) tick() {
 	start(extend)
 }
 
-func (l *Lock) hasEnded(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lease.endedAt(now)
+// endedByWallClock are the locks that have ended although no due time says so. It looks at none, and there may be a hundred
+// thousand, unless the wall clock was set, or the machine suspended, while one of the leases was there.
+func (r *renewals) endedByWallClock(now time.Time) (ended []*Lock) {
+	set := r.wall.Now().Round(0).Sub(r.origin.Round(0)) - now.Sub(r.origin)
+	wasSet := (set - r.set).Abs() >= clockTolerance
+	if wasSet {
+		r.set = set
+	}
+	if !wasSet && !now.Before(r.doubt) {
+		return nil
+	}
+	for _, l := range r.heap {
+		l.mu.Lock()
+		if l.lease.endedAt(now) {
+			ended = append(ended, l)
+		} else if wasSet {
+			r.doubt = later(r.doubt, l.lease.Expires)
+		}
+		l.mu.Unlock()
+	}
+	return ended
 }
+
+const clockTolerance = time.Millisecond // the margin of a lease has two
 
 // answered is called when an extension is over, and makes those of the backlog for which there is room.
 func (r *renewals) answered() {
@@ -236,6 +256,9 @@ func (l *Lock) tryLimit(now time.Time) time.Duration {
 func (l *Lock) nextDue(now time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r := &l.client.renewals; l.lease.setSince(now) >= clockTolerance {
+		r.doubt = later(r.doubt, l.lease.Expires)
+	}
 	due := l.lease.Expires
 	if l.extend {
 		due = l.renewalDue()
