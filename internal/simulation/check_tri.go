@@ -64,8 +64,8 @@ func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes
 	fences := map[int]uint64{}
 	for _, m := range asked {
 		switch {
-		case m.Answered <= at && m.Kind == Yes && m.Answered >= lease(a.Began, a.TTL):
-			said[m.Node] = Fails // the node's own lease was over
+		case m.Answered <= at && m.Kind == Yes && m.Op != "RaiseFence" && m.Answered >= lease(a.Began, a.TTL):
+			said[m.Node] = Fails // the node's own lease was over; a node that is raised late has granted before
 		case m.Answered <= at:
 			said[m.Node] = m.Kind
 			fences[m.Node] = max(fences[m.Node], m.Fence)

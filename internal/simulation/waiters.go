@@ -108,6 +108,9 @@ func (h *History) idlers() []string {
 				}
 			}
 			bound := look(idle.To-l.around(idle.From).From, place) + time.Duration(others)*(backends.Reservation+aStep) + aStep
+			if h.died(l.key, idle.From) { // with the lock: who is next was told of the reservation, and looks when it would be over
+				dead++
+			}
 			if nothingLost && place <= lookouts {
 				bound = time.Duration(dead)*backends.Reservation + time.Duration(others+1)*aStep
 			}
@@ -118,6 +121,21 @@ func (h *History) idlers() []string {
 		}
 	}
 	return found
+}
+
+// died tells whether the one whose lease ended then was dead by that time.
+func (h *History) died(key string, ended time.Duration) bool {
+	for _, p := range h.presences(key) {
+		if p.To != ended {
+			continue
+		}
+		for _, a := range h.Attempts {
+			if a.Token == p.token && h.death(a.Client) < ended {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lookouts is how many of a queue look for the end of the lease: see locker/backoff.go.
