@@ -14,9 +14,18 @@ type overdue struct {
 	expires time.Time
 }
 
-func (b *backlog) add(l *Lock) { heap.Push(b, overdue{l, l.Lease().Expires}) }
+func (b *backlog) add(l *Lock) {
+	if !l.waits {
+		l.waits = true
+		heap.Push(b, overdue{l, l.Lease().Expires})
+	}
+}
 
-func (b *backlog) take() *Lock { return heap.Pop(b).(overdue).lock }
+func (b *backlog) take() *Lock {
+	l := heap.Pop(b).(overdue).lock
+	l.waits = false
+	return l
+}
 
 func (b backlog) Len() int           { return len(b) }
 func (b backlog) Less(i, j int) bool { return b[i].expires.Before(b[j].expires) }

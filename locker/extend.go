@@ -21,8 +21,6 @@ type extendCall struct {
 	next   *extendCall        // of those of the Lock that are under way
 }
 
-func (c *extendCall) call() { c.err = c.extend() }
-
 func (c *extendCall) answered() {
 	if c.done != nil {
 		close(c.done)
@@ -32,8 +30,8 @@ func (c *extendCall) answered() {
 	}
 }
 
-// extend asks for ttl from now and takes in the answer, whenever it comes. It has begun.
-func (c *extendCall) extend() (result error) {
+// call asks for ttl from now and takes in the answer, whenever it comes. The extension has begun.
+func (c *extendCall) call() {
 	l, before := c.l, c.l.Lease()
 	end := before.Expires
 	if c.limit > 0 {
@@ -45,12 +43,11 @@ func (c *extendCall) extend() (result error) {
 	after, err := before, errNoAnswer
 	defer func() { // also if the Locker ends the goroutine
 		cancel()
-		result = l.extended(c, before, after, err)
+		c.err = l.extended(c, before, after, err)
 	}()
 	if l.goesOn(c, cancel) {
 		after, err = l.client.locker.Extend(ctx, before, c.ttl)
 	}
-	return nil
 }
 
 // begin counts an extension in, unless the hold is over.
@@ -72,16 +69,18 @@ func (l *Lock) goesOn(c *extendCall, cancel context.CancelFunc) bool {
 	return l.over == nil
 }
 
-// giveUp cancels what is under way. The mutex is held, as in what follows.
-func (l *Lock) giveUp() {
+// giveUp returns what cancels those under way. The mutex is held, as in what follows; to cancel, it must not be: an extension may
+// run below the context of the hold itself, which looks at the lock.
+func (l *Lock) giveUp() (cancels []context.CancelFunc) {
 	if l.extensions != nil {
 		l.joined = make(chan struct{})
 	}
 	for c := l.extensions; c != nil; c = c.next {
 		if c.cancel != nil {
-			c.cancel()
+			cancels = append(cancels, c.cancel)
 		}
 	}
+	return cancels
 }
 
 func (l *Lock) countOut(c *extendCall) {

@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"maps"
-	"sync"
 	"time"
 )
 
@@ -30,14 +29,8 @@ func WithHandover(n int) Option {
 
 // Release passes the lease on, or ends it.
 func (w *waiting) Release(ctx context.Context, lease Lease) error {
-	if w.handovers.limit > 0 {
-		switch had, sent := w.handovers.look(lease); {
-		case had: // someone else has it now
-			return nil
-		case !sent && w.lines.pass(lease, &w.handovers):
-			return nil
-		}
-		w.handovers.send(lease)
+	if w.handovers.limit > 0 && w.lines.pass(lease, &w.handovers) {
+		return nil
 	}
 	return w.Locker.Release(ctx, lease)
 }
@@ -47,7 +40,7 @@ func (w *waiting) Release(ctx context.Context, lease Lease) error {
 type handovers struct {
 	limit int // of one lease
 
-	mu      sync.Mutex
+	// guarded by the mutex of the lines
 	byToken map[string]chain
 	sweepAt int
 }
@@ -59,28 +52,39 @@ type chain struct {
 	until time.Time // once sent, it is of no account from then on
 }
 
-// look tells whether the holder has passed the lease on, and whether anybody has sent its end.
-func (h *handovers) look(lease Lease) (had, sent bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// pass tells whether somebody else has the lease: its holder has passed it on before, or the head of the line can make use of
+// it. Otherwise its end is about to be sent. Of two Releases at once, the one that comes second finds what the first has done.
+func (ls *lines) pass(lease Lease, h *handovers) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	c := h.byToken[lease.Token]
-	return lease.hand < c.hand, c.sent
+	if lease.hand < c.hand {
+		return true
+	}
+	if ln := ls.find(lease.Key, ""); !c.sent && h.allow(lease) && ln != nil && ln.takes(lease) {
+		lease.hand++
+		lease.Granted, lease.hooks, lease.unlocked = time.Now(), nil, false
+		h.note(lease, false)
+		ln.gift = &lease
+		ln.stale++
+		ln.wake()
+		return true
+	}
+	h.note(lease, true)
+	return false
 }
 
-// next makes the lease that of the next holder.
-func (h *handovers) next(lease Lease) *Lease {
-	lease.hand++
-	lease.Granted, lease.hooks, lease.unlocked = time.Now(), nil, false
-	h.note(lease, false)
-	return &lease
+// allow tells whether the lease may be passed on.
+func (h *handovers) allow(lease Lease) bool {
+	return lease.unlocked && lease.Fence == 0 && lease.Owner == "" && int(lease.hand) < h.limit && !lease.Ended()
 }
 
-// send notes that the end of the lease is on its way.
-func (h *handovers) send(lease Lease) { h.note(lease, true) }
+// takes tells whether there is a head who can make use of it.
+func (ln *line) takes(lease Lease) bool {
+	return ln.idle == nil && ln.gift == nil && time.Until(lease.Expires) > ln.ttl/2
+}
 
 func (h *handovers) note(lease Lease, sent bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.byToken == nil {
 		h.byToken = map[string]chain{}
 	}
@@ -89,23 +93,6 @@ func (h *handovers) note(lease Lease, sent bool) {
 		h.sweepAt = max(2*len(h.byToken), 128)
 	}
 	h.byToken[lease.Token] = chain{hand: lease.hand, sent: sent, until: lease.Expires}
-}
-
-// pass gives the lease to the head of the line, if there is one who can make use of it.
-func (ls *lines) pass(lease Lease, h *handovers) bool {
-	if !lease.unlocked || lease.Fence != 0 || lease.Owner != "" || int(lease.hand) >= h.limit || lease.Ended() {
-		return false
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln := ls.find(lease.Key, "")
-	if ln == nil || ln.idle != nil || ln.gift != nil || time.Until(lease.Expires) <= ln.ttl/2 {
-		return false
-	}
-	ln.gift = h.next(lease)
-	ln.stale++
-	ln.wake()
-	return true
 }
 
 // unwrap takes what was passed on to the head.

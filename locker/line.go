@@ -152,8 +152,13 @@ func (ls *lines) end(ln *line) {
 func (ls *lines) turn(ln *line) (gift *Lease, waiter string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if gift = ln.unwrap(); gift == nil && ln.watched {
+	gift = ln.unwrap()
+	switch {
+	case gift == nil && ln.watched:
 		waiter = ln.waiter
+	case gift != nil && ln.held.Position > 0: // in the queue of the store, where it waits no more
+		ln.stopWatch()
+		ln.watching, ln.watched = false, false
 	}
 	return gift, waiter
 }

@@ -39,6 +39,7 @@ type Lock struct {
 	due      time.Time // when the scheduler looks at this lock next
 	place    int       // in its heap, −1 outside
 	released bool      // it is there for the deadline of its Release alone
+	waits    bool      // in the backlog
 }
 
 // hold makes a granted lease a Lock.
@@ -124,7 +125,8 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	if ctx.Done() == nil {
-		return call.extend()
+		call.call()
+		return call.err
 	}
 	call.done = make(chan struct{})
 	l.client.workers.start(call)
@@ -203,17 +205,21 @@ func (u *unlocking) begin(mu *sync.Mutex, waits bool) (first bool, done <-chan s
 // end ends the hold at now, the first time it is called: nothing of it counts afterwards.
 func (l *Lock) end(cause error, now time.Time) (first bool) {
 	lost := !errors.Is(cause, ErrReleased)
+	var cancels []context.CancelFunc
 	l.mu.Lock()
 	if first = l.over == nil; first {
 		l.over, l.overAt = cause, earlier(now, l.lease.Expires)
-		l.giveUp()
+		cancels = l.giveUp()
 		if lost {
 			l.told = make(chan struct{})
 		}
 	}
 	cause = l.over
 	l.mu.Unlock()
-	l.cancel(cause)    // also by who comes second, since the first may not have come that far
+	l.cancel(cause) // also by who comes second, since the first may not have come that far
+	for _, cancel := range cancels {
+		cancel()
+	}
 	if first && lost { // what is unlocked stays with the scheduler, for the deadline of its Release
 		l.client.renewals.remove(l)
 	}
@@ -233,7 +239,7 @@ func (l *Lock) lose(cause *LostError) {
 	}()
 	l.client.workers.exit()
 	if cause.Reason != LostMaxHold { // then the lease goes on, so that the work can stop before the next one starts
-		go l.releaseLeftover()
+		l.releaseLeftover()
 	}
 }
 

@@ -143,12 +143,14 @@ func (l *Lock) settle(err error) {
 	}
 }
 
-// releaseLeftover makes one attempt to end a lease that is over by our clocks: the store may still have it.
+// releaseLeftover makes one attempt in the background to end a lease that is over by our clocks: the store may still have it. As a
+// clean-up, since a store that is silent for long loses all locks at once.
 func (l *Lock) releaseLeftover() {
-	ctx, cancel := context.WithTimeout(l.values(), releaseLimit)
-	defer cancel()
-	_ = l.releaseOnce(ctx) // best effort: what is left ends with its TTL
-	l.client.lines.freed(l.Key())
+	l.client.cleanups.Settle(l.values(), l.ttl, func(ctx context.Context) error {
+		_ = l.releaseOnce(ctx) // best effort: what is left ends with its TTL
+		l.client.lines.freed(l.Key())
+		return nil
+	})
 }
 
 func (l *Lock) releaseOnce(ctx context.Context) error {

@@ -186,12 +186,13 @@ func (r *renewals) answered() {
 		if l.place < 0 || l.released {
 			continue
 		}
-		if what, due := l.act(now, true); what == actExtend {
+		what, due := l.act(now, true)
+		if what == actExtend {
 			extend = r.extend(extend, l, now)
-			l.due = due
-			heap.Fix(&r.heap, l.place)
-			r.arm()
 		}
+		l.due = due // what else is to be done is done then, by tick
+		heap.Fix(&r.heap, l.place)
+		r.arm()
 	}
 	r.mu.Unlock()
 	start(extend)

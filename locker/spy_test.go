@@ -29,6 +29,7 @@ type spy struct {
 
 	onExtend  func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
 	onAcquire func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
+	onRelease func(ctx context.Context) error // instead of a Release
 	onWatch   func(ctx context.Context) error
 
 	onWatching func(wake func()) // instead of waking; the test does that
@@ -67,7 +68,11 @@ func (s *spy) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration)
 func (s *spy) Release(ctx context.Context, lease locker.Lease) error {
 	s.mu.Lock()
 	s.releases = append(s.releases, lease)
+	hook := s.onRelease
 	s.mu.Unlock()
+	if hook != nil {
+		return hook(ctx)
+	}
 	return s.Locker.Release(ctx, lease)
 }
 

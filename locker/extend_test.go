@@ -1,0 +1,128 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// The work of Do gets the lock's own context, and extends under it or under one that descends from it.
+func TestAnExtensionUnderTheLocksOwnContextEndsWithTheHold(t *testing.T) {
+	type key struct{}
+	below := map[string]func(ctx context.Context) context.Context{
+		"itself":     func(ctx context.Context) context.Context { return ctx },
+		"with value": func(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, 1) },
+	}
+	for name, under := range below {
+		t.Run(name+", unlocked", func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+				s.onExtend = hangs
+				l := mustLock(t, c, "key", locker.WithTTL(10*time.Second))
+				extended := make(chan error, 1)
+				go func() { extended <- l.Extend(under(l.Context()), 20*time.Second) }()
+				synctest.Wait()
+				mustUnlock(t, l)
+				if err := <-extended; err == nil {
+					t.Error("Extend = nil")
+				}
+			})
+		})
+		t.Run(name+", lost", func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+				s.onExtend = hangs
+				l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+				go func() { _ = l.Extend(under(l.Context()), 20*time.Second) }()
+				time.Sleep(2 * time.Second)
+				other := mustLock(t, c, "other", locker.WithTTL(time.Second), locker.WithoutExtension())
+				<-other.Context().Done() // the Client goes on
+				mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
+			})
+		})
+	}
+}
+
+func hangs(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+	<-ctx.Done()
+	return locker.Lease{}, ctx.Err()
+}
+
+func TestAnExtensionWhoseLockerEndsTheGoroutineHasFailed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutExtension())
+		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			runtime.Goexit()
+			return locker.Lease{}, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if err := l.Extend(ctx, 20*time.Second); err == nil {
+			t.Error("Extend = nil")
+		}
+		mustUnlock(t, l)
+	})
+}
+
+type byHand struct{}
+
+// Eight extensions by hand are under way when there is room for the one that is due.
+func TestALockThatIsExtendedByHandTooIsNotForgottenInTheBacklog(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		until := time.Now().Add(14 * time.Second)
+		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			if ctx.Value(byHand{}) != nil {
+				<-ctx.Done()
+				return locker.Lease{}, ctx.Err()
+			}
+			time.Sleep(time.Until(until)) // whatever the ctx
+			return next()
+		}
+		var held []*locker.Lock
+		for i := range 256 {
+			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
+		}
+		time.Sleep(time.Second)
+		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
+		time.Sleep(12 * time.Second)
+		for range 8 {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), byHand{}, true), 3*time.Second)
+				defer cancel()
+				if err := l.Extend(ctx, 30*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Extend by hand = %v", err)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		if err := context.Cause(l.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, l := range append(held, l) {
+			_ = l.Unlock(t.Context())
+		}
+	})
+}
+
+func TestManyLocksThatAreLostAtOnceAreClearedAwayAFewAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onExtend = hangs
+		s.onRelease = func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		before := runtime.NumGoroutine()
+		for i := range 2000 {
+			mustLock(t, c, fmt.Sprint(i), locker.WithTTL(3*time.Second), locker.WithoutExtension())
+		}
+		time.Sleep(3500 * time.Millisecond)
+		if n := runtime.NumGoroutine() - before; n > 200 {
+			t.Errorf("%d goroutines", n)
+		}
+		time.Sleep(4 * time.Second) // for those that are left
+	})
+}
