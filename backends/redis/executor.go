@@ -13,6 +13,8 @@ import (
 // A reply is nil, an int64, a string or a []any of replies, where an element may be an error of whatever type. An error
 // reply of the server is a [*ReplyError]; any other error means that the outcome is unknown. An error that comes of the ctx's deadline matches
 // [context.DeadlineExceeded], also if the library says it otherwise.
+//
+// One that may be connected to a cluster has a method Clustered() bool as well: there PUBLISH does not count all who have heard.
 type Executor interface {
 	// Do sends a command to the server that has its first key; the library may send it again after a fault.
 	Do(ctx context.Context, args ...any) (any, error)

@@ -1,7 +1,7 @@
 // Package rueidis keeps locks in Redis through github.com/redis/rueidis. What is sent and promised is the same for all
 // client libraries: see package backends/redis, which is redis below, while client is rueidis. It is a module of its own:
 //
-//	go get github.com/lockstep-go/lockstep/backends/rueidis
+//	go get github.com/lockstep-go/lockstep/backends/rueidis    once there is a release; until then with a replace of both modules
 //
 // # What waits for what
 //

@@ -26,6 +26,7 @@ var packages = map[string]string{
 	"redigo":      module + "/backends/redigo",
 	"embedded":    module + "/backends/embedded",
 	"single":      module + "/strategies/single",
+	"fair":        module + "/strategies/fair",
 	"fenced":      module + "/strategies/fenced",
 	"redlock":     module + "/strategies/redlock",
 	"strategies":  module + "/strategies",

@@ -25,7 +25,8 @@
 // All that single does not promise. The order is that in which the store has heard of the waiters, which is after their first
 // refusal and a message more; and a store that forgets has forgotten the queue as well: waiters queue again in the order
 // in which they look. A call that does not wait (TryLock) takes no place. Locks of package single on the same key are
-// excluded, and do not respect the queue while the lock is free.
+// excluded, and do not respect the queue while the lock is free. And [locker.WithHandover] is a leave to pass those who wait
+// elsewhere, up to so many times.
 //
 // With Redis, an order needs scripts and wakes, and is refused under WithoutScripts, WithoutWakes and WithReplicas. While a slot of
 // a Redis Cluster moves, Acquire fails there (TRYAGAIN), since it is about two keys; and who is first in line and has lost

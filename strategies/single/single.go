@@ -8,6 +8,10 @@
 //	extend    PEXPIRE key ttl            if key holds token and would end sooner
 //	release   DEL key, PUBLISH a wake    if key holds token
 //
+// Processes that wait stand in a queue beside the key, where the store has queues ([backends.QueuedStore]): a refused attempt takes a place
+// with ZADD, and the release sets the key to a reservation of 200 ms for the first of them, and wakes that one alone. A free lock goes
+// to whoever asks, so the order is not promised; package fair promises it.
+//
 // # What it does not promise
 //
 // The lock is as good as the memory of its one instance. Two holders at once are possible when the instance forgets a
