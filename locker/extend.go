@@ -17,8 +17,8 @@ type extendCall struct {
 	done  chan struct{} // closed when it is over; nil: nobody waits
 
 	// guarded by the mutex of the Lock
-	cancel context.CancelFunc // nil before it runs
-	next   *extendCall        // of those of the Lock that are under way
+	cancel context.CancelCauseFunc // nil before it runs
+	next   *extendCall             // of those of the Lock that are under way
 }
 
 func (c *extendCall) answered() {
@@ -37,15 +37,17 @@ func (c *extendCall) call() {
 	if c.limit > 0 {
 		end = earlier(time.Now().Add(c.limit), end)
 	}
-	// The end of the hold cancels it. A ctx below that of the hold would be told as well, but leave a map and a channel in it, and
-	// there may be a hundred thousand.
-	ctx, cancel := context.WithDeadline(c.ctx, end)
+	// The end of the hold cancels it, with its cause. A ctx below that of the hold would be told as well, but leave a map and a channel
+	// in it, and there may be a hundred thousand.
+	hold, cancelBy := context.WithCancelCause(c.ctx)
+	ctx, cancel := context.WithDeadline(hold, end)
 	after, err := before, errNoAnswer
 	defer func() { // also if the Locker ends the goroutine
 		cancel()
+		cancelBy(nil)
 		c.err = l.extended(c, before, after, err)
 	}()
-	if l.goesOn(c, cancel) {
+	if l.goesOn(c, cancelBy) {
 		after, err = l.client.locker.Extend(ctx, before, c.ttl)
 	}
 }
@@ -62,7 +64,7 @@ func (l *Lock) begin(c *extendCall) error {
 }
 
 // goesOn tells whether the hold does, and how its end is to be told.
-func (l *Lock) goesOn(c *extendCall, cancel context.CancelFunc) bool {
+func (l *Lock) goesOn(c *extendCall, cancel context.CancelCauseFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.cancel = cancel
@@ -71,7 +73,7 @@ func (l *Lock) goesOn(c *extendCall, cancel context.CancelFunc) bool {
 
 // giveUp returns what cancels those under way. The mutex is held, as in what follows; to cancel, it must not be: an extension may
 // run below the context of the hold itself, which looks at the lock.
-func (l *Lock) giveUp() (cancels []context.CancelFunc) {
+func (l *Lock) giveUp() (cancels []context.CancelCauseFunc) {
 	if l.extensions != nil {
 		l.joined = make(chan struct{})
 	}

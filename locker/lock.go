@@ -205,7 +205,7 @@ func (u *unlocking) begin(mu *sync.Mutex, waits bool) (first bool, done <-chan s
 // end ends the hold at now, the first time it is called: nothing of it counts afterwards.
 func (l *Lock) end(cause error, now time.Time) (first bool) {
 	lost := !errors.Is(cause, ErrReleased)
-	var cancels []context.CancelFunc
+	var cancels []context.CancelCauseFunc
 	l.mu.Lock()
 	if first = l.over == nil; first {
 		l.over, l.overAt = cause, earlier(now, l.lease.Expires)
@@ -218,7 +218,7 @@ func (l *Lock) end(cause error, now time.Time) (first bool) {
 	l.mu.Unlock()
 	l.cancel(cause) // also by who comes second, since the first may not have come that far
 	for _, cancel := range cancels {
-		cancel()
+		cancel(cause)
 	}
 	if first && lost { // what is unlocked stays with the scheduler, for the deadline of its Release
 		l.client.renewals.remove(l)

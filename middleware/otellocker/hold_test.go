@@ -39,7 +39,7 @@ var holdScenarios = []scenario{
 		spans: []string{acquired, released},
 		metrics: samples{
 			"lock.renewals{lock.outcome=renewed}": "10",
-			"lock.renewal.slack":                  "10×20s",
+			"lock.renewal.slack":                  "10×20.098s",
 		}.with("100s"),
 	},
 	{
@@ -115,7 +115,7 @@ var renewalScenarios = []scenario{
 		metrics: samples{
 			"lock.renewals{lock.outcome=error}":   "1",
 			"lock.renewals{lock.outcome=renewed}": "1",
-			"lock.renewal.slack":                  "13.333333334s", // it is repeated after a third of what is left
+			"lock.renewal.slack":                  "13.398666667s", // it is repeated after a third of what is left
 		}.with("20s"),
 	},
 	{
@@ -128,13 +128,13 @@ var renewalScenarios = []scenario{
 		},
 		spans: []string{
 			acquired, released,
-			`lock renew 6.666666666s root {error.type="timeout" lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
+			`lock renew 6.699333333s root {error.type="timeout" lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
 				` Error: lockstep: extend "invoice/42": context deadline exceeded -> lock acquire`,
 		},
 		metrics: samples{
 			"lock.renewals{lock.outcome=timeout}": "1",
 			"lock.renewals{lock.outcome=renewed}": "1",
-			"lock.renewal.slack":                  "13.333333334s",
+			"lock.renewal.slack":                  "13.398666667s",
 		}.with("20s"),
 	},
 	{

@@ -76,16 +76,16 @@ var placementScenarios = []scenario{
 			`lock acquire 0s under lock acquire {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="acquired" lock.ttl=30.0}`,
 			`lock renew 0s root {error.type="lost" lock.key="invoice/42" lock.lost.reason="stolen" lock.outcome="lost" lock.ttl=30.0}` +
 				stolen + ` -> lock acquire`,
-			`lock hold 1m7.886s under caller {error.type="lost" lock.key="invoice/42" lock.lost.reason="stolen"}` + stolen + ` -> lock acquire`,
+			`lock hold 1m7.2s under caller {error.type="lost" lock.key="invoice/42" lock.lost.reason="stolen"}` + stolen + ` -> lock acquire`,
 			releasedNothing,
 			`lock release 0s under lock release {lock.key="invoice/42" lock.lost.reason="stolen"}`,
 		},
 		metrics: samples{
 			"lock.renewals{lock.outcome=renewed}":  "6",
 			"lock.renewals{lock.outcome=lost}":     "1",
-			"lock.renewal.slack":                   "6×20s",
+			"lock.renewal.slack":                   "6×20.098s",
 			"lock.losses{lock.lost.reason=stolen}": "1",
-		}.with("67.886s"),
+		}.with("67.2s"),
 	},
 	{
 		name:  "around each attempt, of which the caller has left one",

@@ -100,14 +100,14 @@ var quorumScenarios = []scenario{
 			quorumAcquired,
 			`lock renew 10ms root {error.type="lost" lock.key="invoice/42" lock.lost.reason="quorum" lock.outcome="lost"` +
 				` lock.quorum.acquired=1 lock.quorum.size=3 lock.ttl=30.0}` + noQuorumLeft + ` -> lock acquire`,
-			`lock hold 9.708s under caller {error.type="lost" lock.key="invoice/42" lock.lost.reason="quorum"` +
+			`lock hold 9.61s under caller {error.type="lost" lock.key="invoice/42" lock.lost.reason="quorum"` +
 				` lock.quorum.acquired=1 lock.quorum.size=3}` + noQuorumLeft + ` -> lock acquire`,
 			`lock release 10ms under caller {lock.key="invoice/42" lock.lost.reason="quorum" lock.quorum.acquired=1 lock.quorum.size=3}`,
 		},
 		metrics: samples{
 			"lock.renewals{lock.outcome=lost}":     "1",
 			"lock.losses{lock.lost.reason=quorum}": "1",
-		}.with("9.708s"),
+		}.with("9.61s"),
 	},
 	{
 		name:  "extension without a quorum that is repeated",
@@ -130,7 +130,7 @@ var quorumScenarios = []scenario{
 		metrics: samples{
 			"lock.renewals{lock.outcome=error}":   "1",
 			"lock.renewals{lock.outcome=renewed}": "1",
-			"lock.renewal.slack":                  "13.333333334s",
+			"lock.renewal.slack":                  "13.398666667s",
 		}.with("20s"),
 	},
 	{

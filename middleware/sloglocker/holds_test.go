@@ -100,7 +100,7 @@ var ends = []outcome{
 		s.stores[0].Delete(key)
 	}, want: []string{
 		got,
-		`level=ERROR msg="lock lost" key=invoice/42 held=2.908s reason=stolen error=… error_type=lost trace=7`,
+		`level=ERROR msg="lock lost" key=invoice/42 held=2.88s reason=stolen error=… error_type=lost trace=7`,
 	}},
 	{name: "loss by deletion, unlocked when it is known", do: func(s *scene) {
 		l := s.lock()
@@ -109,7 +109,7 @@ var ends = []outcome{
 		l.Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=ERROR msg="lock lost" key=invoice/42 held=2.908s reason=stolen error=… error_type=lost trace=7`,
+		`level=ERROR msg="lock lost" key=invoice/42 held=2.88s reason=stolen error=… error_type=lost trace=7`,
 	}},
 	{name: "loss that Unlock finds", do: func(s *scene) {
 		l := s.lock()

@@ -228,6 +228,6 @@ var quorums = []outcome{
 		}
 	}, want: []string{
 		gotQuorum,
-		`level=ERROR msg="lock lost" key=invoice/42 held=2.908s reason=quorum error=… error_type=lost trace=7`,
+		`level=ERROR msg="lock lost" key=invoice/42 held=2.88s reason=quorum error=… error_type=lost trace=7`,
 	}},
 }
