@@ -22,8 +22,8 @@ var extensions = []outcome{
 		l.Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=6s trace=7`,
-		`level=DEBUG msg="lock extended" key=invoice/42 ttl=1m0s left=7.816s trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=6.028s trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=1m0s left=7.788s trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=4s trace=7`,
 	}},
 	{name: "an extension fails, the next one does not", do: func(s *scene) {
@@ -33,8 +33,8 @@ var extensions = []outcome{
 		l.Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6s error=… error_type=*errors.errorString trace=7`,
-		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=4s trace=7`,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6.028s error=… error_type=*errors.errorString trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=4.018666667s trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=6s trace=7`,
 	}},
 	{name: "an extension is not answered in its time", do: func(s *scene) {
@@ -44,8 +44,8 @@ var extensions = []outcome{
 		l.Unlock(s.ctx)
 	}, want: []string{
 		strings.Replace(got, "9s", "3s", 1),
-		`level=DEBUG msg="lock extended" key=invoice/42 ttl=3s left=1.333333334s trace=7`,
-		`level=WARN msg="lock extension failed" key=invoice/42 ttl=3s left=1s error=… error_type=timeout trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=3s left=1.338666667s trace=7`,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=3s left=1.008s error=… error_type=timeout trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=2s trace=7`,
 	}},
 	{name: "an extension by hand is not answered in its time", do: func(s *scene) {
@@ -142,7 +142,7 @@ var ends = []outcome{
 		s.faults[0].Set(backendtest.All, backendtest.Fail)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6s error=… error_type=*errors.errorString trace=7`,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6.028s error=… error_type=*errors.errorString trace=7`,
 		`level=ERROR msg="lock lost" key=invoice/42 held=8.908s reason=unavailable error=… error_type=lost trace=7`,
 	}},
 	{name: "maximum hold", do: func(s *scene) {
