@@ -172,6 +172,9 @@ func TestALaneIsANodeOfACluster(t *testing.T) {
 	if len(lanes) != 3 {
 		t.Errorf("%d lanes to 3 nodes", len(lanes))
 	}
+	if lane := e.Lane(t.Context(), []any{"PING"}); lane != nil {
+		t.Errorf("a command without a key goes to %v", lane)
+	}
 	if lane := pipelinerAt(t, &client.Options{}).Lane(t.Context(), []any{"SET", "a"}); lane != nil {
 		t.Errorf("a single server is %v", lane)
 	}
