@@ -116,18 +116,16 @@ func line(t *testing.T, text, start string) string {
 	return ""
 }
 
+// nobody listens there. A port that was free a moment ago may be that of a server of another test.
+const nobody = "127.0.0.1:1"
+
 func TestAServerThatIsNotThere(t *testing.T) {
-	refuses, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refuses.Close()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // connects, and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for name, addr := range map[string]string{"refuses": refuses.Addr().String(), "is silent": silent.Addr().String()} {
+	for name, addr := range map[string]string{"refuses": nobody, "is silent": silent.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
 			cmd, stdout, stderr := program(t, addr)
 			began := time.Now()
@@ -241,16 +239,11 @@ func TestARunWithoutALockIsAtFault(t *testing.T) {
 }
 
 func TestAWorkerThatFailsEndsTheRace(t *testing.T) {
-	refuses, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refuses.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	file := filepath.Join(t.TempDir(), "counter")
-	_, err = race(ctx, &screen{Writer: io.Discard},
-		task{Role: roleLocked, Addr: refuses.Addr().String(), Key: "k", File: file, Times: 1})
+	_, err := race(ctx, &screen{Writer: io.Discard},
+		task{Role: roleLocked, Addr: nobody, Key: "k", File: file, Times: 1})
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || ctx.Err() != nil {
 		t.Errorf("race: %v, want what the worker says", err)
 	}
