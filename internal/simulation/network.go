@@ -202,10 +202,11 @@ func (l *link) dice(about ...string) dice {
 
 // Watch subscribes, and passes the wakes on through the network.
 func (l *link) Watch(ctx context.Context, key string, wake func()) error {
+	d := l.dice("watch", key) // whether or not it was given up as it began: that depends on which goroutine comes first
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	time.Sleep(l.dice("watch", key).between(quickest, quick))
+	time.Sleep(d.between(quickest, quick))
 	since := l.h.now().String()
 	l.to.watch(ctx, key, func() {
 		d := l.dice("wake", key, since)
