@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -23,11 +22,6 @@ type waiting struct {
 
 	handovers handovers
 }
-
-const (
-	answerGrace  = 100 * time.Millisecond // for an attempt under way when the wait limit is reached
-	abandonGrace = 50 * time.Millisecond  // for a Locker that follows its ctx and cleans up by itself
-)
 
 // Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the store fails. Whatever it
 // returns says how often it has asked.
@@ -242,102 +236,6 @@ func (w *waiting) pause(ln *line, p *waitPolicy, so *effort) time.Duration {
 		pause = min(pause, held.Left+time.Millisecond) // stores count in milliseconds
 	}
 	return max(pause, time.Millisecond)
-}
-
-// attempt asks the store once. It returns as soon as ctx is done, whatever the Locker does: a grant that comes later
-// is released by the goroutine that receives it. With a ctx that can't end it needs no goroutine.
-func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error) {
-	if ctx.Done() == nil && limit == nil {
-		return w.Locker.Acquire(ctx, req)
-	}
-	a := &attempt{locker: w.Locker, cleanups: w.cleanups, ctx: ctx, req: req, done: make(chan struct{}), err: errNoAnswer}
-	if limit != nil {
-		var cancel context.CancelFunc
-		a.ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-	}
-	w.workers.start(a)
-	select {
-	case <-a.done:
-		return a.lease, a.result()
-	case <-ctx.Done():
-	case <-done(limit):
-		grace := time.NewTimer(answerGrace)
-		defer grace.Stop()
-		select {
-		case <-a.done:
-		case <-ctx.Done():
-		case <-grace.C:
-		}
-	}
-	if a.leave() {
-		return Lease{}, ended(ctx, req.Key, nil)
-	}
-	return a.lease, a.result()
-}
-
-// attempt is a call of Acquire that its caller may leave behind.
-type attempt struct {
-	locker   Locker
-	cleanups *cleanup.Group
-	ctx      context.Context
-	req      Request
-	done     chan struct{}
-
-	lease Lease
-	err   error
-
-	mu         sync.Mutex
-	over, left bool
-	impatience *time.Timer
-}
-
-// result is the error of an attempt that was answered. A Locker that follows its ctx may be as quick as we are to see its
-// end, and does not tell its cause.
-func (a *attempt) result() error {
-	if err := a.ctx.Err(); err != nil && errors.Is(a.err, err) {
-		return ended(a.ctx, a.req.Key, nil)
-	}
-	return a.err
-}
-
-func (a *attempt) call() { a.lease, a.err = a.locker.Acquire(a.ctx, a.req) }
-
-func (a *attempt) answered() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.over = true
-	close(a.done)
-	if a.left && a.impatience.Stop() && a.err == nil {
-		a.cleanups.Settle(a.ctx, a.req.TTL, a.release) // what there is to release is known
-	} else if a.left && a.err == nil {
-		a.remove()
-	}
-}
-
-// leave makes whoever receives the answer responsible for it, unless it is there already.
-func (a *attempt) leave() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.over {
-		return false
-	}
-	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: what it was asked for may
-	// be granted already.
-	a.left, a.impatience = true, time.AfterFunc(abandonGrace, a.remove)
-	return true
-}
-
-// remove releases a lease that may exist, or come to exist.
-func (a *attempt) remove() { a.cleanups.Go(a.ctx, a.req.TTL, a.release) }
-
-// release ends a lease that nobody wants: Key and Token suffice to name it.
-func (a *attempt) release(ctx context.Context) error {
-	err := a.locker.Release(ctx, Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
-	if errors.Is(err, ErrLost) {
-		return nil
-	}
-	return err
 }
 
 // ended says why the wait is over, and that the lock was held if that is known.

@@ -67,7 +67,7 @@ func (e executor) sendAll(ctx context.Context, commands []*redis.Command) (answe
 	c, err := e.get(ctx)
 	if err == nil {
 		defer c.Close() //nolint:errcheck // as above
-		if err = ended(ctx); err == nil {
+		if err = redis.Ended(ctx); err == nil {
 			_, err = until(ctx, c, func() (_ any, err error) {
 				answered, err = exchange(c, commands)
 				return nil, err
@@ -123,7 +123,7 @@ type conn struct {
 }
 
 func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
-	if err := ended(ctx); err != nil {
+	if err := redis.Ended(ctx); err != nil {
 		return nil, err
 	}
 	reply, err := until(ctx, c.Conn, func() (any, error) {
@@ -196,7 +196,7 @@ var errLeft = &net.OpError{
 
 // send sends nothing if ctx is done already.
 func send(ctx context.Context, c client.Conn, name string, args ...any) (any, error) {
-	if err := ended(ctx); err != nil {
+	if err := redis.Ended(ctx); err != nil {
 		return nil, err
 	}
 	reply, err := until(ctx, c, func() (any, error) { return c.Do(name, args...) })
@@ -256,7 +256,7 @@ func translate(ctx context.Context, err error) error {
 	if reply := client.Error(""); errors.As(err, &reply) {
 		return &redis.ReplyError{Text: string(reply)}
 	}
-	if end := ended(ctx); end != nil && !errors.Is(err, end) {
+	if end := redis.Ended(ctx); end != nil && !errors.Is(err, end) {
 		return fmt.Errorf("%w: %w", end, err)
 	}
 	return err
@@ -265,12 +265,4 @@ func translate(ctx context.Context, err error) error {
 func isReply(err error) bool {
 	var reply client.Error
 	return errors.As(err, &reply)
-}
-
-// ended is the error of ctx, or what it will be as soon as its timer has had its turn.
-func ended(ctx context.Context) error {
-	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
 }

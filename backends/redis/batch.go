@@ -27,7 +27,7 @@ func (l *lane) lead(q *caller) {
 			other.answer <- struct{}{}
 		}
 	}()
-	if err := ended(q.ctx); err != nil {
+	if err := Ended(q.ctx); err != nil {
 		q.Err = unsent{err}
 		return
 	}
@@ -58,7 +58,7 @@ func (l *lane) lead(q *caller) {
 		commands[i] = &each.Command
 	}
 	l.together(b.ctx, commands)
-	b.over = ended(b.ctx) != nil
+	b.over = Ended(b.ctx) != nil
 }
 
 // gather adds to sent what is in the queue. Calls whose ctx has ended are answered.
@@ -76,7 +76,7 @@ func (l *lane) gather(sent []*caller) []*caller {
 	l.mu.Unlock()
 	kept := sent[:led]
 	for _, q := range sent[led:] {
-		if err := ended(q.ctx); err != nil { // without the mutex: a ctx may be of any make
+		if err := Ended(q.ctx); err != nil { // without the mutex: a ctx may be of any make
 			q.Err = unsent{err}
 			q.answer <- struct{}{}
 			continue
@@ -137,7 +137,7 @@ func (b *batch) explain(ctx context.Context, err error) error {
 	if errors.As(err, new(*ReplyError)) {
 		return err
 	}
-	own := ended(ctx)
+	own := Ended(ctx)
 	switch {
 	case own != nil && !errors.Is(err, own):
 		return fmt.Errorf("%w: %w", own, err)
@@ -145,14 +145,6 @@ func (b *batch) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("given up with a call in the same round trip that had no more time: %v", err) //nolint:errorlint // this ctx goes on
 	}
 	return err
-}
-
-// ended is the error of ctx, or what it will be as soon as its timer has had its turn.
-func ended(ctx context.Context) error {
-	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
 }
 
 // unsent is the end of a ctx before its command was sent.

@@ -207,7 +207,7 @@ func (l *lane) wait(q *caller) (any, error) {
 	}
 	reply, err := q.Reply, q.Err
 	switch {
-	case q.Alone && ended(q.ctx) == nil:
+	case q.Alone && Ended(q.ctx) == nil:
 		reply, err = l.alone(q.ctx, q.Args...)
 	case err != nil && q.batch != nil:
 		err = q.batch.explain(q.ctx, err)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
@@ -139,4 +140,12 @@ func (e *ReplyError) ErrorType() string { return "redis_" + strings.ToLower(e.Co
 // Is matches backends.ErrWrongType.
 func (e *ReplyError) Is(target error) bool {
 	return target == backends.ErrWrongType && e.Code() == "WRONGTYPE"
+}
+
+// Ended is for adapters: the error of ctx, or what it will be as soon as its timer has had its turn.
+func Ended(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }

@@ -31,6 +31,9 @@ const queueLife = 10 * time.Minute
 // SetNXQueued is SetNX for who waits. Without a place to keep or an order to respect it is SetNX. So it is under WithoutWakes,
 // WithoutScripts and WithReplicas, except that an order is refused there.
 func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if t == (backends.Turn{}) { // as a lock that is free is mostly asked for
+		return s.SetNX(ctx, key, token, ttl)
+	}
 	ms, err := s.check(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err

@@ -96,7 +96,7 @@ func (unhurried) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Pinned takes a connection from the pool that rueidis has for blocking commands.
 func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
-	if err := ended(ctx); err != nil {
+	if err := redis.Ended(ctx); err != nil {
 		return err
 	}
 	dedicated, release := e.client.Dedicate()
@@ -125,7 +125,7 @@ type conn struct {
 }
 
 func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
-	if err := ended(ctx); err != nil {
+	if err := redis.Ended(ctx); err != nil {
 		return nil, err
 	}
 	if len(commands) == 0 {
@@ -174,7 +174,7 @@ func translate(ctx context.Context, err error) error {
 	if refused := (*client.RedisError)(nil); errors.As(err, &refused) { // what rueidis sent by itself to open the connection
 		return &redis.ReplyError{Text: refused.Error()}
 	}
-	if end := ended(ctx); end != nil {
+	if end := redis.Ended(ctx); end != nil {
 		if errors.Is(err, end) {
 			return err
 		}
@@ -194,11 +194,3 @@ var (
 	errSlow      = fmt.Errorf("connecting: %w", os.ErrDeadlineExceeded)
 	errAbandoned = errors.New("connecting was given up by the call that began it")
 )
-
-// ended is the error of ctx, or what it will be as soon as its timer has had its turn.
-func ended(ctx context.Context) error {
-	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
-}
