@@ -11,7 +11,7 @@ type FencedStore interface {
 	Store
 
 	// SetNXFenced is SetNX, and in the same atomic step gives a new ownership the next number, which the Result has in
-	// Fence. If key holds value already, that is no new ownership: it gets ttl anew and the number that it has. Like
+	// Fence. If key holds value already, that is no new ownership: it lives on as with SetNX, and has the number that it has. Like
 	// SetNX it is sent once.
 	SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n Numbering) (Result, error)
 

@@ -25,17 +25,21 @@ var setNXSentences = []sentence{
 		x.refuse(key, "mine", x.long/2, l)
 		x.wantValue(key, "theirs", l)
 	}},
-	{"a repeated SetNX of the same value is granted and gives it its ttl anew", func(x *fixture) {
+	{"a repeated SetNX of the same value is granted, and the value lives for ttl from then on", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "mine", x.long)
 		time.Sleep(5 * x.Resolution)
 		x.wantValue(key, "mine", x.grant(key, "mine", x.long))
 		x.wantValue(key, "mine", x.grant(key, "mine", 2*x.long))
 	}},
-	{"a repeated SetNX of the same value with a shorter ttl gives it the shorter ttl", func(x *fixture) {
+	{"a repeated SetNX of the same value never makes it live shorter, after an extension either", func(x *fixture) {
 		key := x.key("k")
-		x.grant(key, "mine", 2*x.long)
-		x.wantValue(key, "mine", x.grant(key, "mine", x.long))
+		l := x.grant(key, "mine", 2*x.long)
+		x.grant(key, "mine", x.long)
+		x.wantValue(key, "mine", l)
+		l = x.extend(key, "mine", 3*x.long)
+		x.grant(key, "mine", x.long)
+		x.wantValue(key, "mine", l)
 	}},
 	{"SetNX with a ttl over the limit is refused, the error names the limit, nothing is stored", func(x *fixture) {
 		x.refusesTTL(x.MaxTTL+time.Millisecond, x.MaxTTL.String())
@@ -79,10 +83,10 @@ var expirySentences = []sentence{
 			x.livesUntil(key, x.grant(key, "mine", ttl))
 		}
 	}},
-	{"a value given its ttl anew never lives shorter than that", func(x *fixture) {
+	{"a value that was granted again never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
-			x.grant(key, "mine", x.long)
+			x.grant(key, "mine", max(ttl-2*time.Millisecond, time.Millisecond))
 			x.livesUntil(key, x.grant(key, "mine", ttl))
 		}
 	}},

@@ -109,21 +109,21 @@ var setNXDoubles = []brokenStore{
 	},
 	{
 		bug:    "SetNX of the same value is refused",
-		breaks: "a repeated SetNX of the same value is granted and gives it its ttl anew",
+		breaks: "a repeated SetNX of the same value is granted, and the value lives for ttl from then on",
 		store:  badSetNX(onRepeat(func(_ *memory.Store, res *backends.Result, _, _ string, _, _ time.Duration) { res.OK = false })),
 	},
 	{
 		bug:    "SetNX of the same value leaves its expiry",
-		breaks: "a repeated SetNX of the same value is granted and gives it its ttl anew",
+		breaks: "a repeated SetNX of the same value is granted, and the value lives for ttl from then on",
 		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, _, left time.Duration) {
 			m.Set(key, value, left)
 		})),
 	},
 	{
-		bug:    "SetNX of the same value never shortens its life",
-		breaks: "a repeated SetNX of the same value with a shorter ttl gives it the shorter ttl",
-		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, ttl, left time.Duration) {
-			m.Set(key, value, max(ttl, left))
+		bug:    "SetNX of the same value shortens its life",
+		breaks: "a repeated SetNX of the same value never makes it live shorter, after an extension either",
+		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, ttl, _ time.Duration) {
+			m.Set(key, value, ttl)
 		})),
 	},
 	{
@@ -189,7 +189,7 @@ var setNXDoubles = []brokenStore{
 	},
 	{
 		bug:    "SetNX of the same value rounds a ttl down",
-		breaks: "a value given its ttl anew never lives shorter than that",
+		breaks: "a value that was granted again never lives shorter than asked, not by a fraction of a millisecond",
 		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, ttl, _ time.Duration) {
 			m.Set(key, value, ttl.Truncate(time.Millisecond))
 		})),

@@ -30,8 +30,8 @@ func TestWithoutScriptsNoScriptIsSent(t *testing.T) {
 			t.Errorf("sent %v, want %s", got, want)
 		}
 	}
-	set := func(token string) func() error {
-		return func() error { _, err := s.SetNX(t.Context(), "a", token, time.Minute); return err }
+	set := func(token string, ttl time.Duration) func() error {
+		return func() error { _, err := s.SetNX(t.Context(), "a", token, ttl); return err }
 	}
 	expire := func(token string, ttl time.Duration) func() error {
 		return func() error { _, err := s.ExpireIf(t.Context(), "a", token, ttl); return err }
@@ -39,12 +39,13 @@ func TestWithoutScriptsNoScriptIsSent(t *testing.T) {
 	remove := func(token string) func() error {
 		return func() error { _, err := s.DeleteIf(t.Context(), "a", token); return err }
 	}
-	sent("SET", set("mine"))
-	sent("SET MULTI GET PTTL EXEC", set("theirs"))
-	sent("MULTI EXEC WATCH GET PTTL MULTI PEXPIRE EXEC", expire("mine", time.Hour)) // MULTI is tried once
-	sent("WATCH GET PTTL MULTI GET EXEC", expire("mine", time.Minute))              // which lives long enough
+	sent("SET", set("mine", time.Minute))
+	sent("SET MULTI GET PTTL EXEC", set("theirs", time.Minute))
+	sent("MULTI EXEC WATCH GET PTTL MULTI PEXPIRE EXEC", expire("mine", 30*time.Minute)) // MULTI is tried once
+	sent("WATCH GET PTTL MULTI GET EXEC", expire("mine", time.Minute))                   // which lives long enough
 	sent("WATCH GET PTTL UNWATCH", expire("theirs", time.Hour))
-	sent("SET MULTI GET PTTL EXEC WATCH GET MULTI PEXPIRE EXEC", set("mine"))
+	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI PEXPIRE EXEC", set("mine", time.Hour))
+	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI GET EXEC", set("mine", time.Minute)) // which lives long enough
 	sent("WATCH GET UNWATCH", remove("theirs"))
 	sent("WATCH GET MULTI DEL PUBLISH EXEC", remove("mine"))
 }

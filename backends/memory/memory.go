@@ -90,7 +90,11 @@ func (s *Store) grant(key, value string, ttl time.Duration, now time.Time) (res 
 	case found && e.value != value:
 		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, false, nil
 	}
-	s.entries.put(key, entry{value: value, expires: now.Add(ttl)}, now)
+	until := now.Add(ttl)
+	if found && e.expires.After(until) { // what was extended since stays so
+		until = e.expires
+	}
+	s.entries.put(key, entry{value: value, expires: until}, now)
 	return backends.Result{OK: true}, found, nil
 }
 

@@ -56,7 +56,8 @@ func New(exec Executor, opts ...Option) *Store {
 	return s
 }
 
-// SetNX stores token under key for ttl if key is free or holds token already.
+// SetNX stores token under key for ttl if key is free or holds token already, and never makes that live shorter than it would
+// have.
 func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
 	ms, err := s.check(ctx, ttl)
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *Store) ExpireIf(ctx context.Context, key, token string, ttl time.Durati
 
 func (s *Store) expireIf(ctx context.Context, p *pinned, key, token string, ms int64) (bool, error) {
 	if s.config.scriptless {
-		return s.compareAndExpire(ctx, p, key, token, ms)
+		return s.prolong(ctx, p, key, token, ms, false)
 	}
 	return yes(extendScript.run(ctx, p.or(s.do), key, token, ms))
 }

@@ -10,7 +10,7 @@ import (
 // What WithoutScripts sends in place of scripts, on a connection of its own:
 //
 //	acquire.lua   MULTI, GET, PTTL, EXEC      tells whose the lock is;
-//	              WATCH, GET, MULTI, PEXPIRE, EXEC   if it is ours;
+//	              as extend.lua               if it is ours;
 //	              SET NX PX                   if it has become free
 //	extend.lua    WATCH, GET, PTTL, MULTI, PEXPIRE, EXEC
 //	release.lua   WATCH, GET, MULTI, DEL, PUBLISH, EXEC
@@ -28,7 +28,7 @@ func (s *Store) inspect(ctx context.Context, p *pinned, key, token string, ms in
 				stored, err = p.send(ctx, "SET", key, token, "NX", "PX", ms)
 				r.OK = stored == "OK"
 			case value == token:
-				r.OK, err = s.ifHolds(ctx, p, key, token, []any{"PEXPIRE", key, ms})
+				r.OK, err = s.prolong(ctx, p, key, token, ms, true)
 			default:
 				r = refused(left)
 				return nil
@@ -60,14 +60,16 @@ func (s *Store) look(ctx context.Context, p *pinned, key string) (value any, lef
 	return nil, 0, errChanging
 }
 
-func (s *Store) compareAndExpire(ctx context.Context, p *pinned, key, token string, ms int64) (ok bool, err error) {
+// prolong makes key live for ms from now if it holds token, and never shorter than it would have. A value without expiry gets
+// one only on demand.
+func (s *Store) prolong(ctx context.Context, p *pinned, key, token string, ms int64, expiry bool) (ok bool, err error) {
 	err = s.on(ctx, p, key, func(p *pinned) error {
 		replies, err := s.transact(ctx, p, key, func(seen []any) [][]any {
 			left, _ := seen[1].(int64)
 			switch {
 			case seen[0] != token:
 				return nil
-			case left < 0 || left >= ms: // it lives long enough, if both replies are about the same value: EXEC tells
+			case left < 0 && !expiry || left >= ms: // it lives long enough, if both replies are about the same value: EXEC tells
 				return [][]any{{"GET", key}}
 			}
 			return [][]any{{"PEXPIRE", key, ms}}

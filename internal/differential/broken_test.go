@@ -121,6 +121,15 @@ var breaks = map[string]func(b *broken, s *memory.Store){
 			return s.SetNX(ctx, key, value, ttl)
 		}
 	},
+	"SetNX with the same value shortens": func(b *broken, s *memory.Store) {
+		b.setNX = func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+			r, err := s.SetNX(ctx, key, value, ttl)
+			if r.OK {
+				_, err = s.Legacy().TxExpireIf(ctx, key, value, ttl)
+			}
+			return r, err
+		}
+	},
 	"SetNX gives a millisecond too little": func(b *broken, s *memory.Store) {
 		b.setNX = func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 			return s.SetNX(ctx, key, value, max(ttl-time.Millisecond, min(ttl, time.Millisecond)))

@@ -156,6 +156,9 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 		if w.kind == text && !holds(op.value) {
 			return taken(w.end)
 		}
+		if w.kind == text && w.end != forever {
+			end = later(w.end, end)
+		}
 		return says(true, stored(end))
 	case "SetNXFenced":
 		if w.kind == text && !holds(op.value) {
@@ -170,6 +173,9 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 		}
 		if next[1] >= limit {
 			return fails(refused)
+		}
+		if w.kind == text && w.end != forever {
+			end = later(w.end, end)
 		}
 		return []outcome{{answer: answer{ok: true}, fence: next, after: stored(end)}}
 	case "RaiseFence":

@@ -4,7 +4,7 @@
 //
 // With Redis the commands are
 //
-//	acquire   SET key token NX PX ttl    granted as well, with ttl anew, if key holds token already
+//	acquire   SET key token NX PX ttl    granted as well if key holds token already, never for shorter
 //	extend    PEXPIRE key ttl            if key holds token and would end sooner
 //	release   DEL key, PUBLISH a wake    if key holds token
 //

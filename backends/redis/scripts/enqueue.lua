@@ -15,7 +15,11 @@ if not value or value == ARGV[1] then
   if me ~= '' then
     redis.call('ZREM', KEYS[2], me) -- before there is a lock: it may not be permitted
   end
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  if value then
+    prolong(ARGV[2])
+  else
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  end
   return {1, 0, 0}
 end
 local place = 0

@@ -29,5 +29,9 @@ else -- a number ahead of the clock is kept until the clock has come so far, and
   local ahead = math.ceil(math.max(0, number - now) / 1000)
   redis.call('SET', KEYS[2], text, 'PX', string.format('%.0f', ARGV[3] + ahead))
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if value then
+  prolong(ARGV[2])
+else
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+end
 return {1, text}
