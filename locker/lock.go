@@ -238,9 +238,16 @@ func (l *Lock) lose(cause *LostError) {
 		}()
 	}()
 	l.client.workers.exit()
-	if cause.Reason != LostMaxHold { // then the lease goes on, so that the work can stop before the next one starts
+	if !l.windsUp(cause) {
 		l.releaseLeftover()
 	}
+}
+
+// windsUp tells whether the holder was told to stop by something else than the end of the lease: the maximum hold, or the end of
+// the ctx given to Lock. Then he can't be told of this loss, and what is left of the lease goes on, on as many nodes as have it,
+// until Unlock: so the work can stop before the next one starts.
+func (l *Lock) windsUp(lost *LostError) bool {
+	return !l.Lease().Ended() && (lost.Reason == LostMaxHold || context.Cause(l.ctx.Context) != error(lost))
 }
 
 // checkClock ends the hold if its time has run out, without waiting for the scheduler. When it returns, a hold that is

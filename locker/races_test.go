@@ -311,6 +311,30 @@ func TestUnlockAtTheMaximumHoldIsRepeated(t *testing.T) {
 	})
 }
 
+// Found by the simulation: a node of a quorum had forgotten the lock, which an extension found out when the holder had been told to
+// stop by his own ctx. The other nodes were let go of at once.
+func TestWhatIsLeftOfALostLeaseGoesOnWhileTheHolderWindsUp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l, err := c.Lock(ctx, "key", locker.WithTTL(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			return locker.Lease{}, locker.ErrLost
+		}
+		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
+		synctest.Wait()
+		if _, _, held := s.store.Get("key"); !held {
+			t.Error("it was released, and the holder could not be told")
+		}
+		s.faults.Once(backendtest.DeleteIf, backendtest.Fail)
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		s.mustBeFree(t, "key")
+	})
+}
+
 func TestUnlockUnderADetachedContextOfTheLockHasItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")

@@ -17,8 +17,8 @@ const (
 
 // release is Unlock's work, done once: it waits for extensions under way and sends Release.
 func (l *Lock) release() {
-	if lost, ok := errors.AsType[*LostError](l.over); ok { // lose has told everyone and sent what there was to send
-		if lost.Reason == LostMaxHold && !l.Lease().Ended() {
+	if lost, ok := errors.AsType[*LostError](l.over); ok { // lose has told everyone, and released what was left unless the holder winds up
+		if l.windsUp(lost) {
 			l.join()
 			ctx, cancel := context.WithDeadline(l.values(), l.Lease().Expires)
 			defer cancel()

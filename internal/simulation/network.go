@@ -202,10 +202,12 @@ func (l *link) dice(about ...string) dice {
 
 // Watch subscribes, and passes the wakes on through the network.
 func (l *link) Watch(ctx context.Context, key string, wake func()) error {
-	d := l.dice("watch", key) // whether or not it was given up as it began: that depends on which goroutine comes first
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// The dice know a watch by when it begins, not by how many came before: whether one that is given up as it begins comes here
+	// depends on which goroutine is first.
+	d := l.dice("watch", key, l.h.now().String())
 	time.Sleep(d.between(quickest, quick))
 	since := l.h.now().String()
 	l.to.watch(ctx, key, func() {
