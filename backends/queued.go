@@ -32,6 +32,9 @@ type Turn struct {
 	// InOrder grants a free key to the first of the queue only. To anybody else it is reserved for the first, as if it had just
 	// been released. Without it a free key goes to whoever asks.
 	InOrder bool
+	// Free is a hint: the key has just been released, and nobody else was seen to want it. A store may ask in the way that is
+	// quickest for a free key.
+	Free bool
 }
 
 // Reservation is how long a key waits for the one whose turn it is.

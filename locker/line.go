@@ -40,7 +40,13 @@ type line struct {
 	held  HeldError // what the store said last; Key is empty if nobody knows
 	until time.Time // when the lease that is in the way ends; zero: unknown
 	local bool      // that lease is held by this Client, which will tell when it ends
+
+	freed  bool // this Client has released the lock since it was last heard of
+	rivals int  // grants until others are forgotten who were seen to want it
 }
+
+// rivalry is how many grants it takes to forget others.
+const rivalry = 4
 
 type place struct {
 	turn chan struct{} // closed when the place becomes the head
@@ -84,6 +90,9 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 		ln.held = HeldError{Key: ln.key}
 		ln.until, ln.local = lease.Expires, true
 		ln.calm() // what led to this grant is no news for the next head
+	}
+	if granted {
+		ln.freed, ln.rivals = false, max(ln.rivals-1, 0)
 	}
 	if granted || len(ln.queue) == 0 {
 		unwanted = ln.unwrap()
@@ -148,19 +157,19 @@ func (ls *lines) end(ln *line) {
 }
 
 // turn is what a head has to know before it asks: what was passed on to it, or else the waiter for whom the store is
-// watched, if it is.
-func (ls *lines) turn(ln *line) (gift *Lease, waiter string) {
+// watched, if it is, and whether the lock is likely to be free.
+func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	gift = ln.unwrap()
 	switch {
 	case gift == nil && ln.watched:
-		waiter = ln.waiter
+		waiter, free = ln.waiter, ln.freed && ln.rivals == 0
 	case gift != nil && ln.held.Position > 0: // in the queue of the store, where it waits no more
 		ln.stopWatch()
 		ln.watching, ln.watched = false, false
 	}
-	return gift, waiter
+	return gift, waiter, free
 }
 
 // quit leaves from a place behind the head and says which it was and what the line knew.
@@ -204,6 +213,7 @@ func (ls *lines) refused(ln *line, held *HeldError) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln.held, ln.until, ln.local = *held, time.Time{}, false
+	ln.freed, ln.rivals = false, rivalry
 	if held.Left > 0 {
 		ln.until = time.Now().Add(held.Left)
 	}
@@ -237,7 +247,7 @@ func (ls *lines) freed(key string) {
 			ln.stale--
 			continue
 		}
-		ln.local = false
+		ln.local, ln.freed = false, true
 		ln.wake()
 	}
 }

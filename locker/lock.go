@@ -247,7 +247,7 @@ func (l *Lock) lose(cause *LostError) {
 // the ctx given to Lock. Then he can't be told of this loss, and what is left of the lease goes on, on as many nodes as have it,
 // until Unlock: so the work can stop before the next one starts.
 func (l *Lock) windsUp(lost *LostError) bool {
-	return !l.Lease().Ended() && (lost.Reason == LostMaxHold || context.Cause(l.ctx.Context) != error(lost))
+	return !l.Lease().Ended() && (lost.Reason == LostMaxHold || !errors.Is(context.Cause(l.ctx.Context), lost))
 }
 
 // checkClock ends the hold if its time has run out, without waiting for the scheduler. When it returns, a hold that is

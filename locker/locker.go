@@ -73,6 +73,7 @@ type Request struct {
 	Key    string        // name of the lock
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
 	Waiter string        // names who waits, to strategies that keep a queue: a Watch of Key for it is active. Empty: takes no place
+	Free   bool          // the Client has just released Key and knows of nobody else who wants it: a hint
 	Owner  string        // names who asks, for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
 	Scoped bool          // asked by [Client.Do]: the hold ends, at the latest, when the work returns

@@ -148,12 +148,12 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 				return Lease{}, err
 			}
 		}
-		gift, waiter := w.lines.turn(ln)
+		gift, waiter, free := w.lines.turn(ln)
 		if gift != nil {
 			return *gift, nil
 		}
 		so.attempts++
-		req.Waiter = waiter
+		req.Waiter, req.Free = waiter, free
 		lease, err := w.attempt(ctx, limit, req)
 		held := asHeld(req.Key, err)
 		if held == nil {

@@ -191,6 +191,39 @@ func TestWaitersOfOneClientStandInLineAndOnlyTheHeadAsks(t *testing.T) {
 	})
 }
 
+// A Client that is alone with a key has no use for the queue of the store.
+func TestAHeadSaysThatTheLockIsLikelyToBeFree(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const n = 40
+		held := mustLock(t, c, "key")
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() { mustUnlock(t, mustLock(t, c, "key")) })
+		}
+		synctest.Wait()
+		mustUnlock(t, held)
+		wg.Wait()
+		for i, req := range s.acquires {
+			// The holder, two refused ones, and four grants until that is forgotten.
+			if likely := i >= 1+2+4; req.Free != likely {
+				t.Errorf("attempt %d: likely to be free: %v", i+1, req.Free)
+			}
+		}
+		before := len(s.acquires)
+		s.store.Set("key", "other", 50*time.Millisecond)
+		mustUnlock(t, mustLock(t, c, "key"))
+		mustUnlock(t, mustLock(t, c, "key"))
+		if len(s.acquires) < before+3 {
+			t.Fatalf("%d attempts to take it from another one and once more", len(s.acquires)-before)
+		}
+		for i, req := range s.acquires[before:] {
+			if likely := i == 0; req.Free != likely {
+				t.Errorf("attempt %d beside another one: likely to be free: %v", i+1, req.Free)
+			}
+		}
+	})
+}
+
 func TestAWaiterWhoseCtxEndsLeavesTheLineWithoutDisturbingIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		held := mustLock(t, c, "key")

@@ -24,15 +24,17 @@ var ofQueued = suite[backends.QueuedStore, Outside]{
 
 // A way to ask with SetNXQueued.
 type asking struct {
-	says           string
-	waits, inOrder bool
+	says                 string
+	waits, inOrder, free bool
 }
 
 var asked = []asking{
-	{"nobody", false, false},
-	{"nobody, in order,", false, true},
-	{"a waiter", true, false},
-	{"a waiter, in order,", true, true},
+	{"nobody", false, false, false},
+	{"nobody, in order,", false, true, false},
+	{"a waiter", true, false, false},
+	{"a waiter, in order,", true, true, false},
+	{"a waiter who believes that the key is free", true, false, true},
+	{"a waiter, in order, who believes that the key is free", true, true, true},
 }
 
 // notForWaiters are sentences that do not run with waiters.
@@ -79,7 +81,7 @@ type queuedStore struct {
 }
 
 func (s *queuedStore) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
-	turn := backends.Turn{InOrder: s.inOrder}
+	turn := backends.Turn{InOrder: s.inOrder, Free: s.free}
 	if s.waits {
 		var err error
 		if turn.Waiter, err = s.waiter(key, value); err != nil {
@@ -166,6 +168,15 @@ func (x *fixture) askFor(key, waiter string, inOrder bool, value string) backend
 		x.Fatalf("SetNXQueued(%.60q, %.60q): %v", key, value, err)
 	}
 	return res
+}
+
+// believe asks for a key that may be free, with a value of the waiter's.
+func (x *fixture) believe(w *waiter, granted bool, place int) {
+	x.Helper()
+	res, err := x.queued.SetNXQueued(x.Context(), w.key, w.value(), x.long, backends.Turn{Waiter: w.name, Free: true})
+	if err != nil || res.OK != granted || res.Position != place {
+		x.Fatalf("SetNXQueued(%.60q) for a waiter who believes that it is free = %+v, %v; want %v, and place %d", w.key, res, err, granted, place)
+	}
 }
 
 func (w *waiter) value() string { return "of " + w.name }

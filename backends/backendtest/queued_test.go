@@ -121,6 +121,32 @@ var placeDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
+		bug:    "whoever believes that the key is free keeps his place when it is",
+		breaks: "whoever believes that the key is free has no place if it is, and one if it is not",
+		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+				if t.Free {
+					if r, err := m.SetNX(ctx, key, value, ttl); r.OK || err != nil {
+						return r, err
+					}
+				}
+				return m.SetNXQueued(ctx, key, value, ttl, t)
+			}
+		}),
+	},
+	{
+		bug:    "whoever believes that the key is free gets no place if it is not",
+		breaks: "whoever believes that the key is free has no place if it is, and one if it is not",
+		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+				if t.Free {
+					return m.SetNX(ctx, key, value, ttl)
+				}
+				return m.SetNXQueued(ctx, key, value, ttl, t)
+			}
+		}),
+	},
+	{
 		bug:    "nobody has a place",
 		breaks: "whoever asks for nobody takes no place",
 		store: misplaced(func(_ string, t backends.Turn, right backends.Result) backends.Result {

@@ -64,6 +64,15 @@ var placeSentences = []sentence{
 			x.Fatalf("SetNXQueued for who has the key with another value = %+v; want it refused, and place 3", res)
 		}
 	}},
+	{"whoever believes that the key is free has no place if it is, and one if it is not", func(x *fixture) {
+		key := x.key("k")
+		first, second := x.comes(key), x.comes(key)
+		x.believe(first, true, 0)
+		x.believe(second, false, 1)
+		x.outside.Delete(key)
+		x.believe(second, true, 0) // who had a place
+		x.stand(first, 1)
+	}},
 	{"every key has a queue of its own", func(x *fixture) {
 		keys := x.oddKeys()
 		all := make([]*waiter, len(keys))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -229,6 +230,49 @@ func TestAReleaseWakesNobodyButTheNext(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is likely to be free is asked for as by who does not wait, unless a place would be left over.
+func TestAKeyThatIsLikelyToBeFreeCostsNoScript(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}))
+	outside := dial(t, &client.Options{Addr: server.Addr()})
+	if err := s.WatchQueued(t.Context(), "a", "waiter", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(turn backends.Turn, want backends.Result, sent ...string) {
+		t.Helper()
+		turn.Waiter = "waiter"
+		proxy.Forget()
+		r, err := s.SetNXQueued(t.Context(), "a", "mine", time.Minute, turn)
+		if r.Left = 0; r != want || err != nil {
+			t.Fatalf("SetNXQueued by %+v = %+v, %v; want %+v", turn, r, err, want)
+		}
+		got := slices.DeleteFunc(proxy.Seen(), func(name string) bool { return name == "HELLO" || name == "CLIENT" })
+		if !slices.Equal(got, sent) {
+			t.Errorf("SetNXQueued by %+v sent %v; want %v", turn, got, sent)
+		}
+	}
+	free := func() {
+		t.Helper()
+		if err := outside.Del(t.Context(), "a").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	granted, refused := backends.Result{OK: true}, backends.Result{Position: 1}
+	ask(backends.Turn{}, granted, "EVALSHA", "EVAL") // this server did not know the script
+	free()
+	ask(backends.Turn{Free: true}, granted, "SET")
+	free()
+	ask(backends.Turn{Free: true, InOrder: true}, granted, "EVALSHA")
+	free()
+	outside.Set(t.Context(), "a", "theirs", time.Minute)
+	ask(backends.Turn{Free: true}, refused, "SET", "EVALSHA")
+	free()
+	ask(backends.Turn{Free: true}, granted, "EVALSHA") // which takes away his place
+	free()
+	ask(backends.Turn{Free: true}, granted, "SET")
 }
 
 func TestAQueueExpiresAndIsInNobodysWay(t *testing.T) {

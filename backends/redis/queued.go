@@ -14,7 +14,8 @@ import (
 
 // Waiters stand in a queue beside the lock: a sorted set in its slot of a Redis Cluster.
 //
-//	SetNXQueued  EVALSHA enqueue.lua   SET key token PX ttl if key is free or reserved for the waiter; else ZADD the queue
+//	SetNXQueued  SET key token NX PX ttl   if the key is likely to be free, and the waiter has no place that would be left over
+//	             EVALSHA enqueue.lua   SET key token PX ttl if key is free or reserved for the waiter; else ZADD the queue
 //	DeleteIf     EVALSHA pass.lua      if key holds token, SET key to a reservation for the first in the queue, and PUBLISH
 //	                                   to his store; DEL if there is nobody
 //	WatchQueued  SUBSCRIBE             one channel per Store, for all keys; EVALSHA quit.lua when a waiter goes
@@ -31,7 +32,7 @@ const queueLife = 10 * time.Minute
 // SetNXQueued is SetNX for who waits. Without a place to keep or an order to respect it is SetNX. So it is under WithoutWakes,
 // WithoutScripts and WithReplicas, except that an order is refused there.
 func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-	if t == (backends.Turn{}) { // as a lock that is free is mostly asked for
+	if t.Waiter == "" && !t.InOrder { // as a lock that is free is mostly asked for
 		return s.SetNX(ctx, key, token, ttl)
 	}
 	ms, err := s.check(ctx, ttl)
@@ -45,6 +46,11 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 		return backends.Result{}, refusal("waiters can't stand in order under WithoutWakes, WithoutScripts or WithReplicas")
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
+	if t.Free && !t.InOrder && !s.turns.placed(t.Waiter) && s.queues() {
+		if r, err := stored(s.once(ctx, "SET", full, token, "NX", "PX", ms)); r.OK || err != nil {
+			return r, err
+		}
+	}
 	mine := s.turns.ask(full, t.Waiter)
 	if !t.InOrder && (mine == nil || !s.queues()) {
 		return s.SetNX(ctx, key, token, ttl)
@@ -232,6 +238,14 @@ func (ts *turns) find(waiter string) *turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	return ts.byWaiter[waiter]
+}
+
+// placed tells whether a waiter may have a place.
+func (ts *turns) placed(waiter string) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.byWaiter[waiter]
+	return t != nil && t.asked
 }
 
 // ask returns the turn of a waiter who is about to ask, or nil if nobody watches the key for him.

@@ -80,21 +80,26 @@ func (s *Store) setNX(ctx context.Context, p *pinned, key, token string, ms int6
 	// Both are sent once. A client library that sends SET again hides that the first one may still be on its way: it
 	// would store the token when the lock has long been released, or refused.
 	send := p.or(s.once)
-	reply, err := send(ctx, "SET", key, token, "NX", "PX", ms)
-	if err != nil {
-		return backends.Result{}, err
-	}
-	switch reply {
-	case "OK":
-		return backends.Result{OK: true}, nil
-	case nil:
-	default: // meant for another command
-		return backends.Result{}, unexpected(reply)
+	if r, err := stored(send(ctx, "SET", key, token, "NX", "PX", ms)); r.OK || err != nil {
+		return r, err
 	}
 	if s.config.scriptless {
 		return s.inspect(ctx, p, key, token, ms)
 	}
 	return acquired(acquireScript.run(ctx, send, key, token, ms))
+}
+
+// stored reads the reply of SET NX.
+func stored(reply any, err error) (backends.Result, error) {
+	switch {
+	case err != nil:
+		return backends.Result{}, err
+	case reply == "OK":
+		return backends.Result{OK: true}, nil
+	case reply != nil: // meant for another command
+		return backends.Result{}, unexpected(reply)
+	}
+	return backends.Result{}, nil
 }
 
 // acquired reads the reply of acquire.lua.

@@ -118,6 +118,7 @@ func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 		TTL: req.TTL, Began: h.now(), Answered: Never, Outcome: Pending,
 	}
 	add(h, &h.Attempts, a)
+	req.Free = req.Waiter != "" && throwFor(h.Seed, "hint", a.Token).chance(0.5) // it may be wrong
 	lease, err := r.Locker.Acquire(ctx, req)
 	if c.waits {
 		r.process.told(req.Key, err)

@@ -27,11 +27,16 @@ type turn struct {
 
 // SetNXQueued is SetNX for who neither has a place nor minds those who have, as it is for package redis.
 func (l *link) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (result, error) {
-	if t == (backends.Turn{}) {
+	if t.Waiter == "" && !t.InOrder {
 		return l.SetNX(ctx, key, value, ttl)
 	}
 	ttl = l.ttl(ttl)
 	mine := l.turnOf(t.Waiter)
+	if t.Free && !t.InOrder && (mine == nil || !mine.asked.Load()) {
+		if r, err := l.SetNX(ctx, key, value, ttl); r.OK || err != nil {
+			return r, err
+		}
+	}
 	if mine != nil {
 		mine.asked.Store(true)
 	}

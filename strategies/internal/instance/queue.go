@@ -20,7 +20,7 @@ type queued struct {
 }
 
 func (q queued) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
-	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder})
+	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder, Free: req.Free})
 }
 
 func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) error {
