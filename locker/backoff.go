@@ -11,7 +11,7 @@ type Backoff func(attempt int, random float64) time.Duration
 // already, within these limits.
 const (
 	minLook = 250 * time.Millisecond
-	maxLook = 4 * time.Second
+	maxLook = 6 * time.Second
 )
 
 // Of those who stand in the queue of a store, the first few look for the end of the holder's lease. Those behind them rely on

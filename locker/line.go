@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -23,19 +22,20 @@ type line struct {
 	other      *line // the line of another owner for the same key
 
 	queue []*place
-	hint  chan struct{} // holds one wake for the head
+	hint  chan struct{} // holds one signal for the head
+	woken bool          // it should ask
 
-	watching  bool
-	waiter    string     // for whom the store is watched
-	watched   bool       // the watch is active
-	polling   bool       // the store can't wake anybody
-	failed    chan error // has the error of a watch that failed
-	refusal   error      // why there is no watch, for all in the line
-	stopWatch context.CancelFunc
-	ttl       time.Duration // that its head asks for
-	gift      *Lease        // passed on to the head
-	stale     int           // ends of holds that are still to be told of and whose lease was passed on
-	idle      *time.Timer   // set while nobody is in the line, and it is kept for who may come
+	watching bool
+	waiter   string        // for whom the store is watched
+	watched  bool          // the watch is active
+	polling  bool          // the store can't wake anybody
+	failed   error         // what the watch failed with, until the head has heard of it
+	refusal  error         // why there is no watch, for all in the line
+	watch    *watchContext // of the present watch
+	ttl      time.Duration // that its head asks for
+	gift     *Lease        // passed on to the head
+	stale    int           // ends of holds that are still to be told of and whose lease was passed on
+	idle     *time.Timer   // set while nobody is in the line, and it is kept for who may come
 
 	held  HeldError // what the store said last; Key is empty if nobody knows
 	until time.Time // when the lease that is in the way ends; zero: unknown
@@ -112,7 +112,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	}
 	ls.remove(ln)
 	if ln.watching {
-		ln.stopWatch() // a late wake of an old watch must find the old line, so this one is not used again
+		ln.watch.cancel() // a late wake of an old watch must find the old line, so this one is not used again
 		return unwanted
 	}
 	ln.calm()
@@ -153,7 +153,7 @@ func (ls *lines) end(ln *line) {
 	}
 	ln.idle = nil
 	ls.remove(ln)
-	ln.stopWatch()
+	ln.watch.cancel()
 }
 
 // turn is what a head has to know before it asks: what was passed on to it, or else the waiter for whom the store is
@@ -166,7 +166,7 @@ func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
 	case gift == nil && ln.watched:
 		waiter, free = ln.waiter, ln.freed && ln.rivals == 0
 	case gift != nil && ln.held.Position > 0: // in the queue of the store, where it waits no more
-		ln.stopWatch()
+		ln.watch.cancel()
 		ln.watching, ln.watched = false, false
 	}
 	return gift, waiter, free
@@ -270,7 +270,29 @@ func (ls *lines) watched(ln *line) {
 	ln.wake()
 }
 
+// failed is called when there is no watch.
+func (ls *lines) failed(ln *line, err error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.failed = err
+	ln.signal()
+}
+
+// heard is what the head was signalled: that it should ask, or what the watch has failed with, or both.
+func (ls *lines) heard(ln *line) (woken bool, failed error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	woken, failed = ln.woken, ln.failed
+	ln.woken, ln.failed = false, nil
+	return woken, failed
+}
+
 func (ln *line) wake() {
+	ln.woken = true
+	ln.signal()
+}
+
+func (ln *line) signal() {
 	select {
 	case ln.hint <- struct{}{}:
 	default: // it has one already
@@ -279,8 +301,5 @@ func (ln *line) wake() {
 
 // calm takes back a wake that the head has not noticed.
 func (ln *line) calm() {
-	select {
-	case <-ln.hint:
-	default:
-	}
+	ln.woken = false
 }

@@ -104,7 +104,7 @@ func WithAttempts(n int) Option {
 
 // WithBackoff sets the pauses between attempts on a lock that is held. By default a waiter polls after 8 ms, doubling
 // up to 250 ms. Where the store wakes it, it looks by itself after a quarter of the time that it has waited already, 250 ms at
-// least and 4 s at most; and behind the third place of a store's queue after 2 s times the place, 15 s at most. All are jittered, downwards to the half.
+// least and 6 s at most; and behind the third place of a store's queue after 2 s times the place, 15 s at most. All are jittered, downwards to the half.
 func WithBackoff(b Backoff) Option {
 	return func(c *config) {
 		if b == nil {

@@ -168,20 +168,20 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 }
 
 // watch asks the store, once per line, to be woken. When the watch is active that is a hint like any other, since the lock
-// may have been released before; an error comes through ln.failed. A store that is slow to answer costs hints, not the wait.
+// may have been released before; an error is one as well. A store that is slow to answer costs hints, not the wait.
 func (w *waiting) watch(ln *line) {
 	if ln.watching {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // as long as the line, which outlives its heads
-	ln.watching, ln.failed, ln.stopWatch, ln.waiter = true, make(chan error, 1), cancel, NewToken()
-	go func(failed chan<- error) {
+	ctx := &watchContext{} // as long as the line, which outlives its heads
+	ln.watching, ln.watch, ln.waiter = true, ctx, NewToken()
+	go func() {
 		if err := w.Watch(ctx, ln.key, ln.waiter, func() { w.lines.woken(ln) }); err != nil {
-			failed <- err
+			w.lines.failed(ln, err)
 			return
 		}
 		w.lines.watched(ln)
-	}(ln.failed)
+	}()
 }
 
 // sleep returns nil when it is time for an attempt.
@@ -197,17 +197,21 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 	for {
 		select {
 		case <-ln.hint:
+			woken, failed := w.lines.heard(ln)
+			if failed != nil && !errors.Is(failed, errors.ErrUnsupported) {
+				ln.refusal = failed
+				return wrap("watch", req.Key, failed)
+			}
+			if failed != nil {
+				ln.polling = true
+				timer.Reset(w.pause(ln, req.wait, so))
+			}
+			if !woken {
+				continue
+			}
 		case <-timer.C:
 		case <-ctx.Done():
 		case <-done(limit):
-		case err := <-ln.failed:
-			if !errors.Is(err, errors.ErrUnsupported) {
-				ln.refusal = err
-				return wrap("watch", req.Key, err)
-			}
-			ln.polling = true
-			timer.Reset(w.pause(ln, req.wait, so))
-			continue
 		}
 		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
 			return ended(ctx, req.Key, w.lines.last(ln))

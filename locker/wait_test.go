@@ -61,11 +61,44 @@ func TestAReleaseBetweenTheRefusalAndTheWatchIsNotMissed(t *testing.T) {
 	})
 }
 
+func TestAReleaseCountsThatComesWithTheNewsThatThereIsNoWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		held := mustLock(t, c, "key")
+		s.onWatch = func(context.Context) error {
+			time.Sleep(time.Second) // until the head sleeps
+			mustUnlock(t, held)
+			return errors.ErrUnsupported
+		}
+		began := time.Now()
+		l := mustLock(t, c, "key", locker.WithBackoff(func(int, float64) time.Duration { return time.Hour }))
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("got it after %v", took)
+		}
+		mustUnlock(t, l)
+	})
+}
+
+func TestTheNewsThatThereIsNoWatchIsNoReasonToAsk(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second} { // before the head sleeps, perhaps, and while it does
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			s.store.Set("key", "other", time.Minute)
+			s.onWatch = func(context.Context) error {
+				time.Sleep(after)
+				return errors.ErrUnsupported
+			}
+			mustUnlock(t, mustLock(t, c, "key", locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })))
+			if acquires, _, _, _ := s.asked(); acquires != 2 {
+				t.Errorf("%d attempts; want one at first and one at the end of the lease", acquires)
+			}
+		})
+	}
+}
+
 func TestALostWakeCostsNoMoreThanTheCap(t *testing.T) {
 	for waits, limit := range map[time.Duration]time.Duration{ // a quarter of the wait, within limits
 		500 * time.Millisecond: 250 * time.Millisecond,
 		10 * time.Second:       2500 * time.Millisecond,
-		time.Minute:            4 * time.Second,
+		time.Minute:            6 * time.Second,
 	} {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			held := mustLock(t, locker.New(s), "key")

@@ -146,7 +146,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	}
 	t := &turn{key: s.config.prefix + key, waiter: waiter, wake: wake}
 	s.turns.add(t)
-	context.AfterFunc(ctx, func() {
+	atEnd(ctx, func() {
 		leave()
 		if s.turns.remove(t) {
 			s.quit(t.key, s.member(waiter))

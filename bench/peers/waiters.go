@@ -58,8 +58,8 @@ func peersThatPoll() []contender { return []contender{peersThatWait[0], peersTha
 func (t *turn) crowd(n, keys int) ([]float64, error) {
 	c, err := t.child(job{
 		Kind: "wait in a crowd", Contender: t.name, Addr: t.addrs(1)[0], Key: t.key, TTL: 10 * time.Minute, Count: n, Keys: keys,
-		// Who has waited for less than 16 s still looks more often than he will: after a quarter of that time, 4 s at most.
-		Settle: t.time(17*time.Second, 150*time.Millisecond), Window: t.time(8*time.Second, 150*time.Millisecond),
+		// Who has waited for less than 24 s still looks more often than he will: after a quarter of that time, 6 s at most.
+		Settle: t.time(25*time.Second, 150*time.Millisecond), Window: t.time(8*time.Second, 150*time.Millisecond),
 	})
 	if err != nil {
 		return nil, err

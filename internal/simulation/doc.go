@@ -27,7 +27,7 @@
 // Three things are checked. ORDER follows the queue of the node step by step, under every fault: a lock that is given up is reserved
 // for the first and taken by nobody else. Of fair it also says, where nothing goes wrong, that who was told his place has
 // the lock before who asks after that. LIVE has a bound on the time in which nobody has a lock that a Client waits for and can
-// ask for: one look of the waiter (a quarter of what he has waited, 250 ms at least and 4 s at most; two seconds times his place
+// ask for: one look of the waiter (a quarter of what he has waited, 250 ms at least and 6 s at most; two seconds times his place
 // when it is the fourth or later) and one Reservation for each waiter who was offered it meanwhile, each of whom counts once. Where no
 // message gets lost it is 12 ms in place of the look, and in place of the Reservation of all but the dead.
 //

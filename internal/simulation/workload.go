@@ -130,7 +130,7 @@ func look(waited time.Duration, place int) time.Duration {
 	if place > 3 {
 		return min(time.Duration(place)*2*time.Second, 15*time.Second)
 	}
-	return min(max(waited/4, pollCap), 4*time.Second)
+	return min(max(waited/4, pollCap), 6*time.Second)
 }
 
 // backoff is the Client's own where all are woken, with a number that depends on the instant in place of its random one.
@@ -214,4 +214,7 @@ func (w *worker) unlock(l *locker.Lock, d *Hold) {
 	w.h.note(func() { d.Unlocking = w.h.now() })
 	err := l.Unlock(ctx)
 	w.h.note(func() { d.Unlocked, d.UnlockSays = w.h.now(), verdict(err) })
+	if d.Unlocked == d.Unlocking { // it was lost; two wakes at one instant might be one, or one and another
+		time.Sleep(anotherMoment)
+	}
 }

@@ -1,0 +1,88 @@
+package locker
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// watchContext is the ctx of a watch: it ends when the line has no use for the watch. That of [context.WithCancel], with what a
+// store asks to be called at its end below it, takes half a kilobyte more, and there may be ten thousand.
+type watchContext struct {
+	mu    sync.Mutex
+	over  bool
+	done  chan struct{} // nil until somebody asks for it
+	calls *atEnd
+}
+
+// atEnd is a call that is due when the ctx ends.
+type atEnd struct {
+	f    func()
+	next *atEnd
+}
+
+func (c *watchContext) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.over = true
+	if c.done != nil {
+		close(c.done)
+	}
+	for due := c.calls; due != nil; due = due.next {
+		go due.f()
+	}
+	c.calls = nil
+}
+
+// AfterFunc calls f in a goroutine of its own once the ctx has ended, as [context.AfterFunc] does, which finds this method.
+func (c *watchContext) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		go f()
+		return func() bool { return false }
+	}
+	due := &atEnd{f, c.calls}
+	c.calls = due
+	return func() bool { return c.forget(due) }
+}
+
+func (c *watchContext) forget(due *atEnd) (found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at := &c.calls; *at != nil; at = &(*at).next {
+		if *at == due {
+			*at = due.next
+			return true
+		}
+	}
+	return false
+}
+
+// Done implements [context.Context], like the others.
+func (c *watchContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.over {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+func (c *watchContext) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (c *watchContext) Deadline() (end time.Time, ends bool) { return time.Time{}, false }
+func (c *watchContext) Value(any) any                        { return nil }
