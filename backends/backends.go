@@ -23,8 +23,8 @@ import (
 // keeps time more coarsely rounds up: a value never lives shorter than asked.
 type Store interface {
 	// SetNX stores value under key for ttl if key is absent, expired, or holds value already; then key lives for ttl from
-	// now, also if it had no expiry, and never shorter than it would have lived: a call that arrives twice must not take
-	// back what ExpireIf did in between. If the key holds something else, SetNX changes nothing and the Result says so without an error.
+	// now, unless it had a longer life already: a call that arrives twice must not take back what ExpireIf did in between.
+	// A value that had no expiry gets ttl. If the key holds something else, SetNX changes nothing and the Result says so without an error.
 	// A key of another type is an error that matches ErrWrongType. The call is sent once: a client library's own retry
 	// would hide that the first one may still be on its way.
 	SetNX(ctx context.Context, key, value string, ttl time.Duration) (Result, error)

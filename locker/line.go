@@ -92,7 +92,10 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 		ln.calm() // what led to this grant is no news for the next head
 	}
 	if granted {
-		ln.freed, ln.rivals = false, max(ln.rivals-1, 0)
+		ln.freed = false
+		if lease.hand == 0 { // what was passed on says nothing of others
+			ln.rivals = max(ln.rivals-1, 0)
+		}
 	}
 	if granted || len(ln.queue) == 0 {
 		unwanted = ln.unwrap()

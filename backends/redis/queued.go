@@ -46,7 +46,7 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 		return backends.Result{}, refusal("waiters can't stand in order under WithoutWakes, WithoutScripts or WithReplicas")
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
-	if t.Free && !t.InOrder && !s.turns.placed(t.Waiter) && s.queues() {
+	if t.Free && !t.InOrder && s.turns.hasNoPlace(full, t.Waiter) && s.queues() {
 		if r, err := stored(s.once(ctx, "SET", full, token, "NX", "PX", ms)); r.OK || err != nil {
 			return r, err
 		}
@@ -240,12 +240,12 @@ func (ts *turns) find(waiter string) *turn {
 	return ts.byWaiter[waiter]
 }
 
-// placed tells whether a waiter may have a place.
-func (ts *turns) placed(waiter string) bool {
+// hasNoPlace tells of a waiter who watches the key that he can't have a place.
+func (ts *turns) hasNoPlace(key, waiter string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.byWaiter[waiter]
-	return t != nil && t.asked
+	return t != nil && t.key == key && !t.asked
 }
 
 // ask returns the turn of a waiter who is about to ask, or nil if nobody watches the key for him.

@@ -10,7 +10,7 @@ import (
 // What WithoutScripts sends in place of scripts, on a connection of its own:
 //
 //	acquire.lua   MULTI, GET, PTTL, EXEC      tells whose the lock is;
-//	              as extend.lua               if it is ours;
+//	              as extend.lua               if it is ours; and what has no expiry gets one;
 //	              SET NX PX                   if it has become free
 //	extend.lua    WATCH, GET, PTTL, MULTI, PEXPIRE, EXEC
 //	release.lua   WATCH, GET, MULTI, DEL, PUBLISH, EXEC

@@ -179,7 +179,7 @@ func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLef
 			lockertest.Late, lockertest.LateReply, lockertest.Stall, lockertest.Ghost, lockertest.SetForeign, lockertest.SetOther,
 		},
 		Except: append([]string{ // a second command does not look whose value it is
-			"a retransmission with the same token is granted again, with its ttl anew",
+			"a retransmission with the same token is granted again, for its ttl from then on",
 			"a retransmission counts once: one Release frees the lock",
 		}, except...),
 	}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {

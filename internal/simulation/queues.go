@@ -30,13 +30,13 @@ func (l *link) SetNXQueued(ctx context.Context, key, value string, ttl time.Dura
 	if t.Waiter == "" && !t.InOrder {
 		return l.SetNX(ctx, key, value, ttl)
 	}
-	ttl = l.ttl(ttl)
 	mine := l.turnOf(t.Waiter)
-	if t.Free && !t.InOrder && (mine == nil || !mine.asked.Load()) {
+	if t.Free && !t.InOrder && mine != nil && !mine.asked.Load() {
 		if r, err := l.SetNX(ctx, key, value, ttl); r.OK || err != nil {
 			return r, err
 		}
 	}
+	ttl = l.ttl(ttl)
 	if mine != nil {
 		mine.asked.Store(true)
 	}

@@ -74,7 +74,7 @@ var acquireSentences = []sentence{
 		_, err := x.locker.Acquire(x.Context(), again)
 		x.wantHeld(err, g, began)
 	}},
-	{"a retransmission with the same token is granted again, with its ttl anew", nil, func(x *fixture) {
+	{"a retransmission with the same token is granted again, for its ttl from then on", nil, func(x *fixture) {
 		req := x.request(x.key("k"), long)
 		first := x.granted(req)
 		time.Sleep(5 * time.Millisecond)

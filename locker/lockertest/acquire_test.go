@@ -83,7 +83,7 @@ var againDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a retransmission with the same token is granted again, with its ttl anew",
+			"a retransmission with the same token is granted again, for its ttl from then on",
 			"a retransmission counts once: one Release frees the lock",
 			"a value of another type matches ErrForeignKey and not ErrHeld, and stays",
 			"a value of another type ends the wait with ErrForeignKey",
@@ -101,7 +101,7 @@ var againDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a retransmission with the same token is granted again, with its ttl anew",
+			"a retransmission with the same token is granted again, for its ttl from then on",
 		},
 	},
 	{

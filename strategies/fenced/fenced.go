@@ -5,7 +5,7 @@
 //
 // With Redis the commands are
 //
-//	acquire   one script: SET key token PX ttl    if key is free or holds token already; and if it was free,
+//	acquire   one script: SET key token PX ttl    if key is free; and in the same step
 //	          SET counter fence PX a day or more  where fence = max(last + 1, TIME in µs)
 //	extend    PEXPIRE key ttl                     if key holds token and would end sooner
 //	release   DEL key, PUBLISH a wake             if key holds token

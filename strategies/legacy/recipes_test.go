@@ -59,7 +59,7 @@ var recipes = []recipe{
 
 // A second SETNX or SETBIT finds what the first one has left, and does not look whose it is.
 var noRetransmission = []string{
-	"a retransmission with the same token is granted again, with its ttl anew",
+	"a retransmission with the same token is granted again, for its ttl from then on",
 	"a retransmission counts once: one Release frees the lock",
 }
 

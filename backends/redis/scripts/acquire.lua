@@ -3,7 +3,7 @@
 -- {1, 0} granted; {0, left in ms} refused, left is -1 for a value without expiry
 local value = redis.call('GET', KEYS[1])
 if value == ARGV[1] then
-  prolong(ARGV[2])
+  prolong(ARGV[1], ARGV[2])
   return {1, 0}
 end
 if value then

@@ -16,7 +16,7 @@ if not value or value == ARGV[1] then
     redis.call('ZREM', KEYS[2], me) -- before there is a lock: it may not be permitted
   end
   if value then
-    prolong(ARGV[2])
+    prolong(ARGV[1], ARGV[2])
   else
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   end
