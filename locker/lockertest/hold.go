@@ -83,6 +83,7 @@ var holdSentences = []sentence{
 				return false
 			}
 			x.wantLost("Do", err)
+			x.pause(10 * tick) // for what it does behind its back
 			x.wantHolds(next)
 			return true
 		})
