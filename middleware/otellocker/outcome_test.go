@@ -1,0 +1,46 @@
+package otellocker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// At the end of a lease its deadline and the end of the hold come at one instant, and either may be the first.
+func TestWhatAnExtensionEndedWithDoesNotDependOnWhichEndCameFirst(t *testing.T) {
+	end := func(cause error) context.Context {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		return ctx
+	}
+	late, cancel := context.WithTimeout(t.Context(), -time.Second)
+	defer cancel()
+	over := func(ctx context.Context) error { return fmt.Errorf("extend: %w", ctx.Err()) }
+	expired := end(&locker.LostError{Key: "key", Reason: locker.LostUnavailable})
+	held := end(&locker.LostError{Key: "key", Reason: locker.LostMaxHold})
+	released := end(locker.ErrReleased)
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		err  error
+		want outcome
+	}{
+		"granted":                               {t.Context(), nil, renewed},
+		"granted at the end":                    {expired, nil, renewed},
+		"refused":                               {t.Context(), locker.ErrLost, lost},
+		"refused after Unlock":                  {released, locker.ErrLost, canceled},
+		"it hung until its deadline":            {late, over(late), timeout},
+		"it hung until the hold was lost":       {expired, over(expired), timeout},
+		"it hung until the maximum hold":        {held, over(held), canceled},
+		"it hung until Unlock":                  {released, over(released), canceled},
+		"failed":                                {t.Context(), errors.New("broken pipe"), failed},
+		"failed, and the hold was lost by then": {expired, errors.New("broken pipe"), failed},
+	} {
+		if got := renewalOf(c.ctx, "key", c.err); got != c.want {
+			t.Errorf("%s: %s; want %s", name, got, c.want)
+		}
+	}
+}
