@@ -24,9 +24,9 @@ import (
 type Store interface {
 	// SetNX stores value under key for ttl if key is absent, expired, or holds value already; then key lives for ttl from
 	// now, unless it had a longer life already: a call that arrives twice must not take back what ExpireIf did in between.
-	// A value that had no expiry gets ttl. If the key holds something else, SetNX changes nothing and the Result says so without an error.
-	// A key of another type is an error that matches ErrWrongType. The call is sent once: a client library's own retry
-	// would hide that the first one may still be on its way.
+	// A value that had no expiry gets ttl. If the key holds something else, SetNX changes nothing and the Result says so
+	// without an error. A key of another type is an error that matches ErrWrongType. The call is sent once: a client
+	// library's own retry would hide that the first one may still be on its way.
 	SetNX(ctx context.Context, key, value string, ttl time.Duration) (Result, error)
 
 	// ExpireIf makes key live for ttl from now if it holds value, and never shorter than it would have lived.

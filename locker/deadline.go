@@ -2,7 +2,6 @@ package locker
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -11,39 +10,15 @@ import (
 type deadlineContext struct {
 	context.Context
 	deadline time.Time
-
-	mu   sync.Mutex
-	done chan struct{}
-	err  error
+	ending   ending
 }
 
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
-
-func (c *deadlineContext) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.err != nil {
-			close(c.done)
-		}
-	}
-	return c.done
-}
-
-func (c *deadlineContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
+func (c *deadlineContext) Done() <-chan struct{}       { return c.ending.Done() }
+func (c *deadlineContext) Err() error                  { return c.ending.Err() }
 
 func (c *deadlineContext) expire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err == nil {
-		c.err = context.DeadlineExceeded
-		if c.done != nil {
-			close(c.done)
-		}
-	}
+	c.ending.mu.Lock()
+	defer c.ending.mu.Unlock()
+	c.ending.end(context.DeadlineExceeded)
 }

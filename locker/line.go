@@ -118,7 +118,6 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 		ln.watch.cancel() // a late wake of an old watch must find the old line, so this one is not used again
 		return unwanted
 	}
-	ln.calm()
 	*ln = line{hint: ln.hint, queue: ln.queue}
 	ls.spare.Put(ln)
 	return unwanted
@@ -303,6 +302,4 @@ func (ln *line) signal() {
 }
 
 // calm takes back a wake that the head has not noticed.
-func (ln *line) calm() {
-	ln.woken = false
-}
+func (ln *line) calm() { ln.woken = false }

@@ -2,16 +2,13 @@ package locker
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
 // watchContext is the ctx of a watch: it ends when the line has no use for the watch. That of [context.WithCancel], with what a
 // store asks to be called at its end below it, takes half a kilobyte more, and there may be ten thousand.
 type watchContext struct {
-	mu    sync.Mutex
-	over  bool
-	done  chan struct{} // nil until somebody asks for it
+	ending
 	calls *atEnd
 }
 
@@ -24,12 +21,8 @@ type atEnd struct {
 func (c *watchContext) cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if !c.end(context.Canceled) {
 		return
-	}
-	c.over = true
-	if c.done != nil {
-		close(c.done)
 	}
 	for due := c.calls; due != nil; due = due.next {
 		go due.f()
@@ -41,7 +34,7 @@ func (c *watchContext) cancel() {
 func (c *watchContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.err != nil {
 		go f()
 		return func() bool { return false }
 	}
@@ -62,27 +55,6 @@ func (c *watchContext) forget(due *atEnd) (found bool) {
 	return false
 }
 
-// Done implements [context.Context], like the others.
-func (c *watchContext) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.over {
-			close(c.done)
-		}
-	}
-	return c.done
-}
-
-func (c *watchContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
-		return context.Canceled
-	}
-	return nil
-}
-
+// Deadline and Value are those of [context.Context].
 func (c *watchContext) Deadline() (end time.Time, ends bool) { return time.Time{}, false }
 func (c *watchContext) Value(any) any                        { return nil }

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	//go:embed scripts/prolong.lua
-	prolongSource string
+	//go:embed scripts/grant.lua
+	grantSource string
 	//go:embed scripts/acquire.lua
 	acquireSource string
 	//go:embed scripts/extend.lua
@@ -43,15 +43,15 @@ var (
 	//go:embed scripts/leave.lua
 	leaveSource string
 
-	acquireScript = newScript(1, prolongSource+acquireSource)
+	acquireScript = newScript(1, grantSource+acquireSource)
 	extendScript  = newScript(1, extendSource)
 	releaseScript = newScript(1, releaseSource)
 
-	enqueueScript = newScript(2, queueSource+prolongSource+enqueueSource)
+	enqueueScript = newScript(2, queueSource+grantSource+enqueueSource)
 	passScript    = newScript(2, queueSource+passSource)
 	quitScript    = newScript(2, queueSource+quitSource)
 
-	numberScript = newScript(2, counterSource+prolongSource+numberSource)
+	numberScript = newScript(2, counterSource+grantSource+numberSource)
 	raiseScript  = newScript(2, counterSource+raiseSource)
 
 	enterScript = newScript(1, holdsSource+enterSource)

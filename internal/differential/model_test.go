@@ -138,6 +138,12 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 	bare := world{kind: nothing, counter: w.counter}
 	holds := func(value string) bool { return w.kind == text && w.value == value }
 	stored := func(l life) world { return world{kind: text, value: op.value, end: l, counter: w.counter} }
+	granted := func() world { // also again: then never for shorter
+		if w.kind == text && w.end != forever {
+			return stored(later(w.end, end))
+		}
+		return stored(end)
+	}
 	lives := func(l life) world { w := w; w.end = l; return w }
 
 	switch op.call {
@@ -156,10 +162,7 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 		if w.kind == text && !holds(op.value) {
 			return taken(w.end)
 		}
-		if w.kind == text && w.end != forever {
-			end = later(w.end, end)
-		}
-		return says(true, stored(end))
+		return says(true, granted())
 	case "SetNXFenced":
 		if w.kind == text && !holds(op.value) {
 			return taken(w.end)
@@ -174,10 +177,7 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 		if next[1] >= limit {
 			return fails(refused)
 		}
-		if w.kind == text && w.end != forever {
-			end = later(w.end, end)
-		}
-		return []outcome{{answer: answer{ok: true}, fence: next, after: stored(end)}}
+		return []outcome{{answer: answer{ok: true}, fence: next, after: granted()}}
 	case "RaiseFence":
 		if !holds(op.value) || w.counter > op.to {
 			return says(false, w)

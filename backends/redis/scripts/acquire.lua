@@ -2,12 +2,8 @@
 -- KEYS[1] the lock  ARGV[1] token  ARGV[2] ttl in ms
 -- {1, 0} granted; {0, left in ms} refused, left is -1 for a value without expiry
 local value = redis.call('GET', KEYS[1])
-if value == ARGV[1] then
-  prolong(ARGV[1], ARGV[2])
-  return {1, 0}
-end
-if value then
+if value and value ~= ARGV[1] then
   return {0, redis.call('PTTL', KEYS[1])}
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+grant(value, ARGV[1], ARGV[2])
 return {1, 0}

@@ -15,11 +15,7 @@ if not value or value == ARGV[1] then
   if me ~= '' then
     redis.call('ZREM', KEYS[2], me) -- before there is a lock: it may not be permitted
   end
-  if value then
-    prolong(ARGV[1], ARGV[2])
-  else
-    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-  end
+  grant(value, ARGV[1], ARGV[2])
   return {1, 0, 0}
 end
 local place = 0

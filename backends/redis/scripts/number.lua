@@ -29,9 +29,5 @@ else -- a number ahead of the clock is kept until the clock has come so far, and
   local ahead = math.ceil(math.max(0, number - now) / 1000)
   redis.call('SET', KEYS[2], text, 'PX', string.format('%.0f', ARGV[3] + ahead))
 end
-if value then
-  prolong(ARGV[1], ARGV[2])
-else
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-end
+grant(value, ARGV[1], ARGV[2])
 return {1, text}
