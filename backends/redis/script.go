@@ -22,6 +22,8 @@ var (
 	queueSource string
 	//go:embed scripts/enqueue.lua
 	enqueueSource string
+	//go:embed scripts/free.lua
+	freeSource string
 	//go:embed scripts/pass.lua
 	passSource string
 	//go:embed scripts/quit.lua
@@ -48,7 +50,7 @@ var (
 	releaseScript = newScript(1, releaseSource)
 
 	enqueueScript = newScript(2, queueSource+grantSource+enqueueSource)
-	passScript    = newScript(2, queueSource+passSource)
+	passScript    = newScript(2, freeSource+queueSource+passSource)
 	quitScript    = newScript(2, queueSource+quitSource)
 
 	numberScript = newScript(2, counterSource+grantSource+numberSource)
@@ -73,10 +75,16 @@ type call func(ctx context.Context, args ...any) (any, error)
 // run takes the keys and then the arguments.
 func (s script) run(ctx context.Context, send call, args ...any) (any, error) {
 	reply, err := send(ctx, s.command("EVALSHA", s.digest, args)...)
-	if unknown, ok := errors.AsType[*ReplyError](err); ok && unknown.Code() == "NOSCRIPT" {
+	if unknown(err) {
 		return send(ctx, s.command("EVAL", s.source, args)...)
 	}
 	return reply, err
+}
+
+// unknown tells that the server does not know the digest.
+func unknown(err error) bool {
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && reply.Code() == "NOSCRIPT"
 }
 
 func (s script) command(name string, which any, args []any) []any {

@@ -1,8 +1,5 @@
 -- DeleteIf, where waiters stand in a queue: the lock goes to the first of them in the same step, or is free.
 -- ARGV[1] token  ARGV[2] channel for whoever watches  ARGV[3] how long a reservation lasts in ms
 -- ARGV[4] empty if receivers are not counted
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return 0
-end
 let(ARGV[2], ARGV[3], ARGV[4])
 return 1
