@@ -93,6 +93,11 @@ func runAll(t *testing.T, c contracts) {
 	t.Run("Store", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
 	})
+	t.Run("StartingStore", func(t *testing.T) {
+		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) {
+			return backendtest.Started(s), o
+		}))
+	})
 	t.Run("LegacyStore", func(t *testing.T) {
 		backendtest.RunLegacy(t, harness(c, func(s *redis.Store, o outside) (backends.LegacyStore, backendtest.Outside) { return s, o }))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -21,10 +22,11 @@ type batch struct {
 func (l *lane) lead(q *caller) {
 	var room [maxTogether]*caller
 	sent := append(room[:0], q)
+	q.Err = errStranded
 	defer func() { // also if the library panics
 		l.leave(q.tenure)
 		for _, other := range sent[1:] {
-			other.answer <- struct{}{}
+			l.tell(other)
 		}
 	}()
 	if err := Ended(q.ctx); err != nil {
@@ -32,11 +34,13 @@ func (l *lane) lead(q *caller) {
 		return
 	}
 	sent = l.gather(sent)
+	began := time.Now()
+	defer func() { l.took(time.Since(began)) }()
 	if len(sent) == 1 {
 		q.Reply, q.Err = l.alone(q.ctx, q.Args...)
 		return
 	}
-	b := newBatch(sent)
+	b := newBatch(began, sent)
 	defer b.cancel()
 	l.mu.Lock()
 	for _, each := range sent {
@@ -61,10 +65,18 @@ func (l *lane) lead(q *caller) {
 	b.over = Ended(b.ctx) != nil
 }
 
-// gather adds to sent what is in the queue. Calls whose ctx has ended are answered.
+// gather adds to sent what is in the queue. Calls whose ctx has ended are answered. Those who were answered together come again
+// together: while there are fewer than the last time, the others are let run first. Where nobody else can run, that takes no time.
 func (l *lane) gather(sent []*caller) []*caller {
 	led := len(sent)
 	l.mu.Lock()
+	if l.company >= crowd && l.queued < l.company/2 && !l.gathering {
+		l.gathering = true
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+		l.gathering = false
+	}
 	for len(sent) < maxTogether {
 		q := l.dequeue()
 		if q == nil {
@@ -73,12 +85,14 @@ func (l *lane) gather(sent []*caller) []*caller {
 		q.state = taken
 		sent = append(sent, q)
 	}
+	l.company = len(sent)
+	l.handOut() // who came while this call gathered has not looked for one
 	l.mu.Unlock()
 	kept := sent[:led]
 	for _, q := range sent[led:] {
 		if err := Ended(q.ctx); err != nil { // without the mutex: a ctx may be of any make
 			q.Err = unsent{err}
-			q.answer <- struct{}{}
+			l.tell(q)
 			continue
 		}
 		kept = append(kept, q)
@@ -87,8 +101,8 @@ func (l *lane) gather(sent []*caller) []*caller {
 }
 
 // newBatch has the values of the first ctx, and a deadline by the rule of combiner.
-func newBatch(sent []*caller) *batch {
-	b := &batch{began: time.Now(), calls: len(sent), cancel: func() {}}
+func newBatch(began time.Time, sent []*caller) *batch {
+	b := &batch{began: began, calls: len(sent), cancel: func() {}}
 	b.ctx = context.WithoutCancel(sent[0].ctx)
 	var first, last time.Time
 	endless, cancellable := false, false

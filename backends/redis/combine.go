@@ -4,19 +4,26 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
 const (
-	maxSends    = 3                // under way in a lane
-	maxTogether = 100              // commands in a round trip
-	overdue     = time.Millisecond // is a send that others wait for, after this or up to twice this
-	patience    = time.Second      // with a round trip, when a call in it has no more time
+	minSends    = 3                      // may be under way in a lane, however quick they are
+	maxSends    = 16                     // may, however long they take
+	perSend     = 100 * time.Microsecond // of a round trip allows one
+	crowd       = 4                      // in a round trip, after which those who come look for each other
+	maxTogether = 100                    // commands in a round trip
+	overdue     = time.Millisecond       // is a send that others wait for, after this or up to twice this
+	patience    = time.Second            // with a round trip, when a call in it has no more time
 )
 
 // combiner lets calls share round trips. Who finds a permit of its lane free sends its own command at once, and pays two
 // uses of a mutex for it. Others queue. When a send returns, its permit goes to the first in the queue, which sends on behalf of
-// all that have come by then. So the more is under way, the more travels together; nobody who has its answer works for others;
-// and there is no goroutine but the callers'.
+// all that have come by then. So the more is under way, the more travels together, and nobody who has its answer works for others.
+//
+// A call that somebody waits for is made on his goroutine. One that was started with a function for its answer has none: when it
+// is to lead, a goroutine is made for the round trip, however many are in it. Of its ctx only the deadline counts once it is sent.
 //
 // A call whose ctx ends in the queue was not sent, and its error says so. One that was sent waits for its answer, as it would
 // alone: who does not know when it ends can't clean up after it. If it takes long (patience), a round trip ends with
@@ -33,30 +40,47 @@ type combiner struct {
 	calls    sync.Pool
 }
 
-func combine(alone call, together func(context.Context, []*Command), name func(context.Context, []any) any) call {
+func combine(alone call, together func(context.Context, []*Command), name func(context.Context, []any) any) *combiner {
 	c := &combiner{alone: alone, together: together, name: name}
 	c.unnamed.combiner = c
-	return c.send
+	return c
 }
 
+// send waits for the answer.
 func (c *combiner) send(ctx context.Context, args ...any) (any, error) {
+	return c.lane(ctx, args).send(ctx, args)
+}
+
+// start does not wait: then is called with the answer, once, on another goroutine, and must not wait for anything.
+func (c *combiner) start(ctx context.Context, then answer, args ...any) {
+	c.lane(ctx, args).start(ctx, then, args)
+}
+
+type answer func(reply any, err error)
+
+func (c *combiner) lane(ctx context.Context, args []any) *lane {
 	name := c.name(ctx, args)
 	if name == nil {
-		return c.unnamed.send(ctx, args)
+		return &c.unnamed
 	}
 	l, ok := c.named.Load(name)
 	if !ok {
 		l, _ = c.named.LoadOrStore(name, &lane{combiner: c})
 	}
-	return l.(*lane).send(ctx, args)
+	return l.(*lane)
 }
 
-// lane is the way to one server. Nobody is in the queue while a permit is free.
+// lane is the way to one server. Nobody is in the queue while a permit is free, unless somebody gathers.
 type lane struct {
 	*combiner
 	mu          sync.Mutex
 	permits     [maxSends]permit
-	first, last *caller // the queue; some may have withdrawn
+	sends       int           // how many of them may be taken, less minSends
+	quick       time.Duration // what the quickest of the last shared round trips has taken, about
+	queued      int           // how many are in the queue
+	company     int           // how many were in the last round trip
+	gathering   bool          // somebody is about to send what is in the queue
+	first, last *caller       // the queue; some may have withdrawn
 	timer       *time.Timer
 	timed       bool // the timer is set
 }
@@ -74,7 +98,7 @@ type tenure struct {
 	number uint64
 }
 
-// caller is a call that found no permit.
+// caller is a call that found no permit, or company, or that nobody waits for.
 type caller struct {
 	Command
 	ctx    context.Context
@@ -84,6 +108,7 @@ type caller struct {
 	state  state         // guarded by the mutex of the lane
 	left   bool          // its ctx has ended since it is taken
 	answer chan struct{} // it leads, or is answered
+	then   answer        // nil if somebody waits
 }
 
 type state int
@@ -97,19 +122,53 @@ const (
 
 func (l *lane) send(ctx context.Context, args []any) (any, error) {
 	l.mu.Lock()
-	i := 0
-	for i < maxSends && l.permits[i].taken {
-		i++
-	}
-	if i == maxSends {
-		q := l.enqueue(ctx, args)
+	i := l.free()
+	if i < 0 || l.gathering {
+		q := l.caller(ctx, args, nil)
+		l.enqueue(q)
 		l.mu.Unlock()
 		return l.wait(q)
 	}
-	t := l.take(i)
+	t, company := l.take(i), l.company >= crowd
 	l.mu.Unlock()
+	if company {
+		q := l.caller(ctx, args, nil)
+		q.state, q.tenure = leading, t
+		l.lead(q)
+		return l.result(q)
+	}
 	defer l.leave(t) // also if the library panics
 	return l.alone(ctx, args...)
+}
+
+func (l *lane) start(ctx context.Context, then answer, args []any) {
+	q := l.caller(ctx, args, then)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := l.free(); i >= 0 && !l.gathering {
+		l.entrust(q, i)
+	} else {
+		l.enqueue(q)
+	}
+}
+
+// free is a permit that nobody has, or -1.
+func (l *lane) free() int {
+	for i := range minSends + l.sends {
+		if !l.permits[i].taken {
+			return i
+		}
+	}
+	return -1
+}
+
+func (c *combiner) caller(ctx context.Context, args []any, then answer) *caller {
+	q, _ := c.calls.Get().(*caller)
+	if q == nil {
+		q = &caller{answer: make(chan struct{}, 1)}
+	}
+	q.Args, q.ctx, q.then = args, ctx, then
+	return q
 }
 
 func (l *lane) take(i int) tenure {
@@ -129,34 +188,70 @@ func (l *lane) leave(t tenure) {
 
 func (l *lane) hand(i int) {
 	l.permits[i].taken = false
+	if i >= minSends+l.sends {
+		return
+	}
 	if q := l.dequeue(); q != nil {
-		q.state, q.tenure = leading, l.take(i)
-		q.answer <- struct{}{}
+		l.entrust(q, i)
 	}
 }
 
-func (l *lane) enqueue(ctx context.Context, args []any) *caller {
-	q, _ := l.calls.Get().(*caller)
-	if q == nil {
-		q = &caller{answer: make(chan struct{}, 1)}
+// handOut gives the queue what permits there are.
+func (l *lane) handOut() {
+	for i := l.free(); i >= 0 && l.first != nil; i = l.free() {
+		l.hand(i)
 	}
-	q.Args, q.ctx = args, ctx
+}
+
+// took is told of a round trip. While others wait for it, about as many may be under way as it lasts times perSend: more would
+// save no time, and each costs some. It is the quickest that counts, since one that waits for a busy CPU is no reason to send more.
+func (l *lane) took(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.quick == 0 || d < l.quick {
+		l.quick = d
+	} else {
+		l.quick += (d - l.quick) / 1024
+	}
+	l.sends = int(min(max(l.quick/perSend, minSends), maxSends)) - minSends
+	l.handOut()
+}
+
+// entrust gives q a permit, to lead.
+func (l *lane) entrust(q *caller, i int) {
+	q.state, q.tenure = leading, l.take(i)
+	if q.then != nil {
+		go l.work(q)
+		return
+	}
+	q.answer <- struct{}{}
+}
+
+// work leads for a call that nobody waits for.
+func (l *lane) work(q *caller) {
+	defer l.tell(q) // also if the library ends the goroutine
+	stack.Grow()
+	l.lead(q)
+}
+
+func (l *lane) enqueue(q *caller) {
 	if l.first == nil {
 		l.first = q
 	} else {
 		l.last.next = q
 	}
 	l.last = q
+	l.queued++
 	if !l.timed {
 		l.watch()
 	}
-	return q
 }
 
 // dequeue is nil if nobody waits.
 func (l *lane) dequeue() *caller {
 	for q := l.first; q != nil; q = l.first {
 		l.first, q.next = q.next, nil
+		l.queued--
 		if q.state == waiting {
 			return q
 		}
@@ -205,6 +300,23 @@ func (l *lane) wait(q *caller) (any, error) {
 	if q.state == leading {
 		l.lead(q)
 	}
+	return l.result(q)
+}
+
+// tell says that q is answered.
+func (l *lane) tell(q *caller) {
+	switch then := q.then; {
+	case then == nil:
+		q.answer <- struct{}{}
+	case q.Alone:
+		go func() { then(l.result(q)) }() // takes a round trip of its own
+	default:
+		then(l.result(q))
+	}
+}
+
+// result is for who called, and the end of q.
+func (l *lane) result(q *caller) (any, error) {
 	reply, err := q.Reply, q.Err
 	switch {
 	case q.Alone && Ended(q.ctx) == nil:

@@ -40,7 +40,7 @@ func TestACallThatIsAloneAllocatesNothing(t *testing.T) {
 		func(context.Context, ...any) (any, error) { return nil, nil },
 		func(context.Context, []*Command) {},
 		func(context.Context, []any) any { return nil },
-	)
+	).send
 	if n := testing.AllocsPerRun(100, func() { _, _ = send(context.Background(), args...) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -48,7 +48,7 @@ func TestACallThatIsAloneAllocatesNothing(t *testing.T) {
 
 func TestCallsMadeTogetherShareRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const calls = maxSends + 2*maxTogether + 1
+		const calls = minSends + 2*maxTogether + 1
 		w := &wire{trip: taking(rtt)}
 		send := once(w)
 		var all sync.WaitGroup
@@ -62,7 +62,7 @@ func TestCallsMadeTogetherShareRoundTrips(t *testing.T) {
 		}
 		began := time.Now()
 		all.Wait()
-		if trips, commands, _ := w.sent(""); trips != maxSends+3 || commands != calls || time.Since(began) != 2*rtt {
+		if trips, commands, _ := w.sent(""); trips != minSends+3 || commands != calls || time.Since(began) != 2*rtt {
 			t.Errorf("%d commands in %d round trips within %v", commands, trips, time.Since(began))
 		}
 		for _, trip := range w.trips {
@@ -83,7 +83,7 @@ func TestRenewalsOfManyLocksTravelTogether(t *testing.T) {
 			under.Add(-1)
 			return nil
 		}}
-		send := combine(w.Do, w.DoAll, w.Lane)
+		send := combine(w.Do, w.DoAll, w.Lane).send
 		var all sync.WaitGroup
 		for range atOnce {
 			all.Go(func() {
@@ -102,10 +102,73 @@ func TestRenewalsOfManyLocksTravelTogether(t *testing.T) {
 		if _, commands, _ := w.sent(""); commands != atOnce*calls || company/commands < maxTogether/2 {
 			t.Errorf("%d commands in %d round trips", commands, len(w.trips))
 		}
-		if n := most.Load(); n > maxSends { // none was overdue
+		if n := most.Load(); n > minSends { // none was overdue
 			t.Errorf("%d round trips at once", n)
 		}
 	})
+}
+
+// Those who are answered together come again together. While others may run first, they find each other; else one of them would
+// take each permit, and the others wait for a round trip.
+func TestThoseWhoAreAnsweredTogetherTravelTogether(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that one runs at a time
+	synctest.Test(t, func(t *testing.T) {
+		const goroutines, calls = 60, 300
+		w := &wire{trip: taking(rtt)}
+		send := once(w)
+		var all sync.WaitGroup
+		began := time.Now()
+		for range goroutines {
+			all.Go(func() {
+				for range calls {
+					_, _ = send(t.Context(), "SET", "a")
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > calls*rtt*4/3 { // 1.2 here, and 1.6 without
+			t.Errorf("%d calls, one after the other, took %d round trips", calls, took/rtt)
+		}
+	})
+}
+
+func TestMoreIsUnderWayTheLongerRoundTripsTake(t *testing.T) {
+	for trip, want := range map[time.Duration]int32{perSend: minSends, minSends * perSend: minSends, 8 * perSend: 8} {
+		synctest.Test(t, func(t *testing.T) {
+			var takes atomic.Int64
+			var under, most atomic.Int32
+			w := &wire{trip: func(context.Context, []*Command) error {
+				most.Store(max(most.Load(), under.Add(1)))
+				time.Sleep(time.Duration(takes.Load()))
+				under.Add(-1)
+				return nil
+			}}
+			send := once(w)
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for range 10 * maxTogether {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = send(t.Context(), "SET", "a")
+					}
+				})
+			}
+			for _, now := range []struct {
+				trip time.Duration
+				want int32
+			}{{trip, want}, {perSend, minSends}} {
+				takes.Store(int64(now.trip))
+				time.Sleep(10 * max(trip, now.trip))
+				most.Store(0)
+				time.Sleep(10 * now.trip)
+				if n := most.Load(); n != now.want {
+					t.Errorf("%d round trips of %v at once instead of %d", n, now.trip, now.want)
+				}
+			}
+			cancel()
+			all.Wait()
+		})
+	}
 }
 
 func TestDoAndOnceNeverShareARoundTrip(t *testing.T) {
@@ -165,7 +228,7 @@ func TestACallThatEndsInTheQueueIsNeverSentAndSaysSo(t *testing.T) {
 		cancel()
 		all.Wait()
 		release()
-		if _, commands, withdrawn := w.sent("withdrawn"); withdrawn != 0 || commands != maxSends+1 {
+		if _, commands, withdrawn := w.sent("withdrawn"); withdrawn != 0 || commands != minSends+1 {
 			t.Errorf("%d of %d commands were to be withdrawn", withdrawn, commands)
 		}
 		busy(t, w, send)() // no permit has gone to who was not there any more
@@ -231,7 +294,7 @@ func TestACallWhoseCtxHasEndedIsNotSentWhenItsTurnComes(t *testing.T) {
 			ctx.end(context.Canceled)
 			release()
 			all.Wait()
-			if _, commands, withdrawn := w.sent("withdrawn"); withdrawn != 0 || commands != maxSends+2 {
+			if _, commands, withdrawn := w.sent("withdrawn"); withdrawn != 0 || commands != minSends+2 {
 				t.Errorf("%d of %d commands were to be withdrawn", withdrawn, commands)
 			}
 		})
@@ -245,7 +308,7 @@ func TestSendsThatHangDoNotKeepOthersWaiting(t *testing.T) {
 		release := busy(t, w, send)
 		for range 3 {
 			var all sync.WaitGroup
-			for range 10 * maxSends {
+			for range 10 * minSends {
 				all.Go(func() {
 					began := time.Now()
 					if reply, err := send(t.Context(), "SET", "a"); reply != "a" || err != nil {
@@ -278,11 +341,11 @@ func TestASendThatComesBackLateGivesNoPermitBackThatIsNotItsOwn(t *testing.T) {
 		all.Go(hang)
 		time.Sleep(2 * overdue) // has one of the permits now
 		release()
-		for range maxSends {
+		for range minSends {
 			all.Go(hang)
 		}
 		synctest.Wait()
-		if _, _, sent := w.sent("hangs"); sent != maxSends {
+		if _, _, sent := w.sent("hangs"); sent != minSends {
 			t.Errorf("%d under way at once", sent)
 		}
 		close(gate)
@@ -292,7 +355,7 @@ func TestASendThatComesBackLateGivesNoPermitBackThatIsNotItsOwn(t *testing.T) {
 
 func TestMoreThanFitsIsSentAlthoughAllElseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const calls = maxSends + (maxSends+2)*maxTogether
+		const calls = minSends + (minSends+2)*maxTogether
 		gate := make(chan struct{})
 		w := &wire{trip: func(context.Context, []*Command) error { <-gate; return nil }}
 		send := once(w)
@@ -346,7 +409,7 @@ func TestALibraryThatPanicsLeavesNobodyBehind(t *testing.T) {
 			}}
 			send := once(w)
 			var all sync.WaitGroup
-			for range 2 * maxSends { // alone
+			for range 2 * minSends { // alone
 				all.Go(func() {
 					defer func() { _ = recover() }()
 					_, _ = send(t.Context(), "SET", "bad")
@@ -389,7 +452,8 @@ func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
 		runtime.Gosched()
 		return nil
 	}}
-	send := once(w)
+	c := combine(w.Once, w.OnceAll, w.Lane)
+	ways := []call{c.send, started(c)}
 	const goroutines, calls = 40, 200
 	var unsent, answered, unknown atomic.Int64
 	var all sync.WaitGroup
@@ -405,7 +469,7 @@ func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
 					ctx, cancel = context.WithCancel(ctx)
 					go cancel()
 				}
-				reply, err := send(ctx, "SET", word)
+				reply, err := ways[rand.IntN(2)](ctx, "SET", word)
 				cancel()
 				times := 0
 				switch {
@@ -448,7 +512,8 @@ func TestALeaderWhoseCtxHasEndedSendsNothingAndHandsItsPermitOn(t *testing.T) {
 		cancel()
 		l.mu.Lock()
 		q := &caller{Command: Command{Args: []any{"SET", "ended"}}, ctx: ctx, state: leading, tenure: l.take(0)}
-		next := l.enqueue(t.Context(), []any{"SET", "next"})
+		next := l.caller(t.Context(), []any{"SET", "next"}, nil)
+		l.enqueue(next)
 		l.mu.Unlock()
 		l.lead(q)
 		if !errors.Is(q.Err, context.Canceled) || !cleanup.Unsent(q.Err) || q.Err.Error() != "not sent: context canceled" || len(w.calls) != 0 {

@@ -98,13 +98,18 @@ func enqueued(reply any, err error) (r backends.Result, _ error) {
 // pass is DeleteIf. A lock that can't be had together with its queue is let go of without it: those who wait find out when
 // they look.
 func (s *Store) pass(ctx context.Context, key, token string) (bool, error) {
-	ok, err := yes(passScript.run(ctx, s.once, key, queueKey(key), token, wakeChannel(key), reservation, s.counted()))
+	ok, err := yes(passScript.run(ctx, s.once, s.passing(key, token)...))
 	if isMoving(err) || isKeptOut(err) {
-		ok, alone := yes(releaseScript.run(ctx, s.once, key, token, wakeChannel(key)))
+		ok, alone := yes(releaseScript.run(ctx, s.once, s.releasing(key, token)...))
 		s.noteKeptOut(err, alone)
 		return ok, alone
 	}
 	return ok, err
+}
+
+// passing is what pass.lua is told.
+func (s *Store) passing(key, token string) []any {
+	return []any{key, queueKey(key), token, wakeChannel(key), reservation, s.counted()}
 }
 
 // noteKeptOut is told what came of a call about a lock and its queue, and of one about the lock alone. If only the second is

@@ -23,12 +23,13 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// Store is a [backends.Store] on Redis, and a [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore] and
-// [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been understood since 2.6, except that
+// Store is a [backends.Store] on Redis, and a [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore],
+// [backends.StartingStore] and [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been understood since 2.6, except that
 // scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     Executor
-	once, do call // methods of exec, combined if it is a Pipeliner
+	once, do call      // methods of exec, combined if it is a Pipeliner
+	shared   *combiner // of once; nil if it is none
 	config   config
 	wakes    wakes
 	turns    turns
@@ -37,11 +38,12 @@ type Store struct {
 }
 
 var (
-	_ backends.FencedStore = (*Store)(nil)
-	_ backends.NestedStore = (*Store)(nil)
-	_ backends.LegacyStore = (*Store)(nil)
-	_ backends.QueuedStore = (*Store)(nil)
-	_ backends.Identifier  = (*Store)(nil)
+	_ backends.FencedStore   = (*Store)(nil)
+	_ backends.NestedStore   = (*Store)(nil)
+	_ backends.LegacyStore   = (*Store)(nil)
+	_ backends.QueuedStore   = (*Store)(nil)
+	_ backends.StartingStore = (*Store)(nil)
+	_ backends.Identifier    = (*Store)(nil)
 )
 
 // New is for adapters: it returns a Store that sends its commands through exec, and those of calls made at the same time
@@ -50,7 +52,8 @@ func New(exec Executor, opts ...Option) *Store {
 	s := &Store{exec: exec, config: configure(opts)}
 	s.once, s.do = exec.Once, exec.Do
 	if p, ok := exec.(Pipeliner); ok {
-		s.once, s.do = combine(p.Once, p.OnceAll, p.Lane), combine(p.Do, p.DoAll, p.Lane)
+		s.shared = combine(p.Once, p.OnceAll, p.Lane)
+		s.once, s.do = s.shared.send, combine(p.Do, p.DoAll, p.Lane).send
 	}
 	s.wakes.exec = exec
 	return s
@@ -170,10 +173,13 @@ func (s *Store) deleteIf(ctx context.Context, p *pinned, key, token string) (boo
 		return s.compareAndDelete(ctx, p, key, token)
 	}
 	if !s.queues() {
-		return yes(releaseScript.run(ctx, p.or(s.once), key, token, s.channel(key)))
+		return yes(releaseScript.run(ctx, p.or(s.once), s.releasing(key, token)...))
 	}
 	return s.pass(ctx, key, token)
 }
+
+// releasing is what release.lua is told.
+func (s *Store) releasing(key, token string) []any { return []any{key, token, s.channel(key)} }
 
 // channel is that of key, empty for none.
 func (s *Store) channel(key string) string {

@@ -1,0 +1,60 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/stack"
+)
+
+// StartSetNX is SetNX that does not wait: see [backends.StartingStore]. What shares round trips takes no goroutine unless the key
+// is not free.
+func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
+	ms, err := s.check(ctx, ttl)
+	if err != nil || !s.starts() {
+		background(func() { then(s.SetNX(ctx, key, token, ttl)) })
+		return
+	}
+	full := s.config.prefix + key
+	s.shared.start(ctx, func(reply any, err error) {
+		r, err := stored(reply, err)
+		if r.OK || err != nil {
+			then(r, err)
+			return
+		}
+		background(func() { then(acquired(acquireScript.run(ctx, s.once, full, token, ms))) })
+	}, "SET", full, token, "NX", "PX", ms)
+}
+
+// StartDeleteIf is DeleteIf that does not wait.
+func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
+	if s.ready(ctx) != nil || !s.starts() {
+		background(func() { then(s.DeleteIf(ctx, key, token)) })
+		return
+	}
+	full := s.config.prefix + key
+	script, args := releaseScript, s.releasing(full, token)
+	if s.queues() {
+		script, args = passScript, s.passing(full, token)
+	}
+	s.shared.start(ctx, func(reply any, err error) {
+		if unknown(err) || isMoving(err) || isKeptOut(err) { // nothing was done
+			background(func() { then(s.deleteIf(ctx, nil, full, token)) })
+			return
+		}
+		then(yes(reply, err))
+	}, script.command("EVALSHA", script.digest, args)...)
+}
+
+// starts tells whether calls are one command, which waits for nobody else's.
+func (s *Store) starts() bool {
+	return s.shared != nil && s.config.replicas == 0 && !s.config.scriptless
+}
+
+func background(call func()) {
+	go func() {
+		stack.Grow()
+		call()
+	}()
+}
