@@ -159,8 +159,8 @@ func (e *election) land(i int) {
 	case e.numbers[i] < e.fence:
 		e.raising++
 		e.votes[i].Outcome = Pending
-		e.round.again(answer{node: i, raise: true}, func(ctx context.Context, i int) (uint64, error) {
-			return e.fence, e.nodes[i].raise(ctx, e.lease, e.fence)
+		e.round.again(answer{node: i, raise: true}, func(ctx context.Context, i int, then reply) {
+			inBackground(func() error { return e.nodes[i].raise(ctx, e.lease, e.fence) }, func(err error) { then(e.fence, err) })
 		})
 	default:
 		e.votes[i].Outcome, e.votes[i].Err = Held, errOvertaken

@@ -18,13 +18,13 @@ type flight struct {
 	req locker.Request
 
 	mu      sync.Mutex
-	out     int             // nodes that have not answered
-	said    []response      // by node
-	due     []bool          // by node: a release will be sent once it has answered
-	awaited []chan struct{} // by node: closed when it answers; nil if nobody waits for that yet
-	over    bool            // a grant that comes now is not wanted
-	forget  *time.Timer     // set once all have answered, if some may still clean up by themselves
-	other   *flight         // with the same token, such as a retransmission
+	out     int         // nodes that have not answered
+	said    []response  // by node
+	due     []bool      // by node: a release will be sent once it has answered
+	awaited []*awaited  // answers that a release is to follow
+	over    bool        // a grant that comes now is not wanted
+	forget  *time.Timer // set once all have answered, if some may still clean up by themselves
+	other   *flight     // with the same token, such as a retransmission
 }
 
 type response byte
@@ -40,30 +40,29 @@ const (
 var errUnwanted = errors.New("granted after the attempt was over")
 
 // acquire asks one node.
-func (f *flight) acquire(ctx context.Context, i int) (fence uint64, err error) {
+func (f *flight) acquire(ctx context.Context, i int, then reply) {
 	if f.sequential && !f.keep() { // its turn comes too late
 		f.answered(i, refused)
-		return 0, errUnwanted
+		then(0, errUnwanted)
+		return
 	}
-	said := granted // or nobody knows, and nobody else will clean up
-	var lease locker.Lease
-	defer func() { // also if the node ends the goroutine
+	f.nodes[i].acquire(ctx, f.req, func(lease locker.Lease, err error) {
+		said := granted // or nobody knows, and nobody else will clean up
+		switch {
+		case errors.Is(err, locker.ErrHeld):
+			said = refused
+		case err != nil && !errors.Is(err, errGone):
+			said = unknown
+		}
 		if f.answered(i, said) {
-			f.settle(f.ctx, i, lease, f.req.TTL)
+			f.settle(f.ctx, i, f.lease(), f.req.TTL)
 			err = errUnwanted
 		}
-	}()
-	lease, err = f.nodes[i].Acquire(ctx, f.req)
-	switch {
-	case errors.Is(err, locker.ErrHeld):
-		said = refused
-	case err != nil:
-		said = unknown
-	}
-	if f.nodes[i].raise == nil {
-		return 0, err // a number is none among numbers that nobody compares
-	}
-	return lease.Fence, err
+		if f.nodes[i].raise == nil {
+			lease.Fence = 0 // a number is none among numbers that nobody compares
+		}
+		then(lease.Fence, err)
+	})
 }
 
 // answered tells whether the node has granted what nobody wants any more, and nobody waits to release.
@@ -76,12 +75,20 @@ func (f *flight) answered(i int, said response) (unwanted bool) {
 		last, f.forget = false, time.AfterFunc(f.req.TTL, func() { f.flying.land(f) }) // as long as a clean-up lasts
 	}
 	unwanted = f.over && said == granted && (f.due == nil || !f.due[i])
-	if f.awaited != nil && f.awaited[i] != nil {
-		close(f.awaited[i])
-	}
+	var follow []*awaited
+	f.awaited = slices.DeleteFunc(f.awaited, func(a *awaited) bool {
+		if a.node == i {
+			follow, f.due[i] = append(follow, a), false
+		}
+		return a.node == i
+	})
 	f.mu.Unlock()
 	if last {
 		f.flying.land(f)
+	}
+	for _, a := range follow {
+		a.patience.Stop()
+		a.then(said)
 	}
 	return unwanted
 }
@@ -93,31 +100,38 @@ func (f *flight) heard() []response {
 	return slices.Clone(f.said)
 }
 
-// await waits for the answer of a node to the attempt, so that one release does for both; but not for long.
-func (f *flight) await(i int) response {
+// await calls then once the node has answered the attempt, so that one release does for both; but not late.
+func (f *flight) await(i int, then func(response)) {
 	f.mu.Lock()
 	if said := f.said[i]; said != silent {
 		f.mu.Unlock()
-		return said
+		then(said)
+		return
 	}
-	if f.awaited == nil {
-		f.awaited = make([]chan struct{}, len(f.said))
-	}
-	if f.awaited[i] == nil {
-		f.awaited[i] = make(chan struct{})
-	}
-	answered := f.awaited[i]
-	f.mu.Unlock()
-	patience := time.NewTimer(awaitLimit)
-	defer patience.Stop()
-	select {
-	case <-answered:
-	case <-patience.C:
-	}
-	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.due[i] = false // an answer that comes now has missed the release
-	return f.said[i]
+	a := &awaited{node: i, then: then}
+	a.patience = time.AfterFunc(awaitLimit, func() { f.awaitNoMore(a) })
+	f.awaited = append(f.awaited, a)
+}
+
+// awaited is an answer that has not come.
+type awaited struct {
+	node     int
+	then     func(response)
+	patience *time.Timer
+}
+
+func (f *flight) awaitNoMore(a *awaited) {
+	f.mu.Lock()
+	i := slices.Index(f.awaited, a)
+	if i < 0 {
+		f.mu.Unlock()
+		return
+	}
+	f.awaited = slices.Delete(f.awaited, i, i+1)
+	f.due[a.node] = false // an answer that comes now has missed the release
+	f.mu.Unlock()
+	a.then(silent)
 }
 
 const awaitLimit = 100 * time.Millisecond
@@ -151,17 +165,20 @@ func (f *flight) end(releasing bool) (all bool) {
 // abandon releases on all nodes that may have granted. Those that have are waited for, so that the next attempt, of
 // whomever, finds them free; but not longer than the limit.
 func (f *flight) abandon() {
-	lease := locker.Lease{Key: f.req.Key, Token: f.req.Token, Owner: f.req.Owner}
+	lease := f.lease()
 	f.flying.abandon(f)
 	r := f.begin(f.ctx, min(f.limit, f.req.TTL), 1)
 	defer r.leave()
 	rest := f.leftovers(f.ctx, lease, f.req.TTL)
 	defer rest.release(r)
-	release := func(ctx context.Context, i int) (uint64, error) {
-		if said := f.await(i); said == refused || said == unknown {
-			return 0, rest.heard(i, nil)
-		}
-		return 0, rest.heard(i, f.nodes[i].Release(ctx, lease))
+	release := func(ctx context.Context, i int, then reply) {
+		f.await(i, func(said response) {
+			if said == refused || said == unknown {
+				then(0, rest.heard(i, nil))
+				return
+			}
+			f.nodes[i].release(ctx, lease, func(err error) { then(0, rest.heard(i, err)) })
+		})
 	}
 	said, waited := f.heard(), 0
 	for i := range said {
@@ -183,6 +200,11 @@ func (f *flight) abandon() {
 			waited--
 		}
 	}
+}
+
+// lease is what names the attempt.
+func (f *flight) lease() locker.Lease {
+	return locker.Lease{Key: f.req.Key, Token: f.req.Token, Owner: f.req.Owner}
 }
 
 // flights are found by the token, for the release of their lease.

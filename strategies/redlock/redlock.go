@@ -69,13 +69,6 @@ type quorum struct {
 	flying flights
 }
 
-// node is one of the quorum.
-type node struct {
-	locker.Locker
-	raise    raise // nil: its grants have no number
-	cleanups *cleanup.Group
-}
-
 // errReleased is an attempt whose token was released while it was under way.
 var errReleased = errors.New("released while it was asked for")
 
@@ -140,12 +133,14 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	started := time.Now()
 	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), q.turns()) // by a ttl that is short, the lease is just kept
 	defer r.leave()
-	r.ask(func(ctx context.Context, i int) (uint64, error) {
-		_, err := q.nodes[i].Extend(ctx, lease, ttl)
-		if err == nil && !q.flying.counts(lease.Token, i) {
-			err = errUncertain
-		}
-		return 0, err
+	r.ask(func(ctx context.Context, i int, then reply) {
+		inBackground(func() error {
+			_, err := q.nodes[i].Extend(ctx, lease, ttl)
+			if err == nil && !q.flying.counts(lease.Token, i) {
+				err = errUncertain
+			}
+			return err
+		}, func(err error) { then(0, err) })
 	})
 	b := q.poll(ctx, r)
 	switch {

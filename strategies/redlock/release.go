@@ -26,11 +26,15 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	}
 	r := q.begin(ctx, limit, q.turns())
 	defer r.leave()
-	r.ask(func(ctx context.Context, i int) (uint64, error) {
-		if flight != nil {
-			_ = flight.await(i) // whatever it was: the lease may have been found there by another attempt
+	r.ask(func(ctx context.Context, i int, then reply) {
+		release := func() {
+			q.nodes[i].release(ctx, lease, func(err error) { then(0, rest.heard(i, err)) })
 		}
-		return 0, rest.heard(i, q.nodes[i].Release(ctx, lease))
+		if flight == nil {
+			release()
+			return
+		}
+		flight.await(i, func(response) { release() }) // whatever it was: the lease may have been found there by another attempt
 	})
 	b := q.poll(ctx, r)
 	switch {

@@ -11,14 +11,18 @@ import (
 type round struct {
 	*quorum
 	limit   time.Duration // for one node
+	began   time.Time
 	ctx     context.Context
 	cancel  context.CancelFunc
 	answers chan answer
 	users   atomic.Int32 // calls under way, and the one who asked
 }
 
-// question is what one node is asked; the answer may have a number.
-type question func(ctx context.Context, node int) (fence uint64, err error)
+// question is what one node is asked. It does not wait: then is called with the answer, once.
+type question func(ctx context.Context, node int, then reply)
+
+// reply takes an answer, which may have a number.
+type reply func(fence uint64, err error)
 
 // answer is what a node said.
 type answer struct {
@@ -26,12 +30,12 @@ type answer struct {
 	raise   bool // whether the question was to raise its number
 	fence   uint64
 	err     error
-	latency time.Duration
+	latency time.Duration // since the round began, or it was the turn of the node
 }
 
 // begin prepares so many questions, one after the other, each to one node or to all at once.
 func (q *quorum) begin(ctx context.Context, limit time.Duration, turns int) *round {
-	r := &round{quorum: q, limit: limit, answers: make(chan answer, 2*len(q.nodes))}
+	r := &round{quorum: q, limit: limit, began: time.Now(), answers: make(chan answer, 2*len(q.nodes))}
 	r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Duration(turns)*limit)
 	r.users.Store(1)
 	return r
@@ -67,11 +71,11 @@ func (r *round) ask(ask question) {
 // again puts a question to one node.
 func (r *round) again(a answer, ask question) {
 	r.users.Add(1)
-	go func() {
-		defer r.leave()
-		stretch(a.node)
-		r.answers <- r.call(r.ctx, a, ask)
-	}()
+	ask(r.ctx, a.node, func(fence uint64, err error) {
+		a.fence, a.err, a.latency = fence, err, time.Since(r.began)
+		r.answers <- a
+		r.leave()
+	})
 }
 
 // askInTurn gives up a node that does not answer within the limit, even if its client library goes on waiting.
@@ -79,12 +83,12 @@ func (r *round) askInTurn(ask question) {
 	defer r.leave()
 	for i := range r.nodes {
 		ctx, cancel := context.WithTimeout(r.ctx, r.limit)
-		heard := make(chan answer, 1)
+		began, heard := time.Now(), make(chan answer, 1)
 		r.users.Add(1)
-		go func() {
-			defer r.leave()
-			heard <- r.call(ctx, answer{node: i}, ask)
-		}()
+		ask(ctx, i, func(fence uint64, err error) {
+			heard <- answer{node: i, fence: fence, err: err, latency: time.Since(began)}
+			r.leave()
+		})
 		select {
 		case a := <-heard:
 			r.answers <- a
@@ -93,23 +97,6 @@ func (r *round) askInTurn(ask question) {
 		}
 		cancel()
 	}
-}
-
-// stretch grows the stack of a new goroutine in one step, while there is nothing on it to copy, to what a client library
-// needs. Growing by and by costs more than all else that is done here.
-//
-//go:noinline
-func stretch(i int) byte {
-	var room [6 << 10]byte
-	return room[i]
-}
-
-// call makes one call.
-func (r *round) call(ctx context.Context, a answer, ask question) answer {
-	began := time.Now()
-	a.fence, a.err = ask(ctx, a.node)
-	a.latency = time.Since(began)
-	return a
 }
 
 // next returns the next answer, or false when ctx or the limit has ended, and with it the hope for one.

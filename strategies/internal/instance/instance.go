@@ -67,6 +67,11 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	}
 	started := time.Now()
 	res, err := i.place.Put(ctx, req)
+	return i.acquired(ctx, req, started, res, err)
+}
+
+// acquired makes of what the store has answered what a Locker does.
+func (i *instance) acquired(ctx context.Context, req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
 		Fence: res.Fence, Holds: res.Holds, Granted: started, Expires: locker.Until(started, req.TTL),
@@ -124,6 +129,10 @@ func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 		return err
 	}
 	ok, err := i.place.DeleteIf(ctx, lease.Key, lease.Token)
+	return released(lease, ok, err)
+}
+
+func released(lease locker.Lease, ok bool, err error) error {
 	switch {
 	case err != nil:
 		return Fault("release", lease.Key, err)

@@ -11,7 +11,11 @@ import (
 // Queued returns a Locker that keeps its locks in store, and whose waiters stand in the store's queues. In order, a free lock is
 // for the first of them only.
 func Queued(store backends.QueuedStore, inOrder bool) locker.Locker {
-	return Over(queued{store, inOrder})
+	l := &instance{place: queued{store, inOrder}}
+	if starts, ok := store.(backends.StartingStore); ok && !inOrder {
+		return &starting{l, starts}
+	}
+	return l
 }
 
 type queued struct {

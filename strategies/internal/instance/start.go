@@ -1,0 +1,35 @@
+package instance
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A Starter is a Locker that can be asked without waiting for its answer: see [backends.StartingStore], whose promises hold here.
+// The request is valid, and of nobody who stands in a queue; the lease is valid.
+type Starter interface {
+	locker.Locker
+	StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error))
+	StartRelease(ctx context.Context, lease locker.Lease, then func(error))
+}
+
+type starting struct {
+	*instance
+	store backends.StartingStore
+}
+
+var _ Starter = (*starting)(nil)
+
+func (s *starting) StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
+	started := time.Now()
+	s.store.StartSetNX(ctx, req.Key, req.Token, req.TTL, func(res backends.Result, err error) {
+		then(s.acquired(ctx, req, started, res, err))
+	})
+}
+
+func (s *starting) StartRelease(ctx context.Context, lease locker.Lease, then func(error)) {
+	s.store.StartDeleteIf(ctx, lease.Key, lease.Token, func(ok bool, err error) { then(released(lease, ok, err)) })
+}
