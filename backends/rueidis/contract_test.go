@@ -87,6 +87,11 @@ func (c contracts) run(t *testing.T) {
 	t.Run("Store", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
 	})
+	t.Run("StartingStore", func(t *testing.T) {
+		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) {
+			return backendtest.Started(s), o
+		}))
+	})
 	if c.bubble && !torture {
 		return
 	}

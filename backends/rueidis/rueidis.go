@@ -5,9 +5,11 @@
 //
 // # What waits for what
 //
-// Calls that are made at the same time share a connection and its round trips. A call returns as soon as its ctx is done,
-// but the command that it has queued is sent nevertheless. On a client for one server, or for the master of a Sentinel, all
-// commands of a store go over the same one of its connections, in the order of the calls, so that what is sent to clean up after
+// Calls that are made at the same time share a connection, and but for a ClusterClient round trips: what is asked while others are
+// under way is written together, since rueidis by itself writes nearly each command alone. A call that was sent alone returns as
+// soon as its ctx is done. One that was sent with others returns with the answer, or when all their ctxs are done, or any of them
+// and a second has passed. What was sent is carried out nevertheless. On a client for one server, or for the master of a Sentinel, all
+// commands of a store go, unless BlockingPipeline is under 100, over the same one of its connections, in the order of the calls, so that what is sent to clean up after
 // an abandoned command is behind it; how far a command has got that was on a connection which broke, nobody knows. A ClusterClient
 // has a connection to each node, unless PipelineMultiplex is over 0: then those of one key may overtake one another.
 //
@@ -43,6 +45,9 @@ import (
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
 // asked the cluster anew.
 func New(c client.Client, opts ...redis.Option) *redis.Store {
+	if e := newExecutor(c); !e.cluster {
+		return redis.New(pipeliner{e}, opts...)
+	}
 	return redis.New(newExecutor(c), opts...)
 }
 

@@ -1,0 +1,29 @@
+package rueidis
+
+import (
+	"context"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	client "github.com/redis/rueidis"
+)
+
+// pipeliner is the executor of a client for one server. A cluster's does not tell which node a command goes to, and strews what it
+// is given at once over all of them; there rueidis shares what it does.
+type pipeliner struct{ executor }
+
+func (e pipeliner) DoAll(ctx context.Context, commands []*redis.Command) { e.OnceAll(ctx, commands) }
+
+func (e pipeliner) OnceAll(ctx context.Context, commands []*redis.Command) {
+	all := make([]client.Completed, len(commands))
+	for i, c := range commands {
+		all[i] = command(e.client, c.Args)
+	}
+	for i, result := range e.client.DoMulti(pipelined(ctx), all...) {
+		c := commands[i]
+		if c.Reply, c.Err = decode(result); c.Err != nil {
+			c.Err = translate(ctx, c.Err)
+		}
+	}
+}
+
+func (pipeliner) Lane(context.Context, []any) any { return nil }
