@@ -10,7 +10,10 @@ import (
 //
 // StartSetNX and StartDeleteIf are SetNX and DeleteIf, for who does not stand in a queue. What these return is given to then: once, on
 // another goroutine, and in the time that they would take. Then does not block, since others may wait for that goroutine. Once the
-// call is sent, a ctx that is cancelled does not end it; its deadline does.
+// call is sent, a ctx that is cancelled need not end it; its deadline does.
+//
+// Strategies look for this interface: a store that embeds another one, and has a SetNX or a DeleteIf of its own, has these of its own
+// as well.
 type StartingStore interface {
 	Store
 	StartSetNX(ctx context.Context, key, value string, ttl time.Duration, then func(Result, error))

@@ -34,13 +34,11 @@ func (l *lane) lead(q *caller) {
 		return
 	}
 	sent = l.gather(sent)
-	began := time.Now()
-	defer func() { l.took(time.Since(began)) }()
 	if len(sent) == 1 {
 		q.Reply, q.Err = l.alone(q.ctx, q.Args...)
 		return
 	}
-	b := newBatch(began, sent)
+	b := newBatch(sent)
 	defer b.cancel()
 	l.mu.Lock()
 	for _, each := range sent {
@@ -62,6 +60,9 @@ func (l *lane) lead(q *caller) {
 		commands[i] = &each.Command
 	}
 	l.together(b.ctx, commands)
+	if q.Err == nil {
+		l.took(time.Since(b.began))
+	}
 	b.over = Ended(b.ctx) != nil
 }
 
@@ -101,8 +102,8 @@ func (l *lane) gather(sent []*caller) []*caller {
 }
 
 // newBatch has the values of the first ctx, and a deadline by the rule of combiner.
-func newBatch(began time.Time, sent []*caller) *batch {
-	b := &batch{began: began, calls: len(sent), cancel: func() {}}
+func newBatch(sent []*caller) *batch {
+	b := &batch{began: time.Now(), calls: len(sent), cancel: func() {}}
 	b.ctx = context.WithoutCancel(sent[0].ctx)
 	var first, last time.Time
 	endless, cancellable := false, false
@@ -170,5 +171,5 @@ func (e unsent) Unwrap() error { return e.end }
 // Unsent says that there is nothing to clean up.
 func (e unsent) Unsent() bool { return true }
 
-// errStranded is found by those whose leader did not come back from the library.
-var errStranded = errors.New("the call that sent this one too has panicked")
+// errStranded is found by those whose goroutine, or the one that sent for them, did not come back from the library.
+var errStranded = errors.New("the goroutine that sent it has ended")

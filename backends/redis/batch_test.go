@@ -274,7 +274,7 @@ func TestTheCtxOfARoundTripHasADeadlineWheneverOneOfItsCallsHas(t *testing.T) {
 				}
 				sent = append(sent, &caller{ctx: ctx})
 			}
-			b := newBatch(time.Now(), sent)
+			b := newBatch(sent)
 			defer b.cancel()
 			end, ok := b.ctx.Deadline()
 			if ok != (c.want > 0) || ok && time.Until(end) != c.want {

@@ -20,7 +20,8 @@ const (
 
 // combiner lets calls share round trips. Who finds a permit of its lane free sends its own command at once, and pays two
 // uses of a mutex for it. Others queue. When a send returns, its permit goes to the first in the queue, which sends on behalf of
-// all that have come by then. So the more is under way, the more travels together, and nobody who has its answer works for others.
+// all that have come by then. So the more is under way, the more travels together, and nobody who has its answer sends for others.
+// After a round trip of many (crowd), who finds a permit lets others run and come along, before he sends: see gather.
 //
 // A call that somebody waits for is made on his goroutine. One that was started with a function for its answer has none: when it
 // is to lead, a goroutine is made for the round trip, however many are in it. Of its ctx only the deadline counts once it is sent.
@@ -309,7 +310,7 @@ func (l *lane) tell(q *caller) {
 	case then == nil:
 		q.answer <- struct{}{}
 	case q.Alone:
-		go func() { then(l.result(q)) }() // takes a round trip of its own
+		stack.Go(func() (any, error) { return l.result(q) }, errStranded, then) // takes a round trip of its own
 	default:
 		then(l.result(q))
 	}

@@ -32,8 +32,8 @@ type Executor interface {
 	Subscribe(ctx context.Context) Subscription
 }
 
-// Pipeliner is an Executor of a client library that makes a round trip for each command. With it, calls that are made
-// at the same time share round trips. A library that sees to that itself needs none.
+// Pipeliner is an Executor of a client library that can send several commands in one round trip. With it, calls that are made
+// at the same time share round trips.
 type Pipeliner interface {
 	Executor
 

@@ -199,10 +199,15 @@ func (s *Store) canQueue() bool {
 
 // counted is empty where PUBLISH does not tell how many have heard: in a cluster they may be connected to another server.
 func (s *Store) counted() any {
-	if c, ok := s.exec.(interface{ Clustered() bool }); ok && c.Clustered() {
+	if s.clustered() {
 		return ""
 	}
 	return "counted"
+}
+
+func (s *Store) clustered() bool {
+	c, ok := s.exec.(interface{ Clustered() bool })
+	return ok && c.Clustered()
 }
 
 // turns are the waiters of this Store. Ready to use when zero.

@@ -13,7 +13,7 @@ import (
 func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
 	ms, err := s.check(ctx, ttl)
 	if err != nil || !s.starts() {
-		background(func() { then(s.SetNX(ctx, key, token, ttl)) })
+		stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, errStranded, then)
 		return
 	}
 	full := s.config.prefix + key
@@ -23,14 +23,16 @@ func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Dura
 			then(r, err)
 			return
 		}
-		background(func() { then(acquired(acquireScript.run(ctx, s.once, full, token, ms))) })
+		stack.Go(func() (backends.Result, error) {
+			return acquired(acquireScript.run(ctx, s.once, full, token, ms))
+		}, errStranded, then)
 	}, "SET", full, token, "NX", "PX", ms)
 }
 
 // StartDeleteIf is DeleteIf that does not wait.
 func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
 	if s.ready(ctx) != nil || !s.starts() {
-		background(func() { then(s.DeleteIf(ctx, key, token)) })
+		stack.Go(func() (bool, error) { return s.DeleteIf(ctx, key, token) }, errStranded, then)
 		return
 	}
 	full := s.config.prefix + key
@@ -40,21 +42,15 @@ func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(
 	}
 	s.shared.start(ctx, func(reply any, err error) {
 		if unknown(err) || isMoving(err) || isKeptOut(err) { // nothing was done
-			background(func() { then(s.deleteIf(ctx, nil, full, token)) })
+			stack.Go(func() (bool, error) { return s.deleteIf(ctx, nil, full, token) }, errStranded, then)
 			return
 		}
 		then(yes(reply, err))
 	}, script.command("EVALSHA", script.digest, args)...)
 }
 
-// starts tells whether calls are one command, which waits for nobody else's.
+// starts tells whether calls are one command, which waits for nobody else's. In a cluster even finding out which server is to have it
+// may take a while.
 func (s *Store) starts() bool {
-	return s.shared != nil && s.config.replicas == 0 && !s.config.scriptless
-}
-
-func background(call func()) {
-	go func() {
-		stack.Grow()
-		call()
-	}()
+	return s.shared != nil && !s.clustered() && s.config.replicas == 0 && !s.config.scriptless
 }

@@ -9,7 +9,7 @@
 // under way is written together, since rueidis by itself writes nearly each command alone. A call that was sent alone returns as
 // soon as its ctx is done. One that was sent with others returns with the answer, or when all their ctxs are done, or any of them
 // and a second has passed. What was sent is carried out nevertheless. On a client for one server, or for the master of a Sentinel, all
-// commands of a store go, unless BlockingPipeline is under 100, over the same one of its connections, in the order of the calls, so that what is sent to clean up after
+// commands of a store go, unless BlockingPipeline is 100 or less, over the same one of its connections, in the order of the calls, so that what is sent to clean up after
 // an abandoned command is behind it; how far a command has got that was on a connection which broke, nobody knows. A ClusterClient
 // has a connection to each node, unless PipelineMultiplex is over 0: then those of one key may overtake one another.
 //
@@ -23,7 +23,8 @@
 //
 // Nothing, with options that rueidis has by default: after a fault it repeats commands that are known to only read, and ours are not
 // marked as such. With a ConnLifetime it does repeat what had not been answered when the lifetime was over and a
-// second had passed since. Then a grant may come late, when nobody expects it any more: leave ConnLifetime at 0. A cluster's
+// second had passed since. Then a grant may come late, when nobody expects it any more: leave ConnLifetime at 0. With Standalone.EnableRedirect it repeats all that was sent
+// together when one of them was redirected: leave it off. A cluster's
 // client repeats what was answered by MOVED or ASK, since nothing had been done.
 package rueidis
 
@@ -45,10 +46,11 @@ import (
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
 // asked the cluster anew.
 func New(c client.Client, opts ...redis.Option) *redis.Store {
-	if e := newExecutor(c); !e.cluster {
-		return redis.New(pipeliner{e}, opts...)
+	e := newExecutor(c)
+	if e.cluster {
+		return redis.New(e, opts...)
 	}
-	return redis.New(newExecutor(c), opts...)
+	return redis.New(pipeliner{e}, opts...)
 }
 
 // Open opens a client to one server, the only one of o.InitAddress, with options fit for locks where o does not set its own, and

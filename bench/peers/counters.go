@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // counters are what a server has done, and the clients of a turn have sent, at an instant.
@@ -22,8 +24,8 @@ func (t *turn) counters() (counters, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.executed, err = strconv.ParseInt(info["Stats"]["total_commands_processed"], 10, 64); err != nil {
-		return c, fmt.Errorf("INFO: %w", err)
+	if c.executed, err = executedBy(info); err != nil {
+		return c, err
 	}
 	for _, used := range []string{"used_cpu_user", "used_cpu_sys"} {
 		seconds, err := strconv.ParseFloat(info["CPU"][used], 64)
@@ -33,6 +35,23 @@ func (t *turn) counters() (counters, error) {
 		c.cpu += time.Duration(seconds * float64(time.Second))
 	}
 	return c, nil
+}
+
+// executed asks a server.
+func executed(admin *redis.Client) (int64, error) {
+	info, err := admin.InfoMap(context.Background(), "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	return executedBy(info)
+}
+
+func executedBy(info map[string]map[string]string) (int64, error) {
+	n, err := strconv.ParseInt(info["Stats"]["total_commands_processed"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("INFO: %w", err)
+	}
+	return n, nil
 }
 
 // since is what has happened from before to c; the question itself is not counted.

@@ -2,10 +2,12 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
 // A link is a store of every kind: each method is one message.
@@ -13,9 +15,10 @@ import (
 type result = backends.Result
 
 var (
-	_ backends.FencedStore = (*link)(nil)
-	_ backends.NestedStore = (*link)(nil)
-	_ backends.LegacyStore = (*link)(nil)
+	_ backends.StartingStore = (*link)(nil)
+	_ backends.FencedStore   = (*link)(nil)
+	_ backends.NestedStore   = (*link)(nil)
+	_ backends.LegacyStore   = (*link)(nil)
 )
 
 // at is the ctx of the node itself: what has arrived is carried out.
@@ -46,6 +49,17 @@ func (l *link) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 	})
 	return a.ok, a.err
 }
+
+// StartSetNX and StartDeleteIf are how a quorum asks.
+func (l *link) StartSetNX(ctx context.Context, key, value string, ttl time.Duration, then func(result, error)) {
+	stack.Go(func() (result, error) { return l.SetNX(ctx, key, value, ttl) }, errGone, then)
+}
+
+func (l *link) StartDeleteIf(ctx context.Context, key, value string, then func(bool, error)) {
+	stack.Go(func() (bool, error) { return l.DeleteIf(ctx, key, value) }, errGone, then)
+}
+
+var errGone = errors.New("its goroutine was ended")
 
 func (l *link) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (result, error) {
 	a := l.ask(ctx, Message{Op: "SetNXFenced", Key: key, Token: value, TTL: ttl}, func(c commands) answer {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -160,7 +161,7 @@ func (e *election) land(i int) {
 		e.raising++
 		e.votes[i].Outcome = Pending
 		e.round.again(answer{node: i, raise: true}, func(ctx context.Context, i int, then reply) {
-			inBackground(func() error { return e.nodes[i].raise(ctx, e.lease, e.fence) }, func(err error) { then(e.fence, err) })
+			stack.Go(func() (uint64, error) { return e.fence, e.nodes[i].raise(ctx, e.lease, e.fence) }, errGone, then)
 		})
 	default:
 		e.votes[i].Outcome, e.votes[i].Err = Held, errOvertaken

@@ -11,7 +11,7 @@ import (
 )
 
 // flight is an attempt that some nodes have not answered yet. What they grant after the attempt has failed, or its lease
-// was released, is released by the goroutine that receives it.
+// was released, is released as soon as it is received.
 type flight struct {
 	*quorum
 	ctx context.Context
@@ -110,7 +110,7 @@ func (f *flight) await(i int, then func(response)) {
 	}
 	defer f.mu.Unlock()
 	a := &awaited{node: i, then: then}
-	a.patience = time.AfterFunc(awaitLimit, func() { f.awaitNoMore(a) })
+	a.patience = time.AfterFunc(min(awaitLimit, f.limit/2), func() { f.awaitNoMore(a) })
 	f.awaited = append(f.awaited, a)
 }
 
@@ -134,7 +134,7 @@ func (f *flight) awaitNoMore(a *awaited) {
 	a.then(silent)
 }
 
-const awaitLimit = 100 * time.Millisecond
+const awaitLimit = 100 * time.Millisecond // or half the node limit: at its end nobody is left to send the release
 
 // keep lets what is still to come count for the lease; it is false if the lease was released already.
 func (f *flight) keep() bool {

@@ -24,11 +24,7 @@ func (n *node) acquire(ctx context.Context, req locker.Request, then func(locker
 		s.StartAcquire(ctx, req, then)
 		return
 	}
-	var lease locker.Lease
-	inBackground(func() (err error) {
-		lease, err = n.Acquire(ctx, req)
-		return err
-	}, func(err error) { then(lease, err) })
+	stack.Go(func() (locker.Lease, error) { return n.Acquire(ctx, req) }, errGone, then)
 }
 
 func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)) {
@@ -36,18 +32,10 @@ func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)
 		s.StartRelease(ctx, lease, then)
 		return
 	}
-	inBackground(func() error { return n.Release(ctx, lease) }, then)
+	stack.Go(func() (none, error) { return none{}, n.Release(ctx, lease) }, errGone, func(_ none, err error) { then(err) })
 }
 
-// inBackground calls then also if the call ends its goroutine.
-func inBackground(call func() error, then func(error)) {
-	go func() {
-		err := errGone
-		defer func() { then(err) }()
-		stack.Grow()
-		err = call()
-	}()
-}
+type none struct{}
 
 // errGone is what is known of a call that has ended its goroutine: nothing, and nobody else will clean up.
 var errGone = errors.New("it ended the goroutine that asked it")

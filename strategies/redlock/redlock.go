@@ -11,7 +11,7 @@
 //
 // No node is waited for longer than [WithNodeLimit], whatever its client library does. A node that answers after the
 // decision is not lost: its grant counts at the next extension and is ended by the release, and if the attempt was refused
-// meanwhile, or the release has begun, the grant is released by the goroutine that receives it.
+// meanwhile, or the release has begun, the grant is released by whoever receives it.
 //
 // # Which quorum
 //
@@ -44,6 +44,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -134,13 +135,13 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), q.turns()) // by a ttl that is short, the lease is just kept
 	defer r.leave()
 	r.ask(func(ctx context.Context, i int, then reply) {
-		inBackground(func() error {
+		stack.Go(func() (uint64, error) {
 			_, err := q.nodes[i].Extend(ctx, lease, ttl)
 			if err == nil && !q.flying.counts(lease.Token, i) {
 				err = errUncertain
 			}
-			return err
-		}, func(err error) { then(0, err) })
+			return 0, err
+		}, errGone, then)
 	})
 	b := q.poll(ctx, r)
 	switch {

@@ -24,6 +24,10 @@ type starting struct {
 var _ Starter = (*starting)(nil)
 
 func (s *starting) StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
+	if err := ctx.Err(); err != nil {
+		go then(locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err})
+		return
+	}
 	started := time.Now()
 	s.store.StartSetNX(ctx, req.Key, req.Token, req.TTL, func(res backends.Result, err error) {
 		then(s.acquired(ctx, req, started, res, err))
