@@ -51,7 +51,7 @@ func TestWhatIsStartedSharesRoundTripsAndGoroutines(t *testing.T) {
 			time.Sleep(rtt / 4)
 			most = max(most, runtime.NumGoroutine()-before)
 		}
-		if trips, _, _ := w.sent(""); trips > 2*minSends || most > minSends+1 || time.Since(began) > 3*rtt { // one more is the timer's
+		if trips, _, _ := w.sent(""); trips > 2*minSends || most > 2*minSends || time.Since(began) > 3*rtt { // those that end, and the timer's, among them
 			t.Errorf("%d round trips and %d goroutines, in %v", trips, most, time.Since(began))
 		}
 	})

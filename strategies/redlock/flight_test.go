@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestALateGrantIsExtendedAndReleasedWithTheOthers(t *testing.T) {
@@ -62,6 +64,35 @@ func TestAGrantThatComesAfterTheReleaseIsReleasedOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAGrantThatComesAfterAShortNodeLimitIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 20 * time.Millisecond
+		late := memory.New()
+		l, err := redlock.New([]locker.Locker{single.New(memory.New()), single.New(memory.New()), grantsLate{single.New(late), 3 * limit}},
+			redlock.WithNodeLimit(limit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(t.Context(), mustAcquire(t, l, request())); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if token, _, _ := late.Get("k"); token != "" {
+			t.Error("it is locked until its TTL")
+		}
+	})
+}
+
+type grantsLate struct {
+	locker.Locker
+	after time.Duration
+}
+
+func (g grantsLate) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	time.Sleep(g.after)
+	return g.Locker.Acquire(context.WithoutCancel(ctx), req)
 }
 
 func TestALateGrantOfARetransmissionIsReleasedToo(t *testing.T) {
