@@ -20,21 +20,22 @@ type batch struct {
 
 // lead sends q and what else has come by now, hands the permit on, and gives the others their answers.
 func (l *lane) lead(q *caller) {
-	var room [maxTogether]*caller
-	sent := append(room[:0], q)
+	var sent []*caller // nil if q is alone
 	q.Err = errStranded
 	defer func() { // also if the library panics
 		l.leave(q.tenure)
-		for _, other := range sent[1:] {
-			l.tell(other)
+		for _, other := range sent {
+			if other != q {
+				l.tell(other)
+			}
 		}
 	}()
 	if err := Ended(q.ctx); err != nil {
 		q.Err = unsent{err}
 		return
 	}
-	sent = l.gather(sent)
-	if len(sent) == 1 {
+	sent = l.gather(q)
+	if len(sent) <= 1 {
 		q.Reply, q.Err = l.alone(q.ctx, q.Args...)
 		return
 	}
@@ -66,10 +67,11 @@ func (l *lane) lead(q *caller) {
 	b.over = Ended(b.ctx) != nil
 }
 
-// gather adds to sent what is in the queue. Calls whose ctx has ended are answered. Those who were answered together come again
-// together: while there are fewer than the last time, the others are let run first. Where nobody else can run, that takes no time.
-func (l *lane) gather(sent []*caller) []*caller {
-	led := len(sent)
+// gather adds to q what is in the queue; it is nil if nothing is. Calls whose ctx has ended are answered. Those who were answered
+// together come again together: while there are fewer than the last time, the others are let run first. Where nobody else can
+// run, that takes no time.
+func (l *lane) gather(q *caller) []*caller {
+	var sent []*caller
 	l.mu.Lock()
 	if l.company >= crowd && l.queued < l.company/2 && !l.gathering {
 		l.gathering = true
@@ -79,24 +81,27 @@ func (l *lane) gather(sent []*caller) []*caller {
 		l.gathering = false
 	}
 	for len(sent) < maxTogether {
-		q := l.dequeue()
-		if q == nil {
+		other := l.dequeue()
+		if other == nil {
 			break
 		}
-		q.state = taken
-		sent = append(sent, q)
+		if sent == nil {
+			sent = append(make([]*caller, 0, min(l.queued+2, maxTogether)), q)
+		}
+		other.state = taken
+		sent = append(sent, other)
 	}
 	l.company = len(sent)
 	l.handOut() // who came while this call gathered has not looked for one
 	l.mu.Unlock()
-	kept := sent[:led]
-	for _, q := range sent[led:] {
-		if err := Ended(q.ctx); err != nil { // without the mutex: a ctx may be of any make
-			q.Err = unsent{err}
-			l.tell(q)
+	kept := sent[:0]
+	for _, each := range sent {
+		if err := Ended(each.ctx); err != nil && each != q { // without the mutex: a ctx may be of any make
+			each.Err = unsent{err}
+			l.tell(each)
 			continue
 		}
-		kept = append(kept, q)
+		kept = append(kept, each)
 	}
 	return kept
 }

@@ -76,7 +76,6 @@ type lane struct {
 	*combiner
 	mu          sync.Mutex
 	permits     [maxSends]permit
-	sends       int           // how many of them may be taken, less minSends
 	quick       time.Duration // what the quickest of the last shared round trips has taken, about
 	queued      int           // how many are in the queue
 	company     int           // how many were in the last round trip
@@ -155,7 +154,7 @@ func (l *lane) start(ctx context.Context, then answer, args []any) {
 
 // free is a permit that nobody has, or -1.
 func (l *lane) free() int {
-	for i := range minSends + l.sends {
+	for i := range l.limit() {
 		if !l.permits[i].taken {
 			return i
 		}
@@ -189,7 +188,7 @@ func (l *lane) leave(t tenure) {
 
 func (l *lane) hand(i int) {
 	l.permits[i].taken = false
-	if i >= minSends+l.sends {
+	if i >= l.limit() {
 		return
 	}
 	if q := l.dequeue(); q != nil {
@@ -204,8 +203,11 @@ func (l *lane) handOut() {
 	}
 }
 
-// took is told of a round trip. While others wait for it, about as many may be under way as it lasts times perSend: more would
-// save no time, and each costs some. It is the quickest that counts, since one that waits for a busy CPU is no reason to send more.
+// limit is how many permits may be taken: one for each perSend that a round trip lasts. More would save no time, and each costs some.
+// It is the quickest that counts, since one that waits for a busy CPU is no reason to send more.
+func (l *lane) limit() int { return int(min(max(l.quick/perSend, minSends), maxSends)) }
+
+// took is told of a shared round trip.
 func (l *lane) took(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +216,6 @@ func (l *lane) took(d time.Duration) {
 	} else {
 		l.quick += (d - l.quick) / 1024
 	}
-	l.sends = int(min(max(l.quick/perSend, minSends), maxSends)) - minSends
 	l.handOut()
 }
 

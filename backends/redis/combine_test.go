@@ -109,27 +109,31 @@ func TestRenewalsOfManyLocksTravelTogether(t *testing.T) {
 }
 
 // Those who are answered together come again together. While others may run first, they find each other; else one of them would
-// take each permit, and the others wait for a round trip.
+// take each permit, and the others wait for a round trip. Who runs first is chance, above all under the race detector: a run takes
+// 1.2 times its calls, and now and then 1.45; without looking for each other it takes 1.5 at the least. So the best of some counts.
 func TestThoseWhoAreAnsweredTogetherTravelTogether(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that one runs at a time
-	synctest.Test(t, func(t *testing.T) {
-		const goroutines, calls = 60, 300
-		w := &wire{trip: taking(rtt)}
-		send := once(w)
-		var all sync.WaitGroup
-		began := time.Now()
-		for range goroutines {
-			all.Go(func() {
-				for range calls {
-					_, _ = send(t.Context(), "SET", "a")
-				}
-			})
-		}
-		all.Wait()
-		if took := time.Since(began); took > calls*rtt*4/3 { // 1.2 here, and 1.6 without
-			t.Errorf("%d calls, one after the other, took %d round trips", calls, took/rtt)
-		}
-	})
+	const goroutines, calls, limit = 60, 300, 300 * rtt * 7 / 5
+	best := time.Hour
+	for run := 0; run < 8 && best > limit; run++ {
+		synctest.Test(t, func(t *testing.T) {
+			send := once(&wire{trip: taking(rtt)})
+			var all sync.WaitGroup
+			began := time.Now()
+			for range goroutines {
+				all.Go(func() {
+					for range calls {
+						_, _ = send(t.Context(), "SET", "a")
+					}
+				})
+			}
+			all.Wait()
+			best = min(best, time.Since(began))
+		})
+	}
+	if best > limit {
+		t.Errorf("%d calls, one after the other, took %d round trips", calls, best/rtt)
+	}
 }
 
 func TestMoreIsUnderWayTheLongerRoundTripsTake(t *testing.T) {

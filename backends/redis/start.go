@@ -36,10 +36,7 @@ func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(
 		return
 	}
 	full := s.config.prefix + key
-	script, args := releaseScript, s.releasing(full, token)
-	if s.queues() {
-		script, args = passScript, s.passing(full, token)
-	}
+	script, args := s.lettingGo(full, token)
 	s.shared.start(ctx, func(reply any, err error) {
 		if unknown(err) || isMoving(err) || isKeptOut(err) { // nothing was done
 			stack.Go(func() (bool, error) { return s.deleteIf(ctx, nil, full, token) }, errStranded, then)
@@ -47,6 +44,14 @@ func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(
 		}
 		then(yes(reply, err))
 	}, script.command("EVALSHA", script.digest, args)...)
+}
+
+// lettingGo is the script of a release, and what it is told.
+func (s *Store) lettingGo(key, token string) (script, []any) {
+	if s.queues() {
+		return passScript, s.passing(key, token)
+	}
+	return releaseScript, s.releasing(key, token)
 }
 
 // starts tells whether calls are one command, which waits for nobody else's. In a cluster even finding out which server is to have it

@@ -5,13 +5,14 @@
 //
 // # What waits for what
 //
-// Calls that are made at the same time share a connection, and but for a ClusterClient round trips: what is asked while others are
-// under way is written together, since rueidis by itself writes nearly each command alone. A call that was sent alone returns as
-// soon as its ctx is done. One that was sent with others returns with the answer, or when all their ctxs are done, or any of them
-// and a second has passed. What was sent is carried out nevertheless. On a client for one server, or for the master of a Sentinel, all
-// commands of a store go, unless BlockingPipeline is 100 or less, over the same one of its connections, in the order of the calls, so that what is sent to clean up after
-// an abandoned command is behind it; how far a command has got that was on a connection which broke, nobody knows. A ClusterClient
-// has a connection to each node, unless PipelineMultiplex is over 0: then those of one key may overtake one another.
+// Calls that are made at the same time share a connection, and but for a ClusterClient round trips: what is asked while others
+// are under way is written together, since rueidis by itself writes nearly each command alone. A call that was sent alone
+// returns as soon as its ctx is done. One that was sent with others returns with the answer, or when all their ctxs are done, or
+// any of them and a second has passed. What was sent is carried out nevertheless. On a client for one server, or for the master of
+// a Sentinel, all commands of a store go over the same one of its connections, in the order of the calls, unless
+// BlockingPipeline is 100 or less; so what is sent to clean up after an abandoned command is behind it. How far a command has
+// got that was on a connection which broke, nobody knows. A ClusterClient has a connection to each node, unless PipelineMultiplex
+// is over 0: then those of one key may overtake one another.
 //
 // Three things outlast a ctx: while the connection is being made, calls wait for it, up to Dialer.Timeout for each phase; when
 // 1024 calls wait for a server that does not answer (2 to the power of RingScaleEachConn), further ones wait for those; and
@@ -23,9 +24,9 @@
 //
 // Nothing, with options that rueidis has by default: after a fault it repeats commands that are known to only read, and ours are not
 // marked as such. With a ConnLifetime it does repeat what had not been answered when the lifetime was over and a
-// second had passed since. Then a grant may come late, when nobody expects it any more: leave ConnLifetime at 0. With Standalone.EnableRedirect it repeats all that was sent
-// together when one of them was redirected: leave it off. A cluster's
-// client repeats what was answered by MOVED or ASK, since nothing had been done.
+// second had passed since. Then a grant may come late, when nobody expects it any more: leave ConnLifetime at 0. With
+// Standalone.EnableRedirect it repeats all that was sent together when one of them was redirected: leave it off. A cluster's client
+// repeats what was answered by MOVED or ASK, since nothing had been done.
 package rueidis
 
 import (
