@@ -6,12 +6,12 @@ SHELL := /bin/bash
 MODULES := . bench backends/rueidis
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help test fuzz lint bench bench-peers torture simulate matrix cover redis-server
+.PHONY: help test fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-test: redis-server ## run all tests under the race detector; installs redis-server if it is missing
+test: programs ## run all tests under the race detector; installs redis-server, gcc, node and npm if they are missing
 	@for m in $(MODULES); do (cd $$m && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...) || exit 1; done
 	@go test ./internal/simulation # all of it; with the race detector it plays a tenth
 
@@ -26,41 +26,53 @@ lint: ## gofmt, go vet, golangci-lint and go mod tidy, for every module
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && go vet ./... && $(GOLANGCI) run ./... && go mod tidy -diff) || exit 1; done
 
-bench: redis-server ## measure beside raw commands and other lock libraries, in one run
+bench: programs ## measure beside raw commands and other lock libraries, in one run
 	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
-bench-peers: redis-server ## measure all cases beside other lock libraries and write them into docs/performance.md (25 minutes); CASE=a,d for some
+headlines: programs ## measure all cases three times and write the ranges into README.md, the last run into docs/performance.md (2 hours)
+	@cd bench && go run ./peers -repeat 3 -runs 3 -docs ../docs/performance.md -readme ../README.md
+
+bench-peers: programs ## measure all cases beside other lock libraries and write them into docs/performance.md (40 minutes); CASE=a,d for some
 	@cd bench && go run ./peers -docs ../docs/performance.md $(if $(CASE),-case $(CASE))
+
+regress: programs ## compare the speed of this tree with that of the commit BASE, which takes 20 turns of each case (15 minutes)
+	@cd bench && go run ./regress -base $(or $(BASE),HEAD)
 
 # The simulation plays a schedule the same every time: instead of being repeated it is given more of them, and without the race
 # detector, since make test plays a tenth with it. The campaigns are large by themselves and run once, without it as well, since
 # what they find is to be what the commands in docs/safety.md find; make test runs a part of each with it.
-torture: redis-server ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
+torture: programs ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
 		$$(go list ./... | grep -v -e '/internal/campaign$$' -e '/internal/simulation$$') \
 		-- -parallel 8 -timeout 12h -skip Promises ./internal/campaign ./internal/simulation \
 		-- $(simulation)
 
-simulation = -run Promises -timeout 24h ./internal/simulation -schedules $(or $(SCHEDULES),6000)
+simulation = -run Promises -timeout 24h ./internal/simulation -schedules $(or $(SCHEDULES),4000)
 
-# 1,000 of each take a quarter of an hour on 2 free CPUs: 10 ms of one CPU for each schedule, as small runs have it.
-simulate: ## play SCHEDULES schedules (6000: a million in all) of each strategy under each fault, and print what they have shown
+# 1,000 of each take 25 minutes on 2 free CPUs: 10 ms of one CPU for each schedule, as small runs have it.
+simulate: ## play SCHEDULES schedules (4000: a million in all) of each strategy under each fault, and print what they have shown
 	go test -v $(simulation)
 
+# The seeds are the date and time; they are printed, and a failure prints the command that plays its schedule again.
+fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with seeds that nobody has played
+	go test -v -run Fresh -timeout 24h ./internal/simulation -fresh $(or $(SCHEDULES),200)
+
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well.
-matrix: redis-server ## make the matrix of docs/safety.md anew
+matrix: programs ## make the matrix of docs/safety.md anew
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/safety.md -by 'make matrix' -- -timeout 2h \
 		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/simulation ./internal/campaign
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.
-cover: redis-server ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md
+cover: programs ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out \
 		-coverpkg=./locker/...,./backends/...,./strategies/...,./middleware/...,./internal/cleanup \
 		$$(go list ./... | grep -v -e /internal/campaign -e /internal/simulation)
 	@go run ./internal/coverage -list docs/safety.md coverage.out
 
-redis-server: # the tests start their own servers and need the program
-	@command -v redis-server >/dev/null || { echo "redis-server is missing: installing it"; .ci/install-redis; }
+# The tests start their own servers. The race detector and the libraries that set a server's clock need a C compiler, and the tests
+# beside node-redlock need node and npm.
+programs:
+	@.ci/install redis-server cc node npm
 	@redis-server --version

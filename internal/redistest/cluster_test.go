@@ -8,6 +8,7 @@ import (
 
 func TestClusterIsCompleteAndEndsWithTheTest(t *testing.T) {
 	t.Parallel()
+	Require(t)
 	var c *Cluster
 	t.Run("while it runs", func(t *testing.T) {
 		c = StartCluster(t, 3, 0)

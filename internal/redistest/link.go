@@ -57,7 +57,7 @@ func (l *link) run() {
 
 func (l *link) connect() bool {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(l.ctx, "tcp", l.proxy.target)
+	conn, err := dialer.DialContext(l.ctx, "tcp", l.proxy.to())
 	if err != nil {
 		return false
 	}
@@ -96,11 +96,19 @@ func (l *link) requests() {
 		case DelayRequest:
 			rule.happened()
 			l.sleep(rule.Delay)
+		case Refuse:
+			in.raw = encode([]string{refused})
+			if name == "EXEC" {
+				in.raw = encode([]string{"DISCARD"}) // as servers do with a transaction whose EXEC they refuse
+			}
 		}
 		l.expect(request{name: name, rule: rule})
 		l.proxy.gate.pass(l.ctx, func() { l.server.Write(in.raw) })
 	}
 }
+
+// refused is a command that no server knows. It goes in place of one that is to be refused.
+const refused = "LOCKSTEP.REFUSED"
 
 // command reads one command, which is an array of strings.
 func command(in *decoder) ([]string, error) {
@@ -145,6 +153,9 @@ func (l *link) replies() {
 			req.rule.happened()
 			l.sleep(req.rule.Delay)
 			l.deliver(in.raw)
+		case Refuse, Answer:
+			l.deliver([]byte(req.rule.Reply))
+			req.rule.happened()
 		default:
 			l.deliver(in.raw)
 		}
@@ -259,7 +270,7 @@ func (l *link) sleep(d time.Duration) {
 // way, but bytes that are not RESP mean that the test does not test what it thinks.
 func (l *link) ended(err error) {
 	if e, ok := errors.AsType[protocolError](err); ok {
-		l.proxy.tb.Errorf("redistest: proxy for %s: %v", l.proxy.target, e)
+		l.proxy.tb.Errorf("redistest: proxy for %s: %v", l.proxy.to(), e)
 		l.reset()
 	}
 }

@@ -16,15 +16,15 @@ import (
 type Proxy struct {
 	tb       testing.TB
 	listener net.Listener
-	target   string
 	gate     gate
 	running  sync.WaitGroup
 
-	mu    sync.Mutex
-	ended bool
-	links map[*link]struct{}
-	rules []*ActiveRule
-	seen  []string
+	mu     sync.Mutex
+	target string
+	ended  bool
+	links  map[*link]struct{}
+	rules  []*ActiveRule
+	seen   []string
 }
 
 // NewProxy listens on a free loopback port and connects each client to target. If
@@ -43,6 +43,19 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	return p
 }
 
+// Lead makes the proxy connect the clients that come from now on to another target. Connections that are open stay where they are.
+func (p *Proxy) Lead(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+func (p *Proxy) to() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
+}
+
 // Addr returns the host:port for the client.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
@@ -50,8 +63,9 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // match, each counts the command, and the first added takes it.
 func (p *Proxy) Add(rule Rule) *ActiveRule {
 	isDelay := rule.Fault == DelayRequest || rule.Fault == DelayReply
-	if rule.Fault < LoseRequest || rule.Fault > DelayReply || isDelay != (rule.Delay > 0) {
-		panic(fmt.Sprintf("redistest: no such rule: %v with a delay of %v", rule.Fault, rule.Delay))
+	isReply := rule.Fault == Refuse || rule.Fault == Answer
+	if rule.Fault < LoseRequest || rule.Fault > Answer || isDelay != (rule.Delay > 0) || isReply != (rule.Reply != "") {
+		panic(fmt.Sprintf("redistest: no such rule: %v with a delay of %v and the reply %q", rule.Fault, rule.Delay, rule.Reply))
 	}
 	a := &ActiveRule{Rule: rule, proxy: p, fired: make(chan struct{})}
 	p.mu.Lock()

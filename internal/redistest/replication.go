@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,40 @@ func (s *Server) MendReplication() {
 	s.tb.Helper()
 	must(s, "CONFIG", "SET", "masterauth", "")
 	until(s.tb, "the replica follows its master", func() bool { return following(s) })
+}
+
+// A Switchover is a master and its replica behind one address, which leads to the master.
+type Switchover struct {
+	*Proxy
+	First, Second *Server // the master, and what takes its place
+}
+
+// StartSwitchover starts both, and returns when the replica has caught up.
+func StartSwitchover(tb testing.TB, opts ...Option) *Switchover {
+	tb.Helper()
+	s := StartN(tb, 2, opts...)
+	follow(s[1], s[0])
+	return &Switchover{NewProxy(tb, s[0].Addr()), s[0], s[1]}
+}
+
+// Switch promotes the replica and makes the first master follow it. Both keep all their connections, and the first master answers
+// what comes on them. From now on the address leads to the new master.
+func (s *Switchover) Switch() {
+	s.tb.Helper()
+	must(s.First, "WAIT", "1", "5000")
+	until(s.tb, "the replica has all that the master has", func() bool {
+		return field(s.First, "master_repl_offset", "INFO", "replication") == field(s.Second, "slave_repl_offset", "INFO", "replication")
+	})
+	must(s.Second, "REPLICAOF", "NO", "ONE")
+	follow(s.First, s.Second)
+	s.Lead(s.Second.Addr())
+}
+
+func follow(replica, master *Server) {
+	host, port, _ := net.SplitHostPort(master.Addr())
+	must(master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+	must(replica, "REPLICAOF", host, port)
+	until(replica.tb, "the replica follows its master", func() bool { return !replica.IsMaster() && following(replica) })
 }
 
 // IsMaster tells what s says of itself.

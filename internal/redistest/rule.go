@@ -19,11 +19,13 @@ const (
 	CutReply                      // the request is executed, then the reset comes instead of its reply
 	DelayRequest                  // forwarded after Rule.Delay, even if the client has left by then
 	DelayReply                    // executed at once, answered after Rule.Delay
+	Refuse                        // not executed, answered by Rule.Reply, which is an error; a transaction around it is refused as well
+	Answer                        // executed, and answered by Rule.Reply
 )
 
 // String returns the name of the constant.
 func (f Fault) String() string {
-	names := []string{"LoseRequest", "CutRequest", "LoseReply", "CutReply", "DelayRequest", "DelayReply"}
+	names := []string{"LoseRequest", "CutRequest", "LoseReply", "CutReply", "DelayRequest", "DelayReply", "Refuse", "Answer"}
 	if f < 1 || int(f) > len(names) {
 		return fmt.Sprintf("Fault(%d)", int(f))
 	}
@@ -35,6 +37,7 @@ func (f Fault) String() string {
 type Rule struct {
 	Fault Fault
 	Delay time.Duration // of DelayRequest and DelayReply
+	Reply string        // of Refuse and Answer, as it is sent, such as "-BUSY\r\n"
 
 	// Commands are the names to match, in upper case. Scripts go by EVAL or EVALSHA.
 	// With none, also the commands match that a client sends by itself to open a

@@ -16,28 +16,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 )
-
-// Require skips the test, loudly, if redis-server is not in PATH. With
-// LOCKSTEP_REQUIRE_REDIS=1 in the environment it fails the test instead, so that a
-// CI run cannot be green because it ran nothing.
-func Require(tb testing.TB) {
-	tb.Helper()
-	_, err := exec.LookPath(program)
-	switch {
-	case err == nil:
-	case os.Getenv("LOCKSTEP_REQUIRE_REDIS") == "1":
-		tb.Fatalf("redis-server is not installed and LOCKSTEP_REQUIRE_REDIS=1 forbids to skip: %v", err)
-	default:
-		tb.Skip("SKIPPED: redis-server is not installed; `make test` installs it; LOCKSTEP_REQUIRE_REDIS=1 makes this a failure")
-	}
-}
 
 // Start runs one redis-server without persistence on a free loopback port and
 // returns when it answers PING. The server is killed when the test ends, also when

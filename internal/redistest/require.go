@@ -1,0 +1,91 @@
+package redistest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// requireEnv decides what becomes of tests that need a program which this machine does not have. With "1" each of them fails.
+// Otherwise they are left out, and the package says so at its end: see Main.
+const requireEnv = "LOCKSTEP_REQUIRE_REDIS"
+
+// Require leaves the test out if redis-server is not in PATH.
+func Require(tb testing.TB) {
+	tb.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		Missing(tb, "redis-server is not installed")
+	}
+}
+
+// Missing leaves the test out because this machine does not have what it needs, or fails it under LOCKSTEP_REQUIRE_REDIS=1.
+func Missing(tb testing.TB, format string, args ...any) {
+	tb.Helper()
+	what := fmt.Sprintf(format, args...)
+	if os.Getenv(requireEnv) == "1" {
+		tb.Fatalf("%s, and %s=1 forbids to leave the test out", what, requireEnv)
+		return // a recorder comes back
+	}
+	leftOut.note(tb.Name(), what)
+	tb.Skipf("LEFT OUT: %s", what)
+}
+
+// Main runs the tests of a package, some of which need servers, and returns the exit code for TestMain:
+//
+//	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+//
+// If tests were left out, it says how many and why. The go command hides what a package prints that passes, unless it is
+// asked with -v, so Main tells the terminal as well if there is one.
+func Main(m *testing.M) int {
+	code := m.Run()
+	leftOut.tell(os.Stdout)
+	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice == 0 {
+		if terminal, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {
+			leftOut.tell(terminal)
+			_ = terminal.Close() // nothing more can be said there
+		}
+	}
+	return code
+}
+
+// leftOut are the tests of this process that were left out.
+var leftOut tally
+
+type tally struct {
+	mu      sync.Mutex
+	reasons []string // in the order in which they came
+	tests   map[string]map[string]bool
+}
+
+func (l *tally) note(test, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tests == nil {
+		l.tests = map[string]map[string]bool{}
+	}
+	if l.tests[reason] == nil {
+		l.reasons = append(l.reasons, reason)
+		l.tests[reason] = map[string]bool{}
+	}
+	l.tests[reason][test] = true
+}
+
+// tell says what was left out, if anything was.
+func (l *tally) tell(w io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.reasons) == 0 {
+		return
+	}
+	var why []string
+	for _, reason := range l.reasons {
+		why = append(why, fmt.Sprintf("%d because %s", len(l.tests[reason]), reason))
+	}
+	_, _ = fmt.Fprintf(w, "LEFT OUT, tests of %s: %s. `make test` installs what they need; with %s=1 they fail instead.\n",
+		filepath.Base(os.Args[0]), strings.Join(why, "; "), requireEnv)
+}

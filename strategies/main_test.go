@@ -1,0 +1,10 @@
+package strategies_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
