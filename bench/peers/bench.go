@@ -166,6 +166,7 @@ func (t *turn) end() {
 // everybody gives each contender of a table a turn in each repetition, in random order, and notes its figures. A turn that is
 // not over in time is given up.
 func (b *bench) everybody(tb *table, repeat int, limit time.Duration, what func(*turn) ([]float64, error)) error {
+	tb.repetitions = repeat
 	for rep := range repeat {
 		for _, i := range rand.Perm(len(tb.rows)) {
 			r := tb.rows[i]

@@ -37,12 +37,23 @@ func (c chart) empty() bool {
 	return !slices.ContainsFunc(c.table.rows, func(r *row) bool { return len(r.figures[c.metric]) > 0 && slices.Min(r.figures[c.metric]) > 0 })
 }
 
+const chartWidth = 24 * vg.Centimeter
+
+// scale is about what the names of the rows leave of the width.
+func (c chart) scale() vg.Length {
+	longest := 0
+	for _, r := range c.table.rows {
+		longest = max(longest, len(r.name))
+	}
+	return chartWidth - vg.Length(longest+6)*perLetter*0.8
+}
+
 // draw writes it to a file, as SVG.
 func (c chart) draw(file string) error {
 	p := plot.New()
 	p.Title.Text = c.title()
-	p.X.Label.Text = c.table.metrics[c.metric].name + " (median and range)"
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks{}
+	p.X.Label.Text = c.table.metrics[c.metric].label()
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks{c.scale()}
 	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
 		style.Font.Typeface, style.Font.Variant = "Liberation", "Sans"
 	}
@@ -78,10 +89,10 @@ func (c chart) draw(file string) error {
 		p.Add(spread, dot)
 	}
 	p.NominalY(names...)
-	p.Y.Tick.Length, p.Y.Width = 0, 0
+	p.Y.Tick.Length, p.Y.Width, p.Y.Padding = 0, 0, vg.Points(14)
 	p.Y.Min, p.Y.Max = -0.5, float64(len(names))-0.5
 	p.X.Min, p.X.Max = lowest/1.3, highest*1.3
-	return save(p, 18*vg.Centimeter, vg.Length(2.5+0.65*float64(len(names)))*vg.Centimeter, file)
+	return save(p, chartWidth, vg.Length(2.5+0.65*float64(len(names)))*vg.Centimeter, file)
 }
 
 // save leaves a margin, and names fonts of the same widths for those who have not got the one that it was laid out with.
@@ -101,16 +112,65 @@ func save(p *plot.Plot, width, height vg.Length, file string) error {
 	return os.WriteFile(file, bytes.ReplaceAll(text.Bytes(), []byte(laidOut), []byte(alike)), 0o644)
 }
 
-// ticks are at 1, 2 and 5 of each power of ten.
-type ticks struct{}
+// label also says which way is better.
+func (m metric) label() string {
+	if m.most {
+		return m.name + " (median and range; more is better →)"
+	}
+	return m.name + " (median and range; ← less is better)"
+}
 
-func (ticks) Ticks(least, most float64) []plot.Tick {
-	var all []plot.Tick
+// ticks are at 1, 2 and 5 of each power of ten. Where their numbers would not fit beside each other, only powers of ten have one, or
+// every second or third of them.
+type ticks struct {
+	width vg.Length // of the scale
+}
+
+// perLetter is the width of a digit, with room for fonts that are wider than the one the chart is laid out with.
+const perLetter = vg.Length(7.5)
+
+func (t ticks) Ticks(least, most float64) []plot.Tick {
+	for _, steps := range [][]float64{{1, 2, 5}, {1, 3}} {
+		if all := ticksOf(least, most, steps, 1); t.fit(all, least, most) {
+			return all
+		}
+	}
+	for every := 1; ; every++ {
+		if all := ticksOf(least, most, []float64{1}, every); t.fit(all, least, most) || every > 9 {
+			return all
+		}
+	}
+}
+
+func (t ticks) fit(all []plot.Tick, least, most float64) bool {
+	end := vg.Length(math.Inf(-1))
+	for _, tick := range all {
+		if tick.Label == "" {
+			continue
+		}
+		half := vg.Length(len(tick.Label)+1) * perLetter / 2
+		at := t.width * vg.Length(math.Log(tick.Value/least)/math.Log(most/least))
+		if at-half < end {
+			return false
+		}
+		end = at + half
+	}
+	return true
+}
+
+// ticksOf has numbers at every so many powers of ten.
+func ticksOf(least, most float64, steps []float64, every int) (all []plot.Tick) {
 	for power := math.Floor(math.Log10(least)); power <= math.Log10(most); power++ {
-		for _, n := range []float64{1, 2, 5} {
-			if at := n * math.Pow(10, power); at >= least && at <= most {
-				all = append(all, plot.Tick{Value: at, Label: number(at, max(0, int(-power)))})
+		for _, n := range steps {
+			at := n * math.Pow(10, power)
+			if at < least || at > most {
+				continue
 			}
+			tick := plot.Tick{Value: at}
+			if int(power)%every == 0 {
+				tick.Label = number(at, max(0, int(-power)))
+			}
+			all = append(all, tick)
 		}
 	}
 	return all

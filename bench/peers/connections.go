@@ -12,9 +12,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// goredis is a client of server i with the options that it has when nobody sets any.
+// goredis is a client of server i with the options that it has when nobody sets any, but for those of the place.
 func (p place) goredis(i int) *redis.Client {
-	o := &redis.Options{Addr: p.addrs[i]}
+	o := &redis.Options{Addr: p.addrs[i], PoolSize: p.poolSize, ContextTimeoutEnabled: p.contextTimeout}
 	if p.sent != nil {
 		dial := redis.NewDialer(o)
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

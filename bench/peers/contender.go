@@ -33,6 +33,10 @@ type place struct {
 	ttl     time.Duration
 	waiters int           // how many want one key at once, for those that poll
 	sent    *atomic.Int64 // counts the commands that its connections send; nil: nobody counts
+
+	// Options of go-redis; 0 and false are its defaults.
+	poolSize       int
+	contextTimeout bool
 }
 
 // locks is an open client, with connections of its own: what one process would have.
@@ -51,6 +55,8 @@ const (
 	overRueidis = "lockstep over rueidis"
 	handing     = "lockstep, WithHandover(64)"
 	ofFive      = "lockstep, redlock"
+
+	ofFiveRueidis = "lockstep, redlock over rueidis"
 )
 
 // The rows. A further way to lock with Lockstep is one line here, and none elsewhere.
@@ -65,7 +71,7 @@ var (
 	}
 	lockstepOnFive = []contender{
 		{ofFive, ours, "redlock.New of 5 × single.New(goredis.New(redis.NewClient(Addr))), locker.WithTTL", lockstepRedlock},
-		{"lockstep, redlock over rueidis", ours,
+		{ofFiveRueidis, ours,
 			"redlock.New of 5 × single.New(rueidis.New(…)), locker.WithTTL", lockstepRedlockRueidis},
 	}
 
@@ -105,6 +111,13 @@ var (
 	rueidislockTuned = contender{"rueidislock, tuned", peer,
 		"KeyValidity, KeyMajority 1, NoLoopTracking, TryNextAfter 1 s", openRueidislock(true)}
 
+	// redsyncInTime has a client that ends a call with its ctx: for the case in which a node hangs.
+	redsyncInTime = contender{"redsync, ContextTimeoutEnabled", peer,
+		"5 × goredis.NewPool(redis.NewClient(Addr, ContextTimeoutEnabled)), WithExpiry", func(p place) (*locks, error) {
+			p.contextTimeout = true
+			return openRedsync(overGoredis)(p)
+		}}
+
 	peersOnFive = []contender{
 		{"redsync", peer, "5 × goredis.NewPool(redis.NewClient(Addr)), WithExpiry", openRedsync(overGoredis)},
 		{"redsync, fail-fast", peer, "the same, WithFailFast(true)", openRedsyncFast(overGoredis)},
@@ -124,6 +137,66 @@ func tuned(waiters int) time.Duration {
 		return 5 * time.Millisecond
 	}
 	return time.Millisecond
+}
+
+// What is added to the name of a contender that is there in another form as well.
+const (
+	perCall = ", ctx per call"
+	pool64  = ", PoolSize 64"
+)
+
+// eachPerCall are contenders whose every Lock and Unlock has a ctx of its own that can be cancelled, as that of a request can.
+func eachPerCall(all ...contender) []contender {
+	return variants(all, perCall, "each pair with a ctx from context.WithCancel", func(c contender) func(place) (*locks, error) {
+		return func(p place) (*locks, error) {
+			l, err := c.open(p)
+			if err != nil {
+				return nil, err
+			}
+			lock := l.lock
+			l.lock = func(ctx context.Context, key string) (unlock, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				release, err := lock(ctx, key)
+				if err != nil {
+					cancel()
+					return nil, err
+				}
+				return func(context.Context) error {
+					defer cancel()
+					return release(ctx)
+				}, nil
+			}
+			return l, nil
+		}
+	})
+}
+
+// eachPool64 are contenders with a connection of go-redis for each of the goroutines.
+func eachPool64(all ...contender) []contender {
+	return variants(all, pool64, "PoolSize: 64", func(c contender) func(place) (*locks, error) {
+		return func(p place) (*locks, error) {
+			p.poolSize = 64
+			return c.open(p)
+		}
+	})
+}
+
+func variants(all []contender, suffix, options string, open func(contender) func(place) (*locks, error)) []contender {
+	all = slices.Clone(all)
+	for i, c := range all {
+		all[i].name, all[i].options, all[i].open = c.name+suffix, "as "+c.name+", "+options, open(c)
+	}
+	return all
+}
+
+// named are those of all with these names.
+func named(all []contender, names ...string) (some []contender) {
+	for _, c := range all {
+		if slices.Contains(names, c.name) {
+			some = append(some, c)
+		}
+	}
+	return some
 }
 
 const aa = ", again (A/A)"

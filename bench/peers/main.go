@@ -3,15 +3,17 @@
 // these with its range. One contender of each case is there twice: how far the two are apart is the noise. Absolute figures
 // depend on the machine; only ratios within one run count.
 //
-//	cd bench && go run ./peers                                  # everything, about 25 minutes
+//	cd bench && go run ./peers                                  # everything, about 40 minutes
 //	cd bench && go run ./peers -case a,d -repeat 3              # some of it
 //	cd bench && go run ./peers -short -v                        # everything, too little of it to mean anything; telling of each turn
 //	cd bench && go run ./peers -docs ../docs/performance.md     # and write down what came out
+//	cd bench && go run ./peers -runs 3 -readme ../README.md     # the figures of the README, as ranges of three runs
 //
 // Each case is a file that begins with what it measures; contender.go has the rows.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -39,6 +41,8 @@ func main() {
 	flag.BoolVar(&s.pinned, "pin", true, "give client and servers a CPU each, as if they were on two machines")
 	flag.BoolVar(&s.verbose, "v", false, "tell of every turn, on standard error")
 	flag.StringVar(&s.docs, "docs", "", "put the results between the marks of this `file`, and charts in a folder of its name")
+	flag.IntVar(&s.runs, "runs", 1, "`runs` of all of it, each with servers of its own; headline figures are their range")
+	flag.StringVar(&s.readme, "readme", "", "put the headline figures between the marks of this `file`; needs 3 runs at least")
 	only := flag.String("case", "", "the `cases` to run, such as a,d; all by default")
 	flag.Parse()
 	if *only != "" {
@@ -47,9 +51,36 @@ func main() {
 	if s.short {
 		s.repeat, s.rounds, s.turn, s.pinned = 1, 20, 50*time.Millisecond, false
 	}
-	if _, err := run(s, os.Stdout); err != nil {
+	if err := several(s, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// several runs everything so often, and tells the range of the headline figures. What -docs writes is the last run.
+func several(s settings, out io.Writer) error {
+	if s.readme != "" && (s.runs < 3 || len(s.only) > 0) {
+		return errors.New("-readme needs all cases and -runs 3 or more: one run may be the best one")
+	}
+	var all []map[string]*report
+	for n := range s.runs {
+		one := s
+		if n < s.runs-1 {
+			one.docs = ""
+		}
+		reports, err := run(one, out)
+		if err != nil {
+			return err
+		}
+		all = append(all, reports)
+	}
+	text := headlines(all)
+	if _, err := fmt.Fprintf(out, "## Headlines\n\n%s\n", text); err != nil {
+		return err
+	}
+	if s.readme == "" {
+		return nil
+	}
+	return publishHeadlines(s.readme, text)
 }
 
 type settings struct {
@@ -59,6 +90,8 @@ type settings struct {
 	turn           time.Duration
 	only           []string
 	docs           string
+	runs           int
+	readme         string
 }
 
 // A study is one case.

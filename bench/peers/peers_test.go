@@ -19,15 +19,16 @@ import (
 func TestMain(m *testing.M) {
 	lab.Spin()
 	beChild()
-	os.Exit(m.Run())
+	os.Exit(redistest.Main(m))
 }
 
 // rows are what each case must have beside the rows of Lockstep, by case and table.
 var rows = map[string][][]string{
 	"a": {{"raw go-redis", "raw go-redis, again (A/A)", "raw rueidis", "redislock", "redsync", "redsync over rueidis",
-		"rueidislock", "rueidislock, tuned"}},
+		"rueidislock", "rueidislock, tuned", "redislock, ctx per call", "redsync, ctx per call"}},
 	"b": {{"raw go-redis", "raw go-redis, again (A/A)", "raw rueidis", "go-redis, pipelines of 64", "redislock", "redsync",
-		"redsync over rueidis", "rueidislock", "rueidislock, tuned"}},
+		"redsync over rueidis", "rueidislock", "rueidislock, tuned", "redislock, ctx per call", "redsync, ctx per call",
+		"raw go-redis, PoolSize 64", "redislock, PoolSize 64", "redsync, PoolSize 64"}},
 	"c": {
 		append([]string{"in-process FIFO over raw go-redis", "in-process FIFO over raw go-redis, again (A/A)"}, whoWait...),
 		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
@@ -36,17 +37,21 @@ var rows = map[string][][]string{
 		append([]string{"bare pub/sub wake + SET", "bare pub/sub wake + SET, again (A/A)", "BLPOP wake + SET"}, whoWait...),
 		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
 		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
-		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait...),
+		append([]string{"BLPOP wake + SET", "BLPOP wake + SET, again (A/A)", "bare pub/sub wake + SET"}, whoWait[:6]...),
 	},
-	"e": {onFive, onFive, onFive},
+	"e": {onFive,
+		append([]string{"raw, done at 3 of 5, PoolSize 64", "redsync, PoolSize 64", "redsync, fail-fast, PoolSize 64"}, onFive...),
+		append([]string{"redsync, ContextTimeoutEnabled"}, onFive...)},
 	"f": {{"lockstep, again (A/A)", "rueidislock, tuned"}},
 	"g": {{"lockstep, again (A/A)", "rueidislock", "rueidislock, tuned", "redislock", "redsync"},
 		{"lockstep, again (A/A)", "rueidislock", "rueidislock, tuned", "redislock", "redsync"}},
 }
 
 var (
-	whoWait = []string{"redislock", "redislock, tuned", "redsync", "redsync, tuned", "rueidislock", "rueidislock, tuned"}
-	onFive  = []string{"raw, done at 3 of 5", "raw, done at 3 of 5, again (A/A)", "redsync", "redsync, fail-fast", "redsync over rueidis, fail-fast"}
+	whoWait = []string{"redislock", "redislock, tuned", "redsync", "redsync, tuned", "rueidislock", "rueidislock, tuned",
+		"redislock, tuned, ctx per call", "redsync, tuned, ctx per call"}
+	onFive = []string{"raw, done at 3 of 5", "raw, done at 3 of 5, again (A/A)", "redsync", "redsync, fail-fast", "redsync over rueidis, fail-fast",
+		"redsync, ctx per call", "redsync, fail-fast, ctx per call"}
 )
 
 // TestTheShortFormHasEveryRow runs everything, too little of it to mean anything, and asks of no figure how large it is. Anybody may
@@ -84,6 +89,9 @@ func TestTheShortFormHasEveryRow(t *testing.T) {
 				}
 			}
 		}
+	}
+	if text := headlines([]map[string]*report{reports}); strings.Count(text, "\n") != 2+9 || strings.Contains(text, "not measured |\n| 64") {
+		t.Errorf("headlines:\n%s", text)
 	}
 	if measured < failed {
 		t.Errorf("%d rows of ours have figures, and %d of all have none", measured, failed)

@@ -16,13 +16,16 @@ func fiveNodes(b *bench) (*report, error) {
 		return nil, err
 	}
 	here := place{addrs: b.addrs(nodes), ttl: ttl}
-	all := slices.Concat([]contender{rawQuorum, again(rawQuorum)}, lockstepOnFive, peersOnFive)
+	all := slices.Concat([]contender{rawQuorum, again(rawQuorum)}, lockstepOnFive, peersOnFive,
+		eachPerCall(lockstepOnFive...), eachPerCall(named(peersOnFive, "redsync", "redsync, fail-fast")...))
 	metrics := []metric{{"p50, µs", 0, false}, {"p99, µs", 0, false}}
 	inOrder := newTable("Five nodes: Lock and Unlock of a free lock", rawQuorum.name, metrics, all...)
 	if err := b.inTurns(inOrder, here); err != nil {
 		return nil, err
 	}
-	atOnce := newTable("Five nodes: 64 goroutines, distinct keys", rawQuorum.name, []metric{{"pairs/s", 0, true}}, all...)
+	atOnce := newTable("Five nodes: 64 goroutines, distinct keys", rawQuorum.name, []metric{{"pairs/s", 0, true}},
+		slices.Concat(all, eachPool64(rawQuorum), eachPool64(named(lockstepOnFive, ofFive)...),
+			eachPool64(named(peersOnFive, "redsync", "redsync, fail-fast")...))...)
 	err := b.everybody(atOnce, b.repeat, b.turn+b.patience(), func(t *turn) ([]float64, error) {
 		l, err := t.open(here)
 		if err != nil {
@@ -36,21 +39,28 @@ func fiveNodes(b *bench) (*report, error) {
 	}
 	hung := newTable("One of five nodes hangs", "", []metric{
 		{"p50, ms", 2, false}, {"× healthy", 2, false}, {"longest, ms", 0, false}, {"64 goroutines: pairs/s", 0, true}, {"× healthy", 2, true},
-	}, all...)
+	}, slices.Concat(all, []contender{redsyncInTime})...)
 	err = b.everybody(hung, b.half(), 2*b.patience(), func(t *turn) ([]float64, error) { return t.withOneHung(here) })
 	if err != nil {
 		return nil, err
 	}
-	raw, mine := inOrder.median(rawQuorum.name, 0), inOrder.median(ofFive, 0)
-	return &report{
-		tables: []*table{inOrder, atOnce, hung},
-		charts: []chart{{"five-sequential", inOrder, 0}, {"five-throughput", atOnce, 0}, {"five-one-hung", hung, 0}},
-		musts: []must{
-			atMost("one after the other, p50", mine/raw, 1.10, 1, "× raw, done at 3 of 5"),
-			atLeast("64 goroutines, pairs/s", atOnce.median(ofFive, 0)/atOnce.bestPeer(0), 2, 3, "× best peer"),
-			atMost("one node hung, p50", hung.median(ofFive, 1), 2, 2, "× healthy"),
-		},
-	}, nil
+	r := &report{
+		tables:    []*table{inOrder, atOnce, hung},
+		charts:    []chart{{"five-sequential", inOrder, 0}, {"five-throughput", atOnce, 0}, {"five-one-hung", hung, 0}},
+		headlines: []headline{{"five nodes, 64 goroutines: pairs/s", atOnce.median(ofFive, 0) / atOnce.bestPeer(0), "× the best of the others"}},
+	}
+	raw := inOrder.median(rawQuorum.name, 0)
+	for _, c := range []struct{ name, says string }{
+		{ofFive, ""}, {ofFive + perCall, perCall}, {ofFiveRueidis, " over rueidis"}, {ofFiveRueidis + perCall, " over rueidis" + perCall},
+	} {
+		r.musts = append(r.musts,
+			atMost("one after the other, p50"+c.says, inOrder.median(c.name, 0)/raw, 1.10, 1, "× raw, done at 3 of 5"),
+			atLeast("64 goroutines, pairs/s"+c.says, atOnce.median(c.name, 0)/atOnce.bestPeer(0), 2, 3, "× best peer"),
+			atMost("one node hung, p50"+c.says, hung.median(c.name, 1), 2, 2, "× healthy"),
+		)
+	}
+	r.musts = append(r.musts, atLeast("64 goroutines, pairs/s"+pool64, atOnce.median(ofFive+pool64, 0)/atOnce.bestPeer(0), 2, 3, "× best peer"))
+	return r, nil
 }
 
 const nodes = 5

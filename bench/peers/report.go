@@ -18,6 +18,8 @@ type report struct {
 	tables []*table
 	charts []chart
 	musts  []must
+
+	headlines []headline
 }
 
 func (r *report) markdown() string {

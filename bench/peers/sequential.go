@@ -11,26 +11,28 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// sequential is case (a): one goroutine takes a free lock and gives it back, again and again, with a ctx that can't end. All
-// contenders are open at once and take turns of 20 pairs.
+// sequential is case (a): one goroutine takes a free lock and gives it back, again and again, with a ctx that can't end
+// and with one of its own for each pair. All contenders are open at once and take turns of 20 pairs.
 func sequential(b *bench) (*report, error) {
-	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis}, lockstepOnOne, peersOnFree)
+	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis}, lockstepOnOne, peersOnFree,
+		eachPerCall(lockstepOnOne...), eachPerCall(named(peersOnFree, "redislock", "redsync")...))
 	metrics := []metric{{"p50, µs", 1, false}, {"p99, µs", 0, false}}
 	tb := newTable("Lock and Unlock of a free lock, one client", rawGoredis.name, metrics, all...)
 	if err := b.inTurns(tb, place{addrs: b.addrs(1), ttl: ttl}); err != nil {
 		return nil, err
 	}
-	raw := tb.median(rawGoredis.name, 0)
-	return &report{
-		tables: []*table{tb},
-		charts: []chart{{"sequential", tb, 0}},
-		musts: []must{
-			atMost("p50", tb.median(plain, 0)/raw, 1.10, 1.03, "× raw go-redis"),
-			atMost("p50", tb.median(plain, 0)/tb.bestPeerThrough(0, "redislock", "redsync"), 1, 1, "× best peer through go-redis"),
-			atMost("p50", tb.median(plain, 0)/tb.bestPeer(0), 1, 1, "× best peer"),
-			atMost("p50 over rueidis", tb.median(overRueidis, 0)/tb.median(rawRueidis.name, 0), 1.10, 1.03, "× raw rueidis"),
-		},
-	}, nil
+	r := &report{tables: []*table{tb}, charts: []chart{{"sequential", tb, 0}}}
+	for _, ctx := range []string{"", perCall} {
+		through := tb.bestPeerThrough(0, "redislock", "redsync", "redislock"+perCall, "redsync"+perCall)
+		r.musts = append(r.musts,
+			atMost("p50"+ctx, tb.median(plain+ctx, 0)/tb.median(rawGoredis.name, 0), 1.10, 1.03, "× raw go-redis"),
+			atMost("p50"+ctx, tb.median(plain+ctx, 0)/through, 1, 1, "× best peer through go-redis"),
+			atMost("p50"+ctx, tb.median(plain+ctx, 0)/tb.bestPeer(0), 1, 1, "× best peer"),
+			atMost("p50 over rueidis"+ctx, tb.median(overRueidis+ctx, 0)/tb.median(rawRueidis.name, 0), 1.10, 1.03, "× raw rueidis"),
+			atMost("p50 over rueidis"+ctx, tb.median(overRueidis+ctx, 0)/tb.bestPeer(0), 1, 1, "× best peer"),
+		)
+	}
+	return r, nil
 }
 
 const atATime = 20
@@ -54,6 +56,7 @@ func (b *bench) inTurns(tb *table, p place) error {
 		defer t.end()
 		runners = append(runners, &runner{row: r, turn: t, locks: l})
 	}
+	tb.repetitions = b.repeat
 	for rep := range b.repeat {
 		b.progress("%s: repetition %d of %d", tb.title, rep+1, b.repeat)
 		for _, r := range runners {

@@ -16,6 +16,8 @@ type table struct {
 	base    string // the row that ratios of the first metric are to; "": no ratios
 	metrics []metric
 	rows    []*row
+
+	repetitions int // that every contender had its turn in
 }
 
 type metric struct {
@@ -101,7 +103,7 @@ func (t *table) bestPeerThrough(metric int, names ...string) float64 {
 
 func (t *table) markdown() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "**%s**\n\n| contender |", t.title)
+	fmt.Fprintf(&s, "**%s** (%s)\n\n| contender |", t.title, t.repeated())
 	for _, m := range t.metrics {
 		fmt.Fprintf(&s, " %s |", m.name)
 	}
@@ -132,6 +134,14 @@ func (t *table) markdown() string {
 		}
 	}
 	return strings.TrimSuffix(s.String(), "\n") + "\n"
+}
+
+// repeated says how much the figures are worth.
+func (t *table) repeated() string {
+	if t.repetitions == 1 {
+		return "one repetition: no range"
+	}
+	return fmt.Sprintf("median and range of %d repetitions", t.repetitions)
 }
 
 func (r *row) label() string {

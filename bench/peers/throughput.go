@@ -14,7 +14,9 @@ const many = 64
 
 // throughput is case (b): 64 goroutines of one client take and release locks that nobody else wants, as fast as they can.
 func throughput(b *bench) (*report, error) {
-	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis, pipelined}, lockstepOnOne, peersOnFree)
+	overGoredis := slices.Concat(named(lockstepOnOne, plain), named(peersOnFree, "redislock", "redsync"))
+	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis, pipelined}, lockstepOnOne, peersOnFree,
+		eachPerCall(named(lockstepOnOne, overRueidis)...), eachPerCall(overGoredis...), eachPool64(rawGoredis), eachPool64(overGoredis...))
 	tb := newTable("64 goroutines, distinct keys, one client", rawGoredis.name, []metric{{"pairs/s", 0, true}}, all...)
 	err := b.everybody(tb, b.repeat, b.turn+b.patience(), func(t *turn) ([]float64, error) {
 		l, err := t.open(place{addrs: t.addrs(1), ttl: ttl})
@@ -27,17 +29,31 @@ func throughput(b *bench) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine := tb.median(plain, 0)
-	return &report{
-		tables: []*table{tb},
-		charts: []chart{{"throughput", tb, 0}},
-		musts: []must{
-			atLeast("pairs/s", mine/tb.median(rawGoredis.name, 0), 2, 2.5, "× raw go-redis"),
-			atLeast("pairs/s", mine/tb.bestPeerThrough(0, "redislock", "redsync"), 1.3, 1.7, "× best peer through go-redis"),
-			atLeast("pairs/s", mine/tb.bestPeer(0), 1.3, 1.7, "× best peer"),
-			atLeast("pairs/s over rueidis", tb.median(overRueidis, 0)/tb.median(rawRueidis.name, 0), 0.85, 0.95, "× raw rueidis"),
-		},
-	}, nil
+	best := tb.bestPeer(0)
+	r := &report{
+		tables:    []*table{tb},
+		charts:    []chart{{"throughput", tb, 0}},
+		headlines: []headline{{"64 goroutines, a key each: pairs/s", tb.median(plain, 0) / best, "× the best of the others"}},
+	}
+	through := tb.bestPeerThrough(0, "redislock", "redsync", "redislock"+perCall, "redsync"+perCall, "redislock"+pool64, "redsync"+pool64)
+	for _, form := range []string{"", perCall, pool64} {
+		raw := rawGoredis.name
+		if form == pool64 {
+			raw += pool64
+		}
+		r.musts = append(r.musts,
+			atLeast("pairs/s"+form, tb.median(plain+form, 0)/tb.median(raw, 0), 2, 2.5, "× "+raw),
+			atLeast("pairs/s"+form, tb.median(plain+form, 0)/through, 1.3, 1.7, "× best peer through go-redis"),
+			atLeast("pairs/s"+form, tb.median(plain+form, 0)/best, 1.3, 1.7, "× best peer"),
+		)
+	}
+	for _, ctx := range []string{"", perCall} {
+		r.musts = append(r.musts,
+			atLeast("pairs/s over rueidis"+ctx, tb.median(overRueidis+ctx, 0)/tb.median(rawRueidis.name, 0), 0.85, 0.95, "× raw rueidis"),
+			atLeast("pairs/s over rueidis"+ctx, tb.median(overRueidis+ctx, 0)/best, 1.3, 1.7, "× best peer"),
+		)
+	}
+	return r, nil
 }
 
 // flatOut tells how many pairs in a second 64 goroutines make, on keys that begin with key.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A headline is a figure that the README has. It is told as the range of several runs, never as the best of them.
+type headline struct {
+	what string
+	got  float64
+	unit string
+}
+
+// headlines are those of several runs, as a table for the README.
+func headlines(runs []map[string]*report) string {
+	figures := map[string][]float64{}
+	var order []headline
+	for _, reports := range runs {
+		for _, c := range studies {
+			r := reports[c.id]
+			if r == nil {
+				continue
+			}
+			for _, h := range r.headlines {
+				if !slices.ContainsFunc(order, func(o headline) bool { return o.what == h.what }) {
+					order = append(order, h)
+				}
+				if !math.IsNaN(h.got) && !math.IsInf(h.got, 0) {
+					figures[h.what] = append(figures[h.what], h.got)
+				}
+			}
+		}
+	}
+	var s strings.Builder
+	from := fmt.Sprintf("range of %d runs", len(runs))
+	if len(runs) == 1 {
+		from = "one run"
+	}
+	fmt.Fprintf(&s, "| | %s, %s |\n|---|---|\n", from, time.Now().UTC().Format(time.DateOnly))
+	for _, h := range order {
+		fmt.Fprintf(&s, "| %s | %s |\n", h.what, h.span(figures[h.what], len(runs)))
+	}
+	return s.String()
+}
+
+// span tells of runs without a figure as well: the range of the others would be too good.
+func (h headline) span(all []float64, runs int) string {
+	if len(all) == 0 {
+		return "not measured"
+	}
+	digits := 1
+	if slices.Max(all) >= 100 {
+		digits = 0
+	}
+	least, most := number(slices.Min(all), digits), number(slices.Max(all), digits)
+	text := least
+	if least != most {
+		text += " to " + most
+	}
+	text = strings.TrimSpace(text + " " + h.unit)
+	if len(all) < runs {
+		text += fmt.Sprintf(" (none in %d of the runs)", runs-len(all))
+	}
+	return text
+}
+
+// publishHeadlines puts them between the marks of the README.
+func publishHeadlines(file, text string) error {
+	if _, err := os.Stat(file); err != nil {
+		return err
+	}
+	return publish(file, map[string]string{"headlines": text})
+}
