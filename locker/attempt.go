@@ -18,12 +18,14 @@ const (
 // is released by the goroutine that receives it. With a ctx that can't end it needs no goroutine.
 func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error) {
 	if ctx.Done() == nil && limit == nil {
-		return w.Locker.Acquire(ctx, req)
+		return w.Locker.Acquire(ctx, req) // which has the ledger from Client.lock
 	}
-	a := &attempt{locker: w.Locker, cleanups: w.cleanups, ctx: ctx, req: req, done: make(chan struct{}), err: errNoAnswer}
+	a := &attempt{locker: w.Locker, cleanups: w.cleanups, req: req, done: make(chan struct{}), err: errNoAnswer}
+	a.counted = countedContext{ctx, w.ledger}
+	a.ctx = &a.counted
 	if limit != nil {
 		var cancel context.CancelFunc
-		a.ctx, cancel = context.WithCancel(ctx)
+		a.ctx, cancel = context.WithCancel(a.ctx)
 		defer cancel()
 	}
 	w.workers.start(a)
@@ -41,7 +43,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 		}
 	}
 	if a.leave() {
-		return Lease{}, ended(ctx, req.Key, nil)
+		return Lease{}, errUnderWay
 	}
 	return a.lease, a.result()
 }
@@ -49,7 +51,8 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 // attempt is a call of Acquire that its caller may leave behind.
 type attempt struct {
 	locker   Locker
-	cleanups *cleanup.Group
+	cleanups *cleanup.Queue
+	counted  countedContext
 	ctx      context.Context
 	req      Request
 	done     chan struct{}
@@ -66,10 +69,13 @@ type attempt struct {
 // end, and does not tell its cause.
 func (a *attempt) result() error {
 	if err := a.ctx.Err(); err != nil && errors.Is(a.err, err) {
-		return ended(a.ctx, a.req.Key, nil)
+		return errUnderWay
 	}
 	return a.err
 }
+
+// errUnderWay is the result of an attempt that had no answer when the ctx or the wait ended.
+var errUnderWay = errors.New("an attempt is under way")
 
 func (a *attempt) call() { a.lease, a.err = a.locker.Acquire(a.ctx, a.req) }
 
@@ -78,10 +84,15 @@ func (a *attempt) answered() {
 	defer a.mu.Unlock()
 	a.over = true
 	close(a.done)
-	if a.left && a.impatience.Stop() && a.err == nil {
-		a.cleanups.Settle(a.ctx, a.req.TTL, a.release) // what there is to release is known
-	} else if a.left && a.err == nil {
-		a.remove()
+	switch {
+	case !a.left:
+	case a.impatience.Stop():
+		if a.err == nil {
+			a.remove(true)
+		}
+		a.counted.ledger.Done()
+	case a.err == nil:
+		a.remove(false)
 	}
 }
 
@@ -94,12 +105,18 @@ func (a *attempt) leave() bool {
 	}
 	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: what it was asked for may
 	// be granted already.
-	a.left, a.impatience = true, time.AfterFunc(abandonGrace, a.remove)
+	a.counted.ledger.Begin()
+	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() {
+		a.remove(false)
+		a.counted.ledger.Done()
+	})
 	return true
 }
 
-// remove releases a lease that may exist, or come to exist.
-func (a *attempt) remove() { a.cleanups.Go(a.ctx, a.req.TTL, a.release) }
+// remove releases a lease that is known to exist, or may exist or come to exist.
+func (a *attempt) remove(known bool) {
+	a.cleanups.Add(a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, Remove: a.release})
+}
 
 // release ends a lease that nobody wants: Key and Token suffice to name it.
 func (a *attempt) release(ctx context.Context) error {

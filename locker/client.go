@@ -3,6 +3,8 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
@@ -13,13 +15,16 @@ import (
 // nothing of it runs while no lock is held or waited for, except that the store is watched for 200 ms more after a lock that
 // had to be waited for.
 type Client struct {
-	locker   Locker // the waiting Locker inside its middleware
-	defaults config
-	once     waitPolicy
-	lines    lines
-	workers  workers
-	cleanups cleanup.Group
-	renewals renewals
+	locker     Locker // the waiting Locker inside its middleware
+	defaults   config
+	once       waitPolicy
+	lines      lines
+	workers    workers
+	cleanups   cleanup.Queue
+	background context.Context // for calls that are given context.Background
+	ledger     cleanup.Ledger  // of releases and cleanups that are not answered
+	renewals   renewals
+	hung       atomic.Int32 // Releases that did not return by their deadline
 }
 
 // New returns a Client that takes its locks from l. Options that make no sense fail every Lock with an error that says
@@ -30,53 +35,96 @@ func New(l Locker, opts ...Option) *Client {
 	if l == nil {
 		c.defaults.refuse(invalidf("locker is nil"))
 	}
-	w := &waiting{Locker: withItsClock(l), lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups}
+	if c.defaults.shared && c.defaults.handover > 0 {
+		c.defaults.refuse(invalidf("WithSharedKeys does not go with WithHandover, which passes others by"))
+	}
+	c.lines.shared = c.defaults.shared
+	w := &waiting{Locker: withItsClock(l), lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups, ledger: &c.ledger}
+	c.background = &countedContext{context.Background(), &c.ledger}
 	w.handovers.limit = c.defaults.handover
-	c.locker = Wrap(w, c.defaults.middleware...)
+	if c.locker = Wrap(w, c.defaults.middleware...); c.locker == nil {
+		c.defaults.refuse(invalidf("middleware returned a nil Locker"))
+		c.locker = w
+	}
 	c.renewals.wall = wallclock.Of(l)
 	return c
 }
 
-// Lock waits until the lock is free and returns it held. It waits in line behind earlier calls for the same key (and
-// owner) on this Client.
+// Lock waits until the lock is free and returns it held. Earlier calls for the same key (and owner) on this Client come
+// first.
 //
-// When ctx ends first, Lock returns at once with an error that matches the ctx's, and [ErrHeld] as well if the lock
-// was held when the store was last asked. [WithWait] limits the wait alone. Every other error means that the store
-// could not tell or refused, and ends the wait. Whatever an attempt with an unknown outcome may have left in the store
-// is removed in the background.
+// When ctx ends first, Lock returns at once. The error matches the error of ctx, and [ErrHeld] as well if the lock was
+// held when the store last answered. [WithWait] limits the wait alone, and lets it outlast an outage: an attempt that
+// fails is then repeated, unless the error is permanent. Without it, every error ends the wait. What an attempt with an unknown outcome may have left in the
+// store is removed in the background.
+//
+// If ctx descends from the Context of a Lock that this Client holds on the same key, Lock fails at once and sends
+// nothing: it would wait for itself. Use that Lock, or package reentrant with [ContextWithOwner]. A ctx that takes only
+// the values of the hold ([context.WithoutCancel]) and can end by itself fails too, since Lock can't tell it from the
+// other; start work that is to outlive the hold with a ctx from outside it. The error is permanent, its ErrorType is
+// "deadlock".
 func (c *Client) Lock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.lock(ctx, key, opts, call{})
 }
 
-// TryLock makes one attempt and does not wait: the error matches [ErrHeld] if someone else has the lock.
+// TryLock makes one attempt and does not wait. The error matches [ErrHeld] if another holder has the lock, also where
+// ctx descends from that hold. Options about waiting are bad input here.
 func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.lock(ctx, key, opts, call{once: true})
 }
 
-// Do runs work under the lock and releases it when work returns, panics or calls runtime.Goexit. The ctx that work
-// gets ends when the lock is lost. If work and the release both fail, their errors are joined, work's first. An error
-// that matches [ErrLost] means that the lock was not held to the end of the work; an [*Error] whose Op is "release",
-// that the work was done and the store did not say that the lock is free: it will be when its lease ends.
+// Do takes the lock as Lock does, calls work, and releases the lock when work returns, panics or calls runtime.Goexit.
+// The ctx of work ends when the lock is lost.
+//
+// The error answers these questions:
+//   - It matches [ErrLost]: the lock was not held to the end of the work. If work only says that its ctx was cancelled,
+//     which the loss did, the error is the loss alone.
+//   - It is an [*Error] whose Op is "release": the work is done, and the store did not confirm the release. The lock
+//     is free when its lease ends.
+//   - It matches [ErrHeld]: look at [HeldError.Key]. It is key if work was not called. It is another key if work took a
+//     lock of its own and returned that error.
+//
+// If work and the release both fail, the error wraps both, the error of work first.
 func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Context, l *Lock) error, opts ...Option) (err error) {
+	if work == nil {
+		return &Error{Op: "lock", Key: key, Err: invalidf("work is nil")}
+	}
 	l, err := c.lock(ctx, key, opts, call{scoped: true})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if released := l.Unlock(ctx); released != nil && !errors.Is(err, released) {
-			err = errors.Join(err, released)
-		}
-	}()
+	defer func() { err = both(l, err, l.Unlock(ctx)) }()
 	return work(l.Context(), l)
+}
+
+// both joins the error of the work and that of the release of l in one line.
+func both(l *Lock, work, release error) error {
+	switch {
+	case release == nil || errors.Is(work, release):
+		return work
+	case work == nil, errors.Is(work, context.Canceled) && errors.Is(context.Cause(l.Context()), ErrLost):
+		return release
+	}
+	return fmt.Errorf("%w; %w", work, release)
 }
 
 // call is what the three ways to lock differ in.
 type call struct{ once, scoped bool }
 
 func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) (*Lock, error) {
+	if c == nil || c.locker == nil {
+		return nil, &Error{Op: "lock", Key: key, Err: errNoClient}
+	}
 	cfg, wait := &c.defaults, &c.defaults.wait
 	if len(opts) > 0 {
-		own := c.defaults.with(opts)
+		own := c.defaults
+		if how.once {
+			own.wait = waitPolicy{}
+		}
+		own = own.with(opts)
+		if option := own.wait.option(); how.once && option != "" {
+			own.refuse(invalidf("%s is for Lock; TryLock does not wait", option))
+		}
 		cfg, wait = &own, &own.wait
 	}
 	if how.once {
@@ -91,7 +139,12 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	if err := ValidateKey(key); err != nil { // before it stands in line
 		return nil, &Error{Op: "lock", Key: key, Err: err}
 	}
-	req := Request{Key: key, Token: NewToken(), Owner: ownerFrom(ctx), TTL: cfg.ttl, Scoped: how.scoped, wait: wait}
+	req := Request{
+		Key: key, Token: NewToken(), Owner: ownerFrom(ctx), TTL: cfg.ttl, Scoped: how.scoped, Shared: c.defaults.shared, wait: wait,
+	}
+	if !how.once && req.Owner == "" && c.waitsForItself(ctx, key) {
+		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
+	}
 	c.workers.enter()
 	var l *Lock
 	defer func() {
@@ -99,10 +152,69 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 			c.workers.exit()
 		}
 	}()
-	lease, err := c.locker.Acquire(ctx, req)
+	lease, err := c.locker.Acquire(c.counted(ctx), req)
 	if err != nil {
 		return nil, wrap("acquire", key, err)
 	}
 	l, err = c.hold(ctx, lease, cfg)
 	return l, err
+}
+
+var errNoClient = invalidf("the Client was not made by locker.New")
+
+// option names what a call has said about waiting; empty: nothing.
+func (p *waitPolicy) option() string {
+	switch {
+	case p.limit != 0:
+		return "WithWait"
+	case p.attempts != 0:
+		return "WithAttempts"
+	case p.backoff != nil:
+		return "WithBackoff"
+	}
+	return ""
+}
+
+// waitsForItself tells whether ctx ends with a hold of key that this Client has. Without an owner every strategy grants
+// a key to one holder, so the lock can't be granted before ctx has ended. A ctx without an end is no part of a hold.
+func (c *Client) waitsForItself(ctx context.Context, key string) bool {
+	if ctx.Done() == nil {
+		return false
+	}
+	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
+		if h.client == c && h.lease.Key == key && h.lasts() {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hold) lasts() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over == nil && !h.lease.Ended()
+}
+
+// counted is ctx with the ledger. A ctx that can end gets it with each attempt, which has room for it.
+func (c *Client) counted(ctx context.Context) context.Context {
+	switch {
+	case ctx.Done() != nil:
+		return ctx
+	case ctx == context.Background():
+		return c.background
+	}
+	return &countedContext{ctx, &c.ledger}
+}
+
+// Drain waits until the releases and cleanups under way are answered, those of a strategy included, or until ctx ends. It is for
+// a program that is about to end: what it has not released by then stays locked until the lease ends. A lock that is
+// still held is not released; a call of Lock or Unlock that begins meanwhile may not be waited for.
+func (c *Client) Drain(ctx context.Context) error {
+	if c == nil {
+		return fmt.Errorf("lockstep: drain: %w", errNoClient)
+	}
+	if err := c.ledger.Drain(ctx); err != nil {
+		return fmt.Errorf("lockstep: drain: %d releases and cleanups are not answered; their leases end by themselves: %w", c.ledger.Open(), err)
+	}
+	return nil
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
@@ -15,8 +18,9 @@ var (
 	// ErrHeld: someone else has the lock. That is normal, not a fault. See [HeldError].
 	ErrHeld = errors.New("held by someone else")
 
-	// ErrWaitLimit: the time given by [WithWait] is over. ErrHeld matches as well, unless the last attempt was not
-	// answered: then nobody knows.
+	// ErrWaitLimit: the time given by [WithWait] is over. ErrHeld matches as well if the last attempt that was answered
+	// said so, unless one was still under way at the end: that one may have been granted. If the last attempts failed, the
+	// error of the last one is matched too.
 	ErrWaitLimit = errors.New("wait limit reached")
 
 	// ErrLost: the lease is over although nobody unlocked it. See [LostError] for the reason.
@@ -42,12 +46,15 @@ type Error struct {
 	Contended bool // someone else had the lock, or was before this call in the line of its Client
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("lockstep: %s %q: %s", e.Op, e.Key, text(e.Err)) }
+func (e *Error) Error() string {
+	return fmt.Sprintf("lockstep: %s %q: %s", e.Op, shown(e.Key), text(e.Err))
+}
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrorType names the kind of error in one word of low cardinality, fit for a metric: the word of the innermost error
-// that has one, "timeout", "canceled", "wait_limit", "foreign_key", or the Go type of the cause.
+// ErrorType names the kind of error in one word of low cardinality, fit for a metric. It is the word of the outermost
+// error with a method ErrorType() string; or else "wait_limit", "foreign_key", "canceled", "timeout", "eof", "closed",
+// "connection_refused" or "connection_reset"; or else "error".
 func (e *Error) ErrorType() string {
 	var typed interface{ ErrorType() string }
 	var timeout net.Error
@@ -62,12 +69,20 @@ func (e *Error) ErrorType() string {
 		return "canceled"
 	case errors.Is(e.Err, context.DeadlineExceeded), errors.As(e.Err, &timeout) && timeout.Timeout():
 		return "timeout"
+	case errors.Is(e.Err, io.EOF), errors.Is(e.Err, io.ErrUnexpectedEOF):
+		return "eof"
+	case errors.Is(e.Err, net.ErrClosed), errors.Is(e.Err, io.ErrClosedPipe):
+		return "closed"
+	case isAny(e.Err, refusedConnection):
+		return "connection_refused"
+	case isAny(e.Err, resetConnection):
+		return "connection_reset"
 	}
-	cause := e.Err
-	for inner := errors.Unwrap(cause); inner != nil; inner = errors.Unwrap(cause) {
-		cause = inner
-	}
-	return fmt.Sprintf("%T", cause)
+	return "error"
+}
+
+func isAny(err error, targets []error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // HeldError says that someone else has the lock. It matches [ErrHeld].
@@ -93,7 +108,9 @@ func asHeld(key string, err error) *HeldError {
 	return &HeldError{Key: key, Err: err}
 }
 
-func (e *HeldError) Error() string { return fmt.Sprintf("lockstep: acquire %q: %s", e.Key, e.cause()) }
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("lockstep: acquire %q: %s", shown(e.Key), e.cause())
+}
 
 func (e *HeldError) cause() string {
 	switch {
@@ -102,7 +119,7 @@ func (e *HeldError) cause() string {
 	case e.Err != nil:
 		return text(e.Err)
 	case e.Left > 0:
-		return fmt.Sprintf("%v, for %v more", ErrHeld, e.Left.Round(time.Millisecond))
+		return fmt.Sprintf("%v; free in %v unless renewed", ErrHeld, e.Left.Round(time.Millisecond))
 	}
 	return ErrHeld.Error()
 }
@@ -128,6 +145,7 @@ const (
 	LostUnavailable LostReason = "unavailable" // its time ran out while extensions failed
 	LostQuorum      LostReason = "quorum"      // so many nodes of a quorum say so that none is left
 	LostMaxHold     LostReason = "max_hold"    // it was held as long as [WithMaxHold] allows
+	LostAbandoned   LostReason = "abandoned"   // nobody unlocked it and nothing referred to it any more, see [WithAbandonedStop]
 )
 
 // LostError says that a lease is over although nobody unlocked it, and why. It matches [ErrLost].
@@ -147,7 +165,9 @@ func Lost(lease Lease) error {
 	return &LostError{Key: lease.Key, Reason: reason}
 }
 
-func (e *LostError) Error() string { return fmt.Sprintf("lockstep: hold %q: %s", e.Key, e.cause()) }
+func (e *LostError) Error() string {
+	return fmt.Sprintf("lockstep: hold %q: %s", shown(e.Key), e.cause())
+}
 
 func (e *LostError) cause() string {
 	s := map[LostReason]string{
@@ -156,6 +176,7 @@ func (e *LostError) cause() string {
 		LostUnavailable: "its time ran out while extensions failed",
 		LostQuorum:      "too few nodes still have it",
 		LostMaxHold:     "it was held as long as allowed",
+		LostAbandoned:   "its Lock became garbage without Unlock",
 	}[e.Reason]
 	if s == "" {
 		s = string(e.Reason)
@@ -176,24 +197,36 @@ func (e *LostError) Unwrap() error { return e.Err }
 // ErrorType is "lost".
 func (e *LostError) ErrorType() string { return "lost" }
 
-// waitError ends a wait: why, and that the lock was held when someone last looked.
+// waitError ends a wait: why, that the lock was held when the store last answered, and what the attempts failed with since.
 type waitError struct {
-	why  error
-	held *HeldError // nil if nobody knows
+	why   error
+	held  *HeldError // nil if nobody knows
+	fault error      // nil if the store has answered
 }
 
 func (e *waitError) Error() string {
-	if e.held == nil {
-		return e.why.Error()
+	s := e.why.Error()
+	if e.fault != nil {
+		s += ": " + text(e.fault)
 	}
-	return e.why.Error() + ": " + e.held.cause()
+	switch {
+	case e.held == nil:
+		return s
+	case e.fault != nil:
+		return s + "; before that " + e.held.cause()
+	}
+	return s + ": " + e.held.cause()
 }
 
 func (e *waitError) Unwrap() []error {
-	if e.held == nil {
-		return []error{e.why}
+	errs := []error{e.why}
+	if e.held != nil {
+		errs = append(errs, e.held)
 	}
-	return []error{e.why, e.held}
+	if e.fault != nil {
+		errs = append(errs, e.fault)
+	}
+	return errs
 }
 
 // ErrorType is that of why the wait is over: that the lock was held is the reason for waiting.
@@ -206,11 +239,39 @@ func invalidf(format string, args ...any) error { return invalidError(fmt.Sprint
 
 func (e invalidError) Error() string { return string(e) }
 
-// Refused says that repeating will not help.
-func (e invalidError) Refused() bool { return true }
+// Permanent says that repeating will not help.
+func (e invalidError) Permanent() bool { return true }
 
 // ErrorType is "invalid".
 func (e invalidError) ErrorType() string { return "invalid" }
+
+// deadlockError is a Lock that would wait for a hold which can't end before the Lock does.
+type deadlockError struct{}
+
+var errDeadlock error = deadlockError{}
+
+func (deadlockError) Error() string {
+	return "ctx descends from a hold of this key by the same Client, so Lock would wait for itself; " +
+		"use that hold, or package reentrant with ContextWithOwner"
+}
+
+// Permanent says that repeating will not help.
+func (deadlockError) Permanent() bool { return true }
+
+// ErrorType is "deadlock".
+func (deadlockError) ErrorType() string { return "deadlock" }
+
+// shown is how a key is printed: one that is longer than a key can be, by its first 64 bytes.
+func shown(key string) string {
+	if len(key) <= MaxKeyLength {
+		return key
+	}
+	cut := 64
+	for cut > 64-utf8.UTFMax && !utf8.RuneStart(key[cut]) {
+		cut--
+	}
+	return key[:cut] + "…"
+}
 
 // text says what err says, without the prefix that our own errors have when they stand alone.
 func text(err error) string {
@@ -243,4 +304,4 @@ func ctxError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-func refused(err error) bool { return cleanup.Refused(err) }
+func permanent(err error) bool { return cleanup.Permanent(err) }

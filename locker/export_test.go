@@ -1,6 +1,9 @@
 package locker
 
-import "github.com/lockstep-go/lockstep/internal/wallclock"
+import (
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
+)
 
 // By is the lease of a Client that goes by clock, from now on.
 func (l Lease) By(clock *wallclock.Clock) Lease {
@@ -14,7 +17,7 @@ func (c *Client) Lines() int { c.lines.mu.Lock(); defer c.lines.mu.Unlock(); ret
 func (c *Client) Scheduled() int {
 	c.renewals.mu.Lock()
 	defer c.renewals.mu.Unlock()
-	return len(c.renewals.heap)
+	return c.renewals.scheduled()
 }
 
 func (c *Client) TimerIsSet() bool {
@@ -29,5 +32,15 @@ func (c *Client) IdleWorkers() int {
 	return len(c.workers.idle)
 }
 
+// HandedOver is how many leases are remembered because they were handed over, or could have been.
+func (c *Client) HandedOver() int {
+	c.lines.mu.Lock()
+	defer c.lines.mu.Unlock()
+	return len(c.locker.(*waiting).handovers.byToken)
+}
+
 // Locker is what middleware wraps.
 func (c *Client) Locker() Locker { return c.locker }
+
+// Cleanups is the queue of what is released in the background.
+func (c *Client) Cleanups() cleanup.Stats { return c.cleanups.Stats() }

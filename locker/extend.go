@@ -9,16 +9,16 @@ import (
 // extendCall is an extension. The scheduler waits for none of its own, and who asks by hand may leave his: if it fails then, that
 // shows in the next one or in the loss.
 type extendCall struct {
-	l     *Lock
+	h     *hold
 	ctx   context.Context
 	ttl   time.Duration
 	limit time.Duration // of one that the scheduler counts among those under way; 0: by hand
 	err   error
 	done  chan struct{} // closed when it is over; nil: nobody waits
 
-	// guarded by the mutex of the Lock
+	// guarded by the mutex of the hold
 	cancel context.CancelCauseFunc // nil before it runs
-	next   *extendCall             // of those of the Lock that are under way
+	next   *extendCall             // of those of the hold that are under way
 }
 
 func (c *extendCall) answered() {
@@ -26,13 +26,13 @@ func (c *extendCall) answered() {
 		close(c.done)
 	}
 	if c.limit > 0 {
-		c.l.client.renewals.answered()
+		c.h.client.renewals.answered()
 	}
 }
 
 // call asks for ttl from now and takes in the answer, whenever it comes. The extension has begun.
 func (c *extendCall) call() {
-	l, before := c.l, c.l.Lease()
+	h, before := c.h, c.h.leaseNow()
 	end := before.Expires
 	if c.limit > 0 {
 		end = earlier(time.Now().Add(c.limit), end)
@@ -45,39 +45,41 @@ func (c *extendCall) call() {
 	defer func() { // also if the Locker ends the goroutine
 		cancel()
 		cancelBy(nil)
-		c.err = l.extended(c, before, after, err)
+		c.err = h.extended(c, before, after, err)
 	}()
-	if l.goesOn(c, cancelBy) {
-		after, err = l.client.locker.Extend(ctx, before, c.ttl)
+	if h.goesOn(c, cancelBy) {
+		asked := before
+		asked.Abandoned = c.limit > 0 && h.tellAbandoned()
+		after, err = h.client.locker.Extend(ctx, asked, c.ttl)
 	}
 }
 
 // begin counts an extension in, unless the hold is over.
-func (l *Lock) begin(c *extendCall) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over != nil {
-		return l.over
+func (h *hold) begin(c *extendCall) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over != nil {
+		return h.over
 	}
-	l.extensions, c.next = c, l.extensions
+	h.extensions, c.next = c, h.extensions
 	return nil
 }
 
 // goesOn tells whether the hold does, and how its end is to be told.
-func (l *Lock) goesOn(c *extendCall, cancel context.CancelCauseFunc) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (h *hold) goesOn(c *extendCall, cancel context.CancelCauseFunc) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	c.cancel = cancel
-	return l.over == nil
+	return h.over == nil
 }
 
 // giveUp returns what cancels those under way. The mutex is held, as in what follows; to cancel, it must not be: an extension may
 // run below the context of the hold itself, which looks at the lock.
-func (l *Lock) giveUp() (cancels []context.CancelCauseFunc) {
-	if l.extensions != nil {
-		l.joined = make(chan struct{})
+func (h *hold) giveUp() (cancels []context.CancelCauseFunc) {
+	if h.extensions != nil {
+		h.joined = make(chan struct{})
 	}
-	for c := l.extensions; c != nil; c = c.next {
+	for c := h.extensions; c != nil; c = c.next {
 		if c.cancel != nil {
 			cancels = append(cancels, c.cancel)
 		}
@@ -85,19 +87,19 @@ func (l *Lock) giveUp() (cancels []context.CancelCauseFunc) {
 	return cancels
 }
 
-func (l *Lock) countOut(c *extendCall) {
-	at := &l.extensions
+func (h *hold) countOut(c *extendCall) {
+	at := &h.extensions
 	for *at != c {
 		at = &(*at).next
 	}
 	*at = c.next
-	if l.joined != nil && l.extensions == nil {
-		close(l.joined)
+	if h.joined != nil && h.extensions == nil {
+		close(h.joined)
 	}
 }
 
-func (l *Lock) underWay() (n int) {
-	for c := l.extensions; c != nil; c = c.next {
+func (h *hold) underWay() (n int) {
+	for c := h.extensions; c != nil; c = c.next {
 		n++
 	}
 	return n
@@ -110,43 +112,43 @@ var errNoAnswer = errors.New("the locker did not answer")
 var errOutdated = errors.New("answered for a lease that has been extended since")
 
 // extended takes in the answer to c, an extension of before.
-func (l *Lock) extended(c *extendCall, before, after Lease, err error) error {
+func (h *hold) extended(c *extendCall, before, after Lease, err error) error {
 	var lost *LostError
-	isLost := errors.Is(err, ErrLost)
+	isLost, unwanted := errors.Is(err, ErrLost), h.parent.Err() != nil
 	if isLost && !errors.As(err, &lost) {
 		lost = &LostError{Key: before.Key, Reason: LostStolen}
 	}
-	l.mu.Lock()
-	moved, ended := false, l.over == nil && l.lease.Ended()
+	h.mu.Lock()
+	moved, ended := false, h.over == nil && h.lease.Ended()
 	switch {
-	case l.over != nil || ended: // what is over stays over
-	case isLost && lost.Reason == LostExpired && l.lease.Expires.After(before.Expires):
+	case h.over != nil || ended: // what is over stays over
+	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
 		isLost, err = false, errOutdated
 	case err != nil:
-		if l.ctx.Context.Err() == nil && !refused(l.failed) { // a refusal says more than what follows it
-			l.failed = err
+		if !unwanted && !permanent(h.failed) { // a refusal says more than what follows it
+			h.failed = err
 		}
 	default:
-		l.failed = nil
-		if moved = after.Expires.After(l.lease.Expires); moved {
-			l.lease.Expires, l.lease.wall = after.Expires, after.wall
+		h.failed = nil
+		if moved = after.Expires.After(h.lease.Expires); moved {
+			h.lease.Expires, h.lease.wall = after.Expires, after.wall
 		}
 	}
-	l.countOut(c)
-	over := l.over
-	l.mu.Unlock()
+	h.countOut(c)
+	over := h.over
+	h.mu.Unlock()
 
 	switch {
 	case over != nil:
 		return over
 	case ended:
-		lost = l.expired()
-		l.lose(lost)
+		lost = h.expired()
+		h.lose(lost)
 		return lost
 	case moved:
-		l.client.renewals.reschedule(l)
+		h.client.renewals.reschedule(h)
 	case isLost:
-		l.lose(lost)
+		h.lose(lost)
 	}
 	return wrap("extend", before.Key, err)
 }

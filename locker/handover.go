@@ -6,13 +6,16 @@ import (
 	"time"
 )
 
-// WithHandover lets Unlock pass the lease on to the next waiter of the same Client, up to n times in a row, before it is released
-// for others: a waiter who is next door gets the lock without a round trip, which is many times faster, and those of other Clients wait for up
-// to n holds more. It is for [New] alone.
+// WithHandover lets Unlock hand the lease over to the next waiter of the same Client, up to n times in a row,
+// before it is released for other Clients. A handover needs no round trip, so it is many times faster. The price:
+// waiters of other Clients wait for up to n holds more. It is for [New] alone.
 //
-// A lease is passed on while more than half of the TTL that the next one has asked for is left. Each holder has a Lock and a
-// context of his own; they have the Token in common, so that the store sees one hold. Leases that are numbered are not passed on, since
-// each holder needs a number of his own, nor are those with an owner.
+// A lease is handed over only to a waiter that sleeps, and while more than half of the TTL that this waiter has asked
+// for is left. While the next waiter has an attempt under way, Unlock releases the lease: the attempt may hang.
+//
+// Each holder has a Lock and a context of its own. Middleware of [WithMiddleware] sees two holds. The store sees one
+// hold, since both have the same Token, and so does middleware of [Wrap]. A numbered lease is not handed over, since
+// each holder needs a number of its own; nor is a lease that has an owner.
 //
 // This is lock cohorting (D. Dice, V. Marathe, N. Shavit: Lock Cohorting, 2012).
 func WithHandover(n int) Option {
@@ -27,7 +30,7 @@ func WithHandover(n int) Option {
 	}
 }
 
-// Release passes the lease on, or ends it.
+// Release hands the lease over, or ends it.
 func (w *waiting) Release(ctx context.Context, lease Lease) error {
 	if w.handovers.limit > 0 && w.lines.pass(lease, &w.handovers) {
 		return nil
@@ -35,25 +38,26 @@ func (w *waiting) Release(ctx context.Context, lease Lease) error {
 	return w.Locker.Release(ctx, lease)
 }
 
-// handovers remembers who has a lease now, and whether its end is on its way. A Release that is repeated, by the Client or by
-// middleware, must neither end what was passed on nor pass on what may have ended. Ready to use when zero.
+// handovers remembers which hold has a lease now, and whether its release was sent. The Client or middleware may
+// repeat a Release. It must not end a lease that was handed over, nor hand over a lease that may have ended. Ready to
+// use when zero.
 type handovers struct {
-	limit int // of one lease
+	limit int // handovers of one lease
 
 	// guarded by the mutex of the lines
 	byToken map[string]chain
 	sweepAt int
 }
 
-// chain is a lease that has been passed on, or is about to end.
+// chain is a lease that was handed over, or whose release was sent.
 type chain struct {
-	hand  int32 // of the one who has it
-	sent  bool
-	until time.Time // once sent, it is of no account from then on
+	hand  int32     // handovers so far
+	sent  bool      // its release
+	until time.Time // once sent, the entry is needed until then
 }
 
-// pass tells whether somebody else has the lease: its holder has passed it on before, or the head of the line can make use of
-// it. Otherwise its end is about to be sent. Of two Releases at once, the one that comes second finds what the first has done.
+// pass tells whether another hold has the lease: it was handed over before, or the head of the line takes it now. If
+// not, the caller sends the release. Of two Releases at once, the second one finds what the first one did.
 func (ls *lines) pass(lease Lease, h *handovers) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -74,14 +78,15 @@ func (ls *lines) pass(lease Lease, h *handovers) bool {
 	return false
 }
 
-// allow tells whether the lease may be passed on.
+// allow tells whether the lease may be handed over.
 func (h *handovers) allow(lease Lease) bool {
 	return lease.unlocked && lease.Fence == 0 && lease.Owner == "" && int(lease.hand) < h.limit && !lease.Ended()
 }
 
-// takes tells whether there is a head who can make use of it.
+// takes tells whether the line has a head that sleeps and can use the lease. A head that has an attempt under way takes
+// none: the attempt may hang, and the key would stay locked for as long.
 func (ln *line) takes(lease Lease) bool {
-	return ln.idle == nil && ln.gift == nil && time.Until(lease.Expires) > ln.ttl/2
+	return ln.idle == nil && !ln.asking && ln.gift == nil && time.Until(lease.Expires) > ln.ttl/2
 }
 
 func (h *handovers) note(lease Lease, sent bool) {
@@ -95,7 +100,7 @@ func (h *handovers) note(lease Lease, sent bool) {
 	h.byToken[lease.Token] = chain{hand: lease.hand, sent: sent, until: lease.Expires}
 }
 
-// unwrap takes what was passed on to the head.
+// unwrap takes the lease that was handed to the head.
 func (ln *line) unwrap() (gift *Lease) {
 	gift, ln.gift = ln.gift, nil
 	return gift

@@ -313,3 +313,176 @@ func TestAHeadThatIsGivenTheLeaseHasNoPlaceInTheQueueAnyMore(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// An attempt may hang for as long as its ctx allows. Nothing of this Client may keep the key locked meanwhile.
+func TestALeaseIsNotHandedToAWaiterInTheMiddleOfAnAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		answer := s.hangAcquire(func(next func() (locker.Lease, error)) (locker.Lease, error) { return next() })
+		waiter := take(t, c, "key")
+		mustUnlock(t, l)
+		s.mustBeFree(t, "key")
+		time.Sleep(20 * time.Second)
+		answer()
+		mustUnlock(t, <-waiter)
+	}, locker.WithHandover(100))
+}
+
+func TestAnAttemptThatIsAnsweredLateIsNotHandedALeaseThatHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		answer := s.hangAcquire(func(func() (locker.Lease, error)) (locker.Lease, error) {
+			return locker.Lease{}, &locker.HeldError{Key: "key"}
+		})
+		waiter := take(t, c, "key")
+		mustUnlock(t, l)
+		time.Sleep(20 * time.Second) // longer than the lease of l
+		answer()
+		mustUnlock(t, <-waiter)
+	}, locker.WithHandover(100))
+}
+
+// hangAcquire keeps the next attempt until answer is called, which gives it the result of with.
+func (s *spy) hangAcquire(with func(next func() (locker.Lease, error)) (locker.Lease, error)) (answer func()) {
+	hangs := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.mu.Lock()
+		s.onAcquire = nil
+		s.mu.Unlock()
+		<-hangs
+		return with(next)
+	}
+	return func() { close(hangs) }
+}
+
+// The end of a hold is told to the line when its Release has returned: the lease may have the next holder then.
+func TestTheEndOfAHoldThatWasHandedOverWakesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		s.onWatch = func(context.Context) error { return errors.ErrUnsupported }
+		never := locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })
+		c := locker.New(s, never, locker.WithHandover(2), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return slowAfterRelease{next}
+		}))
+		l := mustLock(t, c, "key")
+		second, third, fourth := take(t, c, "key"), take(t, c, "key"), take(t, c, "key")
+		asked, _, _, _ := s.asked()
+		for _, next := range []<-chan *locker.Lock{second, third} {
+			mustUnlock(t, l)
+			l = <-next
+			time.Sleep(10 * time.Millisecond)
+			if now, _, _, _ := s.asked(); now != asked {
+				t.Errorf("%d attempts after a handover; want none", now-asked)
+			}
+		}
+		mustUnlock(t, l) // it is sent, and wakes the fourth
+		began := time.Now()
+		mustUnlock(t, <-fourth)
+		if took := time.Since(began); took > time.Millisecond {
+			t.Errorf("the lock was free for %v", took)
+		}
+	})
+}
+
+// slowAfterRelease returns from Release a moment after the lease was handed over.
+type slowAfterRelease struct{ locker.Locker }
+
+func (m slowAfterRelease) Release(ctx context.Context, lease locker.Lease) error {
+	err := m.Locker.Release(ctx, lease)
+	time.Sleep(time.Millisecond)
+	return err
+}
+
+// Middleware begins to follow a hold once, when it is granted, and not again the hold before it.
+func TestAHoldThatWasHandedOverHasHooksOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun, ended atomic.Int32
+		c := locker.New(single.New(memory.New()), locker.WithHandover(100), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return counting{next, &begun, &ended}
+		}))
+		l := mustLock(t, c, "key")
+		for holds := int32(1); holds <= 3; holds++ {
+			if begun.Load() != holds || ended.Load() != holds-1 {
+				t.Errorf("in hold %d, middleware has seen %d begin and %d end", holds, begun.Load(), ended.Load())
+			}
+			next := take(t, c, "key")
+			mustUnlock(t, l)
+			l = <-next
+		}
+		mustUnlock(t, l)
+		if begun.Load() != 4 || ended.Load() != 4 {
+			t.Errorf("of 4 holds, middleware has seen %d begin and %d end", begun.Load(), ended.Load())
+		}
+	})
+}
+
+type counting struct {
+	locker.Locker
+	begun, ended *atomic.Int32
+}
+
+func (m counting) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := m.Locker.Acquire(ctx, req)
+	if err != nil {
+		return lease, err
+	}
+	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+		m.begun.Add(1)
+		return ctx, func(time.Time, error) { m.ended.Add(1) }
+	}), nil
+}
+
+func TestLeasesThatWereHandedOverAreForgottenWhenTheyHaveEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		for range 1000 {
+			l := mustLock(t, c, "key")
+			next := take(t, c, "key")
+			mustUnlock(t, l)
+			if next := <-next; next.Lease().Token != l.Lease().Token {
+				t.Fatal("the lease was not handed over")
+			} else {
+				mustUnlock(t, next)
+			}
+			time.Sleep(100 * time.Millisecond) // ten of them live at a time
+		}
+		if n := c.HandedOver(); n > 128 {
+			t.Errorf("%d leases are remembered", n)
+		}
+	}, locker.WithHandover(100), locker.WithTTL(time.Second))
+}
+
+func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
+	t.Run("granted by the store", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				defer time.Sleep(400 * time.Millisecond) // the answer is slow
+				return next()
+			}
+			began := time.Now()
+			l := mustLock(t, c, "key", locker.WithMaxHold(time.Second))
+			<-l.Context().Done()
+			if held := time.Since(began); held != time.Second {
+				t.Errorf("the hold ended %v after it was asked for; want 1s", held)
+			}
+			_ = l.Unlock(t.Context())
+		})
+	})
+	t.Run("handed over", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l := mustLock(t, c, "key")
+			got := make(chan *locker.Lock)
+			go func() { got <- mustLock(t, c, "key", locker.WithMaxHold(time.Second)) }()
+			time.Sleep(2 * time.Second)
+			began := time.Now()
+			mustUnlock(t, l)
+			next := <-got
+			<-next.Context().Done()
+			if held := time.Since(began); held != time.Second {
+				t.Errorf("the hold ended %v after the handover; want 1s", held)
+			}
+			_ = next.Unlock(t.Context())
+		}, locker.WithHandover(100))
+	})
+}

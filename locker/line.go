@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,9 @@ type lines struct {
 	mu    sync.Mutex
 	byKey map[string]*line
 	spare sync.Pool // lines that nobody else ever joined, for the next ones
+
+	shared bool                 // with other software: see WithSharedKeys
+	rests  map[string]time.Time // until when a key is not asked for, since this Client has just released it
 }
 
 // line is a head, who is not in queue, and those behind it. What the head finds out stays with the line, so that the
@@ -33,9 +37,14 @@ type line struct {
 	refusal  error         // why there is no watch, for all in the line
 	watch    *watchContext // of the present watch
 	ttl      time.Duration // that its head asks for
-	gift     *Lease        // passed on to the head
-	stale    int           // ends of holds that are still to be told of and whose lease was passed on
+	asking   bool          // the head has an attempt under way, or was handed a lease: it takes none
+	gift     *Lease        // handed to the head, which has not taken it yet
+	stale    int           // handovers whose release notification is still pending
 	idle     *time.Timer   // set while nobody is in the line, and it is kept for who may come
+
+	fault    error // what the attempts failed with since the store last answered; nil: it has answered
+	failures int   // how many they are
+	failedAt time.Time
 
 	held  HeldError // what the store said last; Key is empty if nobody knows
 	until time.Time // when the lease that is in the way ends; zero: unknown
@@ -78,11 +87,12 @@ func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *place) {
 	return ln, nil
 }
 
-// leave gives the line to the next in it. If the head leaves with a lease, the next one knows that the lock is held. What was
-// passed on to a head that has no use for it is the next one's, or returned.
+// leave gives the line to the next in it. If the head leaves with a lease, the next one knows that the lock is held.
+// A lease that was handed to a head that leaves without it goes to the next head; if there is none, it is returned.
 func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	ln.asking = false
 	switch {
 	case granted && ln.owner != "": // whoever follows is the same owner, and may be granted it as well
 		ln.held, ln.until, ln.local = HeldError{}, time.Time{}, false
@@ -92,12 +102,12 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 		ln.calm() // what led to this grant is no news for the next head
 	}
 	if granted {
-		ln.freed = false
-		if lease.hand == 0 { // what was passed on says nothing of others
+		ln.freed, ln.fault, ln.failures = false, nil, 0
+		if lease.hand == 0 { // a handover says nothing of others
 			ln.rivals = max(ln.rivals-1, 0)
 		}
 	}
-	if granted || len(ln.queue) == 0 {
+	if len(ln.queue) == 0 {
 		unwanted = ln.unwrap()
 	}
 	if len(ln.queue) > 0 {
@@ -158,12 +168,12 @@ func (ls *lines) end(ln *line) {
 	ln.watch.cancel()
 }
 
-// turn is what a head has to know before it asks: what was passed on to it, or else the waiter for whom the store is
-// watched, if it is, and whether the lock is likely to be free.
+// turn begins an attempt of the head. It returns the lease that was handed to the head; or else the waiter for whom the
+// store is watched, if it is, and whether the lock is likely to be free.
 func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	gift = ln.unwrap()
+	gift, ln.asking = ln.unwrap(), true
 	switch {
 	case gift == nil && ln.watched:
 		waiter, free = ln.waiter, ln.freed && ln.rivals == 0
@@ -175,13 +185,13 @@ func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
 }
 
 // quit leaves from a place behind the head and says which it was and what the line knew.
-func (ls *lines) quit(ln *line, p *place) (held *HeldError, unwanted *Lease) {
+func (ls *lines) quit(ln *line, p *place) (held *HeldError, unwanted *Lease, fault error) {
 	ls.mu.Lock()
 	i := slices.Index(ln.queue, p)
 	if i >= 0 {
 		ln.queue = slices.Delete(ln.queue, i, i+1)
 	}
-	held = ln.lastLocked()
+	held, fault = ln.lastLocked(), ln.fault
 	ls.mu.Unlock()
 	if held != nil {
 		held.Position += i + 1
@@ -189,7 +199,7 @@ func (ls *lines) quit(ln *line, p *place) (held *HeldError, unwanted *Lease) {
 	if i < 0 { // it has just become the head
 		unwanted = ls.leave(ln, Lease{}, false)
 	}
-	return held, unwanted
+	return held, unwanted, fault
 }
 
 func (ls *lines) remove(ln *line) {
@@ -210,22 +220,38 @@ func (ls *lines) remove(ln *line) {
 	}
 }
 
-// refused notes what the store told the head.
-func (ls *lines) refused(ln *line, held *HeldError) {
+// note keeps what an attempt of the head ended with: that the lock is held, or that the store failed.
+func (ls *lines) note(ln *line, err error) {
+	held := asHeld(ln.key, err)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	if held == nil {
+		ln.fault, ln.asking = err, false
+		ln.failures++
+		ln.failedAt = time.Now()
+		return
+	}
+	ln.fault, ln.failures = nil, 0
 	ln.held, ln.until, ln.local = *held, time.Time{}, false
 	ln.freed, ln.rivals = false, rivalry
+	ln.asking = false
 	if held.Left > 0 {
 		ln.until = time.Now().Add(held.Left)
 	}
 }
 
-// last is what the line knows of the holder, or nil.
-func (ls *lines) last(ln *line) *HeldError {
+// last is what the line knows of the holder, or nil, and what the store has failed with since it last answered.
+func (ls *lines) last(ln *line) (held *HeldError, fault error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ln.lastLocked()
+	return ln.lastLocked(), ln.fault
+}
+
+// failures is how often the store has failed since it last answered, and when it did so last.
+func (ls *lines) failures(ln *line) (n int, last time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ln.failures, ln.failedAt
 }
 
 func (ln *line) lastLocked() *HeldError {
@@ -250,8 +276,43 @@ func (ls *lines) freed(key string) {
 			continue
 		}
 		ln.local, ln.freed = false, true
-		ln.wake()
+		if !ls.shared {
+			ln.wake()
+		}
 	}
+	if ls.shared {
+		ls.restLocked(key)
+	}
+}
+
+// restLocked leaves the key to others for one interval.
+func (ls *lines) restLocked(key string) {
+	if ls.rests == nil {
+		ls.rests = map[string]time.Time{}
+	}
+	d := sharing(rand.Float64())
+	ls.rests[key] = time.Now().Add(d)
+	time.AfterFunc(d, func() {
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		if !time.Now().Before(ls.rests[key]) { // else it was released again
+			delete(ls.rests, key)
+		}
+	})
+}
+
+// rest is how long the key is still left to others.
+func (ls *lines) rest(key string) time.Duration {
+	if !ls.shared {
+		return 0
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	until, rests := ls.rests[key]
+	if !rests {
+		return 0
+	}
+	return max(time.Until(until), 0)
 }
 
 // woken passes on what the store's Watch says, except while this Client itself holds the lock: then it is the echo of
@@ -280,13 +341,22 @@ func (ls *lines) failed(ln *line, err error) {
 	ln.signal()
 }
 
-// heard is what the head was signalled: that it should ask, or what the watch has failed with, or both.
+// heard is what the head was signalled: that it should ask, or what the watch has failed with, or both. While the store fails, a
+// wake is no reason to ask sooner: when it is back it wakes everybody, and they would come at one instant.
 func (ls *lines) heard(ln *line) (woken bool, failed error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	woken, failed = ln.woken, ln.failed
+	woken, failed = ln.woken && (ln.fault == nil || ln.gift != nil), ln.failed
 	ln.woken, ln.failed = false, nil
 	return woken, failed
+}
+
+// unwatch forgets a watch that has failed, so that the store can be asked again.
+func (ls *lines) unwatch(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.watch.cancel()
+	ln.watching, ln.watched = false, false
 }
 
 func (ln *line) wake() {

@@ -1,8 +1,13 @@
 package locker
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 func TestWhoQuitsWhenItHasJustBecomeTheHeadMakesTheNextOneTheHead(t *testing.T) {
@@ -36,4 +41,39 @@ func isTurn(t *testing.T, who string, p *place, want bool) {
 			t.Errorf("%s is not the head", who)
 		}
 	}
+}
+
+// A process may stand still between the handover and the moment at which the waiter runs.
+func TestAWaiterThatIsHandedALeaseTooLateAsksForOneOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &granting{}
+		w := &waiting{Locker: store, lines: &lines{}, workers: &workers{}, cleanups: &cleanup.Queue{}}
+		ln, _ := w.lines.enter("key", "", time.Second)
+		ln.gift = &Lease{Key: "key", Token: "late", Expires: time.Now()}
+		req := Request{Key: "key", Token: "own", TTL: time.Second, wait: &waitPolicy{}}
+		lease, err := w.lead(context.Background(), nil, ln, req, &effort{})
+		if err != nil || lease.Token != "own" {
+			t.Errorf("granted %q, error %v; want its own", lease.Token, err)
+		}
+		synctest.Wait()
+		if !slices.Equal(store.released, []string{"late"}) {
+			t.Errorf("released %q; want the one that came too late", store.released)
+		}
+		w.lines.leave(ln, lease, true)
+	})
+}
+
+// granting grants everything.
+type granting struct {
+	Locker
+	released []string
+}
+
+func (g *granting) Acquire(_ context.Context, req Request) (Lease, error) {
+	return Lease{Key: req.Key, Token: req.Token, Expires: Until(time.Now(), req.TTL)}, nil
+}
+
+func (g *granting) Release(_ context.Context, lease Lease) error {
+	g.released = append(g.released, lease.Token)
+	return nil
 }

@@ -74,6 +74,7 @@ type Request struct {
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
 	Waiter string        // names who waits, to strategies that keep a queue: a Watch of Key for it is active. Empty: takes no place
 	Free   bool          // the Client has just released Key and knows of nobody else who wants it: a hint
+	Shared bool          // the Client has the option [WithSharedKeys]: it takes no position in a queue
 	Owner  string        // names who asks, for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
 	Scoped bool          // asked by [Client.Do]: the hold ends, at the latest, when the work returns
@@ -129,7 +130,7 @@ func NewToken() string { return rand.Text() }
 
 // String names the request without its Token, which is a capability.
 func (r Request) String() string {
-	return fmt.Sprintf("request for %q, ttl %v", r.Key, r.TTL)
+	return fmt.Sprintf("request for %q, ttl %v", shown(r.Key), r.TTL)
 }
 
 // GoString hides the Token from %#v.
@@ -140,7 +141,7 @@ func (r Request) Format(s fmt.State, verb rune) { format(s, verb, r) }
 
 // LogValue gives log/slog the request without its Token.
 func (r Request) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("key", r.Key), slog.String("owner", r.Owner), slog.Duration("ttl", r.TTL))
+	return slog.GroupValue(slog.String("key", shown(r.Key)), slog.String("owner", r.Owner), slog.Duration("ttl", r.TTL))
 }
 
 // A Lease says that a lock is held, by whom and until when. It is a plain value: copy it, log it. String, GoString,
@@ -157,6 +158,8 @@ type Lease struct {
 
 	Attempts  int  // of the [Client.Lock] that won it; 0 from a Locker that does not wait
 	Contended bool // someone else had the lock, or was before this call in the line of its Client
+
+	Abandoned bool // in one Extend: the Lock of this lease has become garbage without Unlock; see [WithAbandonedStop]
 
 	unlocked bool  // by its holder, who had it to the end; next to Contended, for a Lock of 512 bytes
 	hand     int32 // how often it has been passed on, see WithHandover
@@ -186,7 +189,7 @@ func (l Lease) Ended() bool {
 
 // String names the lease without its Token, which is a capability.
 func (l Lease) String() string {
-	s := fmt.Sprintf("lease on %q until %s", l.Key, l.Expires.Format(time.RFC3339Nano))
+	s := fmt.Sprintf("lease on %q until %s", shown(l.Key), l.Expires.Format(time.RFC3339Nano))
 	if l.Fence != 0 {
 		s += fmt.Sprintf(", fence %d", l.Fence)
 	}
@@ -214,7 +217,7 @@ func format(s fmt.State, verb rune, v interface {
 // LogValue gives log/slog the lease without its Token.
 func (l Lease) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.String("key", l.Key), slog.String("owner", l.Owner), slog.Uint64("fence", l.Fence),
+		slog.String("key", shown(l.Key)), slog.String("owner", l.Owner), slog.Uint64("fence", l.Fence),
 		slog.Time("granted", l.Granted), slog.Time("expires", l.Expires),
 	)
 }

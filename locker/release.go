@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -15,169 +17,355 @@ const (
 	tellLimit    = 100 * time.Millisecond // for middleware to take note of a loss: the program may end after Unlock
 )
 
-// release is Unlock's work, done once: it waits for extensions under way and sends Release.
-func (l *Lock) release() {
-	if lost, ok := errors.AsType[*LostError](l.over); ok { // lose has told everyone, and released what was left unless the holder winds up
-		if l.windsUp(lost) {
-			l.join()
-			ctx, cancel := context.WithDeadline(l.values(), l.Lease().Expires)
-			defer cancel()
-			_ = cleanup.Repeat(ctx, l.releaseOnce) // the caller is told of the loss
+// Unlock releases the lock and returns when that is done, when ctx ends, or a second after it was called with a ctx
+// that was done already. With a ctx that can't end, such as context.Background(), it returns after three seconds at
+// most, or when the client library does if that ignores the deadline that it is given. The release then goes on by
+// itself until the lease ends. So `defer l.Unlock(ctx)` is right whatever became of ctx.
+//
+// The error matches [ErrLost] if the lock was lost before. Any other means that the store did not say that the lock is
+// released, and says when its lease ends by itself. A second Unlock returns the result of the first.
+func (l *Lock) Unlock(ctx context.Context) error {
+	defer runtime.KeepAlive(l)
+	h, now := l.ctx.hold, time.Now()
+	h.checkClock(now)
+	if h.unlock.begin(&h.mu) {
+		h.client.ledger.Begin() // until it is settled
+		h.end(ErrReleased, now)
+		if ctx.Done() == nil && h.client.hung.Load() == 0 {
+			h.release()
+		} else {
+			h.client.workers.start((*releaseCall)(h))
 		}
-		await(l.told, tellLimit)
-		l.settle(lost)
+	}
+	done := h.unlock.wait(&h.mu)
+	if done == nil {
+		return h.unlock.err
+	}
+	switch {
+	case ctx.Done() == nil:
+		return h.await(done, unlockLimit-time.Since(now), nil)
+	case ctx.Err() != nil: // or it is the lock's own, which has just ended
+		return h.await(done, doneGrace, ctxError(ctx))
+	}
+	select {
+	case <-done:
+		return h.unlock.err
+	case <-ctx.Done():
+		return h.unconfirmed(ctxError(ctx))
+	}
+}
+
+// await waits for the result, but no longer than limit. The cause is why there is none; nil: what the store has said.
+func (h *hold) await(done <-chan struct{}, limit time.Duration, cause error) error {
+	if await(done, limit) {
+		return h.unlock.err
+	}
+	return h.unconfirmed(cause)
+}
+
+const (
+	unlockLimit = 3 * time.Second // for an Unlock with a ctx that can't end
+	doneGrace   = time.Second     // for one with a ctx that is done already
+)
+
+// unlocking is the one release of a hold, which every Unlock waits for. The mutex of the hold guards it.
+type unlocking struct {
+	begun, over bool
+	again       bool          // it goes on in the background
+	sent        int32         // Releases that may have reached the store
+	done        chan struct{} // closed when it is over; nil if nobody waits
+
+	err error // settled when it is over
+}
+
+// begin tells whether this is the first Unlock.
+func (u *unlocking) begin(mu *sync.Mutex) (first bool) {
+	mu.Lock()
+	defer mu.Unlock()
+	first = !u.begun
+	u.begun = true
+	return first
+}
+
+// wait returns what to wait for: nil if there is a result already.
+func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
+	mu.Lock()
+	defer mu.Unlock()
+	if u.over {
+		return nil
+	}
+	if u.done == nil {
+		u.done = make(chan struct{})
+	}
+	return u.done
+}
+
+// release is Unlock's work, done once: it waits for extensions under way and sends Release.
+func (h *hold) release() {
+	if lost, ok := errors.AsType[*LostError](h.over); ok { // what was left is released, unless the holder winds up
+		if h.windsUp(lost) {
+			h.join()
+			h.releaseRest()
+		}
+		await(h.told, tellLimit)
+		h.settle(lost)
 		return
 	}
-	l.join()
-	l.releasing.Context = l.values()
-	l.releasing.deadline = earlier(time.Now().Add(releaseLimit), l.Lease().Expires)
-	if err := l.firstRelease(); err != nil {
-		l.resend()
+	h.join()
+	h.releasing.deadline = earlier(time.Now().Add(releaseLimit), h.leaseNow().Expires)
+	h.firstRelease()
+}
+
+// firstRelease sends Release under a deadline that the scheduler keeps. If that fails, the release goes on in the background.
+func (h *hold) firstRelease() {
+	h.client.renewals.watchRelease(h, h.releasing.deadline)
+	returned := false
+	defer func() {
+		if !h.releasing.expire() { // for whatever it has left waiting for its end
+			h.client.hung.Add(-1)
+		}
+		if !returned { // the Locker panics or ends the goroutine
+			h.settle(errNoAnswer)
+		}
+	}()
+	err := h.sendRelease(&h.releasing)
+	returned = true
+	if err != nil {
+		h.resend()
 	}
 }
 
-// firstRelease sends Release under a deadline that the scheduler keeps.
-func (l *Lock) firstRelease() (again error) {
-	l.client.renewals.watchRelease(l)
-	defer func() { // also if the Locker ends the goroutine
-		l.client.renewals.remove(l)
-		l.releasing.expire() // for whatever it has left waiting for its end
-	}()
-	return l.sendRelease(&l.releasing)
+// releaseIsLate is called by the scheduler when a deadline of the release is over: that of the first Release, or the lease. It
+// returns true for the lease: then the result is to be settled.
+func (h *hold) releaseIsLate() (over bool) {
+	if !time.Now().Before(h.releaseEnds()) {
+		return true
+	}
+	if h.releasing.expire() { // the call has not returned
+		h.client.hung.Add(1)
+	}
+	h.resend() // whether or not the first Release follows its ctx
+	return false
 }
 
-// releaseCall is a release that its caller may leave.
-type releaseCall Lock
+// releaseEnds is when the result of a release is of no use any more. A Release that ends with the lease has a moment to say how.
+func (h *hold) releaseEnds() time.Time { return h.leaseNow().Expires.Add(joinLimit) }
 
-func (c *releaseCall) call()     { (*Lock)(c).release() }
-func (c *releaseCall) answered() { (*Lock)(c).settle(errNoAnswer) } // unless it is settled, or by a resend that still runs
+// releaseCall is a release that its caller may leave.
+type releaseCall hold
+
+func (c *releaseCall) call()     { (*hold)(c).release() }
+func (c *releaseCall) answered() {}
 
 // join waits until no extension is under way, but not for long: their ctx has ended, and one that hangs in its client
 // library in spite of that would keep the lock from everyone. It can't bring back what Release has ended.
-func (l *Lock) join() {
-	if l.joined != nil {
-		await(l.joined, joinLimit)
+func (h *hold) join() {
+	if h.joined != nil {
+		await(h.joined, joinLimit)
 	}
 }
 
-func await(done <-chan struct{}, limit time.Duration) {
+func await(done <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-done:
+		return true
 	case <-timer.C:
+		return false
 	}
 }
 
-// resend repeats Release until one is answered, within the life of the lease. It may run while the first one hangs.
-func (l *Lock) resend() {
-	lease := l.Lease()
-	ctx, cancel := context.WithDeadline(l.values(), lease.Expires)
-	defer cancel()
-	hangs := time.AfterFunc(time.Until(lease.Expires)+joinLimit, func() { // a store may never return
-		l.settle(&Error{Op: "release", Key: lease.Key, Err: errNoAnswer})
-	})
-	defer hangs.Stop()
-	if err := cleanup.Repeat(ctx, l.sendRelease); err != nil {
-		l.settle(&Error{Op: "release", Key: lease.Key, Err: err})
+// resend repeats Release in the background until one is answered, within the life of the lease. It may run while the first one
+// hangs.
+func (h *hold) resend() {
+	h.mu.Lock()
+	begin := !h.unlock.again && !h.unlock.over
+	h.unlock.again = true
+	left := time.Until(h.lease.Expires)
+	h.mu.Unlock()
+	// Drain counts it already, so the ctx says nothing of that.
+	if begin && !h.client.cleanups.Add(h.given, cleanup.Entry{TTL: left, Known: true, Remove: h.sendRelease}) {
+		h.settleUnconfirmed()
 	}
+}
+
+func (h *hold) settleUnconfirmed() {
+	h.mu.Lock()
+	err := h.failed
+	h.mu.Unlock()
+	if err == nil {
+		err = errNoAnswer
+	}
+	h.settle(err)
 }
 
 // sendRelease sends one Release and settles the matter if it is answered; if not, it returns the error.
-func (l *Lock) sendRelease(ctx context.Context) (again error) {
-	l.mu.Lock()
-	if l.unlock.over {
-		l.mu.Unlock()
+func (h *hold) sendRelease(ctx context.Context) (again error) {
+	h.mu.Lock()
+	if h.unlock.over {
+		h.mu.Unlock()
 		return nil
 	}
-	l.unlock.sent++
-	lease := l.lease
-	l.mu.Unlock()
+	h.unlock.sent++
+	lease := h.lease
+	h.mu.Unlock()
 
 	lease.unlocked = true
-	err := l.client.locker.Release(ctx, lease)
-	if err == nil || refused(err) {
-		l.settle(err)
+	err := h.client.locker.Release(ctx, lease)
+	if err == nil || permanent(err) {
+		h.settle(err)
 		return nil
 	}
+	h.mu.Lock()
+	if cleanup.Unsent(err) {
+		h.unlock.sent--
+	}
+	sent := h.unlock.sent
 	if !errors.Is(err, ErrLost) {
+		h.failed = err
+		h.mu.Unlock()
 		return err
 	}
-	l.mu.Lock()
-	sent := l.unlock.sent
-	l.mu.Unlock()
+	h.mu.Unlock()
 	if sent > 1 { // one of those whose answer got lost did it, and left nothing for this one
 		err = nil
 	}
-	l.settle(err)
+	h.settle(err)
 	return nil
 }
 
-// settle takes the first result: it tells middleware, the next in line, and whoever waits in Unlock.
-func (l *Lock) settle(err error) {
-	l.mu.Lock()
-	if l.unlock.over {
-		l.mu.Unlock()
+// settle takes the first result: it tells middleware, the next in line, and every Unlock that waits.
+func (h *hold) settle(err error) {
+	h.mu.Lock()
+	if h.unlock.over {
+		h.mu.Unlock()
 		return
 	}
-	l.unlock.over = true
-	l.unlock.err = wrap("release", l.lease.Key, err)
-	unlocked := errors.Is(l.over, ErrReleased)
-	done := l.unlock.done
-	l.mu.Unlock()
+	if err != nil && !errors.Is(err, ErrLost) {
+		err = h.unconfirmedBecause(err)
+	}
+	h.unlock.over = true
+	h.unlock.err = wrap("release", h.lease.Key, err)
+	unlocked := errors.Is(h.over, ErrReleased)
+	done := h.unlock.done
+	h.mu.Unlock()
 
 	if done != nil {
 		defer close(done) // also if a hook panics
 	}
-	l.client.lines.freed(l.Key())
+	defer h.client.ledger.Done()
+	h.client.renewals.remove(h)
+	h.client.lines.freed(h.lease.Key)
 	if unlocked {
-		l.client.workers.exit()
+		h.client.workers.exit()
 		cause := ErrReleased
 		switch {
 		case errors.Is(err, ErrLost):
 			cause = err
 		case err != nil:
-			cause = fmt.Errorf("%w: %w", ErrReleased, l.unlock.err)
+			cause = fmt.Errorf("%w: %w", ErrReleased, h.unlock.err)
 		}
-		l.tell(cause)
+		h.tell(cause)
 	}
 }
 
-// releaseLeftover makes one attempt in the background to end a lease that is over by our clocks: the store may still have it. As a
-// clean-up, since a store that is silent for long loses all locks at once.
-func (l *Lock) releaseLeftover() {
-	l.client.cleanups.Settle(l.values(), l.ttl, func(ctx context.Context) error {
-		_ = l.releaseOnce(ctx) // best effort: what is left ends with its TTL
-		l.client.lines.freed(l.Key())
-		return nil
-	})
+// unconfirmed is the error of an Unlock that waits no longer.
+func (h *hold) unconfirmed(cause error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cause != nil {
+		return &Error{Op: "release", Key: h.lease.Key, Err: &unconfirmedError{ends: h.keyEnds(), cause: cause, ctx: true}}
+	}
+	if cause = h.failed; cause == nil {
+		cause = errNoAnswer
+	}
+	return &Error{Op: "release", Key: h.lease.Key, Err: h.unconfirmedBecause(cause)}
 }
 
-func (l *Lock) releaseOnce(ctx context.Context) error {
-	return releaseOnce(ctx, l.client.locker, l.Lease())
+func (h *hold) unconfirmedBecause(cause error) error {
+	if failed, ok := cause.(*Error); ok && failed.Op == "release" { //nolint:errorlint // what wraps it says more
+		cause = failed.Err
+	}
+	return &unconfirmedError{ends: h.keyEnds(), cause: cause}
+}
+
+// keyEnds is the first full second at which the store has forgotten the lease.
+func (h *hold) keyEnds() time.Time {
+	margin := h.lease.Expires.Add(h.ttl).Sub(Until(h.lease.Expires, h.ttl))
+	return h.lease.Expires.Add(margin + time.Second - time.Nanosecond).Truncate(time.Second)
+}
+
+// unconfirmedError says that no Release is known to have been done.
+type unconfirmedError struct {
+	ends  time.Time
+	cause error
+	ctx   bool // the cause is the end of the caller's ctx
+}
+
+func (e *unconfirmedError) Error() string {
+	return "not confirmed; the lease ends by itself at " + e.ends.Local().Format(time.TimeOnly) + ": " + text(e.cause)
+}
+
+// Is and As look at the cause. The deadline of one Release is not that of the caller's ctx.
+func (e *unconfirmedError) Is(target error) bool {
+	return (e.ctx || target != context.DeadlineExceeded) && errors.Is(e.cause, target)
+}
+
+func (e *unconfirmedError) As(target any) bool { return errors.As(e.cause, target) }
+
+// ErrorType is that of the cause.
+func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).ErrorType() }
+
+// releaseLeftover ends in the background a lease that is over by our clocks: the store may still have it. There may be a hundred
+// thousand of them at once, on a store that is silent; what the queue has no room for ends with its TTL.
+func (h *hold) releaseLeftover() {
+	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
+	if !h.cleanUp(h.ttl, func(ctx context.Context) error {
+		defer tell() // what is left may end with its TTL
+		return h.releaseOnce(ctx)
+	}) {
+		tell()
+	}
+}
+
+// cleanUp has remove called in the background until the store answers, or for left. It is false if there is no room.
+func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
+	return h.client.cleanups.Add(h.values(), cleanup.Entry{TTL: left, Known: true, Remove: remove})
+}
+
+// releaseRest ends a lease that was kept until the work has stopped. The caller is told of the loss, not of this.
+func (h *hold) releaseRest() {
+	ends := h.leaseNow().Expires
+	ctx, cancel := context.WithDeadline(h.values(), earlier(time.Now().Add(unlockLimit), ends))
+	defer cancel()
+	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !permanent(err) {
+		h.cleanUp(time.Until(ends), h.releaseOnce)
+	}
+}
+
+func (h *hold) releaseOnce(ctx context.Context) error {
+	return releaseOnce(ctx, h.client.locker, h.leaseNow())
 }
 
 // values is the ctx given to Lock without its end.
-func (l *Lock) values() context.Context {
-	if l.given.Done() == nil {
-		return l.given
-	}
-	return context.WithoutCancel(l.given)
-}
+func (h *hold) values() context.Context { return &h.releasing.valuesContext }
 
 // discard releases a lease that came too late for its caller.
 func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
-	discard(ctx, c.locker, &c.cleanups, &c.lines, lease, ttl)
+	discard(ctx, c.locker, &c.cleanups, &c.ledger, &c.lines, lease, ttl)
 }
 
-func discard(ctx context.Context, l Locker, cleanups *cleanup.Group, lines *lines, lease Lease, ttl time.Duration) {
-	cleanups.Settle(ctx, ttl, func(ctx context.Context) error {
+func discard(
+	ctx context.Context, l Locker, cleanups *cleanup.Queue, ledger *cleanup.Ledger, lines *lines, lease Lease, ttl time.Duration,
+) {
+	cleanups.Add(&countedContext{ctx, ledger}, cleanup.Entry{TTL: ttl, Known: true, Remove: func(ctx context.Context) error {
 		err := releaseOnce(ctx, l, lease)
 		if err == nil {
 			lines.freed(lease.Key)
 		}
 		return err
-	})
+	}})
 }
 
 // releaseOnce ends a lease that nobody holds any more. That it is gone already is as good.
@@ -190,13 +378,6 @@ func releaseOnce(ctx context.Context, l Locker, lease Lease) error {
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
 		return b
 	}
 	return a

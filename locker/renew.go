@@ -1,95 +1,190 @@
 package locker
 
 import (
-	"container/heap"
 	"context"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// renewals is the one scheduler of a Client: it extends every lock in time and tells its holder when that fails. It is
-// a heap of due times and one timer, whatever the number of locks. The timer starts with the first lock and is not set
-// again once there is none, so a Client needs no Close.
+// renewals is the one scheduler of a Client. It extends every lock in time, ends the context of a lock whose lease is over, and
+// watches the deadline of a release. It is two heaps of due times and one timer, whatever the number of locks. The timer
+// starts with the first lock and is not set again once there is none, so a Client needs no Close.
 //
 // An extension is due when a third of the lease is over. If it fails, or is not answered, the next one follows after a
 // third of what is left, and so on, sooner and sooner; several may be under way, so that one connection that hangs
 // does not cost the lock.
+//
+// When leases end, all their contexts end first. Hooks and the cleanup of what is left follow: see follow.
 type renewals struct {
 	mu       sync.Mutex
-	heap     dueHeap
+	due      dueHeap // by the time of the next look
+	overdue  dueHeap // entries whose extension is due and has no room, by the end of the lease: the first end is the first extended
+	spare    []*entry
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
+	ticking  bool      // a tick is at work, and will set the timer
 	looked   time.Time // when the clocks were last looked at; of no account while there is no lock
 	wall     *wallclock.Clock
 	set      time.Duration // by how much the wall clock had been set then, since the origin
-	doubt    time.Time     // the end of the last lease that was there when the wall clock was set: it may end before it is due
 	origin   time.Time     // of the times at which extensions are due
 	inFlight int
-	backlog  backlog
+	inHand   int     // entries that answered has taken from a heap
+	lost     []*hold // their contexts have ended; hooks follow when no other context is about to end
+	followUp []*hold // their hooks are due
+	telling  int     // goroutines at work on followUp
+	looks    []look  // of the tick at work
+}
+
+// entry is what the scheduler knows of a hold; renewals.mu guards it. A hold keeps its entry as long as the scheduler looks
+// after it. Then the entry is used for another hold.
+type entry struct {
+	hold      *hold
+	handle    *Lock    // until the first renewal: see abandon
+	heap      *dueHeap // that it is in; nil: in none, because a tick looks at its hold
+	place     int
+	changed   bool // meanwhile: the time of the next look must be computed again
+	releasing bool // it is there for the deadlines of its release alone
 }
 
 const (
 	maxInFlight  = 256                  // extensions of one Client under way at once
 	maxPerLock   = 8                    // extensions of one lock under way at once
+	maxTelling   = 8                    // goroutines that call hooks of lost locks
+	maxSpare     = 64                   // entries kept for the next holds
+	atOnce       = 256                  // entries that a tick takes before it lets others use the scheduler
 	tryLimit     = time.Second          // of an extension, or to the next one: one that hangs makes room
 	lookInterval = time.Second          // timers stand still while a machine is suspended, and so would a later one
 	minRetry     = 5 * time.Millisecond // between two extensions of one lock
 )
 
-// add begins to look after l. The time to the next look at all counts from when there was nothing to look at.
-func (r *renewals) add(l *Lock, now time.Time) {
+// add begins to look after h, whose holder has handle. The time to the next look at all counts from when there was nothing to look at.
+func (r *renewals) add(h *hold, handle *Lock, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.origin.IsZero() {
 		r.origin = now
 	}
-	l.due = l.nextDue(now)
-	if len(r.heap) == 0 {
+	if r.scheduled() == 0 {
 		r.looked = now
 	}
-	heap.Push(&r.heap, l)
+	if last := len(r.spare) - 1; last >= 0 {
+		h.entry, r.spare[last] = r.spare[last], nil
+		r.spare = r.spare[:last]
+	} else {
+		h.entry = &entry{}
+	}
+	h.entry.hold, h.entry.handle = h, handle
+	r.due.push(h.entry, r.since(h.nextDue(now)))
 	r.arm()
 }
 
-// remove forgets l. The timer stays: setting it costs more than a look at an empty heap.
-func (r *renewals) remove(l *Lock) {
+// remove forgets h. The timer stays: setting it costs more than a look at an empty heap.
+func (r *renewals) remove(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.place >= 0 {
-		heap.Remove(&r.heap, l.place)
-	}
+	r.forget(h)
 }
 
-// reschedule follows a change of the lease of l.
-func (r *renewals) reschedule(l *Lock) {
+// reschedule follows a change of the lease of h.
+func (r *renewals) reschedule(h *hold) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.place >= 0 && !l.released {
-		l.due = l.nextDue(now) // under the lock: of two that change the lease together, the later one must win
-		heap.Fix(&r.heap, l.place)
+	e := h.entry
+	switch {
+	case e.hold != h || e.releasing:
+	case e.heap == nil:
+		e.changed = true
+	default:
+		r.put(e, &r.due, h.nextDue(now)) // under the lock: of two that change the lease together, the later one must win
 		r.arm()
 	}
 }
 
-// watchRelease has the deadline of a Release kept, instead of all else about a Lock that is unlocked.
-func (r *renewals) watchRelease(l *Lock) {
+// watchRelease keeps the deadlines of the release of h, instead of all else about it.
+func (r *renewals) watchRelease(h *hold, deadline time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.due, l.released = l.releasing.deadline, true
-	heap.Fix(&r.heap, l.place)
+	e := h.entry
+	if e.hold != h {
+		return
+	}
+	e.releasing = true
+	if e.heap == nil {
+		e.changed = true // the tick puts it back
+		return
+	}
+	r.put(e, &r.due, deadline)
 	r.arm()
+}
+
+// follow is for a hold that is lost and whose context has ended. Hooks follow when the contexts of all others whose leases are over
+// have ended as well.
+func (r *renewals) follow(h *hold) {
+	h.client.ledger.Begin() // until its hooks have returned
+	r.mu.Lock()
+	r.forget(h)
+	r.lost = append(r.lost, h)
+	busy := r.ticking
+	r.mu.Unlock()
+	if !busy {
+		go r.tick()
+	}
+}
+
+// The mutex is held in what follows, up to tick.
+
+func (r *renewals) since(at time.Time) time.Duration { return at.Sub(r.origin) }
+
+func (r *renewals) scheduled() int { return len(r.due.items) + len(r.overdue.items) }
+
+func (r *renewals) put(e *entry, heap *dueHeap, at time.Time) {
+	switch e.heap {
+	case heap:
+		heap.move(e, r.since(at))
+		return
+	case nil:
+	default:
+		e.heap.remove(e)
+	}
+	heap.push(e, r.since(at))
+}
+
+func (r *renewals) forget(h *hold) {
+	e := h.entry
+	if e.hold != h {
+		return
+	}
+	e.hold, e.handle = nil, nil
+	if e.heap != nil {
+		e.heap.remove(e)
+		r.recycle(e)
+	} // else the tick does it
+}
+
+func (r *renewals) recycle(e *entry) {
+	*e = entry{}
+	if len(r.spare) < maxSpare {
+		r.spare = append(r.spare, e)
+	}
 }
 
 // arm sets the timer for the first due time, at most lookInterval from the last look. An earlier one is left alone, as it is
 // nearly always: so only here the clock is looked at again.
 func (r *renewals) arm() {
-	if len(r.heap) == 0 {
+	if r.scheduled() == 0 || r.ticking {
 		return
 	}
-	next := earlier(r.heap[0].due, r.looked.Add(lookInterval))
+	next := r.looked.Add(lookInterval)
+	for _, heap := range []*dueHeap{&r.due, &r.overdue} {
+		if len(heap.items) > 0 {
+			next = earlier(next, r.origin.Add(heap.items[0].at))
+		}
+	}
 	if !r.armed.IsZero() && !next.Before(r.armed) {
 		return
 	}
@@ -101,117 +196,244 @@ func (r *renewals) arm() {
 	}
 }
 
+// look is what a tick finds out about a hold without the mutex of the scheduler: the hold may have to ask a ctx, which may belong to
+// another hold of the same Client.
+type look struct {
+	entry     *entry
+	hold      *hold
+	releasing bool
+	handle    *Lock // on the first renewal
+	verdict
+}
+
 // tick does what is due.
 func (r *renewals) tick() {
-	var ended, stopped, late []*Lock
-	var extend []*extendCall
-	now := time.Now()
+	var extend []look
+	var late []*hold
 	r.mu.Lock()
-	r.armed = time.Time{}
+	if r.ticking { // it will see what this one is for
+		r.mu.Unlock()
+		return
+	}
+	r.ticking, r.armed = true, time.Time{}
+	now := time.Now()
 	if now.Sub(r.looked) >= lookInterval {
 		r.looked = now
-		ended = r.endedByWallClock(now)
+		r.checkWallClock(now)
 	}
-	for len(r.heap) > 0 && !r.heap[0].due.After(now) {
-		l := r.heap[0]
-		if l.released {
-			late = append(late, l)
-			heap.Pop(&r.heap)
-			continue
+	for r.take(now); len(r.looks) > 0; r.take(now) {
+		r.mu.Unlock()
+		for i := range r.looks { // which only this tick uses
+			l := &r.looks[i]
+			l.verdict = l.judge(now)
 		}
-		var what action
-		switch what, l.due = l.act(now, r.inFlight < maxInFlight); what {
-		case actExpire:
-			ended = append(ended, l)
-			l.due = now.Add(lookInterval) // it leaves the heap when it is told
-		case actStop:
-			stopped = append(stopped, l)
-			l.due = now.Add(lookInterval)
-		case actExtend:
-			extend = r.extend(extend, l, now)
-		case actWait:
-			r.backlog.add(l)
+		r.mu.Lock()
+		now = time.Now()
+		for i := range r.looks {
+			l := &r.looks[i]
+			switch r.putBack(l, now) {
+			case actExtend:
+				extend = append(extend, *l)
+			case actRelease:
+				late = append(late, l.hold)
+			}
 		}
-		heap.Fix(&r.heap, 0)
+		clear(r.looks)
 	}
+	r.ticking = false
+	if r.inHand == 0 { // else the context of a hold that answered has in hand may have to end first
+		r.followUp = append(r.followUp, r.lost...)
+		clear(r.lost)
+		r.lost = r.lost[:0]
+	}
+	tellers := min(maxTelling, len(r.followUp)) - r.telling
+	r.telling += max(tellers, 0)
 	r.arm()
 	r.mu.Unlock()
 
-	for _, l := range ended {
-		l.lose(l.expired())
+	for i := range extend {
+		r.extend(&extend[i], now)
 	}
-	for _, l := range stopped {
-		l.lose(&LostError{Key: l.Key(), Reason: LostMaxHold})
+	for range tellers {
+		go r.tell()
 	}
-	for _, l := range late {
-		l.releasing.expire()
-		go l.resend() // whether or not the first Release follows its ctx
+	late = slices.DeleteFunc(late, func(h *hold) bool { return !h.releaseIsLate() })
+	for _, h := range late {
+		h.settleUnconfirmed() // last: its hooks may take their time
 	}
-	start(extend)
 }
 
-// endedByWallClock are the locks that have ended although no due time says so. It looks at none, and there may be a hundred
-// thousand, unless the wall clock was set, or the machine suspended, while one of the leases was there.
-func (r *renewals) endedByWallClock(now time.Time) (ended []*Lock) {
-	set := r.wall.Now().Round(0).Sub(r.origin.Round(0)) - now.Sub(r.origin)
-	wasSet := (set - r.set).Abs() >= clockTolerance
-	if wasSet {
-		r.set = set
-	}
-	if !wasSet && !now.Before(r.doubt) {
-		return nil
-	}
-	for _, l := range r.heap {
-		l.mu.Lock()
-		if l.lease.endedAt(now) {
-			ended = append(ended, l)
-		} else if wasSet {
-			r.doubt = later(r.doubt, l.lease.Expires)
+// take takes entries that are due out of their heaps.
+func (r *renewals) take(now time.Time) {
+	r.looks = r.looks[:0]
+	for _, heap := range []*dueHeap{&r.overdue, &r.due} {
+		for len(r.looks) < atOnce && len(heap.items) > 0 && heap.items[0].at <= r.since(now) {
+			e := heap.pop()
+			r.looks = append(r.looks, look{entry: e, hold: e.hold, releasing: e.releasing})
 		}
-		l.mu.Unlock()
 	}
-	return ended
+}
+
+// judge tells what is due. A lease that is over is told at once.
+func (l *look) judge(now time.Time) verdict {
+	if l.releasing {
+		return verdict{what: actRelease}
+	}
+	v := l.hold.act(now)
+	switch v.what {
+	case actExpire:
+		v.lost = l.hold.end(l.hold.expired(), now)
+	case actStop:
+		v.lost = l.hold.end(&LostError{Key: l.hold.lease.Key, Reason: LostMaxHold}, now)
+	case actEnded:
+		l.hold.checkClock(now) // ends the context: the goroutine that has ended the hold may not have come that far
+	}
+	return v
+}
+
+// putBack sets the time of the next look, and returns what is still to be done.
+func (r *renewals) putBack(l *look, now time.Time) action {
+	e := l.entry
+	changed := e.changed
+	e.changed = false
+	switch {
+	case l.lost:
+		l.hold.client.ledger.Begin() // as in follow
+		r.lost = append(r.lost, l.hold)
+		r.recycle(e)
+	case e.hold == nil: // removed meanwhile
+		r.recycle(e)
+	case e.releasing && !l.releasing:
+		r.put(e, &r.due, l.hold.releasing.deadline)
+	case l.releasing: // the first deadline is over, or the lease
+		if l.hold.releaseEnds().After(now) {
+			r.put(e, &r.due, l.hold.releaseEnds())
+		} else {
+			r.recycle(e)
+		}
+		return actRelease
+	case changed:
+		r.put(e, &r.due, l.hold.nextDue(now))
+	case l.what == actExtend && r.inFlight < maxInFlight:
+		r.inFlight++
+		r.put(e, &r.due, l.due)
+		l.handle, e.handle = e.handle, nil
+		return actExtend
+	case l.what == actExtend:
+		r.put(e, &r.overdue, l.end)
+	default:
+		r.put(e, &r.due, l.due)
+	}
+	return actNothing
+}
+
+// checkWallClock looks for leases that end sooner because the wall clock was set, or the machine suspended, since the last look.
+// Unless that is so it looks at none, and there may be a hundred thousand.
+func (r *renewals) checkWallClock(now time.Time) {
+	set := r.wall.At(now).Round(0).Sub(r.origin.Round(0)) - now.Sub(r.origin)
+	if (set - r.set).Abs() < clockTolerance {
+		return
+	}
+	r.set = set
+	for _, heap := range []*dueHeap{&r.due, &r.overdue} {
+		for i := range heap.items {
+			item := &heap.items[i]
+			h := item.entry.hold
+			h.mu.Lock()
+			if h.over == nil {
+				item.at = min(item.at, r.since(h.endBy(now)))
+			}
+			h.mu.Unlock()
+		}
+		heap.sort()
+	}
 }
 
 const clockTolerance = time.Millisecond // the margin of a lease has two
 
-// answered is called when an extension is over, and makes those of the backlog for which there is room.
+// tell calls the hooks of lost locks until there are none. A hook may take its time: a few goroutines share the work, whatever the
+// number of locks.
+func (r *renewals) tell() {
+	for {
+		r.mu.Lock()
+		if len(r.followUp) == 0 {
+			r.telling--
+			r.mu.Unlock()
+			return
+		}
+		h := r.followUp[0]
+		r.followUp[0] = nil
+		if r.followUp = r.followUp[1:]; len(r.followUp) == 0 {
+			r.followUp = nil
+		}
+		r.mu.Unlock()
+		r.tellOne(h)
+	}
+}
+
+func (r *renewals) tellOne(h *hold) {
+	returned := false
+	defer func() {
+		if !returned { // a hook ends the goroutine
+			go r.tell()
+		}
+	}()
+	h.lossFollows()
+	returned = true
+}
+
+// answered is called when an extension is over, and makes those that are overdue and for which there is room.
 func (r *renewals) answered() {
-	var extend []*extendCall
+	var extend []look
 	now := time.Now()
 	r.mu.Lock()
 	r.inFlight--
-	for len(r.backlog) > 0 && r.inFlight < maxInFlight {
-		l := r.backlog.take()
-		if l.place < 0 || l.released {
-			continue
+	for len(r.overdue.items) > 0 && r.inFlight < maxInFlight {
+		e := r.overdue.pop()
+		r.inHand++
+		l := look{entry: e, hold: e.hold, releasing: e.releasing}
+		r.mu.Unlock()
+		l.verdict = l.hold.act(now)
+		if l.what == actExpire || l.what == actStop { // the tick does that
+			l.what, l.due = actNothing, now
 		}
-		what, due := l.act(now, true)
-		if what == actExtend {
-			extend = r.extend(extend, l, now)
+		r.mu.Lock()
+		r.inHand--
+		if r.putBack(&l, now) == actExtend {
+			extend = append(extend, l)
 		}
-		l.due = due // what else is to be done is done then, by tick
-		heap.Fix(&r.heap, l.place)
-		r.arm()
 	}
+	r.arm()
+	follow := r.inHand == 0 && len(r.lost) > 0 && !r.ticking
 	r.mu.Unlock()
-	start(extend)
+	if follow {
+		go r.tick()
+	}
+	for i := range extend {
+		r.extend(&extend[i], now)
+	}
 }
 
-// extend adds an extension of l to those that are to be started, and counts it in.
-func (r *renewals) extend(calls []*extendCall, l *Lock, now time.Time) []*extendCall {
-	c := &extendCall{l: l, ctx: context.WithoutCancel(l.ctx.Context), ttl: l.ttl, limit: l.tryLimit(now)}
-	if l.begin(c) != nil {
-		return calls
+// extend makes an extension, which is counted among those in flight.
+func (r *renewals) extend(l *look, now time.Time) {
+	h := l.hold
+	if l.handle != nil {
+		runtime.AddCleanup(l.handle, (*hold).abandon, h)
 	}
-	r.inFlight++
-	return append(calls, c)
+	c := &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: h.tryLimit(now)}
+	if h.begin(c) != nil {
+		r.answered()
+		return
+	}
+	h.client.workers.start(c)
 }
 
-func start(calls []*extendCall) {
-	for _, c := range calls {
-		c.l.client.workers.start(c)
-	}
+// verdict is what is due for a hold.
+type verdict struct {
+	what action
+	due  time.Time // of the next look
+	end  time.Time // of the hold, unless it is extended
+	lost bool      // its context has just ended for that reason
 }
 
 type action int
@@ -219,94 +441,82 @@ type action int
 const (
 	actNothing action = iota
 	actExtend
-	actWait // to extend, when there is room
 	actStop
 	actExpire
+	actEnded   // by another goroutine
+	actRelease // a deadline of the release is over
 )
 
-// act says what is due for l at now, and gives the time of the next look.
-func (l *Lock) act(now time.Time, room bool) (action, time.Time) {
-	unwanted := l.ctx.Context.Err() != nil // the ctx given to Lock is over
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// act says what is due for h at now.
+func (h *hold) act(now time.Time) verdict {
+	unwanted := h.parent.Err() != nil // the ctx given to Lock is over
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := verdict{end: h.limit(h.lease.Expires, now)}
 	switch {
-	case l.over != nil: // it is about to leave the heap
-		return actNothing, now.Add(lookInterval)
-	case l.lease.endedAt(now):
-		return actExpire, now
-	case !l.stop.IsZero() && !now.Before(l.stop):
-		return actStop, now
-	case !l.extend || unwanted:
-		return actNothing, l.limit(l.lease.Expires)
-	case now.Before(l.renewalDue()):
-		return actNothing, l.limit(l.renewalDue())
-	case l.underWay() >= maxPerLock:
-		return actNothing, l.limit(now.Add(minRetry))
-	case !room:
-		return actWait, l.limit(l.lease.Expires)
+	case h.over != nil: // it is about to leave the scheduler
+		v.what, v.due = actEnded, now.Add(lookInterval)
+		return v
+	case h.lease.endedAt(now):
+		v.what = actExpire
+	case h.most > 0 && !now.Before(h.lease.Granted.Add(h.most)):
+		v.what = actStop
+	case !h.extend || unwanted:
+		v.due = h.lease.Expires
+	case now.Before(h.renewalDue()):
+		v.due = h.renewalDue()
+	case h.underWay() >= maxPerLock:
+		v.due = now.Add(minRetry)
+	default:
+		v.what, v.due = actExtend, now.Add(max(h.lease.Expires.Sub(now)/3, minRetry))
 	}
-	return actExtend, l.limit(now.Add(max(l.lease.Expires.Sub(now)/3, minRetry)))
+	if v.what == actExpire || v.what == actStop {
+		v.due = now.Add(lookInterval) // it leaves the scheduler when it is told
+	} else if v.due = h.limit(v.due, now); !v.due.After(now) {
+		v.due = now.Add(time.Millisecond) // not at once: a tick looks until nothing is due
+	}
+	return v
 }
 
 // tryLimit is how long a scheduled extension may take: until the next one, and a second if that is longer.
-func (l *Lock) tryLimit(now time.Time) time.Duration {
-	return max(l.Lease().Expires.Sub(now)/3, tryLimit)
+func (h *hold) tryLimit(now time.Time) time.Duration {
+	return max(h.leaseNow().Expires.Sub(now)/3, tryLimit)
 }
 
-// nextDue is the time of the first look after a grant or an extension.
-func (l *Lock) nextDue(now time.Time) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r := &l.client.renewals; l.lease.setSince(now) >= clockTolerance {
-		r.doubt = later(r.doubt, l.lease.Expires)
-	}
-	due := l.lease.Expires
-	if l.extend {
-		due = l.renewalDue()
+// nextDue is the time of the first look after a grant or an extension. renewals.mu is held.
+func (h *hold) nextDue(now time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	due := h.lease.Expires
+	if h.extend {
+		due = h.renewalDue()
 		if soonest := now.Add(minRetry); due.Before(soonest) {
 			due = soonest
 		}
 	}
-	return l.limit(due)
+	return h.limit(due, now)
 }
 
 // renewalDue is when a third of the TTL is over, or as much later as the lease was made longer; or earlier by up to a hundredth
 // of the TTL, so that the extensions of many locks are due at once and share round trips.
-func (l *Lock) renewalDue() time.Time {
-	due := l.lease.Expires.Add(-l.ttl * 2 / 3)
-	return due.Add(-(due.Sub(l.client.renewals.origin) % (l.ttl / 100)))
+func (h *hold) renewalDue() time.Time {
+	due := h.lease.Expires.Add(-h.ttl * 2 / 3)
+	return due.Add(-(due.Sub(h.client.renewals.origin) % (h.ttl / 100)))
 }
 
 // limit cuts a due time to the ends that must not be missed.
-func (l *Lock) limit(due time.Time) time.Time {
-	due = earlier(due, l.lease.Expires)
-	if !l.stop.IsZero() {
-		due = earlier(due, l.stop)
+func (h *hold) limit(due, now time.Time) time.Time {
+	due = earlier(due, h.endBy(now))
+	if h.most > 0 {
+		due = earlier(due, h.lease.Granted.Add(h.most))
 	}
 	return due
 }
 
-// dueHeap orders locks by due time; see container/heap.
-type dueHeap []*Lock
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h dueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-func (h *dueHeap) Push(x any) {
-	l := x.(*Lock)
-	l.place = len(*h)
-	*h = append(*h, l)
-}
-
-func (h *dueHeap) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	l.place = -1
-	return l
+// endBy is when the lease ends by the clock that comes first, as a time of the monotonic clock.
+func (h *hold) endBy(now time.Time) time.Time {
+	if set := h.lease.setSince(now); set >= clockTolerance {
+		return h.lease.Expires.Add(-set)
+	}
+	return h.lease.Expires
 }

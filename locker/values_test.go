@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,11 +77,11 @@ func TestErrorsReadAsOneSentence(t *testing.T) {
 		err  error
 		want string
 	}{
-		{held, `lockstep: acquire "a b": held by someone else, for 1.5s more`},
+		{held, `lockstep: acquire "a b": held by someone else; free in 1.5s unless renewed`},
 		{&locker.HeldError{Key: "k"}, `lockstep: acquire "k": held by someone else`},
 		{&locker.HeldError{Key: "k", Foreign: true}, `lockstep: acquire "k": held by a value without expiry, which no lease wrote`},
 		{&locker.Error{Op: "extend", Key: "k", Err: root}, `lockstep: extend "k": connection refused`},
-		{&locker.Error{Op: "lock", Key: "k", Err: held}, `lockstep: lock "k": held by someone else, for 1.5s more`},
+		{&locker.Error{Op: "lock", Key: "k", Err: held}, `lockstep: lock "k": held by someone else; free in 1.5s unless renewed`},
 		{&locker.Error{Op: "lock", Key: "k", Err: &locker.Error{Op: "acquire", Key: "k", Err: root}}, `lockstep: lock "k": acquire: connection refused`},
 		{&locker.LostError{Key: "k", Reason: locker.LostExpired}, `lockstep: hold "k": lock lost: its time ran out`},
 		{&locker.LostError{Key: "k", Reason: "unheard"}, `lockstep: hold "k": lock lost: unheard`},
@@ -104,12 +106,62 @@ func TestErrorTypesAreFewWords(t *testing.T) {
 		{&locker.HeldError{}, "held"},
 		{&locker.LostError{}, "lost"},
 		{fmt.Errorf("%w: %w", locker.ErrForeignKey, errors.New("x")), "foreign_key"},
-		{fmt.Errorf("x: %w", &net.AddrError{}), "*net.AddrError"},
-		{errors.Join(errors.New("a"), errors.New("b")), "*errors.joinError"},
+		{fmt.Errorf("read: %w", io.EOF), "eof"},
+		{&net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}, "eof"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, "connection_refused"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connectex", syscall.Errno(10061))}, "connection_refused"},
+		{&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, "connection_reset"},
+		{&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}, "connection_reset"},
+		{&net.OpError{Op: "write", Net: "tcp", Err: net.ErrClosed}, "closed"},
+		{fmt.Errorf("pipe: %w", io.ErrClosedPipe), "closed"},
+		{errors.Join(io.EOF, ownWord{}), "own_word"},
+		{fmt.Errorf("x: %w", &net.AddrError{}), "error"},
+		{errors.Join(errors.New("a"), errors.New("b")), "error"},
 	} {
 		if got := (&locker.Error{Op: "acquire", Key: "k", Err: c.cause}).ErrorType(); got != c.want {
 			t.Errorf("%v: %q, want %q", c.cause, got, c.want)
 		}
+	}
+}
+
+// ownWord is an error of a store that names its kind.
+type ownWord struct{}
+
+func (ownWord) Error() string     { return "x" }
+func (ownWord) ErrorType() string { return "own_word" }
+
+func TestAKeyThatIsTooLongIsShownByItsFirst64Bytes(t *testing.T) {
+	key, shown := strings.Repeat("k", 1<<20), strings.Repeat("k", 64)+"…"
+	split := strings.Repeat("k", 62) + strings.Repeat("é", 1<<19) // byte 64 is in the middle of a rune
+	lease := locker.Lease{Key: key, Token: "S3CRET", Expires: time.Date(2026, 11, 22, 10, 31, 5, 0, time.UTC)}
+	req := locker.Request{Key: key, Token: "S3CRET", TTL: time.Second}
+	c := locker.New(newSpy())
+	_, err := c.Lock(t.Context(), key)
+	_, tried := c.TryLock(t.Context(), key)
+	for _, v := range []struct {
+		got  any
+		want string
+	}{
+		{err, `lockstep: lock "` + shown + `": key of 1048576 bytes is over the limit of 512`},
+		{tried, `lockstep: lock "` + shown + `": key of 1048576 bytes is over the limit of 512`},
+		{req.Validate(), `lockstep: acquire "` + shown + `": key of 1048576 bytes is over the limit of 512`},
+		{lease.Validate("release"), `lockstep: release "` + shown + `": key of 1048576 bytes is over the limit of 512`},
+		{&locker.HeldError{Key: key}, `lockstep: acquire "` + shown + `": held by someone else`},
+		{&locker.LostError{Key: key, Reason: locker.LostExpired}, `lockstep: hold "` + shown + `": lock lost: its time ran out`},
+		{&locker.HeldError{Key: split}, `lockstep: acquire "` + strings.Repeat("k", 62) + `é…": held by someone else`},
+		{&locker.HeldError{Key: "k" + split}, `lockstep: acquire "` + strings.Repeat("k", 63) + `…": held by someone else`},
+		{lease, `lease on "` + shown + `" until 2026-11-22T10:31:05Z`},
+		{req, `request for "` + shown + `", ttl 1s`},
+		{lease.LogValue(), `[key=` + shown + ` owner= fence=0 granted=0001-01-01 00:00:00 +0000 UTC expires=2026-11-22 10:31:05 +0000 UTC]`},
+		{req.LogValue(), `[key=` + shown + ` owner= ttl=1s]`},
+	} {
+		if got := fmt.Sprint(v.got); got != v.want {
+			t.Errorf("got  %.200s\nwant %s", got, v.want)
+		}
+	}
+	whole := strings.Repeat("k", locker.MaxKeyLength)
+	if got, want := (&locker.HeldError{Key: whole}).Error(), `lockstep: acquire "`+whole+`": held by someone else`; got != want {
+		t.Errorf("a key that is as long as it may be is shown as %s", got)
 	}
 }
 

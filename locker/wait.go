@@ -11,14 +11,16 @@ import (
 
 // waiting is the Locker inside every Client: its Acquire waits. This file has the only wait loop of the project.
 //
-//	attempt ── refused ──► Watch ──► attempt ── refused ──► sleep until woken, until the holder's lease
-//	   ▲                                                    ends, or for a jittered cap
+//	attempt ── held ──► Watch ──► attempt ── held ──► sleep until woken, until the holder's lease ends,
+//	   ▲  │                                           or for a jittered cap
+//	   │  └─ an error, under WithWait ──► sleep for a random time up to a cap
 //	   └───────────────── a new Token ◄──────────────────────┘
 type waiting struct {
 	Locker
 	lines    *lines
 	workers  *workers
-	cleanups *cleanup.Group
+	cleanups *cleanup.Queue
+	ledger   *cleanup.Ledger
 
 	handovers handovers
 }
@@ -48,7 +50,7 @@ func (w *waiting) tooLate(ctx context.Context, req Request, lease Lease) (err er
 	default:
 		return nil
 	}
-	discard(ctx, w, w.cleanups, w.lines, lease, req.TTL)
+	discard(ctx, w, w.cleanups, w.ledger, w.lines, lease, req.TTL)
 	return err
 }
 
@@ -56,10 +58,11 @@ func (w *waiting) tooLate(ctx context.Context, req Request, lease Lease) (err er
 type effort struct {
 	attempts int
 	queued   bool      // behind another call of this Client
+	held     bool      // an attempt was answered so
 	since    time.Time // when it began to sleep at the head of its line
 }
 
-func (so *effort) contended() bool { return so.queued || so.attempts > 1 }
+func (so *effort) contended() bool { return so.queued || so.held }
 
 // count notes the effort in a copy of err, which may be shared.
 func (so *effort) count(err error) error {
@@ -84,7 +87,11 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 	p := req.wait
 	if p == nil || p.once {
 		so.attempts++
-		return w.attempt(ctx, nil, req)
+		lease, err = w.attempt(ctx, nil, req)
+		if err == errUnderWay { //nolint:errorlint // it is not wrapped
+			err = ended(ctx, req.Key, nil, nil)
+		}
+		return lease, err
 	}
 	var limit context.Context
 	if p.limit > 0 {
@@ -92,20 +99,23 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		limit, cancel = context.WithTimeout(ctx, p.limit)
 		defer cancel()
 	}
-	var held *HeldError
+	var first error
 	if req.Owner != "" {
 		// A nested request must not queue behind someone who waits for its own owner.
 		so.attempts++
 		lease, err = w.attempt(ctx, limit, req)
-		if held = asHeld(req.Key, err); held == nil || p.attempts == 1 {
+		if err == errUnderWay { //nolint:errorlint // it is not wrapped
+			return Lease{}, ended(ctx, req.Key, nil, nil)
+		}
+		if !p.goesOn(err) || p.attempts == 1 {
 			return lease, err
 		}
-		req.Token = NewToken()
+		req.Token, first, so.held = NewToken(), err, errors.Is(err, ErrHeld)
 	}
 	ln, place := w.lines.enter(req.Key, req.Owner, req.TTL)
 	switch {
-	case place == nil && held != nil:
-		w.lines.refused(ln, held)
+	case place == nil && first != nil:
+		w.lines.note(ln, first)
 	case place != nil:
 		so.queued = true
 		select {
@@ -125,52 +135,69 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 
 // quit leaves a line from behind its head.
 func (w *waiting) quit(ctx context.Context, ln *line, place *place, req Request) error {
-	held, unwanted := w.lines.quit(ln, place)
+	held, unwanted, fault := w.lines.quit(ln, place)
 	w.giveBack(ctx, unwanted, req)
-	return ended(ctx, req.Key, held)
+	return ended(ctx, req.Key, held, fault)
 }
 
 // giveBack releases what was passed on to who has no use for it.
 func (w *waiting) giveBack(ctx context.Context, lease *Lease, req Request) {
 	if lease != nil {
-		discard(ctx, w, w.cleanups, w.lines, *lease, req.TTL)
+		discard(ctx, w, w.cleanups, w.ledger, w.lines, *lease, req.TTL)
 	}
 }
 
-// lead waits at the head of the line. A head who has followed another begins by sleeping, since the line knows that
-// the lock is held, and so does one with an owner, who has asked already.
+// lead waits at the head of the line. A head that follows another begins by sleeping, since the line knows that the lock is held
+// or that the store fails, and so does one with an owner, which has made an attempt already.
 func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *effort) (Lease, error) {
 	p := req.wait
-	for sleepFirst := w.lines.last(ln) != nil; ; sleepFirst = true {
-		if sleepFirst {
+	held, fault := w.lines.last(ln)
+	for sleepFirst := held != nil || fault != nil && p.outlasts(fault); ; sleepFirst = true {
+		for ; sleepFirst || w.lines.rest(ln.key) > 0; sleepFirst = false {
 			w.watch(ln)
 			if err := w.sleep(ctx, limit, ln, req, so); err != nil {
 				return Lease{}, err
 			}
 		}
 		gift, waiter, free := w.lines.turn(ln)
-		if gift != nil {
+		if gift != nil && !gift.Ended() {
 			return *gift, nil
 		}
+		w.giveBack(ctx, gift, req) // it has ended on its way to the head, which asks for one of its own
 		so.attempts++
 		req.Waiter, req.Free = waiter, free
 		lease, err := w.attempt(ctx, limit, req)
-		held := asHeld(req.Key, err)
-		if held == nil {
+		if err == errUnderWay { //nolint:errorlint // it is not wrapped
+			_, fault := w.lines.last(ln)
+			return Lease{}, ended(ctx, req.Key, nil, fault)
+		}
+		if !p.goesOn(err) {
 			return lease, err
 		}
-		w.lines.refused(ln, held)
+		so.held = so.held || errors.Is(err, ErrHeld)
+		w.lines.note(ln, err)
 		if p.attempts > 0 && so.attempts >= p.attempts {
-			return Lease{}, w.lines.last(ln)
+			if held, fault := w.lines.last(ln); fault == nil {
+				err = held
+			}
+			return Lease{}, err
 		}
 		req.Token = NewToken()
 	}
 }
 
+// goesOn tells whether an attempt with that error is followed by another one.
+func (p *waitPolicy) goesOn(err error) bool {
+	return err != nil && (errors.Is(err, ErrHeld) || p.outlasts(err))
+}
+
+// outlasts tells whether the wait goes on although the store fails with err. Without WithWait, nobody has said for how long.
+func (p *waitPolicy) outlasts(err error) bool { return p.limit > 0 && !permanent(err) }
+
 // watch asks the store, once per line, to be woken. When the watch is active that is a hint like any other, since the lock
 // may have been released before; an error is one as well. A store that is slow to answer costs hints, not the wait.
 func (w *waiting) watch(ln *line) {
-	if ln.watching {
+	if ln.watching || w.lines.shared { // a waiter that is woken would win every time
 		return
 	}
 	ctx := &watchContext{} // as long as the line, which outlives its heads
@@ -186,7 +213,7 @@ func (w *waiting) watch(ln *line) {
 
 // sleep returns nil when it is time for an attempt.
 func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *effort) error {
-	if ln.refusal != nil { // it was told to the head before
+	if ln.refusal != nil && !req.wait.outlasts(ln.refusal) { // it was told to the head before
 		return wrap("watch", req.Key, ln.refusal)
 	}
 	if so.since.IsZero() {
@@ -198,13 +225,17 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 		select {
 		case <-ln.hint:
 			woken, failed := w.lines.heard(ln)
-			if failed != nil && !errors.Is(failed, errors.ErrUnsupported) {
-				ln.refusal = failed
-				return wrap("watch", req.Key, failed)
-			}
-			if failed != nil {
+			switch {
+			case failed == nil:
+			case errors.Is(failed, errors.ErrUnsupported):
 				ln.polling = true
 				timer.Reset(w.pause(ln, req.wait, so))
+			case req.wait.outlasts(failed):
+				w.lines.unwatch(ln) // and watch again before the next sleep
+				timer.Reset(w.pause(ln, req.wait, so))
+			default:
+				ln.refusal = failed
+				return wrap("watch", req.Key, failed)
 			}
 			if !woken {
 				continue
@@ -214,7 +245,8 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 		case <-done(limit):
 		}
 		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
-			return ended(ctx, req.Key, w.lines.last(ln))
+			held, fault := w.lines.last(ln)
+			return ended(ctx, req.Key, held, fault)
 		}
 		return nil
 	}
@@ -223,32 +255,43 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 // pause is the longest that the head sleeps: to the end of the lease in its way, or the backoff. Where the store has a queue
 // and others are before us, they look for the end of that lease.
 func (w *waiting) pause(ln *line, p *waitPolicy, so *effort) time.Duration {
-	held, position := w.lines.last(ln), 1
+	held, fault := w.lines.last(ln)
+	failures, failedAt := w.lines.failures(ln)
+	position := 1
 	if held != nil {
 		position = held.Position
 	}
 	var pause time.Duration
-	switch {
+	switch rest := w.lines.rest(ln.key); {
+	case rest > 0:
+		return rest
 	case p.backoff != nil:
 		pause = p.backoff(max(so.attempts, 1), rand.Float64())
-	case ln.polling:
+	case fault != nil:
+		pause = failing(failures, rand.Float64())
+	case w.lines.shared:
+		return sharing(rand.Float64())
+	case ln.polling || !ln.watching:
 		pause = polling(max(so.attempts, 1), rand.Float64())
 	default:
 		pause = jitter(watching(time.Since(so.since), position), rand.Float64())
 	}
-	if held != nil && !ln.until.IsZero() && position <= lookouts {
+	if fault != nil { // a new head does not begin the pause anew
+		pause -= time.Since(failedAt)
+	}
+	if held != nil && fault == nil && !ln.until.IsZero() && position <= lookouts {
 		pause = min(pause, held.Left+time.Millisecond) // stores count in milliseconds
 	}
 	return max(pause, time.Millisecond)
 }
 
-// ended says why the wait is over, and that the lock was held if that is known.
-func ended(ctx context.Context, key string, held *HeldError) error {
+// ended says why the wait is over, that the lock was held if that is known, and what the store failed with since.
+func ended(ctx context.Context, key string, held *HeldError, fault error) error {
 	why := ErrWaitLimit
 	if ctx.Err() != nil {
 		why = ctxError(ctx)
 	}
-	return &Error{Op: "lock", Key: key, Err: &waitError{why: why, held: held}}
+	return &Error{Op: "lock", Key: key, Err: &waitError{why: why, held: held, fault: fault}}
 }
 
 // done is the Done channel of a ctx that may be nil.

@@ -947,7 +947,7 @@ func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
 	for says, set := range map[string]func(s *spy){
 		`lockstep: lock "key": wait limit reached`:                                                       func(s *spy) { s.faults.Set(backendtest.SetNX, backendtest.Hang) },
 		`lockstep: lock "key": wait limit reached: held by a value without expiry, which no lease wrote`: func(s *spy) { s.store.Set("key", "legacy", 0) },
-		`lockstep: lock "key": wait limit reached: held by someone else, for 59s more`:                   func(s *spy) { s.store.Set("key", "other", time.Minute) },
+		`lockstep: lock "key": wait limit reached: held by someone else; free in 59s unless renewed`:     func(s *spy) { s.store.Set("key", "other", time.Minute) },
 		`lockstep: lock "key": wait limit reached: 2 of 3 votes`: func(s *spy) {
 			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
 				return locker.Lease{}, &locker.HeldError{Key: "key", Err: errors.New("2 of 3 votes")}

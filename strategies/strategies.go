@@ -51,7 +51,7 @@ type strategy struct {
 var strategies = map[string]strategy{
 	"single":    {"Store", false, one(single.New)},
 	"fair":      {"QueuedStore", false, one(fair.New)},
-	"fenced":    {"FencedStore", false, one(fenced.New)},
+	"fenced":    {"NumberedStore", false, one(fenced.New)},
 	"reentrant": {"NestedStore", false, one(reentrant.New)},
 	"legacy-getset": {"LegacyStore", false, one(func(s backends.LegacyStore) locker.Locker {
 		return legacy.GetSet(s)
@@ -191,10 +191,13 @@ func check(ctx context.Context, stores []backends.Store, quorum int) error {
 // possible are the strategies that can be made of stores like s.
 func possible(s backends.Store) (names []string) {
 	_, queues := s.(backends.QueuedStore)
-	_, numbers := s.(backends.FencedStore)
+	_, numbers := s.(backends.NumberedStore)
+	_, counts := s.(backends.FencedStore)
 	_, nests := s.(backends.NestedStore)
 	_, old := s.(backends.LegacyStore)
-	has := map[string]bool{"Store": true, "QueuedStore": queues, "FencedStore": numbers, "NestedStore": nests, "LegacyStore": old}
+	has := map[string]bool{
+		"Store": true, "QueuedStore": queues, "NumberedStore": numbers, "FencedStore": counts, "NestedStore": nests, "LegacyStore": old,
+	}
 	for _, name := range Names() {
 		if has[strategies[name].needs] {
 			names = append(names, name)

@@ -22,13 +22,15 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// The harnesses of [Run], [RunQueued], [RunFenced], [RunNested] and [RunLegacy].
+// The harnesses of [Run], [RunQueued], [RunNumbered], [RunFenced], [RunNested] and [RunLegacy].
 type (
 	// Harness says how to test a store.
 	Harness = HarnessFor[backends.Store, Outside]
 	// QueuedHarness says how to test a store whose waiters stand in queues.
 	QueuedHarness = HarnessFor[backends.QueuedStore, Outside]
-	// FencedHarness says how to test a store that numbers its grants.
+	// NumberedHarness says how to test a store that numbers its grants.
+	NumberedHarness = HarnessFor[backends.NumberedStore, Outside]
+	// FencedHarness says how to test a store that counts its grants.
 	FencedHarness = HarnessFor[backends.FencedStore, Outside]
 	// NestedHarness says how to test a store of nested holds.
 	NestedHarness = HarnessFor[backends.NestedStore, NestedOutside]
@@ -62,6 +64,13 @@ type HarnessFor[S, O any] struct {
 	// NoLeft says that a refused SetNX, or Enter, cannot tell how long the present value still lives, and so that Left
 	// is 0.
 	NoLeft bool
+
+	// NoQueue says that a [backends.NumberedStore] is no [backends.QueuedStore].
+	NoQueue bool
+
+	// Clock says that SetNXNumbered gives the store's time in µs since 1970, or the last number of SetNXFenced and one more.
+	// [RunFenced] then expects a [backends.NumberedStore].
+	Clock bool
 
 	// Beside returns the keys that the store writes beside key, such as its counter; nil: none. Those that may be keys
 	// of locks themselves must work as such.
@@ -107,14 +116,23 @@ func RunQueued(t *testing.T, h QueuedHarness) {
 	}
 }
 
-// RunFenced is [Run] for a store that numbers its grants. The sentences of Run are there as well, with SetNXFenced in the
+// RunNumbered is [Run] for a store that numbers its grants. The sentences of Run are there as well, with SetNXNumbered in the
+// place of SetNX; and those of RunQueued with SetNXNumbered in the place of SetNXQueued, unless there is no queue.
+func RunNumbered(t *testing.T, h NumberedHarness) {
+	t.Helper()
+	ofNumbered.run(t, h)
+	t.Run("SetNXNumbered in the place of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, byClock)) })
+	if !h.NoQueue {
+		t.Run("SetNXNumbered in the place of SetNXQueued", func(t *testing.T) { ofQueued.run(t, queuedByNumber(h)) })
+	}
+}
+
+// RunFenced is [Run] for a store that counts its grants. The sentences of Run are there as well, with SetNXFenced in the
 // place of SetNX, since it is a SetNX and a number.
 func RunFenced(t *testing.T, h FencedHarness) {
 	t.Helper()
 	ofFenced.run(t, h)
-	for _, n := range numberings {
-		t.Run("SetNXFenced by "+name(n)+" in the place of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, n)) })
-	}
+	t.Run("SetNXFenced in the place of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, byCount)) })
 }
 
 // RunNested is [Run] for a store of nested holds.

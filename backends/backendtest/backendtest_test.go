@@ -25,6 +25,10 @@ func TestFaultyWithoutFaultsKeepsTheContract(t *testing.T) {
 		m := memory.New()
 		return FaultyQueued(m), m
 	}})
+	inBothTimes(t, "NumberedStore", RunNumbered, NumberedHarness{New: func(*testing.T) (backends.NumberedStore, Outside) {
+		m := memory.New()
+		return FaultyNumbered(m), m
+	}})
 	inBothTimes(t, "FencedStore", RunFenced, FencedHarness{New: func(*testing.T) (backends.FencedStore, Outside) {
 		m := memory.New()
 		return FaultyFenced(m), m
@@ -65,6 +69,10 @@ func TestEverySentenceOfQueuedStoresFails(t *testing.T) {
 	everySentenceFails(t, ofQueued, queuedDoubles, func(m *memory.Store) Outside { return m })
 }
 
+func TestEverySentenceOfNumberedStoresFails(t *testing.T) {
+	everySentenceFails(t, ofNumbered, numberedDoubles, func(m *memory.Store) Outside { return m })
+}
+
 func TestEverySentenceOfFencedStoresFails(t *testing.T) {
 	everySentenceFails(t, ofFenced, fencedDoubles, func(m *memory.Store) Outside { return m })
 }
@@ -89,7 +97,7 @@ func everySentenceFails[S any, O Outside](t *testing.T, c suite[S, O], doubles [
 			t.Log(failures[0])
 		})
 	}
-	for _, h := range []HarnessFor[S, O]{{Bubble: true}, {NoWatch: true}} {
+	for _, h := range []HarnessFor[S, O]{{Bubble: true, Clock: true}, {NoWatch: true, NoQueue: true}} {
 		for _, s := range c.sentences(h) {
 			if !breaks[s.says] {
 				t.Errorf("no store here breaks: %s", s.says)
@@ -100,7 +108,7 @@ func everySentenceFails[S any, O Outside](t *testing.T, c suite[S, O], doubles [
 
 // judge returns what the sentence that d is said to break reports of it.
 func judge[S any, O Outside](t *testing.T, c suite[S, O], d broken[S], outside func(*memory.Store) O) (failures []string) {
-	h := HarnessFor[S, O]{Bubble: true, NoWatch: d.noWatch, NoLeft: d.noLeft, Beside: d.beside}
+	h := HarnessFor[S, O]{Bubble: true, Clock: true, NoWatch: d.noWatch, NoLeft: d.noLeft, Beside: d.beside}
 	h.New = func(*testing.T) (S, O) {
 		m := memory.New()
 		return d.store(m), outside(m)
@@ -153,8 +161,8 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 	}
 	overwrites := func(*testing.T) (backends.FencedStore, Outside) { // and numbers as it should
 		m := memory.New()
-		return fencedDouble{Store: m, setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-			res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+		return fencedDouble{Store: m, setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+			res, err := draw(ctx, m, key, value, ttl, n)
 			if present, _, _ := m.Get(key); !res.OK && err == nil {
 				m.Set(key, present, ttl)
 			}
@@ -185,12 +193,17 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 			"DeleteIf_on_another_value_says_false_and_changes_nothing",
 		},
 		"Count": {
-			func(t *testing.T) { RunFenced(t, FencedHarness{Bubble: true, New: overwrites}) },
-			"SetNXFenced_by_Count_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+			func(t *testing.T) { RunFenced(t, FencedHarness{Bubble: true, Clock: true, New: overwrites}) },
+			"SetNXFenced_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
 		},
 		"Clock": {
-			func(t *testing.T) { RunFenced(t, FencedHarness{Bubble: true, New: overwrites}) },
-			"SetNXFenced_by_Clock_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+			func(t *testing.T) {
+				RunNumbered(t, NumberedHarness{Bubble: true, New: func(t *testing.T) (backends.NumberedStore, Outside) {
+					store, outside := overwrites(t)
+					return store.(backends.NumberedStore), outside
+				}})
+			},
+			"SetNXNumbered_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
 		},
 	}
 	for _, a := range asked {

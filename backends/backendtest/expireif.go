@@ -76,7 +76,7 @@ func (x *fixture) refusesExtension(ttl time.Duration, named string) {
 	if err == nil || ok {
 		x.Fatalf("ExpireIf with a ttl of %v = %v, %v; want an error", ttl, ok, err)
 	}
-	x.wantRefused("ExpireIf", err)
+	x.wantPermanent("ExpireIf", err)
 	if !strings.Contains(err.Error(), named) {
 		x.Errorf("error %q does not name the limit as %s", err, named)
 	}

@@ -7,7 +7,33 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// FaultyFenced is [Faulty] for a store that numbers its grants.
+// FaultyNumbered is [Faulty] for a store that numbers its grants, whose waiters stand in queues.
+func FaultyNumbered(store NumberedQueuedStore) *FaultNumberedStore {
+	return &FaultNumberedStore{FaultyQueued(store), store}
+}
+
+// NumberedQueuedStore numbers its grants and has queues.
+type NumberedQueuedStore interface {
+	backends.NumberedStore
+	backends.QueuedStore
+}
+
+// A FaultNumberedStore is a [backends.NumberedStore] with queues whose calls meet faults, like a [FaultQueuedStore].
+type FaultNumberedStore struct {
+	*FaultQueuedStore
+	store NumberedQueuedStore
+}
+
+var _ NumberedQueuedStore = (*FaultNumberedStore)(nil)
+
+// SetNXNumbered implements [backends.NumberedStore].
+func (f *FaultNumberedStore) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	return perform(ctx, f.Faults, SetNXNumbered, func(ctx context.Context) (backends.Result, error) {
+		return f.store.SetNXNumbered(ctx, key, value, ttl, t)
+	})
+}
+
+// FaultyFenced is [Faulty] for a store that counts its grants.
 func FaultyFenced(store backends.FencedStore) *FaultFencedStore {
 	return &FaultFencedStore{Faulty(store), store}
 }
@@ -21,9 +47,9 @@ type FaultFencedStore struct {
 var _ backends.FencedStore = (*FaultFencedStore)(nil)
 
 // SetNXFenced implements [backends.FencedStore].
-func (f *FaultFencedStore) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+func (f *FaultFencedStore) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 	return perform(ctx, f.Faults, SetNXFenced, func(ctx context.Context) (backends.Result, error) {
-		return f.store.SetNXFenced(ctx, key, value, ttl, n)
+		return f.store.SetNXFenced(ctx, key, value, ttl)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 	const key, ttl = "k", time.Minute
 	queued := FaultyQueued(memory.New())
+	numbered := FaultyNumbered(memory.New())
 	fenced := FaultyFenced(memory.New())
 	nested := FaultyNested(memory.New())
 	legacy := FaultyLegacy(memory.New().Legacy())
@@ -27,7 +28,7 @@ func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 			DeleteIf: func(ctx context.Context) error { _, err := fenced.DeleteIf(ctx, key, "v"); return err },
 			Watch:    func(ctx context.Context) error { return fenced.Watch(ctx, key, func() {}) },
 			SetNXFenced: func(ctx context.Context) error {
-				_, err := fenced.SetNXFenced(ctx, key, "v", ttl, backends.Count)
+				_, err := fenced.SetNXFenced(ctx, key, "v", ttl)
 				return err
 			},
 			RaiseFence: func(ctx context.Context) error { _, err := fenced.RaiseFence(ctx, key, "v", 1); return err },
@@ -38,6 +39,12 @@ func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 				return err
 			},
 			Watch: func(ctx context.Context) error { return queued.WatchQueued(ctx, key, "w", func() {}) },
+		}},
+		{numbered.Faults, calls{ // whose other methods are those of a FaultQueuedStore
+			SetNXNumbered: func(ctx context.Context) error {
+				_, err := numbered.SetNXNumbered(ctx, key, "v", ttl, backends.Turn{})
+				return err
+			},
 		}},
 		{nested.Faults, calls{
 			Enter: func(ctx context.Context) error { _, err := nested.Enter(ctx, key, "ann", "v", ttl); return err },

@@ -35,8 +35,9 @@ const (
 	DeleteIf Op = "DeleteIf"
 	Watch    Op = "Watch"
 
-	SetNXFenced Op = "SetNXFenced"
-	RaiseFence  Op = "RaiseFence"
+	SetNXNumbered Op = "SetNXNumbered"
+	SetNXFenced   Op = "SetNXFenced"
+	RaiseFence    Op = "RaiseFence"
 
 	Enter Op = "Enter"
 	Renew Op = "Renew"

@@ -19,12 +19,12 @@ var ErrInjected = errors.New("injected fault")
 // Fail loses the request: the store does not execute it, and the caller gets an error that leaves that open.
 func Fail(context.Context, func(context.Context) error) error { return ErrInjected }
 
-// Refuse answers like a store that denies permission: the error has a method Refused that returns true.
+// Refuse answers like a store that denies permission: the error has a method Permanent that returns true.
 func Refuse(context.Context, func(context.Context) error) error { return refusal{ErrInjected} }
 
 type refusal struct{ error }
 
-func (refusal) Refused() bool   { return true }
+func (refusal) Permanent() bool { return true }
 func (r refusal) Unwrap() error { return r.error }
 
 // Hang loses the request and answers when ctx is done, with its error.

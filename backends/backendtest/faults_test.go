@@ -43,8 +43,8 @@ func TestFaults(t *testing.T) {
 			if got := time.Since(began); got != c.after {
 				t.Errorf("answer after %v; want %v", got, c.after)
 			}
-			var refusal interface{ Refused() bool }
-			if got := errors.As(err, &refusal) && refusal.Refused(); got != c.refuse {
+			var refusal interface{ Permanent() bool }
+			if got := errors.As(err, &refusal) && refusal.Permanent(); got != c.refuse {
 				t.Errorf("refused: %v; want %v", got, c.refuse)
 			}
 		}
@@ -171,7 +171,7 @@ func TestFaultsComeInTheirOrder(t *testing.T) {
 	f := Faulty(memory.New())
 	answer := func() string {
 		_, err := f.SetNX(t.Context(), "k", "mine", time.Minute)
-		var refusal interface{ Refused() bool }
+		var refusal interface{ Permanent() bool }
 		switch {
 		case err == nil:
 			return "ok"

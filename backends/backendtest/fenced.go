@@ -11,19 +11,43 @@ import (
 
 var ofFenced = suite[backends.FencedStore, Outside]{
 	sentences: func(h FencedHarness) []sentence {
-		return slices.Concat(numberSentences, raiseSentences, fencedKeySentences, fencedConcurrencySentences, fencedDays(h.Bubble))
+		sentences := slices.Concat(numberSentences, countSentences, raiseSentences, fencedKeySentences,
+			fencedConcurrencySentences, countDays(h.Bubble))
+		if h.Clock {
+			sentences = slices.Concat(sentences, clockSentences, clockDays(h.Bubble))
+		}
+		return sentences
 	},
-	give: func(x *fixture, store backends.FencedStore, _ Outside) { x.store, x.fenced = store, store },
+	give: func(x *fixture, store backends.FencedStore, _ Outside) {
+		x.store, x.fenced, x.numberings = store, store, []numbering{byCount}
+		if x.Clock {
+			x.numberings = append(x.numberings, byClock)
+		}
+	},
 }
 
-var numberings = []backends.Numbering{backends.Count, backends.Clock}
+// numbering is how a store is asked for a number.
+type numbering int
 
-func name(n backends.Numbering) string {
-	return map[backends.Numbering]string{backends.Count: "Count", backends.Clock: "Clock"}[n]
+const (
+	byCount numbering = iota + 1 // SetNXFenced
+	byClock                      // SetNXNumbered
+)
+
+func (n numbering) String() string {
+	return map[numbering]string{byCount: "SetNXFenced", byClock: "SetNXNumbered"}[n]
 }
 
-// numbered is the harness of the plain store that calls SetNXFenced where SetNX is asked for.
-func numbered(h FencedHarness, n backends.Numbering) Harness {
+// draw asks the store for a grant with a number, for nobody who waits.
+func draw(ctx context.Context, store backends.Store, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+	if n == byCount {
+		return store.(backends.FencedStore).SetNXFenced(ctx, key, value, ttl)
+	}
+	return store.(backends.NumberedStore).SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
+}
+
+// numbered is the harness of the plain store that asks for a number where SetNX is asked for.
+func numbered[S backends.Store](h HarnessFor[S, Outside], n numbering) Harness {
 	return Harness{
 		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
 		New: func(t *testing.T) (backends.Store, Outside) {
@@ -34,39 +58,46 @@ func numbered(h FencedHarness, n backends.Numbering) Harness {
 }
 
 type numberedStore struct {
-	backends.FencedStore
-	numbering backends.Numbering
+	backends.Store
+	numbering numbering
 }
 
 func (s numberedStore) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
-	return s.SetNXFenced(ctx, key, value, ttl, s.numbering)
+	res, err := draw(ctx, s.Store, key, value, ttl, s.numbering)
+	res.Fence = 0 // of which a plain store knows nothing
+	return res, err
 }
 
-// both makes a sentence about any numbering.
-func both(holds func(x *fixture, n backends.Numbering)) func(x *fixture) {
+// both makes a sentence about every numbering of the store.
+func both(holds func(x *fixture, n numbering)) func(x *fixture) {
 	return func(x *fixture) {
-		for _, n := range numberings {
+		for _, n := range x.numberings {
 			holds(x, n)
 		}
 	}
 }
 
-// next calls SetNXFenced, which must be granted with a number greater than last.
-func (x *fixture) next(key, value string, n backends.Numbering, last uint64) uint64 {
+// draw asks for a grant with a number.
+func (x *fixture) draw(key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+	return draw(x.Context(), x.store, key, value, ttl, n)
+}
+
+// next asks for a number, which must be granted with a number greater than last.
+func (x *fixture) next(key, value string, n numbering, last uint64) uint64 {
 	x.Helper()
-	res, err := x.fenced.SetNXFenced(x.Context(), key, value, x.long, n)
+	res, err := x.draw(key, value, x.long, n)
 	if err != nil || !res.OK || res.Fence <= last {
-		x.Fatalf("SetNXFenced(%.60q, %.60q, %v, %s) = %+v, %v; want it granted, and a number over %d",
-			key, value, x.long, name(n), res, err, last)
+		x.Fatalf("%v(%.60q, %.60q, %v) = %+v, %v; want it granted, and a number over %d",
+			n, key, value, x.long, res, err, last)
 	}
 	return res.Fence
 }
 
-// numbered calls SetNXFenced, which must be granted with that number.
-func (x *fixture) numbered(key, value string, n backends.Numbering, want uint64) {
+// numbered asks for a number, which must be that one.
+func (x *fixture) numbered(key, value string, n numbering, want uint64) {
 	x.Helper()
 	if got := x.next(key, value, n, 0); got != want {
-		x.Fatalf("SetNXFenced(%.60q, %.60q, %v, %s) gave the number %d; want %d", key, value, x.long, name(n), got, want)
+		x.Fatalf("%v(%.60q, %.60q, %v) gave the number %d; want %d", n, key, value, x.long, got, want)
 	}
 }
 
@@ -81,18 +112,18 @@ func (x *fixture) raise(key, value string, to uint64, want bool) {
 // ahead leaves key free, with a number that so far ahead of the time.
 func (x *fixture) ahead(key string, by time.Duration) uint64 {
 	x.Helper()
-	to := x.next(key, "ahead", backends.Clock, 0) + uint64(by/time.Microsecond)
+	to := x.next(key, "ahead", byClock, 0) + uint64(by/time.Microsecond)
 	x.raise(key, "ahead", to, true)
 	x.remove(key, "ahead")
 	return to
 }
 
 // expired returns the number of a grant to "expired" that has expired.
-func (x *fixture) expired(key string, n backends.Numbering) uint64 {
+func (x *fixture) expired(key string, n numbering) uint64 {
 	x.Helper()
-	res, err := x.fenced.SetNXFenced(x.Context(), key, "expired", 10*time.Millisecond, n)
+	res, err := x.draw(key, "expired", 10*time.Millisecond, n)
 	if err != nil || !res.OK {
-		x.Fatalf("SetNXFenced = %+v, %v; want it granted", res, err)
+		x.Fatalf("%v = %+v, %v; want it granted", n, res, err)
 	}
 	l := life{latest: time.Now().Add(10 * time.Millisecond)}
 	x.eventually("the value is gone", l, func() bool {

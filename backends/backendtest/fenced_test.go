@@ -20,15 +20,26 @@ type fencedDouble struct {
 }
 
 type (
-	fencedFunc = func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error)
+	fencedFunc = func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error)
 	raiseFunc  = func(ctx context.Context, key, value string, to uint64) (bool, error)
 )
 
-func (d fencedDouble) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+func (d fencedDouble) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return d.set(ctx, key, value, ttl, byCount)
+}
+
+func (d fencedDouble) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if t.Waiter != "" || t.InOrder {
+		return d.Store.SetNXNumbered(ctx, key, value, ttl, t)
+	}
+	return d.set(ctx, key, value, ttl, byClock)
+}
+
+func (d fencedDouble) set(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 	if d.setNXFenced != nil {
 		return d.setNXFenced(ctx, key, value, ttl, n)
 	}
-	return d.Store.SetNXFenced(ctx, key, value, ttl, n)
+	return draw(ctx, d.Store, key, value, ttl, n)
 }
 
 func (d fencedDouble) RaiseFence(ctx context.Context, key, value string, to uint64) (bool, error) {
@@ -48,11 +59,11 @@ func badRaise(f func(m *memory.Store) raiseFunc) func(*memory.Store) backends.Fe
 
 // misnumbered is a store that numbers its grants by what wrong makes of the right number. again tells that value
 // was there already.
-func misnumbered(wrong func(m *memory.Store, key string, n backends.Numbering, again bool, right uint64) uint64) func(*memory.Store) backends.FencedStore {
+func misnumbered(wrong func(m *memory.Store, key string, n numbering, again bool, right uint64) uint64) func(*memory.Store) backends.FencedStore {
 	return badFenced(func(m *memory.Store) fencedFunc {
-		return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+		return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 			present, _, held := m.Get(key)
-			res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+			res, err := draw(ctx, m, key, value, ttl, n)
 			if res.OK {
 				res.Fence = wrong(m, key, n, held && present == value, res.Fence)
 			}
@@ -67,13 +78,13 @@ func forgetful(m *memory.Store) backends.FencedStore {
 	numbers := make(map[string]uint64)
 	return fencedDouble{
 		Store: m,
-		setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+		setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if _, _, held := m.Get(key); !held {
 				numbers[key] = 0
 			}
-			res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+			res, err := draw(ctx, m, key, value, ttl, n)
 			if res.OK {
 				numbers[key]++
 				res.Fence = numbers[key]
@@ -92,7 +103,15 @@ type counted struct {
 	lands   func(held bool, last, to uint64) bool // nil: as it must be
 }
 
-func (c *counted) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+func (c *counted) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return c.set(ctx, key, value, ttl, byCount)
+}
+
+func (c *counted) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, _ backends.Turn) (backends.Result, error) {
+	return c.set(ctx, key, value, ttl, byClock)
+}
+
+func (c *counted) set(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	present, _, held := c.Get(key)
@@ -105,7 +124,7 @@ func (c *counted) SetNXFenced(ctx context.Context, key, value string, ttl time.D
 	}
 	if !held || present != value {
 		c.numbers[key]++
-		if now := uint64(time.Now().UnixMicro()); n == backends.Clock && now > c.numbers[key] {
+		if now := uint64(time.Now().UnixMicro()); n == byClock && now > c.numbers[key] {
 			c.numbers[key] = now
 		}
 	}

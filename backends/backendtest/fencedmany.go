@@ -6,26 +6,24 @@ import (
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
-
-	"github.com/lockstep-go/lockstep/backends"
 )
 
 var fencedKeySentences = []sentence{
 	{"every key has numbers of its own", func(x *fixture) {
 		keys := x.oddKeys()
 		for i, key := range keys {
-			x.numbered(key, "mine", backends.Count, 1)
+			x.numbered(key, "mine", byCount, 1)
 			x.raise(key, "mine", uint64(100*(i+1)), true)
 			x.remove(key, "mine")
 		}
 		for i, key := range keys {
-			x.numbered(key, "mine", backends.Count, uint64(100*(i+1)+1))
+			x.numbered(key, "mine", byCount, uint64(100*(i+1)+1))
 			x.remove(key, "mine")
 		}
 	}},
 	{"what the store keeps beside a key is not in the way of another", func(x *fixture) {
 		for _, key := range x.oddKeys() {
-			for _, n := range numberings {
+			for _, n := range x.numberings {
 				for _, beside := range x.Beside(key) {
 					if len(beside) > 512 || !utf8.ValidString(beside) || strings.Contains(beside, "\x00") {
 						continue // package locker accepts no such key
@@ -45,14 +43,14 @@ var fencedKeySentences = []sentence{
 }
 
 var fencedConcurrencySentences = []sentence{
-	{"of concurrent grants of a key each has a greater number than the one before", both(func(x *fixture, n backends.Numbering) {
-		key := x.key(name(n))
+	{"of concurrent grants of a key each has a greater number than the one before", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
 		var mu sync.Mutex
 		var numbers []uint64
 		together(callers, func(i int) {
 			value := fmt.Sprint("caller", i)
 			for range 2 * rounds {
-				res, err := x.fenced.SetNXFenced(x.Context(), key, value, x.long, n)
+				res, err := x.draw(key, value, x.long, n)
 				if err != nil {
 					x.Errorf("SetNXFenced: %v", err)
 				}
@@ -73,12 +71,12 @@ var fencedConcurrencySentences = []sentence{
 			}
 		}
 	})},
-	{"concurrent SetNXFenced with the same value all have the same number", both(func(x *fixture, n backends.Numbering) {
+	{"concurrent SetNXFenced with the same value all have the same number", both(func(x *fixture, n numbering) {
 		for round := range rounds {
-			key := x.key(fmt.Sprint(name(n), round))
+			key := x.key(fmt.Sprint(n, round))
 			var first atomic.Uint64
 			together(callers, func(int) {
-				res, err := x.fenced.SetNXFenced(x.Context(), key, "mine", x.long, n)
+				res, err := x.draw(key, "mine", x.long, n)
 				if err != nil || !res.OK || res.Fence == 0 {
 					x.Errorf("SetNXFenced = %+v, %v; want it granted and numbered", res, err)
 				}
@@ -91,13 +89,13 @@ var fencedConcurrencySentences = []sentence{
 	{"of concurrent RaiseFence the greatest remains", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
-			x.next(key, "mine", backends.Count, 0)
+			x.next(key, "mine", byCount, 0)
 			together(callers, func(i int) {
 				if _, err := x.fenced.RaiseFence(x.Context(), key, "mine", uint64(100+i)); err != nil {
 					x.Errorf("RaiseFence: %v", err)
 				}
 			})
-			x.numbered(key, "mine", backends.Count, 100+callers-1)
+			x.numbered(key, "mine", byCount, 100+callers-1)
 		}
 	}},
 }

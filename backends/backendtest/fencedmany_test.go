@@ -35,7 +35,7 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 		breaks: "what the store keeps beside a key is not in the way of another",
 		beside: func(key string) []string { return []string{key + ":fence"} },
 		store: badFenced(func(m *memory.Store) fencedFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 				text, _, found := m.Get(key + ":fence")
 				last, err := strconv.ParseUint(text, 10, 64)
 				if found && err != nil {
@@ -55,7 +55,7 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 		breaks: "of concurrent grants of a key each has a greater number than the one before",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			var drawn atomic.Uint64
-			return func(ctx context.Context, key, value string, ttl time.Duration, _ backends.Numbering) (backends.Result, error) {
+			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
 				number := drawn.Add(1)
 				time.Sleep(leap * time.Duration(1000-number%1000)) // so that they come in another order
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -73,13 +73,13 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 			c := &counted{Store: m, numbers: make(map[string]uint64)}
 			return fencedDouble{
 				Store: m,
-				setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+				setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 					_, _, held := m.Get(key)
 					time.Sleep(leap)
 					if !held {
 						m.Delete(key) // which makes it a new ownership
 					}
-					return c.SetNXFenced(ctx, key, value, ttl, n)
+					return draw(ctx, c, key, value, ttl, n)
 				},
 			}
 		},

@@ -12,7 +12,7 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	{
 		bug:    "numbers begin at 0",
 		breaks: "a number is at least 1, and greater after a release",
-		store: misnumbered(func(_ *memory.Store, _ string, _ backends.Numbering, _ bool, right uint64) uint64 {
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
 			return right - 1
 		}),
 	},
@@ -36,8 +36,8 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		breaks: "a number is greater after a deletion from outside",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			given := make(map[string]uint64)
-			return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-				res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
 				if before := given[key+value]; before != 0 && res.OK {
 					res.Fence = before
 				}
@@ -56,8 +56,8 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		breaks: "a number is greater after refused attempts, which have none",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			var last uint64
-			return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-				res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
 				last = max(last, res.Fence)
 				res.Fence = last
 				return res, err
@@ -69,8 +69,8 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		breaks: "a number is greater after refused attempts, which have none",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			refused := false
-			return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-				res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
 				if res.OK && refused {
 					res.Fence = 1
 				}
@@ -82,7 +82,7 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	{
 		bug:    "SetNXFenced of the same value has the next number",
 		breaks: "a repeated SetNXFenced has the number that it had",
-		store: misnumbered(func(_ *memory.Store, _ string, _ backends.Numbering, again bool, right uint64) uint64 {
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, again bool, right uint64) uint64 {
 			if again {
 				right++
 			}
@@ -99,7 +99,7 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	{
 		bug:    "Count leaves numbers out",
 		breaks: "Count is the last number and one more",
-		store: misnumbered(func(_ *memory.Store, _ string, _ backends.Numbering, _ bool, right uint64) uint64 {
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
 			return 2 * right
 		}),
 	},
@@ -107,15 +107,15 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		bug:    "Clock counts",
 		breaks: "Clock is the store's time in µs since 1970",
 		store: badFenced(func(m *memory.Store) fencedFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration, _ backends.Numbering) (backends.Result, error) {
-				return m.SetNXFenced(ctx, key, value, ttl, backends.Count)
+			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
+				return m.SetNXFenced(ctx, key, value, ttl)
 			}
 		}),
 	},
 	{
 		bug:    "Clock is in ms",
 		breaks: "Clock is the store's time in µs since 1970",
-		store: misnumbered(func(_ *memory.Store, _ string, _ backends.Numbering, _ bool, right uint64) uint64 {
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
 			return right / 1000
 		}),
 	},
@@ -123,10 +123,10 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		bug:    "Clock looks at the time once",
 		breaks: "Clock is the store's time in µs since 1970",
 		store: badFenced(func(m *memory.Store) fencedFunc {
-			n := backends.Clock
-			return func(ctx context.Context, key, value string, ttl time.Duration, _ backends.Numbering) (backends.Result, error) {
-				res, err := m.SetNXFenced(ctx, key, value, ttl, n)
-				n = backends.Count
+			n := byClock
+			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
+				n = byCount
 				return res, err
 			}
 		}),
@@ -152,8 +152,8 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		bug:    "a value is stored before its number is found to be too large",
 		breaks: "a key whose numbers have come to 2^53 is not granted any more, and its holder stays",
 		store: badFenced(func(m *memory.Store) fencedFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-				res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
 				if err != nil {
 					_, _ = m.SetNX(ctx, key, value, ttl)
 				}
@@ -162,24 +162,12 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "no numbering is Count",
-		breaks: "SetNXFenced with a numbering that does not exist is refused, and nothing is stored",
-		store: badFenced(func(m *memory.Store) fencedFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-				if n != backends.Clock {
-					n = backends.Count
-				}
-				return m.SetNXFenced(ctx, key, value, ttl, n)
-			}
-		}),
-	},
-	{
 		bug:    "Count and Clock have a counter each",
 		breaks: "changing between Clock and Count never lets a number fall",
 		store: func(m *memory.Store) backends.FencedStore {
 			count := make(map[string]uint64)
-			return misnumbered(func(_ *memory.Store, key string, n backends.Numbering, _ bool, right uint64) uint64 {
-				if n == backends.Clock {
+			return misnumbered(func(_ *memory.Store, key string, n numbering, _ bool, right uint64) uint64 {
+				if n == byClock {
 					return right
 				}
 				count[key]++
@@ -190,34 +178,34 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	{
 		bug:    "a counter expires after a year",
 		breaks: "Count goes on after years",
-		store:  losesCounterAfter(backends.Count, 365*24*time.Hour),
+		store:  losesCounterAfter(byCount, 365*24*time.Hour),
 	},
 	{
 		bug:    "the counter of a clock that is ahead expires after its retention",
 		breaks: "Clock outlives its retention by as much as it is ahead",
-		store:  losesCounterAfter(backends.Clock, backends.FenceRetention),
+		store:  losesCounterAfter(byClock, backends.FenceRetention),
 	},
 }
 
-func nowByClock(_ *memory.Store, _ string, n backends.Numbering, again bool, right uint64) uint64 {
-	if n == backends.Clock && !again {
+func nowByClock(_ *memory.Store, _ string, n numbering, again bool, right uint64) uint64 {
+	if n == byClock && !again {
 		return uint64(time.Now().UnixMicro())
 	}
 	return right
 }
 
-func losesCounterAfter(by backends.Numbering, life time.Duration) func(*memory.Store) backends.FencedStore {
+func losesCounterAfter(by numbering, life time.Duration) func(*memory.Store) backends.FencedStore {
 	return func(m *memory.Store) backends.FencedStore {
 		used := make(map[string]time.Time)
 		lost := make(map[string]bool)
-		return misnumbered(func(_ *memory.Store, key string, n backends.Numbering, _ bool, right uint64) uint64 {
+		return misnumbered(func(_ *memory.Store, key string, n numbering, _ bool, right uint64) uint64 {
 			last, known := used[key]
 			lost[key] = lost[key] || n == by && known && time.Since(last) > life
 			used[key] = time.Now()
 			switch {
 			case !lost[key]:
 				return right
-			case n == backends.Clock:
+			case n == byClock:
 				return uint64(time.Now().UnixMicro())
 			default:
 				return 1

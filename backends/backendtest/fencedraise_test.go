@@ -44,9 +44,9 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 		breaks: "a repeated SetNXFenced has the number that it was raised to",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			given := make(map[string]uint64)
-			return func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 				_, _, held := m.Get(key)
-				res, err := m.SetNXFenced(ctx, key, value, ttl, n)
+				res, err := draw(ctx, m, key, value, ttl, n)
 				if held && res.OK {
 					res.Fence = given[key]
 				}
@@ -63,7 +63,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 	{
 		bug:    "numbers have 14 digits",
 		breaks: "numbers are exact below 2^53",
-		store: misnumbered(func(_ *memory.Store, _ string, _ backends.Numbering, _ bool, right uint64) uint64 {
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
 			return rounded(right)
 		}),
 	},

@@ -24,9 +24,12 @@ type fixture struct {
 	// what else the store is, for the sentences about that
 	queued    backends.QueuedStore
 	fenced    backends.FencedStore
+	numbers   backends.NumberedStore
 	nested    backends.NestedStore
 	setNested func(key string)
 	legacy    backends.LegacyStore
+
+	numberings []numbering // that it can be asked for
 }
 
 // reporter is what a sentence needs of a *testing.T. This package's own tests put something else in its place, to see
@@ -41,7 +44,7 @@ type reporter interface {
 
 func (c suite[S, O]) fixture(t *testing.T, r reporter, h HarnessFor[S, O]) *fixture {
 	x := &fixture{reporter: r, id: rand.Text(), Harness: Harness{
-		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
+		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Clock: h.Clock, Beside: h.Beside,
 	}}
 	if x.MaxTTL == 0 {
 		x.MaxTTL = backends.DefaultMaxTTL
@@ -140,12 +143,12 @@ func (x *fixture) removeNot(key, value string) {
 	}
 }
 
-// wantRefused checks an error that says that nothing was done.
-func (x *fixture) wantRefused(call string, err error) {
+// wantPermanent checks an error that says that nothing was done.
+func (x *fixture) wantPermanent(call string, err error) {
 	x.Helper()
-	var refusal interface{ Refused() bool }
-	if !errors.As(err, &refusal) || !refusal.Refused() {
-		x.Fatalf("%s: error %v; want one with a method Refused that returns true", call, err)
+	var refusal interface{ Permanent() bool }
+	if !errors.As(err, &refusal) || !refusal.Permanent() {
+		x.Fatalf("%s: error %v; want one with a method Permanent that returns true", call, err)
 	}
 }
 

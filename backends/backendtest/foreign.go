@@ -58,7 +58,7 @@ var foreignSentences = []sentence{
 			if ok || !errors.Is(err, backends.ErrWrongType) {
 				x.Fatalf("%s = %v, %v; want an error that matches ErrWrongType", call, ok, err)
 			}
-			x.wantRefused(call, err)
+			x.wantPermanent(call, err)
 			x.wantForever(key, "")
 		}
 		res, err := x.store.SetNX(x.Context(), key, "mine", x.long)

@@ -123,7 +123,7 @@ func (x *fixture) badTTL(name string, call func(key string, ttl time.Duration) e
 		if err == nil {
 			x.Fatalf("%s with a ttl of %v: no error", name, ttl)
 		}
-		x.wantRefused(name, err)
+		x.wantPermanent(name, err)
 		if ttl > x.MaxTTL && !strings.Contains(err.Error(), x.MaxTTL.String()) {
 			x.Errorf("error %q does not name the limit as %v", err, x.MaxTTL)
 		}

@@ -33,7 +33,7 @@ var legacyRefusalSentences = []sentence{
 			if !errors.Is(err, backends.ErrWrongType) {
 				x.Fatalf("%s: error %v; want one that matches ErrWrongType", name, err)
 			}
-			x.wantRefused(name, err)
+			x.wantPermanent(name, err)
 			x.wantForever(key, "")
 		}
 	}},

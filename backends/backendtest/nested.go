@@ -179,7 +179,7 @@ func (x *fixture) outOfLimits(name string, call func(key string, ttl time.Durati
 		if err == nil {
 			x.Fatalf("%s with a ttl of %v: no error", name, ttl)
 		}
-		x.wantRefused(name, err)
+		x.wantPermanent(name, err)
 		if ttl > x.MaxTTL && !strings.Contains(err.Error(), x.MaxTTL.String()) {
 			x.Errorf("error %q does not name the limit as %v", err, x.MaxTTL)
 		}

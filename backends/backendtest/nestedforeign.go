@@ -16,7 +16,7 @@ var nestedRefusalSentences = []sentence{
 				if ok || !errors.Is(err, backends.ErrWrongType) {
 					x.Fatalf("%s = %v, %v; want an error that matches ErrWrongType", call, ok, err)
 				}
-				x.wantRefused(call, err)
+				x.wantPermanent(call, err)
 				x.wantForever(key, value)
 			}
 			for _, owner := range []string{"ann", "value", ""} {

@@ -286,5 +286,5 @@ func (x *fixture) wantInvalid(call string, err error) {
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		x.Fatalf("%s: error %v; want it refused", call, err)
 	}
-	x.wantRefused(call, err)
+	x.wantPermanent(call, err)
 }

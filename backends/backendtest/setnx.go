@@ -66,7 +66,7 @@ func (x *fixture) refusesTTL(ttl time.Duration, named string) {
 		if err == nil || res.OK {
 			x.Fatalf("SetNX with a ttl of %v = %+v, %v; want an error", ttl, res, err)
 		}
-		x.wantRefused("SetNX", err)
+		x.wantPermanent("SetNX", err)
 		if !strings.Contains(err.Error(), named) {
 			x.Errorf("error %q does not name the limit as %s", err, named)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,85 +19,6 @@ var (
 	_ goredis.Client = (*client.ClusterClient)(nil)
 	_ goredis.Client = client.UniversalClient(nil)
 )
-
-func TestOpenRefusesAServerThatWasJustStarted(t *testing.T) {
-	server := redistest.Start(t)
-	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithMaxTTL(time.Minute))
-	defer c.Close()
-	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
-	var quarantined *redis.QuarantineError
-	if !errors.As(err, &quarantined) || quarantined.Needed != time.Minute+time.Second {
-		t.Fatalf("SetNX = %v", err)
-	}
-	if left, err := server.Do("DBSIZE"); left != int64(0) || err != nil {
-		t.Errorf("%v keys, %v: something was sent", left, err)
-	}
-}
-
-func TestQuarantineEndsByItselfAndComesBackWithARestart(t *testing.T) {
-	server := redistest.Start(t)
-	const ttl = time.Second
-	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithMaxTTL(ttl))
-	defer c.Close()
-	granted := func() error {
-		_, err := store.SetNX(t.Context(), "a", "token", ttl)
-		return err
-	}
-	quarantined := func(err error) bool {
-		var q *redis.QuarantineError
-		return errors.As(err, &q)
-	}
-	for range 2 {
-		if err := granted(); !quarantined(err) {
-			t.Fatalf("SetNX on a fresh server = %v", err)
-		}
-		started := time.Now()
-		eventually(t, "the end of quarantine", func() bool { return granted() == nil })
-		if took := time.Since(started); took < ttl/2 {
-			t.Errorf("quarantine ended after %v", took)
-		}
-		server.Kill()
-		server.Restart()
-		eventually(t, "the restart is noticed", func() bool { return granted() != nil })
-	}
-}
-
-func TestQuarantineHookComesBeforeTheUsersOwn(t *testing.T) {
-	server := redistest.Start(t)
-	own := errors.New("own hook")
-	o := &client.Options{Addr: server.Addr(), OnConnect: func(context.Context, *client.Conn) error { return own }}
-	store, c := goredis.Open(o, redis.WithMaxTTL(time.Hour))
-	defer c.Close()
-	if _, err := store.SetNX(t.Context(), "a", "token", time.Minute); errors.Is(err, own) || err == nil {
-		t.Errorf("SetNX in quarantine = %v", err)
-	}
-	open, c2 := goredis.Open(o, redis.WithoutQuarantine())
-	defer c2.Close()
-	if _, err := open.SetNX(t.Context(), "a", "token", time.Minute); !errors.Is(err, own) {
-		t.Errorf("SetNX without quarantine = %v", err)
-	}
-}
-
-func TestQuarantineNeedsThePermissionToAsk(t *testing.T) {
-	server := redistest.Start(t)
-	if _, err := server.Do("ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-info"); err != nil {
-		t.Fatal(err)
-	}
-	store, c := goredis.Open(&client.Options{Addr: server.Addr(), Username: "locks", Password: "secret"})
-	defer c.Close()
-	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !strings.Contains(err.Error(), "INFO") {
-		t.Errorf("SetNX = %v", err)
-	}
-}
-
-func TestAServerThatTellsNoUptimePassesQuarantine(t *testing.T) {
-	store, c := goredis.Open(&client.Options{Addr: startEmbedded(t)})
-	defer c.Close()
-	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK {
-		t.Errorf("SetNX = %v, %v", r, err)
-	}
-}
 
 func TestOpenHonoursTheDeadlineOfACtx(t *testing.T) {
 	server := redistest.Start(t)

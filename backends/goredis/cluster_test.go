@@ -84,7 +84,7 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 				}
 				await(t, "the wake", woken)
 
-				r, err = holder.SetNXFenced(t.Context(), key, "token", time.Minute, backends.Clock)
+				r, err = holder.SetNXNumbered(t.Context(), key, "token", time.Minute, backends.Turn{})
 				if err != nil || !r.OK || r.Fence == 0 {
 					t.Errorf("SetNXFenced = %+v, %v", r, err)
 				}
@@ -232,7 +232,7 @@ func TestCallsOnAConnectionOfTheirOwnFindASlotThatHasMoved(t *testing.T) {
 			move := cluster.BeginMove(key, to)
 			move.Keys()
 			err := call(t.Context(), store, key)
-			if reply := (*redis.ReplyError)(nil); err != nil && (!errors.As(err, &reply) || reply.Refused() || reply.Code() != "ASK") {
+			if reply := (*redis.ReplyError)(nil); err != nil && (!errors.As(err, &reply) || reply.Permanent() || reply.Code() != "ASK") {
 				t.Error(err)
 			}
 			move.Finish()
@@ -257,7 +257,7 @@ func TestNumberedGrantsGoOnWhenTheSlotHasMoved(t *testing.T) {
 	store := goredis.New(dialCluster(t, cluster))
 	grant := func(token string) uint64 {
 		t.Helper()
-		r, err := store.SetNXFenced(t.Context(), key, token, time.Minute, backends.Count)
+		r, err := store.SetNXFenced(t.Context(), key, token, time.Minute)
 		if err != nil || !r.OK {
 			t.Fatalf("SetNXFenced = %+v, %v", r, err)
 		}
@@ -277,8 +277,8 @@ func TestNumberedGrantsGoOnWhenTheSlotHasMoved(t *testing.T) {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
 		release("first")
-		_, err := store.SetNXFenced(t.Context(), key, "second", time.Minute, backends.Count)
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Refused() {
+		_, err := store.SetNXFenced(t.Context(), key, "second", time.Minute)
+		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Permanent() {
 			t.Errorf("SetNXFenced in a slot that moves = %v", err)
 		}
 		move.Finish()

@@ -109,6 +109,11 @@ func runAll(t *testing.T, c contracts) {
 			backendtest.RunQueued(t, harness(c, func(s *redis.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
 		})
 	}
+	t.Run("NumberedStore", func(t *testing.T) {
+		h := harness(c, func(s *redis.Store, o outside) (backends.NumberedStore, backendtest.Outside) { return s, o })
+		h.NoQueue = c.polling || c.replicated
+		backendtest.RunNumbered(t, h)
+	})
 	t.Run("FencedStore", func(t *testing.T) {
 		backendtest.RunFenced(t, harness(c, func(s *redis.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
 	})
@@ -119,7 +124,7 @@ func runAll(t *testing.T, c contracts) {
 
 func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
 	return backendtest.HarnessFor[S, O]{
-		Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling, Beside: besides,
+		Clock: true, Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling, Beside: besides,
 		New: func(t *testing.T) (S, O) {
 			s, client := c.connect(t)
 			return as(s, outside{t, client, c.prefix})

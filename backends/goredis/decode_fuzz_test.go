@@ -39,7 +39,7 @@ func FuzzDecoding(f *testing.F) {
 		},
 	})
 	f.Cleanup(func() { c.Close() })
-	e := executor{c}
+	e := newExecutor(c)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var want any
 		sent, want = wire.Draw(data)

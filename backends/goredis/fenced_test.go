@@ -1,6 +1,7 @@
 package goredis_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,9 +32,22 @@ func onBoth(t *testing.T, test func(t *testing.T, s *redis.Store, c *client.Clie
 	}
 }
 
-func mustNumber(t *testing.T, s *redis.Store, token string, n backends.Numbering) uint64 {
+// numbering is one of the calls that number a grant.
+type numbering func(s *redis.Store) func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
+
+func count(s *redis.Store) func(context.Context, string, string, time.Duration) (backends.Result, error) {
+	return s.SetNXFenced
+}
+
+func clock(s *redis.Store) func(context.Context, string, string, time.Duration) (backends.Result, error) {
+	return func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+		return s.SetNXNumbered(ctx, key, token, ttl, backends.Turn{})
+	}
+}
+
+func mustNumber(t *testing.T, s *redis.Store, token string, n numbering) uint64 {
 	t.Helper()
-	r, err := s.SetNXFenced(t.Context(), "a", token, time.Minute, n)
+	r, err := n(s)(t.Context(), "a", token, time.Minute)
 	if err != nil || !r.OK || r.Fence == 0 {
 		t.Fatalf("SetNXFenced = %+v, %v", r, err)
 	}
@@ -57,24 +71,24 @@ func TestTheCounterExpiresUnderClockAndNotUnderCount(t *testing.T) {
 			return left
 		}
 		for range 2 {
-			mustNumber(t, s, "mine", backends.Count)
+			mustNumber(t, s, "mine", count)
 			if got := lives(); got != -1 {
 				t.Errorf("under Count the counter lives for %v", got)
 			}
 			mustDelete(t, s, "a", "mine")
-			mustNumber(t, s, "mine", backends.Clock)
+			mustNumber(t, s, "mine", clock)
 			if got := lives(); got > backends.FenceRetention || got < backends.FenceRetention-time.Hour {
 				t.Errorf("under Clock the counter lives for %v", got)
 			}
 			mustDelete(t, s, "a", "mine")
 		}
 		// Whoever is granted again, or raises the number, changes that too.
-		mustNumber(t, s, "mine", backends.Clock)
-		mustNumber(t, s, "mine", backends.Count)
+		mustNumber(t, s, "mine", clock)
+		mustNumber(t, s, "mine", count)
 		if got := lives(); got != -1 {
 			t.Errorf("granted again under Count: %v", got)
 		}
-		number := mustNumber(t, s, "mine", backends.Clock)
+		number := mustNumber(t, s, "mine", clock)
 		if landed, err := s.RaiseFence(t.Context(), "a", "mine", number+uint64(time.Hour/time.Microsecond)); !landed || err != nil {
 			t.Fatalf("RaiseFence = %v, %v", landed, err)
 		}
@@ -82,7 +96,7 @@ func TestTheCounterExpiresUnderClockAndNotUnderCount(t *testing.T) {
 			t.Errorf("raised: %v", got)
 		}
 		mustDelete(t, s, "a", "mine")
-		mustNumber(t, s, "mine", backends.Clock)
+		mustNumber(t, s, "mine", clock)
 		if got := lives(); got <= backends.FenceRetention || got > backends.FenceRetention+time.Hour {
 			t.Errorf("an hour ahead of the clock: %v", got)
 		}
@@ -95,8 +109,8 @@ func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
 			if err := c.Set(t.Context(), counter, text, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			for _, n := range []backends.Numbering{backends.Count, backends.Clock} {
-				r, err := s.SetNXFenced(t.Context(), "a", "mine", time.Minute, n)
+			for _, n := range []numbering{count, clock} {
+				r, err := n(s)(t.Context(), "a", "mine", time.Minute)
 				wantLockstep(t, fmt.Sprintf("SetNXFenced with the counter %.20q = %+v", text, r), err)
 			}
 			if n := c.Exists(t.Context(), "a").Val(); n != 0 {
@@ -118,7 +132,7 @@ func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
 		if err := c.RPush(t.Context(), counter, "element").Err(); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := s.SetNXFenced(t.Context(), "a", "mine", time.Minute, backends.Clock); r.OK || !errors.Is(err, backends.ErrWrongType) {
+		if r, err := s.SetNXNumbered(t.Context(), "a", "mine", time.Minute, backends.Turn{}); r.OK || !errors.Is(err, backends.ErrWrongType) {
 			t.Errorf("SetNXFenced with a list for a counter = %+v, %v", r, err)
 		}
 		if n := c.Exists(t.Context(), "a").Val(); n != 0 {
@@ -127,7 +141,7 @@ func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
 		if r, err := s.SetNX(t.Context(), "a", "theirs", time.Minute); err != nil || !r.OK {
 			t.Fatal(r, err)
 		}
-		if r, err := s.SetNXFenced(t.Context(), "a", "mine", time.Minute, backends.Clock); r.OK || r.Left <= 0 || err != nil {
+		if r, err := s.SetNXNumbered(t.Context(), "a", "mine", time.Minute, backends.Turn{}); r.OK || r.Left <= 0 || err != nil {
 			t.Errorf("of a key that is held, whatever its counter: %+v, %v", r, err)
 		}
 	})
@@ -135,7 +149,7 @@ func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
 
 func wantLockstep(t *testing.T, what string, err error) {
 	t.Helper()
-	if refused := (*redis.ReplyError)(nil); !errors.As(err, &refused) || refused.Code() != "LOCKSTEP" || !refused.Refused() {
+	if refused := (*redis.ReplyError)(nil); !errors.As(err, &refused) || refused.Code() != "LOCKSTEP" || !refused.Permanent() {
 		t.Errorf("%s, %v; want a refusal", what, err)
 	}
 }
@@ -143,7 +157,7 @@ func wantLockstep(t *testing.T, what string, err error) {
 func TestNumbersEndBelow2To53(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
 		const last = 1<<53 - 1
-		mustNumber(t, s, "mine", backends.Count)
+		mustNumber(t, s, "mine", count)
 		for _, to := range []uint64{1 << 53, 1<<64 - 1} {
 			if landed, err := s.RaiseFence(t.Context(), "a", "mine", to); landed || err == nil || !strings.Contains(err.Error(), strconv.FormatUint(to, 10)) {
 				t.Errorf("RaiseFence to %d = %v, %v", to, landed, err)
@@ -153,15 +167,15 @@ func TestNumbersEndBelow2To53(t *testing.T) {
 			t.Fatalf("RaiseFence = %v, %v", landed, err)
 		}
 		mustDelete(t, s, "a", "mine")
-		if got := mustNumber(t, s, "mine", backends.Count); got != last {
+		if got := mustNumber(t, s, "mine", count); got != last {
 			t.Errorf("the last number is %d", got)
 		}
-		if got := mustNumber(t, s, "mine", backends.Clock); got != last {
+		if got := mustNumber(t, s, "mine", clock); got != last {
 			t.Errorf("granted again it is %d", got)
 		}
 		mustDelete(t, s, "a", "mine")
-		for _, n := range []backends.Numbering{backends.Count, backends.Clock} {
-			r, err := s.SetNXFenced(t.Context(), "a", "mine", time.Minute, n)
+		for _, n := range []numbering{count, clock} {
+			r, err := n(s)(t.Context(), "a", "mine", time.Minute)
 			wantLockstep(t, fmt.Sprintf("SetNXFenced after the last number = %+v", r), err)
 			if c.Exists(t.Context(), "a").Val() != 0 {
 				t.Error("it was granted")
@@ -170,28 +184,18 @@ func TestNumbersEndBelow2To53(t *testing.T) {
 	})
 }
 
-func TestNumberingThatDoesNotExistIsRefused(t *testing.T) {
-	s := goredis.New(dial(t, &client.Options{Addr: startEmbedded(t)}))
-	for _, n := range []backends.Numbering{0, 3, -1} {
-		r, err := s.SetNXFenced(t.Context(), "a", "mine", time.Minute, n)
-		if refused := (interface{ Refused() bool })(nil); r.OK || !errors.As(err, &refused) || !refused.Refused() {
-			t.Errorf("SetNXFenced numbered by %d = %+v, %v", n, r, err)
-		}
-	}
-}
-
 func TestANumberedGrantIsOneCommandSentOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}))
-	mustNumber(t, s, "mine", backends.Clock) // the server learns the script
+	mustNumber(t, s, "mine", clock) // the server learns the script
 	mustDelete(t, s, "a", "mine")
 	before := len(proxy.Seen())
-	mustNumber(t, s, "mine", backends.Clock)
+	mustNumber(t, s, "mine", clock)
 	if sent := proxy.Seen()[before:]; !slices.Equal(sent, []string{"EVALSHA"}) {
 		t.Errorf("sent %v", sent)
 	}
 	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
-	if r, err := s.SetNXFenced(t.Context(), "b", "mine", time.Minute, backends.Clock); r.OK || err == nil {
+	if r, err := s.SetNXNumbered(t.Context(), "b", "mine", time.Minute, backends.Turn{}); r.OK || err == nil {
 		t.Errorf("SetNXFenced = %+v, %v", r, err)
 	}
 	if got := proxy.Count("EVALSHA"); got != 4 { // one grant that NOSCRIPT met with EVAL behind it, a release likewise

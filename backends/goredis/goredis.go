@@ -16,7 +16,7 @@ package goredis
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,8 +38,8 @@ type Client interface {
 
 // New returns a store that uses c, with the options, the TLS and the credentials that c has. Whatever those are,
 // locker.Client returns when its ctx is done; but a connection that hangs is given up sooner with the options that
-// [Open] sets. The caller closes c. Servers that were
-// restarted are not in quarantine unless c has the hook [Quarantine].
+// [Open] sets. The caller closes c. There is no quarantine for servers
+// that may have forgotten locks, unless the options of c went through [Quarantine].
 //
 // A client with its own timeouts only (ContextTimeoutEnabled false, the default) may go on waiting for a reply after
 // the ctx has ended; what that leaves is cleaned up when it gives up at last. While a server is down, every attempt on it
@@ -48,21 +48,31 @@ type Client interface {
 //
 // With a Ring every call fails, and nothing is sent.
 func New(c Client, opts ...redis.Option) *redis.Store {
+	if e := redis.RefuseNil(c); e != nil {
+		return redis.New(e, opts...)
+	}
 	if _, isRing := c.(*client.Ring); isRing {
-		return redis.New(ring{}, opts...)
+		return redis.New(redis.Refuse(ringError{}), opts...)
+	}
+	e := newExecutor(c)
+	if one, ok := c.(interface{ Options() *client.Options }); ok {
+		e.heard.TLS = one.Options().TLSConfig != nil
+		if err := redis.CheckAddr(one.Options().Addr, ": see ParseURL of go-redis"); err != nil {
+			return redis.New(redis.Refuse(err), opts...)
+		}
 	}
 	if p, ok := c.(pipelined); ok {
-		return redis.New(pipeliner{executor{c}, p}, opts...)
+		return redis.New(pipeliner{e, p}, opts...)
 	}
-	return redis.New(executor{c}, opts...)
+	return redis.New(e, opts...)
 }
 
 // Open opens a client with options fit for locks, where o does not set its own, and returns a store on it together with
 // the client, for the caller to close:
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
-//   - servers that were restarted are in quarantine for the longest TTL (see [Quarantine], redis.WithMaxTTL and
-//     redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
+//     redis.WithMaxTTL and redis.WithoutQuarantine).
 func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client) {
 	set := *o
 	set.ContextTimeoutEnabled = true
@@ -71,14 +81,8 @@ func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client
 	setDefault(&set.DialTimeout, time.Second)
 	setDefault(&set.ReadTimeout, time.Second)
 	setDefault(&set.WriteTimeout, time.Second)
-	if maxTTL, on := redis.QuarantineFor(opts...); on {
-		quarantine, own := Quarantine(maxTTL), o.OnConnect
-		set.OnConnect = func(ctx context.Context, cn *client.Conn) error {
-			if err := quarantine(ctx, cn); err != nil || own == nil {
-				return err
-			}
-			return own(ctx, cn)
-		}
+	if redis.Quarantines(opts...) {
+		opts = append(slices.Clip(opts), Quarantine(&set))
 	}
 	c := client.NewClient(&set)
 	return New(c, opts...), c
@@ -91,45 +95,58 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Quarantine is an OnConnect hook for a client of your own. It refuses every new connection to a server that has been
-// up for less than maxTTL and a second: such a server may have forgotten a lock that is still held. Give it the same maxTTL
-// as the store (redis.WithMaxTTL; backends.DefaultMaxTTL without it). The error is a *redis.QuarantineError.
-//
-// It needs the permission to call INFO, and refuses the connection without it; a password that is missing comes out here
-// as well, as NOAUTH. A server that tells no uptime passes; Check of the store has a finding for it.
-func Quarantine(maxTTL time.Duration) func(ctx context.Context, cn *client.Conn) error {
-	return func(ctx context.Context, cn *client.Conn) error {
-		info, err := cn.Info(ctx, "server").Result()
-		if err = translate(ctx, err); err != nil {
-			if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) && isGeneric(reply.Code()) {
-				return nil // a server that knows no such command or section tells no uptime
-			}
-			// go-redis strips one wrapping from what a hook returns, unless there are several beside each other.
-			return errors.Join(fmt.Errorf("quarantine needs INFO server (see WithoutQuarantine): %w", err))
-		}
-		return redis.Quarantine(info, maxTTL)
-	}
+type executor struct {
+	client Client
+	heard  *redis.Heard
 }
 
-// isGeneric tells ERR, or words without a code, from a code that says more, such as NOPERM or LOADING.
-func isGeneric(code string) bool { return code == "ERR" || code != strings.ToUpper(code) }
-
-type executor struct{ client Client }
+func newExecutor(c Client) executor { return executor{c, new(redis.Heard)} }
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
-	cmd := client.NewCmd(ctx, args...)
-	if err := e.client.Process(ctx, cmd); err != nil {
-		return nil, e.noted(translate(ctx, err))
+	value, err := e.process(ctx, args, false)
+	if err != nil && redis.IsDemoted(err) {
+		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, false) })
 	}
-	return reply(cmd.Val()), nil
+	return value, err
 }
 
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
-	cmd := once{client.NewCmd(ctx, args...)}
-	if err := e.client.Process(ctx, cmd); err != nil {
-		return nil, e.noted(translate(ctx, err))
+	value, err := e.process(ctx, args, true)
+	if err != nil && redis.IsDemoted(err) {
+		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, true) })
+	}
+	return value, err
+}
+
+func (e executor) process(ctx context.Context, args []any, isOnce bool) (any, error) {
+	cmd := client.NewCmd(ctx, args...)
+	var err error
+	if isOnce {
+		err = e.client.Process(ctx, once{cmd})
+	} else {
+		err = e.client.Process(ctx, cmd)
+	}
+	if err != nil {
+		err = e.noted(e.translate(ctx, args, err))
+	}
+	e.heard.Note(err)
+	if err != nil {
+		return nil, err
 	}
 	return reply(cmd.Val()), nil
+}
+
+// elsewhere repeats what was not done because the server is a replica. The connection that it was sent on is closed, and those
+// beside it in the pool lead to the same server: they are used up until one leads to a master, or a new one is made.
+func (e executor) elsewhere(ctx context.Context, err error, do func() (any, error)) (value any, _ error) {
+	pool, ok := e.client.(interface{ PoolStats() *client.PoolStats })
+	if !ok {
+		return nil, err
+	}
+	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && redis.IsDemoted(err) && redis.Ended(ctx) == nil; idle-- {
+		value, err = do()
+	}
+	return value, err
 }
 
 // once is a command that go-redis does not send again, nor a pipeline that it is in.
@@ -140,9 +157,17 @@ func (once) NoRetry() bool { return true }
 // Pinned uses Watch for the connection that it brings, and lets it watch nothing: WATCH is sent like everything else.
 // A cluster may have moved the key since its client has looked; then it looks again.
 func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
+	err := e.pinned(ctx, key, fn)
+	if err != nil && redis.IsDemoted(err) {
+		_, err = e.elsewhere(ctx, err, func() (any, error) { return nil, e.pinned(ctx, key, fn) })
+	}
+	return err
+}
+
+func (e executor) pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
 	for attempt := 1; ; attempt++ {
 		err := e.pin(ctx, key, fn)
-		if moved := (*redis.ReplyError)(nil); !errors.As(err, &moved) || moved.Code() != "MOVED" || attempt == maxMoves {
+		if !redis.IsMoved(err) || attempt == maxMoves {
 			return e.noted(err)
 		}
 		if cluster, ok := e.client.(cluster); ok { // ForEachMaster asks the cluster anew
@@ -175,24 +200,31 @@ func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error
 	if cluster, ok := e.client.(cluster); ok {
 		master, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
-			return translate(ctx, err)
+			return redis.NotSent(ctx, "", err)
 		}
 		one = master
 	}
 	var own error
 	err := one.Watch(ctx, func(tx *client.Tx) error {
-		c := &conn{tx: tx}
+		c := &conn{executor: e, key: key, tx: tx}
 		own = fn(c)
-		c.unwatch(ctx)
+		switch {
+		case redis.IsDemoted(own):
+			_, _ = c.Pipeline(ctx, []any{"QUIT"}, []any{"PING"}) // without an answer to the second the connection is thrown away
+		default:
+			c.unwatch(ctx)
+		}
 		return own
 	})
 	if err == nil || err == own { //nolint:errorlint // the very same: fn's error is passed on as it is
 		return err
 	}
-	return translate(ctx, err)
+	return e.translate(ctx, []any{"", key}, err)
 }
 
 type conn struct {
+	executor
+	key      string
 	tx       *client.Tx
 	watching bool
 }
@@ -207,7 +239,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	_, whole := p.Exec(ctx)
 	replies := make([]any, len(commands))
 	for i, cmd := range cmds {
-		value, err := answer(ctx, cmd.(once), whole)
+		value, err := c.answer(ctx, []any{"", c.key}, cmd.(once), whole)
 		refused := (*redis.ReplyError)(nil)
 		switch {
 		case errors.As(err, &refused):
@@ -247,18 +279,53 @@ func reply(value any) any {
 	return list
 }
 
-// translate puts an error into the terms of the family. It is nil for a nil reply.
-func translate(ctx context.Context, err error) error {
-	if errors.Is(err, client.Nil) {
+// translate puts an error into the terms of the family. It is nil for a nil reply. Args are those of the command.
+func (e executor) translate(ctx context.Context, args []any, err error) error {
+	switch {
+	case err == nil, errors.Is(err, client.Nil):
 		return nil
+	case errors.As(err, new(*redis.ReplyError)):
+		return err
 	}
 	if reply := (client.Error)(nil); errors.As(err, &reply) {
-		return &redis.ReplyError{Text: reply.Error()}
+		return &redis.ReplyError{Addr: e.addr(args), Text: reply.Error()}
 	}
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err) // the socket's deadline was the ctx's
+	switch {
+	case errors.Is(err, client.ErrClosed):
+		err = redis.Kind("closed", true, err)
+	case errors.Is(err, client.ErrPoolExhausted), errors.Is(err, client.ErrPoolTimeout):
+		err = redis.Kind("pool_exhausted", true, err)
+	case strings.HasPrefix(err.Error(), "redis: all sentinels specified in configuration are unreachable"):
+		err = redis.Kind("sentinels_unreachable", true, err)
+	case isProtocol(err):
+		err = redis.Kind("protocol", false, err)
 	}
-	return err
+	return redis.Fault(ctx, e.addr(args), e.heard.Explain(err))
+}
+
+// isProtocol tells that go-redis did not understand a reply.
+func isProtocol(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "redis: can't ") || strings.HasPrefix(text, "redis: invalid ")
+}
+
+// addr is the address of the server for a command, as far as the client tells it. It sends nothing.
+func (e executor) addr(args []any) string {
+	one := e.client
+	if cluster, ok := e.client.(cluster); ok {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		master, err := cluster.MasterForKey(ended, keyOf(args))
+		if err != nil {
+			return ""
+		}
+		one = master
+	}
+	c, ok := one.(interface{ Options() *client.Options })
+	if !ok || c.Options().Addr == "FailoverClient" { // the master that the sentinels name
+		return ""
+	}
+	return c.Options().Addr
 }
 
 // Clustered tells that a PUBLISH reaches those who are connected to other servers.
@@ -278,19 +345,22 @@ type subscription struct {
 }
 
 func (s subscription) Subscribe(channel string) error {
-	return s.noted(translate(s.ctx, s.PubSub.Subscribe(s.ctx, channel)))
+	return s.noted(s.fault(s.PubSub.Subscribe(s.ctx, channel)))
 }
 
 func (s subscription) Unsubscribe(channel string) error {
-	return translate(s.ctx, s.PubSub.Unsubscribe(s.ctx, channel))
+	return s.fault(s.PubSub.Unsubscribe(s.ctx, channel))
 }
 
-func (s subscription) Ping() error { return translate(s.ctx, s.PubSub.Ping(s.ctx)) }
+func (s subscription) Ping() error { return s.fault(s.PubSub.Ping(s.ctx)) }
+
+// fault names no server of a cluster: it may be any.
+func (s subscription) fault(err error) error { return s.translate(s.ctx, nil, err) }
 
 func (s subscription) Receive() (redis.Event, error) {
 	msg, err := s.PubSub.Receive(s.ctx)
 	if err != nil {
-		return redis.Event{}, translate(s.ctx, err)
+		return redis.Event{}, s.fault(err)
 	}
 	switch msg := msg.(type) {
 	case *client.Message:

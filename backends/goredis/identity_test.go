@@ -140,7 +140,7 @@ func TestIdentifyPassesOnWhatIsNoAnswer(t *testing.T) {
 	if _, err := server.Do("ACL", "SETUSER", "default", "-info", "-set"); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := s.Identify(t.Context()); !isRefused(err, "NOPERM") || id.Server != "" {
+	if id, err := s.Identify(t.Context()); !isPermanent(err, "NOPERM") || id.Server != "" {
 		t.Errorf("Identify without INFO and SET = %+v, %v", id, err)
 	}
 	server.Kill()

@@ -163,7 +163,7 @@ func TestEnterLeavesNothingBehindThatWouldNotEnd(t *testing.T) {
 	for _, less := range []string{"-pexpireat", "-hset", "-hgetall", "-time"} {
 		s.grant("locks", "reset", "on", ">secret", "~*", "&*", "+@all", less)
 		r, err := goredis.New(dial(t, s.as("locks"))).Enter(t.Context(), "a", "me", "mine", time.Minute)
-		if r.OK || !isRefused(err, "NOPERM") || exists(t, s.Server, "a") {
+		if r.OK || !isPermanent(err, "NOPERM") || exists(t, s.Server, "a") {
 			t.Errorf("with %s Enter = %+v, %v; the key exists: %v", less, r, err, exists(t, s.Server, "a"))
 		}
 	}

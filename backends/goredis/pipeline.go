@@ -49,8 +49,10 @@ func (e pipeliner) all(ctx context.Context, commands []*redis.Command, isOnce bo
 	_, whole := p.Exec(ctx)
 	var unknown error
 	for i, c := range commands {
-		c.Reply, c.Err = answer(ctx, cmds[i].(command), whole)
+		c.Reply, c.Err = e.answer(ctx, c.Args, cmds[i].(command), whole)
 		switch {
+		case redis.IsDemoted(c.Err):
+			c.Alone = true // finds the way to another server
 		case isLed(c.Err):
 			c.Alone = node != nil
 		case c.Err != nil && !errors.As(c.Err, new(*redis.ReplyError)):
@@ -72,7 +74,7 @@ func isLed(err error) bool {
 
 // answer is that to a command of a pipeline, of which whole is the error. Even nil is answered with an error, so what has
 // none and is nil was not answered; a hook, say, has kept it from being sent.
-func answer(ctx context.Context, cmd command, whole error) (any, error) {
+func (e executor) answer(ctx context.Context, args []any, cmd command, whole error) (any, error) {
 	err := cmd.Err()
 	if err == nil && cmd.Val() == nil {
 		err = errUnanswered
@@ -80,7 +82,11 @@ func answer(ctx context.Context, cmd command, whole error) (any, error) {
 			err = whole
 		}
 	}
-	if err = translate(ctx, err); err != nil {
+	if err != nil {
+		err = e.translate(ctx, args, err)
+	}
+	e.heard.Note(err)
+	if err != nil {
 		return nil, err
 	}
 	return reply(cmd.Val()), nil
@@ -94,17 +100,26 @@ func (e pipeliner) Lane(ctx context.Context, args []any) any {
 	if !ok {
 		return nil
 	}
-	at := 1
-	if args[0] == "EVALSHA" || args[0] == "EVAL" {
-		at = 3
-	}
-	if at >= len(args) {
+	key := keyOf(args)
+	if key == "" {
 		return nil
 	}
-	key, _ := args[at].(string)
 	master, err := cluster.MasterForKey(ctx, key)
 	if err != nil {
 		return nil
 	}
 	return master
+}
+
+// keyOf is the first key of a command, as far as there is one.
+func keyOf(args []any) string {
+	at := 1
+	if len(args) > 0 && (args[0] == "EVALSHA" || args[0] == "EVAL") {
+		at = 3
+	}
+	if at >= len(args) {
+		return ""
+	}
+	key, _ := args[at].(string)
+	return key
 }

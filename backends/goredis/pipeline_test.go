@@ -22,7 +22,7 @@ func pipelinerAt(t *testing.T, o *client.Options) pipeliner {
 	t.Helper()
 	c := client.NewClient(o)
 	t.Cleanup(func() { c.Close() })
-	return pipeliner{executor{c}, c}
+	return pipeliner{newExecutor(c), c}
 }
 
 func commandsOf(lines ...[]any) (commands []*redis.Command) {
@@ -40,12 +40,13 @@ func increments(n int) (commands []*redis.Command) {
 }
 
 func TestCommandsTogetherAreAnsweredInOrderWithErrorsInTheirPlace(t *testing.T) {
-	e := pipelinerAt(t, &client.Options{Addr: redistest.Start(t).Addr()})
+	addr := redistest.Start(t).Addr()
+	e := pipelinerAt(t, &client.Options{Addr: addr})
 	for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 		commands := commandsOf([]any{"SET", name, "1"}, []any{"LPUSH", name, "x"}, []any{"GET", "nothing"},
 			[]any{"EVAL", "return {1, 'a', false, {}}", 0}, []any{"GET", name})
 		all(t.Context(), commands)
-		wrong := &redis.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
+		wrong := &redis.ReplyError{Addr: addr, Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
 		for i, want := range []redis.Command{
 			{Reply: "OK"}, {Err: wrong}, {}, {Reply: []any{int64(1), "a", nil, []any{}}}, {Reply: "1"},
 		} {
@@ -134,13 +135,13 @@ func TestACommandThatWasNotAnsweredIsNotTakenForOneAnsweredWithNil(t *testing.T)
 		defer c.Close()
 		c.AddHook(hook{err})
 		commands := increments(2)
-		pipeliner{executor{c}, c}.OnceAll(t.Context(), commands)
+		pipeliner{newExecutor(c), c}.OnceAll(t.Context(), commands)
 		for _, command := range commands {
 			if !errors.Is(command.Err, want) {
 				t.Errorf("%v, %v; want %v", command.Reply, command.Err, want)
 			}
 		}
-		err := executor{c}.Pinned(t.Context(), "a", func(cn redis.Conn) error {
+		err := newExecutor(c).Pinned(t.Context(), "a", func(cn redis.Conn) error {
 			replies, err := cn.Pipeline(t.Context(), []any{"GET", "a"})
 			if replies != nil {
 				t.Errorf("Pipeline = %v, %v", replies, err)
@@ -157,7 +158,7 @@ func TestALaneIsANodeOfACluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	c := client.NewClusterClient(&client.ClusterOptions{Addrs: cluster.Addrs()})
 	defer c.Close()
-	e := pipeliner{executor{c}, c}
+	e := pipeliner{newExecutor(c), c}
 	lanes := map[any]bool{}
 	for _, m := range cluster.Masters() {
 		key := cluster.KeyOn(m, "k%d")
@@ -184,7 +185,7 @@ func TestWhatIsLedElsewhereIsSentByItself(t *testing.T) {
 	cluster := redistest.StartCluster(t, 2, 0)
 	c := client.NewClusterClient(&client.ClusterOptions{Addrs: cluster.Addrs()})
 	defer c.Close()
-	e := pipeliner{executor{c}, c}
+	e := pipeliner{newExecutor(c), c}
 	from, to := cluster.Masters()[0], cluster.Masters()[1]
 	stays, leaves := cluster.KeyOn(from, "stays%d"), cluster.KeyOn(from, "leaves%d")
 	for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {

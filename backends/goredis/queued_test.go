@@ -151,7 +151,7 @@ func TestAQueueWhileItsSlotMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ask("waiter", true)
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Refused() {
+		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Permanent() {
 			t.Errorf("SetNXQueued in order, in a slot that moves = %v", err)
 		}
 		if r, err := ask("waiter", false); err != nil || r.OK || r.Left == 0 || r.Position != 0 {
@@ -330,7 +330,7 @@ func TestStoresWithoutQueues(t *testing.T) {
 			}
 			turn.InOrder = true
 			r, err := s.SetNXQueued(t.Context(), "a", "other", time.Minute, turn)
-			if refused := (interface{ Refused() bool })(nil); r.OK || !errors.As(err, &refused) || !strings.Contains(err.Error(), name) {
+			if refused := (interface{ Permanent() bool })(nil); r.OK || !errors.As(err, &refused) || !strings.Contains(err.Error(), name) {
 				t.Errorf("SetNXQueued in order = %+v, %v", r, err)
 			}
 			mustDelete(t, s, "a", "token")

@@ -50,7 +50,7 @@ var replicatedCalls = map[string]func(ctx context.Context, s *redis.Store) (ok b
 		return r.OK, err
 	},
 	"SetNXFenced": func(ctx context.Context, s *redis.Store) (bool, error) {
-		r, err := s.SetNXFenced(ctx, "a", "token", time.Minute, backends.Clock)
+		r, err := s.SetNXNumbered(ctx, "a", "token", time.Minute, backends.Turn{})
 		return r.OK, err
 	},
 	"Enter": func(ctx context.Context, s *redis.Store) (bool, error) {
@@ -72,7 +72,7 @@ func prepare(t *testing.T, s *redis.Store, call string) {
 	if call == "Renew" {
 		r, err = s.Enter(t.Context(), "b", "owner", "token", time.Minute)
 	} else {
-		r, err = s.SetNXFenced(t.Context(), "b", "token", time.Minute, backends.Count)
+		r, err = s.SetNXFenced(t.Context(), "b", "token", time.Minute)
 	}
 	if err != nil || !r.OK {
 		t.Fatalf("%+v, %v", r, err)
@@ -116,7 +116,7 @@ func TestAGrantThatAReplicaDoesNotHaveIsTakenBackAndAnExtensionLeft(t *testing.T
 				s := goredis.New(c, redis.WithReplicas(n, short))
 				prepare(t, plain, call)
 				ok, err := do(t.Context(), s)
-				missing, refused := (*redis.ReplicasError)(nil), interface{ Refused() bool }(nil)
+				missing, refused := (*redis.ReplicasError)(nil), interface{ Permanent() bool }(nil)
 				// On a slow machine the one that is left may not be in time either.
 				if ok || !errors.As(err, &missing) || missing.Acknowledged > 1 || missing.Needed != n || errors.As(err, &refused) {
 					t.Errorf("%s = %v, %v", call, ok, err)
@@ -198,7 +198,7 @@ func TestWaitGoesInOnePipelineWithTheCommand(t *testing.T) {
 			if command == "SET" {
 				_, err = s.SetNX(t.Context(), "a", "token", time.Minute)
 			} else {
-				_, err = s.SetNXFenced(t.Context(), "a", "token", time.Minute, backends.Clock)
+				_, err = s.SetNXNumbered(t.Context(), "a", "token", time.Minute, backends.Turn{})
 			}
 			answer <- err
 		}()
@@ -223,7 +223,7 @@ func TestWithoutThePermissionForWaitAGrantIsTakenBack(t *testing.T) {
 	for call, do := range replicatedCalls {
 		prepare(t, plain, call)
 		ok, err := do(t.Context(), store)
-		if ok || !isRefused(err, "NOPERM") {
+		if ok || !isPermanent(err, "NOPERM") {
 			t.Errorf("%s = %v, %v", call, ok, err)
 		}
 		if exists(t, s.Server, "a") || !exists(t, s.Server, "b") {
@@ -243,7 +243,7 @@ func TestWithoutThePermissionForWaitAGrantIsTakenBack(t *testing.T) {
 	o.Addr = proxy.Addr()
 	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
 	_, err = goredis.New(dial(t, o), redis.WithReplicas(1, short)).SetNX(t.Context(), "c", "token", time.Minute)
-	if refused := (interface{ Refused() bool })(nil); err == nil || errors.As(err, &refused) && refused.Refused() {
+	if refused := (interface{ Permanent() bool })(nil); err == nil || errors.As(err, &refused) && refused.Permanent() {
 		t.Errorf("SetNX that could not be taken back = %v: it must not say that there is nothing to clean up", err)
 	}
 }
@@ -270,7 +270,7 @@ func TestReplicasThatCanNotBeAreRefusedAtEveryCall(t *testing.T) {
 		}
 		for name, call := range calls {
 			err := call()
-			if refused := (interface{ Refused() bool })(nil); !errors.As(err, &refused) || !refused.Refused() || !strings.Contains(err.Error(), want) {
+			if refused := (interface{ Permanent() bool })(nil); !errors.As(err, &refused) || !refused.Permanent() || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s = %v, want a refusal: %s", name, err, want)
 			}
 		}

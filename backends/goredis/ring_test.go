@@ -26,10 +26,10 @@ func TestARingIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			watch := store.Watch(t.Context(), "key", func() {})
 			for call, err := range map[string]error{"SetNX": set, "ExpireIf": extend, "DeleteIf": remove, "Watch": watch} {
 				var refusal interface {
-					Refused() bool
+					Permanent() bool
 					ErrorType() string
 				}
-				if err == nil || !strings.Contains(err.Error(), "Ring") || !errors.As(err, &refusal) || !refusal.Refused() || refusal.ErrorType() != "invalid" {
+				if err == nil || !strings.Contains(err.Error(), "Ring") || !errors.As(err, &refusal) || !refusal.Permanent() || refusal.ErrorType() != "invalid" {
 					t.Errorf("%s, %s: %s = %v", name, mode, call, err)
 				}
 			}

@@ -55,14 +55,14 @@ func TestWithoutScriptsNumbersAndNestsAreRefused(t *testing.T) {
 	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts())
 	ctx := t.Context()
 	for call, do := range map[string]func() error{
-		"SetNXFenced": func() error { _, err := s.SetNXFenced(ctx, "a", "token", time.Minute, backends.Clock); return err },
+		"SetNXFenced": func() error { _, err := s.SetNXNumbered(ctx, "a", "token", time.Minute, backends.Turn{}); return err },
 		"RaiseFence":  func() error { _, err := s.RaiseFence(ctx, "a", "token", 7); return err },
 		"Enter":       func() error { _, err := s.Enter(ctx, "a", "owner", "token", time.Minute); return err },
 		"Renew":       func() error { _, err := s.Renew(ctx, "a", "token", time.Minute); return err },
 		"Leave":       func() error { _, err := s.Leave(ctx, "a", "token"); return err },
 	} {
 		err := do()
-		if refused := (interface{ Refused() bool })(nil); !errors.As(err, &refused) || !refused.Refused() || !strings.Contains(err.Error(), "WithoutScripts") {
+		if refused := (interface{ Permanent() bool })(nil); !errors.As(err, &refused) || !refused.Permanent() || !strings.Contains(err.Error(), "WithoutScripts") {
 			t.Errorf("%s = %v, want a refusal that names WithoutScripts", call, err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestAKeyThatKeepsChangingIsAnUnknownOutcome(t *testing.T) {
 		"SetNX": setMine, "ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine,
 	} {
 		ok, err := do(s)
-		if refused := (interface{ Refused() bool })(nil); ok || err == nil || errors.As(err, &refused) || !strings.Contains(err.Error(), "changed") {
+		if refused := (interface{ Permanent() bool })(nil); ok || err == nil || errors.As(err, &refused) || !strings.Contains(err.Error(), "changed") {
 			t.Errorf("%s = %v, %v", call, ok, err)
 		}
 	}
@@ -224,7 +224,7 @@ func TestWithoutScriptsAReleaseThatMayNotPublishFreesTheLock(t *testing.T) {
 		if ok, err := store.DeleteIf(t.Context(), "a", "theirs"); ok || err != nil {
 			t.Errorf("with %s DeleteIf of what is not ours = %v, %v", less, ok, err)
 		}
-		if ok, err := deleteMine(store); ok || !isRefused(err, "NOPERM") || exists(t, s.Server, "a") {
+		if ok, err := deleteMine(store); ok || !isPermanent(err, "NOPERM") || exists(t, s.Server, "a") {
 			t.Errorf("with %s DeleteIf = %v, %v", less, ok, err)
 		}
 		if ok, err := deleteMine(store); ok || err != nil {
@@ -245,7 +245,7 @@ func TestWithoutMultiOrExecNothingIsDone(t *testing.T) {
 			outside.Set(t.Context(), "a", "mine", time.Minute)
 			c := dial(t, s.as("locks"))
 			ok, err := do(goredis.New(c, redis.WithoutScripts()))
-			if ok || !isRefused(err, "NOPERM") {
+			if ok || !isPermanent(err, "NOPERM") {
 				t.Errorf("with %s %s = %v, %v", less, call, ok, err)
 			}
 			if left := outside.PTTL(t.Context(), "a").Val(); left > time.Minute || left <= 0 {

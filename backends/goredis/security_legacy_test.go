@@ -46,7 +46,7 @@ func TestACLOfLegacySufficesAndIsMinimal(t *testing.T) {
 			t.Errorf("%s is superfluous: the page names nothing that is refused without it", permission)
 		}
 		for call, err := range live(without(full, permission)) {
-			if (row[call] == refused) != isRefused(err, "NOPERM") || row[call] != refused && err != nil {
+			if (row[call] == refused) != isPermanent(err, "NOPERM") || row[call] != refused && err != nil {
 				t.Errorf("without %s %s = %v; refused on the page: %v", permission, call, err, row[call])
 			}
 		}

@@ -32,7 +32,7 @@ func TestSecurityOfPasswords(t *testing.T) {
 	wrong.Password = "wrong"
 	locks, _ := locksOf(dial(t, wrong))
 	for _, key := range []string{"free", "held"} {
-		if _, err := locks.Lock(t.Context(), key); !isRefused(err, "WRONGPASS") {
+		if _, err := locks.Lock(t.Context(), key); !isPermanent(err, "WRONGPASS") {
 			t.Errorf("Lock of the %s lock with a wrong password = %v", key, err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestSecurityOfPasswords(t *testing.T) {
 	mustUnlock(t, mustLock(t, locks, "free"))
 	s.grant("single", "resetpass", ">changed")
 	mustUnlock(t, mustLock(t, locks, "free"))
-	if err := <-start(t, locks, "held", locker.WithBackoff(hourly)).done; !isRefused(err, "WRONGPASS") {
+	if err := <-start(t, locks, "held", locker.WithBackoff(hourly)).done; !isPermanent(err, "WRONGPASS") {
 		t.Errorf("Lock that has to open its connection for wakes = %v", err)
 	}
 
@@ -60,7 +60,7 @@ func TestSecurityOfPasswords(t *testing.T) {
 		if err := <-w.done; err == nil || errors.Is(err, locker.ErrHeld) {
 			t.Errorf("Lock that was waiting = %v", err)
 		}
-		if _, err := locks.Lock(t.Context(), "held"); !isRefused(err, "WRONGPASS") {
+		if _, err := locks.Lock(t.Context(), "held"); !isPermanent(err, "WRONGPASS") {
 			t.Errorf("the next Lock = %v", err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestACLKeepsOtherKeysAndCommandsAway(t *testing.T) {
 		for _, prefix := range []string{"", "application:", "other:", "ap"} {
 			locks := locker.New(single.New(goredis.New(c, redis.WithPrefix(prefix))))
 			_, err := locks.Lock(t.Context(), "x")
-			wantRefused(t, fmt.Sprintf("Lock with prefix %q", prefix), err)
+			wantPermanent(t, fmt.Sprintf("Lock with prefix %q", prefix), err)
 		}
 		for _, command := range []string{
 			"GET other", "SET other 1", "DEL other", "MONITOR", "KEYS *", "SCAN 0", "SLOWLOG GET", "FLUSHALL", "FLUSHDB",

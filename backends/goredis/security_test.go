@@ -189,15 +189,15 @@ func (w waits) Acquire(ctx context.Context, req locker.Request) (locker.Lease, e
 	return lease, err
 }
 
-// isRefused tells whether err is what the page says of a refusal.
-func isRefused(err error, code string) bool {
+// isPermanent tells whether err is what the page says of a refusal.
+func isPermanent(err error, code string) bool {
 	var reply *redis.ReplyError
-	return errors.As(err, &reply) && reply.Code() == code && reply.Refused() && !errors.Is(err, locker.ErrHeld)
+	return errors.As(err, &reply) && reply.Code() == code && reply.Permanent() && !errors.Is(err, locker.ErrHeld)
 }
 
-func wantRefused(t *testing.T, what string, err error) {
+func wantPermanent(t *testing.T, what string, err error) {
 	t.Helper()
-	if !isRefused(err, "NOPERM") {
+	if !isPermanent(err, "NOPERM") {
 		t.Errorf("%s = %v, want NOPERM", what, err)
 	}
 }

@@ -50,7 +50,7 @@ func TestACLTakenAwayIsToldToWhoWaits(t *testing.T) {
 		}
 		switch err := <-w.done; {
 		case !c.never:
-			wantRefused(t, "Lock of "+c.user+" when "+c.permission+" is taken away", err)
+			wantPermanent(t, "Lock of "+c.user+" when "+c.permission+" is taken away", err)
 		case err != nil:
 			t.Errorf("Lock of %s when %s is taken away = %v", c.user, c.permission, err)
 		}
@@ -70,8 +70,8 @@ func TestACLTakenAwayFromWakes(t *testing.T) {
 		left             string // the channels afterwards
 		refused          bool   // the next one
 	}{
-		{"fenced", "+subscribe", locker.WithBackoff(hourly), "[{app:a}:wake]", true},
-		{"fenced", "&{app:*}:wake", looks, "[]", true},
+		{"reentrant", "+subscribe", locker.WithBackoff(hourly), "[{app:a}:wake]", true},
+		{"reentrant", "&{app:*}:wake", looks, "[]", true},
 		{"single", "+subscribe", locker.WithBackoff(hourly), "[app:lockstep:", false},
 		{"single", "&app:lockstep:*", looks, "[]", false},
 		{"fair", "+subscribe", locker.WithBackoff(hourly), "[app:lockstep:", false},
@@ -90,7 +90,7 @@ func TestACLTakenAwayFromWakes(t *testing.T) {
 		if c.refused {
 			eventually(t, "the next Lock of "+c.user+" without "+c.permission+" is refused", func() bool {
 				_, err := locks.Lock(t.Context(), "b", locker.WithWait(10*time.Millisecond)) // which may not know yet
-				return isRefused(err, "NOPERM")
+				return isPermanent(err, "NOPERM")
 			})
 		} else {
 			next = start(t, locks, "b", c.backoff)
@@ -123,7 +123,7 @@ func TestACLThatComesBackBringsTheQueueBack(t *testing.T) {
 	locks, _ := locksOf(dial(t, s.as("single")))
 	l := mustLock(t, locks, "a")
 	s.grant("single", without(full, "~app:*")...)
-	wantRefused(t, "Unlock", l.Unlock(t.Context()))
+	wantPermanent(t, "Unlock", l.Unlock(t.Context()))
 	s.grant("single", full...)
 	passed := life{t: t, server: s, variant: variants["single"]}.await(locks, "b")
 	if err := passed.unlock(t.Context()); err != nil {
@@ -140,14 +140,14 @@ func TestACLTakenAwayFromAHolder(t *testing.T) {
 		locks, _ := locksOf(dial(t, s.as("single")))
 		l := mustLock(t, locks, fmt.Sprint("a", attempt), locker.WithTTL(2*time.Second))
 		s.grant("single", without(full, "+evalsha")...)
-		wantRefused(t, "Extend", l.Extend(t.Context(), long))
+		wantPermanent(t, "Extend", l.Extend(t.Context(), long))
 		await(t, "the loss", l.Context().Done())
 		cause := context.Cause(l.Context())
 		var lost *locker.LostError
 		if !errors.As(cause, &lost) || lost.Reason != locker.LostUnavailable || lost.Err == nil {
 			t.Fatalf("cause %v", cause)
 		}
-		if isRefused(cause, "NOPERM") {
+		if isPermanent(cause, "NOPERM") {
 			return
 		}
 		if attempt == 5 {

@@ -20,7 +20,7 @@ func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
 		}
 	}
 	mustHold(s.SetNX(ctx, "value", "v", time.Minute))
-	mustHold(s.SetNXFenced(ctx, "numbered", "v", time.Minute, backends.Count))
+	mustHold(s.SetNXFenced(ctx, "numbered", "v", time.Minute))
 	mustHold(s.Enter(ctx, "nested", "ann", "v", time.Minute))
 	if _, err := s.Legacy().SetBit(ctx, "bits", 0, true); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
 		"SetNX":       func() error { _, err := s.SetNX(ctx, "nested", "v", time.Minute); return err }(),
 		"ExpireIf":    func() error { _, err := s.ExpireIf(ctx, "nested", "v", time.Minute); return err }(),
 		"DeleteIf":    func() error { _, err := s.DeleteIf(ctx, "nested", ""); return err }(),
-		"SetNXFenced": func() error { _, err := s.SetNXFenced(ctx, "nested", "", time.Minute, backends.Clock); return err }(),
+		"SetNXFenced": func() error { _, err := s.SetNXNumbered(ctx, "nested", "", time.Minute, backends.Turn{}); return err }(),
 		"RaiseFence":  func() error { _, err := s.RaiseFence(ctx, "nested", "", 1); return err }(),
 		"GetSet":      func() error { _, _, err := s.Legacy().GetSet(ctx, "nested", "v"); return err }(),
 		"GetBit":      func() error { _, err := s.Legacy().GetBit(ctx, "nested", 0); return err }(),
@@ -63,23 +63,27 @@ func TestEveryStoreIsAServerOfItsOwn(t *testing.T) {
 func TestClockForgetsACounterAfterItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		grant := func(n backends.Numbering) uint64 {
+		count := s.SetNXFenced
+		clock := func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+			return s.SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
+		}
+		grant := func(set func(context.Context, string, string, time.Duration) (backends.Result, error)) uint64 {
 			t.Helper()
-			res, err := s.SetNXFenced(t.Context(), "k", "v", time.Second, n)
+			res, err := set(t.Context(), "k", "v", time.Second)
 			if err != nil || !res.OK {
 				t.Fatal(res, err)
 			}
 			time.Sleep(time.Second)
 			return res.Fence
 		}
-		last := grant(backends.Clock)
+		last := grant(clock)
 		time.Sleep(backends.FenceRetention - 2*time.Second)
-		if got := grant(backends.Count); got != last+1 {
+		if got := grant(count); got != last+1 {
 			t.Errorf("a second before the end of its retention Count gave %d; want %d", got, last+1)
 		}
-		last = grant(backends.Clock)
+		last = grant(clock)
 		time.Sleep(backends.FenceRetention - time.Second)
-		if got := grant(backends.Count); got != 1 {
+		if got := grant(count); got != 1 {
 			t.Errorf("at the end of its retention Count gave %d after %d; want 1", got, last)
 		}
 	})
@@ -109,7 +113,7 @@ func TestACounterRaisedToZeroHasGivenNoNumber(t *testing.T) {
 	if ok, err := s.RaiseFence(t.Context(), "k", "v", 0); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	if res, err := s.SetNXFenced(t.Context(), "k", "v", time.Minute, backends.Count); err != nil || res.Fence != 1 {
+	if res, err := s.SetNXFenced(t.Context(), "k", "v", time.Minute); err != nil || res.Fence != 1 {
 		t.Errorf("SetNXFenced = %+v, %v; want the number 1", res, err)
 	}
 }

@@ -19,40 +19,47 @@ const fenceLimit = 1 << 53
 
 func (f fence) expired(now time.Time) bool { return !f.expires.IsZero() && !now.Before(f.expires) }
 
-// SetNXFenced implements [backends.FencedStore]. The store's time is the wall clock.
-func (s *Store) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-	if err := s.check(ctx, ttl); err != nil {
-		return backends.Result{}, err
-	}
-	if n != backends.Count && n != backends.Clock {
-		return backends.Result{}, refusal{fmt.Errorf("no such numbering: %d", n)}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	res, again, err := s.grant(key, value, ttl, now)
-	if err != nil || !res.OK {
-		return res, err
-	}
+// SetNXNumbered implements [backends.NumberedStore]. It numbers by the wall clock, in µs since 1970, or by the last number and one
+// more if that is greater. The number is kept for [backends.FenceRetention].
+func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	return s.setInTurn(ctx, key, value, ttl, t, byClock)
+}
+
+// SetNXFenced implements [backends.FencedStore].
+func (s *Store) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return s.setInTurn(ctx, key, value, ttl, backends.Turn{}, byCount)
+}
+
+// numbering says how the next number is found.
+type numbering int
+
+const (
+	unnumbered numbering = iota
+	byCount              // the last number and one more
+	byClock              // the time in µs, or one more than the last number if that is greater
+)
+
+var errNumbersEnd = refusal{errors.New("the numbers of the key have come to their end at 2^53")}
+
+// number gives a grant its number: again says that the value was there before and keeps its own. The mutex is held.
+func (s *Store) number(key string, again bool, n numbering, now time.Time) (uint64, error) {
 	f, _ := s.fences.live(key, now)
 	if !again || f.last == 0 { // 0 is no number
 		f.last++
-		if n == backends.Clock {
+		if n == byClock {
 			f.last = max(f.last, uint64(now.UnixMicro()))
 		}
 	}
 	if f.last >= fenceLimit {
-		delete(s.entries.rows, key)
-		return backends.Result{}, refusal{errors.New("the numbers of the key have come to their end at 2^53")}
+		return 0, errNumbersEnd
 	}
 	f.expires = time.Time{}
-	if n == backends.Clock {
+	if n == byClock {
 		ahead := time.Duration(int64(f.last)-now.UnixMicro()) * time.Microsecond
 		f.expires = now.Add(backends.FenceRetention + max(0, ahead))
 	}
 	s.fences.put(key, f, now)
-	res.Fence = f.last
-	return res, nil
+	return f.last, nil
 }
 
 // RaiseFence implements [backends.FencedStore]. It leaves the counter without expiry, since who raises it counts.

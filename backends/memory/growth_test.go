@@ -32,7 +32,7 @@ func TestCountersOfAClockDoNotAccumulate(t *testing.T) {
 		s := New()
 		most := 0
 		for i := range 10_000 {
-			if res, err := s.SetNXFenced(t.Context(), fmt.Sprint(i), "v", time.Second, backends.Clock); err != nil || !res.OK {
+			if res, err := s.SetNXNumbered(t.Context(), fmt.Sprint(i), "v", time.Second, backends.Turn{}); err != nil || !res.OK {
 				t.Fatal(res, err)
 			}
 			most = max(most, len(s.fences.rows))

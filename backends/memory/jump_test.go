@@ -39,7 +39,7 @@ func TestNumbersByTheClockFollowItsJumpsButNeverFall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		number := func(key string) uint64 {
-			res, err := s.SetNXFenced(t.Context(), key, "a", time.Minute, backends.Clock)
+			res, err := s.SetNXNumbered(t.Context(), key, "a", time.Minute, backends.Turn{})
 			if err != nil || !res.OK {
 				t.Fatal(res, err)
 			}

@@ -40,7 +40,7 @@ func WithMaxTTL(d time.Duration) Option {
 	return func(s *Store) { s.maxTTL = d }
 }
 
-// A Store is a [backends.FencedStore], a [backends.NestedStore] and a [backends.QueuedStore], and with Legacy a [backends.LegacyStore]. The value of
+// A Store is a [backends.NumberedStore], a [backends.FencedStore], a [backends.NestedStore] and a [backends.QueuedStore], and with Legacy a [backends.LegacyStore]. The value of
 // a lock, numbered or not, is a text, and so is what the plain commands work on. Nested holds are another type to them, and
 // the other way about.
 //
@@ -64,10 +64,11 @@ type Store struct {
 }
 
 var (
-	_ backends.FencedStore = (*Store)(nil)
-	_ backends.NestedStore = (*Store)(nil)
-	_ backends.QueuedStore = (*Store)(nil)
-	_ backends.Identifier  = (*Store)(nil)
+	_ backends.NumberedStore = (*Store)(nil)
+	_ backends.FencedStore   = (*Store)(nil)
+	_ backends.NestedStore   = (*Store)(nil)
+	_ backends.QueuedStore   = (*Store)(nil)
+	_ backends.Identifier    = (*Store)(nil)
 )
 
 // SetNX implements [backends.Store]. It allocates nothing, except when the map has to grow.
@@ -177,6 +178,6 @@ var errWrongType = refusal{backends.ErrWrongType}
 // refusal is an error that leaves no doubt: nothing was changed and nothing will be.
 type refusal struct{ error }
 
-func (refusal) Refused() bool     { return true }
+func (refusal) Permanent() bool   { return true }
 func (refusal) ErrorType() string { return "invalid" }
 func (r refusal) Unwrap() error   { return r.error }

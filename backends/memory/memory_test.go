@@ -26,7 +26,14 @@ func TestContract(t *testing.T) {
 			return s, s
 		},
 	})
+	inBothTimes(t, "NumberedStore", backendtest.RunNumbered, backendtest.NumberedHarness{
+		New: func(*testing.T) (backends.NumberedStore, backendtest.Outside) {
+			s := memory.New()
+			return s, s
+		},
+	})
 	inBothTimes(t, "FencedStore", backendtest.RunFenced, backendtest.FencedHarness{
+		Clock: true,
 		New: func(*testing.T) (backends.FencedStore, backendtest.Outside) {
 			s := memory.New()
 			return s, s

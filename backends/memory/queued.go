@@ -23,18 +23,24 @@ func reservedFor(waiter string) string { return "\x00reserved for " + waiter }
 
 // SetNXQueued implements [backends.QueuedStore].
 func (s *Store) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	return s.setInTurn(ctx, key, value, ttl, t, unnumbered)
+}
+
+func (s *Store) setInTurn(
+	ctx context.Context, key, value string, ttl time.Duration, t backends.Turn, n numbering,
+) (backends.Result, error) {
 	if err := s.check(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
 	if err := checkWaiter(t.Waiter); err != nil {
 		return backends.Result{}, err
 	}
-	res, wakes, err := s.takeTurn(key, value, ttl, t)
+	res, wakes, err := s.takeTurn(key, value, ttl, t, n)
 	wakeAll(wakes)
 	return res, err
 }
 
-func (s *Store) takeTurn(key, value string, ttl time.Duration, t backends.Turn) (res backends.Result, wakes []func(), err error) {
+func (s *Store) takeTurn(key, value string, ttl time.Duration, t backends.Turn, n numbering) (res backends.Result, wakes []func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -50,15 +56,22 @@ func (s *Store) takeTurn(key, value string, ttl time.Duration, t backends.Turn) 
 			return res, wakes, nil
 		}
 	}
-	if res, _, err = s.grant(key, value, ttl, now); err != nil {
-		return res, wakes, err
-	}
-	if res.OK {
-		s.dequeue(key, t.Waiter)
-	} else {
+	res, again, err := s.grant(key, value, ttl, now)
+	switch {
+	case err != nil:
+	case !res.OK:
 		res.Position = s.enqueue(key, t.Waiter)
+	default:
+		s.dequeue(key, t.Waiter)
+		if n == unnumbered {
+			break
+		}
+		if res.Fence, err = s.number(key, again, n, now); err != nil {
+			delete(s.entries.rows, key)
+			res = backends.Result{}
+		}
 	}
-	return res, wakes, nil
+	return res, wakes, err
 }
 
 // WatchQueued implements [backends.QueuedStore].

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
@@ -20,100 +19,6 @@ func setNX(t *testing.T, store *redis.Store, key string) {
 	if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
 		t.Fatalf("SetNX = %v, %v", r, err)
 	}
-}
-
-func isQuarantined(err error) bool {
-	var q *redis.QuarantineError
-	return errors.As(err, &q)
-}
-
-func TestOpenRefusesAServerThatWasJustStarted(t *testing.T) {
-	server := redistest.Start(t)
-	store, pool := redigo.Open(server.Addr(), nil, redis.WithMaxTTL(time.Minute))
-	defer pool.Close()
-	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
-	var quarantined *redis.QuarantineError
-	if !errors.As(err, &quarantined) || quarantined.Needed != time.Minute+time.Second {
-		t.Fatalf("SetNX = %v", err)
-	}
-	if left, err := server.Do("DBSIZE"); left != int64(0) || err != nil {
-		t.Errorf("%v keys, %v: something was sent", left, err)
-	}
-}
-
-// closing counts what was closed.
-type closing struct {
-	client.Conn
-	closed *int
-}
-
-func (c closing) Close() error {
-	*c.closed++
-	return c.Conn.Close()
-}
-
-func TestQuarantineClosesWhatItRefuses(t *testing.T) {
-	server := redistest.Start(t)
-	dials, closed := 0, 0
-	dial := redigo.Quarantine(time.Hour, func(ctx context.Context) (client.Conn, error) {
-		dials++
-		c, err := client.DialContext(ctx, "tcp", server.Addr())
-		return closing{c, &closed}, err
-	})
-	if c, err := dial(t.Context()); c != nil || !isQuarantined(err) || dials != 1 || closed != 1 {
-		t.Errorf("dial = %v, %v; %d dialled, %d closed", c, err, dials, closed)
-	}
-}
-
-func TestQuarantineEndsByItselfAndComesBackWithARestart(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	const ttl = time.Second
-	own := dial(t, server.Addr())
-	own.DialContext = redigo.Quarantine(ttl, own.DialContext)
-	opened, pool := redigo.Open(server.Addr(), nil, redis.WithMaxTTL(ttl))
-	defer pool.Close()
-	stores := map[string]*redis.Store{"Open": opened, "Quarantine": redigo.New(own, redis.WithMaxTTL(ttl))}
-	for range 2 {
-		started := time.Now()
-		server.Kill()
-		server.Restart()
-		for _, holds := range []func(error) bool{isQuarantined, func(err error) bool { return err == nil }} {
-			for name, store := range stores {
-				eventually(t, name+": quarantine and its end", func() bool {
-					_, err := store.SetNX(t.Context(), name, "token", ttl)
-					return holds(err) // the first call meets the old connection
-				})
-			}
-		}
-		if took := time.Since(started); took < ttl {
-			t.Errorf("quarantine ended after %v", took)
-		}
-	}
-}
-
-func TestQuarantineNeedsThePermissionToAsk(t *testing.T) {
-	server := redistest.Start(t)
-	if _, err := server.Do("ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-info"); err != nil {
-		t.Fatal(err)
-	}
-	store, pool := redigo.Open(server.Addr(), []client.DialOption{client.DialUsername("locks"), client.DialPassword("secret")})
-	defer pool.Close()
-	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !strings.Contains(err.Error(), "INFO") {
-		t.Errorf("SetNX = %v", err)
-	}
-}
-
-func TestAServerThatTellsNoUptimePassesQuarantine(t *testing.T) {
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	store, pool := redigo.Open(server.Addr(), nil)
-	defer pool.Close()
-	setNX(t, store, "a")
 }
 
 func TestOpenLetsTheOptionsOfItsCallerWin(t *testing.T) {

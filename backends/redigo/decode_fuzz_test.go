@@ -32,7 +32,7 @@ func FuzzDecoding(f *testing.F) {
 		}))
 	}}
 	f.Cleanup(func() { pool.Close() })
-	e := newExecutor(pool)
+	e := newExecutor(pool, "")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var want any
 		sent, want = wire.Draw(data)

@@ -62,14 +62,15 @@ func ExampleOpen() {
 	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see WithMaxTTL)
 }
 
-// Quarantine goes around what a pool of your own dials with.
+// A store on a pool of your own has quarantine if the pool went through Quarantine before it was used.
 func ExampleQuarantine() {
 	pool := &client.Pool{
-		DialContext: redigo.Quarantine(time.Minute, func(ctx context.Context) (client.Conn, error) {
+		DialContext: func(ctx context.Context) (client.Conn, error) {
 			return client.DialContext(ctx, "tcp", "localhost:6379")
-		}),
+		},
 	}
 	defer pool.Close()
-	locks := locker.New(single.New(redigo.New(pool, redis.WithMaxTTL(time.Minute))))
+	quarantine := redigo.Quarantine(pool, "localhost:6379")
+	locks := locker.New(single.New(redigo.New(pool, quarantine)))
 	_ = locks
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,10 +16,14 @@ import (
 
 type executor struct {
 	pool *client.Pool
+	addr string        // empty if the pool does not tell
 	left *atomic.Int32 // connections being made that nobody waits for any more
+	*redis.Heard
 }
 
-func newExecutor(pool *client.Pool) executor { return executor{pool, new(atomic.Int32)} }
+func newExecutor(pool *client.Pool, addr string) executor {
+	return executor{pool, addr, new(atomic.Int32), new(redis.Heard)}
+}
 
 // Do sends again what met a connection that broke: it may have been closed long ago.
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
@@ -35,14 +40,44 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 }
 
 func (e executor) send(ctx context.Context, args []any) (reply any, broke bool, err error) {
+	err = e.elsewhere(ctx, func() error {
+		reply, broke, err = e.sendOnce(ctx, args)
+		return err
+	})
+	return reply, broke, err
+}
+
+func (e executor) sendOnce(ctx context.Context, args []any) (reply any, broke bool, err error) {
 	c, err := e.get(ctx)
 	if err != nil {
-		return nil, false, translate(ctx, err)
+		return nil, false, err
 	}
-	defer c.Close() //nolint:errcheck // to the pool, or if it is broken, for good
+	defer e.put(c, &err)
 	name, _ := args[0].(string)
-	reply, err = send(ctx, c, name, args[1:]...)
+	reply, err = e.exchangeOne(ctx, c, name, args[1:]...)
 	return reply, err != nil && c.Err() != nil && !isTimeout(err), err
+}
+
+// put gives c back to the pool, or closes it if it is broken or the server is a replica: the name of the server may lead to another
+// one by now.
+func (e executor) put(c client.Conn, err *error) {
+	if *err != nil && redis.IsDemoted(*err) {
+		cut(c)
+	}
+	_ = c.Close()
+}
+
+// elsewhere repeats what was not done because the server is a replica. The other connections of the pool lead to the same server:
+// they are used up until one leads to a master, or a new one is made.
+func (e executor) elsewhere(ctx context.Context, do func() error) error {
+	err := do()
+	if err == nil || !redis.IsDemoted(err) {
+		return err
+	}
+	for idle := e.pool.IdleCount() + 1; idle > 0 && redis.IsDemoted(err) && redis.Ended(ctx) == nil; idle-- {
+		err = do()
+	}
+	return err
 }
 
 func isTimeout(err error) bool {
@@ -62,27 +97,36 @@ func (e executor) DoAll(ctx context.Context, commands []*redis.Command) {
 
 func (e executor) OnceAll(ctx context.Context, commands []*redis.Command) { e.sendAll(ctx, commands) }
 
-// sendAll tells how many were answered, and whether the others were not because the connection broke.
+// sendAll tells how many were answered, and whether the others were not because the connection broke. What a replica has not
+// done is for its caller to send elsewhere.
 func (e executor) sendAll(ctx context.Context, commands []*redis.Command) (answered int, broke bool) {
 	c, err := e.get(ctx)
 	if err == nil {
-		defer c.Close() //nolint:errcheck // as above
-		if err = redis.Ended(ctx); err == nil {
+		var demoted error
+		defer e.put(c, &demoted)
+		if err = redis.Ended(ctx); err != nil {
+			err = redis.NotSent(ctx, e.addr, err)
+		} else {
 			_, err = until(ctx, c, func() (_ any, err error) {
-				answered, err = exchange(c, commands)
+				answered, err = e.exchange(c, commands)
 				return nil, err
 			})
 			broke = err != nil && !isTimeout(err)
 		}
+		for _, command := range commands[:answered] {
+			if command.Err != nil && redis.IsDemoted(command.Err) {
+				demoted, command.Alone = command.Err, true
+			}
+		}
 	}
 	for _, command := range commands[answered:] {
-		command.Reply, command.Err = nil, translate(ctx, err)
+		command.Reply, command.Err = nil, e.translate(ctx, err)
 	}
 	return answered, broke
 }
 
 // exchange sends commands together and reads a reply for each. The error is the connection's.
-func exchange(c client.Conn, commands []*redis.Command) (answered int, err error) {
+func (e executor) exchange(c client.Conn, commands []*redis.Command) (answered int, err error) {
 	for _, command := range commands {
 		name, _ := command.Args[0].(string)
 		if err := c.Send(name, command.Args[1:]...); err != nil {
@@ -97,19 +141,23 @@ func exchange(c client.Conn, commands []*redis.Command) (answered int, err error
 		if err != nil && !isReply(err) {
 			return i, err
 		}
-		command.Reply, command.Err = decode(reply), translate(context.Background(), err)
+		command.Reply, command.Err = e.decode(reply), e.translate(context.Background(), err)
 	}
 	return len(commands), nil
 }
 
 // Pinned keeps a connection of the pool for fn. The pool would unwatch by itself, but heed no ctx.
 func (e executor) Pinned(ctx context.Context, _ string, fn func(redis.Conn) error) error {
+	return e.elsewhere(ctx, func() error { return e.pin(ctx, fn) })
+}
+
+func (e executor) pin(ctx context.Context, fn func(redis.Conn) error) (err error) {
 	c, err := e.get(ctx)
 	if err != nil {
-		return translate(ctx, err)
+		return err
 	}
-	defer c.Close() //nolint:errcheck // as above
-	pinned := &conn{Conn: c}
+	defer e.put(c, &err)
+	pinned := &conn{executor: e, Conn: c}
 	err = fn(pinned)
 	if pinned.watching && c.Err() == nil {
 		_, _ = until(ctx, c, func() (any, error) { return c.Do("UNWATCH") }) // or the connection breaks
@@ -118,13 +166,14 @@ func (e executor) Pinned(ctx context.Context, _ string, fn func(redis.Conn) erro
 }
 
 type conn struct {
+	executor
 	client.Conn
 	watching bool
 }
 
 func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	if err := redis.Ended(ctx); err != nil {
-		return nil, err
+		return nil, redis.NotSent(ctx, c.addr, err)
 	}
 	reply, err := until(ctx, c.Conn, func() (any, error) {
 		for _, args := range commands {
@@ -139,18 +188,37 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 				return nil, err
 			}
 		}
-		return c.Do("") // flushes, and returns all replies with the errors among them
+		return c.Conn.Do("") // flushes, and returns all replies with the errors among them
 	})
-	replies, _ := decode(reply).([]any)
-	return replies, translate(ctx, err)
+	replies, _ := c.decode(reply).([]any)
+	return replies, c.translate(ctx, err)
 }
 
-// get needs no goroutine where an idle connection is taken as it is. If it is gone by then, there is still DialContext.
-func (e executor) get(ctx context.Context) (client.Conn, error) {
+// get needs no goroutine where an idle connection is taken as it is. If it is gone by then, there is still DialContext. If it
+// fails, nothing was sent.
+func (e executor) get(ctx context.Context) (c client.Conn, err error) {
 	if e.pool.DialContext != nil && e.pool.TestOnBorrow == nil && e.pool.IdleCount() > 0 {
-		return e.pool.GetContext(ctx)
+		c, err = e.pool.GetContext(ctx)
+	} else {
+		c, err = e.connect(ctx, e.pool.GetContext)
 	}
-	return e.connect(ctx, e.pool.GetContext)
+	if err != nil {
+		return nil, e.notSent(ctx, err)
+	}
+	return c, nil
+}
+
+// notSent is the error of a connection that could not be had.
+func (e executor) notSent(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, client.ErrPoolExhausted):
+		err = redis.Kind("pool_exhausted", true, err)
+	case err.Error() == "redigo: get on closed pool": // it has no name
+		err = redis.Kind("closed", true, err)
+	case isReply(err):
+		return e.translate(ctx, err)
+	}
+	return redis.NotSent(ctx, e.addr, e.Explain(err))
 }
 
 // connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake, a TestOnBorrow. Those
@@ -194,13 +262,13 @@ var errLeft = &net.OpError{
 	Op: "dial", Net: "tcp", Err: fmt.Errorf("%d connections that were given up are still being made (see DialContext of a pool)", maxLeft),
 }
 
-// send sends nothing if ctx is done already.
-func send(ctx context.Context, c client.Conn, name string, args ...any) (any, error) {
+// exchangeOne sends nothing if ctx is done already.
+func (e executor) exchangeOne(ctx context.Context, c client.Conn, name string, args ...any) (any, error) {
 	if err := redis.Ended(ctx); err != nil {
-		return nil, err
+		return nil, redis.NotSent(ctx, e.addr, err)
 	}
 	reply, err := until(ctx, c, func() (any, error) { return c.Do(name, args...) })
-	return decode(reply), translate(ctx, err)
+	return e.decode(reply), e.translate(ctx, err)
 }
 
 // until lets fn use c and cuts c off when ctx is done. When it returns, nothing more is sent. DoContext of redigo does the
@@ -234,32 +302,35 @@ func cut(c client.Conn) {
 }
 
 // decode puts a reply into the terms of the family, in place.
-func decode(reply any) any {
+func (e executor) decode(reply any) any {
 	switch reply := reply.(type) {
 	case []byte:
 		return string(reply)
 	case client.Error:
-		return &redis.ReplyError{Text: string(reply)}
+		return &redis.ReplyError{Addr: e.addr, Text: string(reply)}
 	case []any:
 		for i := range reply {
-			reply[i] = decode(reply[i])
+			reply[i] = e.decode(reply[i])
 		}
 	}
 	return reply
 }
 
 // translate puts an error into the terms of the family.
-func translate(ctx context.Context, err error) error {
+func (e executor) translate(ctx context.Context, err error) error {
+	e.Note(err)
 	if err == nil {
 		return nil
 	}
 	if reply := client.Error(""); errors.As(err, &reply) {
-		return &redis.ReplyError{Text: string(reply)}
+		err = &redis.ReplyError{Addr: e.addr, Text: string(reply)}
+		e.Note(err)
+		return err
 	}
-	if end := redis.Ended(ctx); end != nil && !errors.Is(err, end) {
-		return fmt.Errorf("%w: %w", end, err)
+	if strings.HasSuffix(err.Error(), "(possible server error or unsupported concurrent read by application)") {
+		err = redis.Kind("protocol", false, err)
 	}
-	return err
+	return redis.Fault(ctx, e.addr, e.Explain(err))
 }
 
 func isReply(err error) bool {

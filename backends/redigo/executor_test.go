@@ -25,7 +25,7 @@ func open(t *testing.T, addr string, opts ...client.DialOption) executor {
 		return client.DialContext(ctx, "tcp", addr, opts...)
 	}}
 	t.Cleanup(func() { pool.Close() })
-	return newExecutor(pool)
+	return newExecutor(pool, "")
 }
 
 func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
@@ -289,11 +289,11 @@ func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
 func TestAnErrorThatComesOfTheDeadlineSaysSo(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	err := translate(ctx, os.ErrDeadlineExceeded) // such as of the socket on which a connection was authenticated
+	err := newExecutor(nil, "").translate(ctx, os.ErrDeadlineExceeded) // such as of the socket on which a connection was authenticated
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("translate = %v", err)
 	}
-	if err := translate(t.Context(), os.ErrDeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
+	if err := newExecutor(nil, "").translate(t.Context(), os.ErrDeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("translate without a deadline = %v", err)
 	}
 }

@@ -5,8 +5,7 @@ package redigo
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +29,13 @@ import (
 // sent again. Other commands are not, since nobody can tell whether the first was carried out: the call fails, and
 // the strategy cleans up. [TestOnBorrow] finds such connections before they are used.
 //
-// Wake-ups have one connection more, outside of the pool, from the first waiter to the last. Servers that were restarted are
-// not in quarantine unless the pool dials through [Quarantine].
+// Wake-ups have one connection more, outside of the pool, from the first waiter to the last. There is no quarantine for
+// servers that may have forgotten locks, unless the pool went through [Quarantine].
 func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
-	return redis.New(newExecutor(pool), opts...)
+	if e := redis.RefuseNil(pool); e != nil {
+		return redis.New(e, opts...)
+	}
+	return redis.New(newExecutor(pool, ""), opts...)
 }
 
 // Open makes a pool of connections to addr (host:port) with options fit for locks, and returns a store on it together
@@ -41,9 +43,12 @@ func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
 // changed before it is first used.
 //   - connecting, TLS, writing and reading may take a second each;
 //   - up to 100 idle connections are kept for a minute, and tested before they are used again (see [TestOnBorrow]);
-//   - servers that were restarted are in quarantine for the longest TTL (see [Quarantine], redis.WithMaxTTL and
-//     redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
+//     redis.WithMaxTTL and redis.WithoutQuarantine).
 func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.Store, *client.Pool) {
+	if err := redis.CheckAddr(addr, ": use New with a pool whose DialContext is DialURLContext of redigo"); err != nil {
+		return redis.New(redis.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}
+	}
 	dial = append([]client.DialOption{
 		client.DialConnectTimeout(time.Second),
 		client.DialTLSHandshakeTimeout(time.Second),
@@ -58,47 +63,11 @@ func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.S
 		MaxIdle:             100,
 		IdleTimeout:         time.Minute,
 	}
-	if maxTTL, on := redis.QuarantineFor(opts...); on {
-		pool.DialContext = Quarantine(maxTTL, pool.DialContext)
+	if redis.Quarantines(opts...) {
+		opts = append(slices.Clip(opts), Quarantine(pool, addr))
 	}
-	return New(pool, opts...), pool
+	return redis.New(newExecutor(pool, addr), opts...), pool
 }
-
-// Quarantine is the DialContext of a pool of your own, around what it dials with. It refuses every new connection to a
-// server that has been up for less than maxTTL and a second: such a server may have forgotten a lock that is still held.
-// Give it the same maxTTL as the store (redis.WithMaxTTL; backends.DefaultMaxTTL without it). The error is a
-// *redis.QuarantineError.
-//
-// It needs the permission to call INFO, and refuses the connection without it; a password that is missing comes out here
-// as well, as NOAUTH. A server that tells no uptime passes; Check of the store has a finding for it.
-func Quarantine(maxTTL time.Duration, dial func(context.Context) (client.Conn, error)) func(context.Context) (client.Conn, error) {
-	return func(ctx context.Context) (client.Conn, error) {
-		c, err := dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if err := quarantine(ctx, c, maxTTL); err != nil {
-			_ = c.Close() // err says what there is to say
-			return nil, err
-		}
-		return c, nil
-	}
-}
-
-func quarantine(ctx context.Context, c client.Conn, maxTTL time.Duration) error {
-	info, err := send(ctx, c, "INFO", "server")
-	if err != nil {
-		if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) && isGeneric(reply.Code()) {
-			return nil // a server that knows no such command or section tells no uptime
-		}
-		return fmt.Errorf("quarantine needs INFO server (see WithoutQuarantine): %w", err)
-	}
-	text, _ := info.(string)
-	return redis.Quarantine(text, maxTTL)
-}
-
-// isGeneric tells ERR, or words without a code, from a code that says more, such as NOPERM or LOADING.
-func isGeneric(code string) bool { return code == "ERR" || code != strings.ToUpper(code) }
 
 const (
 	testAfter = time.Second // of idling

@@ -2,7 +2,6 @@ package redigo
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
@@ -34,14 +33,14 @@ func (s *subscription) request(name string, args ...any) error {
 		defer cancel()
 		c, err := s.exec.connect(ctx, s.dial)
 		if err != nil {
-			return translate(ctx, err)
+			return s.exec.notSent(ctx, err)
 		}
 		s.conn = c
 	}
 	if err := s.conn.Send(name, args...); err != nil {
-		return translate(s.ctx, err)
+		return s.exec.translate(s.ctx, err)
 	}
-	return translate(s.ctx, s.conn.Flush())
+	return s.exec.translate(s.ctx, s.conn.Flush())
 }
 
 func (s *subscription) dial(ctx context.Context) (client.Conn, error) {
@@ -51,16 +50,16 @@ func (s *subscription) dial(ctx context.Context) (client.Conn, error) {
 	case s.exec.pool.Dial != nil:
 		return s.exec.pool.Dial()
 	}
-	return nil, errors.New("the pool has neither Dial nor DialContext")
+	return nil, errNoDial
 }
 
 // Receive waits without a limit: it may take hours until a channel has something to say.
 func (s *subscription) Receive() (redis.Event, error) {
 	reply, err := client.ReceiveWithTimeout(s.conn, 0)
 	if err != nil {
-		return redis.Event{}, translate(s.ctx, err)
+		return redis.Event{}, s.exec.translate(s.ctx, err)
 	}
-	push, _ := decode(reply).([]any)
+	push, _ := s.exec.decode(reply).([]any)
 	if len(push) < 2 { // the answer to a PING before anything was subscribed
 		return redis.Event{Kind: redis.EventPong}, nil
 	}

@@ -21,7 +21,7 @@ func (full) Err() error                     { return errFull }
 func (full) Close() error                   { return nil }
 
 func TestWhatTheConnectionDoesNotTakeIsAnError(t *testing.T) {
-	e := newExecutor(&client.Pool{Dial: func() (client.Conn, error) { return full{}, nil }})
+	e := newExecutor(&client.Pool{Dial: func() (client.Conn, error) { return full{}, nil }}, "")
 	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
 		_, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"})
 		return err
@@ -37,7 +37,7 @@ func TestWhatTheConnectionDoesNotTakeIsAnError(t *testing.T) {
 }
 
 func TestAPoolThatCannotDialSaysSoToWhoWaits(t *testing.T) {
-	err := newExecutor(&client.Pool{}).Subscribe(t.Context()).Subscribe("a")
+	err := newExecutor(&client.Pool{}, "").Subscribe(t.Context()).Subscribe("a")
 	if err == nil || !strings.Contains(err.Error(), "neither Dial nor DialContext") {
 		t.Errorf("Subscribe = %v", err)
 	}

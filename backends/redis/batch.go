@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 )
 
@@ -76,7 +75,7 @@ func (l *lane) gather(q *caller) []*caller {
 	if l.company >= crowd && l.queued < l.company/2 && !l.gathering {
 		l.gathering = true
 		l.mu.Unlock()
-		runtime.Gosched()
+		l.yield()
 		l.mu.Lock()
 		l.gathering = false
 	}
@@ -156,6 +155,9 @@ func (b *batch) leave() {
 func (b *batch) explain(ctx context.Context, err error) error {
 	if errors.As(err, new(*ReplyError)) {
 		return err
+	}
+	if w, ok := errors.AsType[*WireError](err); ok {
+		return w.of(ctx)
 	}
 	own := Ended(ctx)
 	switch {

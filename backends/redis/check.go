@@ -115,7 +115,7 @@ func (s *Store) info(ctx context.Context, r *Report) (map[string]string, error) 
 	reply, err := s.exec.Do(ctx, "INFO")
 	if err != nil {
 		return nil, r.tolerate(err, "INFO",
-			"role, uptime, eviction and persistence can't be checked, and neither can quarantine after a restart")
+			"a restart or a promotion that made it forget locks is not noticed: there is no quarantine; role, uptime, eviction and persistence can't be checked")
 	}
 	text, _ := reply.(string)
 	return parseInfo(text), nil
@@ -156,7 +156,7 @@ func (r *Report) judge(maxTTL time.Duration) {
 	switch {
 	case r.Uptime < 0:
 		r.find(ProblemUptime, false, "a restart that made it forget locks can't be noticed", "the server tells no uptime")
-	case r.Uptime < maxTTL+quarantineMargin:
+	case r.Uptime < maxTTL+uptimeError:
 		r.find(ProblemRestarted, true, "a lock granted before the restart may be granted again while its holder still believes in it",
 			"the server was started %v ago, less than the longest TTL of %v", r.Uptime, maxTTL)
 	}

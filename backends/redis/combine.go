@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -36,13 +37,14 @@ type combiner struct {
 	alone    call
 	together func(ctx context.Context, commands []*Command)
 	name     func(ctx context.Context, args []any) any
+	yield    func() // lets other goroutines run: runtime.Gosched; tests replace it
 	unnamed  lane
 	named    sync.Map // name to *lane
 	calls    sync.Pool
 }
 
 func combine(alone call, together func(context.Context, []*Command), name func(context.Context, []any) any) *combiner {
-	c := &combiner{alone: alone, together: together, name: name}
+	c := &combiner{alone: alone, together: together, name: name, yield: runtime.Gosched}
 	c.unnamed.combiner = c
 	return c
 }

@@ -52,7 +52,7 @@ func TestGrantsTellTheirNumberOrTheirHolds(t *testing.T) {
 		{nil, backends.Result{}, backends.Result{}},
 	} {
 		s := New(&answers{reply: c.reply})
-		if got, err := s.SetNXFenced(t.Context(), "a", "token", time.Second, backends.Clock); got != c.numbered || (err == nil) == (c.numbered == backends.Result{}) {
+		if got, err := s.SetNXNumbered(t.Context(), "a", "token", time.Second, backends.Turn{}); got != c.numbered || (err == nil) == (c.numbered == backends.Result{}) {
 			t.Errorf("SetNXFenced of %v = %+v, %v; want %+v", c.reply, got, err, c.numbered)
 		}
 		if got, err := s.Enter(t.Context(), "a", "owner", "token", time.Second); got != c.nested || (err == nil) == (c.nested == backends.Result{}) {
@@ -147,7 +147,7 @@ func TestAWaitThatIsNotAnsweredByANumberIsNoAcknowledgement(t *testing.T) {
 func TestScriptsNameTheirKeysAndShareNothingBetweenCalls(t *testing.T) {
 	exec := &answers{reply: []any{int64(1), "1"}}
 	s := New(exec, WithPrefix("app:"))
-	if _, err := s.SetNXFenced(t.Context(), "a", "token", 1500*time.Microsecond, backends.Count); err != nil {
+	if _, err := s.SetNXFenced(t.Context(), "a", "token", 1500*time.Microsecond); err != nil {
 		t.Fatal(err)
 	}
 	want := []any{"EVALSHA", numberScript.digest, 2, "app:a", "{app:a}:\x00fence", "token", int64(2), ""}
@@ -155,7 +155,7 @@ func TestScriptsNameTheirKeysAndShareNothingBetweenCalls(t *testing.T) {
 		t.Errorf("sent %q", exec.sent)
 	}
 	first := exec.sent
-	if _, err := s.SetNXFenced(t.Context(), "b", "other", time.Second, backends.Clock); err != nil {
+	if _, err := s.SetNXNumbered(t.Context(), "b", "other", time.Second, backends.Turn{}); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(first, want) {

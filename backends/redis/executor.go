@@ -2,18 +2,15 @@ package redis
 
 import (
 	"context"
-	"strings"
 	"time"
-
-	"github.com/lockstep-go/lockstep/backends"
 )
 
 // Executor is all that the family asks of a client library: commands in, replies out, and a connection for wake-ups.
 // An adapter is a screenful; package goredis is one.
 //
 // A reply is nil, an int64, a string or a []any of replies, where an element may be an error of whatever type. An error
-// reply of the server is a [*ReplyError]; any other error means that the outcome is unknown. An error that comes of the ctx's deadline matches
-// [context.DeadlineExceeded], also if the library says it otherwise.
+// reply of the server is a [*ReplyError] with the server's address. Any other error goes through [Fault], which says what it
+// means for the call.
 //
 // One that may be connected to a cluster has a method Clustered() bool as well: there PUBLISH does not count all who have heard.
 type Executor interface {
@@ -72,8 +69,8 @@ type Subscription interface {
 	Unsubscribe(channel string) error
 	// Ping asks for an EventPong.
 	Ping() error
-	// Receive blocks for the next event. A *ReplyError refuses the oldest unanswered request and leaves the
-	// connection usable; after any other error it is not.
+	// Receive blocks for the next event. A permanent *ReplyError refuses the oldest unanswered request and leaves the
+	// connection usable; after any other error the connection is closed, and another one is tried.
 	Receive() (Event, error)
 	// Close ends the connection, and a Receive that is under way.
 	Close() error
@@ -96,51 +93,6 @@ const (
 	EventUnsubscribed
 	EventMessage
 )
-
-// ReplyError is an error that the server replied: the command was not carried out, except that a script may have been
-// up to the line that failed.
-type ReplyError struct{ Text string }
-
-// Error is the text without the arguments that some errors quote, since a token is among them, and without the digest
-// of the script.
-func (e *ReplyError) Error() string {
-	text, _, _ := strings.Cut(e.Text, ", with args beginning with:")
-	text, _, _ = strings.Cut(text, " script: ")
-	return text
-}
-
-// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7, and tell of
-// a missing permission in words of their own before and since.
-func (e *ReplyError) Code() string {
-	if strings.Contains(e.Text, "The user executing the script can't ") || strings.Contains(e.Text, "ACL failure in script") {
-		return "NOPERM"
-	}
-	for _, code := range []string{"NOPERM", "WRONGTYPE", "READONLY", "OOM", "LOCKSTEP"} {
-		if strings.Contains(e.Text, code+" ") {
-			return code
-		}
-	}
-	code, _, _ := strings.Cut(e.Text, " ")
-	return code
-}
-
-// Refused says that repeating the command will not help: it is not permitted, or not possible on this key. LOCKSTEP is
-// the code of our own scripts for what they find there.
-func (e *ReplyError) Refused() bool {
-	switch e.Code() {
-	case "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "LOCKSTEP":
-		return true
-	}
-	return false
-}
-
-// ErrorType is the code of the reply in lower case.
-func (e *ReplyError) ErrorType() string { return "redis_" + strings.ToLower(e.Code()) }
-
-// Is matches backends.ErrWrongType.
-func (e *ReplyError) Is(target error) bool {
-	return target == backends.ErrWrongType && e.Code() == "WRONGTYPE"
-}
 
 // Ended is for adapters: the error of ctx, or what it will be as soon as its timer has had its turn.
 func Ended(ctx context.Context) error {

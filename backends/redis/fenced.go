@@ -11,8 +11,10 @@ import (
 
 // The counter of a lock lies beside it, in its slot of a Redis Cluster.
 //
-//	SetNXFenced  EVALSHA number.lua    SET key token PX ttl if key is free or holds token; the counter, if it was free
-//	RaiseFence   EVALSHA raise.lua     SET counter to, if key holds token and the counter is not over it
+//	SetNXNumbered  EVALSHA number.lua    SET key token PX ttl if key is free or holds token; the counter, if it was free
+//	               EVALSHA enqueue.lua   the same for a waiter in the queue, which is that of SetNXQueued
+//	SetNXFenced    EVALSHA number.lua
+//	RaiseFence     EVALSHA raise.lua     SET counter to, if key holds token and the counter is not over it
 
 // fenceKey is the key of a counter. It has a NUL, which no key of a lock has, so it is in no lock's way.
 func fenceKey(key string) string { return sideKey(key, "\x00fence") }
@@ -21,50 +23,57 @@ func fenceKey(key string) string { return sideKey(key, "\x00fence") }
 // granted stays.
 const fenceLimit = 1 << 53
 
-// SetNXFenced is SetNX, and numbers new ownerships. It is one script, also for a free lock. A counter that holds no number,
-// or is at the end of all numbers, is an error: nothing is granted.
-func (s *Store) SetNXFenced(ctx context.Context, key, token string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-	retention, err := s.numbering(n)
-	if err != nil {
+// The argument of draw.lua that says how to number.
+var byCount, byClock any = "", milliseconds(backends.FenceRetention)
+
+// SetNXNumbered is SetNXQueued, and numbers new ownerships by the time of the server in µs, or by the last number and one more if
+// that is greater. It is one script, also for a free lock. A counter that holds no number, or is at the end of all numbers, is
+// an error: nothing is granted.
+func (s *Store) SetNXNumbered(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if t.Waiter == "" && !t.InOrder {
+		return s.numberAlone(ctx, key, token, ttl, byClock)
+	}
+	if err := s.scripts("numbered"); err != nil {
 		return backends.Result{}, err
 	}
-	ms, err := s.check(ctx, ttl)
+	return s.setInTurn(ctx, key, token, ttl, t, true)
+}
+
+// SetNXFenced is SetNX, and counts new ownerships.
+func (s *Store) SetNXFenced(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+	return s.numberAlone(ctx, key, token, ttl, byCount)
+}
+
+// numberAlone asks without the queue.
+func (s *Store) numberAlone(ctx context.Context, key, token string, ttl time.Duration, how any) (backends.Result, error) {
+	if err := s.scripts("numbered"); err != nil {
+		return backends.Result{}, err
+	}
+	ms, err := s.granting(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	full := s.config.prefix + key
-	number := func(p *pinned) (backends.Result, error) {
-		return numbered(numberScript.run(ctx, p.or(s.once), full, fenceKey(full), token, ms, retention))
-	}
 	if s.config.replicas == 0 {
-		return number(nil)
+		return s.number(ctx, nil, full, token, ms, how)
 	}
-	return s.acknowledged(ctx, full, s.deleting(full, token), number)
+	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
+		return s.number(ctx, p, full, token, ms, how)
+	})
 }
 
-// numbering gives the argument of number.lua that says how long a counter outlives its last use: empty for ever.
-func (s *Store) numbering(n backends.Numbering) (any, error) {
-	if err := s.scripts("numbered"); err != nil {
-		return nil, err
-	}
-	switch n {
-	case backends.Count:
-		return "", nil
-	case backends.Clock:
-		return milliseconds(backends.FenceRetention), nil
-	}
-	return nil, refusal(fmt.Sprintf("no such numbering: %d", n))
+func (s *Store) number(ctx context.Context, p *pinned, full, token string, ms int64, how any) (backends.Result, error) {
+	return withNumber(granted(numberScript.run(ctx, p.or(s.once), full, fenceKey(full), token, ms, how)))
 }
 
-// numbered reads the reply of number.lua.
-func numbered(reply any, err error) (backends.Result, error) {
-	r, told, err := granted(reply, err)
+// withNumber reads the number of a grant.
+func withNumber(r backends.Result, number any, err error) (backends.Result, error) {
 	if err != nil || !r.OK {
 		return r, err
 	}
-	text, _ := told.(string)
+	text, _ := number.(string)
 	if r.Fence, err = strconv.ParseUint(text, 10, 64); err != nil || r.Fence == 0 || r.Fence >= fenceLimit {
-		return backends.Result{}, unexpected(reply)
+		return backends.Result{}, unexpected(number)
 	}
 	return r, nil
 }

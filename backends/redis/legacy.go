@@ -9,10 +9,18 @@ import (
 
 // SetNXForever is SETNX.
 func (s *Store) SetNXForever(ctx context.Context, key, value string) (bool, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.mayGrant(ctx); err != nil {
 		return false, err
 	}
-	return yes(s.exec.Once(ctx, "SETNX", s.config.prefix+key, value))
+	return yes(s.config.quarantine.through(s.exec.Once)(ctx, "SETNX", s.config.prefix+key, value))
+}
+
+// mayGrant is ready for a command that grants.
+func (s *Store) mayGrant(ctx context.Context) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.config.quarantine.refuses(false)
 }
 
 // Get is GET.
@@ -25,10 +33,10 @@ func (s *Store) Get(ctx context.Context, key string) (string, bool, error) {
 
 // GetSet is GETSET.
 func (s *Store) GetSet(ctx context.Context, key, value string) (string, bool, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.mayGrant(ctx); err != nil {
 		return "", false, err
 	}
-	return text(s.exec.Once(ctx, "GETSET", s.config.prefix+key, value))
+	return text(s.config.quarantine.through(s.exec.Once)(ctx, "GETSET", s.config.prefix+key, value))
 }
 
 // Left is PTTL, at least a millisecond if key has an expiry.
@@ -106,14 +114,14 @@ func (s *Store) GetBit(ctx context.Context, key string, offset uint32) (bool, er
 
 // SetBit is SETBIT.
 func (s *Store) SetBit(ctx context.Context, key string, offset uint32, on bool) (bool, error) {
-	if err := s.ready(ctx); err != nil {
+	bit, ready, send := 0, s.ready, s.exec.Once
+	if on {
+		bit, ready, send = 1, s.mayGrant, s.config.quarantine.through(send)
+	}
+	if err := ready(ctx); err != nil {
 		return false, err
 	}
-	bit := 0
-	if on {
-		bit = 1
-	}
-	return yes(s.exec.Once(ctx, "SETBIT", s.config.prefix+key, offset, bit))
+	return yes(send(ctx, "SETBIT", s.config.prefix+key, offset, bit))
 }
 
 // text reads a string, or nil for none.

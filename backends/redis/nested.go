@@ -18,7 +18,7 @@ func (s *Store) Enter(ctx context.Context, key, owner, token string, ttl time.Du
 	if err := s.scripts("nested"); err != nil {
 		return backends.Result{}, err
 	}
-	ms, err := s.check(ctx, ttl)
+	ms, err := s.granting(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
 	}

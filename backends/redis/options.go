@@ -14,7 +14,10 @@ type config struct {
 	prefix     string
 	maxTTL     time.Duration
 	polling    bool
-	quarantine bool
+	quarantine *Quarantine   // nil: none
+	unguarded  bool          // WithoutQuarantine
+	strict     time.Duration // of WithQuarantine
+	isStrict   bool          // it was given
 	scriptless bool
 	replicas   int   // that must acknowledge; 0: none
 	wait       []any // the WAIT for them
@@ -24,16 +27,26 @@ type config struct {
 // WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an ACL) to themselves.
 func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
 
-// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL] without it. A server that was restarted, with
-// its data or without, is in quarantine for as long, so all who lock on it need the same.
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL] without it. All programs that lock on
+// a server need the same: quarantine lasts as long, and a little more.
 func WithMaxTTL(ttl time.Duration) Option { return func(c *config) { c.maxTTL = ttl } }
 
 // WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
 func WithoutWakes() Option { return func(c *config) { c.polling = true } }
 
-// WithoutQuarantine lets the Open function of an adapter take a server that has just started. For tests and
-// quickstarts, which start fresh servers; in production it lets a lock be granted twice.
-func WithoutQuarantine() Option { return func(c *config) { c.quarantine = false } }
+// WithoutQuarantine does without [Quarantine]: a server that has forgotten locks grants them again at once. For servers
+// that keep each write on disk (appendfsync always) and have no replicas, and for tests.
+func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } }
+
+// WithQuarantine is the strict form, for the nodes of a quorum, which must not fail over: a server that has been up for
+// less than d grants nothing, whether this process used it before or not. So locks are also safe from processes that
+// start after a restart. A new server works after d.
+//
+// d is at least the longest TTL, and the store needs to see the connections of its client, as after Open. A server that
+// does not tell uptime_in_seconds, or permits no INFO, is refused. Its uptime follows its wall clock.
+func WithQuarantine(d time.Duration) Option {
+	return func(c *config) { c.unguarded, c.isStrict, c.strict = false, true, d }
+}
 
 // WithoutScripts compares and acts by WATCH, GET, MULTI and EXEC on a connection of its own, for servers and ACLs that
 // forbid scripts. The promises of a [backends.Store] are the same; an extension and a release take two round trips, and
@@ -62,20 +75,23 @@ func WithReplicas(n int, timeout time.Duration) Option {
 }
 
 func configure(opts []Option) config {
-	c := config{maxTTL: backends.DefaultMaxTTL, quarantine: true}
+	c := config{maxTTL: backends.DefaultMaxTTL}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&c)
 		}
 	}
+	switch {
+	case c.unguarded:
+		c.quarantine = nil
+	case !c.isStrict:
+	case c.strict < c.maxTTL:
+		c.invalid = refusal(fmt.Sprintf("WithQuarantine: %v is under the longest TTL of %v (see WithMaxTTL)", c.strict, c.maxTTL))
+	case c.quarantine == nil:
+		c.invalid = "WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
+	}
 	return c
 }
 
-// QuarantineFor is for adapters: the longest TTL under opts, and whether quarantine is on.
-func QuarantineFor(opts ...Option) (maxTTL time.Duration, on bool) {
-	c := configure(opts)
-	return c.maxTTL, c.quarantine
-}
-
-// quarantineMargin covers that servers tell their uptime in whole seconds.
-const quarantineMargin = time.Second
+// Quarantines is for adapters: whether opts leave quarantine on.
+func Quarantines(opts ...Option) bool { return !configure(opts).unguarded }

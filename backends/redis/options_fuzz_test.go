@@ -33,8 +33,8 @@ func FuzzOptions(f *testing.F) {
 		exec = &answers{reply: []any{"OK", int64(replicas)}}
 		s = New(exec, WithReplicas(replicas, time.Duration(timeout)))
 		_, err = s.SetNX(t.Context(), "k", "v", time.Second)
-		var is interface{ Refused() bool }
-		refused := errors.As(err, &is) && is.Refused()
+		var is interface{ Permanent() bool }
+		refused := errors.As(err, &is) && is.Permanent()
 		if good := replicas >= 1 && timeout >= int64(time.Millisecond); good == refused || good != (err == nil) {
 			t.Errorf("SetNX with WithReplicas(%d, %v): %v", replicas, time.Duration(timeout), err)
 		} else if good && s.config.wait[2].(int64) < timeout/int64(time.Millisecond) {

@@ -35,7 +35,13 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 	if t.Waiter == "" && !t.InOrder { // as a lock that is free is mostly asked for
 		return s.SetNX(ctx, key, token, ttl)
 	}
-	ms, err := s.check(ctx, ttl)
+	return s.setInTurn(ctx, key, token, ttl, t, false)
+}
+
+func (s *Store) setInTurn(
+	ctx context.Context, key, token string, ttl time.Duration, t backends.Turn, numbered bool,
+) (backends.Result, error) {
+	ms, err := s.granting(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
 	}
@@ -47,13 +53,13 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
 	if t.Free && !t.InOrder && s.turns.hasNoPlace(full, t.Waiter) && s.queues() {
-		if r, err := stored(s.once(ctx, "SET", full, token, "NX", "PX", ms)); r.OK || err != nil {
+		if r, err := s.setIfFree(ctx, full, token, ms, numbered); r.OK || err != nil {
 			return r, err
 		}
 	}
 	mine := s.turns.ask(full, t.Waiter)
 	if !t.InOrder && (mine == nil || !s.queues()) {
-		return s.SetNX(ctx, key, token, ttl)
+		return s.setAlone(ctx, key, token, ttl, numbered)
 	}
 	if mine != nil {
 		member = s.member(t.Waiter)
@@ -61,9 +67,9 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 	if t.InOrder {
 		inOrder = "in order"
 	}
-	r, err := enqueued(enqueueScript.run(ctx, s.once, full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs))
+	r, err := s.enqueue(ctx, full, token, ms, member, inOrder, numbered)
 	if !t.InOrder && (isMoving(err) || isKeptOut(err)) {
-		r, alone := s.SetNX(ctx, key, token, ttl)
+		r, alone := s.setAlone(ctx, key, token, ttl, numbered)
 		s.noteKeptOut(err, alone)
 		return r, alone
 	}
@@ -73,26 +79,55 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 	return r, err
 }
 
+// setAlone asks without the queue.
+func (s *Store) setAlone(ctx context.Context, key, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	if numbered {
+		return s.numberAlone(ctx, key, token, ttl, byClock)
+	}
+	return s.SetNX(ctx, key, token, ttl)
+}
+
+// setIfFree asks for a key that is likely to be free.
+func (s *Store) setIfFree(ctx context.Context, full, token string, ms int64, numbered bool) (backends.Result, error) {
+	if numbered {
+		return s.number(ctx, nil, full, token, ms, byClock)
+	}
+	return stored(s.once(ctx, "SET", full, token, "NX", "PX", ms))
+}
+
+// enqueue asks in the queue.
+func (s *Store) enqueue(
+	ctx context.Context, full, token string, ms int64, member, inOrder string, numbered bool,
+) (backends.Result, error) {
+	if numbered {
+		return withNumber(enqueued(numberedScript.run(ctx, s.once,
+			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, byClock)))
+	}
+	r, _, err := enqueued(enqueueScript.run(ctx, s.once,
+		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs))
+	return r, err
+}
+
 var reservation, queueLifeMs any = milliseconds(backends.Reservation), milliseconds(queueLife)
 
-// enqueued reads the reply of enqueue.lua.
-func enqueued(reply any, err error) (r backends.Result, _ error) {
+// enqueued reads the reply of enqueue.lua: number is what it says of the number of a grant.
+func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 	if err != nil {
-		return r, err
+		return r, nil, err
 	}
 	if three, _ := reply.([]any); len(three) == 3 {
 		left, isLeft := three[1].(int64)
 		place, isPlace := three[2].(int64)
 		switch {
 		case three[0] == int64(1):
-			return backends.Result{OK: true}, nil
+			return backends.Result{OK: true}, three[1], nil
 		case three[0] == int64(0) && isLeft && isPlace:
 			r = refused(left)
 			r.Position = int(max(place, 0))
-			return r, nil
+			return r, nil, nil
 		}
 	}
-	return r, unexpected(reply)
+	return r, nil, unexpected(reply)
 }
 
 // pass is DeleteIf. A lock that can't be had together with its queue is let go of without it: those who wait find out when

@@ -23,8 +23,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// Store is a [backends.Store] on Redis, and a [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore],
-// [backends.StartingStore] and [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been understood since 2.6, except that
+// Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore], [backends.FencedStore],
+// [backends.NestedStore], [backends.LegacyStore], [backends.StartingStore] and [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been understood since 2.6, except that
 // scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     Executor
@@ -38,6 +38,7 @@ type Store struct {
 }
 
 var (
+	_ backends.NumberedStore = (*Store)(nil)
 	_ backends.FencedStore   = (*Store)(nil)
 	_ backends.NestedStore   = (*Store)(nil)
 	_ backends.LegacyStore   = (*Store)(nil)
@@ -49,11 +50,18 @@ var (
 // New is for adapters: it returns a Store that sends its commands through exec, and those of calls made at the same time
 // together if exec is a [Pipeliner].
 func New(exec Executor, opts ...Option) *Store {
+	if exec == nil {
+		exec = RefuseNil(nil)
+	}
 	s := &Store{exec: exec, config: configure(opts)}
 	s.once, s.do = exec.Once, exec.Do
 	if p, ok := exec.(Pipeliner); ok {
 		s.shared = combine(p.Once, p.OnceAll, p.Lane)
 		s.once, s.do = s.shared.send, combine(p.Do, p.DoAll, p.Lane).send
+	}
+	if q := s.config.quarantine; q != nil {
+		q.attach(s.config.maxTTL, s.config.strict)
+		s.once, s.do = q.through(s.once), q.through(s.do)
 	}
 	s.wakes.exec = exec
 	return s
@@ -62,13 +70,13 @@ func New(exec Executor, opts ...Option) *Store {
 // SetNX stores token under key for ttl if key is free or holds token already, and never makes that live shorter than it would
 // have.
 func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
-	ms, err := s.check(ctx, ttl)
+	ms, err := s.granting(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	full := s.config.prefix + key
 	if s.config.replicas == 0 {
-		return s.setNX(ctx, nil, full, token, ms)
+		return s.config.quarantine.counts(s.setNX(ctx, nil, full, token, ms))
 	}
 	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
 		return s.setNX(ctx, p, full, token, ms)
@@ -220,6 +228,15 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	return milliseconds(ttl), s.ready(ctx)
 }
 
+// granting is check for a call that grants: not on a server in quarantine.
+func (s *Store) granting(ctx context.Context, ttl time.Duration) (int64, error) {
+	ms, err := s.check(ctx, ttl)
+	if err == nil {
+		err = s.config.quarantine.refuses(false)
+	}
+	return ms, err
+}
+
 func milliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -238,8 +255,8 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// Refused says that repeating will not help.
-func (r refusal) Refused() bool { return true }
+// Permanent says that repeating will not help.
+func (r refusal) Permanent() bool { return true }
 
 // ErrorType is "invalid".
 func (r refusal) ErrorType() string { return "invalid" }
@@ -258,4 +275,6 @@ func yes(reply any, err error) (bool, error) {
 	return false, unexpected(reply)
 }
 
-func unexpected(reply any) error { return fmt.Errorf("unexpected reply %v of type %T", reply, reply) }
+func unexpected(reply any) error {
+	return Kind("protocol", false, fmt.Errorf("unexpected reply %v of type %T"+outcomeUnknown, reply, reply))
+}

@@ -37,7 +37,7 @@ func (s *Store) acknowledged(
 		}
 		switch {
 		case p.wrong != nil:
-			err = fmt.Errorf("wait for replicas: %w", p.wrong)
+			err = unknownOutcome{fmt.Errorf("wait for replicas: %w", p.wrong)}
 		case p.acked < int64(s.config.replicas):
 			err = &ReplicasError{Acknowledged: int(p.acked), Needed: s.config.replicas}
 		default:
@@ -53,11 +53,15 @@ func (s *Store) acknowledged(
 			if p.wrong != nil {
 				err = errors.New(err.Error()) // no refusal any more: there is something to clean up
 			}
-			return fmt.Errorf("%w; taking the grant back: %w", err, failed)
+			return unknownOutcome{fmt.Errorf("%w; taking the grant back: %w", err, failed)}
 		}
 		return err
 	})
-	return r, err
+	s.config.quarantine.answered(err)
+	if undo == nil { // an extension
+		return r, err
+	}
+	return s.config.quarantine.counts(r, err)
 }
 
 // deleting is what undoes a grant of token.

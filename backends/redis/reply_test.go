@@ -86,8 +86,8 @@ func TestReplyErrorsSayWhetherRepeatingHelps(t *testing.T) {
 		{text: "", code: ""},
 	} {
 		e := &ReplyError{Text: c.text}
-		if e.Code() != c.code || e.Refused() != c.refused || errors.Is(e, backends.ErrWrongType) != c.wrongType {
-			t.Errorf("%q: code %s, refused %v, wrong type %v", c.text, e.Code(), e.Refused(), errors.Is(e, backends.ErrWrongType))
+		if e.Code() != c.code || e.Permanent() != c.refused || errors.Is(e, backends.ErrWrongType) != c.wrongType {
+			t.Errorf("%q: code %s, refused %v, wrong type %v", c.text, e.Code(), e.Permanent(), errors.Is(e, backends.ErrWrongType))
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestParseInfo(t *testing.T) {
 }
 
 // FuzzParseInfo: of a text that is no INFO at all, nothing is read that is not there, one more line is found behind it, and
-// quarantine and the report read the same.
+// the strict form of quarantine and the report read the same.
 func FuzzParseInfo(f *testing.F) {
 	f.Add("# Server\r\nuptime_in_seconds:12\r\n", "role", "master")
 	f.Add("uptime_in_seconds:7200\nuptime_in_seconds:1", "#role", "a:b")
@@ -124,25 +124,17 @@ func FuzzParseInfo(f *testing.F) {
 		r.judge(time.Hour)
 		young := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Problem == ProblemRestarted })
 		unknown := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Problem == ProblemUptime })
-		if err := Quarantine(text, time.Hour); (err != nil) != young || unknown != (r.Uptime < 0) || young && unknown {
-			t.Errorf("up for %v, young: %v, unknown: %v; Quarantine = %v", r.Uptime, young, unknown, err)
+		q := NewQuarantine()
+		q.attach(time.Hour, time.Hour)
+		err := q.Saw("", text, nil)
+		mine := parseInfo(text)
+		if master := mine["role"] == "" || mine["role"] == "master"; !master || mine["redis_mode"] == "sentinel" {
+			return
+		}
+		if refused := young || unknown; (err != nil) != refused || unknown != (r.Uptime < 0) || young && unknown {
+			t.Errorf("up for %v, young: %v, unknown: %v; the strict form says %v", r.Uptime, young, unknown, err)
 		}
 	})
-}
-
-func TestQuarantineNeedsTheLongestTTLAndASecond(t *testing.T) {
-	for info, trusted := range map[string]bool{
-		"uptime_in_seconds:0": false, "uptime_in_seconds:60": false, "uptime_in_seconds:61": true,
-		"uptime_in_seconds:nonsense": true, "redis_version:7.0.15": true,
-	} {
-		err := Quarantine(info, time.Minute)
-		if (err == nil) != trusted {
-			t.Errorf("Quarantine(%q) = %v", info, err)
-		}
-		if q := (*QuarantineError)(nil); err != nil && !errors.As(err, &q) {
-			t.Errorf("%T is no *QuarantineError", err)
-		}
-	}
 }
 
 func TestAReplyThatQuotesTheArgumentsDoesNotShowTheToken(t *testing.T) {
@@ -158,7 +150,9 @@ func TestErrorsSayWhatTheyAreInAWord(t *testing.T) {
 		ErrorType() string
 	}]string{
 		refusal("ttl 0s is under the limit"):           "invalid",
-		&QuarantineError{Needed: time.Minute}:          "quarantined",
+		&QuarantineError{Until: time.Now()}:            "quarantined",
+		&replicaError{"host:1", "slave"}:               "replica",
+		&untoldError{"host:1", nil}:                    "quarantined",
 		&ReplicasError{Acknowledged: 1, Needed: 2}:     "replicas",
 		&ReplyError{Text: "NOPERM this user has none"}: "redis_noperm",
 	} {

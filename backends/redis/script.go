@@ -31,6 +31,10 @@ var (
 
 	//go:embed scripts/counter.lua
 	counterSource string
+	//go:embed scripts/draw.lua
+	drawSource string
+	//go:embed scripts/unnumbered.lua
+	unnumberedSource string
 	//go:embed scripts/number.lua
 	numberSource string
 	//go:embed scripts/raise.lua
@@ -49,11 +53,12 @@ var (
 	extendScript  = newScript(1, extendSource)
 	releaseScript = newScript(1, releaseSource)
 
-	enqueueScript = newScript(2, queueSource+grantSource+enqueueSource)
-	passScript    = newScript(2, freeSource+queueSource+passSource)
-	quitScript    = newScript(2, queueSource+quitSource)
+	enqueueScript  = newScript(2, queueSource+grantSource+unnumberedSource+enqueueSource)
+	numberedScript = newScript(3, queueSource+grantSource+counterSource+drawSource+enqueueSource)
+	passScript     = newScript(2, freeSource+queueSource+passSource)
+	quitScript     = newScript(2, queueSource+quitSource)
 
-	numberScript = newScript(2, counterSource+grantSource+numberSource)
+	numberScript = newScript(2, counterSource+grantSource+drawSource+numberSource)
 	raiseScript  = newScript(2, counterSource+raiseSource)
 
 	enterScript = newScript(1, holdsSource+enterSource)

@@ -3,6 +3,8 @@ package redis
 import (
 	"errors"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // session is the life of one connection.
@@ -107,7 +109,7 @@ func (s *session) alive() bool {
 func (s *session) receive() error {
 	for {
 		event, err := s.sub.Receive()
-		if refused := (*ReplyError)(nil); err != nil && !errors.As(err, &refused) {
+		if err != nil && !isRefusal(err) { // also from a server that has too many clients: it answers another time
 			return err
 		}
 		for _, wake := range s.take(event, err) {
@@ -115,6 +117,9 @@ func (s *session) receive() error {
 		}
 	}
 }
+
+// isRefusal tells that err is the answer to one request, and would be the answer to the next one like it.
+func isRefusal(err error) bool { return errors.As(err, new(*ReplyError)) && cleanup.Permanent(err) }
 
 // take notes an event and returns whom it wakes.
 func (s *session) take(event Event, err error) (wakes []func()) {

@@ -11,16 +11,21 @@ import (
 // StartSetNX is SetNX that does not wait: see [backends.StartingStore]. What shares round trips takes no goroutine unless the key
 // is not free.
 func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
-	ms, err := s.check(ctx, ttl)
+	ms, err := s.granting(ctx, ttl)
 	if err != nil || !s.starts() {
 		stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, errStranded, then)
 		return
 	}
 	full := s.config.prefix + key
 	s.shared.start(ctx, func(reply any, err error) {
+		s.config.quarantine.answered(err)
+		if isDropped(err) {
+			stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, errStranded, then)
+			return
+		}
 		r, err := stored(reply, err)
 		if r.OK || err != nil {
-			then(r, err)
+			then(s.config.quarantine.counts(r, err))
 			return
 		}
 		stack.Go(func() (backends.Result, error) {
@@ -38,7 +43,8 @@ func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(
 	full := s.config.prefix + key
 	script, args := s.lettingGo(full, token)
 	s.shared.start(ctx, func(reply any, err error) {
-		if unknown(err) || isMoving(err) || isKeptOut(err) { // nothing was done
+		s.config.quarantine.answered(err)
+		if unknown(err) || isMoving(err) || isKeptOut(err) || isDropped(err) { // nothing was done
 			stack.Go(func() (bool, error) { return s.deleteIf(ctx, nil, full, token) }, errStranded, then)
 			return
 		}

@@ -70,8 +70,11 @@ func (s *Store) execute(
 	}
 	for i, reply := range queued {
 		if err := asError(reply); err != nil {
-			if i == 0 {
+			switch i {
+			case 0:
 				s.multi.Store(false)
+			case len(commands) + 1: // before Redis 6.2 the transaction is still open, and would swallow what comes next
+				_, _ = send(ctx, []any{"DISCARD"})
 			}
 			return nil, err // the first: EXEC only says that there was one
 		}

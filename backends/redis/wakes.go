@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 var errPolling = fmt.Errorf("wake-ups are switched off: %w", errors.ErrUnsupported)
@@ -133,7 +135,7 @@ func (w *wakes) run() {
 		if w.idle(err) {
 			return
 		}
-		if s.confirmed {
+		if s.confirmed && !errors.As(err, new(*ReplyError)) { // else it works for some channels, and will not for others
 			pause = firstReconnect
 		}
 		if !w.sleep(pause) {
@@ -161,8 +163,7 @@ func (w *wakes) sleep(d time.Duration) bool {
 // idle tells whether nobody waits any more; then the next waiter starts anew. All who wait for an answer get err if it
 // is a refusal: the next connection would be refused as well.
 func (w *wakes) idle(err error) bool {
-	var refusal interface{ Refused() bool }
-	refused := errors.As(err, &refusal) && refusal.Refused()
+	refused := cleanup.Permanent(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.topics {

@@ -390,7 +390,7 @@ func TestAnAnswerThatNobodyAskedForHarmsNobody(t *testing.T) {
 // invalid is a refusal that no server has replied.
 type invalid struct{ error }
 
-func (invalid) Refused() bool { return true }
+func (invalid) Permanent() bool { return true }
 
 func TestAConnectionThatThereCannotBeIsToldAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
@@ -402,4 +402,46 @@ func TestAConnectionThatThereCannotBeIsToldAtOnce(t *testing.T) {
 			t.Errorf("watch = %v", err)
 		}
 	})
+}
+
+// An error reply that passes ends the connection, and no wait: those who are told that they can be woken are, and those who are not
+// wait for another connection.
+func TestAnErrorReplyThatPassesEndsNoWait(t *testing.T) {
+	for _, text := range []string{
+		"ERR max number of clients reached", "LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down",
+		"BUSY Redis is busy running a script.", "CLUSTERDOWN The cluster is down", "ERR something that is not known",
+	} {
+		t.Run(text, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+				var a bell
+				defer watch(t, w, "a", a.ring)()
+				f.set(func() { f.refuses = map[string]error{"b": &ReplyError{Text: text}} })
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				watched := make(chan error, 1)
+				go func() { watched <- w.watch(ctx, "b", func() {}) }()
+				time.Sleep(3 * maxReconnect)
+				select {
+				case err := <-watched:
+					t.Fatalf("watch = %v before the server takes it", err)
+				default:
+				}
+				f.set(func() { f.refuses = nil })
+				if err := <-watched; err != nil {
+					t.Errorf("watch = %v", err)
+				}
+				synctest.Wait()
+				before := a.rung()
+				if before > 15 { // one for each connection
+					t.Errorf("%d connections in %v", before, 3*maxReconnect)
+				}
+				f.publish("a")
+				synctest.Wait()
+				if a.rung() != before+1 {
+					t.Errorf("the other channel is not heard: %d wakes, %d before", a.rung(), before)
+				}
+				expectOpen(t, f, "[[a b]]")
+			})
+		})
+	}
 }

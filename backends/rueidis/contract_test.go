@@ -106,6 +106,11 @@ func (c contracts) run(t *testing.T) {
 			backendtest.RunQueued(t, harness(c, func(s *redis.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
 		})
 	}
+	t.Run("NumberedStore", func(t *testing.T) {
+		h := harness(c, func(s *redis.Store, o outside) (backends.NumberedStore, backendtest.Outside) { return s, o })
+		h.NoQueue = c.polling
+		backendtest.RunNumbered(t, h)
+	})
 	t.Run("FencedStore", func(t *testing.T) {
 		backendtest.RunFenced(t, harness(c, func(s *redis.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
 	})
@@ -116,7 +121,7 @@ func (c contracts) run(t *testing.T) {
 
 func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
 	return backendtest.HarnessFor[S, O]{
-		Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling,
+		Clock: true, Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling,
 		New: func(t *testing.T) (S, O) {
 			conn := c.connect(t)
 			return as(rueidis.New(conn, c.opts...), outside{t, conn, c.prefix})

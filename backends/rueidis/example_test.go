@@ -63,14 +63,15 @@ func ExampleOpen() {
 	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see WithMaxTTL)
 }
 
-// Quarantine goes around what a client of your own dials with, here one for a cluster.
+// A store on a client of your own, here one for a cluster, has quarantine if its options went through Quarantine.
 func ExampleQuarantine() {
 	o := client.ClientOption{InitAddress: []string{"node1:6379", "node2:6379", "node3:6379"}, Password: "secret"}
-	c, err := client.NewClient(rueidis.Quarantine(o, time.Minute))
+	quarantine := rueidis.Quarantine(&o)
+	c, err := client.NewClient(o)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	locks := locker.New(single.New(rueidis.New(c, redis.WithMaxTTL(time.Minute))))
+	locks := locker.New(single.New(rueidis.New(c, quarantine)))
 	_ = locks
 }

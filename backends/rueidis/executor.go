@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redis"
@@ -15,10 +16,19 @@ import (
 type executor struct {
 	client  client.Client
 	cluster bool
+	*state
+}
+
+// state is shared by the copies of an executor.
+type state struct {
+	redis.Heard
+	closed    atomic.Bool   // the client has said that it is closed
+	demoted   chan struct{} // holds one value: the right to look for another server
+	connected time.Time     // when that was last done; guarded by demoted
 }
 
 func newExecutor(c client.Client) executor {
-	return executor{c, c.Mode() == client.ClientModeCluster}
+	return executor{c, c.Mode() == client.ClientModeCluster, &state{demoted: make(chan struct{}, 1)}}
 }
 
 // Clustered tells the family that a message may be heard on another node than the one that it was published on.
@@ -28,6 +38,44 @@ func (e executor) Do(ctx context.Context, args ...any) (any, error) { return e.O
 
 // Once needs no more: rueidis repeats only what is marked as read-only or retryable.
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
+	reply, err := e.send(ctx, args)
+	if err != nil && redis.IsDemoted(err) && !e.cluster {
+		return e.elsewhere(ctx, args, err)
+	}
+	return reply, err
+}
+
+// elsewhere repeats a command that was not done because the server is a replica. All calls share one connection, so the first
+// that gets the right to it ends it, and the others find the next one. While the name of the server leads nowhere else, that is
+// done every reconnectEvery at most.
+func (e executor) elsewhere(ctx context.Context, args []any, err error) (any, error) {
+	select {
+	case e.demoted <- struct{}{}:
+		defer func() { <-e.demoted }()
+	case <-ctx.Done():
+		return nil, err
+	}
+	reply, err := e.send(ctx, args)
+	if err == nil || !redis.IsDemoted(err) || time.Since(e.connected) < reconnectEvery {
+		return reply, err
+	}
+	e.connected = time.Now()
+	// rueidis has no call to close one connection, so the server does. It is noticed with the next command.
+	for _, word := range []string{"QUIT", "PING"} {
+		err := e.client.Do(ctx, command(e.client, []any{word})).NonRedisError()
+		if errors.As(err, new(*redis.QuarantineError)) { // the Store decides what to send to another server
+			return nil, e.translate(ctx, err)
+		}
+	}
+	return e.send(ctx, args)
+}
+
+const reconnectEvery = 50 * time.Millisecond
+
+func (e executor) send(ctx context.Context, args []any) (any, error) {
+	if e.isClosed(ctx) {
+		return nil, e.closing(ctx)
+	}
 	cmd := command(e.client, args)
 	if e.cluster {
 		if key, ok := firstKey(args); ok {
@@ -35,10 +83,42 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 		}
 	}
 	reply, err := decode(e.client.Do(pipelined(ctx), cmd))
+	e.Note(err)
 	if err != nil {
-		return nil, translate(ctx, err)
+		return nil, e.translate(ctx, err)
 	}
 	return reply, nil
+}
+
+// isClosed asks a client that has said it is closed whether it still is: a Sentinel's says so while its master changes. Calls
+// that were under way are told the same as those that come later, so only after this is it known that nothing is sent.
+func (e executor) isClosed(ctx context.Context) bool {
+	if !e.closed.Load() {
+		return false
+	}
+	if errors.Is(e.client.Do(ctx, command(e.client, []any{"PING"})).NonRedisError(), client.ErrClosing) {
+		return true
+	}
+	e.closed.Store(false)
+	return false
+}
+
+func (e executor) closing(ctx context.Context) error {
+	return redis.NotSent(ctx, e.addr(), redis.Kind("closed", true, client.ErrClosing))
+}
+
+// addr is the address of the server, as far as the client tells it.
+func (e executor) addr() string {
+	if e.cluster {
+		return ""
+	}
+	nodes := e.client.Nodes()
+	for addr := range nodes {
+		if len(nodes) == 1 {
+			return addr
+		}
+	}
+	return ""
 }
 
 // command names no keys to the builder, so that a client for one server sends it over the first of its connections: commands
@@ -96,11 +176,28 @@ func (unhurried) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Pinned takes a connection from the pool that rueidis has for blocking commands.
 func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
+	err := e.pin(ctx, key, fn)
+	for range maxDemoted {
+		if err == nil || !redis.IsDemoted(err) || redis.Ended(ctx) != nil {
+			break
+		}
+		err = e.pin(ctx, key, fn)
+	}
+	return err
+}
+
+// maxDemoted is how many further connections of the pool are tried that may lead to a server which is a replica now.
+const maxDemoted = 3
+
+func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error) error {
 	if err := redis.Ended(ctx); err != nil {
-		return err
+		return redis.NotSent(ctx, e.addr(), err)
+	}
+	if e.isClosed(ctx) {
+		return e.closing(ctx)
 	}
 	dedicated, release := e.client.Dedicate()
-	c := &conn{client: dedicated}
+	c := &conn{executor: e, client: dedicated}
 	if e.cluster {
 		c.key = key
 	}
@@ -118,6 +215,7 @@ func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) er
 }
 
 type conn struct {
+	executor
 	client   client.DedicatedClient
 	key      string // decides the node of a cluster; all commands of a connection are for it
 	watching bool
@@ -126,7 +224,7 @@ type conn struct {
 
 func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	if err := redis.Ended(ctx); err != nil {
-		return nil, err
+		return nil, redis.NotSent(ctx, c.addr(), err)
 	}
 	if len(commands) == 0 {
 		return nil, nil
@@ -147,13 +245,16 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	replies := make([]any, len(commands))
 	for i, result := range c.client.DoMulti(patient, all...) {
 		reply, err := decode(result)
+		c.Note(err)
 		refused := (*redis.ReplyError)(nil)
 		switch {
 		case errors.As(err, &refused):
+			refused.Addr = c.addr()
 			reply = refused
+			c.broken = c.broken || redis.IsDemoted(refused)
 		case err != nil:
 			c.broken = true
-			return nil, translate(ctx, err)
+			return nil, c.translate(ctx, err)
 		}
 		replies[i] = reply
 		switch commands[i][0] {
@@ -167,30 +268,29 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 }
 
 // translate puts an error into the terms of the family.
-func translate(ctx context.Context, err error) error {
-	if errors.As(err, new(*redis.ReplyError)) {
+func (e executor) translate(ctx context.Context, err error) error {
+	if reply, ok := errors.AsType[*redis.ReplyError](err); ok {
+		reply.Addr = e.addr()
 		return err
 	}
 	if refused := (*client.RedisError)(nil); errors.As(err, &refused) { // what rueidis sent by itself to open the connection
-		return &redis.ReplyError{Text: refused.Error()}
+		return &redis.ReplyError{Addr: e.addr(), Text: refused.Error()}
 	}
-	if end := redis.Ended(ctx); end != nil {
-		if errors.Is(err, end) {
-			return err
-		}
-		return fmt.Errorf("%w: %w", end, err)
-	}
-	// What is left of these is not ours: the call that was connecting has ended, or the connection took too long.
+	ended := redis.Ended(ctx) != nil
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return errSlow
-	case errors.Is(err, context.Canceled):
-		return errAbandoned
+	case errors.Is(err, client.ErrClosing):
+		e.closed.Store(true)
+		err = redis.Kind("closed", false, err)
+	// What is left of these is not ours: the call that was connecting has ended, or the connection took too long.
+	case !ended && errors.Is(err, context.DeadlineExceeded):
+		err = errSlow
+	case !ended && errors.Is(err, context.Canceled):
+		err = errAbandoned
 	}
-	return err
+	return redis.Fault(ctx, e.addr(), e.Explain(err))
 }
 
 var (
 	errSlow      = fmt.Errorf("connecting: %w", os.ErrDeadlineExceeded)
-	errAbandoned = errors.New("connecting was given up by the call that began it")
+	errAbandoned = redis.Kind("abandoned", false, errors.New("connecting was given up by the call that began it"))
 )

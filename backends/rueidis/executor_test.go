@@ -89,12 +89,14 @@ func TestArgumentsOfAllTypesArriveAsTheyAreWritten(t *testing.T) {
 }
 
 func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
-	e := open(t, at(redistest.Start(t).Addr()))
+	addr := redistest.Start(t).Addr()
+	e := open(t, at(addr))
 	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
 		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
 			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
 		wrong := &redis.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		want := []any{"OK", wrong, "1", "OK", "QUEUED", "QUEUED", []any{int64(2), wrong}}
+		named := &redis.ReplyError{Addr: addr, Text: wrong.Text}
+		want := []any{"OK", named, "1", "OK", "QUEUED", "QUEUED", []any{int64(2), wrong}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("Pipeline = %#v, %v", got, err)
 		}
@@ -369,14 +371,14 @@ func TestErrorsOfOthersAreNotTakenForTheEndOfACtx(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	timeout := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
-	if err := translate(over, timeout); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := (executor{state: new(state), cluster: true}).translate(over, timeout); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the deadline: %v", err)
 	}
-	if err := translate(gone, timeout); !errors.Is(err, context.Canceled) || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := (executor{state: new(state), cluster: true}).translate(gone, timeout); !errors.Is(err, context.Canceled) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the cancellation: %v", err)
 	}
 	for _, foreign := range []error{context.DeadlineExceeded, context.Canceled, &net.OpError{Op: "dial", Err: context.Canceled}} {
-		err := translate(t.Context(), foreign)
+		err := (executor{state: new(state), cluster: true}).translate(t.Context(), foreign)
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			t.Errorf("of another's ctx: %v", err)
 		}

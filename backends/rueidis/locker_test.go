@@ -3,33 +3,23 @@ package rueidis_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/locker/lockertest"
-	"github.com/lockstep-go/lockstep/strategies/single"
-	client "github.com/redis/rueidis"
 )
 
-func TestALockerOverRueidis(t *testing.T) {
+func TestEveryStrategyOverRueidis(t *testing.T) {
 	c := dial(t, redistest.Start(t).Addr())
-	lockertest.Run(t, lockertest.Harness{New: func(t *testing.T) (locker.Locker, lockertest.Disturber) { return over(t, c) }})
+	beneath.Strategies(t, false, func(t *testing.T) (beneath.Store, beneath.Outside) {
+		return rueidis.New(c), keys{outside{t, c, ""}}
+	})
 }
 
-func TestALockerOverRueidisInFakeTime(t *testing.T) {
-	lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
-		return over(t, embed(t))
-	}})
-}
-
-func over(t *testing.T, c client.Client) (locker.Locker, lockertest.Disturber) {
-	faulty := backendtest.Faulty(rueidis.New(c))
-	return single.New(faulty), beneath.Disturber{Outside: keys{outside{t, c, ""}}, Faults: faulty.Faults,
-		Ops: map[lockertest.Op]backendtest.Op{
-			lockertest.Acquire: backendtest.SetNX, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
-		}}
+func TestEveryStrategyOverRueidisInFakeTime(t *testing.T) {
+	beneath.Strategies(t, true, func(t *testing.T) (beneath.Store, beneath.Outside) {
+		c := embed(t)
+		return rueidis.New(c), keys{outside{t, c, ""}}
+	})
 }
 
 // keys are what a Disturber does to a key past the store, each in one step: a waiter may be quick.

@@ -14,14 +14,23 @@ type pipeliner struct{ executor }
 func (e pipeliner) DoAll(ctx context.Context, commands []*redis.Command) { e.OnceAll(ctx, commands) }
 
 func (e pipeliner) OnceAll(ctx context.Context, commands []*redis.Command) {
+	if e.isClosed(ctx) {
+		for _, c := range commands {
+			c.Err = e.closing(ctx)
+		}
+		return
+	}
 	all := make([]client.Completed, len(commands))
 	for i, c := range commands {
 		all[i] = command(e.client, c.Args)
 	}
 	for i, result := range e.client.DoMulti(pipelined(ctx), all...) {
 		c := commands[i]
-		if c.Reply, c.Err = decode(result); c.Err != nil {
-			c.Err = translate(ctx, c.Err)
+		c.Reply, c.Err = decode(result)
+		e.Note(c.Err)
+		if c.Err != nil {
+			c.Err = e.translate(ctx, c.Err)
+			c.Alone = redis.IsDemoted(c.Err) // finds the way to another server
 		}
 	}
 }

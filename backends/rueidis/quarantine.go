@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,28 +17,41 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// Quarantine returns o with a DialCtxFn around what o dials with. It refuses every new connection to a server that has been up
-// for less than maxTTL and a second: such a server may have forgotten a lock that is still held. Give it the same maxTTL as
-// the store (redis.WithMaxTTL; backends.DefaultMaxTTL without it). The error is a *redis.QuarantineError. It takes TLS,
-// dialling and credentials from o, so call it when those are set; an AuthCredentialsFn is asked twice for each connection.
-// Sentinels are connected to in the same way and may be refused as well: it is not for clients with Sentinel.MasterSet.
+// Quarantine adds to o what a store needs to see the connections of a client, and returns the option that
+// gives it to the store. Call it before the client is made, once for each client, when TLS, dialling and
+// credentials of o are set:
 //
-// It needs the permission to call INFO, and refuses the connection without it; a password that is missing comes out here
-// as well, as NOAUTH. A server that tells no uptime passes; Check of the store has a finding for it.
-func Quarantine(o client.ClientOption, maxTTL time.Duration) client.ClientOption {
-	own := o
+//	quarantine := rueidis.Quarantine(&o)
+//	c, err := client.NewClient(o)
+//	store := rueidis.New(c, quarantine)
+//
+// [New] can't do this by itself, since rueidis asks for a function that dials when the client is made, and
+// never again. Several stores on one client share the option.
+//
+// On each new connection, INFO server and INFO replication are sent, and AUTH before them; an AuthCredentialsFn
+// is asked twice. Without the permission for INFO nothing is noticed, and Check of the store has a finding.
+// Connections to replicas are refused, but for those of Standalone.ReplicaAddress. A client for a cluster
+// does not tell which node a command goes to, so all grants are refused while one node is in quarantine. See
+// redis.Quarantine for what is noticed, and what is not.
+func Quarantine(o *client.ClientOption) redis.Option {
+	q, own := redis.NewQuarantine(), *o
 	o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		c, err := dial(ctx, own, addr, dialer, config)
-		if err != nil {
-			return nil, err
+		endpoint, others := addr, own.Standalone.ReplicaAddress
+		if own.Sentinel.MasterSet != "" {
+			endpoint, others = own.Sentinel.MasterSet, own.InitAddress
 		}
-		if err := quarantine(ctx, c, own, maxTTL); err != nil {
+		if err != nil || slices.Contains(others, addr) {
+			return c, err
+		}
+		c = q.Track(endpoint, c)
+		if err := look(ctx, c, own, func(info string, err error) error { return q.Saw(endpoint, info, err) }); err != nil {
 			_ = c.Close() // nothing was sent on it but the question
 			return nil, err
 		}
 		return c, nil
 	}
-	return o
+	return q.Option()
 }
 
 // dial is what rueidis does by itself.
@@ -53,8 +67,8 @@ func dial(ctx context.Context, o client.ClientOption, addr string, dialer *net.D
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// quarantine asks on the bare connection, before rueidis says HELLO on it.
-func quarantine(ctx context.Context, c net.Conn, o client.ClientOption, maxTTL time.Duration) error {
+// look asks on the bare connection, before rueidis says HELLO on it.
+func look(ctx context.Context, c net.Conn, o client.ClientOption, saw func(info string, err error) error) error {
 	limit := o.Dialer.Timeout
 	if limit <= 0 {
 		limit = client.DefaultDialTimeout
@@ -67,22 +81,13 @@ func quarantine(ctx context.Context, c net.Conn, o client.ClientOption, maxTTL t
 	if !stop() {
 		return ctx.Err()
 	}
-	if err != nil {
-		if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) && isGeneric(reply.Code()) {
-			return c.SetDeadline(time.Time{}) // a server that knows no such command or section tells no uptime
-		}
-		return fmt.Errorf("quarantine needs INFO server (see WithoutQuarantine): %w", err)
-	}
-	if err := redis.Quarantine(info, maxTTL); err != nil {
+	if err := saw(info, err); err != nil {
 		return err
 	}
 	return c.SetDeadline(time.Time{})
 }
 
-// isGeneric tells ERR, or words without a code, from a code that says more, such as NOPERM or LOADING.
-func isGeneric(code string) bool { return code == "ERR" || code != strings.ToUpper(code) }
-
-// ask authenticates and returns the reply to INFO server.
+// ask authenticates and returns the replies to INFO server and INFO replication.
 func ask(c net.Conn, o client.ClientOption) (string, error) {
 	user, password := o.Username, o.Password
 	if o.AuthCredentialsFn != nil {
@@ -99,22 +104,35 @@ func ask(c net.Conn, o client.ClientOption) (string, error) {
 	case password != "":
 		question = appendCommand(question, "AUTH", password)
 	}
-	authenticates := question != nil
-	if _, err := c.Write(appendCommand(question, "INFO", "server")); err != nil {
+	replies := 2
+	if question != nil {
+		replies++
+	}
+	question = appendCommand(question, "INFO", "server")
+	if _, err := c.Write(appendCommand(question, "INFO", "replication")); err != nil {
 		return "", err
 	}
-	r := bufio.NewReader(c) // reads no further than our replies: nothing else was asked
-	var refused error
-	if authenticates {
-		if _, refused = readText(r); refused != nil && !errors.As(refused, new(*redis.ReplyError)) {
-			return "", refused
+	// All replies are read, also behind an error: rueidis panics at one that it has not asked for. It reads no further than
+	// our replies, since nothing else was asked.
+	r := bufio.NewReader(c)
+	var info string
+	var first error // that of AUTH tells more than the NOAUTH behind it
+	for i := range replies {
+		text, err := readText(r)
+		switch {
+		case err != nil && !errors.As(err, new(*redis.ReplyError)):
+			return "", err
+		case first == nil:
+			first = err
+		}
+		if i >= replies-2 {
+			info += text
 		}
 	}
-	info, err := readText(r)
-	if refused != nil {
-		return "", refused // tells more than NOAUTH
+	if first != nil {
+		return "", first
 	}
-	return info, err
+	return info, nil
 }
 
 func appendCommand(b []byte, args ...string) []byte {

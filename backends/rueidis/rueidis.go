@@ -31,14 +31,16 @@ package rueidis
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redis"
 	client "github.com/redis/rueidis"
 )
 
-// New returns a store that uses c, with the options, the TLS and the credentials that c has. The caller closes c. Servers
-// that were restarted are not in quarantine unless the options of c went through [Quarantine].
+// New returns a store that uses c, with the options, the TLS and the credentials that c has. The caller closes c. There is
+// no quarantine for servers that may have forgotten locks, unless the options of c went through [Quarantine].
 //
 // With the options that rueidis has by default, a server that does not answer is given up after 11 s; Open sets shorter ones.
 // SendToReplicas must be false for all commands but those that IsReadOnly. Wake-ups have one connection more, from the first
@@ -47,7 +49,13 @@ import (
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
 // asked the cluster anew.
 func New(c client.Client, opts ...redis.Option) *redis.Store {
-	e := newExecutor(c)
+	if e := redis.RefuseNil(c); e != nil {
+		return redis.New(e, opts...)
+	}
+	return newStore(newExecutor(c), opts)
+}
+
+func newStore(e executor, opts []redis.Option) *redis.Store {
 	if e.cluster {
 		return redis.New(e, opts...)
 	}
@@ -58,8 +66,8 @@ func New(c client.Client, opts ...redis.Option) *redis.Store {
 // returns a store on it together with the client, for the caller to close:
 //   - a server that does not answer is given up after two seconds, and a connection that can't be made after one for each phase;
 //   - client-side caching is off, and neither CLIENT TRACKING nor CLIENT SETINFO is sent;
-//   - servers that were restarted are in quarantine for the longest TTL (see [Quarantine], redis.WithMaxTTL and
-//     redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
+//     redis.WithMaxTTL and redis.WithoutQuarantine).
 //
 // A server that is down or in quarantine is no error here, but of each call until it is not. The error is for options that are
 // not possible, or not for one server: there are New and Quarantine for a cluster.
@@ -72,6 +80,9 @@ func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Cli
 	case o.ConnLifetime != 0:
 		return nil, nil, errors.New("lockstep: with a ConnLifetime rueidis sends commands again, and a lock may be granted late")
 	}
+	if err := redis.CheckAddr(o.InitAddress[0], ": see ParseURL of rueidis"); err != nil {
+		return nil, nil, fmt.Errorf("lockstep: InitAddress: %w", err)
+	}
 	o.ForceSingleClient = true // and not an error if it can't be reached yet
 	o.DisableCache = true
 	setDefault(&o.Dialer.Timeout, time.Second)
@@ -79,14 +90,16 @@ func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Cli
 	if o.ClientSetInfo == nil {
 		o.ClientSetInfo = client.DisableClientSetInfo
 	}
-	if maxTTL, on := redis.QuarantineFor(opts...); on {
-		o = Quarantine(o, maxTTL)
+	if redis.Quarantines(opts...) {
+		opts = append(slices.Clip(opts), Quarantine(&o))
 	}
 	c, err := client.NewClient(o)
 	if c == nil {
 		return nil, nil, err
 	}
-	return New(c, opts...), c, nil
+	e := newExecutor(c)
+	e.TLS = o.TLSConfig != nil
+	return newStore(e, opts), c, nil
 }
 
 func setDefault(field *time.Duration, value time.Duration) {

@@ -10,16 +10,16 @@ import (
 )
 
 func (e executor) Subscribe(ctx context.Context) redis.Subscription {
-	return &subscription{ctx: ctx, client: e.client, news: make(chan struct{}, 1)}
+	return &subscription{executor: e, ctx: ctx, news: make(chan struct{}, 1)}
 }
 
 // subscription has a connection of the pool for blocking commands, and never gives it back alive. rueidis returns the answer to
 // a request to the one who sends it, and messages to a hook; both become events here. A goroutine sends, while there is
 // something to send: all that has come since, in one round trip.
 type subscription struct {
-	ctx    context.Context
-	client client.Client
-	news   chan struct{} // holds one note that something has come
+	executor
+	ctx  context.Context
+	news chan struct{} // holds one note that something has come
 
 	conn client.DedicatedClient // nil before the first request
 	lost <-chan error           // ends with the connection
@@ -54,7 +54,7 @@ func (s *subscription) Ping() error { return s.request(request{answer: redis.Eve
 func (s *subscription) request(r request) error {
 	if s.conn == nil {
 		if err := s.open(); err != nil {
-			return translate(s.ctx, err)
+			return s.translate(s.ctx, err)
 		}
 	}
 	s.mu.Lock()
@@ -145,7 +145,7 @@ func (s *subscription) answered(r request, result client.RedisResult) bool {
 		s.add(event{err: refused})
 		return true
 	}
-	s.fail(translate(s.ctx, err))
+	s.fail(s.translate(s.ctx, err))
 	return false
 }
 
@@ -196,7 +196,7 @@ func (s *subscription) Receive() (redis.Event, error) {
 		select {
 		case <-s.news:
 		case err := <-s.lost:
-			s.fail(translate(s.ctx, because(err)))
+			s.fail(s.translate(s.ctx, because(err)))
 		}
 	}
 }

@@ -211,13 +211,13 @@ func TestAChannelThatIsNotPermittedIsRefusedAtOnce(t *testing.T) {
 	store := rueidis.New(connect(t, o))
 	watch(t.Context(), t, store, "permitted")
 	err := store.Watch(t.Context(), "other", func() {})
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Refused() {
+	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
 		t.Errorf("Watch = %v", err)
 	}
 	// and so is the wake of a release, after the release
 	setNX(t, store, "other")
 	_, err = store.DeleteIf(t.Context(), "other", "token")
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Refused() {
+	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 		t.Errorf("DeleteIf = %v", err)
 	}
 	if left, err := server.Do("EXISTS", "other"); left != int64(0) || err != nil {
@@ -234,7 +234,7 @@ func TestWrongCredentialsAreToldAtOnceAlsoToWhoWatches(t *testing.T) {
 		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", time.Minute); return err }(),
 		"Watch": store.Watch(t.Context(), "a", func() {}),
 	} {
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Refused() {
+		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 			t.Errorf("%s = %v", name, err)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
 func TestNodeRedlock(t *testing.T) {
@@ -31,20 +33,12 @@ func TestNodeRedlock(t *testing.T) {
 }
 
 // nodePackages installs what node/package-lock.json names in a folder that ends with the test. Without node, npm or
-// their registry it skips the test, or fails it under LOCKSTEP_REQUIRE_NODE=1.
+// their registry the test is left out, or fails under LOCKSTEP_REQUIRE_REDIS=1.
 func nodePackages(t *testing.T) string {
 	t.Helper()
-	missing := func(format string, args ...any) {
-		t.Helper()
-		what := fmt.Sprintf(format, args...)
-		if os.Getenv("LOCKSTEP_REQUIRE_NODE") == "1" {
-			t.Fatalf("%s, and LOCKSTEP_REQUIRE_NODE=1 forbids to skip", what)
-		}
-		t.Skipf("SKIPPED: %s; LOCKSTEP_REQUIRE_NODE=1 makes this a failure", what)
-	}
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
-			missing("%s is not installed, so node-redlock is not tested (%v)", program, err)
+			redistest.Missing(t, "%s is not installed", program)
 		}
 	}
 	dir := t.TempDir()
@@ -66,7 +60,7 @@ func nodePackages(t *testing.T) string {
 	out, err := install.CombinedOutput()
 	switch unreachable := regexp.MustCompile(`ENOTFOUND|EAI_|ECONN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|network`); {
 	case err != nil && (ctx.Err() != nil || unreachable.Match(out)):
-		missing("the npm registry can't be reached, so node-redlock is not tested (npm ci: %v, %s)", err, unreachable.Find(out))
+		redistest.Missing(t, "the npm registry can't be reached (npm ci: %v, %s)", err, unreachable.Find(out))
 	case err != nil:
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}

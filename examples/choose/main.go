@@ -7,8 +7,7 @@
 //	go run ./examples/choose -strategy redlock -backend goredis -addr host1:6379,host2:6379,host3:6379
 //	LOCK_STRATEGY=reentrant LOCK_BACKEND=redigo LOCK_ADDR=localhost:6379 go run ./examples/choose
 //
-// Without a backend it starts a small server of its own for each address, whose name then does not matter. A real server
-// that was started less than a minute ago is in quarantine: it may have forgotten locks that are held.
+// Without a backend it starts a small server of its own for each address, whose name then does not matter.
 package main
 
 import (

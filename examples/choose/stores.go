@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxTTL is well above the TTL that is used, and also how long a server that was restarted is in quarantine.
+// maxTTL is well above the TTL that is used. A server that restarts while this program runs is in quarantine for a little longer.
 var maxTTL = lockredis.WithMaxTTL(time.Minute)
 
 // stores are those that this program can open. One that wants no redigo in its binary leaves it out.

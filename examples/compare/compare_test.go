@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	logging.Disable()
-	os.Exit(m.Run())
+	os.Exit(redistest.Main(m))
 }
 
 var smallSize = size{pairs: 20, handOvers: 2, limit: time.Second}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/fence"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -25,9 +24,7 @@ type story struct {
 
 // open does not connect yet: the first Lock does.
 func open(addr string) *story {
-	// Leave WithoutQuarantine out in production. A server that has just started may have forgotten who holds what, and
-	// is not trusted until all of that has run out; but the server of a demo is always new.
-	store, client := goredis.Open(&redis.Options{Addr: addr}, lockredis.WithoutQuarantine())
+	store, client := goredis.Open(&redis.Options{Addr: addr})
 	name := "fencing/" + rand.Text()[:8] // a name of its own for each run: others may use the same server
 	return &story{locker.New(fenced.New(store)), client, name, name + "/blind", name + "/guarded"}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/redis/go-redis/v9"
@@ -17,9 +16,7 @@ import (
 
 // openLocks does not connect yet: the first Lock does. One Client serves all goroutines and all keys.
 func openLocks(addr string) (*locker.Client, io.Closer) {
-	// Leave WithoutQuarantine out in production. A server that has just started may have forgotten who holds what, and
-	// is not trusted until all of that has run out; but the server of a demo is always new.
-	store, conn := goredis.Open(&redis.Options{Addr: addr}, lockredis.WithoutQuarantine())
+	store, conn := goredis.Open(&redis.Options{Addr: addr})
 	return locker.New(single.New(store)), conn
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -24,9 +23,9 @@ import (
 )
 
 // openLocks makes a Client that is seen twice: around the wait, which is what most programs want, and around each attempt.
-// Both use the providers of the process. Leave WithoutQuarantine out in production: see examples/quickstart.
+// Both use the providers of the process.
 func openLocks(t task) (*locker.Client, *redis.Client) {
-	store, conn := goredis.Open(&redis.Options{Addr: t.Addr}, lockredis.WithoutQuarantine())
+	store, conn := goredis.Open(&redis.Options{Addr: t.Addr})
 	attempts := locker.Wrap(single.New(store), otellocker.New())
 	return locker.New(attempts, locker.WithMiddleware(otellocker.New()), locker.WithTTL(t.TTL)), conn
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0") // or each of the processes takes a second to exit
-	os.Exit(m.Run())
+	os.Exit(redistest.Main(m))
 }
 
 // patientTTL lets a machine stand still for four seconds before the one loss has another reason than it should.

@@ -27,63 +27,79 @@ type Wrapping func(t *testing.T, l locker.Locker) locker.Locker
 // Around runs the contract of a Locker on every strategy with something around it, over stores in memory and in fake time. The
 // nodes of a quorum are wrapped as well. What a strategy does not promise by itself is not asked.
 func Around(t *testing.T, wrap Wrapping) {
-	for _, s := range wrapped {
+	for _, s := range strategies {
+		t.Run(s.strategy, func(t *testing.T) { s.run(t, Memory, true, wrap) })
+	}
+}
+
+// Strategies runs the contract of a Locker on every strategy, over stores of a kind that [Run] does not have. With bubble each
+// sentence runs in fake time, and start gives a server of its own for each store; otherwise quorums are left out.
+func Strategies(t *testing.T, bubble bool, start Start) {
+	for _, s := range strategies {
+		if s.quorum && !bubble {
+			continue
+		}
 		t.Run(s.strategy, func(t *testing.T) {
-			h := s.promises
-			h.Bubble = true
-			h.New = func(t *testing.T) (locker.Locker, lockertest.Disturber) { return s.over(t, wrap) }
-			lockertest.Run(t, h)
+			s.run(t, start, bubble, func(_ *testing.T, l locker.Locker) locker.Locker { return l })
 		})
 	}
 }
 
-// underWrapping is a strategy, and what it does not promise.
-type underWrapping struct {
+// promised is a strategy, and what it does not promise.
+type promised struct {
 	strategy string
+	quorum   bool
 	promises lockertest.Harness
-	over     func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber)
+	over     func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber)
 }
 
-var wrapped = []underWrapping{
-	{"single", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
-		l, d := plainOver(t)
+func (s promised) run(t *testing.T, start Start, bubble bool, wrap Wrapping) {
+	h := s.promises
+	h.Bubble = bubble
+	h.New = func(t *testing.T) (locker.Locker, lockertest.Disturber) { return s.over(t, start, wrap) }
+	lockertest.Run(t, h)
+}
+
+var strategies = []promised{
+	{"single", false, lockertest.Harness{}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		l, d := plainOver(t, start)
 		return wrap(t, l), d
 	}},
-	{"fair", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
-		store, outside := Memory(t)
+	{"fair", false, lockertest.Harness{}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := start(t)
 		faulty := backendtest.FaultyQueued(store)
 		return wrap(t, fair.New(faulty)), Disturber{outside, faulty.Faults, plainOps}
 	}},
-	{"fenced", lockertest.Harness{}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
-		store, outside := Memory(t)
-		faulty := backendtest.FaultyFenced(store)
+	{"fenced", false, lockertest.Harness{}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := start(t)
+		faulty := backendtest.FaultyNumbered(store)
 		return wrap(t, fenced.New(faulty)), Disturber{outside, faulty.Faults, numberedOps}
 	}},
-	{"reentrant", lockertest.Harness{
+	{"reentrant", false, lockertest.Harness{
 		Except: []string{"an owner that asks with a new token is refused like anyone"},
-	}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
-		store, outside := Memory(t)
+	}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := start(t)
 		faulty := backendtest.FaultyNested(store)
 		return wrap(t, reentrant.New(faulty)), hashes{Disturber{outside, faulty.Faults, map[lockertest.Op]backendtest.Op{
 			lockertest.Acquire: backendtest.Enter, lockertest.Extend: backendtest.Renew, lockertest.Release: backendtest.Leave,
 		}}}
 	}},
-	{"redlock", ofQuorums, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+	{"redlock", true, ofQuorums, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		var d nodes
 		lockers := make([]locker.Locker, 3)
 		for i := range lockers {
-			l, node := plainOver(t)
+			l, node := plainOver(t, start)
 			lockers[i], d.all = wrap(t, l), append(d.all, node)
 		}
 		return around(t, wrap, d)(redlock.New(lockers))
 	}},
-	{"redlock numbered", ofQuorums, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+	{"redlock numbered", true, ofQuorums, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		var d nodes
 		stores := make([]backends.FencedStore, 3)
 		for i := range stores {
-			store, outside := Memory(t)
+			store, outside := start(t)
 			faulty := backendtest.FaultyFenced(store)
-			stores[i], d.all = faulty, append(d.all, Disturber{outside, faulty.Faults, numberedOps})
+			stores[i], d.all = faulty, append(d.all, Disturber{outside, faulty.Faults, countedOps})
 		}
 		return around(t, wrap, d)(redlock.NewFenced(stores))
 	}},
@@ -106,6 +122,10 @@ var plainOps = map[lockertest.Op]backendtest.Op{
 }
 
 var numberedOps = map[lockertest.Op]backendtest.Op{
+	lockertest.Acquire: backendtest.SetNXNumbered, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
+}
+
+var countedOps = map[lockertest.Op]backendtest.Op{
 	lockertest.Acquire: backendtest.SetNXFenced, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
 }
 
@@ -156,9 +176,9 @@ func stampToCome(value string) bool {
 
 func firstBit(value string) bool { return value != "" && value[0]&0x80 != 0 }
 
-// plainOver is strategy single over a store in memory.
-func plainOver(t *testing.T) (locker.Locker, Disturber) {
-	store, outside := Memory(t)
+// plainOver is strategy single.
+func plainOver(t *testing.T, start Start) (locker.Locker, Disturber) {
+	store, outside := start(t)
 	faulty := backendtest.FaultyQueued(store)
 	return single.New(faulty), Disturber{outside, faulty.Faults, plainOps}
 }
@@ -171,8 +191,8 @@ func (h hashes) SetOther(key string)   { h.Disturber.SetForeign(key) }
 
 // old is a legacy recipe. It is not disturbed by faults: its commands serve several purposes, and a fault would need to know
 // which one a command is for.
-func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLeft bool, holds func(value string) bool, except ...string) underWrapping {
-	return underWrapping{strategy, lockertest.Harness{
+func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLeft bool, holds func(value string) bool, except ...string) promised {
+	return promised{strategy, false, lockertest.Harness{
 		NoWatch: true, NoLeft: noLeft,
 		Cannot: []lockertest.Disturbance{
 			lockertest.Fail, lockertest.Refuse, lockertest.Hang, lockertest.LoseReply, lockertest.LoseReplyHang,
@@ -182,22 +202,29 @@ func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLef
 			"a retransmission with the same token is granted again, for its ttl from then on",
 			"a retransmission counts once: one Release frees the lock",
 		}, except...),
-	}, func(t *testing.T, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
-		store := memory.New()
-		return wrap(t, recipe(store.Legacy())), remains{Disturber{mapped{store}, backendtest.FaultyLegacy(store.Legacy()).Faults, nil}, store, holds}
+	}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := start(t)
+		commands, ok := store.(backends.LegacyStore)
+		if m, inMemory := store.(*memory.Store); inMemory {
+			commands, ok = m.Legacy(), true
+		}
+		if !ok {
+			t.Fatalf("%T has no plain commands", store)
+		}
+		return wrap(t, recipe(commands)), remains{Disturber{outside, backendtest.FaultyLegacy(commands).Faults, nil}, commands, holds}
 	}}
 }
 
 // remains are what a recipe leaves under a key when nobody has the lock.
 type remains struct {
 	Disturber
-	store *memory.Store
+	store backends.LegacyStore
 	holds func(value string) bool
 }
 
 func (r remains) Holds(key string) bool {
-	value, _, found := r.store.Get(key)
-	return found && r.holds(value)
+	value, found, err := r.store.Get(context.Background(), key)
+	return err == nil && found && r.holds(value)
 }
 
 // nodes disturbs all nodes of a quorum, once they have all answered: otherwise what they were sent would undo what is done

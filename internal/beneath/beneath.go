@@ -4,6 +4,7 @@ package beneath
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 // A Store has what strategies need.
 type Store interface {
+	backends.NumberedStore
 	backends.FencedStore
 	backends.NestedStore
 	backends.QueuedStore
@@ -40,6 +42,11 @@ func Run(t *testing.T, h lockertest.Harness, over Over) {
 			lockertest.Run(t, h)
 		})
 	}
+	t.Run("memory in fake time, with handover", func(t *testing.T) {
+		h := h
+		h.New, h.Bubble, h.Options = Start(Memory).with(over), true, append(slices.Clip(h.Options), locker.WithHandover(2))
+		lockertest.Run(t, h)
+	})
 	for name, on := range inRealTime {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

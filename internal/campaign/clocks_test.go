@@ -150,6 +150,7 @@ func TestNumbersRiseWhateverTheClockOfTheServerDoes(t *testing.T) {
 
 // numberedNested is what the strategies here need.
 type numberedNested interface {
+	backends.NumberedStore
 	backends.FencedStore
 	backends.NestedStore
 }

@@ -12,9 +12,25 @@ import (
 
 // A store has all that a backend can do.
 type store interface {
+	backends.NumberedStore
 	backends.FencedStore
 	backends.NestedStore
 	backends.LegacyStore
+}
+
+// numbering is one of the two calls that number a grant.
+type numbering string
+
+const (
+	byCount numbering = "Count"
+	byClock numbering = "Clock"
+)
+
+func (n numbering) draw(ctx context.Context, s store, key, value string, ttl time.Duration) (backends.Result, error) {
+	if n == byCount {
+		return s.SetNXFenced(ctx, key, value, ttl)
+	}
+	return s.SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
 }
 
 // An outside is other software at the same data.
@@ -48,8 +64,8 @@ const (
 )
 
 func kindOf(err error) failing {
-	var is interface{ Refused() bool }
-	no := errors.As(err, &is) && is.Refused()
+	var is interface{ Permanent() bool }
+	no := errors.As(err, &is) && is.Permanent()
 	switch {
 	case err == nil:
 		return noError
@@ -80,7 +96,7 @@ func perform(ctx context.Context, s store, o outside, op operation) (a answer) {
 	case "DeleteIf":
 		a.ok, err = s.DeleteIf(ctx, op.key, op.value)
 	case "SetNXFenced":
-		r, err = s.SetNXFenced(ctx, op.key, op.value, op.ttl, op.number)
+		r, err = op.number.draw(ctx, s, op.key, op.value, op.ttl)
 	case "RaiseFence":
 		a.ok, err = s.RaiseFence(ctx, op.key, op.value, op.to)
 	case "Enter":

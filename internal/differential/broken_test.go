@@ -13,7 +13,7 @@ import (
 type broken struct {
 	*memory.LegacyStore
 	setNX       func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error)
-	setNXFenced func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error)
+	setNXFenced func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error)
 	expireIf    func(ctx context.Context, key, value string, ttl time.Duration) (bool, error)
 	deleteIf    func(ctx context.Context, key, value string) (bool, error)
 	raise       func(ctx context.Context, key, value string, to uint64) (bool, error)
@@ -30,11 +30,22 @@ func (b *broken) SetNX(ctx context.Context, key, value string, ttl time.Duration
 	return b.LegacyStore.SetNX(ctx, key, value, ttl)
 }
 
-func (b *broken) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+func (b *broken) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return b.number(ctx, key, value, ttl, byCount)
+}
+
+func (b *broken) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if t.Waiter != "" || t.InOrder {
+		return b.LegacyStore.SetNXNumbered(ctx, key, value, ttl, t)
+	}
+	return b.number(ctx, key, value, ttl, byClock)
+}
+
+func (b *broken) number(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 	if b.setNXFenced != nil {
 		return b.setNXFenced(ctx, key, value, ttl, n)
 	}
-	return b.LegacyStore.SetNXFenced(ctx, key, value, ttl, n)
+	return n.draw(ctx, b.LegacyStore, key, value, ttl)
 }
 
 func (b *broken) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
@@ -152,17 +163,17 @@ var breaks = map[string]func(b *broken, s *memory.Store){
 		}
 	},
 	"SetNXFenced counts what it had counted": func(b *broken, s *memory.Store) {
-		b.setNXFenced = func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-			if old, _, found := s.Get(key); found && old == value && n == backends.Count && ctx.Err() == nil && ttl >= time.Millisecond && ttl <= time.Hour {
+		b.setNXFenced = func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+			if old, _, found := s.Get(key); found && old == value && n == byCount && ctx.Err() == nil && ttl >= time.Millisecond && ttl <= time.Hour {
 				_, _ = s.DeleteIf(ctx, key, value)
 			}
-			return s.SetNXFenced(ctx, key, value, ttl, n)
+			return n.draw(ctx, s.Legacy(), key, value, ttl)
 		}
 	},
 	"SetNXFenced forgets with the key": func(b *broken, s *memory.Store) {
-		b.setNXFenced = func(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
-			r, err := s.SetNXFenced(ctx, key, value, ttl, n)
-			if n == backends.Count && r.OK {
+		b.setNXFenced = func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+			r, err := n.draw(ctx, s.Legacy(), key, value, ttl)
+			if n == byCount && r.OK {
 				r.Fence = 1
 			}
 			return r, err

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/lockstep-go/lockstep/backends"
 )
 
 // A part is what the clients of one history ask. Kinds that exclude each other on a key are asked apart, or there would be
@@ -76,7 +74,7 @@ func record(t *testing.T, seed uint64, operations int, p part, s store, r rules)
 			for range perKey / clients {
 				op := drawOne(random, pick(random, p.calls))
 				op.key, op.late, op.ttl = fmt.Sprintf("key %d", round), false, time.Hour
-				op.number, op.to = backends.Count, min(op.to, 20)
+				op.number, op.to = byCount, min(op.to, 20)
 				deaf, patience := random.IntN(1000) < unheard, time.Duration(random.IntN(300))*time.Microsecond
 				h := porcupine.Operation{ClientId: c, Input: op, Call: turn.Add(1)}
 				runtime.Gosched() // so that calls overlap on one processor, too

@@ -170,7 +170,7 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 		next := [2]uint64{w.counter, w.counter}
 		if w.kind == nothing || w.counter == 0 {
 			next[0], next[1] = w.counter+1, w.counter+1
-			if op.number == backends.Clock {
+			if op.number == byClock {
 				next[0], next[1] = max(next[0], at.wallFrom), max(next[1], at.wallTo)
 			}
 		}

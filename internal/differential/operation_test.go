@@ -1,13 +1,10 @@
 package differential
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
-
-	"github.com/lockstep-go/lockstep/backends"
 )
 
 // An operation is one call of a store, or something that other software does beneath it, or a wait.
@@ -17,7 +14,7 @@ type operation struct {
 	value  string // also the token of a hold
 	owner  string
 	ttl    time.Duration // also how long to wait
-	number backends.Numbering
+	number numbering
 	to     uint64
 	offset uint32
 	on     bool
@@ -82,7 +79,7 @@ func draw(seed uint64, length int) []operation {
 func drawOne(r *rand.Rand, call string) operation {
 	op := operation{
 		call: call, key: pick(r, keys), value: pick(r, values), owner: pick(r, owners), ttl: pick(r, ttls),
-		number: pick(r, []backends.Numbering{backends.Count, backends.Clock}), to: pick(r, raises), offset: r.Uint32N(20), on: r.IntN(2) == 0,
+		number: pick(r, []numbering{byCount, byClock}), to: pick(r, raises), offset: r.Uint32N(20), on: r.IntN(2) == 0,
 	}
 	if r.IntN(4) > 0 { // the greatest are the end of all numbers of a key
 		op.to = min(op.to, 20)
@@ -136,7 +133,7 @@ func (op operation) String() string {
 		plain(op.to)
 	}
 	if op.call == "SetNXFenced" {
-		args = append(args, cmp.Or(map[backends.Numbering]string{backends.Count: "Count", backends.Clock: "Clock"}[op.number], "?"))
+		plain(op.number)
 	}
 	text := op.call + "(" + strings.Join(args, ", ") + ")"
 	if op.late {

@@ -66,7 +66,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"locker", []string{"internal/cleanup", "internal/wallclock", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},
-		{"backends/redis", []string{"backends", "internal/stack"}},
+		{"backends/redis", []string{"backends", "internal/cleanup", "internal/stack"}},
 		{"backends/goredis", []string{"backends", "backends/redis"}},
 		{"backends/redigo", []string{"backends", "backends/redis"}},
 		{"backends/embedded", nil},

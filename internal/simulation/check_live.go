@@ -43,6 +43,10 @@ func (h *History) sleepers() []string {
 			busy[l] = append(busy[l], Span{a.Began, a.Answered})
 		}
 	}
+	for _, d := range h.Holds { // the head of a line is another one after a handover, and begins to wait anew
+		l := line{d.Client, d.Key, d.Owner}
+		busy[l] = append(busy[l], Span{d.Granted, d.Granted})
+	}
 	var found []string
 	for l, calls := range waits {
 		for _, gap := range without(merge(calls), merge(busy[l])) {
@@ -55,7 +59,7 @@ func (h *History) sleepers() []string {
 	return found
 }
 
-// longestSleep is the cap on polling, and for who is woken in a queue what the Client allows.
+// longestSleep is the cap on polling, and for a waiter that is woken in a queue what the Client allows.
 func (h *History) longestSleep(client, key string, gap Span) time.Duration {
 	if !h.Strategy.Queued {
 		return pollCap

@@ -25,7 +25,7 @@ func checkLoss(h *History) []string {
 			found = append(found, fmt.Sprintf("%s was over at %v by the wall clock, and unlocked at %v: %s", d.Token, over, d.Unlocking, d.UnlockSays))
 		}
 		for _, e := range h.Extensions {
-			if e.Token == d.Token && e.Began > over {
+			if h.during(d, e) && e.Began > over {
 				found = append(found, fmt.Sprintf("%s was over at %v by the wall clock, and an extension was sent at %v", d.Token, over, e.Began))
 			}
 		}

@@ -20,7 +20,7 @@ func checkExtensions(h *History) []string {
 		}
 	}
 	for _, d := range h.Holds {
-		if d.Ended != Never && d.Final != h.expires(d) {
+		if d.Ended != Never && d.Final != h.expires(d) && d.Final != h.expiresBefore(d) {
 			found = append(found, fmt.Sprintf("%s ended with Expires %v; what it was told is %v", d.Token, d.Final, h.expires(d)))
 		}
 	}

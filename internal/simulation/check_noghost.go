@@ -21,6 +21,12 @@ func checkGhosts(h *History) []string {
 				continue
 			}
 			limit, why := end.at+atOnce, "at once"
+			if h.Strategy.Sequential { // each node before may have been silent
+				limit += time.Duration(h.Strategy.Nodes-1) * nodeLimit
+			}
+			if last := h.shaken(p, end); last > 0 && last+probePause+atOnce > limit {
+				limit, why = last+probePause+atOnce, "when the node is probed"
+			}
 			if last, trouble := h.troubled(p, end); trouble {
 				limit, why = last+end.ttl+h.setBack(p, end), "with its ttl"
 			}
@@ -37,6 +43,9 @@ func checkGhosts(h *History) []string {
 
 // atOnce leaves time for a message or two, and for a Locker that is asked by a Client that has left.
 const atOnce = 200 * time.Millisecond
+
+// probePause is how long cleanups for a node that was out of reach may wait for the next probe.
+const probePause = time.Second
 
 // ending is when a token became worthless.
 type ending struct {
@@ -73,6 +82,18 @@ func (h *History) over() map[string]ending {
 	return over
 }
 
+// shaken is when a process was last told by a node, before a token went, that a call has failed, whatever it was about: then the
+// cleanups for that node wait for one probe at a time. It is 0 if that was long before.
+func (h *History) shaken(p presence, end ending) (last time.Duration) {
+	for _, m := range h.Messages {
+		failed := m.Trouble != "" || m.Kind == Fails && m.Reply != ctxIsOver
+		if m.Node == p.node && m.Client == end.client && failed && m.Answered <= p.To && m.Answered+2*probePause >= end.at {
+			last = max(last, m.Answered)
+		}
+	}
+	return last
+}
+
 // troubled tells whether a node was out of reach for who should remove a token, and when it may have been stored last.
 func (h *History) troubled(p presence, end ending) (last time.Duration, trouble bool) {
 	last = end.at
@@ -88,7 +109,7 @@ func (h *History) troubled(p presence, end ending) (last time.Duration, trouble 
 		}
 	}
 	for _, s := range h.Strokes {
-		trouble = trouble || (s.Node == p.node || s.Client == end.client) && s.Ends >= end.began && s.At <= end.at+atOnce
+		trouble = trouble || s.between(end.client, p.node) && s.Ends+probePause >= end.began && s.At <= end.at+atOnce
 	}
 	return last, trouble
 }

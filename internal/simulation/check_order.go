@@ -25,6 +25,9 @@ func checkOrder(h *History) []string {
 	return append(found, h.overtakings()...)
 }
 
+// minding are the calls that ask for a lock with a queue beside it.
+var minding = []string{"SetNX", "SetNXQueued", "SetNXNumbered"}
+
 // lineUp is the queue of a key, by what the node has done.
 type lineUp struct {
 	inOrder bool
@@ -45,7 +48,7 @@ func (q *lineUp) next(s *State) (says string) {
 		}
 		q.remove(s.For)
 	}
-	if s.Op != "SetNX" && s.Op != "SetNXQueued" {
+	if !slices.Contains(minding, s.Op) {
 		return says
 	}
 	free := !s.Was || s.Before == s.Token
@@ -83,7 +86,7 @@ type wait struct {
 
 // overtakings are grants to who has come later, where all that was sent has arrived at once and nobody was stopped.
 func (h *History) overtakings() []string {
-	if !h.Strategy.InOrder || h.Fault.weather() != still || h.Fault == Pause || h.Fault == Partition {
+	if !h.Strategy.InOrder || h.Handover || h.Fault.weather() != still || h.Fault.silences() {
 		return nil
 	}
 	var found []string
@@ -104,7 +107,7 @@ func (h *History) waits() []wait {
 	for _, l := range h.lines() {
 		open := -1
 		for _, m := range h.Messages { // in the order in which they were sent
-			if m.Client != l.client || m.Key != l.key || m.Op != "SetNXQueued" {
+			if m.Client != l.client || m.Key != l.key || m.Op == "SetNX" || !slices.Contains(minding, m.Op) {
 				continue
 			}
 			if open >= 0 && m.Sent > all[open].until {

@@ -16,7 +16,7 @@ func checkOwner(h *History) []string {
 	for _, d := range h.Holds {
 		if r := h.firstRelease(d); r != nil {
 			for _, e := range h.Extensions {
-				if e.Token == d.Token && e.Answered > r.Sent && (e.Began > r.Sent || r.Sent < d.Unlocking+joinLimit) {
+				if h.during(d, e) && e.Answered > r.Sent && (e.Began > r.Sent || r.Sent < d.Unlocking+joinLimit) {
 					found = append(found, fmt.Sprintf("%s was released at %v while its extension of %v was under way", d.Token, r.Sent, e.Began))
 				}
 			}
@@ -31,7 +31,7 @@ const joinLimit = 100 * time.Millisecond
 // firstRelease is what Unlock has sent. When a lock is lost, its Client tries to remove what may be left at once.
 func (h *History) firstRelease(d *Hold) *Release {
 	for _, r := range h.Releases {
-		if r.Token == d.Token && d.Lost == "" && d.Unlocking != Never && r.Sent >= d.Unlocking {
+		if r.Token == d.Token && d.Lost == "" && d.Unlocking != Never && r.Sent >= d.Unlocking && r.Sent < h.handedOver(d) {
 			return r
 		}
 	}
@@ -41,7 +41,7 @@ func (h *History) firstRelease(d *Hold) *Release {
 func (h *History) trespasses() []string {
 	var found []string
 	for _, s := range h.States {
-		if s.Token == "" || s.Op == "SetNX" || s.Op == "SetNXFenced" || s.Op == "SetNXQueued" || s.Op == "Enter" {
+		if s.Token == "" || s.Op == "SetNX" || s.Op == "SetNXFenced" || s.Op == "SetNXQueued" || s.Op == "SetNXNumbered" || s.Op == "Enter" {
 			continue
 		}
 		switch {

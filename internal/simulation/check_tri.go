@@ -21,6 +21,9 @@ func checkOutcomes(h *History) []string {
 	}
 	var found []string
 	for _, a := range h.Attempts {
+		if h.death(a.Client) <= a.Answered { // nobody hears the outcome, and what is not sent any more is in no message
+			continue
+		}
 		switch a.Outcome {
 		case Granted:
 			if v := h.count(a, asked[a.Token], a.Answered); v.granted < h.Strategy.Quorum {
@@ -35,13 +38,13 @@ func checkOutcomes(h *History) []string {
 	return found
 }
 
-var asking = []string{"SetNX", "SetNXQueued", "SetNXFenced", "RaiseFence", "Enter"}
+var asking = []string{"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "RaiseFence", "Enter"}
 
 // refusable tells whether there was an instant at which the attempt could be refused.
 func (h *History) refusable(a *Attempt, asked []*Message) bool {
 	instants := []time.Duration{a.Answered, a.Began + min(nodeLimit, a.TTL)}
 	for _, m := range asked {
-		instants = append(instants, m.Answered)
+		instants = append(instants, m.Answered, m.Sent+min(nodeLimit, a.TTL))
 	}
 	return slices.ContainsFunc(instants, func(at time.Duration) bool {
 		v := h.count(a, asked, at)
@@ -57,14 +60,25 @@ func (v votes) String() string {
 	return fmt.Sprintf("%d nodes that granted it, %d that refused it and %d that failed", v.granted, v.refused, v.failed)
 }
 
-// count takes who is silent beyond the limit for one that failed. A node that has granted a number that others have not
+// count takes a node that is silent beyond the limit, and one that was not asked, for one that failed. In sequence the limit and the lease of a node count from its
+// own question. A node that has granted a number that others have not
 // reached, or that was overtaken when it was to be raised, refuses.
 func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes) {
 	said := map[int]Reply{}
+	sent := map[int]time.Duration{}
 	fences := map[int]uint64{}
 	for _, m := range asked {
+		if _, again := sent[m.Node]; !again {
+			sent[m.Node] = m.Sent
+		}
+		began := a.Began
+		if h.Strategy.Sequential {
+			began = m.Sent
+		}
 		switch {
-		case m.Answered <= at && m.Kind == Yes && m.Op != "RaiseFence" && m.Answered >= lease(a.Began, a.TTL):
+		case h.Strategy.Sequential && m.Answered <= at && m.Answered > m.Sent+min(nodeLimit, a.TTL):
+			said[m.Node] = Fails // the next node has been asked by then
+		case m.Answered <= at && m.Kind == Yes && m.Op != "RaiseFence" && m.Answered >= lease(began, a.TTL):
 			said[m.Node] = Fails // the node's own lease was over; a node that is raised late has granted before
 		case m.Answered <= at:
 			said[m.Node] = m.Kind
@@ -75,13 +89,19 @@ func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes
 	}
 	var numbers []uint64
 	for node := 1; node <= h.Strategy.Nodes; node++ {
+		began, asked := a.Began, true
+		if h.Strategy.Sequential {
+			began, asked = sent[node], sent[node] > 0
+		}
+		_, wasAsked := sent[node]
+		heldBack := !wasAsked && !h.Strategy.Sequential // since it did not answer before
 		switch {
 		case said[node] == Yes:
 			v.granted++
 			numbers = append(numbers, fences[node])
 		case said[node] == No:
 			v.refused++
-		case said[node] == Fails || at-a.Began >= min(nodeLimit, a.TTL):
+		case said[node] == Fails || heldBack || asked && at-began >= min(nodeLimit, a.TTL):
 			v.failed++
 		}
 	}

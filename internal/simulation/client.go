@@ -22,10 +22,9 @@ type process struct {
 	clock  *wallclock.Clock // nil: it is never set
 	links  []*link
 
-	mu          sync.Mutex
-	dead        bool
-	cutOffUntil time.Time      // nothing comes or goes
-	places      map[string]int // in queues, by key: what it was told last
+	mu     sync.Mutex
+	dead   bool
+	places map[string]int // in queues, by key: what it was told last
 }
 
 func (p *process) isDead() bool {
@@ -70,23 +69,40 @@ func (p *process) place(key string) int {
 
 // cutOff keeps the messages of the process back, both ways.
 func (p *process) cutOff(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cutOffUntil = time.Now().Add(d)
-	at := p.h.now()
-	add(p.h, &p.h.Strokes, Stroke{At: at, Client: p.name, What: fmt.Sprintf("is cut off for %v", d), Ends: at + d})
+	for _, l := range p.links {
+		l.cutOff(d, true, true)
+	}
+	p.struck(Stroke{What: fmt.Sprintf("is cut off for %v", d)}, d)
+}
+
+// cutOffFrom keeps back its messages to one node and from it.
+func (p *process) cutOffFrom(l *link, d time.Duration) {
+	l.cutOff(d, true, true)
+	p.struck(Stroke{Node: l.to.number, What: fmt.Sprintf("is cut off from node %d for %v", l.to.number, d)}, d)
+}
+
+// cutOffOneWay keeps back what comes to the process, or what it sends.
+func (p *process) cutOffOneWay(d time.Duration, hears bool) {
+	for _, l := range p.links {
+		l.cutOff(d, hears, !hears)
+	}
+	what := "hears nothing"
+	if hears {
+		what = "is not heard"
+	}
+	p.struck(Stroke{What: fmt.Sprintf("%s for %v", what, d)}, d)
+}
+
+func (p *process) struck(s Stroke, d time.Duration) {
+	s.At, s.Client = p.h.now(), p.name
+	s.Ends = s.At + d
+	add(p.h, &p.h.Strokes, s)
 }
 
 // jump sets the wall clock of the process.
 func (p *process) jump(by time.Duration) {
 	p.clock.Jump(by)
 	add(p.h, &p.h.Jumps, Jump{At: p.h.now(), Client: p.name, By: by})
-}
-
-func (p *process) cutOffFor() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return max(time.Until(p.cutOffUntil), 0)
 }
 
 // A caller is who asks for a lock; the ctx tells, as far as the messages and in clean-ups as well.

@@ -16,7 +16,7 @@
 //
 // # What is played of the queues
 //
-// The links are stores with queues, so single and fair wait in those of the node; the others are woken all at once, as
+// The links are stores with queues, so single, fair and fenced wait in those of the node; the others are woken all at once, as
 // single is over a store without queues. There are up to six processes, so that a queue is now and then longer than what those in it look
 // for by themselves. All that package redis sends for a queue is a message here: the attempt that takes a place, the wake to one
 // waiter, and that a waiter gives up. Each may be lost, late or doubled like any other, a wake oftener: three of ten
@@ -31,15 +31,24 @@
 // when it is the fourth or later) and one Reservation for each waiter who was offered it meanwhile, each of whom counts once. Where no
 // message gets lost it is 12 ms in place of the look, and in place of the Reservation of all but the dead.
 //
+// # What is played of handover
+//
+// In one schedule of two, Clients hand leases over (locker.WithHandover) and have a worker more, so that there is one who waits. Then
+// several holds have one token, one after the other; an extension belongs to the hold during which it was sent. Under fair,
+// nobody is promised the order of Clients then.
+//
 // # How to run it
 //
-//	go test ./internal/simulation                                    12,240 schedules, a tenth under -race
+//	go test ./internal/simulation                                    13,056 schedules, fewer than a tenth under -race
 //	go test ./internal/simulation -run Promises -v                   prints a line for each cell
-//	go test ./internal/simulation -run Promises -schedules 6000      a million: make simulate
+//	go test ./internal/simulation -run Promises -schedules 4000      a million: make simulate
+//	go test ./internal/simulation -run Fresh -fresh 200 -v           seeds that nobody has played: make fresh
 //	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
-//	go test ./internal/simulation -run Defect -v                     finds twenty-two defects that were put in on purpose
+//	go test ./internal/simulation -run Defect -v                     finds twenty-four defects that were put in on purpose
 //
-// The schedules of a cell have the seeds S, S+1, and so on; -seed is S. What fails prints the command that plays the one
+// The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a normal run plays the same
+// schedules every time, and a few beside them whose seeds are the date: all runs of a day (UTC) play the same ones, and each day
+// has others. What fails prints the command that plays the one
 // schedule again and tells what happened in it, line by line:
 //
 //	go test ./internal/simulation -run TestReplay -v -strategy single -fault restart -seed 7

@@ -22,12 +22,12 @@ func Expect(s Strategy, f Fault) Expectation {
 	}
 	e := Expectation{Early: f == Ahead}
 	switch {
-	case f == None || f == Partition || f == Ahead || f == Back: // who is cut off is as good as dead, and nobody is sent a time
+	case f == None || f == Partition || f == Ahead || f == Back || f == Fast || f == TooFast: // who is cut off is as good as dead, and nobody is sent a time
 		e.Within = s.deadOwner()
 	case s.toleratesOneDown() && (f == Pause || f == Reboot): // votes may be split again and again while a node is silent
 		e.Within = 2 * s.deadOwner()
 	}
-	forgets := f == Restart || f == Forget || f == Clock
+	forgets := f == Restart || f == Forget || f == Clock || f == TooFast // a lock that ends early is one that was forgotten
 	if forgets && s.Bears() < victims {
 		e.Breaks = append(e.Breaks, ME, LEASE)
 	}

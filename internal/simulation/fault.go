@@ -19,12 +19,30 @@ const (
 	Clock      Fault = "clock"      // the clock of a node jumps, forward mostly; under legacy-getset, those of processes differ
 	Ahead      Fault = "ahead"      // the wall clock of a process is set ahead; to it, a suspended machine is the same
 	Back       Fault = "back"       // the wall clock of a process is set back
+	Fast       Fault = "fast-0.9%"  // the clock of a node runs fast, by less than the margin of a lease
+	TooFast    Fault = "fast-3%"    // the same, by more
+	Split      Fault = "split"      // a process cannot reach some of the nodes for a while
+	OneWay     Fault = "one-way"    // for a while the requests of a process arrive and the answers do not, or the reverse
 )
 
 // Faults are all of them.
 func Faults() []Fault {
-	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock, Ahead, Back}
+	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock, Ahead, Back, Fast, TooFast, Split, OneWay}
 }
+
+// rate is by how much the clock of a node runs fast, in parts of one.
+func (f Fault) rate() float64 {
+	switch f {
+	case Fast:
+		return 0.009
+	case TooFast:
+		return 0.03
+	}
+	return 0
+}
+
+// silences tells whether messages may take much longer than usual although the weather is still.
+func (f Fault) silences() bool { return f == Pause || f == Partition || f == Split || f == OneWay }
 
 var (
 	still  = weather{}
@@ -34,7 +52,7 @@ var (
 
 func (f Fault) weather() weather {
 	switch f {
-	case None, Pause, Partition, Ahead, Back:
+	case None, Pause, Partition, Ahead, Back, Fast, TooFast, Split, OneWay:
 		return still
 	case Net, Storm:
 		return gale
@@ -82,6 +100,14 @@ func (s *scene) befall(f Fault) {
 		s.wallClocks(d, 1)
 	case Back:
 		s.wallClocks(d, -1)
+	case Fast, TooFast:
+		for _, v := range who {
+			s.nodes[v].runFast(f.rate())
+		}
+	case Split:
+		s.splits(d)
+	case OneWay:
+		s.oneWay(d)
 	}
 }
 
@@ -123,6 +149,31 @@ func (s *scene) partitions(d dice) {
 			return func() { s.nodes[0].atTheNextTurn(func(first *process) { first.cutOff(lasts) }) }
 		}
 		return func() { p.cutOff(lasts) }
+	})
+}
+
+// splits cuts one process after the other off from some nodes: from one, from half, or from all but one.
+func (s *scene) splits(d dice) {
+	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
+		p, lasts := pick(d, s.processes...), d.between(20*time.Millisecond, longestPause)
+		n := len(s.nodes)
+		from := d.Perm(n)[:max(pick(d, 1, n/2, n-1), 1)]
+		return func() {
+			for _, v := range from {
+				p.cutOffFrom(p.links[v], lasts)
+			}
+		}
+	})
+}
+
+// oneWay cuts one process off after the other, in one direction.
+func (s *scene) oneWay(d dice) {
+	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
+		p, lasts, hears := pick(d, s.processes...), d.between(20*time.Millisecond, longestPause), d.chance(0.5)
+		if s.h.Strategy.Queued && d.chance(0.5) {
+			return func() { s.nodes[0].atTheNextTurn(func(first *process) { first.cutOffOneWay(lasts, hears) }) }
+		}
+		return func() { p.cutOffOneWay(lasts, hears) }
 	})
 }
 

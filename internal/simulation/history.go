@@ -17,6 +17,7 @@ type History struct {
 	Fault    Fault
 	Seed     uint64
 	RealTime bool // not in a bubble
+	Handover bool // Clients hand leases over
 
 	Wants      []*Want
 	Attempts   []*Attempt
@@ -165,13 +166,18 @@ type State struct {
 	Blocked, BlockedUntil time.Duration // the node refuses everyone meanwhile
 }
 
-// A Stroke is a fault that befalls a node, or a process.
+// A Stroke is a fault that befalls a node, a process, or if it has both what lies between the two.
 type Stroke struct {
 	At     time.Duration
 	Node   int
 	Client string
 	What   string
 	Ends   time.Duration
+}
+
+// between tells whether it concerns what the process sends to the node.
+func (s Stroke) between(client string, node int) bool {
+	return (s.Client == "" || s.Client == client) && (s.Node == 0 || s.Node == node)
 }
 
 // A Death is the end of a process, with all that its workers held.

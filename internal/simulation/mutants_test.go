@@ -53,14 +53,14 @@ var defects = []defect{
 		"case b.granted >= q.need || b.granted > 0 && DEFECT:",
 	}},
 	{name: "clean-up under the caller's ctx", strategy: "single", fault: None, patch: patch{
-		"internal/cleanup", "cleanup.go",
-		"	c.ctx, c.cancel = context.WithTimeout(context.WithoutCancel(ctx), ttl)\n",
-		"	if !DEFECT {\n		ctx = context.WithoutCancel(ctx)\n	}\n	c.ctx, c.cancel = context.WithTimeout(ctx, ttl)\n",
+		"internal/cleanup", "queue.go",
+		"	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx),",
+		"	own := ctx\n	if !DEFECT {\n		own = context.WithoutCancel(ctx)\n	}\n	e := &entry{Entry: of, ctx: own,",
 	}},
 	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
 		"locker", "release.go",
-		"	}\n	l.join()\n",
-		"	}\n	if !DEFECT {\n		l.join()\n	}\n",
+		"	}\n	h.join()\n",
+		"	}\n	if !DEFECT {\n		h.join()\n	}\n",
 	}},
 	{name: "Expires.UTC()", strategy: "single", fault: None, realTime: true, patch: patch{
 		"locker", "locker.go",
@@ -83,6 +83,16 @@ var defects = []defect{
 		"e.value == reservedFor(t.Waiter):",
 		"(e.value == reservedFor(t.Waiter) || DEFECT && strings.HasPrefix(e.value, reservedFor(\"\"))):",
 	}},
+	{name: "a numbered grant takes no position", strategy: "fenced", fault: None, patch: patch{
+		"backends/memory", "fenced.go",
+		"	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
+		"	if DEFECT {\n		t.Waiter = \"\"\n	}\n	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
+	}},
+	{name: "a hand-over keeps the number of the grant before", strategy: "fenced", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"s.number(key, again, n, now)",
+		"s.number(key, again || DEFECT && t.Waiter != \"\", n, now)",
+	}},
 	{name: "a newcomer passes the queue", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"case !found && t.InOrder:",
@@ -90,8 +100,8 @@ var defects = []defect{
 	}},
 	{name: "a place that serves twice", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",
-		"	if res.OK {\n		s.dequeue(key, t.Waiter)\n",
-		"	if res.OK && DEFECT {\n		s.enqueue(key, t.Waiter)\n	} else if res.OK {\n		s.dequeue(key, t.Waiter)\n",
+		"		s.dequeue(key, t.Waiter)\n		if n == unnumbered {",
+		"		if DEFECT {\n			s.enqueue(key, t.Waiter)\n		} else {\n			s.dequeue(key, t.Waiter)\n		}\n		if n == unnumbered {",
 	}},
 	{name: "who does not come is offered it again and again", strategy: "fair", fault: Partition, patch: patch{
 		"backends/memory", "queued.go",

@@ -86,9 +86,30 @@ type link struct {
 	patience time.Duration                         // and gives up a reply after this
 	lasting  func(ttl time.Duration) time.Duration // what a defect makes of a ttl; nil: nothing
 
-	mu      sync.Mutex
-	serials map[string]int   // of messages that are alike
-	turns   map[string]*turn // by waiter
+	mu          sync.Mutex
+	serials     map[string]int   // of messages that are alike
+	turns       map[string]*turn // by waiter
+	there, back time.Time        // nothing arrives at the node, or here, before that
+}
+
+// cutOff keeps messages back for d: those to the node, those from it, or both.
+func (l *link) cutOff(d time.Duration, there, back bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until := time.Now().Add(d)
+	if there {
+		l.there = until
+	}
+	if back {
+		l.back = until
+	}
+}
+
+// cutOffFor is for how long messages to the node are kept back from now on, and those from it.
+func (l *link) cutOffFor() (there, back time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(time.Until(l.there), 0), max(time.Until(l.back), 0)
 }
 
 // WallClock is that of the process, for stamps.
@@ -118,7 +139,8 @@ func (l *link) ask(ctx context.Context, m Message, do func(commands) answer) ans
 	}
 	f := l.send(ctx, &m)
 	replies := make(chan answer, len(f.copies)+1)
-	life, hold := l.to.connection(), l.from.cutOffFor()
+	life := l.to.connection()
+	hold, _ := l.cutOffFor()
 	for _, trip := range f.copies {
 		time.AfterFunc(hold+trip.there, func() {
 			l.to.arrive(&m, life, do, func(a answer) {
@@ -143,7 +165,7 @@ func (l *link) ask(ctx context.Context, m Message, do func(commands) answer) ans
 
 // deliver brings an answer to the process, when it is reachable.
 func (l *link) deliver(a answer, trip trip, replies chan<- answer) {
-	if cutOff := l.from.cutOffFor(); cutOff > 0 {
+	if _, cutOff := l.cutOffFor(); cutOff > 0 {
 		time.AfterFunc(cutOff+trip.back, func() { l.deliver(a, trip, replies) })
 		return
 	}

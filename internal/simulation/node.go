@@ -16,6 +16,7 @@ import (
 
 // commands are what a node can be asked, and what may befall it.
 type commands interface {
+	backends.NumberedStore
 	backends.FencedStore
 	backends.NestedStore
 	backends.QueuedStore
@@ -40,6 +41,7 @@ type node struct {
 	number int
 	h      *History
 	fresh  func() commands
+	rate   float64 // by which its clock runs fast
 	keys   []string
 
 	mu          sync.Mutex
@@ -74,6 +76,16 @@ func (n *node) begin() {
 		n.forgotten.Store(true)
 	}
 	n.store, n.forgotten = n.fresh(), new(atomic.Bool)
+	if n.rate > 0 {
+		n.store = fast{n.store, n.rate}
+	}
+}
+
+// runFast sets the rate of the clock of a node that has not been asked anything yet.
+func (n *node) runFast(rate float64) {
+	n.rate = rate
+	n.begin()
+	n.struck(fmt.Sprintf("its clock runs %.1f %% fast", 100*rate), 0, func() {})
 }
 
 // arrive carries out a copy of m, or queues it, or refuses it; reply is called unless nobody is there to do so.
@@ -106,7 +118,7 @@ func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)
 	before := n.see(m.Key)
 	a := do(n.store)
 	s := n.see(m.Key)
-	s.Op, s.Token, s.TTL, s.OK = m.Op, m.Token, m.TTL, a.err == nil && a.ok
+	s.Op, s.Token, s.TTL, s.OK = m.Op, m.Token, lasts(m.TTL, n.rate), a.err == nil && a.ok
 	s.Before, s.Was, s.Until, s.WasFor, s.Waiter = before.After, before.Is, before.Ends, before.For, m.Waiter
 	s.Position = a.Position
 	n.h.note(func() {

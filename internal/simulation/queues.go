@@ -30,19 +30,39 @@ func (l *link) SetNXQueued(ctx context.Context, key, value string, ttl time.Dura
 	if t.Waiter == "" && !t.InOrder {
 		return l.SetNX(ctx, key, value, ttl)
 	}
+	return l.setInTurn(ctx, Message{Op: "SetNXQueued", Key: key, Token: value, TTL: ttl}, t, l.SetNX, commands.SetNXQueued)
+}
+
+// SetNXNumbered is SetNXQueued with a number.
+func (l *link) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (result, error) {
+	return l.setInTurn(ctx, Message{Op: "SetNXNumbered", Key: key, Token: value, TTL: ttl}, t, l.numberIfFree, commands.SetNXNumbered)
+}
+
+func (l *link) numberIfFree(ctx context.Context, key, value string, ttl time.Duration) (result, error) {
+	ttl = l.ttl(ttl)
+	a := l.ask(ctx, Message{Op: "SetNXNumbered", Key: key, Token: value, TTL: ttl}, func(c commands) answer {
+		return granted(c.SetNXNumbered(at, key, value, ttl, backends.Turn{}))
+	})
+	return a.result, a.err
+}
+
+// setInTurn asks in the queue; a key that is likely to be free it asks for by ifFree.
+func (l *link) setInTurn(
+	ctx context.Context, m Message, t backends.Turn,
+	ifFree func(ctx context.Context, key, value string, ttl time.Duration) (result, error),
+	inTurn func(c commands, ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (result, error),
+) (result, error) {
 	mine := l.turnOf(t.Waiter)
 	if t.Free && !t.InOrder && mine != nil && !mine.asked.Load() {
-		if r, err := l.SetNX(ctx, key, value, ttl); r.OK || err != nil {
+		if r, err := ifFree(ctx, m.Key, m.Token, m.TTL); r.OK || err != nil {
 			return r, err
 		}
 	}
-	ttl = l.ttl(ttl)
 	if mine != nil {
 		mine.asked.Store(true)
 	}
-	a := l.ask(ctx, Message{Op: "SetNXQueued", Key: key, Token: value, TTL: ttl, Waiter: t.Waiter}, func(c commands) answer {
-		return granted(c.SetNXQueued(at, key, value, ttl, t))
-	})
+	m.Waiter, m.TTL = t.Waiter, l.ttl(m.TTL)
+	a := l.ask(ctx, m, func(c commands) answer { return granted(inTurn(c, at, m.Key, m.Token, m.TTL, t)) })
 	switch {
 	case mine == nil:
 	case a.ok: // he has no place any more
@@ -59,7 +79,8 @@ func (l *link) WatchQueued(ctx context.Context, key, waiter string, wake func())
 		return err
 	}
 	t := &turn{link: l, ctx: ctx, key: key, waiter: waiter, name: l.h.nameNew(waiter, l.from.name+"~"+key), wake: wake}
-	time.Sleep(l.from.cutOffFor() + l.dice("watch", t.name).between(quickest, quick))
+	there, back := l.cutOffFor()
+	time.Sleep(max(there, back) + l.dice("watch", t.name).between(quickest, quick))
 	if l.from.isDead() {
 		return errDead
 	}
@@ -109,7 +130,7 @@ func (t *turn) call() {
 
 // hear is in the process. Who has gone gives the place up that he seems to have.
 func (t *turn) hear(w *Wake, trip time.Duration) {
-	if cutOff := t.link.from.cutOffFor(); cutOff > 0 {
+	if _, cutOff := t.link.cutOffFor(); cutOff > 0 {
 		time.AfterFunc(cutOff+trip, func() { t.hear(w, trip) })
 		return
 	}

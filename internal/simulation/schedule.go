@@ -61,7 +61,10 @@ func (s Schedule) RunInRealTime(t *testing.T) *History {
 }
 
 func (s Schedule) history() *History {
-	return &History{Strategy: s.Strategy, Fault: s.Fault, Seed: s.Seed, names: map[string]string{}, drawn: map[string]int{}}
+	return &History{
+		Strategy: s.Strategy, Fault: s.Fault, Seed: s.Seed, Handover: throwFor(s.Seed, "handover").chance(0.5),
+		names: map[string]string{}, drawn: map[string]int{},
+	}
 }
 
 // Command is what replays the schedule and prints its history.
@@ -93,12 +96,19 @@ func (s Schedule) set(t *testing.T, h *History) *scene {
 	for i := range s.crowd(d) {
 		p := s.process(t, c, fmt.Sprint("c", i+1))
 		c.processes = append(c.processes, p)
-		for j := range 1 + d.IntN(2) {
+		crew := 1 + d.IntN(2)
+		if h.Handover { // it takes two in a line
+			crew++
+		}
+		for j := range crew {
 			c.workers = append(c.workers, s.worker(c, p, fmt.Sprint(p.name, "w", j+1)))
 		}
 	}
 	return c
 }
+
+// handovers of one lease, in one schedule of two.
+const handovers = 2
 
 // crowd is how many processes there are. Queues are now and then longer than what those in them look for by themselves.
 func (s Schedule) crowd(d dice) int {
@@ -134,7 +144,11 @@ func (s Schedule) process(t *testing.T, c *scene, name string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.client = locker.New(recorder{strategy, p})
+	var opts []locker.Option
+	if c.h.Handover {
+		opts = append(opts, locker.WithHandover(handovers))
+	}
+	p.client = locker.New(recorder{strategy, p}, opts...)
 	return p
 }
 

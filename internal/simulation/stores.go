@@ -16,6 +16,7 @@ type result = backends.Result
 
 var (
 	_ backends.StartingStore = (*link)(nil)
+	_ backends.NumberedStore = (*link)(nil)
 	_ backends.FencedStore   = (*link)(nil)
 	_ backends.NestedStore   = (*link)(nil)
 	_ backends.LegacyStore   = (*link)(nil)
@@ -61,9 +62,9 @@ func (l *link) StartDeleteIf(ctx context.Context, key, value string, then func(b
 
 var errGone = errors.New("its goroutine was ended")
 
-func (l *link) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (result, error) {
+func (l *link) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (result, error) {
 	a := l.ask(ctx, Message{Op: "SetNXFenced", Key: key, Token: value, TTL: ttl}, func(c commands) answer {
-		return granted(c.SetNXFenced(at, key, value, ttl, n))
+		return granted(c.SetNXFenced(at, key, value, ttl))
 	})
 	return a.result, a.err
 }

@@ -23,6 +23,7 @@ type Strategy struct {
 	Legacy        bool // a recipe: promises less
 	Queued        bool // who waits stands in a queue of the store
 	InOrder       bool // and nobody passes him
+	Sequential    bool // the nodes are asked one after the other
 	Tokens        bool // what lies under a key is the token, or names it
 
 	build func(nodes []*link) (locker.Locker, error)
@@ -34,11 +35,14 @@ func Strategies() []Strategy {
 	all := []Strategy{
 		{Name: "single", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, build: one(func(l *link) locker.Locker { return single.New(l) })},
 		{Name: "fair", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, InOrder: true, build: one(func(l *link) locker.Locker { return fair.New(l) })},
-		{Name: "fenced", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, build: one(func(l *link) locker.Locker { return fenced.New(l) })},
+		{Name: "fenced", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, Queued: true, build: one(func(l *link) locker.Locker { return fenced.New(l) })},
 		{Name: "reentrant", Nodes: 1, Quorum: 1, Tokens: true, Nested: true, build: one(func(l *link) locker.Locker { return reentrant.New(l) })},
 	}
 	for _, q := range [][2]int{{3, 2}, {3, 3}, {5, 3}, {5, 4}} {
 		all = append(all, quorum("redlock", q, false), quorum("redlock-fenced", q, true))
+	}
+	for _, q := range [][2]int{{3, 2}, {5, 4}} {
+		all = append(all, quorum("redlock-sequential", q, false, redlock.WithSequential()))
 	}
 	return append(all,
 		Strategy{Name: "legacy-getset", Nodes: 1, Quorum: 1, Legacy: true, busy: stampToCome, build: one(func(l *link) locker.Locker {
@@ -63,21 +67,23 @@ func one(build func(*link) locker.Locker) func([]*link) (locker.Locker, error) {
 	return func(nodes []*link) (locker.Locker, error) { return build(nodes[0]), nil }
 }
 
-func quorum(name string, q [2]int, numbers bool) Strategy {
+func quorum(name string, q [2]int, numbers bool, opts ...redlock.Option) Strategy {
 	s := Strategy{Name: name + "-" + strconv.Itoa(q[0]) + "/" + strconv.Itoa(q[1]), Nodes: q[0], Quorum: q[1], Tokens: true, Numbered: numbers}
+	s.Sequential = len(opts) > 0
+	opts = append(opts, redlock.WithQuorum(s.Quorum))
 	s.build = func(nodes []*link) (locker.Locker, error) {
 		if numbers {
 			stores := make([]backends.FencedStore, len(nodes))
 			for i, n := range nodes {
 				stores[i] = n
 			}
-			return redlock.NewFenced(stores, redlock.WithQuorum(s.Quorum))
+			return redlock.NewFenced(stores, opts...)
 		}
 		lockers := make([]locker.Locker, len(nodes))
 		for i, n := range nodes {
 			lockers[i] = single.New(n)
 		}
-		return redlock.New(lockers, redlock.WithQuorum(s.Quorum))
+		return redlock.New(lockers, opts...)
 	}
 	return s
 }

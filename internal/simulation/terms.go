@@ -14,12 +14,12 @@ type term struct{ asked, told, expires time.Duration }
 func (h *History) terms(d *Hold) []term {
 	var extensions []*Extension
 	for _, e := range h.Extensions {
-		if e.Token == d.Token && e.Done && e.Answered <= d.Ended {
+		if h.during(d, e) && e.Done && e.Answered <= d.Ended {
 			extensions = append(extensions, e)
 		}
 	}
 	slices.SortStableFunc(extensions, func(a, b *Extension) int { return cmp.Compare(a.Answered, b.Answered) })
-	terms := []term{{d.T1, d.Granted, d.Expires}}
+	terms := []term{{h.askedFor(d), d.Granted, d.Expires}}
 	for _, e := range extensions {
 		last := terms[len(terms)-1]
 		if e.After > last.expires && e.Answered < last.expires && e.Answered < h.wallEnd(d.Client, last) {
@@ -27,6 +27,39 @@ func (h *History) terms(d *Hold) []term {
 		}
 	}
 	return terms
+}
+
+// askedFor is when the lease was asked for that a hold began with. One that was handed over is a lease of the hold before, and the
+// wall clock may have been set between the two.
+func (h *History) askedFor(d *Hold) time.Duration {
+	asked := d.T1
+	for _, before := range h.Holds {
+		if before.Token == d.Token && before.T1 < d.T1 && before.Expires == d.Expires {
+			asked = min(asked, before.T1)
+		}
+	}
+	for _, e := range h.Extensions {
+		if e.Token == d.Token && e.Done && e.After == d.Expires && e.Answered <= d.Granted {
+			asked = min(asked, e.Began)
+		}
+	}
+	return asked
+}
+
+// during tells whether an extension was sent by this hold, and not by one that had the lease before or after it.
+func (h *History) during(d *Hold, e *Extension) bool {
+	return e.Token == d.Token && e.Began >= d.T1 && e.Began < h.handedOver(d)
+}
+
+// handedOver is when the next hold of the same lease began.
+func (h *History) handedOver(d *Hold) time.Duration {
+	next := Never
+	for _, other := range h.Holds {
+		if other.Token == d.Token && other.T1 > d.T1 {
+			next = min(next, other.T1)
+		}
+	}
+	return next
 }
 
 // last is the lease as the holder knew it in the end.
@@ -37,6 +70,16 @@ func (h *History) last(d *Hold) term {
 
 // expires is the end of the lease by all that its holder was told while it held.
 func (h *History) expires(d *Hold) time.Duration { return h.last(d).expires }
+
+// expiresBefore leaves out what the holder was told at the instant at which the hold ended. The end of a hold ends an extension
+// that is under way, and one whose nodes are asked in sequence may have its quorum by then.
+func (h *History) expiresBefore(d *Hold) time.Duration {
+	terms := h.terms(d)
+	for len(terms) > 1 && terms[len(terms)-1].told == d.Ended {
+		terms = terms[:len(terms)-1]
+	}
+	return terms[len(terms)-1].expires
+}
 
 // wallEnd is when the wall clock of a process began to say that a term is over, if that was before it expired. What counts is
 // by how much it was set since the term was asked for.

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (h *History) lines() (all []*clientLine) {
 		if !waits[m.Token] {
 			continue
 		}
-		if l := byWho[who{m.Client, m.Key}]; l != nil && (m.Op == "SetNX" || m.Op == "SetNXQueued") {
+		if l := byWho[who{m.Client, m.Key}]; l != nil && slices.Contains(minding, m.Op) {
 			l.asks = append(l.asks, m)
 		}
 	}
@@ -94,10 +95,10 @@ const aStep = 12 * time.Millisecond
 // not look by himself, since he is woken or knows when the lease ends.
 //
 // What does not count is time in which the Client can't reach anybody, or waits for an answer that is on its way for longer
-// than usual, and in which the node is out of reach.
+// than usual, or pauses after an attempt that the store has failed, and in which the node is out of reach.
 func (h *History) idlers() []string {
 	var found []string
-	nothingLost := h.Fault.weather() == still && h.Fault != Pause && h.Fault != Partition
+	nothingLost := h.Fault.weather() == still && !h.Fault.silences()
 	for _, l := range h.lines() {
 		out := h.outOfReach(l)
 		for _, idle := range without(without(l.calls, h.taken(l.key)), out) {
@@ -113,6 +114,8 @@ func (h *History) idlers() []string {
 			}
 			if nothingLost && place <= lookouts {
 				bound = time.Duration(dead)*backends.Reservation + time.Duration(others+1)*aStep
+				// A node whose clock is fast says that more is left: to the waiter, and to each one before it in the queue.
+				bound += time.Duration(place+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
 			}
 			if idle.length() > bound {
 				found = append(found, fmt.Sprintf("%s has waited for %q from %v to %v, at place %d, and nobody had it; at most it is %v",
@@ -153,13 +156,18 @@ func (h *History) taken(key string) []Span {
 func (h *History) outOfReach(l *clientLine) []Span {
 	spans := h.cutOffs(l.client)
 	for _, s := range h.Strokes {
-		if s.Node != 0 {
+		if s.Node != 0 && s.Client == "" {
 			spans = append(spans, Span{s.At, s.Ends})
 		}
 	}
 	for _, m := range l.asks {
 		if m.Answered-m.Sent > aStep || m.Kind == Fails {
 			spans = append(spans, Span{m.Sent, m.Answered})
+		}
+	}
+	for _, a := range h.Attempts { // after an attempt that the store has failed, a waiter pauses as after any other
+		if a.Client == l.client && a.Key == l.key && a.Waits && a.Outcome == Unknown {
+			spans = append(spans, Span{a.Began, a.Answered + pollCap})
 		}
 	}
 	return merge(spans)

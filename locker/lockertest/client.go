@@ -3,6 +3,7 @@ package lockertest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
@@ -11,7 +12,7 @@ import (
 // The sentences from here on are about a Client over the Locker.
 
 func (x *fixture) client(opts ...locker.Option) *locker.Client {
-	return locker.New(x.locker, append(opts, x.options...)...)
+	return locker.New(x.locker, slices.Concat(x.Options, opts, x.options)...)
 }
 
 // lock takes key through c, where it must be free. In real time a lease may have ended when the answer comes; then it
@@ -24,7 +25,7 @@ func (x *fixture) lock(c *locker.Client, key string, opts ...locker.Option) *loc
 		switch late := time.Since(began) > renewed/2; {
 		case err == nil:
 			return l
-		case x.Bubble || !late || errors.Is(err, locker.ErrHeld) || isRefused(err):
+		case x.Bubble || !late || errors.Is(err, locker.ErrHeld) || isPermanent(err):
 			x.Fatalf("Lock: %v", err)
 		}
 	}
@@ -155,7 +156,7 @@ var clientSentences = []sentence{
 		key := x.key("k")
 		began := time.Now()
 		_, err := x.client().Lock(x.Context(), key)
-		x.wantRefused("Lock", err)
+		x.wantPermanent("Lock", err)
 		x.soon("Lock returned", began, slack)
 		x.wantEmpty(key)
 	}},
@@ -163,7 +164,7 @@ var clientSentences = []sentence{
 		for _, bad := range append(x.badRequests(), x.tooLong()) {
 			if bad.Token != "" {
 				_, err := x.client(locker.WithTTL(bad.TTL)).Lock(x.Context(), bad.Key)
-				x.wantRefused("Lock", err)
+				x.wantPermanent("Lock", err)
 			}
 		}
 	}},

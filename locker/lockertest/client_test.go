@@ -59,6 +59,13 @@ var clientDoubles = []broken{
 		},
 	},
 	{
+		bug:     "the Client makes one attempt",
+		options: []locker.Option{locker.WithAttempts(1)},
+		breaks: []string{
+			"under WithWait, Lock outlasts a store that fails, and gets the lock when it answers again",
+		},
+	},
+	{
 		bug:     "the Client sleeps for the ttl after a refusal",
 		options: []locker.Option{locker.WithBackoff(func(int, float64) time.Duration { return long / 4 })},
 		breaks: []string{
@@ -110,6 +117,7 @@ var clientDoubles = []broken{
 		}),
 		breaks: []string{
 			"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld",
+			"a wait limit that is reached while the store fails matches ErrWaitLimit and the error of the store, and not ErrHeld",
 			"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld",
 		},
 	},

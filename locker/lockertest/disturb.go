@@ -53,7 +53,7 @@ const (
 	SetOther   Disturbance = "SetOther"
 
 	Fail          Disturbance = "Fail"          // the request is lost; the caller gets an error that leaves that open
-	Refuse        Disturbance = "Refuse"        // an error whose method Refused returns true; nothing is executed
+	Refuse        Disturbance = "Refuse"        // an error whose method Permanent returns true; nothing is executed
 	Hang          Disturbance = "Hang"          // the request is lost; answers when ctx is done, with its error
 	LoseReply     Disturbance = "LoseReply"     // executed; the caller gets an error that leaves that open
 	LoseReplyHang Disturbance = "LoseReplyHang" // executed; answers when ctx is done, with its error
@@ -126,5 +126,5 @@ func (f Fault) hang(ctx context.Context) error {
 
 type refusal struct{ error }
 
-func (refusal) Refused() bool   { return true }
+func (refusal) Permanent() bool { return true }
 func (r refusal) Unwrap() error { return r.error }

@@ -80,18 +80,18 @@ func (x *fixture) wantUnknown(call string, err error) {
 	}
 }
 
-// wantRefused checks an error that says that repeating will not help.
-func (x *fixture) wantRefused(call string, err error) {
+// wantPermanent checks an error that says that repeating will not help.
+func (x *fixture) wantPermanent(call string, err error) {
 	x.Helper()
 	x.wantUnknown(call, err)
-	if !isRefused(err) {
-		x.Fatalf("%s: error %v; want one with a method Refused that returns true", call, err)
+	if !isPermanent(err) {
+		x.Fatalf("%s: error %v; want one with a method Permanent that returns true", call, err)
 	}
 }
 
-func isRefused(err error) bool {
-	var r interface{ Refused() bool }
-	return errors.As(err, &r) && r.Refused()
+func isPermanent(err error) bool {
+	var r interface{ Permanent() bool }
+	return errors.As(err, &r) && r.Permanent()
 }
 
 // wantEmpty checks that nothing lies under key.

@@ -166,7 +166,7 @@ func (x *fixture) granted(req locker.Request) grant {
 			time.Sleep(tick)
 			req.Token = rand.Text()
 			continue
-		case x.Bubble || req.TTL > patience/4 || errors.Is(err, locker.ErrHeld) || isRefused(err):
+		case x.Bubble || req.TTL > patience/4 || errors.Is(err, locker.ErrHeld) || isPermanent(err):
 			x.Fatalf("Acquire: %v; want it granted", err)
 		}
 		leftover = time.Now().Add(patience)

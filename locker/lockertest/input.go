@@ -54,7 +54,7 @@ var inputSentences = []sentence{
 	{"a bad request is refused with an error that names the value and the limit", nil, func(x *fixture) {
 		for _, bad := range append(x.badRequests(), x.tooLong()) {
 			_, err := x.locker.Acquire(x.Context(), bad.Request)
-			x.wantRefused("Acquire", err)
+			x.wantPermanent("Acquire", err)
 			for _, part := range bad.says {
 				if !strings.Contains(err.Error(), part) {
 					x.Errorf("error %.200q does not say %q", err, part)
@@ -72,7 +72,7 @@ var inputSentences = []sentence{
 				_, err := x.locker.Acquire(x.Context(), bad.Request)
 				return err
 			}))
-			x.wantRefused("Acquire", err)
+			x.wantPermanent("Acquire", err)
 		}
 		release()
 	}},
@@ -80,7 +80,7 @@ var inputSentences = []sentence{
 		g := x.grant(x.key("k"), long)
 		for _, ttl := range append(x.badTTLs(), x.MaxTTL+time.Millisecond) {
 			_, err := x.locker.Extend(x.Context(), g.Lease, ttl)
-			x.wantRefused("Extend", err)
+			x.wantPermanent("Extend", err)
 			if !strings.Contains(err.Error(), ttl.String()) {
 				x.Errorf("error %q does not name %v", err, ttl)
 			}
@@ -96,7 +96,7 @@ var inputSentences = []sentence{
 				_, err := x.locker.Extend(x.Context(), g.Lease, ttl)
 				return err
 			}))
-			x.wantRefused("Extend", err)
+			x.wantPermanent("Extend", err)
 		}
 		release()
 	}},
@@ -104,11 +104,11 @@ var inputSentences = []sentence{
 		release := x.stall(All)
 		for _, bad := range x.badNames() {
 			lease := locker.Lease{Key: bad.Key, Token: bad.Token}
-			x.wantRefused("Extend", answer(x, "Extend of a bad lease is answered without the store", x.async(func() error {
+			x.wantPermanent("Extend", answer(x, "Extend of a bad lease is answered without the store", x.async(func() error {
 				_, err := x.locker.Extend(x.Context(), lease, long)
 				return err
 			})))
-			x.wantRefused("Release", answer(x, "Release of a bad lease is answered without the store", x.async(func() error {
+			x.wantPermanent("Release", answer(x, "Release of a bad lease is answered without the store", x.async(func() error {
 				return x.locker.Release(x.Context(), lease)
 			})))
 			if bad.Token == "" {
@@ -118,7 +118,7 @@ var inputSentences = []sentence{
 				return x.locker.Watch(x.Context(), bad.Key, "", func() {})
 			}))
 			if !x.NoWatch || !errors.Is(err, errors.ErrUnsupported) {
-				x.wantRefused("Watch", err)
+				x.wantPermanent("Watch", err)
 			}
 		}
 		release()
@@ -132,7 +132,7 @@ var inputSentences = []sentence{
 				return
 			}
 			// A grant that was answered after its end leaves the outcome open; its token must not be used again.
-			if x.wantUnknown("Acquire", err); x.Bubble || isRefused(err) {
+			if x.wantUnknown("Acquire", err); x.Bubble || isPermanent(err) {
 				x.Fatalf("Acquire for %v: %v", locker.MinTTL, err)
 			}
 			req = x.request(x.key("shortest"+strconv.Itoa(time.Now().Nanosecond())), locker.MinTTL)

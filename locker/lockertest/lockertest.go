@@ -54,6 +54,9 @@ type Harness struct {
 	// release leaves is then gone soon, rather than with the answer.
 	Behind bool
 
+	// Options are given to every Client of the sentences, before those of the sentence itself.
+	Options []locker.Option
+
 	// Cannot lists what the Disturber is unable to do. The sentences that need it do not run.
 	Cannot []Disturbance
 

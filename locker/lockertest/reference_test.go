@@ -78,7 +78,7 @@ func newReference() *reference {
 	}
 	r.started = func(call time.Time) time.Time { return call }
 	r.clean = func(ctx context.Context, req locker.Request) {
-		new(cleanup.Group).Go(ctx, req.TTL, func(ctx context.Context) error { return r.cleanOnce(ctx, req) })
+		new(cleanup.Queue).Add(ctx, cleanup.Entry{TTL: req.TTL, Remove: func(ctx context.Context) error { return r.cleanOnce(ctx, req) }})
 	}
 	r.tell = func(_ string, wakes []func()) {
 		for _, wake := range wakes {
@@ -94,7 +94,7 @@ var errOther error = foreignType{locker.ErrForeignKey}
 
 type foreignType struct{ error }
 
-func (foreignType) Refused() bool   { return true }
+func (foreignType) Permanent() bool { return true }
 func (f foreignType) Unwrap() error { return f.error }
 
 func (r *reference) live(key string) (entry, bool) {
@@ -137,7 +137,7 @@ func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease,
 	case err == nil:
 		return lease, nil
 	}
-	if !cleanup.Refused(err) {
+	if !cleanup.Permanent(err) {
 		r.clean(ctx, req)
 	}
 	return locker.Lease{}, fault("acquire", req.Key, err)

@@ -187,7 +187,7 @@ var unknownDoubles = []broken{
 		locker: func(r *reference) locker.Locker {
 			again := func(do func() error) {
 				for range 3 {
-					if err := do(); !isRefused(err) {
+					if err := do(); !isPermanent(err) {
 						return
 					}
 					time.Sleep(100 * time.Millisecond)

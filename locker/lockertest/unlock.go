@@ -98,7 +98,7 @@ var unlockSentences = []sentence{
 		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
 		x.beneath.Fault(Release, Fault{Kind: Refuse})
 		began := time.Now()
-		x.wantRefused("Unlock", l.Unlock(x.Context()))
+		x.wantPermanent("Unlock", l.Unlock(x.Context()))
 		x.soon("Unlock returned", began, slack)
 		x.beneath.Fault(Release, Fault{})
 	}},

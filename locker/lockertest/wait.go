@@ -85,6 +85,27 @@ var waitSentences = []sentence{
 			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit, and not ErrHeld", err)
 		}
 	}},
+	{"under WithWait, Lock outlasts a store that fails, and gets the lock when it answers again", needs(Fail), func(x *fixture) {
+		key := x.key("k")
+		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail}, Fault{Kind: Fail}, Fault{Kind: Fail})
+		l, err := x.client().Lock(x.Context(), key, locker.WithWait(patience), locker.WithTTL(long))
+		if err != nil {
+			x.Fatalf("Lock: error %v; want the lock", err)
+		}
+		x.unlock(l)
+	}},
+	{"a wait limit that is reached while the store fails matches ErrWaitLimit and the error of the store, and not ErrHeld", needs(Fail), func(x *fixture) {
+		x.beneath.Fault(Acquire, Fault{Kind: Fail})
+		began := time.Now()
+		_, err := x.client().Lock(x.Context(), x.key("k"), locker.WithWait(short))
+		if took := time.Since(began); took < short {
+			x.Errorf("Lock returned after %v; the limit is %v", took, short)
+		}
+		x.soon("Lock returned", began, short+pollCap)
+		if !errors.Is(err, locker.ErrWaitLimit) || !errors.Is(err, x.Cause) || errors.Is(err, locker.ErrHeld) {
+			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit and %q, and not ErrHeld", err, x.Cause)
+		}
+	}},
 	{"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), long)
 		why := errors.New("the reason")

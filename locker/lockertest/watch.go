@@ -79,7 +79,7 @@ var watchSentences = []sentence{
 		if x.NoWatch && errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
-		x.wantRefused("Watch", err)
+		x.wantPermanent("Watch", err)
 	}},
 }
 

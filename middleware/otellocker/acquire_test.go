@@ -146,7 +146,7 @@ var acquireScenarios = []scenario{
 		},
 		spans: []string{
 			`lock acquire 5s under caller {error.type="wait_limit" lock.attempts=2 lock.contended=true lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
-				` Error: lockstep: lock "invoice/42": wait limit reached: held by someone else, for 25s more`,
+				` Error: lockstep: lock "invoice/42": wait limit reached: held by someone else; free in 25s unless renewed`,
 		},
 		metrics: samples{
 			"lock.acquire.duration{lock.outcome=timeout,error.type=wait_limit}": "5s",
@@ -190,7 +190,7 @@ var acquireScenarios = []scenario{
 		},
 		spans: []string{
 			`lock acquire 3s under caller {error.type="timeout" lock.attempts=2 lock.contended=true lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
-				` Error: lockstep: lock "invoice/42": context deadline exceeded: held by someone else, for 27s more`,
+				` Error: lockstep: lock "invoice/42": context deadline exceeded: held by someone else; free in 27s unless renewed`,
 		},
 		metrics: samples{
 			"lock.acquire.duration{lock.outcome=timeout,error.type=timeout}": "3s",
@@ -245,11 +245,11 @@ var acquireScenarios = []scenario{
 			x.wantMatch(err, backendtest.ErrInjected)
 		},
 		spans: []string{
-			`lock acquire 0s under caller {error.type="*errors.errorString" lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
-				` Error: lockstep: acquire "invoice/42": injected fault`,
+			`lock acquire 0s under caller {error.type="error" lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
+				` Error: lockstep: acquire "invoice/42": injected fault; cleanup runs until 00:00:30`,
 		},
 		metrics: samples{
-			"lock.acquire.duration{lock.outcome=error,error.type=*errors.errorString}": "0s",
+			"lock.acquire.duration{lock.outcome=error,error.type=error}": "0s",
 			"lock.acquire.attempts": "1",
 			"lock.waiting":          "0",
 		},
@@ -263,11 +263,11 @@ var acquireScenarios = []scenario{
 			x.wantMatch(err, backendtest.ErrInjected)
 		},
 		spans: []string{
-			`lock acquire 2s under caller {error.type="*errors.errorString" lock.attempts=3 lock.contended=true lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
-				` Error: lockstep: acquire "invoice/42": injected fault`,
+			`lock acquire 2s under caller {error.type="error" lock.attempts=3 lock.contended=true lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
+				` Error: lockstep: acquire "invoice/42": injected fault; cleanup runs until 00:00:32`,
 		},
 		metrics: samples{
-			"lock.acquire.duration{lock.outcome=error,error.type=*errors.errorString}": "2s",
+			"lock.acquire.duration{lock.outcome=error,error.type=error}": "2s",
 			"lock.acquire.attempts": "3",
 			"lock.contentions":      "1",
 			"lock.waiting":          "0",
@@ -285,7 +285,7 @@ var acquireScenarios = []scenario{
 		},
 		spans: []string{
 			`lock acquire 5s under caller {error.type="timeout" lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
-				` Error: lockstep: acquire "invoice/42": i/o timeout`,
+				` Error: lockstep: acquire "invoice/42": i/o timeout; cleanup runs until 00:00:35`,
 		},
 		metrics: samples{
 			"lock.acquire.duration{lock.outcome=error,error.type=timeout}": "5s",

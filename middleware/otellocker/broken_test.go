@@ -59,9 +59,9 @@ func TestALockerThatDoesNotReturnIsAnError(t *testing.T) {
 			survive(func() { _ = l.Release(ctx, lease) })
 
 			want := map[string]string{
-				"lock acquire": `{error.type="*errors.errorString" lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` + failed,
-				"lock renew":   `{error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` + failed,
-				"lock release": `{error.type="*errors.errorString" lock.key="invoice/42"}` + failed,
+				"lock acquire": `{error.type="error" lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` + failed,
+				"lock renew":   `{error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` + failed,
+				"lock release": `{error.type="error" lock.key="invoice/42"}` + failed,
 			}
 			for name, want := range want {
 				span := s.only(t, name)

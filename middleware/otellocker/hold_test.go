@@ -79,6 +79,39 @@ var holdScenarios = []scenario{
 		metrics: samples{}.with("2s"),
 	},
 	{
+		name:  "handed over within the Client",
+		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}, client: []locker.Option{locker.WithHandover(3)}},
+		run: func(x *scene) {
+			first, second := x.lock(), make(chan *locker.Lock)
+			go func() { second <- x.lock() }()
+			time.Sleep(2 * time.Second)
+			x.now(1, 1)
+			x.unlock(first)
+			next := <-second
+			if next.Lease().Token != first.Lease().Token {
+				x.Error("it was not handed over")
+			}
+			time.Sleep(3 * time.Second)
+			x.now(0, 1)
+			x.unlock(next)
+		},
+		spans: []string{
+			acquired,
+			`lock acquire 2s under caller {lock.attempts=2 lock.contended=true lock.key="invoice/42" lock.outcome="acquired" lock.ttl=30.0}`,
+			`lock hold 2s under caller {lock.key="invoice/42"} -> lock acquire`,
+			`lock hold 3s under caller {lock.key="invoice/42"} -> lock acquire`,
+			`2 × ` + released,
+		},
+		metrics: samples{
+			"lock.acquire.duration{lock.outcome=acquired}": "0s 2s",
+			"lock.acquire.attempts":                        "1 2",
+			"lock.contentions":                             "1",
+			"lock.waiting":                                 "0",
+			"lock.held":                                    "0",
+			"lock.hold.duration":                           "2s 3s",
+		},
+	},
+	{
 		name: "extended by hand",
 		run: func(x *scene) {
 			l := x.lock()
@@ -100,6 +133,21 @@ var holdScenarios = []scenario{
 // renewalScenarios are extensions that fail, without the lock being lost.
 var renewalScenarios = []scenario{
 	{
+		name:  "lock that was forgotten",
+		setup: setup{forgotten: true},
+		run: func(x *scene) {
+			l := x.lock()
+			time.Sleep(15 * time.Second)
+			x.unlock(l)
+		},
+		spans: []string{acquired, released},
+		metrics: samples{
+			"lock.abandoned":                      "1",
+			"lock.renewals{lock.outcome=renewed}": "1",
+			"lock.renewal.slack":                  "20.098s",
+		}.with("15s"),
+	},
+	{
 		name: "extension that fails and is repeated",
 		run: func(x *scene) {
 			x.faultOnce(backendtest.ExpireIf, backendtest.Fail)
@@ -109,7 +157,7 @@ var renewalScenarios = []scenario{
 		},
 		spans: []string{
 			acquired, released,
-			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
+			`lock renew 0s root {error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=30.0}` +
 				` Error: lockstep: extend "invoice/42": injected fault -> lock acquire`,
 		},
 		metrics: samples{
@@ -189,9 +237,9 @@ var renewalScenarios = []scenario{
 		},
 		spans: []string{
 			acquired, released,
-			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
+			`lock renew 0s root {error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
 				` Error: lockstep: extend "invoice/42": injected fault -> caller`,
-			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
+			`lock renew 0s root {error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
 				` Error: lockstep: extend "invoice/42": injected fault -> lock acquire`,
 		},
 		metrics: samples{"lock.renewals{lock.outcome=error}": "2"}.with("0s"),
@@ -218,7 +266,7 @@ var renewalScenarios = []scenario{
 			`lock hold 0s under caller {lock.key="outer invoice/42"} -> lock acquire`,
 			`lock release 0s under caller {lock.key="outer invoice/42"}`,
 			`lock release 0s under lock hold {lock.key="invoice/42"}`,
-			`lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
+			`lock renew 0s root {error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
 				` Error: lockstep: extend "invoice/42": injected fault -> lock hold`, // in which it was called, and not how the other was acquired
 		},
 		metrics: samples{

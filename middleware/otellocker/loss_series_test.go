@@ -34,7 +34,7 @@ func TestLossesAreThereBeforeTheyHappen(t *testing.T) {
 			}
 		}
 	}
-	if found["lock.losses"] != 5 || found["lock.contentions"] != 1 {
+	if found["lock.losses"] != 6 || found["lock.abandoned"] != 1 || found["lock.contentions"] != 1 {
 		t.Errorf("series: %v; want one of losses for each reason", found)
 	}
 }

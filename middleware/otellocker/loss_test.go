@@ -105,7 +105,7 @@ var lossScenarios = []scenario{
 		},
 		spans: []string{
 			`lock acquire 0s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="acquired" lock.ttl=0.1}`,
-			`7 × lock renew 0s root {error.type="*errors.errorString" lock.key="invoice/42" lock.outcome="error" lock.ttl=0.1}` +
+			`7 × lock renew 0s root {error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=0.1}` +
 				` Error: lockstep: extend "invoice/42": injected fault -> lock acquire`,
 			`lock hold 97ms under caller {error.type="lost" lock.key="invoice/42" lock.lost.reason="unavailable"}` +
 				` Error: lockstep: hold "invoice/42": lock lost: its time ran out while extensions failed: extend: injected fault -> lock acquire`,
@@ -150,7 +150,7 @@ var releaseScenarios = []scenario{
 		},
 		spans: []string{
 			acquired,
-			`lock release 0s under caller {error.type="*errors.errorString" lock.key="invoice/42"} Error: lockstep: release "invoice/42": injected fault`,
+			`lock release 0s under caller {error.type="error" lock.key="invoice/42"} Error: lockstep: release "invoice/42": injected fault`,
 		},
 		metrics: samples{}.with("0s"),
 	},
@@ -162,7 +162,7 @@ var releaseScenarios = []scenario{
 		},
 		spans: []string{
 			acquired, released,
-			`lock release 0s under caller {error.type="*errors.errorString" lock.key="invoice/42"} Error: lockstep: release "invoice/42": injected fault`,
+			`lock release 0s under caller {error.type="error" lock.key="invoice/42"} Error: lockstep: release "invoice/42": injected fault`,
 		},
 		metrics: samples{}.with("0s"),
 	},

@@ -22,6 +22,7 @@ type metrics struct {
 	waiting, held   metric.Int64UpDownCounter
 	holdDuration    metric.Float64Histogram
 	losses          metric.Int64Counter
+	abandoned       metric.Int64Counter
 	renewals        metric.Int64Counter
 	slack           metric.Float64Histogram
 
@@ -74,6 +75,7 @@ func newMetrics(c config) *metrics {
 	m.held = level("lock.held", "{lock}", "Locks that are held.")
 	m.holdDuration = seconds("lock.hold.duration", "Time from the grant of a lock to its release or loss.", holdBounds)
 	m.losses = count("lock.losses", "{loss}", "Locks that were over before they were unlocked, or were found to be when they were.")
+	m.abandoned = count("lock.abandoned", "{lock}", "Locks that nobody unlocked and nothing in the process refers to any more.")
 	m.renewals = count("lock.renewals", "{renewal}", "Extensions of leases.")
 	m.slack = seconds("lock.renewal.slack", "Time that was left of a lease when its extension was acknowledged.", slackBounds)
 	return m
@@ -89,7 +91,7 @@ func report(err error) {
 func (m *metrics) enabled(ctx context.Context) bool {
 	return m.acquireDuration.Enabled(ctx) || m.attempts.Enabled(ctx) || m.contentions.Enabled(ctx) ||
 		m.waiting.Enabled(ctx) || m.held.Enabled(ctx) || m.holdDuration.Enabled(ctx) ||
-		m.losses.Enabled(ctx) || m.renewals.Enabled(ctx) || m.slack.Enabled(ctx)
+		m.losses.Enabled(ctx) || m.abandoned.Enabled(ctx) || m.renewals.Enabled(ctx) || m.slack.Enabled(ctx)
 }
 
 // begin counts a request. The first one makes the series of losses and contentions: one that begins with its first event looks
@@ -98,6 +100,7 @@ func (m *metrics) begin(ctx context.Context) {
 	m.once.Do(func() {
 		ctx := context.Background() // it is about no trace
 		m.contentions.Add(ctx, 0, m.base...)
+		m.abandoned.Add(ctx, 0, m.base...)
 		for _, reason := range reasons {
 			m.losses.Add(ctx, 0, m.with(series{key: "lock.lost.reason", value: string(reason)}).add...)
 		}
@@ -105,7 +108,7 @@ func (m *metrics) begin(ctx context.Context) {
 	m.waiting.Add(ctx, 1, m.base...)
 }
 
-var reasons = []locker.LostReason{locker.LostExpired, locker.LostStolen, locker.LostUnavailable, locker.LostQuorum, locker.LostMaxHold}
+var reasons = []locker.LostReason{locker.LostExpired, locker.LostStolen, locker.LostUnavailable, locker.LostQuorum, locker.LostMaxHold, locker.LostAbandoned}
 
 // countAcquire counts its outcome.
 func (m *metrics) countAcquire(ctx context.Context, r result, took time.Duration) {
@@ -125,6 +128,9 @@ func (m *metrics) countHold(ctx context.Context, cause error, lasted time.Durati
 	m.holdDuration.Record(ctx, lasted.Seconds(), m.baseRecord...)
 	if reason := lossOf(cause); reason != "" {
 		m.losses.Add(ctx, 1, m.with(series{key: "lock.lost.reason", value: string(reason)}).add...)
+		if reason == locker.LostAbandoned {
+			m.abandoned.Add(ctx, 1, m.base...)
+		}
 	}
 }
 

@@ -91,6 +91,9 @@ func (o *observed) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 	if !counting && !following { // further out, it is told already
 		return o.Locker.Extend(ctx, lease, ttl)
 	}
+	if counting && lease.Abandoned {
+		o.abandoned.Add(ctx, 1, o.base...)
+	}
 	err = errNoAnswer
 	defer func() {
 		outcome := renewalOf(ctx, lease.Key, err)

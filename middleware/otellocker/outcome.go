@@ -127,7 +127,7 @@ func quorumOf(err error) locker.Quorum {
 	return locker.Quorum{}
 }
 
-// errorType is one word, or the name of a Go type.
+// errorType is one word.
 func errorType(err error) string { return (&locker.Error{Err: err}).ErrorType() }
 
 // lossOf is why a lock was lost, or empty if it was not.

@@ -43,6 +43,7 @@ var instruments = map[string]instrument{
 	"lock.held":             {"{lock}", nil, upDown},
 	"lock.hold.duration":    {"s", []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}, histogram},
 	"lock.losses":           {"{loss}", nil, counter},
+	"lock.abandoned":        {"{lock}", nil, counter},
 	"lock.renewals":         {"{renewal}", nil, counter},
 	"lock.renewal.slack":    {"s", []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}, histogram},
 }

@@ -32,6 +32,7 @@ type setup struct {
 	notOutside     bool // no middleware around the wait
 	aroundAttempts bool
 	aroundNodes    bool
+	forgotten      bool // the first extension says so: the garbage collector does not run in fake time
 
 	watched   []otellocker.Option
 	noMetrics bool // by what is in watched
@@ -47,7 +48,7 @@ type scene struct {
 	client *locker.Client
 	other  *locker.Client // of another process, as it were, which is not watched
 	stores []*memory.Store
-	faults []*backendtest.FaultFencedStore // of each store; the other Client does not meet them
+	faults []*backendtest.FaultNumberedStore // of each store; the other Client does not meet them
 	tokens tokens
 	blind  bool // there are no metrics
 }
@@ -82,13 +83,13 @@ func newScene(t *testing.T, s setup) *scene {
 	seen, unseen := make([]locker.Locker, max(s.nodes, 1)), make([]locker.Locker, max(s.nodes, 1))
 	for i := range seen {
 		store := memory.New()
-		faulty := backendtest.FaultyFenced(store)
+		faulty := backendtest.FaultyNumbered(store)
 		x.stores, x.faults = append(x.stores, store), append(x.faults, faulty)
 		strategy := single.New
 		if s.numbers {
 			seen[i], unseen[i] = fenced.New(faulty), fenced.New(store)
 		} else {
-			seen[i], unseen[i] = strategy(faulty), strategy(store)
+			seen[i], unseen[i] = strategy(faulty.FaultStore), strategy(store)
 		}
 		seen[i] = noting{seen[i], &x.tokens}
 		if s.aroundNodes {
@@ -106,6 +107,9 @@ func newScene(t *testing.T, s setup) *scene {
 	// A waiter sleeps until it is woken: how often it asks is then no matter of chance.
 	opts := []locker.Option{locker.WithTTL(ttl), locker.WithBackoff(func(int, float64) time.Duration { return everSoLong })}
 	x.other = locker.New(outside, opts...)
+	if s.forgotten {
+		opts = append(opts, locker.WithMiddleware(func(next locker.Locker) locker.Locker { return &forgetful{Locker: next} }))
+	}
 	if !s.notOutside {
 		opts = append(opts, locker.WithMiddleware(watch))
 	}
@@ -271,4 +275,15 @@ func (n noting) Extend(ctx context.Context, lease locker.Lease, ttl time.Duratio
 func (n noting) Release(ctx context.Context, lease locker.Lease) error {
 	n.tokens.note(lease.Token)
 	return n.Locker.Release(ctx, lease)
+}
+
+// forgetful stands for a Client whose Lock was forgotten.
+type forgetful struct {
+	locker.Locker
+	told bool
+}
+
+func (f *forgetful) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	lease.Abandoned, f.told = !f.told, true
+	return f.Locker.Extend(ctx, lease, ttl)
 }

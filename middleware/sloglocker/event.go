@@ -22,6 +22,8 @@ const (
 	Extended     Event = "lock extended"         // Debug
 	ExtendFailed Event = "lock extension failed" // Warn: the lease lasts, and another extension will follow
 
+	Abandoned Event = "lock abandoned" // Warn: its Lock became garbage without Unlock, and it is renewed on; once
+
 	Released        Event = "lock released"                      // Debug
 	ReleaseRepeated Event = "lock release not confirmed"         // Warn: the lease lasts, and the release is repeated
 	ReleaseFailed   Event = "lock release failed"                // Error: nobody knows that the lock is free before its lease ends
@@ -38,6 +40,7 @@ var levels = map[Event]slog.Level{
 
 	Extended:     slog.LevelDebug,
 	ExtendFailed: slog.LevelWarn,
+	Abandoned:    slog.LevelWarn,
 
 	Released:        slog.LevelDebug,
 	ReleaseRepeated: slog.LevelWarn,

@@ -8,9 +8,20 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 const got = `level=DEBUG msg="lock acquired" key=invoice/42 outcome=acquired ttl=9s waited=0s attempts=1 contended=false trace=7`
+
+// slowly grants a moment later, so that the end of the hold before is logged first.
+func slowly(next locker.Locker) locker.Locker { return slow{next} }
+
+type slow struct{ locker.Locker }
+
+func (l slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	defer time.Sleep(time.Millisecond)
+	return l.Locker.Acquire(ctx, req)
+}
 
 var extensions = []outcome{
 	{name: "extended", do: func(s *scene) {
@@ -26,6 +37,25 @@ var extensions = []outcome{
 		`level=DEBUG msg="lock extended" key=invoice/42 ttl=1m0s left=7.788s trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=4s trace=7`,
 	}},
+	{name: "handed over within the Client", do: func(s *scene) {
+		s.locks = locker.New(single.New(s.faults[0]), locker.WithTTL(9*time.Second), locker.WithBackoff(steady),
+			locker.WithHandover(1), locker.WithMiddleware(s.watch, slowly))
+		first, second := s.lock(), make(chan *locker.Lock)
+		go func() { second <- s.lock() }()
+		time.Sleep(time.Second)
+		first.Unlock(s.ctx)
+		next := <-second
+		if next.Lease().Token != first.Lease().Token {
+			s.Error("it was not handed over")
+		}
+		time.Sleep(time.Second)
+		next.Unlock(s.ctx)
+	}, want: []string{
+		strings.Replace(got, "waited=0s", "waited=1ms", 1),
+		`level=DEBUG msg="lock released" key=invoice/42 held=1s trace=7`,
+		`level=DEBUG msg="lock acquired" key=invoice/42 outcome=acquired ttl=9s waited=1.001s attempts=4 contended=true trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=1s trace=7`,
+	}},
 	{name: "an extension fails, the next one does not", do: func(s *scene) {
 		s.faults[0].Once(backendtest.ExpireIf, backendtest.Fail)
 		l := s.lock()
@@ -33,7 +63,7 @@ var extensions = []outcome{
 		l.Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6.028s error=… error_type=*errors.errorString trace=7`,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6.028s error=… error_type=error trace=7`,
 		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=4.018666667s trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=6s trace=7`,
 	}},
@@ -142,7 +172,7 @@ var ends = []outcome{
 		s.faults[0].Set(backendtest.All, backendtest.Fail)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6.028s error=… error_type=*errors.errorString trace=7`,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=9s left=6.028s error=… error_type=error trace=7`,
 		`level=ERROR msg="lock lost" key=invoice/42 held=8.908s reason=unavailable error=… error_type=lost trace=7`,
 	}},
 	{name: "maximum hold", do: func(s *scene) {
@@ -164,7 +194,7 @@ var ends = []outcome{
 		l.Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock release not confirmed" key=invoice/42 left=7.908s error=… error_type=*errors.errorString trace=7`,
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=7.908s error=… error_type=error trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=1s trace=7`,
 	}},
 	{name: "release whose answer is lost", do: func(s *scene) {
@@ -172,7 +202,7 @@ var ends = []outcome{
 		s.lock().Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=*errors.errorString trace=7`,
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=error trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=0s trace=7`,
 	}},
 	{name: "release fails for good", do: func(s *scene) {
@@ -180,14 +210,14 @@ var ends = []outcome{
 		s.lock().Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=*errors.errorString trace=7`,
-		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=*errors.errorString trace=7`,
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=error trace=7`,
+		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=error trace=7`,
 	}},
 	{name: "release is refused", do: func(s *scene) {
 		s.faults[0].Set(backendtest.DeleteIf, backendtest.Refuse)
 		s.lock().Unlock(s.ctx)
 	}, want: []string{
 		got,
-		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=*errors.errorString trace=7`,
+		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=error trace=7`,
 	}},
 }

@@ -68,6 +68,13 @@ func told(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
 	return attempts, left, quorum
 }
 
+// abandoned logs that nobody can unlock a lock which is renewed all the same.
+func (l *log) abandoned(ctx context.Context, lease locker.Lease) {
+	if lease.Abandoned && l.enabled(ctx, Abandoned) {
+		l.write(ctx, Abandoned, l.about(lease))
+	}
+}
+
 func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duration, err error) {
 	event := Extended
 	if err != nil {
@@ -106,8 +113,8 @@ func over(lease locker.Lease, err error) bool { return errors.Is(err, locker.Err
 
 // refused: it is not repeated, and the end of the hold says why.
 func refused(err error) bool {
-	var r interface{ Refused() bool }
-	return errors.As(err, &r) && r.Refused()
+	var r interface{ Permanent() bool }
+	return errors.As(err, &r) && r.Permanent()
 }
 
 func left(lease locker.Lease) slog.Attr { return slog.Duration("left", time.Until(lease.Expires)) }

@@ -142,7 +142,7 @@ var acquires = []outcome{
 		s.faults[0].Set(backendtest.All, backendtest.Fail)
 		s.fail(s.ctx)
 	}, want: []string{
-		`level=ERROR msg="lock acquire failed" key=invoice/42 outcome=error ttl=9s waited=0s attempts=1 contended=false error=… error_type=*errors.errorString trace=7`,
+		`level=ERROR msg="lock acquire failed" key=invoice/42 outcome=error ttl=9s waited=0s attempts=1 contended=false error=… error_type=error trace=7`,
 	}},
 	{name: "a time limit of the client library", do: func(s *scene) {
 		s.faults[0].Set(backendtest.SetNX, func(context.Context, func(context.Context) error) error {

@@ -29,6 +29,7 @@ type scene struct {
 
 	stores []*memory.Store
 	faults []*backendtest.FaultStore
+	watch  locker.Middleware // the log
 	locks  *locker.Client
 	others *locker.Client // somebody else's, without a log
 }
@@ -48,7 +49,8 @@ func play(t *testing.T, n int, strategy func(s *scene) locker.Locker, do func(s 
 		}
 		l := locker.Wrap(strategy(s), s.secrets.watch)
 		opts := append([]sloglocker.Option{sloglocker.WithLogger(slog.New(s.journal))}, opts...)
-		s.locks = locker.New(l, locker.WithMiddleware(sloglocker.New(opts...)), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
+		s.watch = sloglocker.New(opts...)
+		s.locks = locker.New(l, locker.WithMiddleware(s.watch), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
 		s.others = locker.New(l, locker.WithTTL(9*time.Second))
 		do(s)
 		time.Sleep(time.Minute) // what is not unlocked is lost, and what is unlocked is told

@@ -3,7 +3,8 @@
 //	locks := locker.New(single.New(store), locker.WithMiddleware(sloglocker.New(sloglocker.WithLogger(logger))))
 //
 // Each Lock makes one record, when it ends. Each hold that it begins makes one more when it is over, whether or not Unlock is
-// ever called: [Released], [ReleaseFailed], [Lost] or [HeldTooLong]. In between there is one for each extension. What goes as it
+// ever called: [Released], [ReleaseFailed], [Lost] or [HeldTooLong]. In between there is one for each extension,
+// and [Abandoned] if the Lock was forgotten. What goes as it
 // should is at Debug; what failed and is tried again, or ran into a limit that someone has set, at Warn; what failed, at Error.
 // See [Event] for all of them.
 //
@@ -28,7 +29,7 @@
 //	left        life that was left: of the other's lease if the lock is busy, else of the holder's own when it was answered
 //	reason      why it was lost: a locker.LostReason
 //	error       what failed
-//	error_type  the same in one word, or the name of a Go type
+//	error_type  the same in one word
 //
 // A token, which is a secret, is in none of them.
 //
@@ -85,6 +86,7 @@ func (l *logged) Acquire(ctx context.Context, req locker.Request) (lease locker.
 // Extend logs an answer that matters.
 func (l *logged) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (extended locker.Lease, err error) {
 	err = errNoAnswer
+	l.abandoned(ctx, lease)
 	defer func() { l.extended(ctx, lease, ttl, err) }()
 	return l.Locker.Extend(ctx, lease, ttl)
 }

@@ -47,7 +47,7 @@ func TestTheTextOfAnErrorIsLogged(t *testing.T) {
 		s.faults[0].Set(backendtest.All, backendtest.Fail)
 		s.fail(s.ctx)
 	})
-	if want := `"error":"lockstep: acquire \"invoice/42\": injected fault"`; !strings.Contains(s.journal.all(), want) {
+	if want := `"error":"lockstep: acquire \"invoice/42\": injected fault; cleanup runs until 00:00:09"`; !strings.Contains(s.journal.all(), want) {
 		t.Errorf("logged %s\nwant %s", s.journal.all(), want)
 	}
 }
@@ -66,7 +66,7 @@ func TestALossInALockersOwnWordsIsLoggedAsStolen(t *testing.T) {
 		}
 	})
 	lines := s.journal.lines()
-	want := `level=ERROR msg="lock lost" key=invoice/42 held=0s reason=stolen error=… error_type=*errors.errorString trace=7`
+	want := `level=ERROR msg="lock lost" key=invoice/42 held=0s reason=stolen error=… error_type=error trace=7`
 	if last := lines[len(lines)-1]; last != want {
 		t.Errorf("logged %s\nwant   %s", last, want)
 	}
@@ -181,7 +181,9 @@ func TestALockerThatPanicsOrEndsTheGoroutineIsLoggedOnce(t *testing.T) {
 		want []string
 	}{
 		{"Acquire panics", unsteady{acquire: panics}, tryLock, []string{"ERROR lock acquire failed"}},
-		{"Release panics", unsteady{release: panics}, tryLock, []string{"DEBUG lock acquired", "WARN lock release not confirmed"}},
+		{"Release panics", unsteady{release: panics}, tryLock, []string{
+			"DEBUG lock acquired", "WARN lock release not confirmed", "ERROR lock release failed",
+		}},
 		{"Acquire ends the goroutine", unsteady{acquire: runtime.Goexit}, func(s *scene) { s.fail(s.ctx) }, []string{
 			"ERROR lock acquire failed",
 		}},

@@ -40,4 +40,9 @@ import (
 )
 
 // New returns a Locker that keeps its locks and their queues in store.
-func New(store backends.QueuedStore) locker.Locker { return instance.Queued(store, true) }
+func New(store backends.QueuedStore) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
+	return instance.Queued(store, true)
+}

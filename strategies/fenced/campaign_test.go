@@ -86,7 +86,7 @@ func (c campaign) run(t *testing.T) []history.Grant {
 }
 
 // start is a server with the store of a client on it.
-func start(t *testing.T, args ...string) (*redistest.Server, backends.FencedStore) {
+func start(t *testing.T, args ...string) (*redistest.Server, numbering) {
 	t.Helper()
 	logging.Disable() // go-redis tells of every failed dial
 	server := redistest.Start(t, redistest.WithArgs(args...))
@@ -118,12 +118,16 @@ func TestNumbersOnlyRiseUnderKills(t *testing.T) {
 	}
 }
 
+// numbering numbers grants in both ways.
+type numbering interface {
+	backends.NumberedStore
+	backends.FencedStore
+}
+
 // A mutant: the number is a plain count. It shows that the campaign can find what it looks for.
 func TestNumbersThatAreCountedFallWhenTheServerForgetsThem(t *testing.T) {
 	server, store := start(t)
-	counting := instance.New(store, func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
-		return store.SetNXFenced(ctx, key, token, ttl, backends.Count)
-	})
+	counting := instance.New(store, store.SetNXFenced)
 	if found := history.Inversions(campaign{2, 50, server, counting}.run(t)); len(found) == 0 {
 		t.Error("no inversions: the campaign does not find any")
 	}

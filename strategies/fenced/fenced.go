@@ -10,6 +10,9 @@
 //	extend    PEXPIRE key ttl                     if key holds token and would end sooner
 //	release   DEL key, PUBLISH a wake             if key holds token
 //
+// Processes that wait stand in the queue of the key, as those of package single do and in the same one: a refused attempt takes a
+// position, and a release reserves the key for the head of the queue, which draws its number when it takes the key.
+//
 // The value under the key is the one that single writes, so the two exclude one another, as does any other software that
 // locks with SET NX PX; grants made by those are not numbered. The counter is a key of its own beside
 // the lock ({key}:, a NUL, and fence).
@@ -29,17 +32,16 @@
 package fenced
 
 import (
-	"context"
-	"time"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// New returns a Locker that keeps its locks in store and numbers them by the store's clock.
-func New(store backends.FencedStore) locker.Locker {
-	return instance.New(store, func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
-		return store.SetNXFenced(ctx, key, token, ttl, backends.Clock)
-	})
+// New returns a Locker that keeps its locks in store. If the store is a [backends.QueuedStore] as well, waiters stand in its
+// queues, which they share with those of single and fair.
+func New(store backends.NumberedStore) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
+	return instance.Numbered(store)
 }

@@ -15,12 +15,12 @@ func TestContract(t *testing.T) {
 }
 
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-	faulty := backendtest.FaultyFenced(store)
+	faulty := backendtest.FaultyNumbered(store)
 	return fenced.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}
 }
 
 var ops = map[lockertest.Op]backendtest.Op{
-	lockertest.Acquire: backendtest.SetNXFenced,
+	lockertest.Acquire: backendtest.SetNXNumbered,
 	lockertest.Extend:  backendtest.ExpireIf,
 	lockertest.Release: backendtest.DeleteIf,
 }

@@ -2,6 +2,7 @@ package legacy_test
 
 import (
 	"flag"
+	"github.com/lockstep-go/lockstep/internal/redistest"
 	"os"
 	"strconv"
 	"testing"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 	if n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String()); err == nil && n < 16 {
 		_ = flag.Set("test.parallel", "16")
 	}
-	os.Exit(m.Run())
+	os.Exit(redistest.Main(m))
 }
 
 func TestContract(t *testing.T) {

@@ -69,7 +69,7 @@ func TestAReleasedBitKeepsOthersOutForEver(t *testing.T) {
 		}
 		gets(t, "bob", legacy.SetBit(plain(s)), long).lock.Unlock(t.Context())
 		for _, kind := range []string{"single", "GetSet"} {
-			if held := isRefused(t, kind, kinds[kind](s), long); !held.Foreign {
+			if held := isPermanent(t, kind, kinds[kind](s), long); !held.Foreign {
 				t.Errorf("%s: %v, want it to be foreign", kind, held)
 			}
 		}

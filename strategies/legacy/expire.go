@@ -54,12 +54,17 @@ import (
 // The two exclude each other on one key: a value without expiry is held (and foreign) for single, and Expire's
 // SETNX is refused by single's. So: replace old processes one by one. Keep at least one that repairs until the
 // last of the others has gone, or let an operator look for keys whose TTL is −1 after it has.
-func Expire(store backends.LegacyStore) locker.Locker { return &expire{store: store} }
+func Expire(store backends.LegacyStore) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
+	return &expire{store: store}
+}
 
 type expire struct {
 	unwatched
 	store    backends.LegacyStore
-	cleanups cleanup.Group
+	cleanups cleanup.Queue
 }
 
 // errGone is a key that was there when it was set and not when it was to get its expiry.
@@ -71,11 +76,16 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		return locker.Lease{}, err
 	}
 	started := time.Now()
+	if err := e.cleanups.Reserve(ctx); err != nil {
+		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
+	}
 	set, err := e.store.SetNXForever(ctx, req.Key, req.Token)
 	switch {
-	case err != nil && cleanup.Refused(err):
+	case err != nil && (cleanup.Permanent(err) || cleanup.Unsent(err)):
+		e.cleanups.Free()
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	case err == nil && !set:
+		e.cleanups.Free()
 		return locker.Lease{}, e.refused(ctx, req)
 	case err == nil:
 		err = e.expire(ctx, req)
@@ -85,11 +95,22 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		err = instance.ErrLate
 	}
 	if err != nil {
-		e.undo(ctx, req, err)
+		if !e.undo(ctx, req, err) {
+			err = half{err}
+		}
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
+	e.cleanups.Free()
 	return lease, nil
 }
+
+// half is an error of the second step after the first was done, or may have been. Whatever it says of its own step, there may be
+// something to clean up.
+type half struct{ error }
+
+func (h half) Unwrap() error { return h.error }
+func (half) Unsent() bool    { return false }
+func (half) Permanent() bool { return false }
 
 // expire gives our own new value its expiry. This is where a process must not die.
 func (e *expire) expire(ctx context.Context, req locker.Request) error {
@@ -114,16 +135,18 @@ func (e *expire) refused(ctx context.Context, req locker.Request) error {
 }
 
 // undo removes the token. If the store has refused to give it an expiry, that is done before anyone hears of it. What is left
-// does not end by itself, so a clean-up goes on for a minute even if the TTL is shorter.
-func (e *expire) undo(ctx context.Context, req locker.Request, why error) {
+// does not end by itself, so a clean-up goes on for a minute even if the TTL is shorter. It returns true if nothing is left.
+func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undone bool) {
 	remove := func(ctx context.Context) error {
 		_, err := e.store.TxDeleteIf(ctx, req.Key, req.Token)
 		return err
 	}
-	if cleanup.Refused(why) && remove(ctx) == nil {
-		return
+	if cleanup.Permanent(why) && remove(ctx) == nil {
+		e.cleanups.Free()
+		return true
 	}
-	e.cleanups.Go(ctx, max(req.TTL, time.Minute), remove)
+	e.cleanups.Keep(ctx, cleanup.Entry{Key: req.Key, TTL: max(req.TTL, time.Minute), Remove: remove})
+	return false
 }
 
 // Extend moves the end of the lease to ttl from now, unless it is later already. The store would shorten it, so it is

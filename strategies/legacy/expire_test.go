@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
@@ -68,8 +69,8 @@ func TestACleanUpOutlivesAShortTTL(t *testing.T) {
 func TestAKeyThatMayHaveNoExpiryIsUndoneAtOnce(t *testing.T) {
 	store := memory.New(memory.WithMaxTTL(time.Second)) // which is asked for the first time when the key is set
 	_, err := legacy.Expire(store.Legacy()).Acquire(t.Context(), request(long))
-	var refused interface{ Refused() bool }
-	if !errors.As(err, &refused) || !refused.Refused() {
+	var refused interface{ Permanent() bool }
+	if !errors.As(err, &refused) || !refused.Permanent() {
 		t.Errorf("Acquire = %v, want a refusal", err)
 	}
 	if _, _, found := store.Get("key"); found {
@@ -119,6 +120,24 @@ func TestAWaiterThatMayNotRepairIsTold(t *testing.T) {
 	_, err := locker.New(legacy.Expire(faulty)).Lock(t.Context(), "key")
 	if !errors.Is(err, backendtest.ErrInjected) || errors.Is(err, locker.ErrHeld) {
 		t.Errorf("Lock = %v", err)
+	}
+}
+
+type unsent struct{ error }
+
+func (unsent) Unsent() bool { return true }
+
+func (u unsent) Unwrap() error { return u.error }
+
+// A quorum cleans up after its nodes, but not where a node says that nothing was done. The key would stay locked for ever.
+func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
+	store := memory.New()
+	faulty := backendtest.FaultyLegacy(store.Legacy())
+	faulty.Set(backendtest.Expire, func(context.Context, func(context.Context) error) error { return unsent{backendtest.ErrInjected} })
+	ctx := context.WithValue(t.Context(), cleanup.ByCaller{}, true)
+	_, err := legacy.Expire(faulty).Acquire(ctx, request(time.Second))
+	if _, _, found := store.Get("key"); !found || !errors.Is(err, backendtest.ErrInjected) || cleanup.Unsent(err) || cleanup.Permanent(err) {
+		t.Errorf("Acquire = %v; found: %v, unsent: %v", err, found, cleanup.Unsent(err))
 	}
 }
 

@@ -66,6 +66,9 @@ import (
 // one, and delete stamps that are past when the last has gone. If it does, use another key for single, and make all
 // processes take both locks first, as for [SetBit].
 func GetSet(store backends.LegacyStore, opts ...GetSetOption) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
 	g := &getSet{store: store, unit: seconds, now: wallclock.Of(store).Now}
 	g.grants.over = func(s *stamps) bool { return s.over(g.unit, g.now()) }
 	for _, opt := range opts {
@@ -88,7 +91,7 @@ type getSet struct {
 	unit     unit
 	now      func() time.Time // the wall clock: of the lease itself the locker package keeps the time
 	grants   grants[stamps]
-	cleanups cleanup.Group
+	cleanups cleanup.Queue
 }
 
 // Acquire makes one attempt.
@@ -178,7 +181,9 @@ func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	if !found || !ours.has(old) {
 		g.grants.forget(lease)
 		if !found { // it was deleted since, and must not come back
-			g.cleanups.Settle(ctx, ttl, func(ctx context.Context) error { return g.remove(ctx, lease.Key, stamp) })
+			g.cleanups.Add(ctx, cleanup.Entry{TTL: ttl, Known: true, Remove: func(ctx context.Context) error {
+				return g.remove(ctx, lease.Key, stamp)
+			}})
 		}
 		return lease, locker.Lost(lease)
 	}

@@ -84,8 +84,8 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// Refused says that repeating will not help.
-func (r refusal) Refused() bool { return true }
+// Permanent says that repeating will not help.
+func (r refusal) Permanent() bool { return true }
 
 // ErrorType is "invalid".
 func (r refusal) ErrorType() string { return "invalid" }

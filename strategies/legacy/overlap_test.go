@@ -54,8 +54,8 @@ func getting(t *testing.T, who string, l locker.Locker, ttl time.Duration) <-cha
 	return got
 }
 
-// isRefused asks for the lock once, which must be held.
-func isRefused(t *testing.T, who string, l locker.Locker, ttl time.Duration) *locker.HeldError {
+// isPermanent asks for the lock once, which must be held.
+func isPermanent(t *testing.T, who string, l locker.Locker, ttl time.Duration) *locker.HeldError {
 	t.Helper()
 	_, err := locker.New(l, locker.WithTTL(ttl)).TryLock(t.Context(), "key")
 	var held *locker.HeldError

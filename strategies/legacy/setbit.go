@@ -42,6 +42,9 @@ import (
 // waits for ever. So use another key for single. First make all processes take both locks, the bit first (release
 // in the opposite order); when the last that takes the bit alone has gone, stop taking the bit, and delete its key.
 func SetBit(store backends.LegacyStore) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
 	return &bit{store: store, take: func(ctx context.Context, key string) (bool, error) {
 		was, err := store.SetBit(ctx, key, 0, true)
 		return !was, err
@@ -62,6 +65,9 @@ func SetBit(store backends.LegacyStore) locker.Locker {
 // at, and to be replaced by SetBit, with which it shares its keys: that can be done process by process, and each
 // process that is left can still break in.
 func GetBit(store backends.LegacyStore) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
 	return &bit{store: store, take: func(ctx context.Context, key string) (bool, error) {
 		if on, err := store.GetBit(ctx, key, 0); on || err != nil {
 			return false, err
@@ -76,7 +82,7 @@ type bit struct {
 	store    backends.LegacyStore
 	take     func(ctx context.Context, key string) (bool, error)
 	grants   grants[struct{}]
-	cleanups cleanup.Group
+	cleanups cleanup.Queue
 }
 
 // Acquire makes one attempt.
@@ -95,7 +101,9 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	lease := granted(req, started)
 	b.grants.remember(lease, &struct{}{})
 	if lease.Ended() {
-		b.cleanups.Settle(ctx, backends.DefaultMaxTTL, func(ctx context.Context) error { return unlessLost(b.Release(ctx, lease)) })
+		b.cleanups.Add(ctx, cleanup.Entry{TTL: backends.DefaultMaxTTL, Known: true, Remove: func(ctx context.Context) error {
+			return unlessLost(b.Release(ctx, lease))
+		}})
 		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
 	}
 	return lease, nil

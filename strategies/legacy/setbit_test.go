@@ -30,7 +30,7 @@ func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
 		time.Sleep(time.Second) // in which the Client cleans up
 		close(release)
 		synctest.Wait()
-		isRefused(t, "another", legacy.SetBit(store.Legacy()), long)
+		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)
 	})
 }
 
@@ -45,7 +45,7 @@ func TestAFailedAttemptDoesNotFreeTheHolder(t *testing.T) {
 			t.Errorf("Lock = %v", err)
 		}
 		time.Sleep(time.Minute)
-		isRefused(t, "another", legacy.SetBit(store.Legacy()), long)
+		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)
 	})
 }
 
@@ -104,6 +104,6 @@ func TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce(t *testing.T) {
 		if n := faulty.Calls(backendtest.SetBit); n != 3 {
 			t.Errorf("SETBIT was sent %d times; want 3: on, off, and off again", n)
 		}
-		isRefused(t, "another", legacy.SetBit(store.Legacy()), long)
+		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)
 	})
 }

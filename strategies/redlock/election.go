@@ -27,12 +27,25 @@ func (q *quorum) ballot() ballot {
 
 // poll counts until it is decided, or the limit or ctx ends: by a quorum that did as it was asked, or by so many that have
 // lost the lease that there is none.
-func (q *quorum) poll(ctx context.Context, r *round) ballot {
+func (q *quorum) poll(ctx context.Context, r *round, rest *leftovers, skipped ...int) ballot {
 	b := q.ballot()
+	for _, i := range skipped {
+		b.count(answer{node: i, err: errNothing})
+	}
 	for b.answered < len(q.nodes) && (q.sequential || b.open()) {
+		if b.short(r) {
+			r.askHeld(func(a answer) {
+				if rest != nil {
+					rest.flight.miss(a.node)
+					_ = rest.heard(a.node, a.err)
+				}
+				b.count(a)
+			})
+			continue
+		}
 		a, ok := r.next(ctx)
 		if !ok {
-			b.giveUp(r.limit)
+			b.silence(r)
 			break
 		}
 		b.count(a)
@@ -48,14 +61,33 @@ func (b *ballot) open() bool {
 	return !decided && possible
 }
 
-// giveUp takes silence for a failure.
-func (b *ballot) giveUp(limit time.Duration) {
+// short tells whether the nodes that were asked can't make the quorum without those that were held back.
+func (b *ballot) short(r *round) bool {
+	hope := b.granted + len(b.nodes) - b.answered - len(r.held)
+	if r.kind == releasing {
+		hope += b.lost
+	}
+	return len(r.held) > 0 && hope < b.need
+}
+
+// silence takes no answer for a failure.
+func (b *ballot) silence(r *round) {
+	for _, i := range r.held {
+		b.votes[i] = Vote{Outcome: Failed, Err: errSilent}
+	}
+	b.giveUp(fmt.Errorf("%w within %v", errNoAnswer, r.limit), r.limit)
+}
+
+func (b *ballot) giveUp(why error, after time.Duration) {
 	for i := range b.votes {
 		if b.votes[i].Outcome == Pending {
-			b.votes[i] = Vote{Outcome: Failed, Err: fmt.Errorf("%w within %v", errNoAnswer, limit), Latency: limit}
+			b.votes[i] = Vote{Outcome: Failed, Err: why, Latency: after}
 		}
 	}
 }
+
+// errNothing is the vote of a node that was never asked for the lease.
+var errNothing = fmt.Errorf("never asked for it: %w", locker.ErrLost)
 
 func (b *ballot) count(a answer) {
 	b.answered++
@@ -78,28 +110,38 @@ func (b *ballot) count(a answer) {
 // election counts the answers to Acquire. Where grants are numbered, it also brings the nodes to one number: see NewFenced.
 type election struct {
 	ballot
-	round *round
-	lease locker.Lease // what names the attempt
-	fence uint64       // of the lease, once a quorum has granted
+	round  *round
+	flight *flight
+	fence  uint64 // of the lease, once a quorum has granted
 	// Of the nodes that granted:
 	numbers []uint64 // what each returned
 	landed  int      // have the number of the lease: these make the quorum
 	raising int      // are being asked to take it
 }
 
-func (q *quorum) elect(r *round, req locker.Request) *election {
-	return &election{
-		ballot: q.ballot(), round: r, numbers: make([]uint64, len(q.nodes)),
-		lease: locker.Lease{Key: req.Key, Token: req.Token, Owner: req.Owner},
-	}
+func (q *quorum) elect(r *round, f *flight) *election {
+	return &election{ballot: q.ballot(), round: r, flight: f, numbers: make([]uint64, len(q.nodes))}
 }
 
-// hear counts until it is decided, or the limit or ctx ends.
+// hear counts until it is decided, or the limit or ctx ends. Nodes that were held back until then are not asked.
 func (e *election) hear(ctx context.Context) {
+	defer func() {
+		for _, i := range e.round.held {
+			e.flight.answered(i, untouched)
+			e.votes[i] = Vote{Outcome: Failed, Err: errSilent}
+		}
+	}()
 	for !e.decided() {
+		if held := len(e.round.held); held > 0 && e.hope()-held < e.need && e.hope() >= e.need {
+			e.round.askHeld(func(a answer) {
+				e.flight.answered(a.node, untouched)
+				e.count(a)
+			})
+			continue
+		}
 		a, ok := e.round.next(ctx)
 		if !ok {
-			e.giveUp(e.round.limit)
+			e.silence(e.round)
 			return
 		}
 		if a.raise {
@@ -122,13 +164,20 @@ func (e *election) decided() bool {
 	if e.sequential && silent > 0 {
 		return false
 	}
-	hope := e.landed + e.raising + silent
+	// Once a node has failed, those that are silent may yet make it an outage; who would wait for a lock must know. Those
+	// that were held back are not asked for that.
+	failed, silent := e.failed+len(e.round.held), silent-len(e.round.held)
+	unclear := failed > 0 && failed <= e.spare() && failed+silent+e.raising > e.spare()
+	return e.won() || e.hope() < e.need && !unclear
+}
+
+// hope is how many may have the number of the lease in the end.
+func (e *election) hope() int {
+	silent := len(e.nodes) - e.answered
 	if e.granted < e.need { // what counts as landed is still open
-		hope = e.granted + silent
+		return e.granted + silent
 	}
-	// Once a node has failed, those that are silent may yet make it an outage; who would wait for a lock must know.
-	unclear := e.failed > 0 && e.failed <= e.spare() && e.failed+silent+e.raising > e.spare()
-	return e.won() || hope < e.need && !unclear
+	return e.landed + e.raising + silent
 }
 
 // number is called for each node that granted. The number of the lease is the greatest of the first quorum.
@@ -161,7 +210,7 @@ func (e *election) land(i int) {
 		e.raising++
 		e.votes[i].Outcome = Pending
 		e.round.again(answer{node: i, raise: true}, func(ctx context.Context, i int, then reply) {
-			stack.Go(func() (uint64, error) { return e.fence, e.nodes[i].raise(ctx, e.lease, e.fence) }, errGone, then)
+			stack.Go(func() (uint64, error) { return e.fence, e.nodes[i].raise(ctx, e.flight.lease(), e.fence) }, errGone, then)
 		})
 	default:
 		e.votes[i].Outcome, e.votes[i].Err = Held, errOvertaken

@@ -1,6 +1,9 @@
 package redlock
 
-import "github.com/lockstep-go/lockstep/locker"
+import (
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+)
 
 // Flying is how many tokens have attempts that are remembered.
 func Flying(l locker.Locker) int {
@@ -8,4 +11,13 @@ func Flying(l locker.Locker) int {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return len(fs.byToken)
+}
+
+// Servers is what the quorum knows of its nodes.
+func Servers(l locker.Locker) []cleanup.Stats {
+	var all []cleanup.Stats
+	for _, n := range l.(*quorum).nodes {
+		all = append(all, n.server.Stats())
+	}
+	return all
 }

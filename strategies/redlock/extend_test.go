@@ -172,6 +172,7 @@ func TestALossIsToldAtOnceAndSilenceIsNamed(t *testing.T) {
 		_, err := l.Extend(t.Context(), lease, ttl)
 		wantQuorum(t, err, "0 of 5 nodes granted, 3 needed: node 1: no answer within 500ms; node 2")
 		wantQuorum(t, l.Release(t.Context(), lease), "0 of 5 nodes granted, 3 needed: node 1: no answer within 500ms; node 2")
+		heal(nodes)
 		time.Sleep(3 * time.Hour)
 	})
 }
@@ -192,6 +193,7 @@ func TestExtendAndReleaseAreDecidedWhenAQuorumIsImpossible(t *testing.T) {
 		}
 		took(t, 0, func() { _, _ = l.Extend(t.Context(), lease, ttl) })
 		took(t, 0, func() { _ = l.Release(t.Context(), lease) })
+		heal(nodes)
 		time.Sleep(2 * time.Minute)
 	})
 }

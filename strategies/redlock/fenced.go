@@ -2,10 +2,8 @@ package redlock
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -46,18 +44,11 @@ func NewFenced(stores []backends.FencedStore, opts ...Option) (locker.Locker, er
 type raise func(ctx context.Context, lease locker.Lease, to uint64) error
 
 func numbered(s backends.FencedStore) node {
-	set := func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
-		return s.SetNXFenced(ctx, key, token, ttl, backends.Count)
-	}
-	return node{
-		Locker:   instance.New(s, set),
-		cleanups: new(cleanup.Group),
-		raise: func(ctx context.Context, lease locker.Lease, to uint64) error {
-			landed, err := s.RaiseFence(ctx, lease.Key, lease.Token, to)
-			if err == nil && !landed {
-				return errOvertaken
-			}
-			return err
-		},
-	}
+	return nodeOf(instance.New(s, s.SetNXFenced), func(ctx context.Context, lease locker.Lease, to uint64) error {
+		landed, err := s.RaiseFence(ctx, lease.Key, lease.Token, to)
+		if err == nil && !landed {
+			return errOvertaken
+		}
+		return err
+	})
 }

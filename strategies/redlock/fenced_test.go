@@ -123,7 +123,7 @@ func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
 				for i := range stores {
 					mem[i] = memory.New()
 					for range c.counters[i] {
-						_, _ = mem[i].SetNXFenced(t.Context(), "k", "x", ttl, backends.Count)
+						_, _ = mem[i].SetNXFenced(t.Context(), "k", "x", ttl)
 						_, _ = mem[i].DeleteIf(t.Context(), "k", "x")
 					}
 					f := backendtest.FaultyFenced(mem[i])
@@ -173,7 +173,7 @@ func TestNodesThatAreBeingRaisedAreHopedFor(t *testing.T) {
 		for i, counter := range []int{4, 2, 2, 0, 0} {
 			s := memory.New()
 			for range counter {
-				_, _ = s.SetNXFenced(t.Context(), "k", "x", ttl, backends.Count)
+				_, _ = s.SetNXFenced(t.Context(), "k", "x", ttl)
 				_, _ = s.DeleteIf(t.Context(), "k", "x")
 			}
 			if i > 2 {
@@ -209,7 +209,7 @@ func TestARaiseThatFailsCountsForAnOutage(t *testing.T) {
 		}
 		// node 1 is ahead
 		for range 3 {
-			_, _ = mem[0].SetNXFenced(t.Context(), "k", "x", ttl, backends.Count)
+			_, _ = mem[0].SetNXFenced(t.Context(), "k", "x", ttl)
 			_, _ = mem[0].DeleteIf(t.Context(), "k", "x")
 		}
 		fail := func(context.Context, func(context.Context) error) error { return errDown }

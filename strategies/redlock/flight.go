@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -21,18 +22,22 @@ type flight struct {
 	out     int         // nodes that have not answered
 	said    []response  // by node
 	due     []bool      // by node: a release will be sent once it has answered
+	slots   []bool      // by node: its answer was unknown, and the slot for a cleanup is reserved
 	awaited []*awaited  // answers that a release is to follow
+	won     bool        // the lease is granted
 	over    bool        // a grant that comes now is not wanted
 	forget  *time.Timer // set once all have answered, if some may still clean up by themselves
+	until   time.Time   // of that timer
 	other   *flight     // with the same token, such as a retransmission
 }
 
 type response byte
 
 const (
-	silent  response = iota
-	refused          // held by someone else
-	unknown          // an error: what the node may have stored, it will remove by itself
+	silent    response = iota
+	refused            // held by someone else
+	untouched          // nothing was sent, or the node will not do it
+	unknown            // an error: it may have the token, or come to have it
 	granted
 )
 
@@ -41,21 +46,36 @@ var errUnwanted = errors.New("granted after the attempt was over")
 
 // acquire asks one node.
 func (f *flight) acquire(ctx context.Context, i int, then reply) {
-	if f.sequential && !f.keep() { // its turn comes too late
-		f.answered(i, refused)
+	server := f.nodes[i].server
+	switch {
+	case f.sequential && !f.keep(): // its turn comes too late
+		f.answered(i, untouched)
 		then(0, errUnwanted)
+		return
+	case !server.TryReserve():
+		f.answered(i, untouched)
+		then(0, &cleanup.FullError{})
 		return
 	}
 	f.nodes[i].acquire(ctx, f.req, func(lease locker.Lease, err error) {
-		said := granted // or nobody knows, and nobody else will clean up
+		said := granted
 		switch {
 		case errors.Is(err, locker.ErrHeld):
 			said = refused
-		case err != nil && !errors.Is(err, errGone):
+		case cleanup.Permanent(err) || cleanup.Unsent(err):
+			said = untouched
+		case err != nil:
 			said = unknown
 		}
-		if f.answered(i, said) {
-			f.settle(f.ctx, i, f.lease(), f.req.TTL)
+		unwanted, unresolved := f.answered(i, said)
+		switch {
+		case unresolved:
+			server.Keep(f.ctx, f.entry(i, false))
+		case said != unknown:
+			server.Free()
+		}
+		if unwanted {
+			server.Add(f.ctx, f.entry(i, true))
 			err = errUnwanted
 		}
 		if f.nodes[i].raise == nil {
@@ -65,16 +85,32 @@ func (f *flight) acquire(ctx context.Context, i int, then reply) {
 	})
 }
 
-// answered tells whether the node has granted what nobody wants any more, and nobody waits to release.
-func (f *flight) answered(i int, said response) (unwanted bool) {
+// entry is the cleanup of what a node has of the attempt.
+func (f *flight) entry(i int, known bool) cleanup.Entry {
+	return f.cleanup(i, f.lease(), f.req.TTL, known)
+}
+
+// answered tells whether the node has granted what nobody wants any more and nobody waits to release, and whether it may
+// have done so.
+func (f *flight) answered(i int, said response) (unwanted, unresolved bool) {
 	f.mu.Lock()
 	f.said[i] = said
 	f.out--
 	last := f.out == 0
-	if last && !f.over && slices.Contains(f.said, unknown) {
-		last, f.forget = false, time.AfterFunc(f.req.TTL, func() { f.flying.land(f) }) // as long as a clean-up lasts
+	if last && !f.over && (slices.Contains(f.said, unknown) || slices.Contains(f.said, untouched)) {
+		// The release must know where there is nothing to release, and an extension, which node may clean up by itself.
+		last, f.forget = false, time.AfterFunc(f.req.TTL, func() { f.flying.land(f) })
+		f.until = time.Now().Add(f.req.TTL)
 	}
-	unwanted = f.over && said == granted && (f.due == nil || !f.due[i])
+	late := f.over && (f.due == nil || !f.due[i])
+	unwanted, unresolved = late && said == granted, late && said == unknown
+	if said == unknown && !unresolved {
+		if f.won || f.over {
+			f.nodes[i].server.Free()
+		} else {
+			f.slots[i] = true // until it is clear who cleans up, and when
+		}
+	}
 	var follow []*awaited
 	f.awaited = slices.DeleteFunc(f.awaited, func(a *awaited) bool {
 		if a.node == i {
@@ -90,7 +126,7 @@ func (f *flight) answered(i int, said response) (unwanted bool) {
 		a.patience.Stop()
 		a.then(said)
 	}
-	return unwanted
+	return unwanted, unresolved
 }
 
 // heard is what the nodes have said so far.
@@ -134,6 +170,18 @@ func (f *flight) awaitNoMore(a *awaited) {
 	a.then(silent)
 }
 
+// miss is told that no release is sent to the node: its cleanup is due, and an answer that comes now may miss that.
+func (f *flight) miss(i int) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.due != nil {
+		f.due[i] = false
+	}
+}
+
 const awaitLimit = 100 * time.Millisecond // or half the node limit: at its end nobody is left to send the release
 
 // keep lets what is still to come count for the lease; it is false if the lease was released already.
@@ -141,6 +189,27 @@ func (f *flight) keep() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.over
+}
+
+// conclude is told whether there is a lease. What nodes may have of it is cleaned up with its release. It returns false if
+// the lease was released already.
+func (f *flight) conclude(won bool) (kept bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.won = won && !f.over; f.won || f.over {
+		for i := range f.slots {
+			f.free(i)
+		}
+	}
+	return !f.over
+}
+
+// free gives back the slot for a cleanup.
+func (f *flight) free(i int) {
+	if f.slots[i] {
+		f.slots[i] = false
+		f.nodes[i].server.Free()
+	}
 }
 
 // end makes a grant that comes from now on unwanted. If a release is about to be sent to all nodes, it awaits their
@@ -167,25 +236,38 @@ func (f *flight) end(releasing bool) (all bool) {
 func (f *flight) abandon() {
 	lease := f.lease()
 	f.flying.abandon(f)
-	r := f.begin(f.ctx, min(f.limit, f.req.TTL), 1)
-	defer r.leave()
-	rest := f.leftovers(f.ctx, lease, f.req.TTL)
+	r := f.begin(f.ctx, min(f.limit, f.req.TTL), abandoning)
+	defer r.end()
+	rest := f.leftovers(f.ctx, lease, f, f.req.TTL)
 	defer rest.release(r)
 	release := func(ctx context.Context, i int, then reply) {
 		f.await(i, func(said response) {
-			if said == refused || said == unknown {
+			if said == refused || said == untouched {
 				then(0, rest.heard(i, nil))
 				return
 			}
+			rest.may(i, said)
 			f.nodes[i].release(ctx, lease, func(err error) { then(0, rest.heard(i, err)) })
 		})
 	}
 	said, waited := f.heard(), 0
 	for i := range said {
-		if said[i] == silent || said[i] == granted {
+		switch said[i] {
+		case silent, granted:
 			r.again(answer{node: i}, release)
-		} else {
-			_ = rest.heard(i, nil) // nothing of ours is there
+		case unknown:
+			f.mu.Lock()
+			kept := f.slots[i]
+			f.slots[i] = false
+			f.mu.Unlock()
+			if kept {
+				f.nodes[i].server.Keep(f.ctx, f.entry(i, false))
+			} else {
+				f.nodes[i].server.Add(f.ctx, f.entry(i, false))
+			}
+			fallthrough
+		default:
+			_ = rest.heard(i, nil)
 		}
 		if said[i] == granted {
 			waited++
@@ -214,7 +296,7 @@ type flights struct {
 }
 
 func (fs *flights) start(ctx context.Context, q *quorum, req locker.Request) *flight {
-	f := &flight{quorum: q, ctx: ctx, req: req, out: len(q.nodes), said: make([]response, len(q.nodes))}
+	f := &flight{quorum: q, ctx: ctx, req: req, out: len(q.nodes), said: make([]response, len(q.nodes)), slots: make([]bool, len(q.nodes))}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.byToken == nil {
@@ -236,6 +318,20 @@ func (fs *flights) counts(token string, i int) bool {
 		}
 	}
 	return true
+}
+
+// prolong remembers the attempts of a token for as long as its lease.
+func (fs *flights) prolong(token string, ttl time.Duration) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for f := fs.byToken[token]; f != nil; f = f.other {
+		f.mu.Lock()
+		if until := time.Now().Add(ttl); f.forget != nil && until.After(f.until) && f.forget.Stop() {
+			f.forget.Reset(ttl)
+			f.until = until
+		}
+		f.mu.Unlock()
+	}
 }
 
 // land forgets f: all nodes have answered.
@@ -277,15 +373,26 @@ func (fs *flights) abandon(f *flight) {
 	}
 }
 
-// end is told before a lease is released. It returns the attempt that may still have answers to come, or nil.
-func (fs *flights) end(token string) *flight {
+// end is told before a lease is released. It returns the attempt that may still have answers to come, or nil, and the nodes
+// that were never asked for the lease.
+func (fs *flights) end(token string) (first *flight, unasked []int) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	first := fs.byToken[token]
+	first = fs.byToken[token]
+	if first == nil {
+		return nil, nil
+	}
+	for i, said := range first.heard() {
+		if said == untouched {
+			unasked = append(unasked, i)
+		}
+	}
 	for f := first; f != nil; f = f.other {
+		said := f.heard()
+		unasked = slices.DeleteFunc(unasked, func(i int) bool { return said[i] != untouched })
 		if f.end(f == first) {
 			fs.remove(f)
 		}
 	}
-	return first
+	return first, unasked
 }

@@ -270,6 +270,7 @@ func TestAFailedAttemptSendsTheReleasesThatAreNeededAndNoMore(t *testing.T) {
 		if n := holding(nodes, req.Token); n != 0 {
 			t.Errorf("%d nodes have it still", n)
 		}
+		heal(nodes)
 		time.Sleep(2 * time.Hour)
 	})
 }
@@ -289,6 +290,7 @@ func TestAbandonIsNotLongerThanTheTTL(t *testing.T) {
 		if d := time.Since(began); d > 2*req.TTL {
 			t.Errorf("a ttl of %v: %v", req.TTL, d)
 		}
+		heal(nodes)
 		time.Sleep(2 * time.Minute)
 	})
 }

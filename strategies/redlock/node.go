@@ -13,18 +13,47 @@ import (
 // node is one of the quorum.
 type node struct {
 	locker.Locker
-	raise    raise // nil: its grants have no number
-	cleanups *cleanup.Group
+	raise  raise // nil: its grants have no number
+	own    bool  // it leaves the cleanup to the quorum; any other may clean up late by itself
+	server *cleanup.Queue
+}
+
+func nodeOf(l locker.Locker, r raise) node {
+	return node{Locker: l, raise: r, own: instance.Is(l), server: new(cleanup.Queue)}
 }
 
 // acquire and release do not wait: then is called with the answer, once, and does not wait either. A node that can be asked so needs
 // no goroutine of its own for each question: what many ask it at once is sent by one.
 func (n *node) acquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
 	if s, ok := n.Locker.(instance.Starter); ok {
-		s.StartAcquire(ctx, req, then)
+		s.StartAcquire(ctx, req, func(lease locker.Lease, err error) {
+			if errors.Is(err, locker.ErrHeld) && n.server.Haunted(req.Key) {
+				stack.Go(func() (locker.Lease, error) { return n.again(ctx, req, err) }, errGone, then)
+				return
+			}
+			then(lease, err)
+		})
 		return
 	}
-	stack.Go(func() (locker.Lease, error) { return n.Acquire(ctx, req) }, errGone, then)
+	stack.Go(func() (locker.Lease, error) {
+		lease, err := n.Acquire(ctx, req)
+		if errors.Is(err, locker.ErrHeld) && n.server.Haunted(req.Key) {
+			return n.again(ctx, req, err)
+		}
+		return lease, err
+	}, errGone, then)
+}
+
+// again asks once more when what earlier attempts of this process may have left is removed.
+func (n *node) again(ctx context.Context, req locker.Request, held error) (locker.Lease, error) {
+	found, err := n.server.Settle(ctx, req.Key)
+	switch {
+	case err != nil:
+		return locker.Lease{}, &instance.GhostError{Err: err}
+	case !found:
+		return locker.Lease{}, held
+	}
+	return n.Acquire(ctx, req)
 }
 
 func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)) {

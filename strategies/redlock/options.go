@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 // Defaults of the options.
@@ -47,8 +48,8 @@ type invalid string
 
 func (e invalid) Error() string { return "lockstep: redlock: " + string(e) }
 
-// Refused says that repeating will not help.
-func (e invalid) Refused() bool { return true }
+// Permanent says that repeating will not help.
+func (e invalid) Permanent() bool { return true }
 
 // ErrorType is "invalid".
 func (e invalid) ErrorType() string { return "invalid" }
@@ -80,7 +81,7 @@ func build(nodes []node, opts []Option) (locker.Locker, error) {
 // distinct refuses what is no node of its own.
 func distinct[N any](nodes []N) error {
 	for i, n := range nodes {
-		if any(n) == nil {
+		if instance.IsNil(n) {
 			return invalidf("node %d is nil", i+1)
 		}
 		for j := range i {

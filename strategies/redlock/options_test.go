@@ -32,10 +32,10 @@ func TestBadOptionsAreRefusedAndSaidWhy(t *testing.T) {
 	} {
 		_, err := redlock.New(c.nodes, c.opts...)
 		refusal, ok := err.(interface {
-			Refused() bool
+			Permanent() bool
 			ErrorType() string
 		})
-		if !ok || err.Error() != "lockstep: redlock: "+c.says || !refusal.Refused() || refusal.ErrorType() != "invalid" {
+		if !ok || err.Error() != "lockstep: redlock: "+c.says || !refusal.Permanent() || refusal.ErrorType() != "invalid" {
 			t.Errorf("New = %v; want %s", err, c.says)
 		}
 	}

@@ -18,21 +18,28 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-const quarantine = 2 * time.Second // and as much as a second more
+const quarantine = 2 * time.Second // and up to 3 s
 
-// inQuarantine are clients that do not trust a server which has just started.
+// inQuarantine are clients that do not trust a server which has just started, or which they saw restart.
 var inQuarantine = map[string]reach{
-	"go-redis": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		logging.Disable()
-		store, client := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 1000}, lockredis.WithMaxTTL(quarantine))
-		tb.Cleanup(func() { client.Close() })
-		return store
+	"go-redis, strict": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+		return overGoRedis(tb, server, lockredis.WithMaxTTL(quarantine), lockredis.WithQuarantine(quarantine))
 	},
-	"redigo": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		store, pool := redigo.Open(server.Addr(), nil, lockredis.WithMaxTTL(quarantine))
+	"go-redis": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+		return overGoRedis(tb, server, lockredis.WithMaxTTL(quarantine))
+	},
+	"redigo, strict": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+		store, pool := redigo.Open(server.Addr(), nil, lockredis.WithMaxTTL(quarantine), lockredis.WithQuarantine(quarantine))
 		tb.Cleanup(func() { pool.Close() })
 		return store
 	},
+}
+
+func overGoRedis(tb testing.TB, server *redistest.Server, opts ...lockredis.Option) *lockredis.Store {
+	logging.Disable()
+	store, client := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 1000}, opts...)
+	tb.Cleanup(func() { client.Close() })
+	return store
 }
 
 func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {

@@ -103,15 +103,25 @@ func (e *QuorumError) Unwrap() []error {
 	return errs
 }
 
-// Refused says that so many nodes refuse that repeating will not help.
-func (e *QuorumError) Refused() bool {
+// Permanent says that so many nodes refuse that repeating will not help.
+func (e *QuorumError) Permanent() bool {
 	refusing := 0
 	for _, v := range e.Votes {
-		if v.Outcome == Failed && cleanup.Refused(v.Err) {
+		if v.Outcome == Failed && cleanup.Permanent(v.Err) {
 			refusing++
 		}
 	}
 	return refusing > e.spare()
+}
+
+// Unsent says that nothing was done: every node failed before anything was sent to it.
+func (e *QuorumError) Unsent() bool {
+	for _, v := range e.Votes {
+		if v.Outcome != Failed || !cleanup.Unsent(v.Err) {
+			return false
+		}
+	}
+	return true
 }
 
 // ErrorType is "quorum".

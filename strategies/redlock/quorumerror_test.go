@@ -33,6 +33,7 @@ func TestTheErrorHasTheVoteOfEachNode(t *testing.T) {
 		if !errors.Is(err, locker.ErrHeld) || errors.Is(err, errDown) || !errors.As(err, &held) || held.Left != 2*time.Minute {
 			t.Errorf("%v, %+v: it is held, and one of the two has to end: %v", err, held, held.Left)
 		}
+		heal(nodes)
 		time.Sleep(2 * time.Hour)
 	})
 }
@@ -44,8 +45,8 @@ func TestWhatTheQuorumErrorSays(t *testing.T) {
 	no := redlock.Vote{Outcome: redlock.Failed, Err: refusal{}}
 	granted := redlock.Vote{Outcome: redlock.Granted}
 	for spare, votes := range map[int][]redlock.Vote{0: {no, no, granted, granted, granted}, 1: {no, no, no, granted, granted}} {
-		if e := (&redlock.QuorumError{Needed: 3, Votes: votes}); e.Refused() != (spare == 1) {
-			t.Errorf("%v: refused is %v", e, e.Refused())
+		if e := (&redlock.QuorumError{Needed: 3, Votes: votes}); e.Permanent() != (spare == 1) {
+			t.Errorf("%v: refused is %v", e, e.Permanent())
 		}
 	}
 	two := &redlock.QuorumError{Needed: 3, Votes: []redlock.Vote{held(0, true), held(0, true), granted, granted, granted}}
@@ -114,8 +115,8 @@ func TestRefusalsAndForeignKeysOfNodesAreThoseOfTheQuorum(t *testing.T) {
 		for i, n := range nodes {
 			n.store.SetOther("k")
 			_, err := l.Acquire(t.Context(), request())
-			refusal := interface{ Refused() bool }(nil)
-			refused := errors.As(err, &refusal) && refusal.Refused()
+			refusal := interface{ Permanent() bool }(nil)
+			refused := errors.As(err, &refusal) && refusal.Permanent()
 			if i >= 1 && (!refused || !errors.Is(err, locker.ErrForeignKey) || errors.Is(err, locker.ErrHeld)) {
 				t.Errorf("%d values of another type: %v", i+1, err)
 			}
@@ -125,5 +126,5 @@ func TestRefusalsAndForeignKeysOfNodesAreThoseOfTheQuorum(t *testing.T) {
 
 type refusal struct{}
 
-func (refusal) Error() string { return "refused" }
-func (refusal) Refused() bool { return true }
+func (refusal) Error() string   { return "refused" }
+func (refusal) Permanent() bool { return true }

@@ -9,6 +9,11 @@
 //	extend    Extend on all nodes at once. Only those count that still hold the Token; w of them, or nothing changes.
 //	release   Release on all nodes at once. Done as soon as w have said so.
 //
+// A node that did not answer is not asked again before a probe is answered, as long as the others can make the quorum; where
+// they can't, a few calls at once ask it, and the rest fail with an error that says that nothing was sent. What an attempt may
+// have left on a node is removed when the attempt has failed or the lease is released, and never before: then a node that says
+// that it has the token counts. Nothing is released on a node to which nothing was sent.
+//
 // No node is waited for longer than [WithNodeLimit], whatever its client library does. A node that answers after the
 // decision is not lost: its grant counts at the next extension and is ended by the release, and if the attempt was refused
 // meanwhile, or the release has begun, the grant is released by whoever receives it.
@@ -27,8 +32,9 @@
 //	5  5       0               4
 //
 // With w of n, 2w−n−1 nodes may forget during the life of one lease, and there is still one that both of two holders would
-// need. Quarantine of restarted servers (package goredis, package redigo) makes one that restarts count as down for as
-// long as a lease may live, instead of forgetful.
+// need. Quarantine makes a node that restarts count as down for as long as a lease may live, instead of forgetful.
+// By default a process notices restarts of the nodes that it used before; give the stores of a quorum the strict form
+// (redis.WithQuarantine), which also covers processes that start after a restart.
 //
 // # What it does not promise
 //
@@ -41,6 +47,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -58,22 +65,24 @@ func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 	}
 	all := make([]node, len(nodes))
 	for i, l := range nodes {
-		all[i] = node{Locker: l, cleanups: new(cleanup.Group)}
+		all[i] = nodeOf(l, nil)
 	}
 	return build(all, opts)
 }
 
-// quorum is the Locker. It remembers only attempts that some nodes have not answered yet.
+// quorum is the Locker. It remembers only attempts that some nodes have not granted or refused, until they are released or
+// their TTL is over.
 type quorum struct {
 	config
 	nodes  []node
 	flying flights
+	rounds atomic.Int32 // callers that wait for nodes
 }
 
 // errReleased is an attempt whose token was released while it was under way.
 var errReleased = errors.New("released while it was asked for")
 
-// errUncertain is the vote of a node that has the lease, and did not say so when it was asked for it.
+// errUncertain is the vote of a node that has the lease, did not say so when it was asked for it, and cleans up by itself.
 var errUncertain = errors.New("it may clean up what it granted without an answer")
 
 // Acquire makes one attempt on all nodes. If it fails, the error has a [*QuorumError] with the vote of each; it matches
@@ -88,21 +97,31 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	req.Waiter = "" // a place with each node would keep everyone from a quorum: see Watch
 	started := time.Now()
 	f := q.flying.start(ctx, q, req)
-	r := q.begin(ctx, min(q.limit, req.TTL), q.turns())
-	defer r.leave()
-	r.ask(f.acquire)
-	e := q.elect(r, req)
-	e.hear(ctx)
+	r := q.begin(ctx, min(q.limit, req.TTL), acquiring)
+	defer r.end()
+	e := q.elect(r, f)
+	if r.ask(f.acquire, func(int) bool { return false }) {
+		e.hear(ctx)
+	} else {
+		for i := range q.nodes {
+			f.answered(i, untouched)
+		}
+		e.giveUp(errSilent, 0)
+	}
 
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
 		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: e.landed, Size: len(q.nodes)},
 	}
-	kept := f.keep()
+	kept := f.conclude(e.won() && !lease.Ended())
 	if e.won() && !lease.Ended() && kept {
 		return lease, nil
 	}
-	f.abandon()
+	if ctx.Value(cleanup.ByCaller{}) == nil {
+		f.abandon()
+	} else {
+		f.conclude(true) // it is a node of another quorum, which releases it
+	}
 	switch {
 	case e.won() && !kept:
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errReleased}
@@ -132,24 +151,25 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		return lease, locker.Lost(lease)
 	}
 	started := time.Now()
-	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), q.turns()) // by a ttl that is short, the lease is just kept
-	defer r.leave()
+	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), extending) // by a ttl that is short, the lease is just kept
+	defer r.end()
 	r.ask(func(ctx context.Context, i int, then reply) {
 		stack.Go(func() (uint64, error) {
 			_, err := q.nodes[i].Extend(ctx, lease, ttl)
-			if err == nil && !q.flying.counts(lease.Token, i) {
+			if err == nil && !q.nodes[i].own && !q.flying.counts(lease.Token, i) {
 				err = errUncertain
 			}
 			return 0, err
 		}, errGone, then)
-	})
-	b := q.poll(ctx, r)
+	}, func(int) bool { return false })
+	b := q.poll(ctx, r, nil)
 	switch {
 	case b.granted >= q.need:
 		extended := lease // a copy: nodes that have not answered yet are being asked about lease
 		if until := q.until(started, ttl); until.After(lease.Expires) {
 			extended.Expires = until
 		}
+		q.flying.prolong(lease.Token, ttl)
 		return extended, nil
 	case b.lost > q.spare():
 		return lease, q.lost(lease, b.votes)

@@ -223,9 +223,9 @@ func (c counted) SetNX(ctx context.Context, key, value string, ttl time.Duration
 	return c.FencedStore.SetNX(ctx, key, value, ttl)
 }
 
-func (c counted) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration, n backends.Numbering) (backends.Result, error) {
+func (c counted) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 	defer c.d.count(value, -1)
-	return c.FencedStore.SetNXFenced(ctx, key, value, ttl, n)
+	return c.FencedStore.SetNXFenced(ctx, key, value, ttl)
 }
 
 // Holds looks at once.

@@ -3,9 +3,11 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -18,25 +20,29 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return &locker.Error{Op: "release", Key: lease.Key, Err: err}
 	}
-	flight := q.flying.end(lease.Token)
-	rest := q.leftovers(ctx, lease, max(time.Until(lease.Expires), untilGone))
+	flight, unasked := q.flying.end(lease.Token)
+	rest := q.leftovers(ctx, lease, flight, max(time.Until(lease.Expires), untilGone))
 	limit := q.limit
 	if left := time.Until(lease.Expires); left > 0 {
 		limit = min(limit, left)
 	}
-	r := q.begin(ctx, limit, q.turns())
-	defer r.leave()
+	r := q.begin(ctx, limit, releasing)
+	defer r.end()
+	for _, i := range unasked {
+		_ = rest.heard(i, nil)
+	}
 	r.ask(func(ctx context.Context, i int, then reply) {
-		release := func() {
+		release := func(said response) {
+			rest.may(i, said)
 			q.nodes[i].release(ctx, lease, func(err error) { then(0, rest.heard(i, err)) })
 		}
 		if flight == nil {
-			release()
+			release(granted)
 			return
 		}
-		flight.await(i, func(response) { release() }) // whatever it was: the lease may have been found there by another attempt
-	})
-	b := q.poll(ctx, r)
+		flight.await(i, release) // whatever it was: the lease may have been found there by another attempt
+	}, func(i int) bool { return slices.Contains(unasked, i) })
+	b := q.poll(ctx, r, rest, unasked...)
 	switch {
 	case b.lost > q.spare():
 		rest.release(r) // fewer than a quorum can keep everyone else from one
@@ -57,15 +63,18 @@ const untilGone = 30 * time.Second
 // leftovers are the nodes that a release has not reached. While it has failed as a whole, that is for its caller to repeat.
 type leftovers struct {
 	*quorum
-	ctx   context.Context
-	lease locker.Lease
-	until time.Time // when the nodes forget by themselves
+	ctx    context.Context
+	lease  locker.Lease
+	flight *flight   // that may still have answers to come, or nil
+	until  time.Time // when the nodes forget by themselves
 
-	mu     sync.Mutex
-	said   []reached // by node
-	silent int
-	done   bool        // a quorum is free
-	limit  *time.Timer // for those that are silent then
+	mu      sync.Mutex
+	said    []reached // by node
+	doubt   []bool    // by node: a grant may come later than the release
+	silent  int
+	done    bool            // a quorum is free
+	limit   *time.Timer     // for those that are silent then
+	pending *cleanup.Ledger // counts those that are silent when it is done
 }
 
 type reached byte
@@ -73,23 +82,38 @@ type reached byte
 const (
 	noAnswer reached = iota
 	failed
-	settled // it is free, or told again in the background
+	settled // it is free, or its cleanup is due
 )
 
-func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, ttl time.Duration) *leftovers {
+func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, f *flight, ttl time.Duration) *leftovers {
 	n := len(q.nodes)
-	return &leftovers{quorum: q, ctx: ctx, lease: lease, until: time.Now().Add(ttl), said: make([]reached, n), silent: n}
+	return &leftovers{
+		quorum: q, ctx: ctx, lease: lease, flight: f, until: time.Now().Add(ttl),
+		said: make([]reached, n), doubt: make([]bool, n), silent: n,
+	}
+}
+
+// may notes what a node had said when it was about to be released.
+func (l *leftovers) may(i int, said response) {
+	if said == unknown { // the answer of a node that is silent is heard by its attempt
+		l.mu.Lock()
+		l.doubt[i] = true
+		l.mu.Unlock()
+	}
 }
 
 // heard notes what a node has answered, and returns it.
 func (l *leftovers) heard(i int, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.silent--; l.silent == 0 && l.limit != nil {
-		l.limit.Stop()
+	if l.silent--; l.silent == 0 && l.limit != nil && l.limit.Stop() {
+		l.pending.Done()
 	}
 	switch {
 	case err == nil || errors.Is(err, locker.ErrLost):
+		if l.doubt[i] && l.said[i] != settled {
+			l.nodes[i].server.Confirm(l.ctx, l.cleanup(i, l.lease, time.Until(l.until), false))
+		}
 		l.said[i] = settled
 	case l.said[i] == noAnswer:
 		l.said[i] = failed
@@ -101,15 +125,22 @@ func (l *leftovers) heard(i int, err error) error {
 }
 
 // release is called when no more is asked of the nodes by r. A client library may go on waiting for a reply that was lost,
-// for seconds: what is silent at the limit is told again beside the call that hangs.
+// for seconds: what is silent at the limit is cleaned up beside the call that hangs.
 func (l *leftovers) release(r *round) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done = true
+	for _, i := range r.held {
+		l.flight.miss(i)
+		l.said[i] = failed
+		l.silent--
+	}
 	l.tell(failed)
 	if l.silent > 0 {
 		end, _ := r.ctx.Deadline()
 		l.limit = time.AfterFunc(time.Until(end), l.late)
+		l.pending = cleanup.From(l.ctx)
+		l.pending.Begin()
 	}
 }
 
@@ -117,27 +148,27 @@ func (l *leftovers) late() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tell(noAnswer)
+	l.pending.Done() // their cleanups count from here on
 }
 
 func (l *leftovers) tell(which reached) {
 	for i, said := range l.said {
-		if said == which {
+		if left := time.Until(l.until); said == which {
 			l.said[i] = settled
-			l.settle(l.ctx, i, l.lease, time.Until(l.until))
+			if left > 0 {
+				l.nodes[i].server.Add(l.ctx, l.cleanup(i, l.lease, left, !l.doubt[i]))
+			}
 		}
 	}
 }
 
-// settle releases on one node in the background, until it answers.
-func (q *quorum) settle(ctx context.Context, i int, lease locker.Lease, ttl time.Duration) {
-	if ttl <= 0 {
-		return
-	}
-	q.nodes[i].cleanups.Settle(ctx, ttl, func(ctx context.Context) error {
-		err := q.nodes[i].Release(ctx, lease)
-		if errors.Is(err, locker.ErrLost) {
-			return nil
+// cleanup removes what a node has of a lease. It is known whether the node answered when it was asked for it.
+func (q *quorum) cleanup(i int, lease locker.Lease, ttl time.Duration, known bool) cleanup.Entry {
+	n := &q.nodes[i]
+	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Remove: func(ctx context.Context) error {
+		if err := n.Release(ctx, lease); !errors.Is(err, locker.ErrLost) {
+			return err
 		}
-		return err
-	})
+		return nil
+	}}
 }

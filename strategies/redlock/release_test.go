@@ -196,6 +196,7 @@ func TestReleaseIsNotLongerThanTheLease(t *testing.T) {
 		}
 		left := time.Until(lease.Expires)
 		took(t, left, func() { _ = l.Release(t.Context(), lease) })
+		heal(nodes)
 		time.Sleep(2 * time.Minute)
 	})
 }

@@ -2,21 +2,39 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
 )
 
 // round puts questions to the nodes and hears their answers, for as long as its limit. The calls go on without the one who
 // asked: its ctx lends them its values only.
 type round struct {
 	*quorum
+	kind    kind
 	limit   time.Duration // for one node
 	began   time.Time
 	ctx     context.Context
 	cancel  context.CancelFunc
 	answers chan answer
 	users   atomic.Int32 // calls under way, and the one who asked
+
+	question question
+	held     []int // nodes that are not asked as long as the others can make the quorum
 }
+
+// kind is what a round is for.
+type kind byte
+
+const (
+	acquiring kind = iota
+	extending
+	releasing
+	abandoning // of which all nodes are asked at once
+)
 
 // question is what one node is asked. It does not wait: then is called with the answer, once.
 type question func(ctx context.Context, node int, then reply)
@@ -31,22 +49,39 @@ type answer struct {
 	fence   uint64
 	err     error
 	latency time.Duration // since the round began, or it was the turn of the node
+
+	call    cleanup.Call
+	counted bool // call is to be counted out
 }
 
-// begin prepares so many questions, one after the other, each to one node or to all at once.
-func (q *quorum) begin(ctx context.Context, limit time.Duration, turns int) *round {
-	r := &round{quorum: q, limit: limit, began: time.Now(), answers: make(chan answer, 2*len(q.nodes))}
-	r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Duration(turns)*limit)
+// begin prepares questions, each to one node or to all at once.
+func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round {
+	r := &round{quorum: q, kind: k, limit: limit, began: time.Now(), answers: make(chan answer, 2*len(q.nodes))}
+	turns := 1
+	if q.sequential && k != abandoning {
+		turns = len(q.nodes)
+	}
+	r.ctx, r.cancel = context.WithTimeout(detached{ctx, k == acquiring}, time.Duration(turns)*limit)
 	r.users.Store(1)
+	q.rounds.Add(1)
 	return r
 }
 
-// turns is how many questions it takes to ask all nodes.
-func (q *quorum) turns() int {
-	if q.sequential {
-		return len(q.nodes)
+// detached has the values of a ctx and not its end. Nodes that are asked for a grant leave the cleanup to the quorum.
+type detached struct {
+	context.Context
+	byCaller bool
+}
+
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (detached) Done() <-chan struct{}       { return nil }
+func (detached) Err() error                  { return nil }
+
+func (d detached) Value(key any) any {
+	if d.byCaller && key == (cleanup.ByCaller{}) {
+		return true
 	}
-	return 1
+	return d.Context.Value(key)
 }
 
 // leave ends the ctx of the calls when the last of them is over, rather than with the limit.
@@ -56,32 +91,108 @@ func (r *round) leave() {
 	}
 }
 
-// ask puts one question to all nodes.
-func (r *round) ask(ask question) {
+// end is called once, by the one who asked.
+func (r *round) end() {
+	r.rounds.Add(-1)
+	r.leave()
+}
+
+// ask puts one question to all nodes that can be expected to answer. If they are too few for a quorum, it asks some of the
+// others as well, and if these are too few, nobody: then it returns false.
+func (r *round) ask(ask question, skip func(node int) bool) bool {
+	r.question = ask
 	if r.sequential {
 		r.users.Add(1)
-		go r.askInTurn(ask)
-		return
+		go r.askInTurn(ask, skip)
+		return true
 	}
+	var room [16]answer
+	asked, skipped := room[:0], 0
 	for i := range r.nodes {
-		r.again(answer{node: i}, ask)
+		if skip(i) {
+			skipped++
+		} else if c, ok := r.nodes[i].server.Ask(r.kind == acquiring, false, r.pending()); ok {
+			asked = append(asked, answer{node: i, call: c, counted: true})
+		} else {
+			r.held = append(r.held, i)
+		}
 	}
+	if few := len(asked) + skipped; few < r.need && r.kind != releasing || few < r.need && len(asked) == 0 {
+		for i := 0; i < len(r.held); {
+			if c, ok := r.nodes[r.held[i]].server.Ask(r.kind == acquiring, true, 0); ok {
+				asked = append(asked, answer{node: r.held[i], call: c, counted: true})
+				r.held = append(r.held[:i], r.held[i+1:]...)
+				continue
+			}
+			i++
+		}
+	}
+	if len(asked)+skipped < r.need && r.kind == acquiring {
+		for _, a := range asked {
+			r.nodes[a.node].server.Withdraw(a.call)
+		}
+		return false
+	}
+	for _, a := range asked {
+		r.again(a, ask)
+	}
+	return true
 }
+
+// pending is how many calls of this process may be under way to a node that the others can do without: a node that is
+// slow must not gather more and more of them.
+func (q *quorum) pending() int { return 128 + 2*int(q.rounds.Load()) }
+
+// askHeld asks the nodes that were held back. Those that can't be asked now have failed.
+func (r *round) askHeld(failed func(answer)) {
+	for _, i := range r.held {
+		if c, ok := r.nodes[i].server.Ask(r.kind == acquiring, true, 0); ok {
+			r.again(answer{node: i, call: c, counted: true}, r.question)
+		} else {
+			failed(answer{node: i, err: errSilent})
+		}
+	}
+	r.held = nil
+}
+
+// errSilent is the vote of a node that was not asked.
+var errSilent error = silence{}
+
+type silence struct{}
+
+func (silence) Error() string { return "not asked, since it did not answer or refused before" }
+
+// Unsent says that nothing was sent.
+func (silence) Unsent() bool { return true }
 
 // again puts a question to one node.
 func (r *round) again(a answer, ask question) {
 	r.users.Add(1)
 	ask(r.ctx, a.node, func(fence uint64, err error) {
+		if a.counted {
+			r.nodes[a.node].server.Answered(a.call, failure(err))
+		}
 		a.fence, a.err, a.latency = fence, err, time.Since(r.began)
 		r.answers <- a
 		r.leave()
 	})
 }
 
+// failure is err, unless a node that does all that it is asked to may say so.
+func failure(err error) error {
+	if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) || errors.Is(err, errUnwanted) {
+		return nil
+	}
+	return err
+}
+
 // askInTurn gives up a node that does not answer within the limit, even if its client library goes on waiting.
-func (r *round) askInTurn(ask question) {
+func (r *round) askInTurn(ask question, skip func(int) bool) {
 	defer r.leave()
 	for i := range r.nodes {
+		if skip(i) {
+			continue
+		}
 		ctx, cancel := context.WithTimeout(r.ctx, r.limit)
 		began, heard := time.Now(), make(chan answer, 1)
 		r.users.Add(1)

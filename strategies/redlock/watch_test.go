@@ -41,6 +41,7 @@ func TestWatchIsActiveOnceAQuorumIs(t *testing.T) {
 			case err != nil && !polling && !errors.Is(err, errDown):
 				t.Errorf("%+v: %v does not say why", c, err)
 			}
+			heal(nodes)
 			time.Sleep(2 * time.Minute)
 		})
 	}
@@ -59,6 +60,7 @@ func TestAWatchEndsWithItsCtxWhileNodesAreSilent(t *testing.T) {
 				t.Errorf("Watch = %v", err)
 			}
 		})
+		heal(nodes)
 		time.Sleep(2 * time.Hour)
 	})
 }

@@ -45,7 +45,12 @@ import (
 )
 
 // New returns a Locker that keeps its holds in store.
-func New(store backends.NestedStore) locker.Locker { return instance.Over(holds{store}) }
+func New(store backends.NestedStore) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
+	return instance.Over(holds{store})
+}
 
 // holds is the place of a lock that is any number of holds.
 type holds struct{ backends.NestedStore }

@@ -30,6 +30,9 @@ import (
 // New returns a Locker that keeps its locks in store. If the store is a [backends.QueuedStore], those who wait stand in its
 // queues, and a release wakes one of them.
 func New(store backends.Store) locker.Locker {
+	if l := instance.Missing(store); l != nil {
+		return l
+	}
 	if queues, ok := store.(backends.QueuedStore); ok {
 		return instance.Queued(queues, false)
 	}

@@ -1,8 +1,9 @@
--- SetNXQueued: SetNX for one who waits, whose place it keeps.
+-- SetNXQueued and SetNXNumbered: SetNX for one who waits, whose place it keeps.
 -- ARGV[1] token  ARGV[2] ttl in ms  ARGV[3] the member of the queue who asks, empty for one who does not wait
 -- ARGV[4] not empty: a free lock is for the first in the queue  ARGV[5] how long a reservation lasts in ms
 -- ARGV[6] empty if receivers are not counted  ARGV[7] how long the queue lives without anybody asking, in ms
--- {1, 0, 0} granted; {0, left in ms, place} refused, left is -1 for a value without expiry
+-- ARGV[8] how to number a grant, if it is numbered: see draw.lua
+-- {1, number, 0} granted, the number as a string, or 0 for none; {0, left in ms, place} refused, left is -1 for a value without expiry
 local value = redis.call('GET', KEYS[1])
 local me = ARGV[3]
 if value and me ~= '' and value == reserved .. me then
@@ -12,11 +13,15 @@ elseif not value and ARGV[4] ~= '' then
   value = first and first ~= me
 end
 if not value or value == ARGV[1] then
+  local number, problem = draw(value, ARGV[8])
+  if problem then
+    return problem
+  end
   if me ~= '' then
     redis.call('ZREM', KEYS[2], me) -- before there is a lock: it may not be permitted
   end
   grant(value, ARGV[1], ARGV[2])
-  return {1, 0, 0}
+  return {1, number, 0}
 end
 local place = 0
 if me ~= '' then

@@ -15,10 +15,16 @@ if #fields > 0 then
     past, owner = {}, nil
   end
 end
-if not owner then
-  redis.call('PEXPIREAT', KEYS[1], 0) -- of no key, to be refused before a lock is made that would not end
-  redis.call('HSET', KEYS[1], 'lockstep:owner', ARGV[1])
+local field, till = hold(ARGV[2], ARGV[3])
+if owner then
+  redis.call('HSET', KEYS[1], field, till)
+  settle()
+  return {1, holds}
 end
-hold(ARGV[2], ARGV[3])
-settle()
+redis.call('HSET', KEYS[1], 'lockstep:owner', ARGV[1], field, till) -- first: a server that is out of memory refuses it, and nothing is done
+local ok, problem = pcall(settle)
+if not ok then -- it may not be permitted, and the lock would not end
+  redis.call('DEL', KEYS[1])
+  error(problem, 0)
+end
 return {1, holds}

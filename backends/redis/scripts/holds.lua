@@ -28,7 +28,8 @@ local function latest()
   return at
 end
 
--- settle writes what has changed; the key lives as long as its last hold.
+-- settle writes what has changed; the key lives as long as its last hold. All that it calls is permitted to a server that is out of
+-- memory, and a script that has written may go on to write what is not.
 local function settle()
   if holds == 0 then
     redis.call('DEL', KEYS[1])
@@ -42,12 +43,13 @@ local function settle()
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', latest() + 1)) -- not in the ms that still counts
 end
 
+-- hold lets a hold live for so many ms from now, and never shorter than it would have. It returns what is to be stored.
 local function hold(token, ttl)
   local field = 'hold:' .. token
   if not ends[field] then
     holds = holds + 1
   end
   ends[field] = math.max(ends[field] or 0, now + ttl)
-  redis.call('HSET', KEYS[1], field, string.format('%.0f', ends[field]))
+  return field, string.format('%.0f', ends[field])
 end
 

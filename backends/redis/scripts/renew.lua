@@ -4,8 +4,12 @@ if not owner then
   return 0
 end
 local there = ends['hold:' .. ARGV[1]]
+local field, till
 if there then
-  hold(ARGV[1], ARGV[2])
+  field, till = hold(ARGV[1], ARGV[2])
 end
-settle()
+settle() -- first: a hold that is there is renewed on a server that is out of memory as well
+if there then
+  redis.call('HSET', KEYS[1], field, till)
+end
 return there and 1 or 0

@@ -27,6 +27,16 @@ type Place interface {
 // Over returns a Locker that keeps its locks in place.
 func Over(place Place) locker.Locker { return &instance{place: place} }
 
+// Is tells whether l is a Locker of this package. It leaves the cleanup of an attempt under a ctx with [cleanup.ByCaller] to
+// its caller.
+func Is(l locker.Locker) bool {
+	switch l.(type) {
+	case *instance, *starting:
+		return true
+	}
+	return false
+}
+
 // Set stores token under key, as SetNX of a [backends.Store] does.
 type Set func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
 
@@ -50,8 +60,24 @@ func (v value) Put(ctx context.Context, req locker.Request) (backends.Result, er
 
 type instance struct {
 	place    Place
-	cleanups cleanup.Group
+	cleanups cleanup.Queue
 }
+
+// GhostError says that the holder may be an earlier attempt of this process, whose outcome is unknown and whose cleanup
+// was not answered.
+type GhostError struct{ Err error }
+
+func (e *GhostError) Error() string {
+	return "not done: the lock may be held by an earlier attempt of this process, and its cleanup failed: " + e.Err.Error()
+}
+
+func (e *GhostError) Unwrap() error { return e.Err }
+
+// Unsent says that nothing was done.
+func (e *GhostError) Unsent() bool { return true }
+
+// ErrorType is "ghost".
+func (e *GhostError) ErrorType() string { return "ghost" }
 
 // ErrLate is a grant whose reply took longer than the lease lasts.
 var ErrLate = errors.New("granted so late that the lease had ended")
@@ -66,7 +92,17 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	started := time.Now()
+	if err := i.cleanups.Reserve(ctx); err != nil {
+		return locker.Lease{}, Fault("acquire", req.Key, err)
+	}
 	res, err := i.place.Put(ctx, req)
+	if err == nil && !res.OK {
+		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
+			err = &GhostError{ghost}
+		} else if found {
+			res, err = i.place.Put(ctx, req)
+		}
+	}
 	return i.acquired(ctx, req, started, res, err)
 }
 
@@ -76,22 +112,40 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
 		Fence: res.Fence, Holds: res.Holds, Granted: started, Expires: locker.Until(started, req.TTL),
 	}
+	late := err == nil && res.OK && lease.Ended()
+	until := time.Now().Add(req.TTL)
+	if err == nil && !late || cleanup.Permanent(err) || cleanup.Unsent(err) {
+		i.cleanups.Free()
+	} else {
+		i.cleanups.Keep(ctx, cleanup.Entry{Key: req.Key, TTL: req.TTL, Known: late, Remove: func(ctx context.Context) error {
+			_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
+			return err
+		}})
+	}
 	switch {
 	case err == nil && !res.OK:
 		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign, Position: res.Position}
-	case err == nil && lease.Ended():
-		err = ErrLate
+	case late:
+		err = &cleanedUp{ErrLate, until}
 	case err == nil:
 		return lease, nil
-	}
-	if !cleanup.Refused(err) && !cleanup.Unsent(err) {
-		i.cleanups.Go(ctx, req.TTL, func(ctx context.Context) error {
-			_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
-			return err
-		})
+	case !cleanup.Permanent(err) && !cleanup.Unsent(err):
+		err = &cleanedUp{err, until}
 	}
 	return locker.Lease{}, Fault("acquire", req.Key, err)
 }
+
+// cleanedUp is the error of an attempt that may have left something in the store, and says until when that is looked for.
+type cleanedUp struct {
+	error
+	until time.Time
+}
+
+func (e *cleanedUp) Error() string {
+	return e.error.Error() + "; cleanup runs until " + e.until.Format(time.TimeOnly)
+}
+
+func (e *cleanedUp) Unwrap() error { return e.error }
 
 // Extend moves the end of the lease to ttl from now, unless it is later already.
 func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -24,7 +25,45 @@ type queued struct {
 }
 
 func (q queued) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
-	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder, Free: req.Free})
+	if q.inOrder && req.Shared {
+		return backends.Result{}, errShared
+	}
+	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, q.turn(req))
+}
+
+// errShared is bad input: other software does not stand in the queue, so there is no order to keep.
+var errShared error = invalid("fair keeps an order, which there is not under locker.WithSharedKeys; use single or fenced")
+
+type invalid string
+
+func (e invalid) Error() string   { return string(e) }
+func (invalid) Permanent() bool   { return true }
+func (invalid) ErrorType() string { return "invalid" }
+
+// Numbered returns a Locker that keeps its locks in store, which numbers them. If it has queues, waiters stand in those.
+func Numbered(store backends.NumberedStore) locker.Locker {
+	queues, ok := store.(backends.QueuedStore)
+	if !ok {
+		return New(store, func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+			return store.SetNXNumbered(ctx, key, token, ttl, backends.Turn{})
+		})
+	}
+	return &instance{place: numbered{queued{queues, false}, store}}
+}
+
+// numbered is a place whose grants have numbers.
+type numbered struct {
+	queued
+	store backends.NumberedStore
+}
+
+func (n numbered) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
+	return n.store.SetNXNumbered(ctx, req.Key, req.Token, req.TTL, n.turn(req))
+}
+
+// turn is how a request stands in the queue.
+func (q queued) turn(req locker.Request) backends.Turn {
+	return backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder, Free: req.Free}
 }
 
 func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) error {
@@ -32,7 +71,7 @@ func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) erro
 		return q.QueuedStore.Watch(ctx, key, wake)
 	}
 	err := q.WatchQueued(ctx, key, waiter, wake)
-	if !q.inOrder && cleanup.Refused(err) { // it may be permitted to wait as others do
+	if !q.inOrder && cleanup.Permanent(err) { // it may be permitted to wait as others do
 		return q.QueuedStore.Watch(ctx, key, wake)
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -29,6 +30,10 @@ func (s *starting) StartAcquire(ctx context.Context, req locker.Request, then fu
 		return
 	}
 	started := time.Now()
+	if !s.cleanups.TryReserve() {
+		go then(locker.Lease{}, Fault("acquire", req.Key, &cleanup.FullError{}))
+		return
+	}
 	s.store.StartSetNX(ctx, req.Key, req.Token, req.TTL, func(res backends.Result, err error) {
 		then(s.acquired(ctx, req, started, res, err))
 	})

@@ -1,0 +1,94 @@
+package goredis_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/wiretest"
+	client "github.com/redis/go-redis/v9"
+)
+
+func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+	return goredis.New(dial(t, &client.Options{Addr: addr}), opts...)
+}
+
+func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
+	t.Parallel()
+	wiretest.Switchover(t, openPlain, 0)
+}
+
+func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
+	t.Parallel()
+	wiretest.ErrorReplies(t, openPlain)
+}
+
+func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	wiretest.Messages(t, func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (*redis.Store, func()) {
+		store, c := goredis.Open(&client.Options{Addr: addr, TLSConfig: encrypt, ReadTimeout: timeout, MaxRetries: -1}, redis.WithoutQuarantine())
+		t.Cleanup(func() { c.Close() })
+		return store, func() { c.Close() }
+	})
+}
+
+func TestAURLIsNoAddress(t *testing.T) {
+	for name, store := range map[string]*redis.Store{
+		"Open": openedAt(t, "redis://:S3CRET@localhost:6379"), "New": openPlain(t, "redis://:S3CRET@localhost:6379"),
+	} {
+		_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
+		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: see ParseURL of go-redis"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func openedAt(t *testing.T, addr string) *redis.Store {
+	store, c := goredis.Open(&client.Options{Addr: addr})
+	t.Cleanup(func() { c.Close() })
+	return store
+}
+
+// An answer is an answer also if the deadline has passed by the time that it is read.
+func TestAnAnswerOutlivesTheDeadline(t *testing.T) {
+	store := goredis.New(answersLate{dial(t, &client.Options{Addr: redistest.Start(t).Addr()})})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 20 { // most of which share a round trip
+		all.Go(func() {
+			if r, err := store.SetNX(ctx, fmt.Sprint("a", i), "token", time.Minute); !r.OK || err != nil {
+				if !cleanup.Unsent(err) {
+					t.Errorf("SetNX = %+v, %v", r, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// answersLate gives its answers when the ctx of the call has ended.
+type answersLate struct{ *client.Client }
+
+func (a answersLate) Process(ctx context.Context, cmd client.Cmder) error {
+	err := a.Client.Process(ctx, cmd)
+	<-ctx.Done()
+	return err
+}
+
+func (a answersLate) Pipeline() client.Pipeliner { return latePipeline{a.Client.Pipeline()} }
+
+type latePipeline struct{ client.Pipeliner }
+
+func (p latePipeline) Exec(ctx context.Context) ([]client.Cmder, error) {
+	cmds, err := p.Pipeliner.Exec(ctx)
+	<-ctx.Done()
+	return cmds, err
+}

@@ -1,0 +1,69 @@
+package redigo_test
+
+import (
+	"crypto/tls"
+	"testing"
+	"time"
+
+	client "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/wiretest"
+)
+
+func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+	return redigo.New(dial(t, addr), opts...)
+}
+
+func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
+	t.Parallel()
+	wiretest.Switchover(t, openPlain, 0)
+}
+
+func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
+	t.Parallel()
+	wiretest.ErrorReplies(t, openPlain)
+}
+
+func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	wiretest.Messages(t, func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (*redis.Store, func()) {
+		var opts []client.DialOption
+		if encrypt != nil {
+			opts = append(opts, client.DialUseTLS(true), client.DialTLSConfig(encrypt))
+		}
+		if timeout != 0 {
+			opts = append(opts, client.DialReadTimeout(timeout))
+		}
+		store, pool := redigo.Open(addr, opts, redis.WithoutQuarantine())
+		t.Cleanup(func() { pool.Close() })
+		return store, func() { pool.Close() }
+	})
+}
+
+func TestAURLIsNoAddress(t *testing.T) {
+	store, pool := redigo.Open("redis://:S3CRET@localhost:6379", nil)
+	defer pool.Close()
+	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
+	want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use New with a pool whose DialContext is DialURLContext of redigo"
+	if err == nil || err.Error() != want {
+		t.Errorf("SetNX = %v", err)
+	}
+	if _, err := pool.GetContext(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("GetContext = %v", err)
+	}
+}
+
+func TestAPoolThatIsExhaustedHasSentNothing(t *testing.T) {
+	server := redistest.Start(t)
+	pool := dial(t, server.Addr())
+	pool.MaxActive = 1
+	c := pool.Get()
+	defer c.Close()
+	_, err := redigo.New(pool).SetNX(t.Context(), "a", "token", time.Minute)
+	if want := "redigo: connection pool exhausted; nothing was sent"; err == nil || err.Error() != want || !cleanup.Unsent(err) {
+		t.Errorf("SetNX = %v", err)
+	}
+}

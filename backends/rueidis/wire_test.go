@@ -1,0 +1,44 @@
+package rueidis_test
+
+import (
+	"crypto/tls"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/internal/wiretest"
+)
+
+func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+	return rueidis.New(dial(t, addr), opts...)
+}
+
+func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
+	t.Parallel()
+	wiretest.Switchover(t, openPlain, 20)
+}
+
+func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
+	t.Parallel()
+	wiretest.ErrorReplies(t, openPlain)
+}
+
+func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	wiretest.Messages(t, func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (*redis.Store, func()) {
+		o := options(addr)
+		o.TLSConfig, o.ConnWriteTimeout = encrypt, timeout
+		o.Dialer.KeepAlive = timeout
+		store, c := open(t, o, redis.WithoutQuarantine())
+		return store, c.Close
+	})
+}
+
+func TestAURLIsNoAddress(t *testing.T) {
+	_, _, err := rueidis.Open(options("redis://:S3CRET@localhost:6379"))
+	want := "lockstep: InitAddress: address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: see ParseURL of rueidis"
+	if err == nil || err.Error() != want {
+		t.Errorf("Open = %v", err)
+	}
+}

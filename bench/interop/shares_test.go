@@ -1,0 +1,131 @@
+package interop_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	lockgoredis "github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
+)
+
+// interval is how often the others ask, and how long they leave the key alone after a release. A program that asks again at once
+// after its own release is there before anybody who polls.
+const interval = 50 * time.Millisecond
+
+// locking waits for key and returns what releases it.
+type locking func(ctx context.Context, key string) (release func() error, err error)
+
+// others are workers of other software.
+var others = map[string]func(client *redis.Client) locking{
+	"redsync": func(client *redis.Client) locking {
+		rs := redsync.New(goredis.NewPool(client))
+		return func(ctx context.Context, key string) (func() error, error) {
+			m := rs.NewMutex(key, redsync.WithExpiry(long), redsync.WithTries(10_000), redsync.WithRetryDelay(interval),
+				redsync.WithTimeoutFactor(1))
+			return func() error { return answer(m.Unlock()) }, m.LockContext(ctx)
+		}
+	},
+	"redislock": func(client *redis.Client) locking {
+		locks := redislock.New(client)
+		return func(ctx context.Context, key string) (func() error, error) {
+			l, err := locks.Obtain(ctx, key, long, &redislock.Options{RetryStrategy: redislock.LinearBackoff(interval)})
+			return func() error { return l.Release(context.Background()) }, err
+		}
+	},
+	"a poller": func(client *redis.Client) locking {
+		return func(ctx context.Context, key string) (func() error, error) {
+			for {
+				switch ok, err := client.SetNX(ctx, key, "a poller", long).Result(); {
+				case err != nil:
+					return nil, err
+				case ok:
+					return func() error { return client.Del(context.Background(), key).Err() }, nil
+				}
+				time.Sleep(interval)
+			}
+		}
+	},
+}
+
+// TestSharesOfAKeyThatOtherSoftwareLocksToo: four Clients of ours with WithSharedKeys, and four workers of another program. Nobody has
+// less than a fifth of its fair share. With -v it also says who starves without the option.
+func TestSharesOfAKeyThatOtherSoftwareLocksToo(t *testing.T) {
+	grants := 60
+	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+		grants = 600
+	}
+	for name, other := range others {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ours, theirs := shares(t, grants, other, locker.WithSharedKeys())
+			t.Logf("with WithSharedKeys: %d ours, %d theirs", ours, theirs)
+			if least := grants / 2 / 5; ours < least || theirs < least {
+				t.Errorf("ours have %d of %d grants, theirs %d; want at least %d each", ours, grants, theirs, least)
+			}
+			if testing.Verbose() {
+				ours, theirs = shares(t, grants, other)
+				t.Logf("without: %d ours, %d theirs", ours, theirs)
+			}
+		})
+	}
+}
+
+// shares has both parties lock one key until there were so many grants.
+func shares(t *testing.T, grants int, other func(*redis.Client) locking, opts ...locker.Option) (ours, theirs int) {
+	t.Helper()
+	client := servers{redistest.Start(t)}.clients(t)[0]
+	ctx, over := context.WithCancel(t.Context())
+	defer over()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	work := func(lock locking, share *int, pause time.Duration) {
+		for ctx.Err() == nil {
+			release, err := lock(ctx, "key")
+			if ctx.Err() != nil && err != nil {
+				return
+			}
+			if err != nil {
+				t.Errorf("no lock: %v", err)
+				over()
+				return
+			}
+			mu.Lock()
+			if ours+theirs < grants {
+				*share++
+			} else {
+				over()
+			}
+			mu.Unlock()
+			time.Sleep(5 * time.Millisecond) // of work
+			if err := release(); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("release: %v", err)
+			}
+			time.Sleep(pause)
+		}
+	}
+	for range 4 {
+		c := locker.New(single.New(lockgoredis.New(client)), opts...)
+		wg.Go(func() {
+			work(func(ctx context.Context, key string) (func() error, error) {
+				l, err := c.Lock(ctx, key)
+				if err != nil {
+					return nil, err
+				}
+				return func() error { return l.Unlock(context.Background()) }, nil
+			}, &ours, 0)
+		})
+		wg.Go(func() { work(other(client), &theirs, interval) })
+	}
+	wg.Wait()
+	return ours, theirs
+}

@@ -1,0 +1,78 @@
+package cleanup
+
+import (
+	"context"
+	"sync"
+)
+
+// Ledger counts the releases and cleanups that one Client waits for when its program is about to end. The Client gives
+// it to a strategy in the ctx of its calls, since there may be middleware between the two. A nil Ledger counts nothing.
+// Ready to use when zero.
+type Ledger struct {
+	mu   sync.Mutex
+	open int
+	idle chan struct{} // closed when none is open; nil if nobody waits
+}
+
+// LedgerKey is the key of a *Ledger among the values of a ctx.
+type LedgerKey struct{}
+
+// From returns the Ledger in ctx, or nil. It costs a walk through the ctx: ask only when there is something to count.
+func From(ctx context.Context) *Ledger {
+	l, _ := ctx.Value(LedgerKey{}).(*Ledger)
+	return l
+}
+
+// Begin counts a release or a cleanup that is not answered yet.
+func (l *Ledger) Begin() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open++
+}
+
+// Done is called once for each Begin: the store has answered, or has forgotten by itself.
+func (l *Ledger) Done() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open--; l.open == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// Drain waits until all that was begun is done, or for ctx, and returns its error then.
+func (l *Ledger) Drain(ctx context.Context) error {
+	l.mu.Lock()
+	if l.open == 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	if l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	idle := l.idle
+	l.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Open is how many are not done.
+func (l *Ledger) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
+}
+
+// ByCaller is the key of a value that makes [Queue.Keep] do nothing: whoever made the attempt cleans up after it. A
+// quorum asks its nodes so. If a node cleaned up by itself, it could do so late, after an extension that counted it.
+type ByCaller struct{}

@@ -1,0 +1,612 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxSlots     = 10_000                          // attempts under way and entries
+	maxLeftovers = maxSlots * 3 / 4                // slots in use at which Add drops: the rest is for attempts
+	workers      = 4                               // calls at once while the server answers
+	maxHanging   = 8                               // calls that have not returned, however long they are under way
+	hangLimit    = tryLimit + 100*time.Millisecond // of a call that does not follow its ctx
+	baseBackoff  = 50 * time.Millisecond           // of the prober: full jitter
+)
+
+// confirmations are the pauses after which an answered cleanup is repeated. The call that it cleans up after may arrive
+// later than the cleanup: from the socket of a server that was stopped, a proxy, TCP's retransmission queue.
+var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
+
+// Entry is a value that an operation may have left in the store.
+type Entry struct {
+	Key string        // of the lock, for [Queue.Settle]
+	TTL time.Duration // the store forgets the value by itself after this time
+
+	// Remove removes the value. It returns nil if the store answered, also if the value was not there.
+	Remove func(context.Context) error
+
+	// Known says that the operation that wrote the value was answered: it is on its way nowhere. One answer to Remove is
+	// enough then.
+	Known bool
+
+	removed bool // once
+}
+
+// Queue is the cleanups of one server. Their cost is bounded: there are at most 10,000 entries; while the server
+// answers, a few calls at once remove them; while it does not, one call at a time probes it. Between two calls there is
+// a timer and no goroutine, so that a test in fake time may end before a cleanup does. Ready to use when zero.
+//
+// An attempt reserves a slot before it is sent. When its outcome is known, it frees the slot; when it is not, the slot
+// becomes an entry. So an unknown outcome always has a cleanup.
+type Queue struct {
+	slots      atomic.Int32 // reserved, or of entries
+	waiting    atomic.Int32 // attempts that wait for a slot
+	dropped    atomic.Int64
+	unanswered atomic.Int32 // entries in byKey
+
+	mu      sync.Mutex
+	waiters []chan struct{}
+	fresh   list                     // not tried yet
+	tried   list                     // the last try has failed
+	later   [len(confirmations)]list // answered, and to be confirmed
+	byKey   map[string]*entry        // not answered yet, and not Known
+	calls   []*call                  // under way
+	entries int
+
+	silent  bool // the last call failed
+	hung    bool // it was not answered in time: it may stand in a buffer of the server
+	backoff time.Duration
+	probe   time.Time // the time of the next call while the server is silent
+
+	timer *time.Timer
+	armed time.Time
+
+	// Of the calls that are no cleanups: see Ask.
+	granting atomic.Int32 // grants under way
+	pending  atomic.Int32 // others under way
+	answers  atomic.Int64
+	troubled atomic.Bool // one of the next four
+	deaf     bool        // a call failed, and nothing was answered since it was sent
+	grants   atomic.Int64
+	refusing bool // a grant failed, and none was answered since it was sent
+	failures int  // of grants, since the last answer to one
+	probing  bool
+	window   int           // calls at once by callers that can do without it; 0: no limit
+	pause    time.Duration // before the next probe
+	retry    time.Time     // of that probe
+}
+
+type entry struct {
+	Entry
+	ctx    context.Context
+	ledger *Ledger
+	end    time.Time // the store has forgotten the value
+	due    time.Time // of the next confirmation
+	stage  int       // answers so far
+	done   bool      // answered at least once, or over
+	next   *entry    // of the same key
+}
+
+type call struct {
+	of      *entry
+	began   time.Time
+	overdue bool // it hangs: another call takes its turn
+}
+
+// Stats is a Queue in numbers.
+type Stats struct {
+	Entries int   // values that are still to be removed or confirmed
+	Slots   int   // Entries and attempts under way
+	Calls   int   // under way
+	Dropped int64 // leftovers for which there was no room
+	Pending int   // calls under way that are no cleanups
+	Silent  bool  // the server did not answer the last call
+}
+
+// Stats returns the numbers of now.
+func (q *Queue) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Stats{
+		Entries: q.entries, Slots: int(q.slots.Load()), Calls: len(q.calls), Dropped: q.dropped.Load(),
+		Pending: int(q.pending.Load() + q.granting.Load()), Silent: q.silent || q.deaf,
+	}
+}
+
+// Reserve takes a slot for an attempt that is about to be sent. If none is free, it waits for one until ctx is done; the
+// error says that nothing was sent. Free or Keep gives the slot back.
+func (q *Queue) Reserve(ctx context.Context) error {
+	if q.TryReserve() {
+		return nil
+	}
+	for {
+		free := make(chan struct{})
+		q.mu.Lock()
+		q.waiters = append(q.waiters, free)
+		q.waiting.Add(1)
+		q.mu.Unlock()
+		if q.TryReserve() { // one was freed before we stood there
+			q.quit(free)
+			return nil
+		}
+		select {
+		case <-free:
+			if q.TryReserve() {
+				return nil
+			}
+		case <-ctx.Done():
+			q.quit(free)
+			return &FullError{Err: context.Cause(ctx)}
+		}
+	}
+}
+
+// TryReserve is Reserve that does not wait.
+func (q *Queue) TryReserve() bool {
+	for {
+		n := q.slots.Load()
+		if n >= maxSlots {
+			return false
+		}
+		if q.slots.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// quit leaves the waiters. A signal that came meanwhile is for the next one.
+func (q *Queue) quit(free chan struct{}) {
+	q.mu.Lock()
+	if i := slices.Index(q.waiters, free); i >= 0 {
+		q.waiters = slices.Delete(q.waiters, i, i+1)
+		q.waiting.Add(-1)
+	}
+	q.signal()
+	q.mu.Unlock()
+}
+
+// signal wakes the first waiter, if a slot is free.
+func (q *Queue) signal() {
+	if len(q.waiters) > 0 && q.slots.Load() < maxSlots {
+		close(q.waiters[0])
+		q.waiters = q.waiters[1:]
+		q.waiting.Add(-1)
+	}
+}
+
+// FullError says that an attempt was not sent, since too many cleanups of its server wait for an answer.
+type FullError struct{ Err error }
+
+func (e *FullError) Error() string {
+	text := fmt.Sprintf("not sent: %d attempts and cleanups wait for an answer of the server, which is the limit", maxSlots)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+func (e *FullError) Unwrap() error { return e.Err }
+
+// Unsent says that nothing was sent.
+func (e *FullError) Unsent() bool { return true }
+
+// ErrorType is "cleanup_full".
+func (e *FullError) ErrorType() string { return "cleanup_full" }
+
+// Free gives back the slot of an attempt with a known outcome.
+func (q *Queue) Free() {
+	q.slots.Add(-1)
+	if q.waiting.Load() > 0 {
+		q.mu.Lock()
+		q.signal()
+		q.mu.Unlock()
+	}
+}
+
+// Keep makes the slot of an attempt with an unknown outcome an entry. The ctx lends its values only; its end does not
+// stop a cleanup. If the caller of the attempt cleans up after it, see [ByCaller], Keep frees the slot.
+func (q *Queue) Keep(ctx context.Context, e Entry) {
+	if ctx.Value(ByCaller{}) != nil {
+		q.Free()
+		return
+	}
+	q.add(ctx, e)
+}
+
+// Add is for values that no attempt has reserved a slot for: those of leases that are over. It returns false if there is
+// no room. The value is dropped and counted then, and the key ends by its TTL.
+func (q *Queue) Add(ctx context.Context, e Entry) bool {
+	for {
+		n := q.slots.Load()
+		if n >= maxLeftovers {
+			q.dropped.Add(1)
+			return false
+		}
+		if q.slots.CompareAndSwap(n, n+1) {
+			q.add(ctx, e)
+			return true
+		}
+	}
+}
+
+// Confirm is Add for a value whose removal was answered once, although it may be written later.
+func (q *Queue) Confirm(ctx context.Context, e Entry) bool {
+	e.removed = true
+	return q.Add(ctx, e)
+}
+
+func (q *Queue) add(ctx context.Context, of Entry) {
+	now := time.Now()
+	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx), ledger: From(ctx), end: now.Add(of.TTL), done: of.removed}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.entries++
+	if e.done {
+		q.answered(e, now, true)
+	} else {
+		e.ledger.Begin()
+		q.fresh.push(e)
+		if !e.Known {
+			q.index(e)
+		}
+	}
+	q.pump(now)
+}
+
+// Settle removes what earlier attempts for key may have left and no cleanup has been answered for. An attempt that was
+// told that the lock is held calls it: the holder may be the ghost of an attempt of the same process, and then it asks
+// again. It tells whether there was such an attempt.
+func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) {
+	if q.unanswered.Load() == 0 {
+		return false, nil
+	}
+	var ghosts []*entry
+	q.mu.Lock()
+	for e := q.byKey[key]; e != nil; e = e.next {
+		ghosts = append(ghosts, e)
+	}
+	q.mu.Unlock()
+	for _, e := range ghosts {
+		if err := try(ctx, e.Remove); err != nil && !Permanent(err) {
+			return true, err
+		}
+		q.mu.Lock()
+		q.finish(e) // the queue confirms it
+		q.hear(time.Now())
+		q.mu.Unlock()
+	}
+	return len(ghosts) > 0, nil
+}
+
+// Haunted tells whether Settle has something to do.
+func (q *Queue) Haunted(key string) bool {
+	if q.unanswered.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.byKey[key] != nil
+}
+
+// pump starts the calls that are due, and sets the timer for the next ones.
+func (q *Queue) pump(now time.Time) {
+	for q.room() && !(q.silent && now.Before(q.probe)) {
+		e := q.take(now)
+		if e == nil {
+			break
+		}
+		c := &call{of: e, began: now}
+		q.calls = append(q.calls, c)
+		go q.make(c)
+	}
+	q.arm(now)
+}
+
+// room tells whether one more call may be under way.
+func (q *Queue) room() bool {
+	if !q.silent {
+		return len(q.calls) < workers
+	}
+	for _, c := range q.calls {
+		if !c.overdue {
+			return false
+		}
+	}
+	return len(q.calls) < maxHanging
+}
+
+// take returns the entry that is to be called next, or nil. Those that have failed come last: they may be for a part of
+// the store that does not answer, and the others for one that does.
+func (q *Queue) take(now time.Time) *entry {
+	for {
+		e := q.fresh.pop()
+		for i := 0; e == nil && i < len(q.later); i++ {
+			if first := q.later[i].first(); first != nil && !first.due.After(now) {
+				e = q.later[i].pop()
+			}
+		}
+		if e == nil {
+			e = q.tried.pop()
+		}
+		if e == nil || q.awaits(e, now) {
+			return e
+		}
+		q.drop(e)
+	}
+}
+
+var errGone = errors.New("the call ended its goroutine")
+
+func (q *Queue) make(c *call) {
+	err := errGone
+	defer func() { q.returned(c, err) }() // also if the call ends the goroutine
+	err = try(c.of.ctx, c.of.Remove)
+}
+
+// returned notes the outcome of a call.
+func (q *Queue) returned(c *call, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	answered := err == nil || Permanent(err)
+	if answered {
+		q.hear(now)
+	}
+	q.calls = slices.DeleteFunc(q.calls, func(other *call) bool { return other == c })
+	switch {
+	case c.overdue: // another call is made for this entry
+	case answered:
+		q.answered(c.of, now, err == nil)
+	default:
+		q.fail(now, err)
+		q.tried.push(c.of)
+	}
+	q.pump(now)
+}
+
+// hear is called at every answer of the server. If it hung before, it has run by then what stood in its buffers: what
+// that left ends a TTL from now.
+func (q *Queue) hear(now time.Time) {
+	if q.hung {
+		for l := range q.lists {
+			for _, e := range l.entries() {
+				e.revive(now)
+			}
+		}
+		for _, c := range q.calls {
+			c.of.revive(now)
+		}
+	}
+	q.backoff, q.silent, q.hung = 0, false, false
+	q.answers.Add(1)
+	q.hearCall()
+}
+
+func (e *entry) revive(now time.Time) {
+	if !e.Known {
+		e.end = now.Add(e.TTL)
+	}
+}
+
+// awaits tells whether the server may have the value, or be about to write it.
+func (q *Queue) awaits(e *entry, now time.Time) bool { return now.Before(e.end) || q.hung && !e.Known }
+
+// fail is called when a call was not answered.
+func (q *Queue) fail(now time.Time, err error) {
+	switch {
+	case timedOut(err):
+		q.hung = true
+	case refused(err): // a process that has ended has no buffers
+		q.hung = false
+	}
+	q.silent = true
+	q.backoff = min(max(2*q.backoff, baseBackoff), maxPause)
+	q.probe = now.Add(jitter(q.backoff, now))
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func refused(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" && !op.Timeout()
+}
+
+// answered moves an entry on.
+func (q *Queue) answered(e *entry, now time.Time, removed bool) {
+	q.finish(e)
+	if !removed || e.Known || e.stage == len(confirmations) {
+		q.drop(e)
+		return
+	}
+	e.due = now.Add(confirmations[e.stage])
+	if e.due.After(e.end) {
+		q.drop(e)
+		return
+	}
+	q.later[e.stage].push(e)
+	e.stage++
+}
+
+// finish notes that nobody need wait for the entry.
+func (q *Queue) finish(e *entry) {
+	if e.done {
+		return
+	}
+	e.done = true
+	if !e.Known {
+		q.unindex(e)
+	}
+	e.ledger.Done()
+}
+
+// drop forgets an entry.
+func (q *Queue) drop(e *entry) {
+	q.finish(e)
+	q.entries--
+	q.slots.Add(-1)
+	q.signal()
+}
+
+// tick is called by the timer.
+func (q *Queue) tick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.armed = time.Time{}
+	now := time.Now()
+	for _, c := range q.calls {
+		if !c.overdue && !now.Before(c.began.Add(hangLimit)) {
+			c.overdue = true
+			q.fail(now, context.DeadlineExceeded)
+			q.tried.push(c.of)
+		}
+	}
+	if q.silent {
+		for l := range q.lists {
+			l.filter(func(e *entry) bool {
+				if q.awaits(e, now) {
+					return true
+				}
+				q.drop(e)
+				return false
+			})
+		}
+	}
+	q.pump(now)
+}
+
+// arm sets the timer for what is due next.
+func (q *Queue) arm(now time.Time) {
+	var next time.Time
+	at := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	for _, c := range q.calls {
+		if !c.overdue {
+			at(c.began.Add(hangLimit))
+		}
+	}
+	if q.room() { // else a call that returns goes on
+		for l := range q.lists {
+			if e := l.first(); e != nil && q.silent {
+				at(latest(q.probe, e.due))
+			} else if e != nil {
+				at(latest(now, e.due))
+			}
+		}
+	}
+	if next.IsZero() || !q.armed.IsZero() && !next.Before(q.armed) {
+		return
+	}
+	q.armed = next
+	if d := max(next.Sub(now), 0); q.timer == nil {
+		q.timer = time.AfterFunc(d, q.tick)
+	} else {
+		q.timer.Reset(d)
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func (q *Queue) lists(yield func(*list) bool) {
+	if !yield(&q.fresh) || !yield(&q.tried) {
+		return
+	}
+	for i := range q.later {
+		if !yield(&q.later[i]) {
+			return
+		}
+	}
+}
+
+// index makes an entry one that Settle finds.
+func (q *Queue) index(e *entry) {
+	if q.byKey == nil {
+		q.byKey = map[string]*entry{}
+	}
+	e.next = q.byKey[e.Key]
+	q.byKey[e.Key] = e
+	q.unanswered.Add(1)
+}
+
+func (q *Queue) unindex(e *entry) {
+	q.unanswered.Add(-1)
+	first := q.byKey[e.Key]
+	switch {
+	case first != e:
+		for first.next != e {
+			first = first.next
+		}
+		first.next = e.next
+	case e.next == nil:
+		delete(q.byKey, e.Key)
+	default:
+		q.byKey[e.Key] = e.next
+	}
+}
+
+// list is entries in the order in which they are due.
+type list struct {
+	items []*entry
+	head  int
+}
+
+func (l *list) push(e *entry) { l.items = append(l.items, e) }
+
+func (l *list) first() *entry {
+	if l.head == len(l.items) {
+		return nil
+	}
+	return l.items[l.head]
+}
+
+func (l *list) pop() *entry {
+	e := l.first()
+	if e == nil {
+		return nil
+	}
+	l.items[l.head] = nil
+	if l.head++; l.head == len(l.items) {
+		l.items, l.head = nil, 0
+	}
+	return e
+}
+
+func (l *list) entries() []*entry { return l.items[l.head:] }
+
+// filter keeps the entries for which keep is true.
+func (l *list) filter(keep func(*entry) bool) {
+	kept := l.items[:0]
+	for _, e := range l.entries() {
+		if keep(e) {
+			kept = append(kept, e)
+		}
+	}
+	clear(l.items[len(kept):])
+	l.items, l.head = kept, 0
+}
+
+// jitter is a part of d. The nanoseconds of the clock decide which, and not a generator of random numbers: a schedule in fake
+// time that is played again goes the same way.
+func jitter(d time.Duration, now time.Time) time.Duration {
+	x := uint64(now.UnixNano()) * 0x9e3779b97f4a7c15 // splitmix64
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return time.Duration((x ^ x>>31) % uint64(d))
+}

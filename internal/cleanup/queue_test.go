@@ -1,0 +1,403 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// server is what entries are removed from.
+type server struct {
+	mu    sync.Mutex
+	err   error         // of each call
+	hangs chan struct{} // each call waits for it, whatever its ctx says; nil: none
+	obeys bool          // calls that hang end with their ctx
+	calls []time.Time
+	now   int // calls under way
+	most  int
+}
+
+func (s *server) remove(ctx context.Context) error {
+	s.mu.Lock()
+	s.calls = append(s.calls, time.Now())
+	s.now++
+	s.most = max(s.most, s.now)
+	err, hangs, end := s.err, s.hangs, (<-chan struct{})(nil)
+	if s.obeys {
+		end = ctx.Done()
+	}
+	s.mu.Unlock()
+	if hangs != nil {
+		select {
+		case <-hangs:
+		case <-end:
+			err = ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	s.now--
+	s.mu.Unlock()
+	return err
+}
+
+func (s *server) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls)
+}
+
+var errDial = &net.OpError{Op: "dial", Err: errDown}
+
+func TestAnEntryIsConfirmedAfterTheAnswerAndIgnoresTheCallersCtx(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), refusal{}, "value"))
+			cancel()
+			began := time.Now()
+			var at []time.Duration
+			q := new(Queue)
+			q.Add(ctx, Entry{TTL: time.Hour, Known: known, Remove: func(ctx context.Context) error {
+				if end, ok := ctx.Deadline(); ctx.Err() != nil || ctx.Value(refusal{}) != "value" || !ok || time.Until(end) != tryLimit {
+					t.Error("it takes the values of the caller's ctx, and not its end")
+				}
+				at = append(at, time.Since(began))
+				return nil
+			}})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			want := []time.Duration{0}
+			if !known {
+				for _, pause := range confirmations {
+					want = append(want, want[len(want)-1]+pause)
+				}
+			}
+			if fmt.Sprint(at) != fmt.Sprint(want) || q.Stats() != (Stats{}) {
+				t.Errorf("known %v: called at %v, want %v; %+v", known, at, want, q.Stats())
+			}
+		})
+	}
+}
+
+func TestOneCallAtATimeProbesAServerThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := &server{err: errDial}, new(Queue)
+		for i := range 1000 {
+			q.Add(t.Context(), Entry{Key: fmt.Sprint(i), TTL: 20 * time.Second, Remove: s.remove})
+		}
+		synctest.Wait()
+		if n := s.count(); n > workers {
+			t.Errorf("%d calls at once", n)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := s.count(); n < 10 || n > 100 || s.most > workers || q.Stats().Calls != 0 {
+			t.Errorf("%d calls in 10 s, %d at once, %+v", n, s.most, q.Stats())
+		}
+		if st := q.Stats(); !st.Silent || st.Entries != 1000 || st.Slots != 1000 {
+			t.Errorf("%+v", st)
+		}
+		time.Sleep(11 * time.Second) // a server that refuses has no buffers: the original end counts
+		synctest.Wait()
+		before := s.count()
+		if st := q.Stats(); st.Entries != 0 || st.Slots != 0 {
+			t.Errorf("after the TTL: %+v", st)
+		}
+		time.Sleep(time.Hour)
+		if n := s.count(); n != before {
+			t.Errorf("%d calls after the last entry ended", n-before)
+		}
+	})
+}
+
+func TestAfterTheFirstAnswerAllAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := &server{err: errDial}, new(Queue)
+		for range 1000 {
+			q.Add(t.Context(), Entry{TTL: time.Minute, Known: true, Remove: s.remove})
+		}
+		time.Sleep(10 * time.Second)
+		failed := s.count()
+		s.set(func() { s.err = nil })
+		time.Sleep(maxPause)
+		synctest.Wait()
+		if n := s.count() - failed; n != 1000 || q.Stats() != (Stats{}) || s.most > workers {
+			t.Errorf("%d calls, %d at once, %+v", n, s.most, q.Stats())
+		}
+	})
+}
+
+// A server that was stopped runs what stands in its socket buffers when it goes on.
+func TestAnEntryOfAServerThatHungEndsATTLAfterItsFirstAnswer(t *testing.T) {
+	const ttl = 10 * time.Second
+	for _, dies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, q := &server{hangs: make(chan struct{}), obeys: true}, new(Queue)
+			q.Add(t.Context(), Entry{TTL: ttl, Remove: s.remove})
+			time.Sleep(5 * ttl)
+			if q.Stats().Entries != 1 {
+				t.Fatal("it was forgotten while the server hung")
+			}
+			s.set(func() { s.hangs, s.err = nil, errDial })
+			if !dies {
+				s.set(func() { s.err = nil })
+			}
+			before := s.count()
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if n := s.count() - before; !dies && n != 1+len(confirmations) {
+				t.Errorf("%d calls after the server went on", n)
+			}
+			if q.Stats().Entries != 0 {
+				t.Errorf("dies %v: %+v", dies, q.Stats())
+			}
+		})
+	}
+}
+
+func TestFewCallsHangWhateverTheNumberOfEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := &server{hangs: make(chan struct{})}, new(Queue)
+		for range 500 {
+			q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: s.remove})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s.most != maxHanging || q.Stats().Calls != maxHanging {
+			t.Errorf("%d calls hang; want %d", s.most, maxHanging)
+		}
+		other := make(chan struct{})
+		new(Queue).Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: func(context.Context) error { close(other); return nil }})
+		<-other // another server is not kept waiting
+		s.set(func() { close(s.hangs); s.hangs = nil })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if q.Stats() != (Stats{}) {
+			t.Errorf("%+v", q.Stats())
+		}
+	})
+}
+
+func TestAPermanentErrorDropsItsOwnEntryOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := &server{err: errDown}, new(Queue)
+		calls := 0
+		q.Add(t.Context(), Entry{TTL: time.Minute, Remove: func(context.Context) error { calls++; return refusal{true} }})
+		q.Add(t.Context(), Entry{TTL: time.Minute, Remove: s.remove})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if calls != 1 || q.Stats().Entries != 1 {
+			t.Errorf("called %d times, %+v", calls, q.Stats())
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := &server{err: errDial}, new(Queue)
+		for range maxLeftovers {
+			if !q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: s.remove}) {
+				t.Fatal("dropped")
+			}
+		}
+		if q.Add(t.Context(), Entry{TTL: time.Hour, Remove: s.remove}) || q.Stats().Dropped != 1 {
+			t.Errorf("leftovers take the room of attempts: %+v", q.Stats())
+		}
+		for range maxSlots - maxLeftovers {
+			if err := q.Reserve(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := q.Reserve(ctx)
+		const want = "not sent: 10000 attempts and cleanups wait for an answer of the server, which is the limit: context deadline exceeded"
+		if !Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second || err.Error() != want {
+			t.Errorf("Reserve = %v after %v", err, time.Since(began))
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := q.Reserve(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		q.Free()
+		q.Free()
+		q.Keep(t.Context(), Entry{TTL: time.Second, Remove: s.remove}) // its end frees the slot
+		all.Wait()
+		if n := q.Stats().Slots; n != maxSlots {
+			t.Errorf("%d slots in use", n)
+		}
+		s.set(func() { s.err = nil })
+	})
+}
+
+func TestWhatTheCallerCleansUpIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		if err := q.Reserve(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		q.Keep(context.WithValue(t.Context(), ByCaller{}, true), Entry{TTL: time.Minute, Remove: func(context.Context) error {
+			t.Error("removed")
+			return nil
+		}})
+		synctest.Wait()
+		if q.Stats() != (Stats{}) {
+			t.Errorf("%+v", q.Stats())
+		}
+	})
+}
+
+func TestSettleRemovesTheGhostsOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := &server{err: errDown}, new(Queue)
+		add := func(key string, known bool) {
+			q.Add(t.Context(), Entry{Key: key, TTL: time.Minute, Known: known, Remove: s.remove})
+		}
+		add("a", false)
+		add("a", false)
+		add("b", false)
+		add("c", true)
+		time.Sleep(20 * maxPause)
+		if found, err := q.Settle(t.Context(), "a"); !found || !errors.Is(err, errDown) {
+			t.Errorf("Settle = %v, %v", found, err)
+		}
+		s.set(func() { s.err = nil })
+		before := s.count()
+		if found, err := q.Settle(t.Context(), "a"); !found || err != nil || s.count() != before+2 {
+			t.Errorf("Settle = %v, %v after %d calls", found, err, s.count()-before)
+		}
+		for _, key := range []string{"a", "c"} {
+			if found, err := q.Settle(t.Context(), key); found || err != nil {
+				t.Errorf("Settle(%s) = %v, %v", key, found, err)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if found, _ := q.Settle(t.Context(), "b"); found || q.Stats() != (Stats{}) {
+			t.Errorf("%+v", q.Stats())
+		}
+	})
+}
+
+func TestDrainWaitsForTheFirstAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q, ledger := &server{err: errDown}, new(Queue), new(Ledger)
+		ctx := context.WithValue(t.Context(), LedgerKey{}, ledger)
+		for range 10 {
+			q.Add(ctx, Entry{TTL: time.Hour, Remove: s.remove})
+			q.Add(t.Context(), Entry{TTL: time.Hour, Remove: s.remove})
+		}
+		end, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := ledger.Drain(end); !errors.Is(err, context.DeadlineExceeded) || ledger.Open() != 10 {
+			t.Errorf("Drain = %v, %d open", err, ledger.Open())
+		}
+		s.set(func() { s.err = nil })
+		if err := ledger.Drain(t.Context()); err != nil || ledger.Open() != 0 {
+			t.Errorf("Drain = %v, %d open", err, ledger.Open())
+		}
+		q.Add(ctx, Entry{TTL: time.Second, Remove: func(context.Context) error { return errDial }})
+		if err := ledger.Drain(t.Context()); err != nil { // the store has forgotten it
+			t.Error(err)
+		}
+	})
+}
+
+func TestACallThatEndsItsGoroutineIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, calls := new(Queue), 0
+		q.Add(t.Context(), Entry{TTL: time.Minute, Known: true, Remove: func(context.Context) error {
+			if calls++; calls == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if calls != 2 || q.Stats() != (Stats{}) {
+			t.Errorf("%d calls, %+v", calls, q.Stats())
+		}
+	})
+}
+
+// Where locks are held for long and none is asked for, a node that was silent for a moment must get all extensions again.
+func TestAServerThatAnswersExtensionsAgainIsAskedForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		ask := func(n int) (calls []Call) {
+			for range n {
+				if c, ok := q.Ask(false, false, 2*fullSpeed); ok {
+					calls = append(calls, c)
+				}
+			}
+			return calls
+		}
+		answer := func(calls []Call, err error) {
+			for _, c := range calls {
+				q.Answered(c, err)
+			}
+		}
+		answer(ask(1), errDown)
+		time.Sleep(maxPause)
+		answer(ask(1), nil) // the probe
+		if n := len(ask(fullSpeed)); n > fewCalls+1 {
+			t.Fatalf("%d calls at once after the first answer", n)
+		}
+		q.pending.Store(0)
+		for range fullSpeed {
+			answer(ask(fewCalls), nil)
+		}
+		if n := len(ask(fullSpeed)); n != fullSpeed {
+			t.Errorf("%d of %d extensions are sent", n, fullSpeed)
+		}
+	})
+}
+
+func TestGrantsThatHangKeepNoExtensionFromAServerThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		c, _ := q.Ask(true, true, 0)
+		q.Answered(c, errDown)
+		let := func(grant bool) (n int) {
+			for range 100 {
+				if _, ok := q.Ask(grant, true, 0); ok {
+					n++
+				}
+			}
+			return n
+		}
+		if grants, others := let(true), let(false); grants != fewCalls || others != fewCalls {
+			t.Errorf("%d grants and %d other calls at once, want %d of each", grants, others, fewCalls)
+		}
+	})
+}
+
+func BenchmarkReserve(b *testing.B) {
+	var q Queue
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := q.Reserve(ctx); err != nil {
+			b.Fatal(err)
+		}
+		q.Free()
+	}
+}

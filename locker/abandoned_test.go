@@ -1,0 +1,181 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// The garbage collector does not run in fake time. These tests wait for it for as long as it takes, and take no lock for
+// abandoned that a slow machine has lost.
+
+// noted is middleware that notes which leases are told to be abandoned, and how holds end.
+type noted struct {
+	locker.Locker
+	mu        sync.Mutex
+	abandoned map[string]int
+	ended     map[string]error
+}
+
+func (n *noted) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	if lease.Abandoned {
+		n.mu.Lock()
+		n.abandoned[lease.Key]++
+		n.mu.Unlock()
+	}
+	return n.Locker.Extend(ctx, lease, ttl)
+}
+
+func (n *noted) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := n.Locker.Acquire(ctx, req)
+	return lease.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+		return ctx, func(_ time.Time, cause error) {
+			n.mu.Lock()
+			n.ended[lease.Key] = cause
+			n.mu.Unlock()
+		}
+	}), err
+}
+
+func (n *noted) count(key string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.abandoned[key]
+}
+
+func (n *noted) end(key string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended[key]
+}
+
+func newNoted(opts ...locker.Option) (*noted, *spy, *locker.Client) {
+	s := newSpy()
+	n := &noted{Locker: s, abandoned: map[string]int{}, ended: map[string]error{}}
+	opts = append(opts, locker.WithTTL(600*time.Millisecond), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+		n.Locker = next
+		return n
+	}))
+	return n, s, locker.New(s, opts...)
+}
+
+// collect runs the collector until holds is true.
+func collect(holds func() bool) {
+	for !holds() {
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// forget locks key and keeps of the Lock what keep returns.
+//
+//go:noinline
+func forget[T any](t *testing.T, c *locker.Client, key string, keep func(*locker.Lock) T) T {
+	return keep(mustLock(t, c, key))
+}
+
+func nothing(*locker.Lock) struct{} { return struct{}{} }
+
+func TestAForgottenLockIsToldOnceAndRenewedOn(t *testing.T) {
+	n, s, c := newNoted()
+	done := forget(t, c, "key", func(l *locker.Lock) <-chan struct{} { return l.Context().Done() })
+	collect(func() bool { return n.count("key") > 0 })
+	forget(t, c, "other", nothing)
+	collect(func() bool { return n.count("other") > 0 }) // a few renewals later
+	if n.count("key") != 1 {
+		t.Errorf("told %d times", n.count("key"))
+	}
+	if because(n.end("key")) == locker.LostAbandoned {
+		t.Errorf("the hold has ended: %v", n.end("key"))
+	}
+	s.store.Delete("key")
+	s.store.Delete("other")
+	<-done
+}
+
+func TestALockThatIsReferredToIsNotForgotten(t *testing.T) {
+	n, _, c := newNoted(locker.WithAbandonedStop())
+	lock := mustLock(t, c, "the Lock")
+	ctx := forget(t, c, "its context", func(l *locker.Lock) context.Context { return l.Context() })
+	child := forget(t, c, "a context below it", func(l *locker.Lock) context.Context {
+		return context.WithValue(l.Context(), forgotten{}, nil)
+	})
+	after := forget(t, c, "a call at its end", func(l *locker.Lock) func() bool { return context.AfterFunc(l.Context(), func() {}) })
+	for range 3 { // the collector has come by three times when it has found these
+		forget(t, c, "forgotten", nothing)
+		collect(func() bool { return n.end("forgotten") != nil })
+		n.mu.Lock()
+		delete(n.ended, "forgotten")
+		n.mu.Unlock()
+	}
+	for _, key := range []string{"the Lock", "its context", "a context below it", "a call at its end"} {
+		if err := n.end(key); because(err) == locker.LostAbandoned {
+			t.Errorf("%s: ended with %v", key, err)
+		}
+	}
+	after()
+	_ = lock.Unlock(t.Context())
+	runtime.KeepAlive(ctx)
+	runtime.KeepAlive(child)
+}
+
+func TestWithAbandonedStopAForgottenLockEndsWithItsLease(t *testing.T) {
+	n, s, c := newNoted(locker.WithAbandonedStop())
+	var err error
+	for round := 0; because(err) != locker.LostAbandoned; round++ {
+		if round == 20 {
+			t.Fatalf("ended with %v", err)
+		}
+		key := fmt.Sprint("key ", round) // that of the round before may have been lost on a slow machine
+		done := forget(t, c, key, func(l *locker.Lock) <-chan struct{} { return l.Context().Done() })
+		collect(func() bool { return n.end(key) != nil })
+		<-done
+		err = n.end(key)
+		if n.count(key) != 0 {
+			t.Error("it is told twice: by an Extend, and by the end")
+		}
+	}
+	mustMatch(t, err, locker.ErrLost)
+	if want := ": lock lost: its Lock became garbage without Unlock"; !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v; want\n%s", err, want)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, lease := range s.releases {
+		if !lease.Ended() {
+			t.Error("released before its end")
+		}
+	}
+}
+
+func because(cause error) locker.LostReason {
+	var lost *locker.LostError
+	if errors.As(cause, &lost) {
+		return lost.Reason
+	}
+	return ""
+}
+
+func TestAnUnlockedLockIsNotForgotten(t *testing.T) {
+	n, _, c := newNoted()
+	forget(t, c, "key", func(l *locker.Lock) error {
+		for first := l.Lease().Expires; l.Context().Err() == nil && l.Lease().Expires.Equal(first); {
+			time.Sleep(5 * time.Millisecond) // until it has been renewed
+		}
+		return l.Unlock(t.Context())
+	})
+	forget(t, c, "forgotten", nothing)
+	collect(func() bool { return n.count("forgotten") > 0 })
+	if n.count("key") != 0 {
+		t.Error("it is told to be abandoned")
+	}
+}
+
+type forgotten struct{}

@@ -1,0 +1,4 @@
+package locker
+
+// Plan 9 has no error numbers.
+var refusedConnection, resetConnection []error

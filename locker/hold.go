@@ -1,0 +1,210 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// hold is a lease that this Client has and keeps alive. Its holder has a Lock.
+type hold struct {
+	client *Client
+	given  context.Context // what Lock was called with: its values go on to extensions and the release
+	parent context.Context // of the context of the hold: what OnHold's begin made of given
+	ttl    time.Duration
+	extend bool                     // by the scheduler; mu guards it, as abandon changes it
+	most   time.Duration            // the maximum hold, from the grant; 0: none
+	ends   []func(time.Time, error) // what OnHold's begin returned, the last begun last
+	entry  *entry                   // of the scheduler
+
+	mu         sync.Mutex
+	lease      Lease
+	ctx        context.Context         // made when the holder asks for it
+	cancel     context.CancelCauseFunc // of ctx
+	over       error                   // why the hold is over; nil while it lasts
+	left       time.Duration           // of the lease at that moment
+	stopped    bool                    // the ctx given to Lock had ended by then
+	failed     error                   // what the last extension failed with
+	extensions *extendCall             // under way, the last one first
+	joined     chan struct{}           // closed when no extension is under way any more; nil if none was at the end
+	told       chan struct{}           // closed when middleware knows of the loss; nil: it is not lost
+	unlock     unlocking
+	abandoned  abandonment
+
+	releasing deadlineContext // what the first Release runs under
+}
+
+// hold makes a granted lease a Lock.
+func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, error) {
+	if ctx.Err() != nil {
+		c.discard(ctx, lease, cfg.ttl)
+		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
+	}
+	now := time.Now()
+	if lease.endedAt(now) {
+		c.discard(ctx, lease, cfg.ttl)
+		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
+	}
+	h := &hold{client: c, given: ctx, parent: ctx, ttl: cfg.ttl, extend: cfg.extend, most: cfg.maxHold, lease: lease}
+	h.abandoned.stops = cfg.abandonedStop
+	h.releasing.hold = h
+	begun := false
+	defer func() {
+		if !begun { // a hook panics: nobody will have the lock
+			c.discard(ctx, lease, cfg.ttl)
+			h.left = time.Until(lease.Expires)
+			h.tell(ErrReleased) // to those that had begun
+		}
+	}()
+	for k := lease.hooks; k != nil; k = k.next {
+		held, end := k.begin(h.parent, lease)
+		if held != nil {
+			h.parent = held
+		}
+		if end != nil {
+			h.ends = append(h.ends, end)
+		}
+	}
+	l := &Lock{ctx: holdContext{h}}
+	c.renewals.add(h, l, now)
+	begun = true
+	return l, nil
+}
+
+var errLate = errors.New("granted so late that the lease had ended")
+
+func (h *hold) leaseNow() Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease
+}
+
+// end ends the hold at now, the first time it is called: nothing of it counts afterwards.
+func (h *hold) end(cause error, now time.Time) (first bool) {
+	lost, stopped := !errors.Is(cause, ErrReleased), h.parent.Err() != nil
+	var cancels []context.CancelCauseFunc
+	h.mu.Lock()
+	if first = h.over == nil; first {
+		h.over, h.stopped = cause, stopped
+		h.left = max(h.lease.Expires.Sub(now), 0)
+		cancels = h.giveUp()
+		if lost {
+			h.told = make(chan struct{})
+		}
+	}
+	cause, cancel := h.over, h.cancel
+	h.mu.Unlock()
+	if cancel != nil {
+		cancel(cause) // also by a second caller, since the first may not have come that far
+	}
+	for _, cancel := range cancels {
+		cancel(cause)
+	}
+	return first
+}
+
+// lose ends the hold because the lease is over. Hooks follow, and one attempt to remove what may remain of it.
+func (h *hold) lose(cause *LostError) {
+	if h.end(cause, time.Now()) {
+		h.client.renewals.follow(h)
+	}
+}
+
+// lossFollows is for a hold whose context has ended because it is lost.
+func (h *hold) lossFollows() {
+	defer h.client.ledger.Done()
+	defer close(h.told)
+	h.client.workers.exit()
+	if lost, ok := errors.AsType[*LostError](h.over); ok && !h.windsUp(lost) {
+		h.releaseLeftover()
+	}
+	h.tell(h.over)
+}
+
+// windsUp tells whether the holder was told to stop by something else than the end of the lease: the maximum hold, or the end of
+// the ctx given to Lock. Then he can't be told of this loss, and what is left of the lease goes on, on as many nodes as have it,
+// until Unlock: so the work can stop before the next one starts.
+func (h *hold) windsUp(lost *LostError) bool {
+	return !h.leaseNow().Ended() && (lost.Reason == LostMaxHold || h.stopped)
+}
+
+// checkClock ends the hold if its time has run out, without waiting for the scheduler. When it returns, a hold that is
+// over has an ended context, even if the goroutine that ended it has not come that far.
+func (h *hold) checkClock(now time.Time) { _, _ = h.state(now) }
+
+// state is checkClock, and tells why the hold is over; nil: it lasts. The ctx is nil if it was not asked for.
+func (h *hold) state(now time.Time) (ctx context.Context, over error) {
+	h.mu.Lock()
+	over, ended := h.over, h.lease.endedAt(now)
+	ctx, cancel := h.ctx, h.cancel
+	h.mu.Unlock()
+	switch {
+	case over != nil && cancel != nil:
+		cancel(over) // the first cause stays
+	case over == nil && ended:
+		h.lose(h.expired())
+		return h.state(now)
+	}
+	return ctx, over
+}
+
+// context is the ctx of the hold, and made when it is asked for: many holders have no use for it.
+func (h *hold) context() context.Context {
+	for {
+		ctx, over := h.state(time.Now())
+		if ctx != nil {
+			return ctx
+		}
+		parent := h.parent
+		if over != nil && !h.stopped {
+			parent = context.WithoutCancel(parent) // its end came later than that of the hold
+		}
+		ctx, cancel := context.WithCancelCause(parent)
+		if h.adopt(ctx, cancel, over) {
+			h.checkClock(time.Now()) // it may be over since
+			return ctx
+		}
+		cancel(nil)
+	}
+}
+
+// adopt makes ctx that of the hold, unless another caller has made one, or the hold has ended since over was read: then the end
+// of the parent, which came later, may be the cause that ctx has.
+func (h *hold) adopt(ctx context.Context, cancel context.CancelCauseFunc, over error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx != nil || h.over != over { //nolint:errorlint // the very same
+		return false
+	}
+	h.ctx, h.cancel = ctx, cancel
+	return true
+}
+
+func (h *hold) expired() *LostError {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.abandoned.seen && h.abandoned.stops {
+		return &LostError{Key: h.lease.Key, Reason: LostAbandoned}
+	}
+	lost := &LostError{Key: h.lease.Key, Reason: LostExpired, Err: h.failed}
+	if lost.Err == nil && h.extensions != nil {
+		lost.Err = errUnanswered
+	}
+	if lost.Err != nil {
+		lost.Reason = LostUnavailable
+	}
+	return lost
+}
+
+var errUnanswered = errors.New("no answer to an extension")
+
+// tell calls what middleware left for the end of the hold, the innermost first.
+func (h *hold) tell(cause error) { tell(h.ends, h.lease.Expires.Add(-h.left), cause) }
+
+func tell(ends []func(time.Time, error), at time.Time, cause error) {
+	if last := len(ends) - 1; last >= 0 {
+		defer tell(ends[:last], at, cause) // also if the last one panics
+		ends[last](at, cause)
+	}
+}

@@ -1,0 +1,70 @@
+package locker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	var (
+		zero  locker.Client
+		none  *locker.Client
+		s     = newSpy()
+		good  = locker.New(s)
+		sleep = locker.WithBackoff(func(int, float64) time.Duration { return time.Second })
+		wraps = func(locker.Locker) locker.Locker { return nil }
+	)
+	work := func(context.Context, *locker.Lock) error {
+		t.Error("the work was called")
+		return nil
+	}
+	lock := func(c *locker.Client, opts ...locker.Option) error {
+		_, err := c.Lock(t.Context(), "key", opts...)
+		return err
+	}
+	tryLock := func(c *locker.Client, opts ...locker.Option) error {
+		_, err := c.TryLock(t.Context(), "key", opts...)
+		return err
+	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{lock(&zero), "the Client was not made by locker.New"},
+		{tryLock(&zero), "the Client was not made by locker.New"},
+		{zero.Do(t.Context(), "key", work), "the Client was not made by locker.New"},
+		{lock(none), "the Client was not made by locker.New"},
+		{tryLock(none), "the Client was not made by locker.New"},
+		{none.Do(t.Context(), "key", work), "the Client was not made by locker.New"},
+		{lock(locker.New(nil)), "locker is nil"},
+		{lock(locker.New(s, locker.WithMiddleware(nil))), "middleware is nil"},
+		{lock(locker.New(s, locker.WithMiddleware(wraps))), "middleware returned a nil Locker"},
+		{lock(locker.New(s, nil)), "option is nil"},
+		{lock(good, nil), "option is nil"},
+		{good.Do(t.Context(), "key", nil), "work is nil"},
+		{tryLock(good, locker.WithWait(time.Second)), "WithWait is for Lock; TryLock does not wait"},
+		{tryLock(good, locker.WithAttempts(1)), "WithAttempts is for Lock; TryLock does not wait"},
+		{tryLock(good, sleep), "WithBackoff is for Lock; TryLock does not wait"},
+		{lock(good, locker.WithMiddleware()), "WithMiddleware is for New, not for one call"},
+		{lock(good, locker.WithHandover(1)), "WithHandover is for New, not for one call"},
+		{lock(locker.New(s, locker.WithHandover(0))), "0 handovers: at least one is needed"},
+	} {
+		if want := `lockstep: lock "key": ` + c.want; c.err == nil || c.err.Error() != want {
+			t.Errorf("got  %v\nwant %s", c.err, want)
+		} else if kind := (&locker.Error{Err: c.err}).ErrorType(); kind != "invalid" {
+			t.Errorf("%v: its type is %q", c.err, kind)
+		}
+	}
+	if acquires, _, _, _ := s.asked(); acquires != 0 {
+		t.Errorf("%d attempts were sent", acquires)
+	}
+	// How the Client waits by default is for its other calls.
+	l, err := locker.New(s, locker.WithWait(time.Second), locker.WithAttempts(3), sleep).TryLock(t.Context(), "key", locker.WithTTL(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, l)
+}

@@ -1,0 +1,292 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// onEnd is middleware that calls end when a hold is over.
+func onEnd(end func(lease locker.Lease, cause error)) locker.Middleware {
+	return func(next locker.Locker) locker.Locker {
+		return acquirer{next, func(lease locker.Lease) locker.Lease {
+			return lease.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+				return ctx, func(_ time.Time, cause error) { end(lease, cause) }
+			})
+		}}
+	}
+}
+
+func TestWhenLeasesEndTogetherAllContextsEndBeforeTheFirstHook(t *testing.T) {
+	const n = 5000
+	for name, looks := range map[string]bool{"a holder waits": false, "a holder looks at its context first": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+				var mu sync.Mutex
+				var held []*locker.Lock
+				var contexts []<-chan struct{}
+				told, late := 0, 0
+				locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if told++; told > 1 {
+						return
+					}
+					for _, done := range contexts { // without a look that could end one
+						select {
+						case <-done:
+						default:
+							late++
+						}
+					}
+				})))
+				s.faults.Set(backendtest.ExpireIf, backendtest.Hang)
+				for i := range n {
+					held = append(held, mustLock(t, locks, fmt.Sprint(i)))
+					contexts = append(contexts, held[i].Context().Done())
+				}
+				if looks {
+					time.Sleep(time.Until(held[0].Lease().Expires))
+					_ = held[0].Context().Err()
+				}
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				if told != n || late != 0 {
+					t.Errorf("%d of %d losses are told; %d contexts had not ended at the first", told, n, late)
+				}
+			})
+		})
+	}
+}
+
+// ender is a ctx that ends while another one is made below it, and has ended the hold before.
+type ender struct {
+	context.Context
+	first func()
+}
+
+func (e *ender) Done() <-chan struct{} {
+	if first := e.first; first != nil {
+		e.first = nil
+		first()
+	}
+	return e.Context.Done()
+}
+
+func TestAContextThatIsMadeWhileItsHoldEndsHasTheFirstCause(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *spy, c *locker.Client) {
+		parent, cancel := context.WithCancel(t.Context())
+		ctx := &ender{Context: parent}
+		l, err := c.Lock(ctx, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx.first = func() {
+			_ = l.Unlock(t.Context())
+			cancel()
+		}
+		<-l.Context().Done()
+		mustMatch(t, context.Cause(l.Context()), locker.ErrReleased)
+	})
+}
+
+// The hook of a release whose lease has ended is called by the scheduler. What else is due at that moment must not wait for it.
+func TestAHookOfAReleaseKeepsNoOtherHookWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+		blocks, told := make(chan struct{}), make(chan error, 1)
+		locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithoutExtension(), locker.WithMiddleware(onEnd(func(lease locker.Lease, cause error) {
+			if lease.Key == "released" {
+				<-blocks
+				return
+			}
+			told <- cause
+		})))
+		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+		released := mustLock(t, locks, "released")
+		time.Sleep(100 * time.Millisecond) // after which a release that fails until the lease ends is given up
+		mustLock(t, locks, "lost")
+		go func() { _ = released.Unlock(t.Context()) }()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		select {
+		case cause := <-told:
+			mustMatch(t, cause, locker.ErrLost)
+		default:
+			t.Error("the loss is not told while the hook of a release blocks")
+		}
+		close(blocks)
+	})
+}
+
+func TestHooksOfManyLossesAreCalledByEightGoroutines(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+		const n = 500
+		var mu sync.Mutex
+		told, now, most := 0, 0, 0
+		locks := locker.New(s, locker.WithTTL(time.Second), locker.WithoutExtension(), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
+			mu.Lock()
+			told, now = told+1, now+1
+			most = max(most, now)
+			if told%20 == 0 {
+				defer runtime.Goexit() // a hook may end its goroutine
+			}
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+		})))
+		for i := range n {
+			mustLock(t, locks, fmt.Sprint(i))
+		}
+		time.Sleep(5 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if told != n || most != 8 {
+			t.Errorf("%d of %d losses are told, %d at once; want 8", told, n, most)
+		}
+	})
+}
+
+func TestTheCostOfManyLossesOnASilentServerIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+		const n = 12_000
+		locks := locker.New(s, locker.WithTTL(3*time.Second))
+		idle := runtime.NumGoroutine()
+		s.faults.Set(backendtest.ExpireIf, backendtest.Hang)
+		s.faults.Set(backendtest.DeleteIf, backendtest.Hang)
+		for i := range n {
+			mustLock(t, locks, fmt.Sprint(i))
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if goroutines := runtime.NumGoroutine() - idle; goroutines > 50 {
+			t.Errorf("%d goroutines after the loss of %d locks", goroutines, n)
+		}
+		if stats := locks.Cleanups(); stats.Dropped == 0 || int(stats.Dropped)+stats.Entries != n {
+			t.Errorf("%d leftovers are kept and %d dropped; want %d in all", stats.Entries, stats.Dropped, n)
+		}
+		s.faults.Clear()
+		time.Sleep(time.Minute)
+	})
+}
+
+// A hung acquire has a goroutine of its own, and no part in the room for extensions.
+func TestHungAcquiresDoNotKeepExtensionsAndReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		var held []*locker.Lock
+		for i := range 300 {
+			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(3*time.Second)))
+		}
+		stuck := make(chan struct{})
+		s.faults.Set(backendtest.SetNX, backendtest.Stall(stuck, backendtest.Fail)) // whatever the ctx says
+		var calls sync.WaitGroup
+		for i := range 2000 {
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				if _, err := c.Lock(ctx, fmt.Sprint("other ", i)); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Lock = %v", err)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		for _, l := range held {
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Fatalf("Unlock = %v", err)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the releases took %v", took)
+		}
+		calls.Wait()
+		close(stuck)
+	})
+}
+
+func TestDrainWaitsForReleasesAndCleanups(t *testing.T) {
+	cancelled := func(t *testing.T, s *spy, c *locker.Client) { // the answer comes after the end of the ctx
+		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			defer time.Sleep(2 * time.Second)
+			return next()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Lock(ctx, "key")
+		mustMatch(t, err, context.DeadlineExceeded)
+	}
+	for name, leave := range map[string]func(t *testing.T, s *spy, c *locker.Client){
+		"a release that its caller has left": func(t *testing.T, s *spy, c *locker.Client) {
+			s.faults.Once(backendtest.DeleteIf, backendtest.Late(500*time.Millisecond))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			mustMatch(t, mustLock(t, c, "key").Unlock(ctx), context.DeadlineExceeded)
+		},
+		"a release that is repeated": func(t *testing.T, s *spy, c *locker.Client) {
+			s.faults.Once(backendtest.DeleteIf, backendtest.Fail, backendtest.Fail, backendtest.Fail)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			mustMatch(t, mustLock(t, c, "key").Unlock(ctx), context.DeadlineExceeded)
+		},
+		"a grant that nobody waits for": cancelled,
+		"an attempt that the store answers late": func(t *testing.T, s *spy, c *locker.Client) { // a cleanup of the strategy
+			s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
+			s.faults.Once(backendtest.DeleteIf, backendtest.Fail, backendtest.Fail)
+			_, err := c.Lock(t.Context(), "key")
+			mustMatch(t, err, backendtest.ErrInjected)
+		},
+		"what a lost lock has left": func(t *testing.T, s *spy, c *locker.Client) {
+			s.faults.Set(backendtest.ExpireIf, backendtest.LoseReply)
+			l := mustLock(t, c, "key")
+			<-l.Context().Done()
+			s.faults.Once(backendtest.DeleteIf, backendtest.Fail)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+				leave(t, s, c)
+				if err := c.Drain(t.Context()); err != nil {
+					t.Errorf("Drain = %v", err)
+				}
+				s.mustBeFree(t, "key")
+			})
+		})
+	}
+}
+
+func TestDrainEndsWithItsCtxAndSaysWhatIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		if err := c.Drain(t.Context()); err != nil {
+			t.Errorf("Drain of nothing = %v", err)
+		}
+		held := mustLock(t, c, "held") // is not waited for
+		l := mustLock(t, c, "key")
+		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		mustMatch(t, l.Unlock(ctx), context.DeadlineExceeded)
+		err := c.Drain(ctx)
+		mustMatch(t, err, context.DeadlineExceeded)
+		const want = "lockstep: drain: 1 releases and cleanups are not answered; their leases end by themselves: context deadline exceeded"
+		if err == nil || err.Error() != want {
+			t.Errorf("%v; want\n%s", err, want)
+		}
+		s.faults.Clear()
+		mustUnlock(t, held)
+		if err := c.Drain(t.Context()); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+		s.mustBeFree(t, "key")
+	})
+}

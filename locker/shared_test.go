@@ -1,0 +1,89 @@
+package locker_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
+)
+
+func TestSharedKeysAreNeitherWatchedNorQueuedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, locker.New(s), "key", locker.WithTTL(time.Hour))
+		got := make(chan *locker.Lock)
+		go func() { got <- mustLock(t, c, "key") }()
+		time.Sleep(10 * time.Second)
+		acquires, _, _, watches := s.asked()
+		if watches != 0 || acquires < 130 || acquires > 400 {
+			t.Errorf("%d attempts and %d watches in 10 s; want none, and an attempt every 25 to 75 ms", acquires, watches)
+		}
+		mustUnlock(t, l)
+		mustUnlock(t, <-got)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, req := range s.acquires[1:] {
+			if req.Waiter != "" || !req.Shared {
+				t.Fatalf("an attempt takes a position: %+v", req)
+			}
+		}
+	}, locker.WithSharedKeys())
+}
+
+func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const between = 25 * time.Millisecond
+		waiting := make(chan time.Time)
+		mustUnlock(t, mustLock(t, c, "key"))
+		released := time.Now()
+		l := mustLock(t, c, "key")
+		if took := time.Since(released); took < between {
+			t.Errorf("the Client has the key again after %v", took)
+		}
+		go func() { // behind the holder, in the line of its Client
+			l := mustLock(t, c, "key")
+			waiting <- time.Now()
+			mustUnlock(t, l)
+		}()
+		time.Sleep(time.Minute)
+		mustUnlock(t, l)
+		released = time.Now()
+		if took := (<-waiting).Sub(released); took < between {
+			t.Errorf("the next in line has the key after %v", took)
+		}
+		began := time.Now()
+		mustUnlock(t, mustLock(t, c, "another"))
+		if time.Since(began) != 0 {
+			t.Error("another key had to wait")
+		}
+	}, locker.WithSharedKeys())
+}
+
+func TestSharedKeysDoNotGoWithAnOrderOrAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		for says, c := range map[string]*locker.Client{
+			"WithSharedKeys does not go with WithHandover": locker.New(fair.New(store), locker.WithHandover(3), locker.WithSharedKeys()),
+			"fair keeps an order":                          locker.New(fair.New(store), locker.WithSharedKeys()),
+		} {
+			for _, lock := range []func() error{
+				func() error { _, err := c.Lock(t.Context(), "key"); return err },
+				func() error { _, err := c.TryLock(t.Context(), "key"); return err },
+			} {
+				if err := lock(); err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("%v; want it to say %q", err, says)
+				}
+			}
+		}
+		_, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithSharedKeys())
+		if err == nil || !strings.Contains(err.Error(), "WithSharedKeys is for New") {
+			t.Errorf("as an option of one call: %v", err)
+		}
+		if _, _, stored := store.Get("key"); stored {
+			t.Error("something was stored")
+		}
+	})
+}

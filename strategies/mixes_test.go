@@ -1,0 +1,75 @@
+package strategies_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestNoStrategyOfTheQueueStarvesAnother: four Clients of each strategy want one key again and again, until there were so many
+// grants. No party has less than a third of its fair share.
+func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
+	grants, clients := 300, 4
+	if torture {
+		grants = 3000
+	}
+	server := redistest.Start(t)
+	conn := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 30})
+	t.Cleanup(func() { conn.Close() })
+	over := map[string]func() locker.Locker{
+		"single": func() locker.Locker { return single.New(goredis.New(conn)) },
+		"fair":   func() locker.Locker { return fair.New(goredis.New(conn)) },
+		"fenced": func() locker.Locker { return fenced.New(goredis.New(conn)) },
+	}
+	for _, parties := range [][]string{{"single", "fenced"}, {"fair", "fenced"}, {"single", "fair"}, {"single", "fair", "fenced"}} {
+		t.Run(fmt.Sprint(parties), func(t *testing.T) {
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			shares, all := map[string]int{}, 0
+			for _, party := range parties {
+				for range clients {
+					c := locker.New(over[party]())
+					wg.Go(func() {
+						for {
+							l, err := c.Lock(t.Context(), t.Name())
+							if err != nil {
+								t.Errorf("Lock of %s = %v", party, err)
+								return
+							}
+							mu.Lock()
+							over := all == grants
+							if !over {
+								all++
+								shares[party]++
+							}
+							mu.Unlock()
+							time.Sleep(time.Millisecond) // of work
+							if err := l.Unlock(t.Context()); err != nil {
+								t.Errorf("Unlock of %s = %v", party, err)
+							}
+							if over {
+								return
+							}
+						}
+					})
+				}
+			}
+			wg.Wait()
+			t.Logf("%d grants: %v", grants, shares)
+			for _, party := range parties {
+				if least := grants / len(parties) / 3; shares[party] < least {
+					t.Errorf("%s has %d of %d grants; want at least %d", party, shares[party], grants, least)
+				}
+			}
+		})
+	}
+}

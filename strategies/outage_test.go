@@ -1,0 +1,84 @@
+package strategies_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestARestartFailsNoRequestThatHasWithWait: the server is away for 1.5 s while 50 requests at once want ten locks, again and again.
+// A request that held its lock when the server went may lose it; all others succeed.
+func TestARestartFailsNoRequestThatHasWithWait(t *testing.T) {
+	const requests, keys = 50, 10
+	server := redistest.Start(t)
+	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, lockredis.WithoutQuarantine())
+	t.Cleanup(func() { conn.Close() })
+	locks := locker.New(single.New(store), locker.WithWait(5*time.Second), locker.WithTTL(2*time.Second))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	granted, over := 0, make(chan struct{})
+	half := make(chan struct{})
+	for i := range requests {
+		wg.Go(func() {
+			for round := 0; ; round++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				l, err := locks.Lock(t.Context(), fmt.Sprint("key", (i+round)%keys))
+				if err != nil {
+					t.Errorf("Lock = %v", err)
+					return
+				}
+				mu.Lock()
+				if granted++; granted == 5*requests {
+					close(half)
+				}
+				mu.Unlock()
+				_ = l.Unlock(t.Context()) // whose reply may be lost
+			}
+		})
+	}
+	<-half
+	server.Kill()
+	time.Sleep(1500 * time.Millisecond) // the length of the outage
+	server.Restart()
+	mu.Lock()
+	before := granted
+	mu.Unlock()
+	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		mu.Lock()
+		after := granted - before
+		mu.Unlock()
+		if after >= 2*requests || time.Now().After(limit) {
+			break
+		}
+	}
+	close(over)
+	wg.Wait()
+	if granted < before+2*requests {
+		t.Errorf("%d grants in 20 s after the restart", granted-before)
+	}
+}
+
+// Without WithWait nothing has said how long an outage may last.
+func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
+	server := redistest.Start(t)
+	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1}, lockredis.WithoutQuarantine())
+	t.Cleanup(func() { conn.Close() })
+	server.Kill()
+	_, err := locker.New(single.New(store)).Lock(t.Context(), "key")
+	if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrWaitLimit) {
+		t.Errorf("Lock = %v; want the error of the connection", err)
+	}
+}

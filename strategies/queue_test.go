@@ -1,0 +1,88 @@
+package strategies_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/redis/go-redis/v9"
+)
+
+var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
+
+// TestAHandOverCostsFewCommandsHoweverManyWait: many Clients wait for one key, each with a Store of its own. The release wakes the
+// head of the queue and nobody else. Everything that these strategies send is a script or is about a channel; all other
+// commands that the server counts are those of the scripts.
+func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
+	clients, locks := 60, 10
+	if torture {
+		clients = 300
+	}
+	for name, over := range map[string]func(s backends.QueuedStore) locker.Locker{
+		"fenced": func(s backends.QueuedStore) locker.Locker { return fenced.New(s.(backends.NumberedStore)) },
+		"fair":   fair.New,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t, redistest.WithArgs("--maxclients", "2000"))
+			conn := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
+			t.Cleanup(func() { conn.Close() })
+			var wg sync.WaitGroup
+			start := make(chan struct{})
+			for range clients {
+				c := locker.New(over(goredis.New(conn)), locker.WithTTL(time.Minute))
+				wg.Go(func() {
+					<-start
+					for range locks {
+						l, err := c.Lock(t.Context(), "key")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if err := l.Unlock(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+			calls, grants := sent(t, server), clients*locks
+			t.Logf("%d clients, %d grants: %d commands, %.2f for each grant", clients, grants, calls, float64(calls)/float64(grants))
+			if calls > 4*grants {
+				t.Errorf("%d clients sent %d commands for %d grants; want at most 4 for each", clients, calls, grants)
+			}
+		})
+	}
+}
+
+// sent is how many commands a server was sent that are no part of a script, less those that open a connection.
+func sent(t *testing.T, server *redistest.Server) (calls int) {
+	t.Helper()
+	reply, err := server.Do("INFO", "commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, _ := reply.(string)
+	for line := range strings.Lines(info) {
+		name, stats, _ := strings.Cut(strings.TrimSpace(line), ":calls=")
+		switch strings.TrimPrefix(name, "cmdstat_") {
+		case "eval", "evalsha", "subscribe", "unsubscribe":
+			number, _, _ := strings.Cut(stats, ",")
+			n, err := strconv.Atoi(number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls += n
+		}
+	}
+	return calls
+}

@@ -1,0 +1,218 @@
+package redlock_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/redis/go-redis/v9"
+)
+
+// faulty is a server, perhaps behind a proxy, and what is wrong with it from begin to end.
+type faulty struct {
+	behind bool // a proxy
+	begin  func(t *testing.T, s *redistest.Server, p *redistest.Proxy)
+	end    func(s *redistest.Server, p *redistest.Proxy)
+}
+
+func do(t *testing.T, s *redistest.Server, args ...string) {
+	t.Helper()
+	if _, err := s.Do(args...); err != nil {
+		t.Fatalf("%v = %v", args, err)
+	}
+}
+
+// refusing is a server that answers commands with an error.
+func refusing(args ...string) faulty {
+	return faulty{
+		begin: func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { do(t, s, args...) },
+		end:   func(*redistest.Server, *redistest.Proxy) {},
+	}
+}
+
+var faults = map[string]faulty{
+	"killed": {
+		begin: func(_ *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Kill() },
+		end:   func(s *redistest.Server, _ *redistest.Proxy) { s.Restart() },
+	},
+	"stopped": {
+		begin: func(_ *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Pause() },
+		end:   func(s *redistest.Server, _ *redistest.Proxy) { s.Resume() },
+	},
+	"black-holed": {
+		behind: true,
+		begin:  func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.BlackHole(true) },
+		end:    func(_ *redistest.Server, p *redistest.Proxy) { p.BlackHole(false) },
+	},
+	"slow": {
+		behind: true,
+		begin: func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) {
+			p.Add(redistest.Rule{Fault: redistest.DelayReply, Delay: 500 * time.Millisecond, Commands: []string{"SET", "EVAL", "EVALSHA"}, Times: -1})
+		},
+		end: func(*redistest.Server, *redistest.Proxy) {},
+	},
+	"NOPERM":     refusing("ACL", "SETUSER", "default", "-set", "-eval", "-evalsha"),
+	"OOM":        refusing("CONFIG", "SET", "maxmemory", "1"),
+	"READONLY":   refusing("REPLICAOF", "127.0.0.1", "1"),
+	"NOREPLICAS": refusing("CONFIG", "SET", "min-replicas-to-write", "1"),
+	"BUSY": {
+		begin: func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			do(t, s, "CONFIG", "SET", "busy-reply-threshold", "1")
+			go func() { _, _ = s.Do("EVAL", "while true do end", "0") }()
+			await(t, "the server is busy", func() bool {
+				_, err := s.Do("GET", "key")
+				return err != nil && strings.Contains(err.Error(), "BUSY")
+			})
+		},
+		end: func(s *redistest.Server, _ *redistest.Proxy) { _, _ = s.Do("SCRIPT", "KILL") },
+	},
+}
+
+// damaged is a quorum whose last nodes can be made faulty.
+type damaged struct {
+	quorum  locker.Locker
+	client  *locker.Client
+	servers []*redistest.Server
+	proxies []*redistest.Proxy // nil: not behind one
+	bad     int                // the last so many
+}
+
+func damage(tb testing.TB, n, bad int, how faulty) *damaged {
+	d := &damaged{servers: redistest.StartN(tb, n), proxies: make([]*redistest.Proxy, n), bad: bad}
+	stores := make([]backends.FencedStore, n)
+	for i, s := range d.servers {
+		addr := s.Addr()
+		if how.behind && i >= n-bad {
+			d.proxies[i] = redistest.NewProxy(tb, addr)
+			addr = d.proxies[i].Addr()
+		}
+		stores[i] = goRedis(tb, &redis.Options{Addr: addr})
+	}
+	limit := 5 * time.Second // for a machine that is busy
+	if torture {
+		limit = redlock.DefaultNodeLimit
+	}
+	d.quorum = quorumOver(tb, stores, plain, redlock.WithNodeLimit(limit))
+	d.client = locker.New(d.quorum)
+	return d
+}
+
+func (d *damaged) each(do func(s *redistest.Server, p *redistest.Proxy)) {
+	for i := len(d.servers) - d.bad; i < len(d.servers); i++ {
+		do(d.servers[i], d.proxies[i])
+	}
+}
+
+// run locks and unlocks so many times in all. It tells how many failed, and how many goroutines there were at most.
+func (d *damaged) run(tb testing.TB, goroutines, pairs int) (failed int64, most int) {
+	var done, bad, peak atomic.Int64
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for n := done.Add(1); n <= int64(pairs); n = done.Add(1) {
+				lock, err := d.client.Lock(tb.Context(), fmt.Sprintf("key %d of %d", n%7, g))
+				if err == nil {
+					err = lock.Unlock(tb.Context())
+				}
+				if err != nil && bad.Add(1) < 4 {
+					tb.Log(err)
+				}
+				if now := int64(runtime.NumGoroutine()); now > peak.Load() {
+					peak.Store(now)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return bad.Load(), int(peak.Load())
+}
+
+// asked counts the commands and connections that the faulty servers got, as far as they can be asked.
+func (d *damaged) asked() (commands, connections int) {
+	d.each(func(s *redistest.Server, p *redistest.Proxy) {
+		if p != nil {
+			commands += len(p.Seen())
+			return
+		}
+		if info, err := s.Do("INFO", "stats"); err == nil {
+			for line := range strings.Lines(info.(string)) {
+				var n int
+				if _, err := fmt.Sscanf(line, "total_commands_processed:%d", &n); err == nil {
+					commands += n - 1
+				}
+				if _, err := fmt.Sscanf(line, "total_connections_received:%d", &n); err == nil {
+					connections += n - 1
+				}
+			}
+		}
+	})
+	return commands, connections
+}
+
+// TestTheCostOfAFaultyNodeIsBounded counts the goroutines of the process: it has no other test beside it. With
+// LOCKSTEP_TORTURE=1 it says how many pairs there were in a second, beside those of the healthy quorum.
+func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
+	const goroutines = 16
+	pairs := 1000
+	if torture {
+		pairs = 30_000
+	}
+	for _, size := range []struct{ n, bad int }{{3, 1}, {5, 2}} {
+		for name, how := range faults {
+			if size.n == 5 && !torture && name != "stopped" && name != "killed" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d of %d %s", size.bad, size.n, name), func(t *testing.T) {
+				before := runtime.NumGoroutine()
+				d := damage(t, size.n, size.bad, how)
+				d.run(t, goroutines, pairs/10)
+				began := time.Now()
+				failed, healthy := d.run(t, goroutines, pairs)
+				quick := time.Since(began)
+				if failed > 0 {
+					t.Fatalf("%d of %d failed on healthy nodes", failed, pairs)
+				}
+				await(t, "all is free", func() bool { return locked(t, d.servers) == 0 })
+				d.each(func(s *redistest.Server, p *redistest.Proxy) { how.begin(t, s, p) })
+				commands, _ := d.asked()
+				began = time.Now()
+				failed, most := d.run(t, goroutines, pairs)
+				took := time.Since(began)
+				after, _ := d.asked()
+				if failed > 0 {
+					t.Errorf("%d of %d failed", failed, pairs)
+				}
+				if limit := healthy + healthy/2 + 300*size.bad; most > limit {
+					t.Errorf("%d goroutines; healthy %d", most, healthy)
+				}
+				if n := after - commands; name != "slow" && n > pairs*size.bad/2 && after > 0 && commands > 0 {
+					t.Errorf("the faulty nodes got %d commands for %d pairs", n, pairs)
+				}
+				for i, s := range redlock.Servers(d.quorum) {
+					if s.Entries > 1000 || s.Dropped > 0 {
+						t.Errorf("node %d: %+v", i+1, s)
+					}
+				}
+				// Those of the connections, and a few for the prober.
+				await(t, "nothing is left but the prober", func() bool {
+					calls := 0
+					for _, s := range redlock.Servers(d.quorum) {
+						calls += s.Calls + s.Pending
+					}
+					return calls <= 8*size.bad && runtime.NumGoroutine() <= before+2*10*size.n+40
+				})
+				t.Logf("%.0f pairs/s, healthy %.0f (%.2f); %d goroutines, healthy %d; %d commands", float64(pairs)/took.Seconds(),
+					float64(pairs)/quick.Seconds(), quick.Seconds()/took.Seconds(), most-before, healthy-before, after-commands)
+				d.each(func(s *redistest.Server, p *redistest.Proxy) { how.end(s, p) })
+			})
+		}
+	}
+}

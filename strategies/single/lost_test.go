@@ -1,0 +1,91 @@
+package single_test
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	client "github.com/redis/go-redis/v9"
+)
+
+// TestAHundredThousandLossesAreToldWithinTheMargin is T15 in full size: a goroutine for each lock notes when it was told. What
+// must hold in any size is counted in package locker.
+func TestAHundredThousandLossesAreToldWithinTheMargin(t *testing.T) {
+	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
+		t.Skip("100,000 locks are lost at once, five times, and judged by time: LOCKSTEP_TORTURE=1")
+	}
+	redistest.Require(t)
+	for run := range 5 {
+		t.Run(fmt.Sprint(run), func(t *testing.T) { loseMany(t, 100_000, 10*time.Second) })
+	}
+}
+
+func loseMany(t *testing.T, n int, ttl time.Duration) {
+	s := redistest.Start(t)
+	store, c := goredis.Open(&client.Options{Addr: s.Addr(), PoolSize: 16}, redis.WithoutQuarantine())
+	defer c.Close()
+	locks := locker.New(single.New(store), locker.WithTTL(ttl))
+
+	held, told := make([]*locker.Lock, n), make([]time.Time, n)
+	var takers, waiters sync.WaitGroup
+	for taker := range 32 {
+		takers.Go(func() {
+			for i := taker; i < n; i += 32 {
+				l, err := locks.Lock(t.Context(), fmt.Sprint("key ", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				held[i] = l
+				done := l.Context().Done()
+				waiters.Go(func() {
+					<-done
+					told[i] = time.Now()
+				})
+			}
+		})
+	}
+	takers.Wait()
+	time.Sleep(ttl / 2) // all have been renewed
+	paused := time.Now()
+	s.Pause()
+	defer s.Resume()
+	waiters.Wait()
+
+	now := time.Now()
+	margin := now.Add(ttl).Sub(locker.Until(now, ttl))
+	early, late, worst := 0, 0, time.Duration(0)
+	var first, last time.Time
+	for i, l := range held {
+		expires := l.Lease().Expires
+		if expires.Before(paused) {
+			t.Fatal("a lock was lost while the server ran: the machine has too much else to do")
+		}
+		if first.IsZero() || expires.Before(first) {
+			first = expires
+		}
+		if expires.After(last) {
+			last = expires
+		}
+		over := told[i].Sub(expires)
+		worst = max(worst, over)
+		switch {
+		case over < 0:
+			early++
+		case over > margin:
+			late++
+		}
+	}
+	t.Logf("%d locks ended within %v; %d were told before the end, %d later than the end and the margin of %v; the last one %v after its end",
+		n, last.Sub(first).Round(time.Millisecond), early, late, margin, worst.Round(time.Millisecond))
+	if late > 0 {
+		t.Errorf("%d of %d locks were told later than %v after their end, the last one %v", late, n, margin, worst)
+	}
+}
