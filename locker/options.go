@@ -56,8 +56,9 @@ func (c *config) refuse(err error) {
 	}
 }
 
-// WithTTL sets the life of a lease: whole milliseconds, at least [MinTTL] and at most what the store allows. It is how
-// long the lock stays locked when its holder dies, and, unless extended, how long it can be held.
+// WithTTL sets the life of a lease: whole milliseconds, at least [MinTTL] and at most what the store allows:
+// 30 seconds unless WithMaxTTL of the store's package says otherwise. It is how long the lock stays locked
+// when its holder dies, and, unless extended, how long it can be held.
 func WithTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if err := ValidateTTL(ttl); err != nil {

@@ -36,7 +36,7 @@ type spy struct {
 }
 
 func newSpy() *spy {
-	store := memory.New()
+	store := memory.New(memory.WithMaxTTL(time.Hour))
 	faults := backendtest.FaultyQueued(store)
 	return &spy{Locker: single.New(faults), store: store, faults: faults.FaultStore}
 }
@@ -104,6 +104,11 @@ type clocked struct {
 }
 
 func (c clocked) WallClock() *wallclock.Clock { return c.clock }
+
+// onClock is a Locker whose Client has that clock, over a store in memory that grants an hour.
+func onClock(clock *wallclock.Clock) clocked {
+	return clocked{single.New(memory.New(memory.WithMaxTTL(time.Hour))), clock}
+}
 
 // bubble runs test in fake time, and checks that nothing of the Client is left over.
 func bubble(t *testing.T, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {

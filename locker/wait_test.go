@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestAFreeLockCostsOneAcquireAndOneRelease(t *testing.T) {
@@ -806,7 +808,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"key", []locker.Option{locker.WithTTL(9 * time.Millisecond)}, "ttl 9ms is under the limit of 10ms"},
 			{"key", []locker.Option{locker.WithTTL(-1)}, "ttl -1ns is under the limit of 10ms"},
 			{"key", []locker.Option{locker.WithTTL(10*time.Millisecond + 1)}, "ttl 10.000001ms is not in whole milliseconds"},
-			{"key", []locker.Option{locker.WithTTL(2 * time.Hour)}, "ttl 2h0m0s is over the store's limit of 1h0m0s"},
+			{"key", []locker.Option{locker.WithTTL(2 * time.Hour)}, "ttl 2h0m0s is over the store's limit of 1h0m0s (see memory.WithMaxTTL)"},
 			{"key", []locker.Option{locker.WithWait(0)}, "wait limit 0s is not positive"},
 			{"key", []locker.Option{locker.WithAttempts(0)}, "0 attempts: at least one is needed"},
 			{"key", []locker.Option{nil}, "option is nil"},
@@ -834,6 +836,26 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Waiting does not make a TTL shorter, so the wait limit does not matter.
+func TestATTLOverTheLimitOfTheStoreFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, began := memory.New(), time.Now()
+		c := locker.New(single.New(store), locker.WithTTL(time.Minute), locker.WithWait(time.Hour))
+		const says = `ttl 1m0s is over the store's limit of 30s (see memory.WithMaxTTL)`
+		_, err := c.Lock(t.Context(), "key")
+		if want := `lockstep: acquire "key": ` + says; err == nil || err.Error() != want || time.Since(began) != 0 {
+			t.Errorf("Lock = %v after %v, want %s", err, time.Since(began), want)
+		}
+		mustNotMatch(t, err, locker.ErrHeld, locker.ErrWaitLimit)
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second))
+		err = l.Extend(t.Context(), time.Minute)
+		if want := `lockstep: extend "key": ` + says; err == nil || err.Error() != want {
+			t.Errorf("Extend = %v, want %s", err, want)
+		}
+		mustUnlock(t, l)
+	})
 }
 
 // The line of those who waited is kept for a moment. Who comes just when that is over joins it or another one.

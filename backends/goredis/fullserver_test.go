@@ -23,7 +23,7 @@ func fill(t *testing.T, s *redistest.Server) {
 
 func TestOnAFullServerLocksThatAreHeldGoOnAndNewOnesAreNotDone(t *testing.T) {
 	server := redistest.Start(t)
-	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}))
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), hour)
 	short, long := time.Minute, time.Hour
 	setNX := func(key, token string, ttl time.Duration) (bool, error) {
 		r, err := s.SetNX(t.Context(), key, token, ttl)
@@ -109,8 +109,8 @@ func TestOnAFullServerLocksThatAreHeldGoOnAndNewOnesAreNotDone(t *testing.T) {
 // MULTI takes nothing on a server that is out of memory, whatever it is, and there is no other way to compare without a script.
 func TestWithoutScriptsAFullServerDoesNothing(t *testing.T) {
 	server := redistest.Start(t)
-	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts())
-	if r, err := s.SetNX(t.Context(), "a", "token", time.Minute); !r.OK || err != nil {
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts(), hour)
+	if r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); !r.OK || err != nil {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}
 	fill(t, server)

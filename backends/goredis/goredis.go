@@ -71,8 +71,8 @@ func New(c Client, opts ...redis.Option) *redis.Store {
 // the client, for the caller to close:
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
-//     redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
+//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
 func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client) {
 	set := *o
 	set.ContextTimeoutEnabled = true

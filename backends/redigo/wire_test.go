@@ -14,7 +14,7 @@ import (
 )
 
 func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
-	return redigo.New(dial(t, addr), opts...)
+	return redigo.New(dial(t, addr), append(opts, redis.WithMaxTTL(time.Hour))...)
 }
 
 func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
@@ -37,7 +37,7 @@ func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 		if timeout != 0 {
 			opts = append(opts, client.DialReadTimeout(timeout))
 		}
-		store, pool := redigo.Open(addr, opts, redis.WithoutQuarantine())
+		store, pool := redigo.Open(addr, opts, redis.WithoutQuarantine(), redis.WithMaxTTL(time.Hour))
 		t.Cleanup(func() { pool.Close() })
 		return store, func() { pool.Close() }
 	})
@@ -46,7 +46,7 @@ func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 func TestAURLIsNoAddress(t *testing.T) {
 	store, pool := redigo.Open("redis://:S3CRET@localhost:6379", nil)
 	defer pool.Close()
-	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
+	_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
 	want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use New with a pool whose DialContext is DialURLContext of redigo"
 	if err == nil || err.Error() != want {
 		t.Errorf("SetNX = %v", err)
@@ -62,7 +62,7 @@ func TestAPoolThatIsExhaustedHasSentNothing(t *testing.T) {
 	pool.MaxActive = 1
 	c := pool.Get()
 	defer c.Close()
-	_, err := redigo.New(pool).SetNX(t.Context(), "a", "token", time.Minute)
+	_, err := redigo.New(pool).SetNX(t.Context(), "a", "token", 20*time.Second)
 	if want := "redigo: connection pool exhausted; nothing was sent"; err == nil || err.Error() != want || !cleanup.Unsent(err) {
 		t.Errorf("SetNX = %v", err)
 	}

@@ -242,7 +242,7 @@ func TestAnErrorOfASharedRoundTripIsThatOfEachCall(t *testing.T) {
 func TestAGrantThatCouldNotBeTakenBackIsUnknown(t *testing.T) {
 	readonly := &ReplyError{Text: "READONLY You can't write against a read only replica."}
 	s := New(&answering{replies: []any{"OK", int64(0), readonly, readonly}}, WithReplicas(1, time.Second), WithoutScripts())
-	r, err := s.SetNX(t.Context(), "a", "token", time.Minute)
+	r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second)
 	if r.OK || class(err) != "unknown" || !errors.Is(err, error(readonly)) {
 		t.Errorf("SetNX = %+v, %v, which is %s", r, err, class(err))
 	}
@@ -281,7 +281,7 @@ func TestAnAddressIsNoURL(t *testing.T) {
 	}
 	wrong := refusal("not so")
 	s := New(Refuse(wrong))
-	if _, err := s.SetNX(t.Context(), "a", "token", time.Minute); !errors.Is(err, wrong) {
+	if _, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); !errors.Is(err, wrong) {
 		t.Errorf("SetNX = %v", err)
 	}
 	if err := s.Watch(t.Context(), "a", func() {}); !errors.Is(err, wrong) {

@@ -23,8 +23,9 @@ import (
 //
 // A server is a run_id with a replication id. Quarantine begins when an endpoint shows another server
 // than the last time, or a replica that was promoted in place of a master which this process used. It
-// lasts 1.01 times the longest TTL and a second, from that observation, and then a random part of a
-// second. It refuses grants only: renewals and releases compare the token.
+// lasts 1.01 times the longest TTL ([WithMaxTTL]) and a second, from that observation, and then a random
+// part of a second: 31.3 s to 32.3 s by default. It refuses grants only: renewals and releases compare
+// the token.
 type Quarantine struct {
 	born    time.Time
 	contact atomic.Int64 // when a server last answered, in nanoseconds since born

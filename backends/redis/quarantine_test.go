@@ -136,6 +136,34 @@ func TestQuarantineLastsFromTheObservation(t *testing.T) {
 	})
 }
 
+// TestWithoutOptionsQuarantineLastsHalfAMinute is about the limit that most programs have.
+func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{q: NewQuarantine()}
+		s := New(l, l.q.Option())
+		l.next = []told{serverA}
+		mustGrant(t, s)
+		l.next = []told{serverB}
+		const shortest = 31300 * time.Millisecond // 1.01 times 30 s, and a second
+		if left := time.Until(wantQuarantine(t, s).Until); left < shortest || left > shortest+time.Second {
+			t.Errorf("quarantine lasts %v, want %v and at most a second more", left, shortest)
+		}
+	})
+}
+
+func TestATTLOverTheLimitIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	l := &line{q: NewQuarantine()}
+	s := New(l)
+	const want = "ttl 30.001s is over the store's limit of 30s (see WithMaxTTL of backends/redis)"
+	_, err := s.SetNX(t.Context(), "key", "token", 30001*time.Millisecond)
+	if err == nil || err.Error() != want || !cleanup.Permanent(err) || len(l.sent) > 0 {
+		t.Errorf("SetNX = %v, sent %v; want %s", err, l.sent, want)
+	}
+	if _, err := s.SetNX(t.Context(), "key", "token", 30*time.Second); err != nil || len(l.sent) != 1 {
+		t.Errorf("SetNX for the limit = %v, sent %v", err, l.sent)
+	}
+}
+
 // TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact: no lock that is older can have been granted by
 // it, and none that it granted is forgotten.
 func TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact(t *testing.T) {

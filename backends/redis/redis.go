@@ -223,7 +223,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	case ttl < time.Millisecond:
 		return 0, refusal(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
 	case ttl > s.config.maxTTL:
-		return 0, refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL)", ttl, s.config.maxTTL))
+		return 0, refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL of backends/redis)", ttl, s.config.maxTTL))
 	}
 	return milliseconds(ttl), s.ready(ctx)
 }

@@ -66,8 +66,8 @@ func newStore(e executor, opts []redis.Option) *redis.Store {
 // returns a store on it together with the client, for the caller to close:
 //   - a server that does not answer is given up after two seconds, and a connection that can't be made after one for each phase;
 //   - client-side caching is off, and neither CLIENT TRACKING nor CLIENT SETINFO is sent;
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
-//     redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
+//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
 //
 // A server that is down or in quarantine is no error here, but of each call until it is not. The error is for options that are
 // not possible, or not for one server: there are New and Quarantine for a cluster.

@@ -11,7 +11,7 @@ import (
 )
 
 func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
-	return rueidis.New(dial(t, addr), opts...)
+	return rueidis.New(dial(t, addr), append(opts, redis.WithMaxTTL(time.Hour))...)
 }
 
 func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
@@ -30,7 +30,7 @@ func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 		o := options(addr)
 		o.TLSConfig, o.ConnWriteTimeout = encrypt, timeout
 		o.Dialer.KeepAlive = timeout
-		store, c := open(t, o, redis.WithoutQuarantine())
+		store, c := open(t, o, redis.WithoutQuarantine(), redis.WithMaxTTL(time.Hour))
 		return store, c.Close
 	})
 }

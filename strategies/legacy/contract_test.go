@@ -26,7 +26,7 @@ func TestContract(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			beneath.Run(t, lockertest.Harness{NoWatch: true, NoLeft: r.noLeft, Except: r.except}, r.disturbed)
+			beneath.Run(t, lockertest.Harness{NoWatch: true, NoLeft: r.noLeft, Resolution: r.coarse, Except: r.except}, r.disturbed)
 		})
 	}
 }

@@ -72,7 +72,7 @@ func TestContractOnMemory(t *testing.T) {
 	for _, q := range quorums {
 		t.Run(fmt.Sprintf("%d of %d", q.w, q.n), func(t *testing.T) {
 			t.Parallel()
-			lockertest.Run(t, behind(beneath.Memory, q.n, q.w, plain))
+			lockertest.Run(t, behind(beneath.LongMemory, q.n, q.w, plain))
 		})
 	}
 }
@@ -80,7 +80,7 @@ func TestContractOnMemory(t *testing.T) {
 // behind is the harness in real time.
 func behind(start beneath.Start, n, w int, build build) lockertest.Harness {
 	return lockertest.Harness{
-		Behind: true, New: over(start, n, w, build, false),
+		Behind: true, MaxTTL: beneath.MaxTTL, New: over(start, n, w, build, false),
 		Except: except,
 	}
 }
