@@ -237,11 +237,12 @@ func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
 	var answered, cancelled atomic.Int64
 	for i := range 8 {
 		calls.Go(func() {
-			for n := range 300 {
+			met := func() bool { return answered.Load() > 0 && cancelled.Load() > 0 }
+			for n := 0; n < 300 || n < 30_000 && !met(); n++ {
 				ctx, cancel := context.WithCancel(t.Context())
 				want := fmt.Sprint(i, "/", n)
 				go func() {
-					for range n % 100 * 10 {
+					for range n % 100 * 10 * (1 + n/300) {
 						runtime.Gosched() // until the reply is near, or has come
 					}
 					cancel()
