@@ -118,9 +118,9 @@ func (c contracts) run(t *testing.T) {
 }
 
 func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
-	opts, maxTTL := append(c.opts, redis.WithMaxTTL(time.Hour)), time.Hour // no machine is too slow
-	if c.bubble {
-		opts, maxTTL = c.opts, 0 // a store as it comes
+	opts, maxTTL := c.opts, time.Duration(0) // a store as it comes
+	if !c.bubble {                           // no machine is too slow for an hour
+		opts, maxTTL = append(opts, redis.WithMaxTTL(time.Hour)), time.Hour
 	}
 	return backendtest.HarnessFor[S, O]{
 		Clock: true, Bubble: c.bubble, MaxTTL: maxTTL, NoWatch: c.polling,
