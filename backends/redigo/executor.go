@@ -214,9 +214,13 @@ func (e executor) notSent(ctx context.Context, err error) error {
 	case errors.Is(err, client.ErrPoolExhausted):
 		err = redis.Kind("pool_exhausted", true, err)
 	case err.Error() == "redigo: get on closed pool": // it has no name
-		err = redis.Kind("closed", true, err)
+		err = redis.Closed(err)
 	case isReply(err):
-		return e.translate(ctx, err)
+		err = e.translate(ctx, err)
+	}
+	if reply, ok := errors.AsType[*redis.ReplyError](err); ok {
+		reply.Addr, reply.Connecting = e.addr, true
+		return err
 	}
 	return redis.NotSent(ctx, e.addr, e.Explain(err))
 }

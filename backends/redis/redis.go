@@ -63,6 +63,7 @@ func New(exec Executor, opts ...Option) *Store {
 		q.attach(s.config.maxTTL, s.config.strict)
 		s.once, s.do = q.through(s.once), q.through(s.do)
 	}
+	s.once, s.do = naming(s.once), naming(s.do)
 	s.wakes.exec = exec
 	return s
 }
