@@ -374,6 +374,14 @@ func (e executor) addr(args []any) string {
 	return c.Options().Addr
 }
 
+// Endpoint is the address of a client for one server.
+func (e executor) Endpoint() string {
+	if e.Clustered() {
+		return ""
+	}
+	return e.addr(nil)
+}
+
 // Clustered tells that a PUBLISH reaches those who are connected to other servers.
 func (e executor) Clustered() bool {
 	_, is := e.client.(cluster)

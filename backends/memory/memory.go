@@ -166,7 +166,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 		return refusal{fmt.Errorf("ttl %v is under the store's minimum of %v", ttl, minTTL)}
 	}
 	if ttl > s.maxTTL {
-		return refusal{fmt.Errorf("ttl %v is over the store's limit of %v (see WithMaxTTL)", ttl, s.maxTTL)}
+		return refusal{fmt.Errorf("ttl %v is over the store's limit of %v (see memory.WithMaxTTL)", ttl, s.maxTTL)}
 	}
 	return nil
 }

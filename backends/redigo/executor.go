@@ -25,6 +25,9 @@ func newExecutor(pool *client.Pool, addr string) executor {
 	return executor{pool, addr, new(atomic.Int32), new(redis.Heard)}
 }
 
+// Endpoint is the address of the server, if Open was told it.
+func (e executor) Endpoint() string { return e.addr }
+
 // Do sends again what met a connection that broke: it may have been closed long ago.
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	reply, broke, err := e.send(ctx, args)

@@ -125,6 +125,9 @@ func (e executor) addr() string {
 	return ""
 }
 
+// Endpoint is the address of a client for one server.
+func (e executor) Endpoint() string { return e.addr() }
+
 // command names no keys to the builder, so that a client for one server sends it over the first of its connections: commands
 // with keys are strewn over all of them.
 func command(builder client.CommandClient, args []any) client.Completed {
