@@ -198,18 +198,18 @@ func (e *LostError) Unwrap() error { return e.Err }
 func (e *LostError) ErrorType() string { return "lost" }
 
 // waitError ends a wait: why, that the lock was held when the store last answered, what the attempts failed with since, and
-// whether the last one has no answer.
+// whether something has no answer.
 type waitError struct {
 	why     error
 	held    *HeldError // nil if nobody knows
 	fault   error      // nil if the store has answered
-	pending string     // the server that has not answered the last attempt, or just "the store"; empty: none is under way
+	pending string     // what has no answer; empty: nothing is under way
 }
 
 func (e *waitError) Error() string {
 	s := e.why.Error()
 	if e.pending != "" {
-		s += ": no answer from " + e.pending + " to the last attempt; its outcome is unknown, and it is cleaned up in the background"
+		s += ": no answer from " + e.pending
 		if e.fault != nil {
 			s += "; before that " + text(e.fault)
 		}

@@ -90,7 +90,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		so.attempts++
 		lease, err = w.attempt(ctx, nil, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			err = w.unanswered(ctx, req.Key, nil)
+			err = w.unanswered(ctx, req.Key, lastAttempt, nil)
 		}
 		return lease, err
 	}
@@ -106,7 +106,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		so.attempts++
 		lease, err = w.attempt(ctx, limit, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			return Lease{}, w.unanswered(ctx, req.Key, nil)
+			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, nil)
 		}
 		if !p.goesOn(err) || p.attempts == 1 {
 			return lease, err
@@ -142,6 +142,9 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 func (w *waiting) quit(ctx context.Context, ln *line, place *place, req Request) error {
 	held, unwanted, fault := w.lines.quit(ln, place)
 	w.giveBack(ctx, unwanted, req)
+	if held == nil && fault == nil {
+		return w.unanswered(ctx, req.Key, " to the call of this Client that is first in line", nil)
+	}
 	return ended(ctx, req.Key, held, fault)
 }
 
@@ -174,7 +177,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 		lease, err := w.attempt(ctx, limit, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			_, fault := w.lines.last(ln)
-			return Lease{}, w.unanswered(ctx, req.Key, fault)
+			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, fault)
 		}
 		if !p.goesOn(err) {
 			return lease, err
@@ -297,14 +300,16 @@ func ended(ctx context.Context, key string, held *HeldError, fault error) error 
 	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), held: held, fault: fault}}
 }
 
-// unanswered is ended for a wait whose last attempt is under way.
-func (w *waiting) unanswered(ctx context.Context, key string, fault error) error {
-	pending := "the store"
+// unanswered is ended for a wait in which an attempt is under way.
+func (w *waiting) unanswered(ctx context.Context, key, which string, fault error) error {
+	by := "the store"
 	if server := w.server(); server != "" {
-		pending = "server " + server
+		by = "server " + server
 	}
-	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), fault: fault, pending: pending}}
+	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), fault: fault, pending: by + which}}
 }
+
+const lastAttempt = " to the last attempt; its outcome is unknown, and it is cleaned up in the background"
 
 func why(ctx context.Context) error {
 	if ctx.Err() != nil {

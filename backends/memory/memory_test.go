@@ -108,7 +108,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		ttl  time.Duration
 		want string
 	}{
-		{"k", 2 * time.Hour, "ttl 2h0m0s is over the store's limit of 1h0m0s (see WithMaxTTL)"},
+		{"k", 2 * time.Hour, "ttl 2h0m0s is over the store's limit of 1h0m0s (see memory.WithMaxTTL)"},
 		{"k", 500 * time.Microsecond, "ttl 500µs is under the store's minimum of 1ms"},
 		{"list", time.Second, "key holds a value of another type"},
 	} {

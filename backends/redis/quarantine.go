@@ -424,7 +424,8 @@ func Grants(args []any) bool {
 	return false
 }
 
-// QuarantineError refuses a grant: the server may have forgotten a lock that is still held.
+// QuarantineError refuses a grant: the server may have forgotten a lock that is still held. Its text has the time of day in the
+// local time zone, as in the lines of a log beside it.
 type QuarantineError struct {
 	Address string    // of the server; the name of a Sentinel's set
 	Until   time.Time // then it grants again
