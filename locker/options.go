@@ -137,7 +137,7 @@ func WithBackoff(b Backoff) Option {
 func WithSharedKeys() Option {
 	return func(c *config) {
 		if c.perCall {
-			c.refuse(invalidf("WithSharedKeys is for New, not for one call"))
+			c.refuse(invalidf("locker.WithSharedKeys is for locker.New, not for one call"))
 		}
 		c.shared = true
 	}
@@ -148,7 +148,7 @@ func WithSharedKeys() Option {
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(c *config) {
 		if c.perCall {
-			c.refuse(invalidf("WithMiddleware is for New, not for one call"))
+			c.refuse(invalidf("locker.WithMiddleware is for locker.New, not for one call"))
 			return
 		}
 		for _, m := range middleware {

@@ -814,8 +814,8 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"key", []locker.Option{nil}, "option is nil"},
 			{"key", []locker.Option{locker.WithMaxHold(-time.Second)}, "maximum hold -1s is not positive"},
 			{"key", []locker.Option{locker.WithBackoff(nil)}, "backoff is nil"},
-			{"key", []locker.Option{locker.WithMiddleware()}, "WithMiddleware is for New"},
-			{"key", []locker.Option{locker.WithHandover(1)}, "WithHandover is for New"},
+			{"key", []locker.Option{locker.WithMiddleware()}, "locker.WithMiddleware is for locker.New"},
+			{"key", []locker.Option{locker.WithHandover(1)}, "locker.WithHandover is for locker.New"},
 		} {
 			_, err := c.Lock(t.Context(), bad.key, bad.opts...)
 			var typed *locker.Error
@@ -969,7 +969,24 @@ func TestALockThatComesAsItsCtxEndsIsGivenBack(t *testing.T) {
 
 func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
 	for says, set := range map[string]func(s *spy){
-		`lockstep: lock "key": wait limit reached`:                                                       func(s *spy) { s.faults.Set(backendtest.SetNX, backendtest.Hang) },
+		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background`: func(s *spy) {
+			s.faults.Set(backendtest.SetNX, backendtest.Hang)
+		},
+		`lockstep: lock "key": wait limit reached: no answer from server 10.0.0.7:6379 to the last attempt; its outcome is unknown, and it is cleaned up in the background`: func(s *spy) {
+			s.faults.Set(backendtest.SetNX, backendtest.Hang)
+			s.endpoint = "10.0.0.7:6379"
+		},
+		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background; before that broken pipe`: func(s *spy) {
+			failed := false
+			s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+				if !failed {
+					failed = true
+					return locker.Lease{}, errors.New("broken pipe")
+				}
+				<-ctx.Done()
+				return locker.Lease{}, ctx.Err()
+			}
+		},
 		`lockstep: lock "key": wait limit reached: held by a value without expiry, which no lease wrote`: func(s *spy) { s.store.Set("key", "legacy", 0) },
 		`lockstep: lock "key": wait limit reached: held by someone else; free in 59s unless renewed`:     func(s *spy) { s.store.Set("key", "other", time.Minute) },
 		`lockstep: lock "key": wait limit reached: 2 of 3 votes`: func(s *spy) {

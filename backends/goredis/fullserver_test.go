@@ -129,3 +129,31 @@ func TestWithoutScriptsAFullServerDoesNothing(t *testing.T) {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
 	}
 }
+
+// A script that has written is let through: a waiter leaves the queue by ZREM before it takes the lock.
+func TestOnAFullServerAWaiterIsGrantedALockThatIsRefusedToOthers(t *testing.T) {
+	server := redistest.Start(t)
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}))
+	turn := func(key string) backends.Turn { return backends.Turn{Waiter: "for " + key} }
+	for _, key := range []string{"the script is not known", "the script is known", "numbered"} {
+		if err := s.WatchQueued(t.Context(), key, turn(key).Waiter, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(t, server)
+	for _, cached := range []string{"the script is not known", "the script is known"} {
+		r, err := s.SetNXQueued(t.Context(), cached, "token", time.Minute, turn(cached))
+		if !r.OK || err != nil {
+			t.Errorf("%s: SetNXQueued of a waiter = %+v, %v", cached, r, err)
+		}
+		if _, err := s.SetNXQueued(t.Context(), cached, "another", time.Minute, turn(cached)); !cleanup.Unsent(err) {
+			t.Errorf("%s: to stand in the queue takes memory: %v", cached, err)
+		}
+	}
+	if _, err := s.SetNXQueued(t.Context(), "free", "token", time.Minute, backends.Turn{}); !cleanup.Unsent(err) {
+		t.Errorf("SetNXQueued of a caller that does not wait = %v", err)
+	}
+	if _, err := s.SetNXNumbered(t.Context(), "numbered", "token", time.Minute, turn("numbered")); !cleanup.Unsent(err) {
+		t.Errorf("SetNXNumbered of a waiter, which counts first, = %v", err)
+	}
+}

@@ -2,7 +2,6 @@ package goredis_test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"sync"
 	"testing"
@@ -32,11 +31,13 @@ func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
 
 func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (*redis.Store, func()) {
-		store, c := goredis.Open(&client.Options{Addr: addr, TLSConfig: encrypt, ReadTimeout: timeout, MaxRetries: -1}, redis.WithoutQuarantine(), hour)
+	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redis.Option) (*redis.Store, func()) {
+		store, c := goredis.Open(&client.Options{
+			Addr: to.Addr, TLSConfig: to.Encrypt, ReadTimeout: to.Timeout, MaxRetries: -1, Password: to.Password, DB: to.Database,
+		}, opts...)
 		t.Cleanup(func() { c.Close() })
 		return store, func() { c.Close() }
-	})
+	}, true)
 }
 
 func TestAURLIsNoAddress(t *testing.T) {
@@ -44,7 +45,7 @@ func TestAURLIsNoAddress(t *testing.T) {
 		"Open": openedAt(t, "redis://:S3CRET@localhost:6379"), "New": openPlain(t, "redis://:S3CRET@localhost:6379"),
 	} {
 		_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
-		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: see ParseURL of go-redis"; err == nil || err.Error() != want {
+		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use redis.ParseURL (go-redis)"; err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

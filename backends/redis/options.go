@@ -68,9 +68,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *config) {
 		switch {
 		case n < 1:
-			c.invalid = refusal(fmt.Sprintf("WithReplicas: number of replicas %d is under 1", n))
+			c.invalid = refusal(fmt.Sprintf("redis.WithReplicas: number of replicas %d is under 1", n))
 		case timeout < time.Millisecond:
-			c.invalid = refusal(fmt.Sprintf("WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
+			c.invalid = refusal(fmt.Sprintf("redis.WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
 		default:
 			c.replicas, c.wait, c.invalid = n, []any{"WAIT", n, milliseconds(timeout)}, ""
 		}
@@ -89,9 +89,9 @@ func configure(opts []Option) config {
 		c.quarantine = nil
 	case !c.isStrict:
 	case c.strict < c.maxTTL:
-		c.invalid = refusal(fmt.Sprintf("WithQuarantine: %v is under the longest TTL of %v (see WithMaxTTL)", c.strict, c.maxTTL))
+		c.invalid = refusal(fmt.Sprintf("redis.WithQuarantine: %v is under the longest TTL of %v (see redis.WithMaxTTL)", c.strict, c.maxTTL))
 	case c.quarantine == nil:
-		c.invalid = "WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
+		c.invalid = "redis.WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
 	}
 	return c
 }

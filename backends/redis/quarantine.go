@@ -67,8 +67,8 @@ const (
 	rememberedPast = 8                      // masters of an endpoint
 	noReplid       = "0000000000000000000000000000000000000000"
 
-	whyChanged = "it was restarted, replaced or promoted since this client used it (see WithMaxTTL and WithoutQuarantine)"
-	whyStrict  = "it was started a short while ago (see WithQuarantine)"
+	whyChanged = "it was restarted, replaced or promoted since this client used it (see redis.WithMaxTTL and redis.WithoutQuarantine)"
+	whyStrict  = "it was started a short while ago (see redis.WithQuarantine)"
 )
 
 // NewQuarantine is for adapters, which make one for each client.
@@ -425,7 +425,8 @@ func Grants(args []any) bool {
 	return false
 }
 
-// QuarantineError refuses a grant: the server may have forgotten a lock that is still held.
+// QuarantineError refuses a grant: the server may have forgotten a lock that is still held. Its text has the time of day in the
+// local time zone, as in the lines of a log beside it.
 type QuarantineError struct {
 	Address string    // of the server; the name of a Sentinel's set
 	Until   time.Time // then it grants again
@@ -476,7 +477,7 @@ func (e *untoldError) Error() string {
 	if e.cause != nil {
 		why = e.cause.Error()
 	}
-	return fmt.Sprintf("WithQuarantine needs INFO of the server at %s, to know how long it has been up: %s", e.address, why)
+	return fmt.Sprintf("redis.WithQuarantine needs INFO of the server at %s, to know how long it has been up: %s", e.address, why)
 }
 
 func (e *untoldError) Unwrap() error     { return e.cause }
