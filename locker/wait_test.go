@@ -879,6 +879,7 @@ func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
 			for range 100 { // the Locker is the one that ends it
 				ctx, cancel := context.WithCancelCause(t.Context())
 				why := errors.New("the reason")
+				synctest.Wait() // a Lock whose ctx has ended does not wait for its attempt
 				s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
 					cancel(why)
 					return locker.Lease{}, ctx.Err()
@@ -886,6 +887,7 @@ func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
 				_, err := lock(ctx, "key")
 				mustMatch(t, err, why, context.Canceled)
 			}
+			synctest.Wait()
 			s.onAcquire = nil
 		}
 	})
