@@ -257,9 +257,10 @@ func (e *SilentError) Error() string {
 // Unsent says that nothing was sent.
 func (e *SilentError) Unsent() bool { return true }
 
-// Is and As look at the last failure. It was another call's ctx that ended, if any.
+// Is looks at the last failure. If a ctx ended then, it was not that of this call.
 func (e *SilentError) Is(target error) bool {
 	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.Err, target)
 }
 
+// As looks at the last failure.
 func (e *SilentError) As(target any) bool { return errors.As(e.Err, target) }

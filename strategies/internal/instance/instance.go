@@ -100,12 +100,14 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	return i.acquired(ctx, req, started, res, err)
 }
 
-// heard notes what an attempt says of the server: an error about the key says nothing of it, nor does a caller that was in a
-// hurry. The quorum judges its nodes itself.
+// heard notes what an attempt says of the server. A permanent error is an answer: it may be about the key alone. A caller that
+// was in a hurry says nothing. The quorum judges its nodes itself.
 func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Time, err error) {
 	switch {
 	case !i.cleanups.OneServer:
-	case err != nil && (cleanup.Permanent(err) || ctx.Err() != nil && time.Since(started) < hurry || ctx.Value(cleanup.ByCaller{}) != nil):
+	case err == nil || cleanup.Permanent(err):
+		i.cleanups.Answered(call, nil)
+	case ctx.Err() != nil && time.Since(started) < hurry || ctx.Value(cleanup.ByCaller{}) != nil:
 		i.cleanups.Withdraw(call)
 	default:
 		i.cleanups.Answered(call, err)
