@@ -40,6 +40,11 @@ type Store interface {
 	Watcher
 }
 
+// OneServer tells whether a Store keeps all keys on one server: one that fails for a key fails for all. Strategies look for it. While
+// such a server fails, one attempt at a time asks it, whatever the number of keys. A Store that has not got this method, or
+// returns false, such as a cluster with a part that is down, is asked for each key by itself.
+type OneServer interface{ OneServer() bool }
+
 // A Watcher tells when a key may have become free. Package locker declares the same interface; neither imports the
 // other.
 type Watcher interface {

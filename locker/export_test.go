@@ -33,10 +33,14 @@ func (c *Client) IdleWorkers() int {
 }
 
 // HandedOver is how many leases are remembered because they were handed over, or could have been.
-func (c *Client) HandedOver() int {
-	c.lines.mu.Lock()
-	defer c.lines.mu.Unlock()
-	return len(c.locker.(*waiting).handovers.byToken)
+func (c *Client) HandedOver() int { return HandedOver(c.locker) }
+
+// HandedOver is the same for what the middleware of a Client wraps.
+func HandedOver(l Locker) int {
+	w := l.(*waiting)
+	w.lines.mu.Lock()
+	defer w.lines.mu.Unlock()
+	return len(w.handovers.byToken)
 }
 
 // Locker is what middleware wraps.

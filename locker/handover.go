@@ -38,6 +38,15 @@ func (w *waiting) Release(ctx context.Context, lease Lease) error {
 	return w.Locker.Release(ctx, lease)
 }
 
+// Extend keeps what is known of a lease that was handed over for as long as the lease.
+func (w *waiting) Extend(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error) {
+	extended, err := w.Locker.Extend(ctx, lease, ttl)
+	if err == nil && w.handovers.limit > 0 {
+		w.lines.prolong(extended, &w.handovers)
+	}
+	return extended, err
+}
+
 // handovers remembers which hold has a lease now, and whether its release was sent. The Client or middleware may
 // repeat a Release. It must not end a lease that was handed over, nor hand over a lease that may have ended. Ready to
 // use when zero.
@@ -53,7 +62,7 @@ type handovers struct {
 type chain struct {
 	hand  int32     // handovers so far
 	sent  bool      // its release
-	until time.Time // once sent, the entry is needed until then
+	until time.Time // the entry is needed until then
 }
 
 // pass tells whether another hold has the lease: it was handed over before, or the head of the line takes it now. If
@@ -89,12 +98,21 @@ func (ln *line) takes(lease Lease) bool {
 	return ln.idle == nil && !ln.asking && ln.gift == nil && time.Until(lease.Expires) > ln.ttl/2
 }
 
+func (ls *lines) prolong(lease Lease, h *handovers) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if c, ok := h.byToken[lease.Token]; ok && lease.Expires.After(c.until) {
+		c.until = lease.Expires
+		h.byToken[lease.Token] = c
+	}
+}
+
 func (h *handovers) note(lease Lease, sent bool) {
 	if h.byToken == nil {
 		h.byToken = map[string]chain{}
 	}
 	if len(h.byToken) >= h.sweepAt {
-		maps.DeleteFunc(h.byToken, func(_ string, c chain) bool { return c.sent && !time.Now().Before(c.until) })
+		maps.DeleteFunc(h.byToken, func(_ string, c chain) bool { return !time.Now().Before(c.until) })
 		h.sweepAt = max(2*len(h.byToken), 128)
 	}
 	h.byToken[lease.Token] = chain{hand: lease.hand, sent: sent, until: lease.Expires}

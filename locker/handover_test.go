@@ -3,6 +3,7 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -485,4 +486,59 @@ func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
 			_ = next.Unlock(t.Context())
 		}, locker.WithHandover(100))
 	})
+}
+
+// firstRelease is middleware that passes on only the first Release of each lease.
+type firstRelease struct {
+	locker.Locker
+	seen map[string]bool
+}
+
+func (d firstRelease) Release(ctx context.Context, lease locker.Lease) error {
+	if d.seen[lease.Token] {
+		return fault{permanent: true}
+	}
+	d.seen[lease.Token] = true
+	return d.Locker.Release(ctx, lease)
+}
+
+func TestAHandoverIsForgottenWithItsLeaseAlthoughNoReleaseIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inner locker.Locker
+		middleware := func(next locker.Locker) locker.Locker {
+			inner = next
+			return firstRelease{next, map[string]bool{}}
+		}
+		c := locker.New(single.New(memory.New()), locker.WithHandover(1), locker.WithTTL(time.Second), locker.WithMiddleware(middleware))
+		for i := range 1000 {
+			l := mustLock(t, c, fmt.Sprint(i))
+			next := take(t, c, fmt.Sprint(i))
+			mustUnlock(t, l)
+			if err := (<-next).Unlock(t.Context()); !errors.Is(err, fault{permanent: true}) {
+				t.Fatalf("Unlock = %v", err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := locker.HandedOver(inner); n > 300 {
+			t.Errorf("%d leases are remembered", n)
+		}
+	})
+}
+
+func TestAHandoverIsRememberedForAsLongAsItsLeaseIsRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		first := mustLock(t, c, "key")
+		next := take(t, c, "key")
+		mustUnlock(t, first)
+		second := <-next
+		time.Sleep(3 * locker.DefaultTTL)
+		for i := range 300 { // enough to look for what can be forgotten
+			mustUnlock(t, mustLock(t, c, fmt.Sprint(i)))
+		}
+		_ = c.Locker().Release(t.Context(), first.Lease()) // middleware may repeat it
+		if _, _, held := s.store.Get("key"); !held {
+			t.Error("the release of the first hold ended the second")
+		}
+		mustUnlock(t, second)
+	}, locker.WithHandover(1))
 }

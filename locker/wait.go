@@ -202,10 +202,13 @@ func (p *waitPolicy) goesOn(err error) bool {
 // outlasts tells whether the wait goes on although the store fails with err. Without WithWait, nobody has said for how long.
 func (p *waitPolicy) outlasts(err error) bool { return p.limit > 0 && !permanent(err) }
 
-// watch asks the store, once per line, to be woken. When the watch is active that is a hint like any other, since the lock
+// watch asks the store, once per line, to be woken; not while the store fails, since a wake is not heeded then. When the watch is active that is a hint like any other, since the lock
 // may have been released before; an error is one as well. A store that is slow to answer costs hints, not the wait.
 func (w *waiting) watch(ln *line) {
 	if ln.watching || w.lines.shared { // a waiter that is woken would win every time
+		return
+	}
+	if _, fault := w.lines.last(ln); fault != nil {
 		return
 	}
 	ctx := &watchContext{} // as long as the line, which outlives its heads

@@ -3,6 +3,7 @@ package strategies_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -81,4 +82,57 @@ func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
 	if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrWaitLimit) {
 		t.Errorf("Lock = %v; want the error of the connection", err)
 	}
+}
+
+// TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters: a thousand goroutines wait for a key each, on a server that is out
+// of memory, and then is killed.
+func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) {
+	const waiters, limit = 1000, 100 // attempts in half a second; each waiter by itself would make one
+	server := redistest.Start(t)
+	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, lockredis.WithoutQuarantine())
+	t.Cleanup(func() { conn.Close() })
+	locks := locker.New(single.New(store), locker.WithWait(time.Minute), locker.WithTTL(2*time.Second))
+	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range waiters {
+		all.Go(func() {
+			l, err := locks.Lock(t.Context(), fmt.Sprint("key", i))
+			if err != nil {
+				t.Errorf("Lock = %v", err)
+				return
+			}
+			_ = l.Unlock(t.Context())
+		})
+	}
+	time.Sleep(500 * time.Millisecond) // the first attempts of all may be under way before one has failed
+	sent := limit
+	for tries := 0; tries < 5 && sent >= limit; tries++ {
+		before := refusals(t, server)
+		time.Sleep(500 * time.Millisecond)
+		sent = refusals(t, server) - before
+	}
+	if sent >= limit {
+		t.Errorf("%d attempts in half a second, want fewer than %d", sent, limit)
+	}
+	server.Kill()
+	server.Restart() // with memory
+	all.Wait()
+}
+
+// refusals is how many commands the server has refused since it is out of memory.
+func refusals(t *testing.T, server *redistest.Server) (n int) {
+	t.Helper()
+	info, err := server.Do("INFO", "errorstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info.(string)) {
+		if _, err := fmt.Sscanf(line, "errorstat_OOM:count=%d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatal("INFO does not tell")
+	return 0
 }

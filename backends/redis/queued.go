@@ -240,6 +240,9 @@ func (s *Store) counted() any {
 	return "counted"
 }
 
+// OneServer is false for a cluster: while one of its servers is down, the keys of the others can be locked.
+func (s *Store) OneServer() bool { return !s.clustered() }
+
 func (s *Store) clustered() bool {
 	c, ok := s.exec.(interface{ Clustered() bool })
 	return ok && c.Clustered()

@@ -237,3 +237,11 @@ func TestWhatWasStartedIsAnsweredWhereverTheLibraryEndsTheGoroutine(t *testing.T
 		}
 	})
 }
+
+func TestAClusterIsNotOneServer(t *testing.T) {
+	for _, cluster := range []bool{false, true} {
+		if s := New(saysAll{says: says{}, cluster: cluster}); s.OneServer() == cluster {
+			t.Errorf("of a cluster %v: OneServer = %v", cluster, s.OneServer())
+		}
+	}
+}

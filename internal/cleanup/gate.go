@@ -1,20 +1,24 @@
 package cleanup
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
 
 const (
 	fewCalls    = 4   // at once to a server that does not answer, by callers that can't do without it; and first, when it answers again
-	fewRefusals = 8   // permanent errors of grants in a row: then they are about the server
+	fewRefusals = 8   // failures in a row that may be about their keys: then they are about the server
 	fullSpeed   = 256 // calls at once: from here on their number is not limited
+	maxDoubling = 10  // of the time for which a probe that hangs is waited for
 )
 
-// Call is a call to a server that Ask has let through.
+// Call is a call to a server that Ask or Reserve has let through.
 type Call struct {
 	grant   bool
 	probe   bool
+	key     string
 	answers int64 // of the server before it
 	grants  int64
 }
@@ -37,20 +41,97 @@ func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	deaf := q.deaf || grant && q.refusing
 	ok := false
 	switch {
-	case !deaf:
+	case !q.deaf && !(grant && q.refusing):
 		ok = needed || n <= limit && (q.window == 0 || n <= q.window)
 	case needed:
 		ok = n <= fewCalls
-	case !q.probing && !time.Now().Before(q.retry) && !(q.deaf && q.entries > 0): // else the cleanups probe it
-		ok, c.probe, q.probing = true, true, true
+	default:
+		c.probe = q.mayProbe(time.Now())
+		ok = c.probe
 	}
 	if !ok {
 		under.Add(-1)
 	}
 	return c, ok
+}
+
+// Reserve takes a slot for an attempt that is about to be sent. If none is free, it waits for one until ctx is done; the
+// error says that nothing was sent. Free or Keep gives the slot back.
+//
+// If OneServer is set, Answered or Withdraw counts the attempt out. While grants fail, one attempt at a time probes the server
+// after a pause, and all others fail with a [SilentError]. When it grants again, attempts wait until the ones before them are
+// answered: a few at once, and one more for each answer.
+func (q *Queue) Reserve(ctx context.Context, key string) (Call, error) {
+	c := Call{grant: true, key: key, grants: q.grants.Load()}
+	if !q.troubled.Load() && q.TryReserve() {
+		if q.OneServer {
+			q.granting.Add(1)
+		}
+		return c, nil
+	}
+	guarded := q.OneServer && ctx.Value(ByCaller{}) == nil // else the caller has asked for it
+	for {
+		free, err := q.enter(&c, guarded)
+		if free == nil {
+			return c, err
+		}
+		select {
+		case <-free:
+		case <-ctx.Done():
+			q.quit(free)
+			return c, &FullError{Err: context.Cause(ctx)}
+		}
+	}
+}
+
+// enter is one try to take a slot. It returns what to wait for before the next one.
+func (q *Queue) enter(c *Call, guarded bool) (free chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c.grants = q.grants.Load()
+	q.waiting.Add(1) // before the look at the slots: Free looks at it after it has given one back
+	if !guarded || q.refusing || q.inWindow() {
+		c.probe = guarded && q.refusing && q.mayProbe(time.Now())
+		switch {
+		case guarded && q.refusing && !c.probe:
+			q.waiting.Add(-1)
+			return nil, &SilentError{q.cause}
+		case q.TryReserve():
+			q.waiting.Add(-1)
+			if q.OneServer {
+				q.granting.Add(1)
+			}
+			return nil, nil
+		case c.probe:
+			c.probe = false
+			q.probes--
+		}
+	}
+	free = make(chan struct{})
+	q.waiters = append(q.waiters, free)
+	return free, nil
+}
+
+// inWindow tells whether one more grant may be under way.
+func (q *Queue) inWindow() bool { return q.window == 0 || int(q.granting.Load()) < q.window }
+
+// mayProbe tells whether a server that does not answer may be asked, and counts the probe in: one at a time, after a pause. One
+// that hangs is waited for twice as long as the one before. So few of them hang, however long the server is silent, and there is
+// always a next one.
+func (q *Queue) mayProbe(now time.Time) bool {
+	switch {
+	case now.Before(q.retry):
+		return false
+	case q.probes > 0 && now.Before(q.patience):
+		return false
+	case q.deaf && q.entries > 0 && q.room(): // the cleanups probe it
+		return false
+	}
+	q.patience = now.Add(hangLimit << min(q.probes, maxDoubling))
+	q.probes++
+	return true
 }
 
 // underWay counts the calls of a kind.
@@ -61,18 +142,22 @@ func (q *Queue) underWay(grant bool) *atomic.Int32 {
 	return &q.pending
 }
 
-// Withdraw counts out a call that was not made.
+// Withdraw counts out a call that was not made, or whose outcome says nothing of the server.
 func (q *Queue) Withdraw(c Call) {
 	q.underWay(c.grant).Add(-1)
-	if c.probe {
-		q.mu.Lock()
-		q.probing = false
-		q.mu.Unlock()
+	if !c.probe && !q.troubled.Load() {
+		return
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.probe {
+		q.probes--
+	}
+	q.signal()
 }
 
 // Answered counts out a call. The server did what the call asked for, or said that it can't since somebody else has the
-// lock or nobody has; or it failed.
+// lock or nobody has; or it failed. A failure counts unless another call of its kind was answered since this one was sent.
 func (q *Queue) Answered(c Call, err error) {
 	q.underWay(c.grant).Add(-1)
 	answered := err == nil || Permanent(err)
@@ -88,41 +173,94 @@ func (q *Queue) Answered(c Call, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c.probe {
-		q.probing = false
+		q.probes--
+	}
+	if answered {
+		q.hearCall()
 	}
 	switch {
-	case answered:
-		q.hearCall()
-	case q.answers.Load() == c.answers: // nothing was answered since it was sent
+	case err == nil && c.grant:
+		if q.refusing {
+			q.refusing, q.pause, q.cause = false, 0, nil
+			q.rampUp()
+		}
+		q.widen()
+	case err == nil:
+		q.widen() // an extension as well: many locks may be held while none is asked for
+	case c.grant:
+		q.refused(c, err)
+	case !answered && q.answers.Load() == c.answers:
 		q.deaf = true
 	}
-	if err == nil && c.grant {
-		q.refusing, q.pause, q.failures = false, 0, 0
-	}
-	switch {
-	case err == nil:
-		if q.window > 0 && !q.refusing { // an extension as well: many locks may be held while none is asked for
-			q.window = (q.window + 1) % fullSpeed
-		}
-	case c.grant:
-		// A permanent error may be about one key alone.
-		if q.failures++; q.grants.Load() == c.grants && (!answered || q.failures >= fewRefusals) {
-			q.refusing = true
-		}
-		q.window = fewCalls
-		fallthrough
-	default:
-		if now := time.Now(); !now.Before(q.retry) {
-			q.pause = min(max(2*q.pause, baseBackoff), maxPause)
-			q.retry = now.Add(jitter(q.pause, now))
-		}
+	if now := time.Now(); err != nil && (q.deaf || q.refusing) && !now.Before(q.retry) {
+		q.pause = min(max(2*q.pause, baseBackoff), maxPause)
+		q.retry = now.Add(jitter(q.pause, now))
 	}
 	q.troubled.Store(q.deaf || q.refusing || q.window > 0)
+	if q.refusing || q.window == 0 {
+		q.signalAll()
+	}
+	q.signal()
+}
+
+// rampUp begins with a few calls at once. Those that hang since the server did not answer may never return.
+func (q *Queue) rampUp() {
+	q.window = fewCalls + int(max(q.granting.Load(), q.pending.Load()))
+	if q.window >= fullSpeed {
+		q.window = 0
+	}
+}
+
+// widen lets one more call be under way.
+func (q *Queue) widen() {
+	if q.window > 0 && !q.refusing {
+		q.window = (q.window + 1) % fullSpeed
+		q.signal()
+	}
+}
+
+// refused is told of a grant that failed. A node of a quorum is held back after one, since there are others. Where there is no
+// other server, and for permanent errors, it takes several: they may be about one key, or one connection.
+func (q *Queue) refused(c Call, err error) {
+	q.cause = err
+	if n := q.grants.Load(); n != q.granted {
+		q.granted, q.failures = n, 0
+	}
+	if q.OneServer && q.failures > 0 && c.key == q.failedKey {
+		return // it may be about this key alone
+	}
+	q.failures, q.failedKey = q.failures+1, c.key
+	few := 1
+	if q.OneServer || Permanent(err) {
+		few = fewRefusals
+	}
+	if q.failures >= few && q.grants.Load() == c.grants {
+		q.refusing = true
+	}
 }
 
 // hearCall is called at every answer of the server, also to a cleanup.
 func (q *Queue) hearCall() {
 	if q.deaf {
-		q.deaf, q.pause, q.retry, q.window = false, 0, time.Time{}, fewCalls
+		q.deaf, q.pause, q.retry = false, 0, time.Time{}
+		q.rampUp()
 	}
 }
+
+// SilentError says that an attempt was not sent, since others to the same server have failed.
+type SilentError struct{ Err error }
+
+func (e *SilentError) Error() string {
+	return "not sent: one attempt at a time asks the server until it answers, since others failed: " + e.Err.Error()
+}
+
+// Unsent says that nothing was sent.
+func (e *SilentError) Unsent() bool { return true }
+
+// Is looks at the last failure. If a ctx ended then, it was not that of this call.
+func (e *SilentError) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.Err, target)
+}
+
+// As looks at the last failure.
+func (e *SilentError) As(target any) bool { return errors.As(e.Err, target) }

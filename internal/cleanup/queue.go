@@ -3,7 +3,6 @@ package cleanup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -26,7 +25,7 @@ var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millise
 
 // Entry is a value that an operation may have left in the store.
 type Entry struct {
-	Key string        // of the lock, for [Queue.Settle]
+	Key string        // of the lock, for [Queue.Settle]; empty: it does not find the entry
 	TTL time.Duration // the store forgets the value by itself after this time
 
 	// Remove removes the value. It returns nil if the store answered, also if the value was not there.
@@ -46,6 +45,8 @@ type Entry struct {
 // An attempt reserves a slot before it is sent. When its outcome is known, it frees the slot; when it is not, the slot
 // becomes an entry. So an unknown outcome always has a cleanup.
 type Queue struct {
+	OneServer bool // what fails for one key fails for all: Reserve guards the server
+
 	slots      atomic.Int32 // reserved, or of entries
 	waiting    atomic.Int32 // attempts that wait for a slot
 	dropped    atomic.Int64
@@ -56,7 +57,7 @@ type Queue struct {
 	fresh   list                     // not tried yet
 	tried   list                     // the last try has failed
 	later   [len(confirmations)]list // answered, and to be confirmed
-	byKey   map[string]*entry        // not answered yet, and not Known
+	byKey   map[string]*entry        // not answered yet
 	calls   []*call                  // under way
 	entries int
 
@@ -68,17 +69,23 @@ type Queue struct {
 	timer *time.Timer
 	armed time.Time
 
-	// Of the calls that are no cleanups: see Ask.
+	// Of the calls that are no cleanups: see Ask and Reserve.
 	granting atomic.Int32 // grants under way
 	pending  atomic.Int32 // others under way
 	answers  atomic.Int64
-	troubled atomic.Bool // one of the next four
-	deaf     bool        // a call failed, and nothing was answered since it was sent
 	grants   atomic.Int64
-	refusing bool // a grant failed, and none was answered since it was sent
-	failures int  // of grants, since the last answer to one
-	probing  bool
-	window   int           // calls at once by callers that can do without it; 0: no limit
+	troubled atomic.Bool // one of the next three
+	deaf     bool        // a call that is no grant failed, and nothing was answered since it was sent
+	refusing bool        // grants failed, and none was answered since they were sent
+	window   int         // calls at once by callers that can do without it or wait; 0: no limit
+
+	failures  int // of grants, since the last answer to one
+	failedKey string
+	granted   int64 // answers to grants before those failures
+	cause     error // the last failure
+
+	probes   int           // under way
+	patience time.Time     // until when the last of them is waited for
 	pause    time.Duration // before the next probe
 	retry    time.Time     // of that probe
 }
@@ -120,35 +127,7 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Reserve takes a slot for an attempt that is about to be sent. If none is free, it waits for one until ctx is done; the
-// error says that nothing was sent. Free or Keep gives the slot back.
-func (q *Queue) Reserve(ctx context.Context) error {
-	if q.TryReserve() {
-		return nil
-	}
-	for {
-		free := make(chan struct{})
-		q.mu.Lock()
-		q.waiters = append(q.waiters, free)
-		q.waiting.Add(1)
-		q.mu.Unlock()
-		if q.TryReserve() { // one was freed before we stood there
-			q.quit(free)
-			return nil
-		}
-		select {
-		case <-free:
-			if q.TryReserve() {
-				return nil
-			}
-		case <-ctx.Done():
-			q.quit(free)
-			return &FullError{Err: context.Cause(ctx)}
-		}
-	}
-}
-
-// TryReserve is Reserve that does not wait.
+// TryReserve takes a slot and does not wait for one.
 func (q *Queue) TryReserve() bool {
 	for {
 		n := q.slots.Load()
@@ -181,11 +160,19 @@ func (q *Queue) signal() {
 	}
 }
 
-// FullError says that an attempt was not sent, since too many cleanups of its server wait for an answer.
+func (q *Queue) signalAll() {
+	for _, free := range q.waiters {
+		close(free)
+	}
+	q.waiting.Add(-int32(len(q.waiters)))
+	q.waiters = nil
+}
+
+// FullError says that an attempt was not sent, since too many calls to its server wait for an answer.
 type FullError struct{ Err error }
 
 func (e *FullError) Error() string {
-	text := fmt.Sprintf("not sent: %d attempts and cleanups wait for an answer of the server, which is the limit", maxSlots)
+	text := "not sent: too many attempts and cleanups wait for an answer of the server"
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
@@ -211,13 +198,14 @@ func (q *Queue) Free() {
 }
 
 // Keep makes the slot of an attempt with an unknown outcome an entry. The ctx lends its values only; its end does not
-// stop a cleanup. If the caller of the attempt cleans up after it, see [ByCaller], Keep frees the slot.
-func (q *Queue) Keep(ctx context.Context, e Entry) {
+// stop a cleanup. If the caller of the attempt cleans up after it, see [ByCaller], Keep frees the slot and returns false.
+func (q *Queue) Keep(ctx context.Context, e Entry) bool {
 	if ctx.Value(ByCaller{}) != nil {
 		q.Free()
-		return
+		return false
 	}
 	q.add(ctx, e)
+	return true
 }
 
 // Add is for values that no attempt has reserved a slot for: those of leases that are over. It returns false if there is
@@ -253,7 +241,7 @@ func (q *Queue) add(ctx context.Context, of Entry) {
 	} else {
 		e.ledger.Begin()
 		q.fresh.push(e)
-		if !e.Known {
+		if e.Key != "" {
 			q.index(e)
 		}
 	}
@@ -284,6 +272,22 @@ func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) 
 	}
 	return len(ghosts) > 0, nil
 }
+
+// GhostError says that the holder may be an earlier attempt of this process, whose outcome is unknown and whose cleanup
+// was not answered.
+type GhostError struct{ Err error }
+
+func (e *GhostError) Error() string {
+	return "not done: the lock may be held by an earlier attempt of this process, and its cleanup failed: " + e.Err.Error()
+}
+
+func (e *GhostError) Unwrap() error { return e.Err }
+
+// Unsent says that nothing was done.
+func (e *GhostError) Unsent() bool { return true }
+
+// ErrorType is "ghost".
+func (e *GhostError) ErrorType() string { return "ghost" }
 
 // Haunted tells whether Settle has something to do.
 func (q *Queue) Haunted(key string) bool {
@@ -395,8 +399,10 @@ func (e *entry) revive(now time.Time) {
 	}
 }
 
-// awaits tells whether the server may have the value, or be about to write it.
-func (q *Queue) awaits(e *entry, now time.Time) bool { return now.Before(e.end) || q.hung && !e.Known }
+// awaits tells whether the server may have the value, or be about to write it. Calls that never return tell nothing of it.
+func (q *Queue) awaits(e *entry, now time.Time) bool {
+	return now.Before(e.end) || q.hung && !e.Known && len(q.calls) < maxHanging
+}
 
 // fail is called when a call was not answered.
 func (q *Queue) fail(now time.Time, err error) {
@@ -443,7 +449,7 @@ func (q *Queue) finish(e *entry) {
 		return
 	}
 	e.done = true
-	if !e.Known {
+	if e.Key != "" {
 		q.unindex(e)
 	}
 	e.ledger.Done()
@@ -470,7 +476,7 @@ func (q *Queue) tick() {
 			q.tried.push(c.of)
 		}
 	}
-	if q.silent {
+	if q.silent || !q.room() {
 		for l := range q.lists {
 			l.filter(func(e *entry) bool {
 				if q.awaits(e, now) {
@@ -497,7 +503,8 @@ func (q *Queue) arm(now time.Time) {
 			at(c.began.Add(hangLimit))
 		}
 	}
-	if q.room() { // else a call that returns goes on
+	switch {
+	case q.room():
 		for l := range q.lists {
 			if e := l.first(); e != nil && q.silent {
 				at(latest(q.probe, e.due))
@@ -505,6 +512,8 @@ func (q *Queue) arm(now time.Time) {
 				at(latest(now, e.due))
 			}
 		}
+	case next.IsZero() && q.entries > 0: // all calls hang: one that returns goes on, or the entries end
+		at(now.Add(maxPause))
 	}
 	if next.IsZero() || !q.armed.IsZero() && !next.Before(q.armed) {
 		return

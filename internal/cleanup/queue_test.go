@@ -216,22 +216,22 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 			t.Errorf("leftovers take the room of attempts: %+v", q.Stats())
 		}
 		for range maxSlots - maxLeftovers {
-			if err := q.Reserve(t.Context()); err != nil {
+			if _, err := q.Reserve(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err := q.Reserve(ctx)
-		const want = "not sent: 10000 attempts and cleanups wait for an answer of the server, which is the limit: context deadline exceeded"
+		_, err := q.Reserve(ctx, "")
+		const want = "not sent: too many attempts and cleanups wait for an answer of the server: context deadline exceeded"
 		if !Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second || err.Error() != want {
 			t.Errorf("Reserve = %v after %v", err, time.Since(began))
 		}
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if err := q.Reserve(t.Context()); err != nil {
+				if _, err := q.Reserve(t.Context(), ""); err != nil {
 					t.Error(err)
 				}
 			})
@@ -251,7 +251,7 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 func TestWhatTheCallerCleansUpIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
-		if err := q.Reserve(t.Context()); err != nil {
+		if _, err := q.Reserve(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		q.Keep(context.WithValue(t.Context(), ByCaller{}, true), Entry{TTL: time.Minute, Remove: func(context.Context) error {
@@ -284,10 +284,8 @@ func TestSettleRemovesTheGhostsOfAKey(t *testing.T) {
 		if found, err := q.Settle(t.Context(), "a"); !found || err != nil || s.count() != before+2 {
 			t.Errorf("Settle = %v, %v after %d calls", found, err, s.count()-before)
 		}
-		for _, key := range []string{"a", "c"} {
-			if found, err := q.Settle(t.Context(), key); found || err != nil {
-				t.Errorf("Settle(%s) = %v, %v", key, found, err)
-			}
+		if found, err := q.Settle(t.Context(), "a"); found || err != nil {
+			t.Errorf("Settle = %v, %v", found, err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -374,7 +372,7 @@ func TestAServerThatAnswersExtensionsAgainIsAskedForAll(t *testing.T) {
 func TestGrantsThatHangKeepNoExtensionFromAServerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
-		c, _ := q.Ask(true, true, 0)
+		c, _ := q.Ask(false, true, 0)
 		q.Answered(c, errDown)
 		let := func(grant bool) (n int) {
 			for range 100 {
@@ -395,9 +393,34 @@ func BenchmarkReserve(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := q.Reserve(ctx); err != nil {
+		if _, err := q.Reserve(ctx, ""); err != nil {
 			b.Fatal(err)
 		}
 		q.Free()
 	}
+}
+
+func TestEntriesEndByTheirTTLAndDrainEndsAlthoughNoCallReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q, ledger := &server{hangs: make(chan struct{})}, new(Queue), new(Ledger)
+		ctx := context.WithValue(t.Context(), LedgerKey{}, ledger)
+		for i := range 100 {
+			q.Add(ctx, Entry{Key: fmt.Sprint(i), TTL: time.Minute, Known: i%2 == 0, Remove: s.remove})
+		}
+		began := time.Now()
+		if err := ledger.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < time.Minute || took > time.Minute+2*maxPause || q.Stats().Slots != 0 {
+			t.Errorf("Drain took %v; %+v", took, q.Stats())
+		}
+		if n := s.count(); n != maxHanging {
+			t.Errorf("%d calls", n)
+		}
+		close(s.hangs)
+		synctest.Wait()
+		if q.Stats() != (Stats{Silent: q.Stats().Silent}) {
+			t.Errorf("%+v", q.Stats())
+		}
+	})
 }

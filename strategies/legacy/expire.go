@@ -76,7 +76,7 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		return locker.Lease{}, err
 	}
 	started := time.Now()
-	if err := e.cleanups.Reserve(ctx); err != nil {
+	if _, err := e.cleanups.Reserve(ctx, req.Key); err != nil {
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	set, err := e.store.SetNXForever(ctx, req.Key, req.Token)

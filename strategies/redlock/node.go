@@ -49,7 +49,7 @@ func (n *node) again(ctx context.Context, req locker.Request, held error) (locke
 	found, err := n.server.Settle(ctx, req.Key)
 	switch {
 	case err != nil:
-		return locker.Lease{}, &instance.GhostError{Err: err}
+		return locker.Lease{}, &cleanup.GhostError{Err: err}
 	case !found:
 		return locker.Lease{}, held
 	}

@@ -50,7 +50,7 @@ func New(store backends.NestedStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
 	}
-	return instance.Over(holds{store})
+	return instance.Over(holds{store}, store)
 }
 
 // holds is the place of a lock that is any number of holds.

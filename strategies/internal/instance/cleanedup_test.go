@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -26,17 +27,19 @@ func TestAnUnknownOutcomeSaysUntilWhenItIsCleanedUp(t *testing.T) {
 		until := time.Now().Add(ttl).Format(time.TimeOnly)
 		for _, c := range []struct {
 			name string
+			ctx  context.Context
 			err  error
 			want string
 		}{
-			{"unknown", io.EOF, fmt.Sprintf(`lockstep: acquire "k": EOF; cleanup runs until %s`, until)},
-			{"not done", unsent{io.EOF}, `lockstep: acquire "k": EOF`},
+			{"unknown", t.Context(), io.EOF, fmt.Sprintf(`lockstep: acquire "k": EOF; cleanup runs until %s`, until)},
+			{"not done", t.Context(), unsent{io.EOF}, `lockstep: acquire "k": EOF`},
+			{"of a node, whose quorum cleans up", context.WithValue(t.Context(), cleanup.ByCaller{}, true), io.EOF, `lockstep: acquire "k": EOF`},
 		} {
 			store := memory.New()
 			l := instance.New(store, func(context.Context, string, string, time.Duration) (backends.Result, error) {
 				return backends.Result{}, c.err
 			})
-			_, err := l.Acquire(t.Context(), locker.Request{Key: "k", Token: "token", TTL: ttl})
+			_, err := l.Acquire(c.ctx, locker.Request{Key: "k", Token: "token", TTL: ttl})
 			if err == nil || err.Error() != c.want || !errors.Is(err, io.EOF) {
 				t.Errorf("%s: %v; want %s", c.name, err, c.want)
 			}

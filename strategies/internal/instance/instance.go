@@ -25,8 +25,16 @@ type Place interface {
 	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
-// Over returns a Locker that keeps its locks in place.
-func Over(place Place) locker.Locker { return &instance{place: place} }
+// Over returns a Locker that keeps its locks in place, which is in store.
+func Over(place Place, store any) locker.Locker { return over(place, store) }
+
+func over(place Place, store any) *instance {
+	i := &instance{place: place}
+	if s, ok := store.(backends.OneServer); ok {
+		i.cleanups.OneServer = s.OneServer()
+	}
+	return i
+}
 
 // Is tells whether l is a Locker of this package. It leaves the cleanup of an attempt under a ctx with [cleanup.ByCaller] to
 // its caller.
@@ -48,7 +56,7 @@ func (i *instance) Endpoint() string { return address.Of(i.place) }
 func (v value) Endpoint() string { return address.Of(v.Store) }
 
 // New returns a Locker that takes its locks with set and does all else with store.
-func New(store backends.Store, set Set) locker.Locker { return Over(value{store, set}) }
+func New(store backends.Store, set Set) locker.Locker { return Over(value{store, set}, store) }
 
 // value is the place of a lock that is one value.
 type value struct {
@@ -70,22 +78,6 @@ type instance struct {
 	cleanups cleanup.Queue
 }
 
-// GhostError says that the holder may be an earlier attempt of this process, whose outcome is unknown and whose cleanup
-// was not answered.
-type GhostError struct{ Err error }
-
-func (e *GhostError) Error() string {
-	return "not done: the lock may be held by an earlier attempt of this process, and its cleanup failed: " + e.Err.Error()
-}
-
-func (e *GhostError) Unwrap() error { return e.Err }
-
-// Unsent says that nothing was done.
-func (e *GhostError) Unsent() bool { return true }
-
-// ErrorType is "ghost".
-func (e *GhostError) ErrorType() string { return "ghost" }
-
 // ErrLate is a grant whose reply took longer than the lease lasts.
 var ErrLate = errors.New("granted so late that the lease had ended")
 
@@ -98,20 +90,38 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	if err := ctx.Err(); err != nil {
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	started := time.Now()
-	if err := i.cleanups.Reserve(ctx); err != nil {
+	call, err := i.cleanups.Reserve(ctx, req.Key)
+	if err != nil {
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	}
+	started := time.Now()
 	res, err := i.place.Put(ctx, req)
+	i.heard(ctx, call, started, err)
 	if err == nil && !res.OK {
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
-			err = &GhostError{ghost}
+			err = &cleanup.GhostError{Err: ghost}
 		} else if found {
 			res, err = i.place.Put(ctx, req)
 		}
 	}
 	return i.acquired(ctx, req, started, res, err)
 }
+
+// heard notes what an attempt says of the server. A permanent error is an answer: it may be about the key alone. A caller that
+// was in a hurry says nothing. The quorum judges its nodes itself.
+func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Time, err error) {
+	switch {
+	case !i.cleanups.OneServer:
+	case err == nil || cleanup.Permanent(err):
+		i.cleanups.Answered(call, nil)
+	case ctx.Err() != nil && time.Since(started) < hurry || ctx.Value(cleanup.ByCaller{}) != nil:
+		i.cleanups.Withdraw(call)
+	default:
+		i.cleanups.Answered(call, err)
+	}
+}
+
+const hurry = time.Second // a call whose ctx ends sooner does not show that the server hangs
 
 // acquired makes of what the store has answered what a Locker does.
 func (i *instance) acquired(ctx context.Context, req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
@@ -120,26 +130,29 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 		Fence: res.Fence, Holds: res.Holds, Granted: started, Expires: locker.Until(started, req.TTL),
 	}
 	late := err == nil && res.OK && lease.Ended()
-	until := time.Now().Add(req.TTL)
-	if err == nil && !late || cleanup.Permanent(err) || cleanup.Unsent(err) {
-		i.cleanups.Free()
-	} else {
-		i.cleanups.Keep(ctx, cleanup.Entry{Key: req.Key, TTL: req.TTL, Known: late, Remove: func(ctx context.Context) error {
-			_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
-			return err
-		}})
+	if late {
+		err = ErrLate
 	}
-	switch {
-	case err == nil && !res.OK:
-		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign, Position: res.Position}
-	case late:
-		err = &cleanedUp{ErrLate, until}
-	case err == nil:
-		return lease, nil
-	case !cleanup.Permanent(err) && !cleanup.Unsent(err):
+	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
+		i.cleanups.Free()
+	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req, late)) {
 		err = &cleanedUp{err, until}
 	}
-	return locker.Lease{}, Fault("acquire", req.Key, err)
+	switch {
+	case err != nil:
+		return locker.Lease{}, Fault("acquire", req.Key, err)
+	case !res.OK:
+		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign, Position: res.Position}
+	}
+	return lease, nil
+}
+
+// entry is the cleanup of what an attempt may have left.
+func (i *instance) entry(req locker.Request, known bool) cleanup.Entry {
+	return cleanup.Entry{Key: req.Key, TTL: req.TTL, Known: known, Remove: func(ctx context.Context) error {
+		_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
+		return err
+	}}
 }
 
 // cleanedUp is the error of an attempt that may have left something in the store, and says until when that is looked for: a time of

@@ -13,7 +13,7 @@ import (
 // Queued returns a Locker that keeps its locks in store, and whose waiters stand in the store's queues. In order, a free lock is
 // for the first of them only.
 func Queued(store backends.QueuedStore, inOrder bool) locker.Locker {
-	l := &instance{place: queued{store, inOrder}}
+	l := over(queued{store, inOrder}, store)
 	if starts, ok := store.(backends.StartingStore); ok && !inOrder {
 		return &starting{l, starts}
 	}
@@ -52,7 +52,7 @@ func Numbered(store backends.NumberedStore) locker.Locker {
 			return store.SetNXNumbered(ctx, key, token, ttl, backends.Turn{})
 		})
 	}
-	return &instance{place: numbered{queued{queues, false}, store}}
+	return Over(numbered{queued{queues, false}, store}, store)
 }
 
 // numbered is a place whose grants have numbers.

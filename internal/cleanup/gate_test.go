@@ -1,0 +1,267 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// quarantine is an error of grants alone: renewals and releases go on.
+type quarantine struct{}
+
+func (quarantine) Error() string   { return "in quarantine" }
+func (quarantine) Unsent() bool    { return true }
+func (quarantine) Permanent() bool { return false }
+
+func TestAServerThatRefusesGrantsIsAskedForExtensions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		c, _ := q.Ask(true, false, 100)
+		q.Answered(c, quarantine{})
+		if _, ok := q.Ask(true, false, 100); ok {
+			t.Error("it is asked for a grant")
+		}
+		for range 10 {
+			if _, ok := q.Ask(false, false, 100); !ok {
+				t.Error("it is not asked for an extension")
+			}
+		}
+	})
+}
+
+func TestAProbeThatNeverReturnsIsFollowedByOthersButFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		c, _ := q.Ask(false, false, 100)
+		q.Answered(c, errDown)
+		began, probes := time.Now(), []time.Duration{}
+		var last Call
+		for time.Since(began) < time.Hour {
+			if c, ok := q.Ask(false, false, 100); ok {
+				probes, last = append(probes, time.Since(began)), c
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(probes); n < 8 || n > maxDoubling+5 || probes[1]-probes[0] > 2*time.Second {
+			t.Errorf("probes at %v", probes)
+		}
+		q.Answered(last, nil)
+		if _, ok := q.Ask(false, false, 100); !ok {
+			t.Error("a server that has answered a probe is not asked")
+		}
+	})
+}
+
+func TestAPermanentErrorAboutOneKeyHoldsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		c, _ := q.Ask(true, false, 100)
+		q.Answered(c, refusal{true})
+		for i := range 50 {
+			if _, ok := q.Ask(true, false, 100); !ok {
+				t.Fatalf("only %d grants at once after it", i)
+			}
+		}
+	})
+}
+
+func TestFailuresOfADayAgoDoNotCount(t *testing.T) {
+	q := &Queue{OneServer: true}
+	for i := range 3 * fewRefusals {
+		c, err := q.Reserve(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%4 == 0 {
+			q.Answered(c, nil)
+		} else {
+			q.Answered(c, errDown)
+		}
+		q.Free()
+	}
+}
+
+// Here is no other server: an error that may be about one key does not keep the others from it.
+func TestOneKeyThatFailsDoesNotStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		for range 10 * fewRefusals {
+			c, err := q.Reserve(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Answered(c, errDown)
+			q.Free()
+		}
+		if _, err := q.Reserve(t.Context(), "other"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// One connection is slow, and the others are answered.
+func TestOneSlowConnectionDoesNotStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		for i := range 10 * fewRefusals {
+			slow, err := q.Reserve(t.Context(), fmt.Sprint("slow", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			quick, err := q.Reserve(t.Context(), fmt.Sprint("quick", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Answered(quick, nil)
+			q.Answered(slow, errDown)
+			q.Free()
+			q.Free()
+		}
+	})
+}
+
+// refuse makes q one that its server does not answer.
+func refuse(t *testing.T, q *Queue, cause error) {
+	t.Helper()
+	for i := range fewRefusals {
+		c, err := q.Reserve(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Answered(c, cause)
+		q.Free()
+	}
+}
+
+func TestWhileAServerFailsOneAttemptAtATimeAsksItAndTheRestFailUnsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		refuse(t, q, errDown)
+		sent := 0
+		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+			c, err := q.Reserve(t.Context(), "k")
+			if err == nil {
+				sent++
+				q.Answered(c, errDown)
+				q.Free()
+				continue
+			}
+			const want = "not sent: one attempt at a time asks the server until it answers, since others failed: down"
+			if !Unsent(err) || !errors.Is(err, errDown) || err.Error() != want {
+				t.Fatal(err)
+			}
+		}
+		if sent < 8 || sent > 50 || q.Stats() != (Stats{}) {
+			t.Errorf("%d attempts sent in 10 s; %+v", sent, q.Stats())
+		}
+		if _, err := q.Reserve(context.WithValue(t.Context(), ByCaller{}, true), "k"); err != nil {
+			t.Errorf("a quorum asks by itself: %v", err)
+		}
+	})
+}
+
+func TestTheErrorOfAnAttemptThatIsNotSentMatchesNoEndOfACtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		refuse(t, q, fmt.Errorf("of another call: %w", context.DeadlineExceeded))
+		if _, err := q.Reserve(t.Context(), "k"); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// rush lets n attempts come at one instant. Each takes 10 ms, and fails with err.
+func rush(t *testing.T, q *Queue, n int, err error) (most, unsent int) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	now := 0
+	for i := range n {
+		all.Go(func() {
+			c, refused := q.Reserve(t.Context(), fmt.Sprint(i))
+			mu.Lock()
+			if refused != nil {
+				unsent++
+				mu.Unlock()
+				return
+			}
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			q.Answered(c, err)
+			q.Free()
+		})
+	}
+	all.Wait()
+	return most, unsent
+}
+
+func TestAttemptsRampUpWhenAServerAnswersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		refuse(t, q, errDown)
+		time.Sleep(maxPause)
+		c, err := q.Reserve(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Answered(c, nil)
+		q.Free()
+		if most, unsent := rush(t, q, 100, nil); most < 20 || most > 80 || unsent > 0 {
+			t.Errorf("of 100 attempts at one instant %d were under way at once, and %d were not sent", most, unsent)
+		}
+		if _, unsent := rush(t, q, 1000, nil); unsent > 0 {
+			t.Errorf("%d were not sent", unsent)
+		}
+		if most, unsent := rush(t, q, 1000, nil); most != 1000 || unsent > 0 || q.Stats() != (Stats{}) {
+			t.Errorf("later %d of 1000 are under way at once, %d not sent; %+v", most, unsent, q.Stats())
+		}
+	})
+}
+
+func TestAServerThatFailsAgainEndsTheRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		refuse(t, q, errDown)
+		time.Sleep(maxPause)
+		c, _ := q.Reserve(t.Context(), "k")
+		q.Answered(c, nil)
+		q.Free()
+		if most, unsent := rush(t, q, 100, errDown); most > fewCalls+1 || unsent < 100-4*fewRefusals || q.Stats() != (Stats{}) {
+			t.Errorf("%d under way at once, %d not sent; %+v", most, unsent, q.Stats())
+		}
+	})
+}
+
+func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		refuse(t, q, errDown)
+		time.Sleep(maxPause)
+		c, _ := q.Reserve(t.Context(), "k")
+		q.Answered(c, nil)
+		q.Free()
+		for range fewCalls + 1 {
+			if _, err := q.Reserve(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := q.Reserve(ctx, "k"); !Unsent(err) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if len(q.waiters) != 0 || q.waiting.Load() != 0 {
+			t.Errorf("%d wait", len(q.waiters))
+		}
+	})
+}
