@@ -142,18 +142,18 @@ func TestOnAFullServerAWaiterIsGrantedALockThatIsRefusedToOthers(t *testing.T) {
 	}
 	fill(t, server)
 	for _, cached := range []string{"the script is not known", "the script is known"} {
-		r, err := s.SetNXQueued(t.Context(), cached, "token", time.Minute, turn(cached))
+		r, err := s.SetNXQueued(t.Context(), cached, "token", 20*time.Second, turn(cached))
 		if !r.OK || err != nil {
 			t.Errorf("%s: SetNXQueued of a waiter = %+v, %v", cached, r, err)
 		}
-		if _, err := s.SetNXQueued(t.Context(), cached, "another", time.Minute, turn(cached)); !cleanup.Unsent(err) {
+		if _, err := s.SetNXQueued(t.Context(), cached, "another", 20*time.Second, turn(cached)); !cleanup.Unsent(err) {
 			t.Errorf("%s: to stand in the queue takes memory: %v", cached, err)
 		}
 	}
-	if _, err := s.SetNXQueued(t.Context(), "free", "token", time.Minute, backends.Turn{}); !cleanup.Unsent(err) {
+	if _, err := s.SetNXQueued(t.Context(), "free", "token", 20*time.Second, backends.Turn{}); !cleanup.Unsent(err) {
 		t.Errorf("SetNXQueued of a caller that does not wait = %v", err)
 	}
-	if _, err := s.SetNXNumbered(t.Context(), "numbered", "token", time.Minute, turn("numbered")); !cleanup.Unsent(err) {
+	if _, err := s.SetNXNumbered(t.Context(), "numbered", "token", 20*time.Second, turn("numbered")); !cleanup.Unsent(err) {
 		t.Errorf("SetNXNumbered of a waiter, which counts first, = %v", err)
 	}
 }

@@ -42,10 +42,10 @@ func TestAHookThatLooksAtTheArgumentsChangesNoAnswer(t *testing.T) {
 	c := dial(t, &client.Options{Addr: server.Addr(), MaxRetries: -1})
 	c.AddHook(curious{})
 	store := goredis.New(c)
-	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); !r.OK || err != nil {
+	if r, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); !r.OK || err != nil {
 		t.Errorf("SetNX = %+v, %v", r, err)
 	}
-	if r, err := store.SetNX(t.Context(), "a", "other", time.Minute); r.OK || r.Left <= 0 || err != nil {
+	if r, err := store.SetNX(t.Context(), "a", "other", 20*time.Second); r.OK || r.Left <= 0 || err != nil {
 		t.Errorf("SetNX of another = %+v, %v", r, err)
 	}
 	if ok, err := store.DeleteIf(t.Context(), "a", "token"); !ok || err != nil {
@@ -61,7 +61,7 @@ func TestAHookThatLooksAtTheArgumentsChangesNoAnswer(t *testing.T) {
 		for _, hook := range hooks {
 			c.AddHook(hook)
 		}
-		_, err := goredis.New(c).SetNX(t.Context(), "a", "token", time.Minute)
+		_, err := goredis.New(c).SetNX(t.Context(), "a", "token", 20*time.Second)
 		if unsent := cleanup.Unsent(err); err == nil || unsent != (hooks == nil) {
 			t.Errorf("%s: %v; unsent %v", name, err, unsent)
 		}
