@@ -1,3 +1,7 @@
+//go:build !race
+
+// The defects are looked for without the race detector: the patched program is built without it anyway.
+
 package simulation
 
 import (
