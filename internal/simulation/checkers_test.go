@@ -94,6 +94,12 @@ func TestEachCheckerCanFail(t *testing.T) {
 
 		{LIVE, "something is left at the end", func(h *History) { h.Remains[0].Is = true }},
 		{LIVE, "a key outlives its ttl", func(h *History) { h.States[2].Ends = 700 * ms }},
+		{LIVE, "one who waits with WithWait gives up because of an error", func(h *History) {
+			h.Wants[1].Limited = []Limited{{Span: h.Wants[1].Calls[0], For: time.Second}}
+		}},
+		{LIVE, "he gives up long after his limit", func(h *History) {
+			h.Wants[1].Limited = []Limited{{Span: Span{55 * ms, 1200 * ms}, For: time.Second, Over: true}}
+		}},
 		{LIVE, "a waiter sleeps for longer than the cap", func(h *History) { h.Wants[1].Calls[0].From = -260 * ms }},
 	} {
 		h := exemplary()

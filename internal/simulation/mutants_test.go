@@ -127,6 +127,12 @@ var defects = []defect{
 		"		if !granted {\n			ln.wake() //",
 		"		if !granted && DEFECT {\n			ln.calm()\n		}\n		if !granted && !DEFECT {\n			ln.wake() //",
 	}},
+	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
+		"locker", "wait.go",
+		"return p.limit > 0 && !permanent(err) }",
+		"return p.limit > 0 && !permanent(err) && !DEFECT }",
+	}},
+	{name: "no quarantine", strategy: "single", fault: Quarantine, below: mutant{unguarded: true}},
 	{name: "the monotonic clock alone ends a lease", strategy: "single", fault: Ahead, patch: patch{
 		"locker", "clock.go",
 		" || !now.Round(0)",
