@@ -92,6 +92,12 @@ var defects = []defect{
 		"	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
 		"	if DEFECT {\n		t.Waiter = \"\"\n	}\n	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
 	}},
+	{name: "a numbered grant knows no queue", strategy: "mixed", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"	switch {\n	case found && t.Waiter != \"\" && ",
+		"	if DEFECT && n == byClock && found && strings.HasPrefix(e.value, reservedFor(\"\")) {\n" +
+			"		delete(s.entries.rows, key)\n		found = false\n	}\n	switch {\n	case found && t.Waiter != \"\" && ",
+	}},
 	{name: "a hand-over keeps the number of the grant before", strategy: "fenced", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"s.number(key, again, n, now)",
