@@ -50,6 +50,12 @@ func TestEachCheckerCanFail(t *testing.T) {
 		{TRI, "refused, and nobody refused", func(h *History) { h.Attempts[1].Outcome = Refused; h.Messages[1].Kind = Fails }},
 		{TRI, "refused, and the node granted", func(h *History) { h.Attempts[1].Outcome = Refused }},
 
+		{TRI, "refused because of an attempt of the same process that has failed", func(h *History) {
+			h.Attempts[0].Client, h.Attempts[0].Outcome, h.Messages[3].Kind = "c2", Unknown, Fails
+			h.Attempts[1].Outcome, h.Messages[1].Kind = Refused, No
+			h.States[2].OK, h.States[2].Was, h.States[2].Before = false, true, "c1w1#1"
+		}},
+
 		{NOGHOST, "a token is there long after its attempt has failed", func(h *History) {
 			h.Holds = h.Holds[:1]
 			h.Attempts[1].Outcome = Unknown

@@ -50,7 +50,7 @@
 //	go test ./internal/simulation -run Promises -schedules 4000      a million: make simulate
 //	go test ./internal/simulation -run Fresh -fresh 200 -v           seeds that nobody has played: make fresh
 //	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
-//	go test ./internal/simulation -run Defect -v                     finds twenty-seven defects that were put in on purpose
+//	go test ./internal/simulation -run Defect -v                     finds twenty-nine defects that were put in on purpose
 //
 // The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a normal run plays the same
 // schedules every time, and a few beside them whose seeds are the date: all runs of a day (UTC) play the same ones, and each day

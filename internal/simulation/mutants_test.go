@@ -61,6 +61,16 @@ var defects = []defect{
 		"	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx),",
 		"	own := ctx\n	if !DEFECT {\n		own = context.WithoutCancel(ctx)\n	}\n	e := &entry{Entry: of, ctx: own,",
 	}},
+	{name: "the ghost of one's own attempt is a holder", strategy: "single", fault: Net, patch: patch{
+		"strategies/internal/instance", "instance.go",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil {\n			err = &GhostError{ghost}\n		} else if found || haunted {",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil && !DEFECT {\n			err = &GhostError{ghost}\n		} else if (found || haunted) && !DEFECT {",
+	}},
+	{name: "a node of a quorum cleans up by itself", strategy: "redlock-3/2", fault: Net, patch: patch{
+		"strategies/redlock", "round.go",
+		"	if d.byCaller && key == (cleanup.ByCaller{}) {",
+		"	if d.byCaller && !DEFECT && key == (cleanup.ByCaller{}) {",
+	}},
 	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
 		"locker", "release.go",
 		"	}\n	h.join()\n",

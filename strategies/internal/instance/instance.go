@@ -95,11 +95,12 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	if err := i.cleanups.Reserve(ctx); err != nil {
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	}
+	haunted := i.cleanups.Haunted(req.Key) // the cleanup may be answered before this attempt is
 	res, err := i.place.Put(ctx, req)
 	if err == nil && !res.OK {
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
 			err = &GhostError{ghost}
-		} else if found {
+		} else if found || haunted {
 			res, err = i.place.Put(ctx, req)
 		}
 	}
@@ -117,7 +118,7 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 	if err == nil && !late || cleanup.Permanent(err) || cleanup.Unsent(err) {
 		i.cleanups.Free()
 	} else {
-		i.cleanups.Keep(ctx, cleanup.Entry{Key: req.Key, TTL: req.TTL, Known: late, Remove: func(ctx context.Context) error {
+		i.cleanups.Keep(ctx, cleanup.Entry{Key: req.Key, TTL: req.TTL, Remove: func(ctx context.Context) error {
 			_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
 			return err
 		}})
