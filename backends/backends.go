@@ -60,9 +60,11 @@ type Result struct {
 	Position int           // refused: which place in the queue the waiter has, from 1; 0: none
 }
 
-// DefaultMaxTTL is the longest life that a store gives a value unless its WithMaxTTL says otherwise. Quarantine of
-// restarted servers lasts as long, so a limit that is larger than needed costs availability.
-const DefaultMaxTTL = time.Hour
+// DefaultMaxTTL is the longest life that a store gives a value unless its WithMaxTTL says otherwise. It is
+// three times the default TTL of a Client: a lock lives long by renewal, not by a long TTL. The quarantine of
+// a server that was restarted lasts a little longer than this limit, so a limit that is higher than needed
+// costs availability.
+const DefaultMaxTTL = 30 * time.Second
 
 // ErrWrongType is matched by the error of a call that found a value of another type than the store writes.
 var ErrWrongType = errors.New("key holds a value of another type")

@@ -9,6 +9,11 @@ import (
 // such software. Each is atomic by itself; most do not ask whose the key is, and none wakes anybody. The promises of
 // [Store] on errors, ctx and ttl hold here as well. Commands whose repetition would change the answer are sent once.
 type LegacyStore interface {
+	// MaxTTL is the store's limit of a ttl. A recipe compares its ttl with it before anything is sent, since
+	// the command that takes the lock has no ttl. No lease may be longer, or it would outlive the quarantine
+	// of a server.
+	MaxTTL() time.Duration
+
 	SetNXForever(ctx context.Context, key, value string) (ok bool, err error)          // SETNX: stored without expiry if key was free
 	Get(ctx context.Context, key string) (value string, found bool, err error)         // GET
 	GetSet(ctx context.Context, key, value string) (old string, found bool, err error) // GETSET: stored without expiry, whatever was there

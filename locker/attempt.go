@@ -84,16 +84,13 @@ func (a *attempt) answered() {
 	defer a.mu.Unlock()
 	a.over = true
 	close(a.done)
-	switch {
-	case !a.left:
-	case a.impatience.Stop():
-		if a.err == nil {
-			a.remove(true)
-		}
-		a.counted.ledger.Done()
-	case a.err == nil:
-		a.remove(false)
+	if !a.left {
+		return
 	}
+	if first := a.impatience.Stop(); a.err == nil {
+		a.remove(first)
+	}
+	a.counted.ledger.Done()
 }
 
 // leave makes whoever receives the answer responsible for it, unless it is there already.
@@ -106,10 +103,7 @@ func (a *attempt) leave() bool {
 	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: what it was asked for may
 	// be granted already.
 	a.counted.ledger.Begin()
-	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() {
-		a.remove(false)
-		a.counted.ledger.Done()
-	})
+	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() { a.remove(false) })
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
@@ -22,7 +23,7 @@ type Client struct {
 	workers    workers
 	cleanups   cleanup.Queue
 	background context.Context // for calls that are given context.Background
-	ledger     cleanup.Ledger  // of releases and cleanups that are not answered
+	ledger     cleanup.Ledger  // of attempts, releases and cleanups that are not answered
 	renewals   renewals
 	hung       atomic.Int32 // Releases that did not return by their deadline
 }
@@ -36,10 +37,11 @@ func New(l Locker, opts ...Option) *Client {
 		c.defaults.refuse(invalidf("locker is nil"))
 	}
 	if c.defaults.shared && c.defaults.handover > 0 {
-		c.defaults.refuse(invalidf("WithSharedKeys does not go with WithHandover, which passes others by"))
+		c.defaults.refuse(invalidf("locker.WithSharedKeys does not go with locker.WithHandover, which passes others by"))
 	}
 	c.lines.shared = c.defaults.shared
 	w := &waiting{Locker: withItsClock(l), lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups, ledger: &c.ledger}
+	w.server = func() string { return address.Of(l) }
 	c.background = &countedContext{context.Background(), &c.ledger}
 	w.handovers.limit = c.defaults.handover
 	if c.locker = Wrap(w, c.defaults.middleware...); c.locker == nil {
@@ -133,6 +135,9 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	if cfg.err != nil {
 		return nil, &Error{Op: "lock", Key: key, Err: cfg.err}
 	}
+	if ctx == nil {
+		return nil, &Error{Op: "lock", Key: key, Err: errNilContext}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, &Error{Op: "lock", Key: key, Err: ctxError(ctx)}
 	}
@@ -146,6 +151,8 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}
 	c.workers.enter()
+	c.ledger.Begin() // but while it sleeps
+	defer c.ledger.Done()
 	var l *Lock
 	defer func() {
 		if l == nil { // also after a panic
@@ -160,17 +167,20 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	return l, err
 }
 
-var errNoClient = invalidf("the Client was not made by locker.New")
+var (
+	errNoClient   = invalidf("the Client was not made by locker.New")
+	errNilContext = invalidf("ctx is nil; use context.Background()")
+)
 
 // option names what a call has said about waiting; empty: nothing.
 func (p *waitPolicy) option() string {
 	switch {
 	case p.limit != 0:
-		return "WithWait"
+		return "locker.WithWait"
 	case p.attempts != 0:
-		return "WithAttempts"
+		return "locker.WithAttempts"
 	case p.backoff != nil:
-		return "WithBackoff"
+		return "locker.WithBackoff"
 	}
 	return ""
 }
@@ -206,15 +216,26 @@ func (c *Client) counted(ctx context.Context) context.Context {
 	return &countedContext{ctx, &c.ledger}
 }
 
-// Drain waits until the releases and cleanups under way are answered, those of a strategy included, or until ctx ends. It is for
-// a program that is about to end: what it has not released by then stays locked until the lease ends. A lock that is
-// still held is not released; a call of Lock or Unlock that begins meanwhile may not be waited for.
+// Drain waits until nothing of these is under way, or until ctx ends. It is for a program that is about to end: what it
+// has not released by then stays locked until the lease ends.
+//   - A release, also one whose Unlock has returned: until the store answers, or the lease has ended.
+//   - A cleanup after an unknown outcome or a loss, of this Client or of its strategy: until the store has answered it
+//     once, or has forgotten the value by its TTL.
+//   - An attempt, also one whose Lock has returned: until the client library returns, and what it leaves is cleaned up.
+//
+// A permanent error is an answer: nothing is left to wait for when the client library is closed.
+//
+// Drain does not wait for a lock that is held, and does not release it; nor for a Lock that sleeps between two
+// attempts, whose ctx the program should have ended before; nor, perhaps, for a call that begins after Drain.
 func (c *Client) Drain(ctx context.Context) error {
-	if c == nil {
+	switch {
+	case c == nil:
 		return fmt.Errorf("lockstep: drain: %w", errNoClient)
+	case ctx == nil:
+		return fmt.Errorf("lockstep: drain: %w", errNilContext)
 	}
 	if err := c.ledger.Drain(ctx); err != nil {
-		return fmt.Errorf("lockstep: drain: %d releases and cleanups are not answered; their leases end by themselves: %w", c.ledger.Open(), err)
+		return fmt.Errorf("lockstep: drain: %d attempts, releases or cleanups are not answered; their leases end by themselves: %w", c.ledger.Open(), err)
 	}
 	return nil
 }

@@ -123,6 +123,11 @@ func TestALockThatOnlySeemsToWaitForItselfWaits(t *testing.T) {
 			mustUnlock(t, mustGet(c.Lock(ctx, "key")))
 			_, err = c.Lock(l.Context(), "key")
 			mustMatch(t, err, context.Canceled, locker.ErrReleased)
+			_, err = c.Lock(l.Context(), "inner")
+			mustMatch(t, err, context.Canceled, locker.ErrReleased)
+			if want := `lockstep: lock "inner": context canceled: lock "key" released`; err.Error() != want {
+				t.Errorf("Lock = %v; want %s", err, want)
+			}
 		})
 	})
 	t.Run("the hold was lost", func(t *testing.T) {

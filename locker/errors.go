@@ -197,15 +197,24 @@ func (e *LostError) Unwrap() error { return e.Err }
 // ErrorType is "lost".
 func (e *LostError) ErrorType() string { return "lost" }
 
-// waitError ends a wait: why, that the lock was held when the store last answered, and what the attempts failed with since.
+// waitError ends a wait: why, that the lock was held when the store last answered, what the attempts failed with since, and
+// whether something has no answer.
 type waitError struct {
-	why   error
-	held  *HeldError // nil if nobody knows
-	fault error      // nil if the store has answered
+	why     error
+	held    *HeldError // nil if nobody knows
+	fault   error      // nil if the store has answered
+	pending string     // what has no answer; empty: nothing is under way
 }
 
 func (e *waitError) Error() string {
 	s := e.why.Error()
+	if e.pending != "" {
+		s += ": no answer from " + e.pending
+		if e.fault != nil {
+			s += "; before that " + text(e.fault)
+		}
+		return s
+	}
 	if e.fault != nil {
 		s += ": " + text(e.fault)
 	}
@@ -301,7 +310,28 @@ func ctxError(ctx context.Context) error {
 	if cause == nil || errors.Is(cause, err) {
 		return err
 	}
+	if cause == ErrReleased { //nolint:errorlint // what wraps it says more
+		cause = releasedAbove(ctx)
+	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// releasedAbove is the error of a ctx that descends from a hold which is released.
+func releasedAbove(ctx context.Context) error {
+	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
+		if h.isReleased() {
+			return releasedError{h.lease.Key}
+		}
+	}
+	return ErrReleased
+}
+
+// releasedError is ErrReleased of a lock that is not the one which the call is about.
+type releasedError struct{ key string }
+
+func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", shown(e.key)) }
+
+// Is matches ErrReleased.
+func (e releasedError) Is(target error) bool { return target == ErrReleased }
 
 func permanent(err error) bool { return cleanup.Permanent(err) }

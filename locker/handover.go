@@ -22,7 +22,7 @@ func WithHandover(n int) Option {
 	return func(c *config) {
 		switch {
 		case c.perCall:
-			c.refuse(invalidf("WithHandover is for New, not for one call"))
+			c.refuse(invalidf("locker.WithHandover is for locker.New, not for one call"))
 		case n < 1:
 			c.refuse(invalidf("%d handovers: at least one is needed", n))
 		}

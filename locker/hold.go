@@ -74,6 +74,13 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 
 var errLate = errors.New("granted so late that the lease had ended")
 
+// isReleased tells whether Unlock has ended the context of the hold, and not the ctx given to Lock before.
+func (h *hold) isReleased() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return errors.Is(h.over, ErrReleased) && !h.stopped
+}
+
 func (h *hold) leaseNow() Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,6 +98,7 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 		cancels = h.giveUp()
 		if lost {
 			h.told = make(chan struct{})
+			h.client.ledger.Begin() // before the context ends, until the hooks have returned: see lossFollows
 		}
 	}
 	cause, cancel := h.over, h.cancel

@@ -12,6 +12,7 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	var (
 		zero  locker.Client
 		none  *locker.Client
+		noCtx context.Context
 		s     = newSpy()
 		good  = locker.New(s)
 		sleep = locker.WithBackoff(func(int, float64) time.Duration { return time.Second })
@@ -29,10 +30,14 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		_, err := c.TryLock(t.Context(), "key", opts...)
 		return err
 	}
+	ofNoCtx := func(_ *locker.Lock, err error) error { return err }
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
+		{ofNoCtx(good.Lock(noCtx, "key")), "ctx is nil; use context.Background()"},
+		{ofNoCtx(good.TryLock(noCtx, "key")), "ctx is nil; use context.Background()"},
+		{good.Do(noCtx, "key", work), "ctx is nil; use context.Background()"},
 		{lock(&zero), "the Client was not made by locker.New"},
 		{tryLock(&zero), "the Client was not made by locker.New"},
 		{zero.Do(t.Context(), "key", work), "the Client was not made by locker.New"},
@@ -45,11 +50,11 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{lock(locker.New(s, nil)), "option is nil"},
 		{lock(good, nil), "option is nil"},
 		{good.Do(t.Context(), "key", nil), "work is nil"},
-		{tryLock(good, locker.WithWait(time.Second)), "WithWait is for Lock; TryLock does not wait"},
-		{tryLock(good, locker.WithAttempts(1)), "WithAttempts is for Lock; TryLock does not wait"},
-		{tryLock(good, sleep), "WithBackoff is for Lock; TryLock does not wait"},
-		{lock(good, locker.WithMiddleware()), "WithMiddleware is for New, not for one call"},
-		{lock(good, locker.WithHandover(1)), "WithHandover is for New, not for one call"},
+		{tryLock(good, locker.WithWait(time.Second)), "locker.WithWait is for Lock; TryLock does not wait"},
+		{tryLock(good, locker.WithAttempts(1)), "locker.WithAttempts is for Lock; TryLock does not wait"},
+		{tryLock(good, sleep), "locker.WithBackoff is for Lock; TryLock does not wait"},
+		{lock(good, locker.WithMiddleware()), "locker.WithMiddleware is for locker.New, not for one call"},
+		{lock(good, locker.WithHandover(1)), "locker.WithHandover is for locker.New, not for one call"},
 		{lock(locker.New(s, locker.WithHandover(0))), "0 handovers: at least one is needed"},
 	} {
 		if want := `lockstep: lock "key": ` + c.want; c.err == nil || c.err.Error() != want {
@@ -67,4 +72,28 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustUnlock(t, l)
+}
+
+// An Unlock with a nil ctx is a mistake, and no reason to keep the lock.
+func TestUnlockWithANilCtxReleasesAndSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		var none context.Context
+		l := mustLock(t, c, "key")
+		for op, err := range map[string]error{
+			"extend": l.Extend(none, time.Minute),
+			"drain":  c.Drain(none),
+		} {
+			want := `lockstep: ` + op + ` "key": ctx is nil; use context.Background()`
+			if op == "drain" {
+				want = `lockstep: drain: ctx is nil; use context.Background()`
+			}
+			if err == nil || err.Error() != want {
+				t.Errorf("%v; want %s", err, want)
+			}
+		}
+		if err := l.Unlock(none); err == nil || err.Error() != `lockstep: release "key": ctx is nil; use context.Background()` {
+			t.Errorf("Unlock = %v", err)
+		}
+		s.mustBeFree(t, "key")
+	})
 }

@@ -45,6 +45,9 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := ValidateTTL(ttl); err != nil {
 		return &Error{Op: "extend", Key: l.Key(), Err: err}
 	}
+	if ctx == nil {
+		return &Error{Op: "extend", Key: l.Key(), Err: errNilContext}
+	}
 	if err := ctx.Err(); err != nil {
 		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
 	}

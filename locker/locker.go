@@ -62,7 +62,7 @@ func Wrap(l Locker, middleware ...Middleware) Locker {
 	return l
 }
 
-// Limits of a [Request]. The longest TTL is up to the store: see its WithMaxTTL.
+// Limits of a [Request]. The longest TTL is up to the store: 30 seconds, or see its WithMaxTTL.
 const (
 	MaxKeyLength = 512                   // bytes
 	MinTTL       = 10 * time.Millisecond // below this, the margin of [Until] and a round trip eat the lease

@@ -278,7 +278,7 @@ func TestDrainEndsWithItsCtxAndSaysWhatIsLeft(t *testing.T) {
 		mustMatch(t, l.Unlock(ctx), context.DeadlineExceeded)
 		err := c.Drain(ctx)
 		mustMatch(t, err, context.DeadlineExceeded)
-		const want = "lockstep: drain: 1 releases and cleanups are not answered; their leases end by themselves: context deadline exceeded"
+		const want = "lockstep: drain: 1 attempts, releases or cleanups are not answered; their leases end by themselves: context deadline exceeded"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v; want\n%s", err, want)
 		}
@@ -288,5 +288,91 @@ func TestDrainEndsWithItsCtxAndSaysWhatIsLeft(t *testing.T) {
 			t.Errorf("Drain = %v", err)
 		}
 		s.mustBeFree(t, "key")
+	})
+}
+
+// What an attempt leaves is cleaned up when it has its answer, so a program that ends before leaves a lock that nobody has.
+func TestDrainWaitsForAnAttemptUnderWay(t *testing.T) {
+	for name, by := range map[string]func(c *locker.Client, ctx context.Context, key string, opts ...locker.Option) (*locker.Lock, error){
+		"Lock": (*locker.Client).Lock, "TryLock": (*locker.Client).TryLock,
+	} {
+		for _, left := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, left by its caller %v", name, left), func(t *testing.T) {
+				bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+					s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+						time.Sleep(3 * time.Second) // as a client library that follows no ctx
+						return next()
+					}
+					limit := time.Minute
+					if left {
+						limit = time.Second
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					result := make(chan error, 1)
+					go func() {
+						l, err := by(c, ctx, "key")
+						if err == nil {
+							mustUnlock(t, l)
+						}
+						result <- err
+					}()
+					if left {
+						mustMatch(t, <-result, context.DeadlineExceeded)
+					} else {
+						synctest.Wait()
+					}
+					began := time.Now()
+					if err := c.Drain(t.Context()); err != nil {
+						t.Errorf("Drain = %v", err)
+					}
+					if waited := time.Since(began); waited < 2*time.Second {
+						t.Errorf("Drain returned after %v, before the answer", waited)
+					}
+					if !left {
+						if err := <-result; err != nil {
+							t.Errorf("%s = %v", name, err)
+						}
+					}
+					s.mustBeFree(t, "key")
+				})
+			})
+		}
+	}
+}
+
+func TestDrainDoesNotWaitForALockThatSleeps(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var waiters sync.WaitGroup
+		for range 3 { // a head, and two behind it in line
+			waiters.Go(func() {
+				_, err := c.Lock(ctx, "key")
+				mustMatch(t, err, context.Canceled)
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := c.Drain(t.Context()); err != nil || time.Since(began) != 0 {
+			t.Errorf("Drain = %v after %v", err, time.Since(began))
+		}
+		cancel()
+		waiters.Wait()
+	})
+}
+
+// A client library that is closed answers nothing more, and says so by a permanent error.
+func TestDrainEndsWhenNothingCanBeDone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
+		s.faults.Set(backendtest.DeleteIf, backendtest.Refuse)
+		_, err := c.Lock(t.Context(), "key")
+		mustMatch(t, err, backendtest.ErrInjected)
+		began := time.Now()
+		if err := c.Drain(t.Context()); err != nil || time.Since(began) != 0 {
+			t.Errorf("Drain = %v after %v", err, time.Since(began))
+		}
 	})
 }

@@ -56,8 +56,9 @@ func (c *config) refuse(err error) {
 	}
 }
 
-// WithTTL sets the life of a lease: whole milliseconds, at least [MinTTL] and at most what the store allows. It is how
-// long the lock stays locked when its holder dies, and, unless extended, how long it can be held.
+// WithTTL sets the life of a lease: whole milliseconds, at least [MinTTL] and at most what the store allows:
+// 30 seconds unless WithMaxTTL of the store's package says otherwise. It is how long the lock stays locked
+// when its holder dies, and, unless extended, how long it can be held.
 func WithTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if err := ValidateTTL(ttl); err != nil {
@@ -136,7 +137,7 @@ func WithBackoff(b Backoff) Option {
 func WithSharedKeys() Option {
 	return func(c *config) {
 		if c.perCall {
-			c.refuse(invalidf("WithSharedKeys is for New, not for one call"))
+			c.refuse(invalidf("locker.WithSharedKeys is for locker.New, not for one call"))
 		}
 		c.shared = true
 	}
@@ -147,7 +148,7 @@ func WithSharedKeys() Option {
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(c *config) {
 		if c.perCall {
-			c.refuse(invalidf("WithMiddleware is for New, not for one call"))
+			c.refuse(invalidf("locker.WithMiddleware is for locker.New, not for one call"))
 			return
 		}
 		for _, m := range middleware {

@@ -23,9 +23,16 @@ const (
 // itself until the lease ends. So `defer l.Unlock(ctx)` is right whatever became of ctx.
 //
 // The error matches [ErrLost] if the lock was lost before. Any other means that the store did not say that the lock is
-// released, and says when its lease ends by itself. A second Unlock returns the result of the first.
+// released, and its text says when the lease ends by itself: a time of day in the local time zone, as in the lines of a log
+// beside it. A second Unlock returns the result of the first. A nil ctx is an error, and the lock is released all the same.
 func (l *Lock) Unlock(ctx context.Context) error {
 	defer runtime.KeepAlive(l)
+	if ctx == nil {
+		if err := l.Unlock(context.Background()); err != nil {
+			return err
+		}
+		return &Error{Op: "release", Key: l.Key(), Err: errNilContext}
+	}
 	h, now := l.ctx.hold, time.Now()
 	h.checkClock(now)
 	if h.unlock.begin(&h.mu) {

@@ -125,7 +125,6 @@ func (r *renewals) watchRelease(h *hold, deadline time.Time) {
 // follow is for a hold that is lost and whose context has ended. Hooks follow when the contexts of all others whose leases are over
 // have ended as well.
 func (r *renewals) follow(h *hold) {
-	h.client.ledger.Begin() // until its hooks have returned
 	r.mu.Lock()
 	r.forget(h)
 	r.lost = append(r.lost, h)
@@ -298,7 +297,6 @@ func (r *renewals) putBack(l *look, now time.Time) action {
 	e.changed = false
 	switch {
 	case l.lost:
-		l.hold.client.ledger.Begin() // as in follow
 		r.lost = append(r.lost, l.hold)
 		r.recycle(e)
 	case e.hold == nil: // removed meanwhile

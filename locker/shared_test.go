@@ -121,8 +121,8 @@ func TestSharedKeysDoNotGoWithAnOrderOrAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		for says, c := range map[string]*locker.Client{
-			"WithSharedKeys does not go with WithHandover": locker.New(fair.New(store), locker.WithHandover(3), locker.WithSharedKeys()),
-			"fair keeps an order":                          locker.New(fair.New(store), locker.WithSharedKeys()),
+			"locker.WithSharedKeys does not go with locker.WithHandover": locker.New(fair.New(store), locker.WithHandover(3), locker.WithSharedKeys()),
+			"fair keeps an order": locker.New(fair.New(store), locker.WithSharedKeys()),
 		} {
 			for _, lock := range []func() error{
 				func() error { _, err := c.Lock(t.Context(), "key"); return err },
@@ -134,7 +134,7 @@ func TestSharedKeysDoNotGoWithAnOrderOrAHandOver(t *testing.T) {
 			}
 		}
 		_, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithSharedKeys())
-		if err == nil || !strings.Contains(err.Error(), "WithSharedKeys is for New") {
+		if err == nil || !strings.Contains(err.Error(), "WithSharedKeys is for locker.New") {
 			t.Errorf("as an option of one call: %v", err)
 		}
 		if _, _, stored := store.Get("key"); stored {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -20,6 +21,8 @@ type spy struct {
 	locker.Locker
 	store  *memory.Store
 	faults *backendtest.FaultStore
+
+	endpoint string
 
 	mu       sync.Mutex
 	acquires []locker.Request
@@ -36,10 +39,13 @@ type spy struct {
 }
 
 func newSpy() *spy {
-	store := memory.New()
+	store := memory.New(memory.WithMaxTTL(time.Hour))
 	faults := backendtest.FaultyQueued(store)
 	return &spy{Locker: single.New(faults), store: store, faults: faults.FaultStore}
 }
+
+// Endpoint is what a Locker over one server has.
+func (s *spy) Endpoint() string { return s.endpoint }
 
 func (s *spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	s.mu.Lock()
@@ -104,6 +110,12 @@ type clocked struct {
 }
 
 func (c clocked) WallClock() *wallclock.Clock { return c.clock }
+func (c clocked) Endpoint() string            { return address.Of(c.Locker) }
+
+// onClock is a Locker whose Client has that clock, over a store in memory that grants an hour.
+func onClock(clock *wallclock.Clock) clocked {
+	return clocked{single.New(memory.New(memory.WithMaxTTL(time.Hour))), clock}
+}
 
 // bubble runs test in fake time, and checks that nothing of the Client is left over.
 func bubble(t *testing.T, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {

@@ -21,6 +21,7 @@ type waiting struct {
 	workers  *workers
 	cleanups *cleanup.Queue
 	ledger   *cleanup.Ledger
+	server   func() string // that the Locker asks; empty: it does not tell
 
 	handovers handovers
 }
@@ -89,7 +90,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		so.attempts++
 		lease, err = w.attempt(ctx, nil, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			err = ended(ctx, req.Key, nil, nil)
+			err = w.unanswered(ctx, req.Key, lastAttempt, nil)
 		}
 		return lease, err
 	}
@@ -105,7 +106,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		so.attempts++
 		lease, err = w.inTime(ctx, limit, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			return Lease{}, ended(ctx, req.Key, nil, nil)
+			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, nil)
 		}
 		if !p.goesOn(err) || p.attempts == 1 {
 			return lease, err
@@ -118,11 +119,15 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		w.lines.note(ln, first)
 	case place != nil:
 		so.queued = true
+		w.ledger.Done() // while it sleeps, Drain does not wait for it
 		select {
 		case <-place.turn:
+			w.ledger.Begin()
 		case <-ctx.Done():
+			w.ledger.Begin()
 			return Lease{}, w.quit(ctx, ln, place, req)
 		case <-done(limit):
+			w.ledger.Begin()
 			return Lease{}, w.quit(ctx, ln, place, req)
 		}
 	}
@@ -137,6 +142,9 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 func (w *waiting) quit(ctx context.Context, ln *line, place *place, req Request) error {
 	held, unwanted, fault := w.lines.quit(ln, place)
 	w.giveBack(ctx, unwanted, req)
+	if held == nil && fault == nil {
+		return w.unanswered(ctx, req.Key, " to the call of this Client that is first in line", nil)
+	}
 	return ended(ctx, req.Key, held, fault)
 }
 
@@ -169,7 +177,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 		lease, err := w.inTime(ctx, limit, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			_, fault := w.lines.last(ln)
-			return Lease{}, ended(ctx, req.Key, nil, fault)
+			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, fault)
 		}
 		if !p.goesOn(err) {
 			return lease, err
@@ -230,6 +238,8 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 	}
 	timer := time.NewTimer(w.pause(ln, req.wait, so))
 	defer timer.Stop()
+	w.ledger.Done() // Drain does not wait for who sleeps
+	defer w.ledger.Begin()
 	for {
 		select {
 		case <-ln.hint:
@@ -296,11 +306,25 @@ func (w *waiting) pause(ln *line, p *waitPolicy, so *effort) time.Duration {
 
 // ended says why the wait is over, that the lock was held if that is known, and what the store failed with since.
 func ended(ctx context.Context, key string, held *HeldError, fault error) error {
-	why := ErrWaitLimit
-	if ctx.Err() != nil {
-		why = ctxError(ctx)
+	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), held: held, fault: fault}}
+}
+
+// unanswered is ended for a wait in which an attempt is under way.
+func (w *waiting) unanswered(ctx context.Context, key, which string, fault error) error {
+	by := "the store"
+	if server := w.server(); server != "" {
+		by = "server " + server
 	}
-	return &Error{Op: "lock", Key: key, Err: &waitError{why: why, held: held, fault: fault}}
+	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), fault: fault, pending: by + which}}
+}
+
+const lastAttempt = " to the last attempt; its outcome is unknown, and it is cleaned up in the background"
+
+func why(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctxError(ctx)
+	}
+	return ErrWaitLimit
 }
 
 // done is the Done channel of a ctx that may be nil.

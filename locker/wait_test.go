@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestAFreeLockCostsOneAcquireAndOneRelease(t *testing.T) {
@@ -806,14 +808,14 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			{"key", []locker.Option{locker.WithTTL(9 * time.Millisecond)}, "ttl 9ms is under the limit of 10ms"},
 			{"key", []locker.Option{locker.WithTTL(-1)}, "ttl -1ns is under the limit of 10ms"},
 			{"key", []locker.Option{locker.WithTTL(10*time.Millisecond + 1)}, "ttl 10.000001ms is not in whole milliseconds"},
-			{"key", []locker.Option{locker.WithTTL(2 * time.Hour)}, "ttl 2h0m0s is over the store's limit of 1h0m0s"},
+			{"key", []locker.Option{locker.WithTTL(2 * time.Hour)}, "ttl 2h0m0s is over the store's limit of 1h0m0s (see memory.WithMaxTTL)"},
 			{"key", []locker.Option{locker.WithWait(0)}, "wait limit 0s is not positive"},
 			{"key", []locker.Option{locker.WithAttempts(0)}, "0 attempts: at least one is needed"},
 			{"key", []locker.Option{nil}, "option is nil"},
 			{"key", []locker.Option{locker.WithMaxHold(-time.Second)}, "maximum hold -1s is not positive"},
 			{"key", []locker.Option{locker.WithBackoff(nil)}, "backoff is nil"},
-			{"key", []locker.Option{locker.WithMiddleware()}, "WithMiddleware is for New"},
-			{"key", []locker.Option{locker.WithHandover(1)}, "WithHandover is for New"},
+			{"key", []locker.Option{locker.WithMiddleware()}, "locker.WithMiddleware is for locker.New"},
+			{"key", []locker.Option{locker.WithHandover(1)}, "locker.WithHandover is for locker.New"},
 		} {
 			_, err := c.Lock(t.Context(), bad.key, bad.opts...)
 			var typed *locker.Error
@@ -834,6 +836,26 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Waiting does not make a TTL shorter, so the wait limit does not matter.
+func TestATTLOverTheLimitOfTheStoreFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, began := memory.New(), time.Now()
+		c := locker.New(single.New(store), locker.WithTTL(time.Minute), locker.WithWait(time.Hour))
+		const says = `ttl 1m0s is over the store's limit of 30s (see memory.WithMaxTTL)`
+		_, err := c.Lock(t.Context(), "key")
+		if want := `lockstep: acquire "key": ` + says; err == nil || err.Error() != want || time.Since(began) != 0 {
+			t.Errorf("Lock = %v after %v, want %s", err, time.Since(began), want)
+		}
+		mustNotMatch(t, err, locker.ErrHeld, locker.ErrWaitLimit)
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second))
+		err = l.Extend(t.Context(), time.Minute)
+		if want := `lockstep: extend "key": ` + says; err == nil || err.Error() != want {
+			t.Errorf("Extend = %v, want %s", err, want)
+		}
+		mustUnlock(t, l)
+	})
 }
 
 // The line of those who waited is kept for a moment. Who comes just when that is over joins it or another one.
@@ -879,6 +901,7 @@ func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
 			for range 100 { // the Locker is the one that ends it
 				ctx, cancel := context.WithCancelCause(t.Context())
 				why := errors.New("the reason")
+				synctest.Wait() // a Lock whose ctx has ended does not wait for its attempt
 				s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
 					cancel(why)
 					return locker.Lease{}, ctx.Err()
@@ -886,6 +909,7 @@ func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
 				_, err := lock(ctx, "key")
 				mustMatch(t, err, why, context.Canceled)
 			}
+			synctest.Wait()
 			s.onAcquire = nil
 		}
 	})
@@ -945,7 +969,24 @@ func TestALockThatComesAsItsCtxEndsIsGivenBack(t *testing.T) {
 
 func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
 	for says, set := range map[string]func(s *spy){
-		`lockstep: lock "key": wait limit reached`:                                                       func(s *spy) { s.faults.Set(backendtest.SetNX, backendtest.Hang) },
+		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background`: func(s *spy) {
+			s.faults.Set(backendtest.SetNX, backendtest.Hang)
+		},
+		`lockstep: lock "key": wait limit reached: no answer from server 10.0.0.7:6379 to the last attempt; its outcome is unknown, and it is cleaned up in the background`: func(s *spy) {
+			s.faults.Set(backendtest.SetNX, backendtest.Hang)
+			s.endpoint = "10.0.0.7:6379"
+		},
+		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background; before that broken pipe`: func(s *spy) {
+			failed := false
+			s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+				if !failed {
+					failed = true
+					return locker.Lease{}, errors.New("broken pipe")
+				}
+				<-ctx.Done()
+				return locker.Lease{}, ctx.Err()
+			}
+		},
 		`lockstep: lock "key": wait limit reached: held by a value without expiry, which no lease wrote`: func(s *spy) { s.store.Set("key", "legacy", 0) },
 		`lockstep: lock "key": wait limit reached: held by someone else; free in 59s unless renewed`:     func(s *spy) { s.store.Set("key", "other", time.Minute) },
 		`lockstep: lock "key": wait limit reached: 2 of 3 votes`: func(s *spy) {

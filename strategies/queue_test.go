@@ -38,7 +38,7 @@ func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 			var wg sync.WaitGroup
 			start := make(chan struct{})
 			for range clients {
-				c := locker.New(over(goredis.New(conn)), locker.WithTTL(time.Minute))
+				c := locker.New(over(goredis.New(conn)), locker.WithTTL(30*time.Second))
 				wg.Go(func() {
 					<-start
 					for range locks {

@@ -26,7 +26,7 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Minute}
+			req := locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Second}
 			lease, err := l.Acquire(t.Context(), req)
 			if err != nil {
 				t.Fatal(err)

@@ -51,7 +51,9 @@ type HarnessFor[S, O any] struct {
 	// And it tries what takes days.
 	Bubble bool
 
-	// MaxTTL is the store's limit, at least a minute; 0: [backends.DefaultMaxTTL].
+	// MaxTTL is the store's limit, at least 30 seconds; 0: [backends.DefaultMaxTTL]. Values that must not end
+	// during a sentence live for a third of it. In real time, let New give the store a limit of an hour, so
+	// that no machine is too slow.
 	MaxTTL time.Duration
 
 	// Resolution is how coarsely the store keeps time and Outside reports it; 0: a millisecond. A value may live

@@ -11,7 +11,7 @@ import (
 )
 
 func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
-	const key, ttl = "k", time.Minute
+	const key, ttl = "k", 10 * time.Second
 	queued := FaultyQueued(memory.New())
 	numbered := FaultyNumbered(memory.New())
 	fenced := FaultyFenced(memory.New())

@@ -20,6 +20,9 @@ type FaultLegacyStore struct {
 
 var _ backends.LegacyStore = (*FaultLegacyStore)(nil)
 
+// MaxTTL implements [backends.LegacyStore]. It is no call to the store, and meets no fault.
+func (f *FaultLegacyStore) MaxTTL() time.Duration { return f.store.MaxTTL() }
+
 // SetNXForever implements [backends.LegacyStore].
 func (f *FaultLegacyStore) SetNXForever(ctx context.Context, key, value string) (bool, error) {
 	return perform(ctx, f.Faults, SetNXForever, func(ctx context.Context) (bool, error) {

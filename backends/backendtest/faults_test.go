@@ -65,7 +65,7 @@ func TestFaults(t *testing.T) {
 		}
 		bubble("SetNX", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
 			began := time.Now()
-			res, err := f.SetNX(ctx, "k", "mine", time.Minute)
+			res, err := f.SetNX(ctx, "k", "mine", 10*time.Second)
 			check(t, err, began)
 			if res.OK != (err == nil) {
 				t.Errorf("SetNX = %+v, %v", res, err)
@@ -79,23 +79,23 @@ func TestFaults(t *testing.T) {
 			}
 		})
 		bubble("ExpireIf", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
-			m.Set("k", "mine", time.Minute)
+			m.Set("k", "mine", 10*time.Second)
 			began := time.Now()
-			ok, err := f.ExpireIf(ctx, "k", "mine", time.Hour)
+			ok, err := f.ExpireIf(ctx, "k", "mine", 20*time.Second)
 			check(t, err, began)
 			if ok != (err == nil) {
 				t.Errorf("ExpireIf = %v, %v", ok, err)
 			}
-			if _, left, _ := m.Get("k"); left > time.Minute != c.done {
+			if _, left, _ := m.Get("k"); left > 10*time.Second != c.done {
 				t.Errorf("%v left; extended: %v", left, c.done)
 			}
 			time.Sleep(2 * delay)
-			if _, left, _ := m.Get("k"); left > time.Minute != c.later {
+			if _, left, _ := m.Get("k"); left > 10*time.Second != c.later {
 				t.Errorf("%v left later; extended: %v", left, c.later)
 			}
 		})
 		bubble("DeleteIf", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
-			m.Set("k", "mine", time.Minute)
+			m.Set("k", "mine", 10*time.Second)
 			began := time.Now()
 			ok, err := f.DeleteIf(ctx, "k", "mine")
 			check(t, err, began)
@@ -148,7 +148,7 @@ func TestStallIgnoresItsCtxUntilReleased(t *testing.T) {
 		defer cancel()
 		answered := make(chan error, 1)
 		go func() {
-			_, err := f.SetNX(ctx, "k", "mine", time.Minute)
+			_, err := f.SetNX(ctx, "k", "mine", 10*time.Second)
 			answered <- err
 		}()
 		time.Sleep(time.Hour)
@@ -170,7 +170,7 @@ func TestStallIgnoresItsCtxUntilReleased(t *testing.T) {
 func TestFaultsComeInTheirOrder(t *testing.T) {
 	f := Faulty(memory.New())
 	answer := func() string {
-		_, err := f.SetNX(t.Context(), "k", "mine", time.Minute)
+		_, err := f.SetNX(t.Context(), "k", "mine", 10*time.Second)
 		var refusal interface{ Permanent() bool }
 		switch {
 		case err == nil:
@@ -215,7 +215,7 @@ func TestFaultsComeInTheirOrder(t *testing.T) {
 	cancel()
 	before := f.Calls(All)
 	f.Once(SetNX, Refuse)
-	if _, err := f.SetNX(cancelled, "k", "mine", time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := f.SetNX(cancelled, "k", "mine", 10*time.Second); !errors.Is(err, context.Canceled) {
 		t.Errorf("SetNX with a ctx that is done: %v", err)
 	}
 	if n := f.Calls(All) - before; n != 0 {
@@ -235,7 +235,7 @@ func TestAFaultOfOnesOwn(t *testing.T) {
 		}
 		return execute(ctx) // a client library that sends everything twice
 	})
-	if res, err := f.SetNX(t.Context(), "k", "mine", time.Minute); err != nil || res != (backends.Result{OK: true}) {
+	if res, err := f.SetNX(t.Context(), "k", "mine", 10*time.Second); err != nil || res != (backends.Result{OK: true}) {
 		t.Errorf("SetNX = %+v, %v", res, err)
 	}
 }

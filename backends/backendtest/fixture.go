@@ -55,7 +55,7 @@ func (c suite[S, O]) fixture(t *testing.T, r reporter, h HarnessFor[S, O]) *fixt
 	if x.Beside == nil {
 		x.Beside = func(string) []string { return nil }
 	}
-	x.long = x.MaxTTL / 4
+	x.long = x.MaxTTL / 3
 	store, outside := h.New(t)
 	x.outside = outside
 	c.give(x, store, outside)

@@ -3,6 +3,11 @@ package backendtest
 import "time"
 
 var expireSentences = []sentence{
+	{"MaxTTL is the limit of a ttl", func(x *fixture) {
+		if limit := x.legacy.MaxTTL(); limit != x.MaxTTL {
+			x.Errorf("MaxTTL = %v; want %v", limit, x.MaxTTL)
+		}
+	}},
 	{"Left says how long a value still lives, 0 if it has no expiry, and whether there is one", func(x *fixture) {
 		key := x.key("k")
 		check := func(want bool) time.Duration {

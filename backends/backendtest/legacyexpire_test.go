@@ -106,6 +106,13 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
+		bug:    "MaxTTL is another than the limit",
+		breaks: "MaxTTL is the limit of a ttl",
+		store: func(*memory.Store) backends.LegacyStore {
+			return memory.New(memory.WithMaxTTL(backends.DefaultMaxTTL + 1)).Legacy()
+		},
+	},
+	{
 		bug:    "Expire cuts a ttl down to the limit",
 		breaks: "Expire with a ttl out of the limits is refused, and the expiry stays",
 		store: func(m *memory.Store) backends.LegacyStore {

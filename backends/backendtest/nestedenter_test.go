@@ -212,7 +212,7 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.Enter(ctx, key, owner, token, ttl)
 				if err != nil {
-					_, _ = m.Enter(ctx, key, owner, token, time.Minute)
+					_, _ = m.Enter(ctx, key, owner, token, 10*time.Second)
 				}
 				return res, err
 			}

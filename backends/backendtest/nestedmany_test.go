@@ -93,7 +93,7 @@ func (s rewrites) Leave(ctx context.Context, key, token string) (bool, error) {
 	s.Delete(key)
 	for _, t := range tokens {
 		if t != token {
-			_, _ = s.Store.Enter(ctx, key, owner, t, time.Minute)
+			_, _ = s.Store.Enter(ctx, key, owner, t, 10*time.Second)
 		}
 	}
 	return ok, nil

@@ -19,7 +19,7 @@ func raw(c *client.Client) func(b *testing.B, ctx context.Context, key string) {
 	script := client.NewScript(`return redis.call("get", KEYS[1]) == ARGV[1] and redis.call("del", KEYS[1])
 		and redis.call("publish", ARGV[2], "")`)
 	return func(b *testing.B, ctx context.Context, key string) {
-		if ok, err := c.SetNX(ctx, key, "token", time.Minute).Result(); err != nil || !ok {
+		if ok, err := c.SetNX(ctx, key, "token", 20*time.Second).Result(); err != nil || !ok {
 			b.Error(ok, err)
 		}
 		if err := script.Run(ctx, c, []string{key}, "token", "{"+key+"}:wake").Err(); err != nil {
@@ -30,7 +30,7 @@ func raw(c *client.Client) func(b *testing.B, ctx context.Context, key string) {
 
 func pair(s *redis.Store) func(b *testing.B, ctx context.Context, key string) {
 	return func(b *testing.B, ctx context.Context, key string) {
-		if r, err := s.SetNX(ctx, key, "token", time.Minute); err != nil || !r.OK {
+		if r, err := s.SetNX(ctx, key, "token", 20*time.Second); err != nil || !r.OK {
 			b.Error(r, err)
 		}
 		if ok, err := s.DeleteIf(ctx, key, "token"); err != nil || !ok {

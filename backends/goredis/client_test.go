@@ -24,14 +24,14 @@ func TestOpenHonoursTheDeadlineOfACtx(t *testing.T) {
 	server := redistest.Start(t)
 	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithoutQuarantine())
 	defer c.Close()
-	if _, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil {
+	if _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	server.Pause()
 	defer server.Resume()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := store.SetNX(ctx, "b", "token", time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := store.SetNX(ctx, "b", "token", 20*time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("SetNX = %v", err)
 	}
 }
@@ -52,7 +52,7 @@ func TestAServerThatIsDownIsAFault(t *testing.T) {
 	}
 	l.Close() // nobody listens there now
 	store := goredis.New(dial(t, &client.Options{Addr: l.Addr().String(), MaxRetries: -1}))
-	_, err = store.SetNX(t.Context(), "a", "token", time.Minute)
+	_, err = store.SetNX(t.Context(), "a", "token", 20*time.Second)
 	if op := (*net.OpError)(nil); !errors.As(err, &op) {
 		t.Errorf("SetNX = %v", err)
 	}
@@ -77,7 +77,7 @@ func TestAMockOfAClientWillDo(t *testing.T) {
 		cmd.(interface{ SetVal(any) }).SetVal("OK") // of whatever type the command is
 		return nil
 	}})
-	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK || len(sent) != 1 || sent[0] != "set" {
+	if r, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil || !r.OK || len(sent) != 1 || sent[0] != "set" {
 		t.Errorf("SetNX = %v, %v; sent %v", r, err, sent)
 	}
 }
@@ -86,7 +86,7 @@ func TestReleaseIsNotSentAgainByTheClientLibrary(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	store := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}))
-	if _, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil {
+	if _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
@@ -96,7 +96,7 @@ func TestReleaseIsNotSentAgainByTheClientLibrary(t *testing.T) {
 	if n := proxy.Count("EVALSHA"); n != 1 {
 		t.Errorf("it was sent %d times", n)
 	}
-	if ok, err := store.ExpireIf(t.Context(), "a", "token", time.Minute); ok || err == nil {
+	if ok, err := store.ExpireIf(t.Context(), "a", "token", 20*time.Second); ok || err == nil {
 		t.Errorf("ExpireIf = %v, %v", ok, err)
 	}
 	if n := proxy.Count("EVALSHA"); n < 3 {

@@ -39,9 +39,9 @@ func runModes(t *testing.T, c client.UniversalClient) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
-			runAll(t, contracts{prefix: m.prefix, maxTTL: m.maxTTL, polling: m.polling, scriptless: m.scriptless,
+			runAll(t, contracts{prefix: m.prefix, polling: m.polling, scriptless: m.scriptless,
 				replicated: m.name == replicated.name,
-				connect:    func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, m.opts...), c }})
+				connect:    func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, append(m.opts, hour)...), c }})
 		})
 	}
 }
@@ -69,14 +69,14 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 				if err := waiter.Watch(t.Context(), key, func() { woken <- struct{}{} }); err != nil {
 					t.Fatal(err)
 				}
-				r, err := holder.SetNX(t.Context(), key, "token", time.Minute)
+				r, err := holder.SetNX(t.Context(), key, "token", 20*time.Second)
 				if err != nil || !r.OK {
 					t.Fatalf("SetNX = %+v, %v", r, err)
 				}
-				if r, err := waiter.SetNX(t.Context(), key, "other", time.Minute); err != nil || r.OK || r.Left == 0 {
+				if r, err := waiter.SetNX(t.Context(), key, "other", 20*time.Second); err != nil || r.OK || r.Left == 0 {
 					t.Errorf("SetNX of another = %+v, %v", r, err)
 				}
-				if ok, err := holder.ExpireIf(t.Context(), key, "token", 2*time.Minute); err != nil || !ok {
+				if ok, err := holder.ExpireIf(t.Context(), key, "token", 30*time.Second); err != nil || !ok {
 					t.Errorf("ExpireIf = %v, %v", ok, err)
 				}
 				if ok, err := holder.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
@@ -84,7 +84,7 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 				}
 				await(t, "the wake", woken)
 
-				r, err = holder.SetNXNumbered(t.Context(), key, "token", time.Minute, backends.Turn{})
+				r, err = holder.SetNXNumbered(t.Context(), key, "token", 20*time.Second, backends.Turn{})
 				if err != nil || !r.OK || r.Fence == 0 {
 					t.Errorf("SetNXFenced = %+v, %v", r, err)
 				}
@@ -94,7 +94,7 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 				if ok, err := holder.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
 					t.Errorf("DeleteIf = %v, %v", ok, err)
 				}
-				if r, err := holder.Enter(t.Context(), key, "owner", "token", time.Minute); err != nil || !r.OK {
+				if r, err := holder.Enter(t.Context(), key, "owner", "token", 20*time.Second); err != nil || !r.OK {
 					t.Errorf("Enter = %+v, %v", r, err)
 				}
 				if ok, err := holder.Leave(t.Context(), key, "token"); err != nil || !ok {
@@ -109,23 +109,23 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 // clusterCalls are the calls of a store on a lock that token holds, and what must come of them.
 var clusterCalls = map[string]func(ctx context.Context, s *redis.Store, key string) error{
 	"SetNX of another": func(ctx context.Context, s *redis.Store, key string) error {
-		r, err := s.SetNX(ctx, key, "other", time.Minute)
+		r, err := s.SetNX(ctx, key, "other", 20*time.Second)
 		return wanted(err, !r.OK && r.Left > 0, r)
 	},
 	"SetNX again": func(ctx context.Context, s *redis.Store, key string) error {
-		r, err := s.SetNX(ctx, key, "token", time.Minute)
+		r, err := s.SetNX(ctx, key, "token", 20*time.Second)
 		return wanted(err, r.OK, r)
 	},
 	"SetNX of a free key": func(ctx context.Context, s *redis.Store, key string) error {
-		r, err := s.SetNX(ctx, key+"free", "token", time.Minute)
+		r, err := s.SetNX(ctx, key+"free", "token", 20*time.Second)
 		return wanted(err, r.OK, r)
 	},
 	"ExpireIf": func(ctx context.Context, s *redis.Store, key string) error {
-		ok, err := s.ExpireIf(ctx, key, "token", time.Minute)
+		ok, err := s.ExpireIf(ctx, key, "token", 20*time.Second)
 		return wanted(err, ok, ok)
 	},
 	"ExpireIf of another": func(ctx context.Context, s *redis.Store, key string) error {
-		ok, err := s.ExpireIf(ctx, key, "other", time.Minute)
+		ok, err := s.ExpireIf(ctx, key, "other", 20*time.Second)
 		return wanted(err, !ok, ok)
 	},
 	"DeleteIf": func(ctx context.Context, s *redis.Store, key string) error {
@@ -137,7 +137,7 @@ var clusterCalls = map[string]func(ctx context.Context, s *redis.Store, key stri
 		return wanted(err, !ok, ok)
 	},
 	"Enter and Leave a free key": func(ctx context.Context, s *redis.Store, key string) error {
-		r, err := s.Enter(ctx, key+"nested", "owner", "token", time.Minute)
+		r, err := s.Enter(ctx, key+"nested", "owner", "token", 20*time.Second)
 		if err == nil && r.OK {
 			r.OK, err = s.Leave(ctx, key+"nested", "token")
 		}
@@ -162,7 +162,7 @@ func TestCallsFollowASlotThatHasMovedOrIsMoving(t *testing.T) {
 				from, to := cluster.Masters()[0], cluster.Masters()[1]
 				key := cluster.KeyOn(from, "{"+t.Name()+"%d}")
 				store := goredis.New(dialCluster(t, cluster))
-				if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+				if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 					t.Fatalf("SetNX = %+v, %v", r, err)
 				}
 				forgetScripts(t, to)
@@ -201,7 +201,7 @@ func TestAWakeComesFromTheNodeThatTheSlotHasMovedTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 4 {
-		if r, err := holder.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+		if r, err := holder.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 			t.Fatalf("SetNX = %+v, %v", r, err)
 		}
 		cluster.MoveSlot(key, to)
@@ -226,7 +226,7 @@ func TestCallsOnAConnectionOfTheirOwnFindASlotThatHasMoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := cluster.KeyOn(from, "{"+t.Name()+"%d}")
 			store := goredis.New(dialCluster(t, cluster), redis.WithoutScripts())
-			if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+			if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 				t.Fatalf("SetNX = %+v, %v", r, err)
 			}
 			move := cluster.BeginMove(key, to)
@@ -257,7 +257,7 @@ func TestNumberedGrantsGoOnWhenTheSlotHasMoved(t *testing.T) {
 	store := goredis.New(dialCluster(t, cluster))
 	grant := func(token string) uint64 {
 		t.Helper()
-		r, err := store.SetNXFenced(t.Context(), key, token, time.Minute)
+		r, err := store.SetNXFenced(t.Context(), key, token, 20*time.Second)
 		if err != nil || !r.OK {
 			t.Fatalf("SetNXFenced = %+v, %v", r, err)
 		}
@@ -273,11 +273,11 @@ func TestNumberedGrantsGoOnWhenTheSlotHasMoved(t *testing.T) {
 		first := grant("first")
 		move := cluster.BeginMove(key, to)
 		keys(move)
-		if ok, err := store.ExpireIf(t.Context(), key, "first", 2*time.Minute); err != nil || !ok {
+		if ok, err := store.ExpireIf(t.Context(), key, "first", 30*time.Second); err != nil || !ok {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
 		release("first")
-		_, err := store.SetNXFenced(t.Context(), key, "second", time.Minute)
+		_, err := store.SetNXFenced(t.Context(), key, "second", 20*time.Second)
 		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Permanent() {
 			t.Errorf("SetNXFenced in a slot that moves = %v", err)
 		}

@@ -22,15 +22,13 @@ type mode struct {
 	name       string
 	opts       []redis.Option
 	prefix     string
-	maxTTL     time.Duration
 	polling    bool
 	scriptless bool
 }
 
 var modes = []mode{
 	{name: "plain"},
-	{name: "with prefix", opts: []redis.Option{redis.WithPrefix("app {1}:"), redis.WithMaxTTL(2 * time.Minute)},
-		prefix: "app {1}:", maxTTL: 2 * time.Minute},
+	{name: "with prefix", opts: []redis.Option{redis.WithPrefix("app {1}:")}, prefix: "app {1}:"},
 	{name: "without wakes", opts: []redis.Option{redis.WithPrefix("polling:"), redis.WithoutWakes()},
 		prefix: "polling:", polling: true},
 	{name: "without scripts", opts: []redis.Option{redis.WithPrefix("optimistic:"), redis.WithoutScripts()},
@@ -42,8 +40,8 @@ func TestContractOnRedis(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			c := dial(t, &client.Options{Addr: addr})
-			runAll(t, contracts{prefix: m.prefix, maxTTL: m.maxTTL, polling: m.polling, scriptless: m.scriptless,
-				connect: func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, m.opts...), c }})
+			runAll(t, contracts{prefix: m.prefix, polling: m.polling, scriptless: m.scriptless,
+				connect: func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, append(m.opts, hour)...), c }})
 		})
 	}
 }
@@ -51,7 +49,7 @@ func TestContractOnRedis(t *testing.T) {
 // TestContractOnEmbedded is in fake time, where the process is never kept from running in the middle of a command.
 func TestContractOnEmbedded(t *testing.T) {
 	for _, m := range modes {
-		if m.polling || m.maxTTL > 0 {
+		if m.polling {
 			continue // is sent by the same code as on Redis
 		}
 		t.Run(m.name, func(t *testing.T) {
@@ -81,7 +79,6 @@ func embed(t *testing.T) *client.Client {
 type contracts struct {
 	connect    func(t *testing.T) (*redis.Store, client.Cmdable)
 	prefix     string
-	maxTTL     time.Duration
 	polling    bool
 	scriptless bool
 	replicated bool // by WithReplicas
@@ -123,8 +120,12 @@ func runAll(t *testing.T, c contracts) {
 }
 
 func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
+	maxTTL := time.Hour // as hour says
+	if c.bubble {
+		maxTTL = 0 // a store as it comes
+	}
 	return backendtest.HarnessFor[S, O]{
-		Clock: true, Bubble: c.bubble, MaxTTL: c.maxTTL, NoWatch: c.polling, Beside: besides,
+		Clock: true, Bubble: c.bubble, MaxTTL: maxTTL, NoWatch: c.polling, Beside: besides,
 		New: func(t *testing.T) (S, O) {
 			s, client := c.connect(t)
 			return as(s, outside{t, client, c.prefix})
@@ -145,9 +146,9 @@ func besides(key string) []string {
 
 // TestContractOnOpen runs through the options that Open sets.
 func TestContractOnOpen(t *testing.T) {
-	s, c := goredis.Open(&client.Options{Addr: redistest.Start(t).Addr()}, redis.WithoutQuarantine())
+	s, c := goredis.Open(&client.Options{Addr: redistest.Start(t).Addr()}, redis.WithoutQuarantine(), hour)
 	t.Cleanup(func() { c.Close() })
-	backendtest.Run(t, backendtest.Harness{New: func(t *testing.T) (backends.Store, backendtest.Outside) {
+	backendtest.Run(t, backendtest.Harness{MaxTTL: time.Hour, New: func(t *testing.T) (backends.Store, backendtest.Outside) {
 		return s, outside{t, c, ""}
 	}})
 }

@@ -19,6 +19,9 @@ import (
 
 const counter = "{a}:\x00fence"
 
+// hour is for tests whose values must outlive a slow machine.
+var hour = redis.WithMaxTTL(time.Hour)
+
 // onBoth runs a test on a real server and on an embedded one.
 func onBoth(t *testing.T, test func(t *testing.T, s *redis.Store, c *client.Client)) {
 	for name, addr := range map[string]func(*testing.T) string{
@@ -27,7 +30,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s *redis.Store, c *client.Clie
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, &client.Options{Addr: addr(t)})
-			test(t, goredis.New(c), c)
+			test(t, goredis.New(c, hour), c)
 		})
 	}
 }
@@ -47,7 +50,7 @@ func clock(s *redis.Store) func(context.Context, string, string, time.Duration) 
 
 func mustNumber(t *testing.T, s *redis.Store, token string, n numbering) uint64 {
 	t.Helper()
-	r, err := n(s)(t.Context(), "a", token, time.Minute)
+	r, err := n(s)(t.Context(), "a", token, 20*time.Second)
 	if err != nil || !r.OK || r.Fence == 0 {
 		t.Fatalf("SetNXFenced = %+v, %v", r, err)
 	}
@@ -110,13 +113,13 @@ func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, n := range []numbering{count, clock} {
-				r, err := n(s)(t.Context(), "a", "mine", time.Minute)
+				r, err := n(s)(t.Context(), "a", "mine", 20*time.Second)
 				wantLockstep(t, fmt.Sprintf("SetNXFenced with the counter %.20q = %+v", text, r), err)
 			}
 			if n := c.Exists(t.Context(), "a").Val(); n != 0 {
 				t.Fatalf("with the counter %.20q it was granted", text)
 			}
-			if err := c.Set(t.Context(), "a", "mine", time.Minute).Err(); err != nil {
+			if err := c.Set(t.Context(), "a", "mine", 20*time.Second).Err(); err != nil {
 				t.Fatal(err)
 			}
 			landed, err := s.RaiseFence(t.Context(), "a", "mine", 7)
@@ -132,16 +135,16 @@ func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
 		if err := c.RPush(t.Context(), counter, "element").Err(); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := s.SetNXNumbered(t.Context(), "a", "mine", time.Minute, backends.Turn{}); r.OK || !errors.Is(err, backends.ErrWrongType) {
+		if r, err := s.SetNXNumbered(t.Context(), "a", "mine", 20*time.Second, backends.Turn{}); r.OK || !errors.Is(err, backends.ErrWrongType) {
 			t.Errorf("SetNXFenced with a list for a counter = %+v, %v", r, err)
 		}
 		if n := c.Exists(t.Context(), "a").Val(); n != 0 {
 			t.Error("with a list for a counter it was granted")
 		}
-		if r, err := s.SetNX(t.Context(), "a", "theirs", time.Minute); err != nil || !r.OK {
+		if r, err := s.SetNX(t.Context(), "a", "theirs", 20*time.Second); err != nil || !r.OK {
 			t.Fatal(r, err)
 		}
-		if r, err := s.SetNXNumbered(t.Context(), "a", "mine", time.Minute, backends.Turn{}); r.OK || r.Left <= 0 || err != nil {
+		if r, err := s.SetNXNumbered(t.Context(), "a", "mine", 20*time.Second, backends.Turn{}); r.OK || r.Left <= 0 || err != nil {
 			t.Errorf("of a key that is held, whatever its counter: %+v, %v", r, err)
 		}
 	})
@@ -175,7 +178,7 @@ func TestNumbersEndBelow2To53(t *testing.T) {
 		}
 		mustDelete(t, s, "a", "mine")
 		for _, n := range []numbering{count, clock} {
-			r, err := n(s)(t.Context(), "a", "mine", time.Minute)
+			r, err := n(s)(t.Context(), "a", "mine", 20*time.Second)
 			wantLockstep(t, fmt.Sprintf("SetNXFenced after the last number = %+v", r), err)
 			if c.Exists(t.Context(), "a").Val() != 0 {
 				t.Error("it was granted")
@@ -195,7 +198,7 @@ func TestANumberedGrantIsOneCommandSentOnce(t *testing.T) {
 		t.Errorf("sent %v", sent)
 	}
 	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
-	if r, err := s.SetNXNumbered(t.Context(), "b", "mine", time.Minute, backends.Turn{}); r.OK || err == nil {
+	if r, err := s.SetNXNumbered(t.Context(), "b", "mine", 20*time.Second, backends.Turn{}); r.OK || err == nil {
 		t.Errorf("SetNXFenced = %+v, %v", r, err)
 	}
 	if got := proxy.Count("EVALSHA"); got != 4 { // one grant that NOSCRIPT met with EVAL behind it, a release likewise

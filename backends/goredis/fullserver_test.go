@@ -23,7 +23,7 @@ func fill(t *testing.T, s *redistest.Server) {
 
 func TestOnAFullServerLocksThatAreHeldGoOnAndNewOnesAreNotDone(t *testing.T) {
 	server := redistest.Start(t)
-	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}))
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), hour)
 	short, long := time.Minute, time.Hour
 	setNX := func(key, token string, ttl time.Duration) (bool, error) {
 		r, err := s.SetNX(t.Context(), key, token, ttl)
@@ -109,8 +109,8 @@ func TestOnAFullServerLocksThatAreHeldGoOnAndNewOnesAreNotDone(t *testing.T) {
 // MULTI takes nothing on a server that is out of memory, whatever it is, and there is no other way to compare without a script.
 func TestWithoutScriptsAFullServerDoesNothing(t *testing.T) {
 	server := redistest.Start(t)
-	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts())
-	if r, err := s.SetNX(t.Context(), "a", "token", time.Minute); !r.OK || err != nil {
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts(), hour)
+	if r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); !r.OK || err != nil {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}
 	fill(t, server)
@@ -127,5 +127,33 @@ func TestWithoutScriptsAFullServerDoesNothing(t *testing.T) {
 	}
 	if ok, err := s.DeleteIf(t.Context(), "a", "token"); !ok || err != nil {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+}
+
+// A script that has written is let through: a waiter leaves the queue by ZREM before it takes the lock.
+func TestOnAFullServerAWaiterIsGrantedALockThatIsRefusedToOthers(t *testing.T) {
+	server := redistest.Start(t)
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}))
+	turn := func(key string) backends.Turn { return backends.Turn{Waiter: "for " + key} }
+	for _, key := range []string{"the script is not known", "the script is known", "numbered"} {
+		if err := s.WatchQueued(t.Context(), key, turn(key).Waiter, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(t, server)
+	for _, cached := range []string{"the script is not known", "the script is known"} {
+		r, err := s.SetNXQueued(t.Context(), cached, "token", time.Minute, turn(cached))
+		if !r.OK || err != nil {
+			t.Errorf("%s: SetNXQueued of a waiter = %+v, %v", cached, r, err)
+		}
+		if _, err := s.SetNXQueued(t.Context(), cached, "another", time.Minute, turn(cached)); !cleanup.Unsent(err) {
+			t.Errorf("%s: to stand in the queue takes memory: %v", cached, err)
+		}
+	}
+	if _, err := s.SetNXQueued(t.Context(), "free", "token", time.Minute, backends.Turn{}); !cleanup.Unsent(err) {
+		t.Errorf("SetNXQueued of a caller that does not wait = %v", err)
+	}
+	if _, err := s.SetNXNumbered(t.Context(), "numbered", "token", time.Minute, turn("numbered")); !cleanup.Unsent(err) {
+		t.Errorf("SetNXNumbered of a waiter, which counts first, = %v", err)
 	}
 }

@@ -16,6 +16,7 @@ package goredis
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ func New(c Client, opts ...redis.Option) *redis.Store {
 	e := newExecutor(c)
 	if one, ok := c.(interface{ Options() *client.Options }); ok {
 		e.heard.TLS = one.Options().TLSConfig != nil
-		if err := redis.CheckAddr(one.Options().Addr, ": see ParseURL of go-redis"); err != nil {
+		if err := redis.CheckAddr(one.Options().Addr, ": use redis.ParseURL (go-redis)"); err != nil {
 			return redis.New(redis.Refuse(err), opts...)
 		}
 	}
@@ -71,9 +72,15 @@ func New(c Client, opts ...redis.Option) *redis.Store {
 // the client, for the caller to close:
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
-//     redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
+//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
+//
+// If o is nil, every call of the store and of the client fails.
 func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client) {
+	if o == nil {
+		c := client.NewClient(&client.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New(noOptions) }})
+		return New(c, append(slices.Clip(opts), redis.Invalid(noOptions))...), c
+	}
 	set := *o
 	set.ContextTimeoutEnabled = true
 	setDefault(&set.MaxRetries, 1)
@@ -87,6 +94,8 @@ func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client
 	c := client.NewClient(&set)
 	return New(c, opts...), c
 }
+
+const noOptions = "options are nil: they need an Addr at least"
 
 func setDefault[T comparable](field *T, value T) {
 	var unset T
@@ -119,7 +128,7 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 }
 
 func (e executor) process(ctx context.Context, args []any, isOnce bool) (any, error) {
-	cmd := client.NewCmd(ctx, args...)
+	cmd := newCommand(ctx, args)
 	var err error
 	if isOnce {
 		err = e.client.Process(ctx, once{cmd})
@@ -127,7 +136,7 @@ func (e executor) process(ctx context.Context, args []any, isOnce bool) (any, er
 		err = e.client.Process(ctx, cmd)
 	}
 	if err != nil {
-		err = e.noted(e.translate(ctx, args, err))
+		err = e.noted(e.translate(ctx, args, err, cmd.isUnwritten()))
 	}
 	e.heard.Note(err)
 	if err != nil {
@@ -149,8 +158,39 @@ func (e executor) elsewhere(ctx context.Context, err error, do func() (any, erro
 	return value, err
 }
 
+// command tells whether go-redis has begun to write it, in whichever try. Go-redis asks for the arguments when it writes, on a
+// connection that is ready: after the dial, the handshakes of TLS and HELLO, AUTH, SELECT and OnConnect. Its value is unwritten until
+// then. A hook that asks for the arguments as well, or a ClusterClient, which finds the node by them, hides that nothing was written: then
+// only the error of a dial says so, and other errors while a connection is opened are unknown outcomes.
+type command struct{ *client.Cmd }
+
+var unwritten any = struct{ unwritten bool }{}
+
+func newCommand(ctx context.Context, args []any) command {
+	cmd := client.NewCmd(ctx, args...)
+	cmd.SetVal(unwritten)
+	return command{cmd}
+}
+
+func (c command) Args() []any {
+	if c.isUnwritten() {
+		c.SetVal(nil)
+	}
+	return c.Cmd.Args()
+}
+
+func (c command) isUnwritten() bool { return c.Cmd.Val() == unwritten }
+
+// Val is the reply.
+func (c command) Val() any {
+	if c.isUnwritten() {
+		return nil
+	}
+	return c.Cmd.Val()
+}
+
 // once is a command that go-redis does not send again, nor a pipeline that it is in.
-type once struct{ *client.Cmd }
+type once struct{ command }
 
 func (once) NoRetry() bool { return true }
 
@@ -219,7 +259,7 @@ func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error
 	if err == nil || err == own { //nolint:errorlint // the very same: fn's error is passed on as it is
 		return err
 	}
-	return e.translate(ctx, []any{"", key}, err)
+	return e.translate(ctx, []any{"", key}, err, true)
 }
 
 type conn struct {
@@ -233,7 +273,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	cmds := make([]client.Cmder, len(commands))
 	p := c.tx.Pipeline()
 	for i, args := range commands {
-		cmds[i] = once{client.NewCmd(ctx, args...)}
+		cmds[i] = once{newCommand(ctx, args)}
 		_ = p.Process(ctx, cmds[i])
 	}
 	_, whole := p.Exec(ctx)
@@ -279,8 +319,9 @@ func reply(value any) any {
 	return list
 }
 
-// translate puts an error into the terms of the family. It is nil for a nil reply. Args are those of the command.
-func (e executor) translate(ctx context.Context, args []any, err error) error {
+// translate puts an error into the terms of the family. It is nil for a nil reply. Args are those of the command, of which nothing
+// was written if it is unwritten.
+func (e executor) translate(ctx context.Context, args []any, err error, unwritten bool) error {
 	switch {
 	case err == nil, errors.Is(err, client.Nil):
 		return nil
@@ -288,11 +329,13 @@ func (e executor) translate(ctx context.Context, args []any, err error) error {
 		return err
 	}
 	if reply := (client.Error)(nil); errors.As(err, &reply) {
-		return &redis.ReplyError{Addr: e.addr(args), Text: reply.Error()}
+		return &redis.ReplyError{Addr: e.addr(args), Text: reply.Error(), Connecting: unwritten}
 	}
 	switch {
-	case errors.Is(err, client.ErrClosed):
+	case errors.Is(err, client.ErrClosed) && e.Clustered(): // may be one node, which the cluster has lost
 		err = redis.Kind("closed", true, err)
+	case errors.Is(err, client.ErrClosed):
+		err = redis.Closed(err)
 	case errors.Is(err, client.ErrPoolExhausted), errors.Is(err, client.ErrPoolTimeout):
 		err = redis.Kind("pool_exhausted", true, err)
 	case strings.HasPrefix(err.Error(), "redis: all sentinels specified in configuration are unreachable"):
@@ -300,7 +343,10 @@ func (e executor) translate(ctx context.Context, args []any, err error) error {
 	case isProtocol(err):
 		err = redis.Kind("protocol", false, err)
 	}
-	return redis.Fault(ctx, e.addr(args), e.heard.Explain(err))
+	if err = e.heard.Explain(err); unwritten {
+		return redis.NotSent(ctx, e.addr(args), err)
+	}
+	return redis.Fault(ctx, e.addr(args), err)
 }
 
 // isProtocol tells that go-redis did not understand a reply.
@@ -326,6 +372,14 @@ func (e executor) addr(args []any) string {
 		return ""
 	}
 	return c.Options().Addr
+}
+
+// Endpoint is the address of a client for one server.
+func (e executor) Endpoint() string {
+	if e.Clustered() {
+		return ""
+	}
+	return e.addr(nil)
 }
 
 // Clustered tells that a PUBLISH reaches those who are connected to other servers.
@@ -355,7 +409,7 @@ func (s subscription) Unsubscribe(channel string) error {
 func (s subscription) Ping() error { return s.fault(s.PubSub.Ping(s.ctx)) }
 
 // fault names no server of a cluster: it may be any.
-func (s subscription) fault(err error) error { return s.translate(s.ctx, nil, err) }
+func (s subscription) fault(err error) error { return s.translate(s.ctx, nil, err, false) }
 
 func (s subscription) Receive() (redis.Event, error) {
 	msg, err := s.PubSub.Receive(s.ctx)

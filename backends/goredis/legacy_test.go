@@ -23,7 +23,7 @@ func TestLegacyCommandsWhoseRepetitionChangesTheAnswerAreSentOnce(t *testing.T) 
 		"SETBIT":  {true, func() error { _, err := s.SetBit(ctx, "b", 7, true); return err }},
 		"GET":     {false, func() error { _, _, err := s.Get(ctx, "a"); return err }},
 		"PTTL":    {false, func() error { _, _, err := s.Left(ctx, "a"); return err }},
-		"PEXPIRE": {false, func() error { _, err := s.Expire(ctx, "a", time.Minute); return err }},
+		"PEXPIRE": {false, func() error { _, err := s.Expire(ctx, "a", 20*time.Second); return err }},
 		"GETBIT":  {false, func() error { _, err := s.GetBit(ctx, "b", 7); return err }},
 	} {
 		if err := c.call(); err != nil {

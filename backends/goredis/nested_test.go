@@ -59,10 +59,10 @@ func TestAHashOfOtherSoftwareIsRefusedAndLeftAlone(t *testing.T) {
 
 func TestANestedLockThatSomeonePersistedIsForeignToWhoComes(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
-		mustEnter(t, s, "me", "one", time.Minute)
+		mustEnter(t, s, "me", "one", 20*time.Second)
 		c.Persist(t.Context(), "a")
 		for _, owner := range []string{"me", "you", ""} {
-			if r, err := s.Enter(t.Context(), "a", owner, "two", time.Minute); err != nil || r.OK || !r.Foreign {
+			if r, err := s.Enter(t.Context(), "a", owner, "two", 20*time.Second); err != nil || r.OK || !r.Foreign {
 				t.Errorf("Enter as %q = %+v, %v", owner, r, err)
 			}
 		}
@@ -108,7 +108,7 @@ func TestOnlyTheLastLeaveWakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, token := range []string{"one", "two", "three"} {
-			mustEnter(t, s, "me", token, time.Minute)
+			mustEnter(t, s, "me", token, 20*time.Second)
 		}
 		leave := func(token string) {
 			if _, err := s.Leave(t.Context(), "a", token); err != nil {
@@ -136,7 +136,7 @@ func throughWakes(t *testing.T, s *redis.Store, key string) {
 	if err := s.Watch(ctx, key, func() { woken <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SetNX(ctx, key, "token", time.Minute); err != nil {
+	if _, err := s.SetNX(ctx, key, "token", 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	mustDelete(t, s, key, "token")
@@ -147,7 +147,7 @@ func TestLeaveWithoutPublishFreesTheLock(t *testing.T) {
 	s := guard(t)
 	s.grant("locks", "reset", "on", ">secret", "~*", "resetchannels", "+@all")
 	store := goredis.New(dial(t, s.as("locks")))
-	mustEnter(t, store, "me", "mine", time.Minute)
+	mustEnter(t, store, "me", "mine", 20*time.Second)
 	ok, err := store.Leave(t.Context(), "a", "mine")
 	if refused := (*redis.ReplyError)(nil); ok || !errors.As(err, &refused) || refused.Code() != "NOPERM" {
 		t.Errorf("Leave = %v, %v", ok, err)
@@ -162,7 +162,7 @@ func TestEnterLeavesNothingBehindThatWouldNotEnd(t *testing.T) {
 	s := guard(t)
 	for _, less := range []string{"-pexpireat", "-hset", "-hgetall", "-time"} {
 		s.grant("locks", "reset", "on", ">secret", "~*", "&*", "+@all", less)
-		r, err := goredis.New(dial(t, s.as("locks"))).Enter(t.Context(), "a", "me", "mine", time.Minute)
+		r, err := goredis.New(dial(t, s.as("locks"))).Enter(t.Context(), "a", "me", "mine", 20*time.Second)
 		if r.OK || !isPermanent(err, "NOPERM") || exists(t, s.Server, "a") {
 			t.Errorf("with %s Enter = %+v, %v; the key exists: %v", less, r, err, exists(t, s.Server, "a"))
 		}
@@ -172,7 +172,7 @@ func TestEnterLeavesNothingBehindThatWouldNotEnd(t *testing.T) {
 func TestEnterAndLeaveAreSentOnceAndRenewMayBeAgain(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 3}))
-	mustEnter(t, s, "me", "mine", time.Minute)
+	mustEnter(t, s, "me", "mine", 20*time.Second)
 	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
 	count := func(call func() error) int {
 		before := proxy.Count("EVALSHA")
@@ -181,13 +181,13 @@ func TestEnterAndLeaveAreSentOnceAndRenewMayBeAgain(t *testing.T) {
 		}
 		return proxy.Count("EVALSHA") - before
 	}
-	if n := count(func() error { _, err := s.Enter(t.Context(), "a", "me", "other", time.Minute); return err }); n != 1 {
+	if n := count(func() error { _, err := s.Enter(t.Context(), "a", "me", "other", 20*time.Second); return err }); n != 1 {
 		t.Errorf("Enter was sent %d times", n)
 	}
 	if n := count(func() error { _, err := s.Leave(t.Context(), "a", "mine"); return err }); n != 1 {
 		t.Errorf("Leave was sent %d times", n)
 	}
-	if n := count(func() error { _, err := s.Renew(t.Context(), "a", "mine", time.Minute); return err }); n < 2 {
+	if n := count(func() error { _, err := s.Renew(t.Context(), "a", "mine", 20*time.Second); return err }); n < 2 {
 		t.Errorf("Renew was sent %d times: it may be, and go-redis does", n)
 	}
 }

@@ -25,15 +25,16 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*redis.Command) {
 	e.all(ctx, commands, true)
 }
 
-type command interface {
+type answered interface {
 	client.Cmder
 	Val() any
+	isUnwritten() bool
 }
 
 func (e pipeliner) all(ctx context.Context, commands []*redis.Command, isOnce bool) {
 	cmds := make([]client.Cmder, len(commands))
 	for i, c := range commands {
-		cmd := client.NewCmd(ctx, c.Args...)
+		cmd := newCommand(ctx, c.Args)
 		if cmds[i] = cmd; isOnce {
 			cmds[i] = once{cmd}
 		}
@@ -49,7 +50,7 @@ func (e pipeliner) all(ctx context.Context, commands []*redis.Command, isOnce bo
 	_, whole := p.Exec(ctx)
 	var unknown error
 	for i, c := range commands {
-		c.Reply, c.Err = e.answer(ctx, c.Args, cmds[i].(command), whole)
+		c.Reply, c.Err = e.answer(ctx, c.Args, cmds[i].(answered), whole)
 		switch {
 		case redis.IsDemoted(c.Err):
 			c.Alone = true // finds the way to another server
@@ -74,7 +75,7 @@ func isLed(err error) bool {
 
 // answer is that to a command of a pipeline, of which whole is the error. Even nil is answered with an error, so what has
 // none and is nil was not answered; a hook, say, has kept it from being sent.
-func (e executor) answer(ctx context.Context, args []any, cmd command, whole error) (any, error) {
+func (e executor) answer(ctx context.Context, args []any, cmd answered, whole error) (any, error) {
 	err := cmd.Err()
 	if err == nil && cmd.Val() == nil {
 		err = errUnanswered
@@ -83,7 +84,7 @@ func (e executor) answer(ctx context.Context, args []any, cmd command, whole err
 		}
 	}
 	if err != nil {
-		err = e.translate(ctx, args, err)
+		err = e.translate(ctx, args, err, cmd.isUnwritten())
 	}
 	e.heard.Note(err)
 	if err != nil {

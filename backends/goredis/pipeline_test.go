@@ -239,15 +239,15 @@ func TestCallsThatShareRoundTripsFollowASlot(t *testing.T) {
 				token := fmt.Sprint(n)
 				for i, call := range []func() (string, error){
 					func() (string, error) {
-						r, err := s.SetNX(t.Context(), key, token, time.Minute)
+						r, err := s.SetNX(t.Context(), key, token, 20*time.Second)
 						return fmt.Sprint(r.OK), err
 					},
 					func() (string, error) {
-						r, err := s.SetNX(t.Context(), key, "other", time.Minute)
+						r, err := s.SetNX(t.Context(), key, "other", 20*time.Second)
 						return fmt.Sprint(!r.OK && r.Left > 0), err
 					},
 					func() (string, error) {
-						ok, err := s.ExpireIf(t.Context(), key, token, 2*time.Minute)
+						ok, err := s.ExpireIf(t.Context(), key, token, 30*time.Second)
 						return fmt.Sprint(ok), err
 					},
 					func() (string, error) {

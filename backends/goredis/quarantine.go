@@ -27,6 +27,9 @@ import (
 // refused, so leave ReadOnly and the like off. In a cluster each node has a quarantine of its own. See
 // redis.Quarantine for what is noticed, and what is not.
 func Quarantine[O client.Options | client.FailoverOptions | client.ClusterOptions](o *O) redis.Option {
+	if o == nil {
+		return redis.Invalid(noOptions)
+	}
 	q := redis.NewQuarantine()
 	switch o := any(o).(type) {
 	case *client.Options:
@@ -91,7 +94,7 @@ func ask(ctx context.Context, cn *client.Conn) (info string, err error) {
 	server, replication := p.Info(ctx, "server"), p.Info(ctx, "replication")
 	_, _ = p.Exec(ctx) // each has its error
 	for _, cmd := range []*client.StringCmd{server, replication} {
-		if err := newExecutor(nil).translate(ctx, nil, cmd.Err()); err != nil {
+		if err := newExecutor(nil).translate(ctx, nil, cmd.Err(), true); err != nil {
 			return "", err
 		}
 		info += cmd.Val()
@@ -146,7 +149,8 @@ func (n node) ProcessPipelineHook(next client.ProcessPipelineHook) client.Proces
 
 // refuses sets the error of a grant of ours that does not count.
 func (n node) refuses(cmd client.Cmder, sent bool) bool {
-	if _, ours := cmd.(once); !ours || !redis.Grants(cmd.Args()) {
+	grant, ours := cmd.(once)
+	if !ours || !redis.Grants(grant.Cmd.Args()) { // not Args of once, which are for the wire
 		return false
 	}
 	err := n.q.Refuses(n.endpoint, sent)

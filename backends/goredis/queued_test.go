@@ -46,7 +46,7 @@ func queueAt(ctx context.Context, t *testing.T, s *redis.Store, key, name string
 
 func (q *queuer) ask() backends.Result {
 	q.t.Helper()
-	r, err := q.store.SetNXQueued(q.t.Context(), q.key, "of "+q.name, time.Minute, backends.Turn{Waiter: q.name, InOrder: true})
+	r, err := q.store.SetNXQueued(q.t.Context(), q.key, "of "+q.name, 20*time.Second, backends.Turn{Waiter: q.name, InOrder: true})
 	if err != nil {
 		q.t.Fatalf("SetNXQueued of %s: %v", q.name, err)
 	}
@@ -63,7 +63,7 @@ func (q *queuer) turn() {
 
 func mustSet(t *testing.T, s *redis.Store, key, token string) {
 	t.Helper()
-	if r, err := s.SetNX(t.Context(), key, token, time.Minute); err != nil || !r.OK {
+	if r, err := s.SetNX(t.Context(), key, token, 20*time.Second); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}
 }
@@ -141,7 +141,7 @@ func TestAQueueWhileItsSlotMoves(t *testing.T) {
 	key := cluster.KeyOn(from, "%d")
 	holder, waiting := goredis.New(dialCluster(t, cluster)), goredis.New(dialCluster(t, cluster))
 	ask := func(waiter string, inOrder bool) (backends.Result, error) {
-		return waiting.SetNXQueued(t.Context(), key, "of "+waiter, time.Minute, backends.Turn{Waiter: waiter, InOrder: inOrder})
+		return waiting.SetNXQueued(t.Context(), key, "of "+waiter, 20*time.Second, backends.Turn{Waiter: waiter, InOrder: inOrder})
 	}
 	for _, keys := range []func(*redistest.Move){func(*redistest.Move) {}, (*redistest.Move).Keys} {
 		mustSet(t, holder, key, "token")
@@ -245,7 +245,7 @@ func TestAKeyThatIsLikelyToBeFreeCostsNoScript(t *testing.T) {
 		t.Helper()
 		turn.Waiter = "waiter"
 		proxy.Forget()
-		r, err := s.SetNXQueued(t.Context(), "a", "mine", time.Minute, turn)
+		r, err := s.SetNXQueued(t.Context(), "a", "mine", 20*time.Second, turn)
 		if r.Left = 0; r != want || err != nil {
 			t.Fatalf("SetNXQueued by %+v = %+v, %v; want %+v", turn, r, err, want)
 		}
@@ -267,7 +267,7 @@ func TestAKeyThatIsLikelyToBeFreeCostsNoScript(t *testing.T) {
 	free()
 	ask(backends.Turn{Free: true, InOrder: true}, granted, "EVALSHA")
 	free()
-	outside.Set(t.Context(), "a", "theirs", time.Minute)
+	outside.Set(t.Context(), "a", "theirs", 20*time.Second)
 	ask(backends.Turn{Free: true}, refused, "SET", "EVALSHA")
 	free()
 	ask(backends.Turn{Free: true}, granted, "EVALSHA") // which takes away his place
@@ -282,7 +282,7 @@ func TestAQueueExpiresAndIsInNobodysWay(t *testing.T) {
 		if err := s.WatchQueued(ctx, "a", "waiter", func() {}); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := s.SetNXQueued(ctx, "a", "other", time.Minute, backends.Turn{Waiter: "waiter"}); err != nil || r.Position != 1 {
+		if r, err := s.SetNXQueued(ctx, "a", "other", 20*time.Second, backends.Turn{Waiter: "waiter"}); err != nil || r.Position != 1 {
 			t.Fatalf("SetNXQueued = %+v, %v", r, err)
 		}
 		if left := c.PTTL(t.Context(), queue).Val(); left <= 0 || left > 10*time.Minute {
@@ -298,7 +298,7 @@ func TestAQueueExpiresAndIsInNobodysWay(t *testing.T) {
 		if err := s.WatchQueued(t.Context(), "a", "next", func() {}); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := s.SetNXQueued(t.Context(), "a", "other", time.Minute, backends.Turn{Waiter: "next"}); !errors.Is(err, backends.ErrWrongType) {
+		if r, err := s.SetNXQueued(t.Context(), "a", "other", 20*time.Second, backends.Turn{Waiter: "next"}); !errors.Is(err, backends.ErrWrongType) {
 			t.Errorf("SetNXQueued = %+v, %v", r, err)
 		}
 		mustDelete(t, s, "a", "token")
@@ -317,7 +317,7 @@ func TestStoresWithoutQueues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, woken := goredis.New(c, opt), make(chan struct{}, 100)
-			if err := c.Set(t.Context(), "a", "token", time.Minute).Err(); err != nil {
+			if err := c.Set(t.Context(), "a", "token", 20*time.Second).Err(); err != nil {
 				t.Fatal(err)
 			}
 			err := s.WatchQueued(t.Context(), "a", "waiter", func() { woken <- struct{}{} })
@@ -325,11 +325,11 @@ func TestStoresWithoutQueues(t *testing.T) {
 				t.Fatalf("WatchQueued = %v", err)
 			}
 			turn := backends.Turn{Waiter: "waiter"}
-			if r, err := s.SetNXQueued(t.Context(), "a", "other", time.Minute, turn); err != nil || r.OK || r.Left == 0 || r.Position != 0 {
+			if r, err := s.SetNXQueued(t.Context(), "a", "other", 20*time.Second, turn); err != nil || r.OK || r.Left == 0 || r.Position != 0 {
 				t.Errorf("SetNXQueued = %+v, %v", r, err)
 			}
 			turn.InOrder = true
-			r, err := s.SetNXQueued(t.Context(), "a", "other", time.Minute, turn)
+			r, err := s.SetNXQueued(t.Context(), "a", "other", 20*time.Second, turn)
 			if refused := (interface{ Permanent() bool })(nil); r.OK || !errors.As(err, &refused) || !strings.Contains(err.Error(), name) {
 				t.Errorf("SetNXQueued in order = %+v, %v", r, err)
 			}

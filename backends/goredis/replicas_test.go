@@ -46,22 +46,24 @@ const (
 // a hold of it.
 var replicatedCalls = map[string]func(ctx context.Context, s *redis.Store) (ok bool, err error){
 	"SetNX": func(ctx context.Context, s *redis.Store) (bool, error) {
-		r, err := s.SetNX(ctx, "a", "token", time.Minute)
+		r, err := s.SetNX(ctx, "a", "token", 20*time.Second)
 		return r.OK, err
 	},
 	"SetNXFenced": func(ctx context.Context, s *redis.Store) (bool, error) {
-		r, err := s.SetNXNumbered(ctx, "a", "token", time.Minute, backends.Turn{})
+		r, err := s.SetNXNumbered(ctx, "a", "token", 20*time.Second, backends.Turn{})
 		return r.OK, err
 	},
 	"Enter": func(ctx context.Context, s *redis.Store) (bool, error) {
-		r, err := s.Enter(ctx, "a", "owner", "token", time.Minute)
+		r, err := s.Enter(ctx, "a", "owner", "token", 20*time.Second)
 		return r.OK, err
 	},
 	"ExpireIf": func(ctx context.Context, s *redis.Store) (bool, error) {
-		return s.ExpireIf(ctx, "b", "token", time.Hour)
+		return s.ExpireIf(ctx, "b", "token", 30*time.Second)
 	},
 	"RaiseFence": func(ctx context.Context, s *redis.Store) (bool, error) { return s.RaiseFence(ctx, "b", "token", 7) },
-	"Renew":      func(ctx context.Context, s *redis.Store) (bool, error) { return s.Renew(ctx, "b", "token", time.Hour) },
+	"Renew": func(ctx context.Context, s *redis.Store) (bool, error) {
+		return s.Renew(ctx, "b", "token", 30*time.Second)
+	},
 }
 
 // prepare makes b what a call wants it to be.
@@ -70,9 +72,9 @@ func prepare(t *testing.T, s *redis.Store, call string) {
 	var r backends.Result
 	var err error
 	if call == "Renew" {
-		r, err = s.Enter(t.Context(), "b", "owner", "token", time.Minute)
+		r, err = s.Enter(t.Context(), "b", "owner", "token", 20*time.Second)
 	} else {
-		r, err = s.SetNXFenced(t.Context(), "b", "token", time.Minute)
+		r, err = s.SetNXFenced(t.Context(), "b", "token", 20*time.Second)
 	}
 	if err != nil || !r.OK {
 		t.Fatalf("%+v, %v", r, err)
@@ -155,25 +157,25 @@ func TestARepeatedGrantAndOneWithoutScriptsNeedReplicasToo(t *testing.T) {
 		s := goredis.New(c, append(mode, redis.WithReplicas(1, acknowledging))...)
 		hurried := goredis.New(c, append(mode, redis.WithReplicas(1, short))...)
 		for range 2 {
-			if r, err := s.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK {
+			if r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil || !r.OK {
 				t.Fatalf("SetNX = %+v, %v", r, err)
 			}
 		}
-		if ok, err := s.ExpireIf(t.Context(), "a", "token", time.Hour); err != nil || !ok {
+		if ok, err := s.ExpireIf(t.Context(), "a", "token", 30*time.Second); err != nil || !ok {
 			t.Fatalf("ExpireIf = %v, %v", ok, err)
 		}
 		replicas[0].CutReplication()
-		if r, err := hurried.SetNX(t.Context(), "a", "other", time.Minute); err != nil || r.OK || r.Left == 0 {
+		if r, err := hurried.SetNX(t.Context(), "a", "other", 20*time.Second); err != nil || r.OK || r.Left == 0 {
 			t.Errorf("SetNX of what is held = %+v, %v", r, err)
 		}
-		if ok, err := hurried.ExpireIf(t.Context(), "a", "other", time.Hour); err != nil || ok {
+		if ok, err := hurried.ExpireIf(t.Context(), "a", "other", 30*time.Second); err != nil || ok {
 			t.Errorf("ExpireIf of what is not ours = %v, %v", ok, err)
 		}
 		missing := (*redis.ReplicasError)(nil)
-		if ok, err := hurried.ExpireIf(t.Context(), "a", "token", time.Hour); ok || !errors.As(err, &missing) || !exists(t, master, "a") {
+		if ok, err := hurried.ExpireIf(t.Context(), "a", "token", 30*time.Second); ok || !errors.As(err, &missing) || !exists(t, master, "a") {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
-		if r, err := hurried.SetNX(t.Context(), "a", "token", time.Minute); r.OK || !errors.As(err, &missing) || exists(t, master, "a") {
+		if r, err := hurried.SetNX(t.Context(), "a", "token", 20*time.Second); r.OK || !errors.As(err, &missing) || exists(t, master, "a") {
 			t.Errorf("SetNX again = %+v, %v", r, err)
 		}
 		replicas[0].MendReplication()
@@ -196,9 +198,9 @@ func TestWaitGoesInOnePipelineWithTheCommand(t *testing.T) {
 		go func() {
 			var err error
 			if command == "SET" {
-				_, err = s.SetNX(t.Context(), "a", "token", time.Minute)
+				_, err = s.SetNX(t.Context(), "a", "token", 20*time.Second)
 			} else {
-				_, err = s.SetNXNumbered(t.Context(), "a", "token", time.Minute, backends.Turn{})
+				_, err = s.SetNXNumbered(t.Context(), "a", "token", 20*time.Second, backends.Turn{})
 			}
 			answer <- err
 		}()
@@ -233,7 +235,7 @@ func TestWithoutThePermissionForWaitAGrantIsTakenBack(t *testing.T) {
 	}
 	// If that fails, someone has to clean up: the error is no refusal.
 	s.grant("locks", "-evalsha", "-eval")
-	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
+	_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
 	if !exists(t, s.Server, "a") || err == nil {
 		t.Errorf("SetNX = %v", err)
 	}
@@ -242,7 +244,7 @@ func TestWithoutThePermissionForWaitAGrantIsTakenBack(t *testing.T) {
 	o := s.as("locks")
 	o.Addr = proxy.Addr()
 	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
-	_, err = goredis.New(dial(t, o), redis.WithReplicas(1, short)).SetNX(t.Context(), "c", "token", time.Minute)
+	_, err = goredis.New(dial(t, o), redis.WithReplicas(1, short)).SetNX(t.Context(), "c", "token", 20*time.Second)
 	if refused := (interface{ Permanent() bool })(nil); err == nil || errors.As(err, &refused) && refused.Permanent() {
 		t.Errorf("SetNX that could not be taken back = %v: it must not say that there is nothing to clean up", err)
 	}

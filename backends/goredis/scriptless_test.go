@@ -18,7 +18,7 @@ import (
 
 func TestWithoutScriptsNoScriptIsSent(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}), redis.WithoutScripts())
+	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}), redis.WithoutScripts(), hour)
 	sent := func(want string, call func() error) {
 		t.Helper()
 		before := len(proxy.Seen())
@@ -39,13 +39,13 @@ func TestWithoutScriptsNoScriptIsSent(t *testing.T) {
 	remove := func(token string) func() error {
 		return func() error { _, err := s.DeleteIf(t.Context(), "a", token); return err }
 	}
-	sent("SET", set("mine", time.Minute))
-	sent("SET MULTI GET PTTL EXEC", set("theirs", time.Minute))
+	sent("SET", set("mine", 20*time.Second))
+	sent("SET MULTI GET PTTL EXEC", set("theirs", 20*time.Second))
 	sent("MULTI EXEC WATCH GET PTTL MULTI PEXPIRE EXEC", expire("mine", 30*time.Minute)) // MULTI is tried once
-	sent("WATCH GET PTTL MULTI GET EXEC", expire("mine", time.Minute))                   // which lives long enough
+	sent("WATCH GET PTTL MULTI GET EXEC", expire("mine", 20*time.Second))                // which lives long enough
 	sent("WATCH GET PTTL UNWATCH", expire("theirs", time.Hour))
 	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI PEXPIRE EXEC", set("mine", time.Hour))
-	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI GET EXEC", set("mine", time.Minute)) // which lives long enough
+	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI GET EXEC", set("mine", 20*time.Second)) // which lives long enough
 	sent("WATCH GET UNWATCH", remove("theirs"))
 	sent("WATCH GET MULTI DEL PUBLISH EXEC", remove("mine"))
 }
@@ -55,11 +55,14 @@ func TestWithoutScriptsNumbersAndNestsAreRefused(t *testing.T) {
 	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts())
 	ctx := t.Context()
 	for call, do := range map[string]func() error{
-		"SetNXFenced": func() error { _, err := s.SetNXNumbered(ctx, "a", "token", time.Minute, backends.Turn{}); return err },
-		"RaiseFence":  func() error { _, err := s.RaiseFence(ctx, "a", "token", 7); return err },
-		"Enter":       func() error { _, err := s.Enter(ctx, "a", "owner", "token", time.Minute); return err },
-		"Renew":       func() error { _, err := s.Renew(ctx, "a", "token", time.Minute); return err },
-		"Leave":       func() error { _, err := s.Leave(ctx, "a", "token"); return err },
+		"SetNXFenced": func() error {
+			_, err := s.SetNXNumbered(ctx, "a", "token", 20*time.Second, backends.Turn{})
+			return err
+		},
+		"RaiseFence": func() error { _, err := s.RaiseFence(ctx, "a", "token", 7); return err },
+		"Enter":      func() error { _, err := s.Enter(ctx, "a", "owner", "token", 20*time.Second); return err },
+		"Renew":      func() error { _, err := s.Renew(ctx, "a", "token", 20*time.Second); return err },
+		"Leave":      func() error { _, err := s.Leave(ctx, "a", "token"); return err },
 	} {
 		err := do()
 		if refused := (interface{ Permanent() bool })(nil); !errors.As(err, &refused) || !refused.Permanent() || !strings.Contains(err.Error(), "WithoutScripts") {
@@ -94,7 +97,7 @@ func TestWithoutScriptsAChangeInBetweenCounts(t *testing.T) {
 		ctx := t.Context()
 		addr := outside.Options().Addr
 		value := func() string { return outside.Get(ctx, "a").Val() }
-		steal := func() { outside.Set(ctx, "a", "theirs", time.Minute) }
+		steal := func() { outside.Set(ctx, "a", "theirs", 20*time.Second) }
 		free := func() { outside.Del(ctx, "a") }
 		touch := func() { outside.PExpire(ctx, "a", 2*time.Minute) }
 		again := func() { outside.Set(ctx, "a", "mine", 5*time.Second) } // the same value with another life
@@ -130,7 +133,7 @@ func TestWithoutScriptsAChangeInBetweenCounts(t *testing.T) {
 					c.change()
 					changed = true
 				}})
-				ok, err := c.call(goredis.New(hooked, redis.WithoutScripts()))
+				ok, err := c.call(goredis.New(hooked, redis.WithoutScripts(), hour))
 				if err != nil || ok != c.ok || value() != c.value || !changed {
 					t.Errorf("%v, %v, and the key holds %q; changed in between: %v", ok, err, value(), changed)
 				}
@@ -168,7 +171,7 @@ func TestWithoutScriptsALongLifeIsThatOfTheTokenItself(t *testing.T) {
 		outside.Set(ctx, "a", "mine", 50*time.Minute)
 		hooked := dial(t, outside.Options())
 		hooked.AddHook(&before{command: "MULTI", nth: 2, do: func() { outside.Set(ctx, "a", "mine", time.Second) }})
-		s := goredis.New(hooked, redis.WithoutScripts())
+		s := goredis.New(hooked, redis.WithoutScripts(), hour)
 		if ok, err := s.ExpireIf(ctx, "a", "mine", 40*time.Minute); err != nil || !ok {
 			t.Fatalf("ExpireIf = %v, %v", ok, err)
 		}
@@ -187,8 +190,8 @@ func TestAKeyThatKeepsChangingIsAnUnknownOutcome(t *testing.T) {
 		n++
 		outside.PExpire(t.Context(), "a", time.Minute+time.Duration(n)*time.Second)
 	}))
-	s := goredis.New(c, redis.WithoutScripts())
-	outside.Set(t.Context(), "a", "mine", time.Minute)
+	s := goredis.New(c, redis.WithoutScripts(), hour)
+	outside.Set(t.Context(), "a", "mine", 20*time.Second)
 	for call, do := range map[string]func(*redis.Store) (bool, error){
 		"SetNX": setMine, "ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine,
 	} {
@@ -217,7 +220,7 @@ func TestWithoutScriptsAReleaseThatMayNotPublishFreesTheLock(t *testing.T) {
 	for _, less := range []string{"-publish", "resetchannels"} {
 		s := guard(t)
 		s.grant("locks", "reset", "on", ">secret", "~*", "&*", "+@all", "-@scripting", less)
-		store := goredis.New(dial(t, s.as("locks")), redis.WithoutScripts())
+		store := goredis.New(dial(t, s.as("locks")), redis.WithoutScripts(), hour)
 		if ok, err := setMine(store); !ok {
 			t.Fatal(err)
 		}
@@ -242,9 +245,9 @@ func TestWithoutMultiOrExecNothingIsDone(t *testing.T) {
 		for call, do := range map[string]func(*redis.Store) (bool, error){
 			"ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine, "SetNX": setMine,
 		} {
-			outside.Set(t.Context(), "a", "mine", time.Minute)
+			outside.Set(t.Context(), "a", "mine", 20*time.Second)
 			c := dial(t, s.as("locks"))
-			ok, err := do(goredis.New(c, redis.WithoutScripts()))
+			ok, err := do(goredis.New(c, redis.WithoutScripts(), hour))
 			if ok || !isPermanent(err, "NOPERM") {
 				t.Errorf("with %s %s = %v, %v", less, call, ok, err)
 			}
@@ -266,7 +269,7 @@ func TestNothingStaysWatchedOnAConnection(t *testing.T) {
 		o := *outside.Options()
 		o.PoolSize = 1
 		c := dial(t, &o)
-		s := goredis.New(c, redis.WithoutScripts())
+		s := goredis.New(c, redis.WithoutScripts(), hour)
 		for call, do := range map[string]func(*redis.Store) (bool, error){
 			"ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine, "SetNX": setMine,
 		} {
@@ -286,7 +289,7 @@ func TestNothingStaysWatchedOnAConnection(t *testing.T) {
 
 func TestTransactionsAreSentOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}), redis.WithoutScripts())
+	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}), redis.WithoutScripts(), hour)
 	for call, do := range map[string]func(*redis.Store) (bool, error){
 		"ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine,
 	} {

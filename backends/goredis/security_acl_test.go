@@ -123,14 +123,14 @@ func TestACLCarriesTheContract(t *testing.T) {
 	s := guard(t)
 	admin := dial(t, &client.Options{Addr: s.Addr()})
 	for user, opts := range map[string][]redis.Option{
-		"single-any-key": {app},
-		"single-polling": {app, redis.WithoutWakes()},
+		"single-any-key": {app, hour},
+		"single-polling": {app, hour, redis.WithoutWakes()},
 	} {
 		t.Run(user, func(t *testing.T) {
 			s.grant(user, lines[user]...)
 			c := dial(t, s.as(user))
 			backendtest.Run(t, backendtest.Harness{
-				NoWatch: user == "single-polling",
+				MaxTTL: time.Hour, NoWatch: user == "single-polling",
 				New: func(t *testing.T) (backends.Store, backendtest.Outside) {
 					return goredis.New(c, opts...), outside{t, admin, "app:"}
 				},
@@ -139,6 +139,7 @@ func TestACLCarriesTheContract(t *testing.T) {
 				return
 			}
 			backendtest.RunQueued(t, backendtest.QueuedHarness{
+				MaxTTL: time.Hour,
 				New: func(t *testing.T) (backends.QueuedStore, backendtest.Outside) {
 					return goredis.New(c, opts...), outside{t, admin, "app:"}
 				},

@@ -14,7 +14,7 @@ func TestACLOfLegacySufficesAndIsMinimal(t *testing.T) {
 	full, table := users(t)["legacy"], refusals(t, "legacy")
 	live := func(rules []string) map[string]error {
 		s.grant("legacy", rules...)
-		store := goredis.New(dial(t, s.as("legacy")), app)
+		store := goredis.New(dial(t, s.as("legacy")), app, hour)
 		ctx, errs := t.Context(), map[string]error{}
 		s.do("FLUSHALL")
 		for _, key := range []string{"app:get", "app:tx expire", "app:tx delete"} {

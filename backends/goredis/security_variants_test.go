@@ -28,7 +28,7 @@ type variant struct {
 }
 
 func (v variant) locks(c goredis.Client) (*locker.Client, <-chan struct{}) {
-	s := goredis.New(c, append([]redis.Option{app}, v.opts...)...)
+	s := goredis.New(c, append([]redis.Option{app, hour}, v.opts...)...)
 	w := waits{single.New(s), make(chan struct{}, 100), new(atomic.Int64)}
 	switch v.strategy {
 	case "fair":

@@ -39,11 +39,11 @@ func TestAHeldLockOutlivesAFailoverBySentinel(t *testing.T) {
 // a loss or for a refusal.
 func outlivesFailover(t *testing.T, key string, connect func() client.UniversalClient, failover func()) {
 	const ttl = 2 * patience
-	replicated := goredis.New(connect(), redis.WithReplicas(1, 2*time.Second))
+	replicated := goredis.New(connect(), redis.WithReplicas(1, 2*time.Second), hour)
 	if r, err := replicated.SetNX(t.Context(), key, "token", ttl); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}
-	holder, others, waiter := goredis.New(connect()), goredis.New(connect()), goredis.New(connect())
+	holder, others, waiter := goredis.New(connect(), hour), goredis.New(connect(), hour), goredis.New(connect())
 	var woken atomic.Int64
 	if err := waiter.Watch(t.Context(), key, func() { woken.Add(1) }); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func TestAConnectionThatWasCutIsAHintAndHearsAgain(t *testing.T) {
 	for range 20 {
 		proxy.CutAll()
 		await(t, "a hint after the reconnect", woken)
-		if _, err := direct.SetNX(t.Context(), "a", "token", time.Minute); err != nil {
+		if _, err := direct.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if ok, err := direct.DeleteIf(t.Context(), "a", "token"); !ok || err != nil {
@@ -109,7 +109,7 @@ func TestAChannelThatIsNotPermittedIsRefusedAtOnce(t *testing.T) {
 		t.Errorf("Watch = %v", err)
 	}
 	// and so is the wake of a release, after the release
-	if _, err := store.SetNX(t.Context(), "other", "token", time.Minute); err != nil {
+	if _, err := store.SetNX(t.Context(), "other", "token", 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	_, err = store.DeleteIf(t.Context(), "other", "token")
@@ -125,7 +125,7 @@ func TestWrongCredentialsAreToldAtOnceAlsoToWhoWatches(t *testing.T) {
 	server := redistest.Start(t, redistest.WithPassword("right"))
 	store := goredis.New(dial(t, &client.Options{Addr: server.Addr(), Password: "wrong"}))
 	for name, err := range map[string]error{
-		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", time.Minute); return err }(),
+		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); return err }(),
 		"Watch": store.Watch(t.Context(), "a", func() {}),
 	} {
 		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
@@ -140,13 +140,13 @@ func TestScriptsAreSentAgainToAServerThatForgotThem(t *testing.T) {
 	store := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}))
 	cycle := func() {
 		t.Helper()
-		if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK {
+		if r, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil || !r.OK {
 			t.Fatal(r, err)
 		}
-		if r, err := store.SetNX(t.Context(), "a", "other", time.Minute); err != nil || r.OK {
+		if r, err := store.SetNX(t.Context(), "a", "other", 20*time.Second); err != nil || r.OK {
 			t.Fatal(r, err)
 		}
-		if ok, err := store.ExpireIf(t.Context(), "a", "token", time.Minute); err != nil || !ok {
+		if ok, err := store.ExpireIf(t.Context(), "a", "token", 20*time.Second); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 		if ok, err := store.DeleteIf(t.Context(), "a", "token"); err != nil || !ok {
@@ -171,7 +171,7 @@ func TestAFreeLockCostsOneNativeCommand(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	store := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}))
-	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK {
+	if r, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil || !r.OK {
 		t.Fatal(r, err)
 	}
 	if set, scripts := proxy.Count("SET"), proxy.Count("EVALSHA")+proxy.Count("EVAL"); set != 1 || scripts != 0 {

@@ -2,7 +2,6 @@ package goredis_test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"sync"
 	"testing"
@@ -17,7 +16,7 @@ import (
 )
 
 func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
-	return goredis.New(dial(t, &client.Options{Addr: addr}), opts...)
+	return goredis.New(dial(t, &client.Options{Addr: addr}), append(opts, hour)...)
 }
 
 func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
@@ -32,19 +31,21 @@ func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
 
 func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (*redis.Store, func()) {
-		store, c := goredis.Open(&client.Options{Addr: addr, TLSConfig: encrypt, ReadTimeout: timeout, MaxRetries: -1}, redis.WithoutQuarantine())
+	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redis.Option) (*redis.Store, func()) {
+		store, c := goredis.Open(&client.Options{
+			Addr: to.Addr, TLSConfig: to.Encrypt, ReadTimeout: to.Timeout, MaxRetries: -1, Password: to.Password, DB: to.Database,
+		}, opts...)
 		t.Cleanup(func() { c.Close() })
 		return store, func() { c.Close() }
-	})
+	}, true)
 }
 
 func TestAURLIsNoAddress(t *testing.T) {
 	for name, store := range map[string]*redis.Store{
 		"Open": openedAt(t, "redis://:S3CRET@localhost:6379"), "New": openPlain(t, "redis://:S3CRET@localhost:6379"),
 	} {
-		_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
-		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: see ParseURL of go-redis"; err == nil || err.Error() != want {
+		_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
+		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use redis.ParseURL (go-redis)"; err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -64,7 +65,7 @@ func TestAnAnswerOutlivesTheDeadline(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 20 { // most of which share a round trip
 		all.Go(func() {
-			if r, err := store.SetNX(ctx, fmt.Sprint("a", i), "token", time.Minute); !r.OK || err != nil {
+			if r, err := store.SetNX(ctx, fmt.Sprint("a", i), "token", 20*time.Second); !r.OK || err != nil {
 				if !cleanup.Unsent(err) {
 					t.Errorf("SetNX = %+v, %v", r, err)
 				}

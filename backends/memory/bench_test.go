@@ -16,7 +16,7 @@ func BenchmarkSetNXDeleteIf(b *testing.B) {
 	defer cancel()
 	b.ReportAllocs()
 	for b.Loop() {
-		if res, err := s.SetNX(ctx, "key", "token", time.Minute); err != nil || !res.OK {
+		if res, err := s.SetNX(ctx, "key", "token", 20*time.Second); err != nil || !res.OK {
 			b.Fatal(res, err)
 		}
 		if ok, err := s.DeleteIf(ctx, "key", "token"); err != nil || !ok {
@@ -30,7 +30,7 @@ func BenchmarkSetNXRefused(b *testing.B) {
 	s.Set("key", "theirs", time.Hour)
 	b.ReportAllocs()
 	for b.Loop() {
-		if res, err := s.SetNX(b.Context(), "key", "token", time.Minute); err != nil || res.OK {
+		if res, err := s.SetNX(b.Context(), "key", "token", 20*time.Second); err != nil || res.OK {
 			b.Fatal(res, err)
 		}
 	}
@@ -38,10 +38,10 @@ func BenchmarkSetNXRefused(b *testing.B) {
 
 func BenchmarkExpireIf(b *testing.B) {
 	s := memory.New()
-	s.Set("key", "token", time.Minute)
+	s.Set("key", "token", 20*time.Second)
 	b.ReportAllocs()
 	for b.Loop() {
-		if ok, err := s.ExpireIf(b.Context(), "key", "token", time.Minute); err != nil || !ok {
+		if ok, err := s.ExpireIf(b.Context(), "key", "token", 20*time.Second); err != nil || !ok {
 			b.Fatal(ok, err)
 		}
 	}
@@ -54,7 +54,7 @@ func BenchmarkSetNXDeleteIfParallel(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		key := fmt.Sprint("key", n.Add(1))
 		for pb.Next() {
-			if res, err := s.SetNX(b.Context(), key, "token", time.Minute); err != nil || !res.OK {
+			if res, err := s.SetNX(b.Context(), key, "token", 20*time.Second); err != nil || !res.OK {
 				b.Error(res, err)
 			}
 			if ok, err := s.DeleteIf(b.Context(), key, "token"); err != nil || !ok {

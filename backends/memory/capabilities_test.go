@@ -19,15 +19,15 @@ func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
 			t.Fatalf("%+v, %v; want it granted", res, err)
 		}
 	}
-	mustHold(s.SetNX(ctx, "value", "v", time.Minute))
-	mustHold(s.SetNXFenced(ctx, "numbered", "v", time.Minute))
-	mustHold(s.Enter(ctx, "nested", "ann", "v", time.Minute))
+	mustHold(s.SetNX(ctx, "value", "v", 20*time.Second))
+	mustHold(s.SetNXFenced(ctx, "numbered", "v", 20*time.Second))
+	mustHold(s.Enter(ctx, "nested", "ann", "v", 20*time.Second))
 	if _, err := s.Legacy().SetBit(ctx, "bits", 0, true); err != nil {
 		t.Fatal(err)
 	}
 
 	for _, key := range []string{"value", "numbered", "bits"} {
-		if _, err := s.Enter(ctx, key, "ann", "v", time.Minute); !errors.Is(err, backends.ErrWrongType) {
+		if _, err := s.Enter(ctx, key, "ann", "v", 20*time.Second); !errors.Is(err, backends.ErrWrongType) {
 			t.Errorf("Enter of %q: error %v", key, err)
 		}
 		if _, found, err := s.Legacy().Get(ctx, key); err != nil || !found {
@@ -35,13 +35,16 @@ func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
 		}
 	}
 	for call, err := range map[string]error{
-		"SetNX":       func() error { _, err := s.SetNX(ctx, "nested", "v", time.Minute); return err }(),
-		"ExpireIf":    func() error { _, err := s.ExpireIf(ctx, "nested", "v", time.Minute); return err }(),
-		"DeleteIf":    func() error { _, err := s.DeleteIf(ctx, "nested", ""); return err }(),
-		"SetNXFenced": func() error { _, err := s.SetNXNumbered(ctx, "nested", "", time.Minute, backends.Turn{}); return err }(),
-		"RaiseFence":  func() error { _, err := s.RaiseFence(ctx, "nested", "", 1); return err }(),
-		"GetSet":      func() error { _, _, err := s.Legacy().GetSet(ctx, "nested", "v"); return err }(),
-		"GetBit":      func() error { _, err := s.Legacy().GetBit(ctx, "nested", 0); return err }(),
+		"SetNX":    func() error { _, err := s.SetNX(ctx, "nested", "v", 20*time.Second); return err }(),
+		"ExpireIf": func() error { _, err := s.ExpireIf(ctx, "nested", "v", 20*time.Second); return err }(),
+		"DeleteIf": func() error { _, err := s.DeleteIf(ctx, "nested", ""); return err }(),
+		"SetNXFenced": func() error {
+			_, err := s.SetNXNumbered(ctx, "nested", "", 20*time.Second, backends.Turn{})
+			return err
+		}(),
+		"RaiseFence": func() error { _, err := s.RaiseFence(ctx, "nested", "", 1); return err }(),
+		"GetSet":     func() error { _, _, err := s.Legacy().GetSet(ctx, "nested", "v"); return err }(),
+		"GetBit":     func() error { _, err := s.Legacy().GetBit(ctx, "nested", 0); return err }(),
 	} {
 		if !errors.Is(err, backends.ErrWrongType) {
 			t.Errorf("%s of nested holds: error %v", call, err)
@@ -95,7 +98,7 @@ func TestAKeyThatOutlivesItsHoldsIsFree(t *testing.T) {
 		if res, err := s.Enter(t.Context(), "k", "ann", "one", time.Second); err != nil || !res.OK {
 			t.Fatal(res, err)
 		}
-		if found, err := s.Legacy().Expire(t.Context(), "k", time.Hour); err != nil || !found {
+		if found, err := s.Legacy().Expire(t.Context(), "k", 20*time.Second); err != nil || !found {
 			t.Fatal(found, err)
 		}
 		time.Sleep(time.Second)
@@ -107,13 +110,13 @@ func TestAKeyThatOutlivesItsHoldsIsFree(t *testing.T) {
 
 func TestACounterRaisedToZeroHasGivenNoNumber(t *testing.T) {
 	s := memory.New()
-	if res, err := s.SetNX(t.Context(), "k", "v", time.Minute); err != nil || !res.OK {
+	if res, err := s.SetNX(t.Context(), "k", "v", 20*time.Second); err != nil || !res.OK {
 		t.Fatal(res, err)
 	}
 	if ok, err := s.RaiseFence(t.Context(), "k", "v", 0); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	if res, err := s.SetNXFenced(t.Context(), "k", "v", time.Minute); err != nil || res.Fence != 1 {
+	if res, err := s.SetNXFenced(t.Context(), "k", "v", 20*time.Second); err != nil || res.Fence != 1 {
 		t.Errorf("SetNXFenced = %+v, %v; want the number 1", res, err)
 	}
 }

@@ -3,7 +3,6 @@ package memory_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
@@ -14,7 +13,7 @@ import (
 func Example() {
 	ctx := context.Background()
 	store := memory.New()
-	locks := locker.New(single.New(store), locker.WithTTL(time.Minute))
+	locks := locker.New(single.New(store))
 
 	l, _ := locks.Lock(ctx, "invoice/42")
 	_, _, held := store.Get("invoice/42")

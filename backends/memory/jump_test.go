@@ -11,7 +11,7 @@ import (
 
 func TestAJumpOfTheClockMovesTheEndOfWhatIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.New()
+		s := memory.New(memory.WithMaxTTL(time.Minute))
 		s.Set("plain", "a", time.Minute)
 		if _, err := s.Enter(t.Context(), "nested", "o", "a", time.Minute); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestNumbersByTheClockFollowItsJumpsButNeverFall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		number := func(key string) uint64 {
-			res, err := s.SetNXNumbered(t.Context(), key, "a", time.Minute, backends.Turn{})
+			res, err := s.SetNXNumbered(t.Context(), key, "a", time.Second, backends.Turn{})
 			if err != nil || !res.OK {
 				t.Fatal(res, err)
 			}

@@ -21,6 +21,9 @@ var (
 	_ backends.Identifier  = (*LegacyStore)(nil)
 )
 
+// MaxTTL implements [backends.LegacyStore].
+func (l *LegacyStore) MaxTTL() time.Duration { return l.maxTTL }
+
 // SetNXForever implements [backends.LegacyStore]. A value of another type is one that is there.
 func (l *LegacyStore) SetNXForever(ctx context.Context, key, value string) (ok bool, err error) {
 	err = l.do(ctx, key, func(_ entry, there bool, now time.Time) {

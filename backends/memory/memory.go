@@ -34,8 +34,8 @@ func New(opts ...Option) *Store {
 // An Option changes what [New] returns.
 type Option func(*Store)
 
-// WithMaxTTL sets the longest life that the store gives a value; it is [backends.DefaultMaxTTL] otherwise. A ttl is at
-// least a millisecond, so a store with a lower limit refuses them all.
+// WithMaxTTL sets the longest life that the store gives a value; it is [backends.DefaultMaxTTL], 30 seconds,
+// otherwise. A ttl is at least a millisecond, so a store with a lower limit refuses them all.
 func WithMaxTTL(d time.Duration) Option {
 	return func(s *Store) { s.maxTTL = d }
 }
@@ -166,7 +166,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 		return refusal{fmt.Errorf("ttl %v is under the store's minimum of %v", ttl, minTTL)}
 	}
 	if ttl > s.maxTTL {
-		return refusal{fmt.Errorf("ttl %v is over the store's limit of %v (see WithMaxTTL)", ttl, s.maxTTL)}
+		return refusal{fmt.Errorf("ttl %v is over the store's limit of %v (see memory.WithMaxTTL)", ttl, s.maxTTL)}
 	}
 	return nil
 }

@@ -14,90 +14,31 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	inBothTimes(t, "Store", backendtest.Run, backendtest.Harness{
-		New: func(*testing.T) (backends.Store, backendtest.Outside) {
-			s := memory.New()
-			return s, s
-		},
-	})
-	inBothTimes(t, "QueuedStore", backendtest.RunQueued, backendtest.QueuedHarness{
-		New: func(*testing.T) (backends.QueuedStore, backendtest.Outside) {
-			s := memory.New()
-			return s, s
-		},
-	})
-	inBothTimes(t, "NumberedStore", backendtest.RunNumbered, backendtest.NumberedHarness{
-		New: func(*testing.T) (backends.NumberedStore, backendtest.Outside) {
-			s := memory.New()
-			return s, s
-		},
-	})
-	inBothTimes(t, "FencedStore", backendtest.RunFenced, backendtest.FencedHarness{
-		Clock: true,
-		New: func(*testing.T) (backends.FencedStore, backendtest.Outside) {
-			s := memory.New()
-			return s, s
-		},
-	})
-	inBothTimes(t, "NestedStore", backendtest.RunNested, backendtest.NestedHarness{
-		New: func(*testing.T) (backends.NestedStore, backendtest.NestedOutside) {
-			s := memory.New()
-			return s, s
-		},
-	})
-	inBothTimes(t, "LegacyStore", backendtest.RunLegacy, backendtest.LegacyHarness{
-		New: func(*testing.T) (backends.LegacyStore, backendtest.Outside) {
-			s := memory.New()
-			return s.Legacy(), s
-		},
-	})
+	inBothTimes(t, "Store", backendtest.Run, backendtest.Harness{},
+		func(s *memory.Store) (backends.Store, backendtest.Outside) { return s, s })
+	inBothTimes(t, "QueuedStore", backendtest.RunQueued, backendtest.QueuedHarness{},
+		func(s *memory.Store) (backends.QueuedStore, backendtest.Outside) { return s, s })
+	inBothTimes(t, "NumberedStore", backendtest.RunNumbered, backendtest.NumberedHarness{},
+		func(s *memory.Store) (backends.NumberedStore, backendtest.Outside) { return s, s })
+	inBothTimes(t, "FencedStore", backendtest.RunFenced, backendtest.FencedHarness{Clock: true},
+		func(s *memory.Store) (backends.FencedStore, backendtest.Outside) { return s, s })
+	inBothTimes(t, "NestedStore", backendtest.RunNested, backendtest.NestedHarness{},
+		func(s *memory.Store) (backends.NestedStore, backendtest.NestedOutside) { return s, s })
+	inBothTimes(t, "LegacyStore", backendtest.RunLegacy, backendtest.LegacyHarness{},
+		func(s *memory.Store) (backends.LegacyStore, backendtest.Outside) { return s.Legacy(), s })
 }
 
-func inBothTimes[S, O any](t *testing.T, name string, run func(*testing.T, backendtest.HarnessFor[S, O]), h backendtest.HarnessFor[S, O]) {
+// inBothTimes tests a store with a limit of its own in real time, and one as it comes in fake time.
+func inBothTimes[S, O any](
+	t *testing.T, name string, run func(*testing.T, backendtest.HarnessFor[S, O]), h backendtest.HarnessFor[S, O],
+	as func(*memory.Store) (S, O),
+) {
+	h.MaxTTL = time.Hour
+	h.New = func(*testing.T) (S, O) { return as(memory.New(memory.WithMaxTTL(time.Hour))) }
 	t.Run(name, func(t *testing.T) { run(t, h) })
-	h.Bubble, h.Resolution = true, time.Nanosecond
+	h.MaxTTL, h.Bubble, h.Resolution = 0, true, time.Nanosecond
+	h.New = func(*testing.T) (S, O) { return as(memory.New()) }
 	t.Run(name+" in fake time", func(t *testing.T) { run(t, h) })
-}
-
-func TestContractWithMaxTTL(t *testing.T) {
-	const limit = 90 * time.Minute
-	limited := func() *memory.Store { return memory.New(memory.WithMaxTTL(limit)) }
-	t.Run("Store", func(t *testing.T) {
-		backendtest.Run(t, backendtest.Harness{
-			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
-			New: func(*testing.T) (backends.Store, backendtest.Outside) {
-				s := limited()
-				return s, s
-			},
-		})
-	})
-	t.Run("QueuedStore", func(t *testing.T) {
-		backendtest.RunQueued(t, backendtest.QueuedHarness{
-			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
-			New: func(*testing.T) (backends.QueuedStore, backendtest.Outside) {
-				s := limited()
-				return s, s
-			},
-		})
-	})
-	t.Run("NestedStore", func(t *testing.T) {
-		backendtest.RunNested(t, backendtest.NestedHarness{
-			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
-			New: func(*testing.T) (backends.NestedStore, backendtest.NestedOutside) {
-				s := limited()
-				return s, s
-			},
-		})
-	})
-	t.Run("LegacyStore", func(t *testing.T) {
-		backendtest.RunLegacy(t, backendtest.LegacyHarness{
-			Bubble: true, MaxTTL: limit, Resolution: time.Nanosecond,
-			New: func(*testing.T) (backends.LegacyStore, backendtest.Outside) {
-				s := limited()
-				return s.Legacy(), s
-			},
-		})
-	})
 }
 
 func TestErrorsSayWhatIsWrong(t *testing.T) {
@@ -108,7 +49,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		ttl  time.Duration
 		want string
 	}{
-		{"k", 2 * time.Hour, "ttl 2h0m0s is over the store's limit of 1h0m0s (see WithMaxTTL)"},
+		{"k", 30*time.Second + 1, "ttl 30.000000001s is over the store's limit of 30s (see memory.WithMaxTTL)"},
 		{"k", 500 * time.Microsecond, "ttl 500µs is under the store's minimum of 1ms"},
 		{"list", time.Second, "key holds a value of another type"},
 	} {
@@ -186,7 +127,7 @@ func TestNoGoroutineRemains(t *testing.T) {
 			if err := s.Watch(ctx, "k", func() {}); err != nil {
 				t.Fatal(err)
 			}
-			if res, err := s.SetNX(ctx, fmt.Sprint(i), "v", time.Minute); err != nil || !res.OK {
+			if res, err := s.SetNX(ctx, fmt.Sprint(i), "v", 20*time.Second); err != nil || !res.OK {
 				t.Fatal(res, err)
 			}
 		}
@@ -197,8 +138,8 @@ func TestNoGoroutineRemains(t *testing.T) {
 func TestGrantAndReleaseDoNotAllocate(t *testing.T) {
 	s, ctx := memory.New(), t.Context()
 	allocs := testing.AllocsPerRun(1000, func() {
-		_, _ = s.SetNX(ctx, "k", "v", time.Minute)
-		_, _ = s.ExpireIf(ctx, "k", "v", time.Minute)
+		_, _ = s.SetNX(ctx, "k", "v", 20*time.Second)
+		_, _ = s.ExpireIf(ctx, "k", "v", 20*time.Second)
 		_, _ = s.DeleteIf(ctx, "k", "v")
 	})
 	if allocs != 0 {

@@ -40,7 +40,7 @@ func BenchmarkSetNXDeleteIf(b *testing.B) {
 			s := redigo.New(pool)
 			b.ReportAllocs()
 			for b.Loop() {
-				if res, err := s.SetNX(ctx, "key", "token", time.Minute); err != nil || !res.OK {
+				if res, err := s.SetNX(ctx, "key", "token", 20*time.Second); err != nil || !res.OK {
 					b.Fatal(res, err)
 				}
 				if ok, err := s.DeleteIf(ctx, "key", "token"); err != nil || !ok {
@@ -69,7 +69,7 @@ func BenchmarkSetNXDeleteIfAtOnce(b *testing.B) {
 	}
 	s := redigo.New(pool)
 	shared := func(key string) {
-		if res, err := s.SetNX(b.Context(), key, "token", time.Minute); err != nil || !res.OK {
+		if res, err := s.SetNX(b.Context(), key, "token", 20*time.Second); err != nil || !res.OK {
 			b.Error(res, err)
 		}
 		if ok, err := s.DeleteIf(b.Context(), key, "token"); err != nil || !ok {

@@ -16,7 +16,7 @@ import (
 
 func setNX(t *testing.T, store *redis.Store, key string) {
 	t.Helper()
-	if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+	if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 		t.Fatalf("SetNX = %v, %v", r, err)
 	}
 }
@@ -47,7 +47,7 @@ func TestOpenGivesUpAServerThatHangs(t *testing.T) {
 	setNX(t, store, "a")
 	server.Pause()
 	defer server.Resume()
-	_, err := store.SetNX(context.Background(), "b", "token", time.Minute) // a ctx that can't end
+	_, err := store.SetNX(context.Background(), "b", "token", 20*time.Second) // a ctx that can't end
 	if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("SetNX = %v", err)
 	}
@@ -60,7 +60,7 @@ func TestAServerThatIsDownIsAFault(t *testing.T) {
 	}
 	l.Close() // nobody listens there now
 	store := redigo.New(dial(t, l.Addr().String()))
-	_, err = store.SetNX(t.Context(), "a", "token", time.Minute)
+	_, err = store.SetNX(t.Context(), "a", "token", 20*time.Second)
 	if op := (*net.OpError)(nil); !errors.As(err, &op) {
 		t.Errorf("SetNX = %v", err)
 	}

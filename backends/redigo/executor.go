@@ -25,6 +25,9 @@ func newExecutor(pool *client.Pool, addr string) executor {
 	return executor{pool, addr, new(atomic.Int32), new(redis.Heard)}
 }
 
+// Endpoint is the address of the server, if Open was told it.
+func (e executor) Endpoint() string { return e.addr }
+
 // Do sends again what met a connection that broke: it may have been closed long ago.
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	reply, broke, err := e.send(ctx, args)
@@ -214,9 +217,13 @@ func (e executor) notSent(ctx context.Context, err error) error {
 	case errors.Is(err, client.ErrPoolExhausted):
 		err = redis.Kind("pool_exhausted", true, err)
 	case err.Error() == "redigo: get on closed pool": // it has no name
-		err = redis.Kind("closed", true, err)
+		err = redis.Closed(err)
 	case isReply(err):
-		return e.translate(ctx, err)
+		err = e.translate(ctx, err)
+	}
+	if reply, ok := errors.AsType[*redis.ReplyError](err); ok {
+		reply.Addr, reply.Connecting = e.addr, true
+		return err
 	}
 	return redis.NotSent(ctx, e.addr, e.Explain(err))
 }

@@ -36,7 +36,7 @@ func ends(t *testing.T, pool *client.Pool) {
 	t.Helper()
 	for name, end := range endings {
 		ctx, cancel := end.ctx(t.Context())
-		_, err := redigo.New(pool).SetNX(ctx, "a", "token", time.Minute)
+		_, err := redigo.New(pool).SetNX(ctx, "a", "token", 20*time.Second)
 		if !errors.Is(err, end.want) {
 			t.Errorf("%s: SetNX = %v", name, err)
 		}
@@ -90,7 +90,7 @@ func TestAnExhaustedPoolThatDoesNotWaitIsAnError(t *testing.T) {
 	pool := dial(t, server.Addr())
 	pool.MaxActive = 1
 	taken := pool.Get()
-	if _, err := redigo.New(pool).SetNX(t.Context(), "a", "token", time.Minute); !errors.Is(err, client.ErrPoolExhausted) {
+	if _, err := redigo.New(pool).SetNX(t.Context(), "a", "token", 20*time.Second); !errors.Is(err, client.ErrPoolExhausted) {
 		t.Errorf("SetNX = %v", err)
 	}
 	taken.Close()
@@ -126,7 +126,7 @@ func TestACtxThatIsDoneCostsNoConnection(t *testing.T) {
 	for name, end := range endings {
 		ctx, cancel := end.ctx(t.Context())
 		<-ctx.Done()
-		if _, err := store.SetNX(ctx, "b", "token", time.Minute); !errors.Is(err, end.want) {
+		if _, err := store.SetNX(ctx, "b", "token", 20*time.Second); !errors.Is(err, end.want) {
 			t.Errorf("%s: SetNX = %v", name, err)
 		}
 		c, err := pool.GetContext(ctx)
@@ -154,11 +154,11 @@ func TestALostReplyIsNotTakenForTheNextOne(t *testing.T) {
 			key := name + fault.Fault.String()
 			proxy.Add(fault)
 			ctx, cancel := end.ctx(t.Context())
-			if r, err := store.SetNX(ctx, key, "token", time.Minute); r.OK || !errors.Is(err, end.want) {
+			if r, err := store.SetNX(ctx, key, "token", 20*time.Second); r.OK || !errors.Is(err, end.want) {
 				t.Errorf("%s: SetNX = %v, %v", key, r, err)
 			}
 			cancel()
-			if r, err := store.SetNX(t.Context(), "held", "other", time.Minute); r.OK || err != nil {
+			if r, err := store.SetNX(t.Context(), "held", "other", 20*time.Second); r.OK || err != nil {
 				t.Errorf("%s: the next SetNX = %v, %v", key, r, err)
 			}
 			if ok, err := store.DeleteIf(t.Context(), key, "token"); !ok || err != nil { // it was stored, and known to nobody
@@ -178,21 +178,21 @@ func TestOnlyAnExtensionIsSentAgain(t *testing.T) {
 			proxy.Add(redistest.Rule{Fault: fault, Commands: []string{command}, Times: times})
 		}
 		cut("SET", 1)
-		if _, err := store.SetNX(t.Context(), key, "token", time.Minute); err == nil || proxy.Count("SET") != 1 {
+		if _, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err == nil || proxy.Count("SET") != 1 {
 			t.Errorf("%v: SetNX = %v, sent %d times", fault, err, proxy.Count("SET"))
 		}
 		setNX(t, store, key)
-		if ok, err := store.ExpireIf(t.Context(), key, "token", time.Minute); !ok || err != nil { // which the server learns now
+		if ok, err := store.ExpireIf(t.Context(), key, "token", 20*time.Second); !ok || err != nil { // which the server learns now
 			t.Fatal(ok, err)
 		}
 		before := proxy.Count("EVALSHA")
 		cut("EVALSHA", 1)
-		if ok, err := store.ExpireIf(t.Context(), key, "token", time.Minute); !ok || err != nil || proxy.Count("EVALSHA") != before+2 {
+		if ok, err := store.ExpireIf(t.Context(), key, "token", 20*time.Second); !ok || err != nil || proxy.Count("EVALSHA") != before+2 {
 			t.Errorf("%v: ExpireIf = %v, %v, sent %d times", fault, ok, err, proxy.Count("EVALSHA")-before)
 		}
 		before = proxy.Count("EVALSHA")
 		cut("EVALSHA", 2)
-		if ok, err := store.ExpireIf(t.Context(), key, "token", time.Minute); ok || err == nil || proxy.Count("EVALSHA") != before+2 {
+		if ok, err := store.ExpireIf(t.Context(), key, "token", 20*time.Second); ok || err == nil || proxy.Count("EVALSHA") != before+2 {
 			t.Errorf("%v: ExpireIf = %v, %v, sent %d times", fault, ok, err, proxy.Count("EVALSHA")-before)
 		}
 		before = proxy.Count("EVALSHA")
@@ -221,11 +221,11 @@ func TestAConnectionThatDiedWhileIdle(t *testing.T) {
 				server.Restart()
 			}
 			restart()
-			if ok, err := store.ExpireIf(t.Context(), name, "token", time.Minute); ok || err != nil {
+			if ok, err := store.ExpireIf(t.Context(), name, "token", 20*time.Second); ok || err != nil {
 				t.Errorf("ExpireIf = %v, %v: want an answer, since it is sent again", ok, err)
 			}
 			restart()
-			_, err := store.SetNX(t.Context(), name, "token", time.Minute)
+			_, err := store.SetNX(t.Context(), name, "token", 20*time.Second)
 			if (err == nil) != tested {
 				t.Errorf("SetNX = %v", err)
 			}
@@ -297,7 +297,7 @@ func TestConnectionsThatAreGivenUpAreBounded(t *testing.T) {
 		call := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := store.SetNX(ctx, "a", "token", time.Minute)
+			_, err := store.SetNX(ctx, "a", "token", 20*time.Second)
 			return err
 		}
 		for range bound {

@@ -23,6 +23,9 @@ import (
 // nothing is noticed, and Check of the store has a finding. Connections to replicas are refused. See
 // redis.Quarantine for what is noticed, and what is not.
 func Quarantine(pool *client.Pool, addr string) redis.Option {
+	if pool == nil {
+		return redis.Invalid("pool is nil")
+	}
 	q := redis.NewQuarantine()
 	dialContext, dial := pool.DialContext, pool.Dial
 	pool.DialContext = func(ctx context.Context) (c client.Conn, err error) {
@@ -52,12 +55,14 @@ var errNoDial = errors.New("the pool has neither Dial nor DialContext")
 
 func ask(ctx context.Context, c client.Conn) (info string, err error) {
 	for _, section := range []string{"server", "replication"} {
-		reply, err := newExecutor(nil, "").exchangeOne(ctx, c, "INFO", section)
+		reply, err := client.String(until(ctx, c, func() (any, error) { return c.Do("INFO", section) }))
+		if isReply(err) {
+			err = &redis.ReplyError{Text: err.Error()}
+		}
 		if err != nil {
 			return "", err
 		}
-		text, _ := reply.(string)
-		info += text
+		info += reply
 	}
 	return info, nil
 }

@@ -43,10 +43,10 @@ func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
 // changed before it is first used.
 //   - connecting, TLS, writing and reading may take a second each;
 //   - up to 100 idle connections are kept for a minute, and tested before they are used again (see [TestOnBorrow]);
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
-//     redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
+//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
 func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.Store, *client.Pool) {
-	if err := redis.CheckAddr(addr, ": use New with a pool whose DialContext is DialURLContext of redigo"); err != nil {
+	if err := redis.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redis.DialURLContext (redigo)"); err != nil {
 		return redis.New(redis.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}
 	}
 	dial = append([]client.DialOption{

@@ -120,7 +120,7 @@ func TestACLsOfThePageSuffice(t *testing.T) {
 }
 
 func locks(user string, pool *client.Pool, opts []redis.Option) *locker.Client {
-	store := redigo.New(pool, opts...)
+	store := redigo.New(pool, append(opts, redis.WithMaxTTL(time.Hour))...)
 	l := single.New(store)
 	switch user {
 	case "fair":
@@ -192,8 +192,8 @@ func TestACLOfThePageSufficesForRecipesOfLegacyAndForCheck(t *testing.T) {
 	_, _, errs[1] = store.Get(ctx, "a")
 	_, _, errs[2] = store.GetSet(ctx, "a", "value")
 	_, _, errs[3] = store.Left(ctx, "a")
-	_, errs[4] = store.Expire(ctx, "a", time.Minute)
-	_, errs[5] = store.TxExpireIf(ctx, "a", "value", time.Minute)
+	_, errs[4] = store.Expire(ctx, "a", 20*time.Second)
+	_, errs[5] = store.TxExpireIf(ctx, "a", "value", 20*time.Second)
 	_, errs[6] = store.TxDeleteIf(ctx, "a", "value")
 	_, errs[7] = store.Delete(ctx, "a")
 	_, errs[8] = store.GetBit(ctx, "a", 0)

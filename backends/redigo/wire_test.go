@@ -1,7 +1,6 @@
 package redigo_test
 
 import (
-	"crypto/tls"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 )
 
 func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
-	return redigo.New(dial(t, addr), opts...)
+	return redigo.New(dial(t, addr), append(opts, redis.WithMaxTTL(time.Hour))...)
 }
 
 func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
@@ -29,25 +28,26 @@ func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
 
 func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (*redis.Store, func()) {
-		var opts []client.DialOption
-		if encrypt != nil {
-			opts = append(opts, client.DialUseTLS(true), client.DialTLSConfig(encrypt))
+	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redis.Option) (*redis.Store, func()) {
+		dial := []client.DialOption{client.DialPassword(to.Password), client.DialDatabase(to.Database)}
+		if to.Encrypt != nil {
+			dial = append(dial, client.DialUseTLS(true), client.DialTLSConfig(to.Encrypt))
 		}
-		if timeout != 0 {
-			opts = append(opts, client.DialReadTimeout(timeout))
+		if to.Timeout != 0 {
+			dial = append(dial, client.DialReadTimeout(to.Timeout))
 		}
-		store, pool := redigo.Open(addr, opts, redis.WithoutQuarantine())
+		store, pool := redigo.Open(to.Addr, dial, opts...)
 		t.Cleanup(func() { pool.Close() })
 		return store, func() { pool.Close() }
-	})
+	}, false)
 }
 
 func TestAURLIsNoAddress(t *testing.T) {
 	store, pool := redigo.Open("redis://:S3CRET@localhost:6379", nil)
 	defer pool.Close()
-	_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
-	want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use New with a pool whose DialContext is DialURLContext of redigo"
+	_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
+	want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: " +
+		"use redigo.New (Lockstep) with a pool whose DialContext calls redis.DialURLContext (redigo)"
 	if err == nil || err.Error() != want {
 		t.Errorf("SetNX = %v", err)
 	}
@@ -62,7 +62,7 @@ func TestAPoolThatIsExhaustedHasSentNothing(t *testing.T) {
 	pool.MaxActive = 1
 	c := pool.Get()
 	defer c.Close()
-	_, err := redigo.New(pool).SetNX(t.Context(), "a", "token", time.Minute)
+	_, err := redigo.New(pool).SetNX(t.Context(), "a", "token", 20*time.Second)
 	if want := "redigo: connection pool exhausted; nothing was sent"; err == nil || err.Error() != want || !cleanup.Unsent(err) {
 		t.Errorf("SetNX = %v", err)
 	}

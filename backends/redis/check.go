@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,36 @@ type Report struct {
 	RoundTrip time.Duration
 
 	Findings []Finding
+}
+
+// String is one line for the server, and one for each finding, the unsafe ones marked.
+func (r Report) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s", cmp.Or(r.Role, "server of unknown role"), cmp.Or(r.Version, "of unknown version"))
+	if r.Uptime >= 0 {
+		fmt.Fprintf(&text, ", up %v", r.Uptime)
+	}
+	if r.Eviction != "" {
+		fmt.Fprintf(&text, ", maxmemory-policy %s", r.Eviction)
+	}
+	switch {
+	case r.AOF && r.Fsync != "":
+		fmt.Fprintf(&text, ", append-only file synced %s", r.Fsync)
+	case r.AOF:
+		text.WriteString(", append-only file")
+	}
+	fmt.Fprintf(&text, ", %d replicas, clock off by %v, round trip %v", r.Replicas, r.ClockSkew, r.RoundTrip.Round(time.Microsecond))
+	if len(r.Findings) == 0 {
+		text.WriteString("; nothing found")
+	}
+	for _, f := range r.Findings {
+		text.WriteString("\n- ")
+		if f.Unsafe {
+			text.WriteString("UNSAFE: ")
+		}
+		text.WriteString(f.String())
+	}
+	return text.String()
 }
 
 // Finding is one thing that is not as a lock would have it.

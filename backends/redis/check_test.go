@@ -2,9 +2,11 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // talks is a server that has its own answer to each command, a *ReplyError where it has none.
@@ -41,6 +43,32 @@ func TestCheckFindsWhatAServerDoesNotTell(t *testing.T) {
 			return f.Problem == ProblemUnknown && !f.Unsafe && strings.HasPrefix(f.String(), c.says+": ")
 		}) {
 			t.Errorf("%s: findings %v, want one that says %s", name, r.Findings, c.says)
+		}
+	}
+}
+
+func TestAReportReadsWell(t *testing.T) {
+	for _, c := range []struct {
+		report Report
+		want   string
+	}{
+		{Report{
+			RunID: "0f1e2d", Version: "7.0.15", Role: "master", Uptime: 90 * time.Minute, Eviction: "noeviction", AOF: true, Fsync: "always",
+			ClockSkew: 1500 * time.Microsecond, RoundTrip: 240*time.Microsecond + 17,
+		}, "master 7.0.15, up 1h30m0s, maxmemory-policy noeviction, append-only file synced always, 0 replicas, clock off by 1.5ms, round trip 240µs; nothing found"},
+		{Report{
+			Version: "7.0.15", Role: "master", Uptime: 5 * time.Second, Eviction: "allkeys-lru", Replicas: 1, RoundTrip: time.Millisecond,
+			Findings: []Finding{
+				{ProblemEviction, "maxmemory-policy is allkeys-lru", "under memory pressure it deletes locks that are held, and grants them again", true},
+				{ProblemPersistence, "no append-only file is kept", "a restart forgets locks that are held", false},
+			},
+		}, "master 7.0.15, up 5s, maxmemory-policy allkeys-lru, 1 replicas, clock off by 0s, round trip 1ms\n" +
+			"- UNSAFE: maxmemory-policy is allkeys-lru: under memory pressure it deletes locks that are held, and grants them again\n" +
+			"- no append-only file is kept: a restart forgets locks that are held"},
+		{Report{Uptime: -1}, "server of unknown role of unknown version, 0 replicas, clock off by 0s, round trip 0s; nothing found"},
+	} {
+		if got := fmt.Sprintf("%v", c.report); got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,12 @@ import (
 type ReplyError struct {
 	Addr string // the server's; empty if the client library does not tell
 	Text string // as the server sent it: it may quote the arguments, and so a token
+
+	// Connecting says that the server refused what the client library sends to open a connection (HELLO, AUTH, SELECT), so
+	// the call itself was not sent.
+	Connecting bool
+
+	keys []string // of a call that lacks a permission, quoted
 }
 
 // Error is the address, the text without the arguments that some errors quote and without the digest of a script, and what to do
@@ -33,15 +38,25 @@ type ReplyError struct {
 func (e *ReplyError) Error() string {
 	text, _, _ := strings.Cut(e.Text, ", with args beginning with:")
 	text, _, _ = strings.Cut(text, " script: ")
-	return at(e.Addr, text) + e.next()
+	return at(e.Addr, strings.TrimSuffix(text, ".")) + e.next()
 }
 
 func (e *ReplyError) next() string {
 	switch code := e.Code(); {
 	case code == "NOAUTH":
 		return "; give the client a password, and a user name if it needs one"
+	case code == "WRONGPASS":
+		return "; check the user name and the password of the client, and that the user is on (ACL LIST)"
+	case code == "NOPERM":
+		return e.lacks()
 	case code == "WRONGTYPE":
-		return "; the key holds something else than this kind of lock: use another key, or a prefix of its own (see WithPrefix)"
+		return "; the key holds something else than this kind of lock: use another key, or a prefix of its own (see redis.WithPrefix)"
+	case e.Connecting && isDatabase(e.Text):
+		return "; nothing was sent: choose a database that the server has (CONFIG GET databases)"
+	case e.Connecting && isPassword(e.Text):
+		return "; nothing was sent: check the user name and the password of the client"
+	case e.Connecting:
+		return nothingSent
 	case e.Unsent():
 		return "; nothing was done"
 	case !e.Permanent():
@@ -50,7 +65,10 @@ func (e *ReplyError) next() string {
 	return ""
 }
 
-const outcomeUnknown = "; the outcome is unknown"
+const (
+	nothingSent    = "; nothing was sent"
+	outcomeUnknown = "; the outcome is unknown"
+)
 
 // Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7, and tell of
 // a missing permission in words of their own before and since.
@@ -74,11 +92,24 @@ func (e *ReplyError) Permanent() bool {
 	case "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "LOCKSTEP":
 		return true
 	}
-	return strings.HasPrefix(e.Text, "ERR unknown command")
+	return strings.HasPrefix(e.Text, "ERR unknown command") || e.Connecting && (isDatabase(e.Text) || isPassword(e.Text))
+}
+
+// isDatabase tells that SELECT was refused for its number.
+func isDatabase(text string) bool {
+	return text == "ERR DB index is out of range" || text == "ERR invalid DB index" || text == "ERR SELECT is not allowed in cluster mode"
+}
+
+// isPassword tells that AUTH was refused in the words of servers before 6.0, or by a server that has no password.
+func isPassword(text string) bool {
+	return text == "ERR invalid password" || strings.HasPrefix(text, "ERR Client sent AUTH") || strings.HasPrefix(text, "ERR AUTH ")
 }
 
 // Unsent says that nothing was done, so the command may be repeated and there is nothing to clean up.
 func (e *ReplyError) Unsent() bool {
+	if e.Connecting {
+		return !e.Permanent()
+	}
 	switch e.Code() {
 	case "READONLY", "OOM", "MISCONF", "NOREPLICAS":
 		// Inside a script as well. What these depend on does not change while a script runs, and a server that is out of memory
@@ -168,12 +199,12 @@ type WireError struct {
 // Fault is for adapters: it makes a *WireError of err, which is the error of a call with ctx that got no reply. It returns err
 // as it is if it is one already, or if it is a *ReplyError, which is what a server says that refuses a connection.
 //
-// The outcome is unknown, unless err says of itself that nothing was sent, as the error of a dial does.
+// The outcome is unknown, unless err says of itself that nothing was sent, as the error of a dial or of a certificate does.
 func Fault(ctx context.Context, addr string, err error) error {
 	if err == nil || errors.As(err, new(*ReplyError)) || errors.As(err, new(*WireError)) {
 		return err
 	}
-	w := &WireError{Addr: addr, NotSent: cleanup.Unsent(err), Err: err, end: Ended(ctx)}
+	w := &WireError{Addr: addr, NotSent: cleanup.Unsent(err) || isUntrusted(err) || isStranger(err), Err: err, end: Ended(ctx)}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil && addr == "" {
 		w.Addr = op.Addr.String()
 	}
@@ -199,7 +230,7 @@ func (e *WireError) Error() string {
 	}
 	text = at(e.Addr, text) + e.hint()
 	if e.NotSent {
-		return text + "; nothing was sent"
+		return text + nothingSent
 	}
 	return text + outcomeUnknown
 }
@@ -213,14 +244,37 @@ func at(addr, text string) string {
 }
 
 func (e *WireError) hint() string {
-	if errors.As(e.Err, new(tls.RecordHeaderError)) {
+	switch {
+	case errors.As(e.Err, new(tls.RecordHeaderError)):
 		return "; the server may not speak TLS on this port"
+	case isUntrusted(e.Err):
+		return "; check RootCAs and ServerName of the client's tls.Config"
+	case isStranger(e.Err):
+		return "; check Certificates of the client's tls.Config"
+	case errors.As(e.Err, new(*net.AddrError)):
+		return "; give the address as host:port"
 	}
 	return ""
 }
 
-// Unsent says that there is nothing to clean up.
-func (e *WireError) Unsent() bool { return e.NotSent }
+// isUntrusted tells that the client does not trust the server's certificate.
+func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
+
+// isStranger tells that the server does not trust the client's certificate, or has got none. It says so before it reads a
+// command, though in TLS 1.3 the client may have sent one by then.
+func isStranger(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate")
+}
+
+// Unsent says that nothing was done, so the call may be repeated and there is nothing to clean up.
+func (e *WireError) Unsent() bool { return e.NotSent && !e.Permanent() }
+
+// Permanent says that repeating the call will not help: the client is closed, its address is none, or there is no trust between
+// it and the server. Nothing was sent then.
+func (e *WireError) Permanent() bool {
+	return cleanup.Permanent(e.Err) || e.NotSent && (isUntrusted(e.Err) || isStranger(e.Err) || errors.As(e.Err, new(*net.AddrError)))
+}
 
 // Unwrap gives the end of the ctx, if it has ended, and the error of the client library.
 func (e *WireError) Unwrap() []error {
@@ -276,7 +330,7 @@ var words = []struct {
 	{"address", func(err error) bool { return errors.As(err, new(*net.AddrError)) }},
 	{"tls", func(err error) bool {
 		return errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(*tls.CertificateVerificationError)) ||
-			errors.As(err, new(tls.AlertError)) || errors.As(err, new(x509.UnknownAuthorityError)) || errors.As(err, new(x509.HostnameError))
+			errors.As(err, new(tls.AlertError)) || isStranger(err)
 	}},
 }
 
@@ -287,6 +341,30 @@ func isTimeout(err error) bool {
 
 // Kind is for adapters: err with the word that says what it is, and whether nothing was sent.
 func Kind(word string, notSent bool, err error) error { return kind{err, word, notSent} }
+
+// Connecting is for adapters: err, which kept a connection from being opened. Nothing was sent.
+func Connecting(err error) error {
+	if reply, ok := errors.AsType[*ReplyError](err); ok {
+		reply.Connecting = true
+		return err
+	}
+	return unopened{err}
+}
+
+// IsUnsent is for adapters: err says that nothing was sent.
+func IsUnsent(err error) bool { return cleanup.Unsent(err) }
+
+type unopened struct{ error }
+
+func (u unopened) Unwrap() error { return u.error }
+func (u unopened) Unsent() bool  { return true }
+
+// Closed is for adapters: err, which says that the client is closed and will never send anything again.
+func Closed(err error) error { return closed{kind{err, "closed", true}} }
+
+type closed struct{ kind }
+
+func (closed) Permanent() bool { return true }
 
 type kind struct {
 	error
@@ -332,6 +410,9 @@ func CheckAddr(addr, instead string) error {
 
 // Refuse is for adapters: an Executor whose calls fail with err, and send nothing.
 func Refuse(err error) Executor { return refusing{err} }
+
+// Invalid is for adapters: an option with which every call fails because of bad input, which why names.
+func Invalid(why string) Option { return func(c *config) { c.invalid = refusal(why) } }
 
 // RefuseNil is for adapters: an Executor whose calls fail, if the client is nil or a nil pointer; else nil.
 func RefuseNil(client any) Executor {

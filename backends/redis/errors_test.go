@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -87,26 +88,80 @@ func TestErrorRepliesAreOfOneClass(t *testing.T) {
 }
 
 func TestErrorRepliesNameTheServerAndTheNextStep(t *testing.T) {
+	const listed = " (docs/security.md lists what each strategy needs; ACL LOG on the server says what it refused)"
 	for _, c := range []struct{ text, want, kind string }{
 		{"READONLY You can't write against a read only replica.",
-			"server 10.0.0.7:6379: READONLY You can't write against a read only replica.; nothing was done", "redis_readonly"},
+			"server 10.0.0.7:6379: READONLY You can't write against a read only replica; nothing was done", "redis_readonly"},
 		{"OOM command not allowed when used memory > 'maxmemory'. script: 0f1e2d, on @user_script:9.",
-			"server 10.0.0.7:6379: OOM command not allowed when used memory > 'maxmemory'.; nothing was done", "redis_oom"},
+			"server 10.0.0.7:6379: OOM command not allowed when used memory > 'maxmemory'; nothing was done", "redis_oom"},
 		{"ERR max number of clients reached",
 			"server 10.0.0.7:6379: ERR max number of clients reached; nothing was done", "redis_maxclients"},
 		{"NOAUTH Authentication required.",
-			"server 10.0.0.7:6379: NOAUTH Authentication required.; give the client a password, and a user name if it needs one", "redis_noauth"},
+			"server 10.0.0.7:6379: NOAUTH Authentication required; give the client a password, and a user name if it needs one", "redis_noauth"},
 		{"WRONGTYPE Operation against a key holding the wrong kind of value",
 			"server 10.0.0.7:6379: WRONGTYPE Operation against a key holding the wrong kind of value; the key holds something else than this kind " +
-				"of lock: use another key, or a prefix of its own (see WithPrefix)", "redis_wrongtype"},
+				"of lock: use another key, or a prefix of its own (see redis.WithPrefix)", "redis_wrongtype"},
 		{"NOPERM this user has no permissions to run the 'set' command",
-			"server 10.0.0.7:6379: NOPERM this user has no permissions to run the 'set' command", "redis_noperm"},
+			"server 10.0.0.7:6379: NOPERM this user has no permissions to run the 'set' command; allow its user that command" + listed, "redis_noperm"},
+		{"NOPERM this user has no permissions to access one of the keys used as arguments",
+			"server 10.0.0.7:6379: NOPERM this user has no permissions to access one of the keys used as arguments; " +
+				"allow its user to read and write the keys of locks" + listed, "redis_noperm"},
+		{"NOPERM this user has no permissions to access one of the channels used as arguments",
+			"server 10.0.0.7:6379: NOPERM this user has no permissions to access one of the channels used as arguments; " +
+				"allow its user the channels of locks" + listed, "redis_noperm"},
+		{"ERR The user executing the script can't run this command or subcommand script: 0f1e2d, on @user_script:1.",
+			"server 10.0.0.7:6379: ERR The user executing the script can't run this command or subcommand; allow its user the commands of this script" +
+				listed, "redis_noperm"},
+		{"WRONGPASS invalid username-password pair or user is disabled.",
+			"server 10.0.0.7:6379: WRONGPASS invalid username-password pair or user is disabled; check the user name and the password of the client, " +
+				"and that the user is on (ACL LIST)", "redis_wrongpass"},
 		{"ERR syntax error, with args beginning with: 'S3CRET'", "server 10.0.0.7:6379: ERR syntax error; the outcome is unknown", "redis_err"},
 	} {
 		e := &ReplyError{Addr: "10.0.0.7:6379", Text: c.text}
 		if e.Error() != c.want || e.ErrorType() != c.kind {
 			t.Errorf("%q, %s\nwant %q, %s", e, e.ErrorType(), c.want, c.kind)
 		}
+	}
+}
+
+// TestWhatAServerRefusesOnANewConnectionIsKnownNotToBeDone: the call itself was not sent.
+func TestWhatAServerRefusesOnANewConnectionIsKnownNotToBeDone(t *testing.T) {
+	for _, c := range []struct{ text, want, class string }{
+		{"ERR DB index is out of range",
+			"server a:1: ERR DB index is out of range; nothing was sent: choose a database that the server has (CONFIG GET databases)", "permanent"},
+		{"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+			"server a:1: ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?; " +
+				"nothing was sent: check the user name and the password of the client", "permanent"},
+		{"ERR invalid password", "server a:1: ERR invalid password; nothing was sent: check the user name and the password of the client", "permanent"},
+		{"WRONGPASS invalid username-password pair or user is disabled.",
+			"server a:1: WRONGPASS invalid username-password pair or user is disabled; check the user name and the password of the client, " +
+				"and that the user is on (ACL LIST)", "permanent"},
+		{"LOADING Redis is loading the dataset in memory", "server a:1: LOADING Redis is loading the dataset in memory; nothing was sent", "not done"},
+		{"ERR that nobody knows", "server a:1: ERR that nobody knows; nothing was sent", "not done"},
+	} {
+		err := Connecting(&ReplyError{Addr: "a:1", Text: c.text})
+		if err.Error() != c.want || class(err) != c.class {
+			t.Errorf("%q, %s\nwant %q, %s", err, class(err), c.want, c.class)
+		}
+	}
+}
+
+// TestACallThatIsNotPermittedNamesItsKeys: the server does not say which of them it is.
+func TestACallThatIsNotPermittedNamesItsKeys(t *testing.T) {
+	const listed = " (docs/security.md lists what each strategy needs; ACL LOG on the server says what it refused)"
+	denied := &ReplyError{Text: "NOPERM this user has no permissions to access one of the keys used as arguments"}
+	send := naming(func(context.Context, ...any) (any, error) { return nil, denied })
+	for want, args := range map[string][]any{
+		`"a"`:                     {"SET", "a", "token"},
+		`"a" and "{a}:\x00queue"`: {"EVALSHA", "0f1e2d", 2, "a", "{a}:\x00queue", "token"},
+	} {
+		_, err := send(t.Context(), args...)
+		if want := denied.Text + "; allow its user to read and write " + want + listed; err == nil || err.Error() != want {
+			t.Errorf("%v = %v\nwant %s", args, err, want)
+		}
+	}
+	if want := denied.Text + "; allow its user to read and write the keys of locks" + listed; denied.Error() != want {
+		t.Errorf("the error of the client library has become %q", denied)
 	}
 }
 
@@ -150,6 +205,7 @@ func TestErrorsOfTheWireNameTheServerTheOutcomeAndTheirKind(t *testing.T) {
 		{addr, tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
 			"server 10.0.0.7:6379: tls: first record does not look like a TLS handshake; the server may not speak TLS on this port; " +
 				"the outcome is unknown", "tls"},
+		{addr, Connecting(io.EOF), "server 10.0.0.7:6379: EOF; nothing was sent", "eof"},
 		{addr, new(Heard).Explain(io.EOF),
 			"server 10.0.0.7:6379: EOF before any answer; the server may speak only TLS on this port; the outcome is unknown", "eof"},
 		{addr, (&Heard{TLS: true}).Explain(op("read", timeout{})),
@@ -179,6 +235,28 @@ func TestErrorsOfTheWireNameTheServerTheOutcomeAndTheirKind(t *testing.T) {
 	}
 	if err := Fault(t.Context(), addr, nil); err != nil {
 		t.Errorf("Fault of nothing = %v", err)
+	}
+}
+
+// TestWhatCannotComeAboutIsPermanent: a wait for it would end at its limit alone.
+func TestWhatCannotComeAboutIsPermanent(t *testing.T) {
+	untrusted := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
+	for _, c := range []struct {
+		err        error
+		want, kind string
+	}{
+		{Closed(errors.New("client is closed")), "server a:1: client is closed; nothing was sent", "closed"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: &net.AddrError{Err: "missing port in address", Addr: "a"}},
+			"server a:1: dial tcp: address a: missing port in address; give the address as host:port; nothing was sent", "address"},
+		{untrusted, "server a:1: tls: failed to verify certificate: x509: certificate signed by unknown authority; " +
+			"check RootCAs and ServerName of the client's tls.Config; nothing was sent", "tls"},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}, "server a:1: remote error: tls: certificate required; " +
+			"check Certificates of the client's tls.Config; nothing was sent", "tls"},
+	} {
+		err := Fault(t.Context(), "a:1", c.err)
+		if err.Error() != c.want || class(err) != "permanent" || err.(*WireError).ErrorType() != c.kind {
+			t.Errorf("%q, %s, %s\nwant %q, permanent, %s", err, class(err), err.(*WireError).ErrorType(), c.want, c.kind)
+		}
 	}
 }
 
@@ -242,7 +320,7 @@ func TestAnErrorOfASharedRoundTripIsThatOfEachCall(t *testing.T) {
 func TestAGrantThatCouldNotBeTakenBackIsUnknown(t *testing.T) {
 	readonly := &ReplyError{Text: "READONLY You can't write against a read only replica."}
 	s := New(&answering{replies: []any{"OK", int64(0), readonly, readonly}}, WithReplicas(1, time.Second), WithoutScripts())
-	r, err := s.SetNX(t.Context(), "a", "token", time.Minute)
+	r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second)
 	if r.OK || class(err) != "unknown" || !errors.Is(err, error(readonly)) {
 		t.Errorf("SetNX = %+v, %v, which is %s", r, err, class(err))
 	}
@@ -281,7 +359,7 @@ func TestAnAddressIsNoURL(t *testing.T) {
 	}
 	wrong := refusal("not so")
 	s := New(Refuse(wrong))
-	if _, err := s.SetNX(t.Context(), "a", "token", time.Minute); !errors.Is(err, wrong) {
+	if _, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); !errors.Is(err, wrong) {
 		t.Errorf("SetNX = %v", err)
 	}
 	if err := s.Watch(t.Context(), "a", func() {}); !errors.Is(err, wrong) {

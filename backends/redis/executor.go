@@ -12,7 +12,7 @@ import (
 // reply of the server is a [*ReplyError] with the server's address. Any other error goes through [Fault], which says what it
 // means for the call.
 //
-// One that may be connected to a cluster has a method Clustered() bool as well: there PUBLISH does not count all who have heard.
+// One that has one server may name it by a method Endpoint() string: see [Store.Endpoint]. One that may be connected to a cluster has a method Clustered() bool as well: there PUBLISH does not count all who have heard.
 type Executor interface {
 	// Do sends a command to the server that has its first key; the library may send it again after a fault.
 	Do(ctx context.Context, args ...any) (any, error)

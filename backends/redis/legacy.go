@@ -7,6 +7,9 @@ import (
 
 // The plain commands of older recipes. Those go out once whose answer would be another the second time.
 
+// MaxTTL is the longest TTL that the store takes: see [WithMaxTTL].
+func (s *Store) MaxTTL() time.Duration { return s.config.maxTTL }
+
 // SetNXForever is SETNX.
 func (s *Store) SetNXForever(ctx context.Context, key, value string) (bool, error) {
 	if err := s.mayGrant(ctx); err != nil {

@@ -27,8 +27,10 @@ type config struct {
 // WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an ACL) to themselves.
 func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
 
-// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL] without it. All programs that lock on
-// a server need the same: quarantine lasts as long, and a little more.
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds, without it. A
+// longer one is refused before anything is sent. Quarantine lasts 1.01 times this limit, and one to two
+// seconds more, so all programs that lock on a server need the same limit: the longest TTL of any of them. To
+// upgrade programs with longer TTLs, see docs/safety.md, "The longest TTL".
 func WithMaxTTL(ttl time.Duration) Option { return func(c *config) { c.maxTTL = ttl } }
 
 // WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
@@ -42,8 +44,9 @@ func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } 
 // less than d grants nothing, whether this process used it before or not. So locks are also safe from processes that
 // start after a restart. A new server works after d.
 //
-// d is at least the longest TTL, and the store needs to see the connections of its client, as after Open. A server that
-// does not tell uptime_in_seconds, or permits no INFO, is refused. Its uptime follows its wall clock.
+// d is at least the longest TTL (see [WithMaxTTL]), and the store needs to see the connections of its client,
+// as after Open. A server that does not tell uptime_in_seconds, or permits no INFO, is refused. Its uptime
+// follows its wall clock.
 func WithQuarantine(d time.Duration) Option {
 	return func(c *config) { c.unguarded, c.isStrict, c.strict = false, true, d }
 }
@@ -65,9 +68,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *config) {
 		switch {
 		case n < 1:
-			c.invalid = refusal(fmt.Sprintf("WithReplicas: number of replicas %d is under 1", n))
+			c.invalid = refusal(fmt.Sprintf("redis.WithReplicas: number of replicas %d is under 1", n))
 		case timeout < time.Millisecond:
-			c.invalid = refusal(fmt.Sprintf("WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
+			c.invalid = refusal(fmt.Sprintf("redis.WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
 		default:
 			c.replicas, c.wait, c.invalid = n, []any{"WAIT", n, milliseconds(timeout)}, ""
 		}
@@ -86,9 +89,9 @@ func configure(opts []Option) config {
 		c.quarantine = nil
 	case !c.isStrict:
 	case c.strict < c.maxTTL:
-		c.invalid = refusal(fmt.Sprintf("WithQuarantine: %v is under the longest TTL of %v (see WithMaxTTL)", c.strict, c.maxTTL))
+		c.invalid = refusal(fmt.Sprintf("redis.WithQuarantine: %v is under the longest TTL of %v (see redis.WithMaxTTL)", c.strict, c.maxTTL))
 	case c.quarantine == nil:
-		c.invalid = "WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
+		c.invalid = "redis.WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
 	}
 	return c
 }

@@ -40,7 +40,7 @@ func FuzzOptions(f *testing.F) {
 		} else if good && s.config.wait[2].(int64) < timeout/int64(time.Millisecond) {
 			t.Errorf("WithReplicas(%d, %v) sends %v", replicas, time.Duration(timeout), s.config.wait)
 		}
-		if err != nil && !strings.HasPrefix(err.Error(), "WithReplicas: ") {
+		if err != nil && !strings.HasPrefix(err.Error(), "redis.WithReplicas: ") {
 			t.Errorf("%v does not say of which option it comes", err)
 		}
 	})

@@ -26,7 +26,7 @@ func (p *pinned) send(ctx context.Context, args ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replies[0], asError(replies[0])
+	return replies[0], lacking(asError(replies[0]), args)
 }
 
 // read sends commands that change nothing.

@@ -23,8 +23,9 @@ import (
 //
 // A server is a run_id with a replication id. Quarantine begins when an endpoint shows another server
 // than the last time, or a replica that was promoted in place of a master which this process used. It
-// lasts 1.01 times the longest TTL and a second, from that observation, and then a random part of a
-// second. It refuses grants only: renewals and releases compare the token.
+// lasts 1.01 times the longest TTL ([WithMaxTTL]) and a second, from that observation, and then a random
+// part of a second: 31.3 s to 32.3 s by default. It refuses grants only: renewals and releases compare
+// the token.
 type Quarantine struct {
 	born    time.Time
 	contact atomic.Int64 // when a server last answered, in nanoseconds since born
@@ -66,8 +67,8 @@ const (
 	rememberedPast = 8                      // masters of an endpoint
 	noReplid       = "0000000000000000000000000000000000000000"
 
-	whyChanged = "it was restarted, replaced or promoted since this client used it (see WithMaxTTL and WithoutQuarantine)"
-	whyStrict  = "it was started a short while ago (see WithQuarantine)"
+	whyChanged = "it was restarted, replaced or promoted since this client used it (see redis.WithMaxTTL and redis.WithoutQuarantine)"
+	whyStrict  = "it was started a short while ago (see redis.WithQuarantine)"
 )
 
 // NewQuarantine is for adapters, which make one for each client.
@@ -424,7 +425,8 @@ func Grants(args []any) bool {
 	return false
 }
 
-// QuarantineError refuses a grant: the server may have forgotten a lock that is still held.
+// QuarantineError refuses a grant: the server may have forgotten a lock that is still held. Its text has the time of day in the
+// local time zone, as in the lines of a log beside it.
 type QuarantineError struct {
 	Address string    // of the server; the name of a Sentinel's set
 	Until   time.Time // then it grants again
@@ -475,7 +477,7 @@ func (e *untoldError) Error() string {
 	if e.cause != nil {
 		why = e.cause.Error()
 	}
-	return fmt.Sprintf("WithQuarantine needs INFO of the server at %s, to know how long it has been up: %s", e.address, why)
+	return fmt.Sprintf("redis.WithQuarantine needs INFO of the server at %s, to know how long it has been up: %s", e.address, why)
 }
 
 func (e *untoldError) Unwrap() error     { return e.cause }

@@ -136,6 +136,34 @@ func TestQuarantineLastsFromTheObservation(t *testing.T) {
 	})
 }
 
+// TestWithoutOptionsQuarantineLastsHalfAMinute is about the limit that most programs have.
+func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{q: NewQuarantine()}
+		s := New(l, l.q.Option())
+		l.next = []told{serverA}
+		mustGrant(t, s)
+		l.next = []told{serverB}
+		const shortest = 31300 * time.Millisecond // 1.01 times 30 s, and a second
+		if left := time.Until(wantQuarantine(t, s).Until); left < shortest || left > shortest+time.Second {
+			t.Errorf("quarantine lasts %v, want %v and at most a second more", left, shortest)
+		}
+	})
+}
+
+func TestATTLOverTheLimitIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	l := &line{q: NewQuarantine()}
+	s := New(l)
+	const want = "ttl 30.001s is over the store's limit of 30s (see redis.WithMaxTTL)"
+	_, err := s.SetNX(t.Context(), "key", "token", 30001*time.Millisecond)
+	if err == nil || err.Error() != want || !cleanup.Permanent(err) || len(l.sent) > 0 {
+		t.Errorf("SetNX = %v, sent %v; want %s", err, l.sent, want)
+	}
+	if _, err := s.SetNX(t.Context(), "key", "token", 30*time.Second); err != nil || len(l.sent) != 1 {
+		t.Errorf("SetNX for the limit = %v, sent %v", err, l.sent)
+	}
+}
+
 // TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact: no lock that is older can have been granted by
 // it, and none that it granted is forgotten.
 func TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact(t *testing.T) {
@@ -499,14 +527,14 @@ func TestWhatQuarantineErrorsSay(t *testing.T) {
 	until := time.Date(2026, 11, 22, 10, 31, 5, 0, time.Local)
 	for err, want := range map[error]string{
 		&QuarantineError{Address: "db:6379", Until: until, why: whyChanged}: "the server at db:6379 is in quarantine until 10:31:05: " +
-			"it was restarted, replaced or promoted since this client used it (see WithMaxTTL and WithoutQuarantine), and may have forgotten locks that are held",
+			"it was restarted, replaced or promoted since this client used it (see redis.WithMaxTTL and redis.WithoutQuarantine), and may have forgotten locks that are held",
 		&QuarantineError{Address: "db:6379", Until: until, why: whyStrict, sent: true}: "the server at db:6379 is in quarantine until " +
-			"10:31:05: it was started a short while ago (see WithQuarantine), and may have forgotten locks that are held; " +
+			"10:31:05: it was started a short while ago (see redis.WithQuarantine), and may have forgotten locks that are held; " +
 			"a grant that was on its way does not count",
 		&QuarantineError{Address: "db:6379", Until: until, several: true}: "several servers answer at db:6379 in turn, and would " +
 			"grant a lock twice: give each an address of its own",
 		&replicaError{"db:6379", "slave"}: "the server at db:6379 is a replica (role slave) and can't grant locks",
-		&untoldError{"db:6379", nil}: "WithQuarantine needs INFO of the server at db:6379, to know how long it has been up: " +
+		&untoldError{"db:6379", nil}: "redis.WithQuarantine needs INFO of the server at db:6379, to know how long it has been up: " +
 			"its INFO has no uptime_in_seconds",
 	} {
 		if got := err.Error(); got != want {

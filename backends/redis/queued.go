@@ -49,7 +49,7 @@ func (s *Store) setInTurn(
 	case strings.Contains(t.Waiter, "@"):
 		return backends.Result{}, refusal(fmt.Sprintf("waiter %q has an @", t.Waiter))
 	case t.InOrder && !s.canQueue():
-		return backends.Result{}, refusal("waiters can't stand in order under WithoutWakes, WithoutScripts or WithReplicas")
+		return backends.Result{}, refusal("waiters can't stand in order under redis.WithoutWakes, redis.WithoutScripts or redis.WithReplicas")
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
 	if t.Free && !t.InOrder && s.turns.hasNoPlace(full, t.Waiter) && s.queues() {

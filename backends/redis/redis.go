@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/address"
 )
 
 // Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore], [backends.FencedStore],
@@ -63,9 +64,14 @@ func New(exec Executor, opts ...Option) *Store {
 		q.attach(s.config.maxTTL, s.config.strict)
 		s.once, s.do = q.through(s.once), q.through(s.do)
 	}
+	s.once, s.do = naming(s.once), naming(s.do)
 	s.wakes.exec = exec
 	return s
 }
+
+// Endpoint is the address of the server, for the texts of errors; empty if the client library does not tell, or has
+// several servers. It sends nothing.
+func (s *Store) Endpoint() string { return address.Of(s.exec) }
 
 // SetNX stores token under key for ttl if key is free or holds token already, and never makes that live shorter than it would
 // have.
@@ -223,7 +229,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	case ttl < time.Millisecond:
 		return 0, refusal(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
 	case ttl > s.config.maxTTL:
-		return 0, refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL)", ttl, s.config.maxTTL))
+		return 0, refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see redis.WithMaxTTL)", ttl, s.config.maxTTL))
 	}
 	return milliseconds(ttl), s.ready(ctx)
 }

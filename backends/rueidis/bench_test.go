@@ -23,7 +23,7 @@ func BenchmarkPairs(b *testing.B) {
 	c := dial(b, redistest.Start(b).Addr())
 	store := rueidis.New(c)
 	strategy := single.New(store)
-	locks := locker.New(strategy, locker.WithTTL(time.Minute))
+	locks := locker.New(strategy, locker.WithTTL(20*time.Second))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	contenders := []struct {
@@ -33,14 +33,14 @@ func BenchmarkPairs(b *testing.B) {
 		{"raw", rawPair(ctx, c)},
 		{"raw-again", rawPair(ctx, c)}, // what the noise is
 		{"store", func(key string) error {
-			if r, err := store.SetNX(ctx, key, "token", time.Minute); err != nil || !r.OK {
+			if r, err := store.SetNX(ctx, key, "token", 20*time.Second); err != nil || !r.OK {
 				return fmt.Errorf("SetNX = %+v, %w", r, err)
 			}
 			_, err := store.DeleteIf(ctx, key, "token")
 			return err
 		}},
 		{"single", func(key string) error {
-			lease, err := strategy.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: time.Minute})
+			lease, err := strategy.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: 20 * time.Second})
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ import (
 
 func setNX(t *testing.T, store *redis.Store, key string) {
 	t.Helper()
-	if r, err := store.SetNX(t.Context(), key, "token", time.Minute); err != nil || !r.OK {
+	if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 		t.Fatalf("SetNX = %v, %v", r, err)
 	}
 }
@@ -194,7 +194,7 @@ func TestAServerThatIsDownIsAFaultUntilItIsNot(t *testing.T) {
 	server.Kill()
 	store, _ := open(t, options(server.Addr()), redis.WithoutQuarantine())
 	for range 2 {
-		_, err := store.SetNX(t.Context(), "a", "token", time.Minute)
+		_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
 		if op := (*net.OpError)(nil); !errors.As(err, &op) || !cleanup.Unsent(err) {
 			t.Errorf("SetNX = %v", err)
 		}
@@ -214,7 +214,7 @@ func TestOpenGivesUpAServerThatHangs(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 	for _, what := range []string{"on a connection", "connecting"} {
-		_, err := store.SetNX(context.Background(), "b", "token", time.Minute) // a ctx that can't end
+		_, err := store.SetNX(context.Background(), "b", "token", 20*time.Second) // a ctx that can't end
 		if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("SetNX %s = %v", what, err)
 		}
@@ -248,7 +248,7 @@ func TestTLSCarriesLocks(t *testing.T) {
 				opts = nil
 			}
 			store, _ := open(t, o, opts...)
-			_, err := store.SetNX(t.Context(), name, "token", time.Minute)
+			_, err := store.SetNX(t.Context(), name, "token", 20*time.Second)
 			untrusted := (*tls.CertificateVerificationError)(nil)
 			switch {
 			case name != "that is trusted":

@@ -19,14 +19,14 @@ func TestALockWhoseSlotHasMovedIsFoundWhereItIs(t *testing.T) {
 		key := cluster.KeyOn(cluster.Masters()[(i+1)%3], "key-%d")
 		setNX(t, scripts, key)
 		cluster.MoveSlot(key, to)
-		if r, err := scripts.SetNX(t.Context(), key, "other", time.Minute); err != nil || r.OK {
+		if r, err := scripts.SetNX(t.Context(), key, "other", 20*time.Second); err != nil || r.OK {
 			t.Errorf("SetNX of another = %+v, %v", r, err)
 		}
-		if ok, err := scripts.ExpireIf(t.Context(), key, "token", 2*time.Minute); err != nil || !ok {
+		if ok, err := scripts.ExpireIf(t.Context(), key, "token", 25*time.Second); err != nil || !ok {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
 		eventually(t, "an answer to what needs a connection of its own", func() bool { // when the client has asked anew
-			ok, err := optimistic.ExpireIf(t.Context(), key, "token", 3*time.Minute)
+			ok, err := optimistic.ExpireIf(t.Context(), key, "token", 30*time.Second)
 			if moved := (*redis.ReplyError)(nil); err != nil && (!errors.As(err, &moved) || moved.Code() != "MOVED") {
 				t.Errorf("ExpireIf = %v", err)
 			}
@@ -48,7 +48,7 @@ func TestCallsGoToTheNewMasterAfterAFailover(t *testing.T) {
 	dead := cluster.KillMaster(key)
 	cluster.AwaitFailover(key, dead)
 	eventually(t, "an answer of the new master", func() bool {
-		_, err := store.SetNX(t.Context(), key, "other", time.Minute)
+		_, err := store.SetNX(t.Context(), key, "other", 20*time.Second)
 		return err == nil
 	})
 }

@@ -60,7 +60,7 @@ func ExampleOpen() {
 
 	_, err = locker.New(single.New(store)).Lock(context.Background(), "invoice/42", locker.WithTTL(time.Hour))
 	fmt.Println(err)
-	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see WithMaxTTL)
+	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redis.WithMaxTTL)
 }
 
 // A store on a client of your own, here one for a cluster, has quarantine if its options went through Quarantine.

@@ -104,6 +104,10 @@ func (e executor) isClosed(ctx context.Context) bool {
 }
 
 func (e executor) closing(ctx context.Context) error {
+	if e.client.Mode() == client.ClientModeStandalone {
+		return redis.NotSent(ctx, e.addr(), redis.Closed(client.ErrClosing))
+	}
+	// A Sentinel's client says so while its master changes, and a cluster's while a node leaves.
 	return redis.NotSent(ctx, e.addr(), redis.Kind("closed", true, client.ErrClosing))
 }
 
@@ -120,6 +124,9 @@ func (e executor) addr() string {
 	}
 	return ""
 }
+
+// Endpoint is the address of a client for one server.
+func (e executor) Endpoint() string { return e.addr() }
 
 // command names no keys to the builder, so that a client for one server sends it over the first of its connections: commands
 // with keys are strewn over all of them.
@@ -267,14 +274,16 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	return replies, nil
 }
 
-// translate puts an error into the terms of the family.
+// translate puts an error into the terms of the family. That nothing was sent is known where the server refused HELLO, AUTH or SELECT, and
+// where the dial failed, which with [Quarantine] includes AUTH and INFO. Without it, an EOF or a timeout of HELLO can't be told from one of the
+// call, so the outcome is unknown; so is that of a TLS handshake that takes too long in a client that was made without Open and Quarantine.
 func (e executor) translate(ctx context.Context, err error) error {
 	if reply, ok := errors.AsType[*redis.ReplyError](err); ok {
 		reply.Addr = e.addr()
 		return err
 	}
 	if refused := (*client.RedisError)(nil); errors.As(err, &refused) { // what rueidis sent by itself to open the connection
-		return &redis.ReplyError{Addr: e.addr(), Text: refused.Error()}
+		return &redis.ReplyError{Addr: e.addr(), Text: opening(refused.Error()), Connecting: true}
 	}
 	ended := redis.Ended(ctx) != nil
 	switch {
@@ -282,15 +291,16 @@ func (e executor) translate(ctx context.Context, err error) error {
 		e.closed.Store(true)
 		err = redis.Kind("closed", false, err)
 	// What is left of these is not ours: the call that was connecting has ended, or the connection took too long.
+	case !ended && errors.Is(err, context.Canceled):
+		err = redis.Kind("abandoned", redis.IsUnsent(err), errAbandoned)
+	case redis.IsUnsent(err): // the error of a dial says more than errSlow
 	case !ended && errors.Is(err, context.DeadlineExceeded):
 		err = errSlow
-	case !ended && errors.Is(err, context.Canceled):
-		err = errAbandoned
 	}
 	return redis.Fault(ctx, e.addr(), e.Explain(err))
 }
 
 var (
 	errSlow      = fmt.Errorf("connecting: %w", os.ErrDeadlineExceeded)
-	errAbandoned = redis.Kind("abandoned", false, errors.New("connecting was given up by the call that began it"))
+	errAbandoned = errors.New("connecting was given up by the call that began it")
 )

@@ -38,7 +38,7 @@ func TestACallOnAServerThatHangsEndsWithItsCtx(t *testing.T) {
 	for connection, store := range stores {
 		for name, end := range endings {
 			ctx, cancel := end.ctx(t.Context())
-			if _, err := store.SetNX(ctx, "a", "token", time.Minute); !errors.Is(err, end.want) {
+			if _, err := store.SetNX(ctx, "a", "token", 20*time.Second); !errors.Is(err, end.want) {
 				t.Errorf("%s, %s: SetNX = %v", connection, name, err)
 			}
 			cancel()
@@ -54,11 +54,11 @@ func TestALateReplyIsNotTakenForTheNextOne(t *testing.T) {
 	for name, end := range endings {
 		proxy.Add(redistest.Rule{Fault: redistest.DelayReply, Delay: 100 * time.Millisecond, Commands: []string{"SET"}})
 		ctx, cancel := end.ctx(t.Context())
-		if r, err := store.SetNX(ctx, name, "token", time.Minute); r.OK || !errors.Is(err, end.want) {
+		if r, err := store.SetNX(ctx, name, "token", 20*time.Second); r.OK || !errors.Is(err, end.want) {
 			t.Errorf("%s: SetNX = %v, %v", name, r, err)
 		}
 		cancel()
-		if r, err := store.SetNX(t.Context(), "held", "other", time.Minute); r.OK || err != nil {
+		if r, err := store.SetNX(t.Context(), "held", "other", 20*time.Second); r.OK || err != nil {
 			t.Errorf("%s: the next SetNX = %v, %v", name, r, err)
 		}
 		if ok, err := store.DeleteIf(t.Context(), name, "token"); !ok || err != nil { // it was stored, and known to nobody
@@ -76,7 +76,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 		warm := func() { // the scripts are known to the server, and there is a connection
 			t.Helper()
 			setNX(t, store, key)
-			if ok, err := store.ExpireIf(t.Context(), key, "token", time.Minute); !ok || err != nil {
+			if ok, err := store.ExpireIf(t.Context(), key, "token", 20*time.Second); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 			if ok, err := store.DeleteIf(t.Context(), key, "token"); !ok || err != nil {
@@ -89,8 +89,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 			command string
 			call    func() error
 		}{
-			"SetNX":    {"SET", func() error { _, err := store.SetNX(t.Context(), key, "token", time.Minute); return err }},
-			"ExpireIf": {"EVALSHA", func() error { _, err := store.ExpireIf(t.Context(), key, "token", time.Minute); return err }},
+			"SetNX":    {"SET", func() error { _, err := store.SetNX(t.Context(), key, "token", 20*time.Second); return err }},
+			"ExpireIf": {"EVALSHA", func() error { _, err := store.ExpireIf(t.Context(), key, "token", 20*time.Second); return err }},
 			"DeleteIf": {"EVALSHA", func() error { _, err := store.DeleteIf(t.Context(), key, "token"); return err }},
 			"Get":      {"GET", func() error { _, _, err := store.Get(t.Context(), key); return err }},
 		} {
@@ -117,7 +117,7 @@ func TestALifetimeOfConnectionsSendsTwice(t *testing.T) {
 	o.ForceSingleClient = true // there are fewer connections before ours
 	store := rueidis.New(connect(t, o))
 	proxy.Add(redistest.Rule{Fault: redistest.LoseReply, Commands: []string{"SET"}})
-	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); err != nil || !r.OK {
+	if r, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil || !r.OK {
 		t.Errorf("SetNX = %v, %v", r, err)
 	}
 	if n := proxy.Count("SET"); n != 2 {
@@ -133,7 +133,7 @@ func TestALostReplyKeepsNoLockFromOthers(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr())
-			store, _ := open(t, options(proxy.Addr()), redis.WithoutQuarantine())
+			store, _ := open(t, options(proxy.Addr()), redis.WithoutQuarantine(), redis.WithMaxTTL(time.Hour))
 			locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
 			warm, err := locks.Lock(t.Context(), "a") // so that EVALSHA is the release, and no NOSCRIPT
 			if err != nil {
@@ -180,7 +180,7 @@ func TestAConnectionThatBreaksIsReplaced(t *testing.T) {
 		setNX(t, store, "a")
 		proxy.CutAll()
 		eventually(t, "a call that is answered", func() bool { // one may meet the old connection
-			ok, err := store.ExpireIf(t.Context(), "a", "token", time.Minute)
+			ok, err := store.ExpireIf(t.Context(), "a", "token", 20*time.Second)
 			return ok && err == nil
 		})
 	}

@@ -21,3 +21,11 @@ func TestAStoreOverANilClientAnswersEveryCallWithAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestNilOptionsAreAnErrorOfEveryCall(t *testing.T) {
+	store := rueidis.New(nil, rueidis.Quarantine(nil))
+	const want = "options are nil: they need an InitAddress at least"
+	if _, err := store.SetNX(t.Context(), "key", "token", time.Second); err == nil || err.Error() != want {
+		t.Errorf("SetNX = %v", err)
+	}
+}

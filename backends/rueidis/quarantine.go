@@ -34,6 +34,9 @@ import (
 // does not tell which node a command goes to, so all grants are refused while one node is in quarantine. See
 // redis.Quarantine for what is noticed, and what is not.
 func Quarantine(o *client.ClientOption) redis.Option {
+	if o == nil {
+		return redis.Invalid("options are nil: they need an InitAddress at least")
+	}
 	q, own := redis.NewQuarantine(), *o
 	o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		c, err := dial(ctx, own, addr, dialer, config)
@@ -47,15 +50,23 @@ func Quarantine(o *client.ClientOption) redis.Option {
 		c = q.Track(endpoint, c)
 		if err := look(ctx, c, own, func(info string, err error) error { return q.Saw(endpoint, info, err) }); err != nil {
 			_ = c.Close() // nothing was sent on it but the question
-			return nil, err
+			return nil, redis.Connecting(err)
 		}
 		return c, nil
 	}
 	return q.Option()
 }
 
-// dial is what rueidis does by itself.
+// dial is what rueidis does by itself, but for an error that says that nothing was sent.
 func dial(ctx context.Context, o client.ClientOption, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	c, err := dialAs(ctx, o, addr, dialer, config)
+	if err != nil {
+		return nil, redis.Connecting(err)
+	}
+	return c, nil
+}
+
+func dialAs(ctx context.Context, o client.ClientOption, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	switch {
 	case o.DialCtxFn != nil:
 		return o.DialCtxFn(ctx, addr, dialer, config)

@@ -2,6 +2,7 @@ package rueidis
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/lockstep-go/lockstep/backends/redis"
 	client "github.com/redis/rueidis"
@@ -73,4 +74,14 @@ func code(m *client.RedisMessage, rest string) string {
 		return "ERR "
 	}
 	return ""
+}
+
+// opening is the error reply to HELLO, AUTH or SELECT, with the ERR that rueidis has taken away without a trace.
+func opening(text string) string {
+	for _, first := range []string{"AUTH ", "Client ", "DB ", "SELECT ", "invalid ", "max ", "unknown ", "wrong "} {
+		if strings.HasPrefix(text, first) {
+			return "ERR " + text
+		}
+	}
+	return text
 }

@@ -30,8 +30,11 @@
 package rueidis
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -66,21 +69,21 @@ func newStore(e executor, opts []redis.Option) *redis.Store {
 // returns a store on it together with the client, for the caller to close:
 //   - a server that does not answer is given up after two seconds, and a connection that can't be made after one for each phase;
 //   - client-side caching is off, and neither CLIENT TRACKING nor CLIENT SETINFO is sent;
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL (see [Quarantine],
-//     redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
+//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
 //
 // A server that is down or in quarantine is no error here, but of each call until it is not. The error is for options that are
 // not possible, or not for one server: there are New and Quarantine for a cluster.
 func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Client, error) {
 	switch {
 	case len(o.InitAddress) != 1:
-		return nil, nil, errors.New("lockstep: Open is for one server: InitAddress needs one address")
+		return nil, nil, errors.New("lockstep: rueidis.Open is for one server: InitAddress needs one address")
 	case o.Sentinel.MasterSet != "" || len(o.Standalone.ReplicaAddress) > 0 || o.Standalone.EnableRedirect:
-		return nil, nil, errors.New("lockstep: Open is for one server: it takes neither Sentinel.MasterSet nor Standalone")
+		return nil, nil, errors.New("lockstep: rueidis.Open is for one server: it takes neither Sentinel.MasterSet nor Standalone")
 	case o.ConnLifetime != 0:
 		return nil, nil, errors.New("lockstep: with a ConnLifetime rueidis sends commands again, and a lock may be granted late")
 	}
-	if err := redis.CheckAddr(o.InitAddress[0], ": see ParseURL of rueidis"); err != nil {
+	if err := redis.CheckAddr(o.InitAddress[0], ": use rueidis.ParseURL (redis/rueidis)"); err != nil {
 		return nil, nil, fmt.Errorf("lockstep: InitAddress: %w", err)
 	}
 	o.ForceSingleClient = true // and not an error if it can't be reached yet
@@ -92,6 +95,11 @@ func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Cli
 	}
 	if redis.Quarantines(opts...) {
 		opts = append(slices.Clip(opts), Quarantine(&o))
+	} else {
+		own := o
+		o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+			return dial(ctx, own, addr, dialer, config)
+		}
 	}
 	c, err := client.NewClient(o)
 	if c == nil {

@@ -127,7 +127,7 @@ func TestACLsOfThePageSuffice(t *testing.T) {
 }
 
 func locks(user string, c client.Client, opts []redis.Option) *locker.Client {
-	store := rueidis.New(c, opts...)
+	store := rueidis.New(c, append(opts, redis.WithMaxTTL(time.Hour))...)
 	l := single.New(store)
 	switch user {
 	case "fair":

@@ -33,11 +33,12 @@ func TestAHeldLockOutlivesAFailoverBySentinel(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * patience
 	s := redistest.StartSentinel(t, 1)
-	replicated := rueidis.New(dialSentinel(t, s), redis.WithReplicas(1, 2*time.Second))
+	longer := redis.WithMaxTTL(ttl)
+	replicated := rueidis.New(dialSentinel(t, s), redis.WithReplicas(1, 2*time.Second), longer)
 	if r, err := replicated.SetNX(t.Context(), "key", "token", ttl); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}
-	holder, other := rueidis.New(dialSentinel(t, s)), rueidis.New(dialSentinel(t, s))
+	holder, other := rueidis.New(dialSentinel(t, s), longer), rueidis.New(dialSentinel(t, s), longer)
 
 	s.AwaitFailover(s.KillMaster())
 	eventually(t, "an extension on the new master", func() bool {

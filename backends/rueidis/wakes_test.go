@@ -117,13 +117,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			setNX(t, store, "a")
 			hang := make(chan error, 1)
 			go func() {
-				_, err := store.SetNX(ctx, "a", "other", time.Minute)
+				_, err := store.SetNX(ctx, "a", "other", 20*time.Second)
 				hang <- err
 			}()
 			<-hang
 			end(server, c)
 			go func() {
-				_, err := store.SetNX(ctx, "a", "other", time.Minute)
+				_, err := store.SetNX(ctx, "a", "other", 20*time.Second)
 				hang <- err
 			}()
 			cancel()
@@ -231,7 +231,7 @@ func TestWrongCredentialsAreToldAtOnceAlsoToWhoWatches(t *testing.T) {
 	o.Password = "wrong"
 	store, _ := open(t, o, redis.WithoutQuarantine())
 	for name, err := range map[string]error{
-		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", time.Minute); return err }(),
+		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); return err }(),
 		"Watch": store.Watch(t.Context(), "a", func() {}),
 	} {
 		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
@@ -247,10 +247,10 @@ func TestScriptsAreSentAgainToAServerThatForgotThem(t *testing.T) {
 	cycle := func() {
 		t.Helper()
 		setNX(t, store, "a")
-		if r, err := store.SetNX(t.Context(), "a", "other", time.Minute); err != nil || r.OK {
+		if r, err := store.SetNX(t.Context(), "a", "other", 20*time.Second); err != nil || r.OK {
 			t.Fatal(r, err)
 		}
-		if ok, err := store.ExpireIf(t.Context(), "a", "token", time.Minute); err != nil || !ok {
+		if ok, err := store.ExpireIf(t.Context(), "a", "token", 20*time.Second); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 		if ok, err := store.DeleteIf(t.Context(), "a", "token"); err != nil || !ok {

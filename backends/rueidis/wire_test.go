@@ -1,7 +1,6 @@
 package rueidis_test
 
 import (
-	"crypto/tls"
 	"testing"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 )
 
 func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
-	return rueidis.New(dial(t, addr), opts...)
+	return rueidis.New(dial(t, addr), append(opts, redis.WithMaxTTL(time.Hour))...)
 }
 
 func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
@@ -26,18 +25,19 @@ func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
 
 func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (*redis.Store, func()) {
-		o := options(addr)
-		o.TLSConfig, o.ConnWriteTimeout = encrypt, timeout
-		o.Dialer.KeepAlive = timeout
-		store, c := open(t, o, redis.WithoutQuarantine())
+	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redis.Option) (*redis.Store, func()) {
+		o := options(to.Addr)
+		o.TLSConfig, o.ConnWriteTimeout, o.Dialer.Timeout = to.Encrypt, to.Timeout, to.Timeout
+		o.Dialer.KeepAlive = to.Timeout
+		o.Password, o.SelectDB = to.Password, to.Database
+		store, c := open(t, o, opts...)
 		return store, c.Close
-	})
+	}, false)
 }
 
 func TestAURLIsNoAddress(t *testing.T) {
 	_, _, err := rueidis.Open(options("redis://:S3CRET@localhost:6379"))
-	want := "lockstep: InitAddress: address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: see ParseURL of rueidis"
+	want := "lockstep: InitAddress: address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use rueidis.ParseURL (redis/rueidis)"
 	if err == nil || err.Error() != want {
 		t.Errorf("Open = %v", err)
 	}

@@ -65,7 +65,7 @@ func TestATransactionOnALeaseThatHasJustEndedLeavesOurs(t *testing.T) {
 				stays := func() {}
 				done, err := theirs.transaction(t.Context(), "key", "theirs", operation, func() {
 					end(t, server)
-					l, _ = locker.New(single.New(goredis.New(ss.clients(t)[0])), locker.WithTTL(long)).TryLock(t.Context(), "key")
+					l, _ = locker.New(single.New(goredis.New(ss.clients(t)[0], hour)), locker.WithTTL(long)).TryLock(t.Context(), "key")
 					stays = ss.mustStay(t, "key")
 				})
 				if done || err != nil || l == nil {
@@ -105,7 +105,7 @@ func TestALockTakenForEverIsForeignAndIsWaitedFor(t *testing.T) {
 
 func besideStackExchange(t *testing.T) (locker.Locker, stackExchange) {
 	ss := servers{redistest.Start(t)}
-	return single.New(goredis.New(ss.clients(t)[0])), stackExchange{ss.clients(t)[0]}
+	return single.New(goredis.New(ss.clients(t)[0], hour)), stackExchange{ss.clients(t)[0]}
 }
 
 // stackExchange sends what the four methods of IDatabase in StackExchange.Redis send, as read in its RedisDatabase.cs,

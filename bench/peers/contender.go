@@ -62,17 +62,17 @@ const (
 // The rows. A further way to lock with Lockstep is one line here, and none elsewhere.
 var (
 	lockstepOnOne = []contender{
-		{plain, ours, "goredis.New(redis.NewClient(Addr)), single.New, locker.WithTTL", lockstepGoredis()},
+		{plain, ours, "goredis.New(redis.NewClient(Addr), WithMaxTTL), single.New, locker.WithTTL", lockstepGoredis()},
 		{overRueidis, ours,
-			"rueidis.New(rueidis.NewClient(InitAddress, ForceSingleClient)), single.New, locker.WithTTL", lockstepRueidis},
+			"rueidis.New(rueidis.NewClient(InitAddress, ForceSingleClient), WithMaxTTL), single.New, locker.WithTTL", lockstepRueidis},
 	}
 	lockstepOneClient = []contender{ // where the goroutines of one Client want one key
 		{handing, ours, "as lockstep, with locker.WithHandover(64)", lockstepGoredis(locker.WithHandover(64))},
 	}
 	lockstepOnFive = []contender{
-		{ofFive, ours, "redlock.New of 5 × single.New(goredis.New(redis.NewClient(Addr))), locker.WithTTL", lockstepRedlock},
+		{ofFive, ours, "redlock.New of 5 × single.New(goredis.New(redis.NewClient(Addr), WithMaxTTL)), locker.WithTTL", lockstepRedlock},
 		{ofFiveRueidis, ours,
-			"redlock.New of 5 × single.New(rueidis.New(…)), locker.WithTTL", lockstepRedlockRueidis},
+			"redlock.New of 5 × single.New(rueidis.New(…, WithMaxTTL)), locker.WithTTL", lockstepRedlockRueidis},
 	}
 
 	rawGoredis = contender{"raw go-redis", reference,

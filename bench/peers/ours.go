@@ -2,18 +2,23 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
+// upToAnHour is for cases with leases of minutes. It costs nothing.
+var upToAnHour = lockredis.WithMaxTTL(time.Hour)
+
 func lockstepGoredis(opts ...locker.Option) func(place) (*locks, error) {
 	return func(p place) (*locks, error) {
 		c := p.goredis(0)
-		return lockstep(p, single.New(goredis.New(c)), func() { _ = c.Close() }, opts...), nil
+		return lockstep(p, single.New(goredis.New(c, upToAnHour)), func() { _ = c.Close() }, opts...), nil
 	}
 }
 
@@ -29,7 +34,7 @@ func lockstepRedlock(p place) (*locks, error) {
 	clients := p.goredisEach()
 	nodes := make([]locker.Locker, len(clients))
 	for i, c := range clients {
-		nodes[i] = single.New(goredis.New(c))
+		nodes[i] = single.New(goredis.New(c, upToAnHour))
 	}
 	return quorum(p, nodes, closing(clients))
 }
@@ -50,7 +55,7 @@ func (p place) rueidisLocks() ([]locker.Locker, func(), error) {
 	}
 	all := make([]locker.Locker, len(clients))
 	for i, c := range clients {
-		all[i] = single.New(rueidis.New(c))
+		all[i] = single.New(rueidis.New(c, upToAnHour))
 	}
 	return all, end, nil
 }

@@ -2,29 +2,24 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/strategies"
 	"github.com/redis/go-redis/v9"
 )
 
-// maxTTL is well above the TTL that is used. A server that restarts while this program runs is in quarantine for a little longer.
-var maxTTL = lockredis.WithMaxTTL(time.Minute)
-
 // stores are those that this program can open. One that wants no redigo in its binary leaves it out.
 var stores = strategies.Backends{
 	"goredis": func(_ context.Context, addr string) (backends.Store, func() error, error) {
-		store, client := goredis.Open(&redis.Options{Addr: addr}, maxTTL)
+		store, client := goredis.Open(&redis.Options{Addr: addr})
 		return store, client.Close, nil
 	},
 	"redigo": func(_ context.Context, addr string) (backends.Store, func() error, error) {
-		store, pool := redigo.Open(addr, nil, maxTTL)
+		store, pool := redigo.Open(addr, nil)
 		return store, pool.Close, nil
 	},
 	"embedded": func(context.Context, string) (backends.Store, func() error, error) {

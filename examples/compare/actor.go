@@ -35,7 +35,7 @@ func newActor(name string, r row, servers []server) (*actor, error) {
 				return new(net.Dialer).DialContext(ctx, network(s.Addr()), s.Addr())
 			},
 			ReadTimeout: slow, WriteTimeout: slow,
-		}, lockredis.WithoutQuarantine())
+		}, lockredis.WithoutQuarantine(), lockredis.WithMaxTTL(long))
 		client.AddHook(link{a.wire, i})
 		stores[i], a.clients = store, append(a.clients, client)
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -107,7 +106,7 @@ func open() (servers []*embedded.Server, locks *locker.Client, closeAll func(), 
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		store, conn := goredis.Open(&redis.Options{Addr: server.Addr()}, lockredis.WithMaxTTL(time.Minute))
+		store, conn := goredis.Open(&redis.Options{Addr: server.Addr()})
 		closers = append(closers, server.Close, func() { _ = conn.Close() })
 		servers, lockers = append(servers, server), append(lockers, single.New(store))
 	}

@@ -200,7 +200,7 @@ func TestAChildEndsWithItsPipesInTheMiddleOfARequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer server.Close()
-			p, err := start(t.Context(), task{Service: "app-1", Addr: server.Addr(), Key: "key", TTL: time.Minute})
+			p, err := start(t.Context(), task{Service: "app-1", Addr: server.Addr(), Key: "key", TTL: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,7 +33,8 @@ func Around(t *testing.T, wrap Wrapping) {
 }
 
 // Strategies runs the contract of a Locker on every strategy, over stores of a kind that [Run] does not have. With bubble each
-// sentence runs in fake time, and start gives a server of its own for each store; otherwise quorums are left out.
+// sentence runs in fake time, and start gives a server of its own for each store; otherwise quorums are left out, and the limit
+// of the stores is [MaxTTL].
 func Strategies(t *testing.T, bubble bool, start Start) {
 	for _, s := range strategies {
 		if s.quorum && !bubble {
@@ -56,6 +57,9 @@ type promised struct {
 func (s promised) run(t *testing.T, start Start, bubble bool, wrap Wrapping) {
 	h := s.promises
 	h.Bubble = bubble
+	if !bubble {
+		h.MaxTTL = MaxTTL
+	}
 	h.New = func(t *testing.T) (locker.Locker, lockertest.Disturber) { return s.over(t, start, wrap) }
 	lockertest.Run(t, h)
 }

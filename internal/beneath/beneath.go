@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/backends/redigo"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
@@ -33,9 +34,13 @@ type Store interface {
 // Over makes a strategy over a store, with faults in between.
 type Over func(store Store, outside Outside) (locker.Locker, lockertest.Disturber)
 
+// MaxTTL is the limit of stores in real time, and of those in a strategy's own tests, so that a lease outlives
+// a test on a slow machine. The contract in fake time takes stores as they come.
+const MaxTTL = time.Hour
+
 // Run runs the contract of a Locker on every store; h says what the strategy does not promise.
 func Run(t *testing.T, h lockertest.Harness, over Over) {
-	for name, start := range inFakeTime {
+	for name, start := range map[string]Start{"memory": Memory, "embedded": Embedded} {
 		t.Run(name+" in fake time", func(t *testing.T) {
 			h := h
 			h.New, h.Bubble = start.with(over), true
@@ -51,7 +56,7 @@ func Run(t *testing.T, h lockertest.Harness, over Over) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := h
-			h.New, h.Bubble = on(t).with(over), false
+			h.New, h.Bubble, h.MaxTTL = on(t).with(over), false, MaxTTL
 			lockertest.Run(t, h)
 		})
 	}
@@ -75,7 +80,7 @@ func Each(t *testing.T, test Test) {
 
 // InFakeTime runs a test in bubbles of testing/synctest.
 func InFakeTime(t *testing.T, test Test) {
-	for name, start := range inFakeTime {
+	for name, start := range map[string]Start{"memory": LongMemory, "embedded": longEmbedded} {
 		t.Run(name+" in fake time", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, outside := start(t)
@@ -86,14 +91,11 @@ func InFakeTime(t *testing.T, test Test) {
 	}
 }
 
-var (
-	inFakeTime = map[string]Start{"memory": Memory, "embedded": Embedded}
-	inRealTime = map[string]func(t *testing.T) Start{
-		"memory":            func(*testing.T) Start { return Memory },
-		"redis by go-redis": GoRedis,
-		"redis by redigo":   Redigo,
-	}
-)
+var inRealTime = map[string]func(t *testing.T) Start{
+	"memory":            func(*testing.T) Start { return LongMemory },
+	"redis by go-redis": GoRedis,
+	"redis by redigo":   Redigo,
+}
 
 // A Start gives a store for one test.
 type Start func(t *testing.T) (Store, Outside)
@@ -103,16 +105,28 @@ func (start Start) with(over Over) func(t *testing.T) (locker.Locker, lockertest
 }
 
 // Memory is a new store in memory.
-func Memory(*testing.T) (Store, Outside) {
-	store := memory.New()
+func Memory(*testing.T) (Store, Outside) { return inMemory() }
+
+// LongMemory is Memory with the limit [MaxTTL].
+func LongMemory(*testing.T) (Store, Outside) { return inMemory(memory.WithMaxTTL(MaxTTL)) }
+
+func inMemory(opts ...memory.Option) (Store, Outside) {
+	store := memory.New(opts...)
 	return store, mapped{store}
 }
 
 // Embedded is a new miniredis, for a bubble of testing/synctest, through go-redis.
-func Embedded(t *testing.T) (Store, Outside) {
+func Embedded(t *testing.T) (Store, Outside) { return onEmbedded(t) }
+
+func longEmbedded(t *testing.T) (Store, Outside) { return onEmbedded(t, Long) }
+
+func onEmbedded(t *testing.T, opts ...lockredis.Option) (Store, Outside) {
 	_, client := embed(t)
-	return goredis.New(client), keys{t, client}
+	return goredis.New(client, opts...), keys{t, client}
 }
+
+// Long gives a store of the Redis family the limit [MaxTTL].
+var Long = lockredis.WithMaxTTL(MaxTTL)
 
 // EmbeddedRedigo is Embedded through redigo.
 func EmbeddedRedigo(t *testing.T) (Store, Outside) {
@@ -136,7 +150,7 @@ func embed(t *testing.T) (*embedded.Server, *redis.Client) {
 // GoRedis starts a redis-server, which all stores are on, through go-redis.
 func GoRedis(t *testing.T) Start {
 	client := dial(t, redistest.Start(t))
-	return func(t *testing.T) (Store, Outside) { return goredis.New(client), keys{t, client} }
+	return func(t *testing.T) (Store, Outside) { return goredis.New(client, Long), keys{t, client} }
 }
 
 // Redigo is GoRedis through redigo.
@@ -144,7 +158,7 @@ func Redigo(t *testing.T) Start {
 	server := redistest.Start(t)
 	client := dial(t, server) // outside
 	pool := pool(t, server.Addr())
-	return func(t *testing.T) (Store, Outside) { return redigo.New(pool), keys{t, client} }
+	return func(t *testing.T) (Store, Outside) { return redigo.New(pool, Long), keys{t, client} }
 }
 
 func pool(t *testing.T, addr string, opts ...redigolib.DialOption) *redigolib.Pool {

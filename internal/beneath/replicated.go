@@ -14,7 +14,7 @@ func RunReplicated(t *testing.T, h lockertest.Harness, over Over) {
 	for name, on := range map[string]func(t *testing.T) Start{"cluster": Cluster, "sentinel": Sentinel} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h.New = on(t).with(over)
+			h.New, h.MaxTTL = on(t).with(over), MaxTTL
 			lockertest.Run(t, h)
 		})
 	}
@@ -27,7 +27,7 @@ func Cluster(t *testing.T) Start { return through(DialCluster(t, redistest.Start
 func Sentinel(t *testing.T) Start { return through(DialSentinel(t, redistest.StartSentinel(t, 1))) }
 
 func through(client redis.UniversalClient) Start {
-	return func(t *testing.T) (Store, Outside) { return goredis.New(client), keys{t, client} }
+	return func(t *testing.T) (Store, Outside) { return goredis.New(client, Long), keys{t, client} }
 }
 
 // DialCluster is a client of its own, which learns for itself where the slots are.

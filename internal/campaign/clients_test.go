@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	goredisclient "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -27,24 +28,24 @@ type connection struct {
 var libraries = []library{
 	{"go-redis", func(t *testing.T, addr string, opts ...redis.Option) connection {
 		c := goredisclient.NewClient(&goredisclient.Options{Addr: addr})
-		return closing(t, goredis.New(c, opts...), c.Close)
+		return closing(t, goredis.New(c, forTests(opts)...), c.Close)
 	}},
 	{"go-redis by Open", func(t *testing.T, addr string, opts ...redis.Option) connection {
-		store, c := goredis.Open(&goredisclient.Options{Addr: addr}, withoutQuarantine(opts)...)
+		store, c := goredis.Open(&goredisclient.Options{Addr: addr}, forTests(opts)...)
 		return closing(t, store, c.Close)
 	}},
 	{"redigo", func(t *testing.T, addr string, opts ...redis.Option) connection { // which waits for a reply for ever
 		pool := &client.Pool{Dial: func() (client.Conn, error) { return client.Dial("tcp", addr) }, MaxIdle: 3}
-		return closing(t, redigo.New(pool, opts...), pool.Close)
+		return closing(t, redigo.New(pool, forTests(opts)...), pool.Close)
 	}},
 	{"redigo by Open", func(t *testing.T, addr string, opts ...redis.Option) connection {
-		store, pool := redigo.Open(addr, nil, withoutQuarantine(opts)...)
+		store, pool := redigo.Open(addr, nil, forTests(opts)...)
 		return closing(t, store, pool.Close)
 	}},
 }
 
-func withoutQuarantine(opts []redis.Option) []redis.Option {
-	return append([]redis.Option{redis.WithoutQuarantine()}, opts...)
+func forTests(opts []redis.Option) []redis.Option {
+	return append([]redis.Option{redis.WithoutQuarantine(), beneath.Long}, opts...)
 }
 
 // closing closes at the end of the test what has not been closed by then.

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/matrix"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -160,12 +161,12 @@ var clients = map[string]func(t *testing.T, s *redistest.Server) numberedNested{
 		// A dial that is tried again would find the server back, and the node would have a part in the lease after all.
 		c := redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 1000})
 		t.Cleanup(func() { c.Close() })
-		return goredis.New(c)
+		return goredis.New(c, beneath.Long)
 	},
 	"redigo": func(t *testing.T, s *redistest.Server) numberedNested {
 		pool := &redigolib.Pool{MaxIdle: 10, Dial: func() (redigolib.Conn, error) { return redigolib.Dial("tcp", s.Addr()) }}
 		t.Cleanup(func() { pool.Close() })
-		return redigo.New(pool)
+		return redigo.New(pool, beneath.Long)
 	},
 }
 

@@ -132,7 +132,7 @@ func (f failovers) run(t *testing.T) {
 
 // dial is a Client of its own.
 func (f failovers) dial(t *testing.T, s *redistest.Sentinel) *locker.Client {
-	var opts []redis.Option
+	opts := []redis.Option{beneath.Long}
 	if f.acknowledged > 0 {
 		opts = append(opts, redis.WithReplicas(f.acknowledged, 500*time.Millisecond))
 	}

@@ -64,7 +64,7 @@ func (r reshardings) run(t *testing.T) {
 	}
 	cluster := redistest.StartCluster(t, 3, 0)
 	dial := func() (beneath.Store, *locker.Client) {
-		store := goredis.New(beneath.DialCluster(t, cluster))
+		store := goredis.New(beneath.DialCluster(t, cluster), beneath.Long)
 		return store, locker.New(r.over(store), locker.WithTTL(keptTTL))
 	}
 	ears, keeper := dial()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	client "github.com/redis/go-redis/v9"
@@ -40,7 +41,7 @@ func setUp(t *testing.T) *stage {
 	for _, of := range strategies {
 		var stores []*redis.Store
 		for _, c := range clients[of.replicated][:of.nodes] {
-			stores = append(stores, goredis.New(c, of.options...))
+			stores = append(stores, goredis.New(c, append(of.options, beneath.Long)...))
 		}
 		l, err := of.build(stores)
 		if err != nil {

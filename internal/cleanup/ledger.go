@@ -3,14 +3,15 @@ package cleanup
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
-// Ledger counts the releases and cleanups that one Client waits for when its program is about to end. The Client gives
+// Ledger counts what one Client waits for when its program is about to end: attempts, releases and cleanups. The Client gives
 // it to a strategy in the ctx of its calls, since there may be middleware between the two. A nil Ledger counts nothing.
 // Ready to use when zero.
 type Ledger struct {
+	open atomic.Int64
 	mu   sync.Mutex
-	open int
 	idle chan struct{} // closed when none is open; nil if nobody waits
 }
 
@@ -23,24 +24,25 @@ func From(ctx context.Context) *Ledger {
 	return l
 }
 
-// Begin counts a release or a cleanup that is not answered yet.
+// Begin counts what is not answered yet.
 func (l *Ledger) Begin() {
-	if l == nil {
-		return
+	if l != nil {
+		l.open.Add(1)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open++
 }
 
 // Done is called once for each Begin: the store has answered, or has forgotten by itself.
 func (l *Ledger) Done() {
-	if l == nil {
-		return
+	if l != nil && l.open.Add(-1) == 0 {
+		l.tell()
 	}
+}
+
+// tell ends every Drain, unless something has begun since.
+func (l *Ledger) tell() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open--; l.open == 0 && l.idle != nil {
+	if l.idle != nil && l.open.Load() == 0 {
 		close(l.idle)
 		l.idle = nil
 	}
@@ -49,7 +51,7 @@ func (l *Ledger) Done() {
 // Drain waits until all that was begun is done, or for ctx, and returns its error then.
 func (l *Ledger) Drain(ctx context.Context) error {
 	l.mu.Lock()
-	if l.open == 0 {
+	if l.open.Load() == 0 {
 		l.mu.Unlock()
 		return nil
 	}
@@ -58,7 +60,7 @@ func (l *Ledger) Drain(ctx context.Context) error {
 	}
 	idle := l.idle
 	l.mu.Unlock()
-	select {
+	select { // whoever comes to zero now finds idle
 	case <-idle:
 		return nil
 	case <-ctx.Done():
@@ -67,11 +69,7 @@ func (l *Ledger) Drain(ctx context.Context) error {
 }
 
 // Open is how many are not done.
-func (l *Ledger) Open() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.open
-}
+func (l *Ledger) Open() int { return int(l.open.Load()) }
 
 // ByCaller is the key of a value that makes [Queue.Keep] do nothing: whoever made the attempt cleans up after it. A
 // quorum asks its nodes so. If a node cleaned up by itself, it could do so late, after an extension that counted it.

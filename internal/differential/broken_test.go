@@ -164,7 +164,7 @@ var breaks = map[string]func(b *broken, s *memory.Store){
 	},
 	"SetNXFenced counts what it had counted": func(b *broken, s *memory.Store) {
 		b.setNXFenced = func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
-			if old, _, found := s.Get(key); found && old == value && n == byCount && ctx.Err() == nil && ttl >= time.Millisecond && ttl <= time.Hour {
+			if old, _, found := s.Get(key); found && old == value && n == byCount && ctx.Err() == nil && ttl >= time.Millisecond && ttl <= maxTTL {
 				_, _ = s.DeleteIf(ctx, key, value)
 			}
 			return n.draw(ctx, s.Legacy(), key, value, ttl)
@@ -235,7 +235,7 @@ func TestABrokenStoreIsFoundInAFewOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := newTrial(t, subject{fake: true, prepare: func(*testing.T) func(t *testing.T) (store, outside) {
 				return func(*testing.T) (store, outside) {
-					s := memory.New()
+					s := memory.New(memory.WithMaxTTL(maxTTL))
 					b := &broken{LegacyStore: s.Legacy()}
 					breaks(b, s)
 					return b, s

@@ -58,7 +58,7 @@ func TestAStoreThatLooksBeforeItActsHasNoOrder(t *testing.T) {
 	for name, breaks := range hasty {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(500) { // the first or second, as a rule
-				s := memory.New()
+				s := memory.New(memory.WithMaxTTL(maxTTL))
 				b := &broken{LegacyStore: s.Legacy()}
 				breaks(b, s)
 				history := record(t, seed, 10*perKey, parts[0], b, rules{})

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/lockstep-go/lockstep/backends"
 )
 
 // An instant is counted from the begin of a run.
@@ -254,7 +252,7 @@ func (r rules) bad(op operation) bool {
 			return true
 		}
 	}
-	return timed[op.call] && (op.ttl < time.Millisecond || op.ttl > backends.DefaultMaxTTL) || op.call == "RaiseFence" && op.to >= limit
+	return timed[op.call] && (op.ttl < time.Millisecond || op.ttl > maxTTL) || op.call == "RaiseFence" && op.to >= limit
 }
 
 // limit is where numbers end.

@@ -27,8 +27,8 @@ var (
 	keys   = []string{"k", "{k}", "k}"}
 	values = []string{"", "a", "17", "\x80\x01"}
 	owners = []string{"", "ann", "bob"}
-	ttls   = []time.Duration{10 * time.Millisecond, 10500 * time.Microsecond, 17 * time.Millisecond, 40 * time.Millisecond, time.Minute, time.Hour}
-	noTTLs = []time.Duration{-time.Second, 0, 999 * time.Microsecond, time.Hour + 1}
+	ttls   = []time.Duration{10 * time.Millisecond, 10500 * time.Microsecond, 17 * time.Millisecond, 40 * time.Millisecond, time.Minute, maxTTL}
+	noTTLs = []time.Duration{-time.Second, 0, 999 * time.Microsecond, maxTTL + 1}
 	waits  = []time.Duration{time.Millisecond, 8 * time.Millisecond, 11 * time.Millisecond, 25 * time.Millisecond}
 	raises = []uint64{0, 1, 2, 5, 20, 1<<53 - 2, 1<<53 - 1, 1 << 53}
 )

@@ -193,7 +193,7 @@ func TestAStoreWithABrokenQueueIsFound(t *testing.T) {
 	} {
 		tr := newTrial(t, subject{name: is, fake: true, prepare: func(*testing.T) func(t *testing.T) (store, outside) {
 			return func(*testing.T) (store, outside) {
-				s := memory.New()
+				s := memory.New(memory.WithMaxTTL(maxTTL))
 				m.LegacyStore = s.Legacy()
 				return m, s
 			}

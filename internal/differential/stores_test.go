@@ -43,12 +43,18 @@ var subjects = []subject{
 
 func inMemory(*testing.T) func(t *testing.T) (store, outside) {
 	return func(*testing.T) (store, outside) {
-		s := memory.New()
+		s := memory.New(memory.WithMaxTTL(maxTTL))
 		return s.Legacy(), s
 	}
 }
 
+// maxTTL is the limit of all stores, so that some lives are longer than any test.
+const maxTTL = time.Hour
+
+var hour = lockredis.WithMaxTTL(maxTTL)
+
 func inProcess(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
+	opts = append(opts, hour)
 	return func(*testing.T) func(t *testing.T) (store, outside) {
 		return func(t *testing.T) (store, outside) {
 			server := embedded.New()
@@ -68,7 +74,7 @@ func inProcess(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (
 func byGoRedis(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
 	return func(t *testing.T) func(t *testing.T) (store, outside) {
 		c := dial(t, redistest.Start(t).Addr())
-		s := goredis.New(c, opts...)
+		s := goredis.New(c, append(opts, hour)...)
 		return func(t *testing.T) (store, outside) { return s, emptied(t, c) }
 	}
 }
@@ -81,7 +87,7 @@ func byRedigo(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (s
 			return redigolib.DialContext(ctx, "tcp", addr)
 		}}
 		t.Cleanup(func() { pool.Close() })
-		s := redigo.New(pool, opts...)
+		s := redigo.New(pool, append(opts, hour)...)
 		return func(t *testing.T) (store, outside) { return s, emptied(t, c) }
 	}
 }

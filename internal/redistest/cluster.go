@@ -131,7 +131,7 @@ func (c *Cluster) Addrs() []string { return addrs(c.servers) }
 func (c *Cluster) Masters() []*Server {
 	c.tb.Helper()
 	var masters []*Server
-	for _, r := range view(c.living()[0]) {
+	for _, r := range c.ranges() {
 		if m := c.at(r.addrs[0]); m != nil && !slices.Contains(masters, m) {
 			masters = append(masters, m)
 		}
@@ -142,7 +142,7 @@ func (c *Cluster) Masters() []*Server {
 // Master returns the server that has key, or its place.
 func (c *Cluster) Master(key string) *Server {
 	c.tb.Helper()
-	m := c.masterBy(c.living()[0], c.slot(key))
+	m := c.master(c.ranges(), c.slot(key))
 	if m == nil {
 		c.tb.Fatalf("redistest: nobody has %q", key)
 	}
@@ -254,8 +254,20 @@ func (c *Cluster) slot(key string) int64 {
 func (c *Cluster) at(addr string) *Server { return at(c.servers, addr) }
 
 // masterBy is the server that has a slot, as s sees it; nil if nobody has.
-func (c *Cluster) masterBy(s *Server, slot int64) *Server {
-	for _, r := range view(s) {
+func (c *Cluster) masterBy(s *Server, slot int64) *Server { return c.master(view(s), slot) }
+
+// ranges is how the first server that lives sees the cluster. On a busy machine it may not answer at once.
+func (c *Cluster) ranges() (ranges []slotRange) {
+	c.tb.Helper()
+	until(c.tb, "a server tells who has which slots", func() bool {
+		ranges = view(c.living()[0])
+		return len(ranges) > 0
+	})
+	return ranges
+}
+
+func (c *Cluster) master(ranges []slotRange, slot int64) *Server {
+	for _, r := range ranges {
 		if r.first <= slot && slot <= r.last {
 			return c.at(r.addrs[0])
 		}

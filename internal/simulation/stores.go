@@ -101,6 +101,8 @@ func (l *link) Leave(ctx context.Context, key, token string) (bool, error) {
 
 // The plain commands.
 
+func (l *link) MaxTTL() time.Duration { return maxTTL }
+
 func (l *link) SetNXForever(ctx context.Context, key, value string) (bool, error) {
 	a := l.ask(ctx, Message{Op: "SetNXForever", Key: key, Token: value}, func(c commands) answer {
 		return did(c.SetNXForever(at, key, value))

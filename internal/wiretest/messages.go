@@ -19,12 +19,21 @@ import (
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
-// Connect opens a store through the Open of an adapter, without quarantine and with what is given here. Calls fail once after
-// timeout, if it is not zero.
-type Connect func(t *testing.T, addr string, encrypt *tls.Config, timeout time.Duration) (store *redis.Store, closes func())
+// Server is what a store is opened for.
+type Server struct {
+	Addr     string
+	Encrypt  *tls.Config
+	Timeout  time.Duration // calls fail once after it, if it is not zero
+	Password string
+	Database int
+}
 
-// Messages reads what errors say, to the letter.
-func Messages(t *testing.T, connect Connect) {
+// Connect opens a store through the Open of an adapter.
+type Connect func(t *testing.T, to Server, opts ...redis.Option) (store *redis.Store, closes func())
+
+// Messages reads what errors say, to the letter. Without quarantine, some client libraries send something on a new connection, and tell
+// whether it was answered before they send the call; others do not.
+func Messages(t *testing.T, connect Connect, tells bool) {
 	server := redistest.Start(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,47 +41,69 @@ func Messages(t *testing.T, connect Connect) {
 	}
 	free.Close() // nobody listens there now
 	guarded := redistest.Start(t, redistest.WithPassword("secret"))
-	encrypted := listen(t)
-	hung := redistest.Start(t)
+	certificate := selfSigned(t)
+	encrypted := listen(t, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
+	wary := listen(t, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert})
+	hung, silent := redistest.Start(t), redistest.Start(t)
+	silent.Pause()
+	credulous := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // no secret is sent
+	noQuarantine := redis.WithoutQuarantine()
 
 	const port = `127\.0\.0\.1:\d+`
+	const anyText = `(server ADDR: |read tcp ` + port + `->ADDR: ).*`
 	for _, c := range []struct {
 		name    string
-		addr    string
-		encrypt *tls.Config
-		timeout time.Duration
+		to      Server
+		opt     redis.Option // nil: quarantine
 		prepare func(store *redis.Store, closes func())
 		want    string // ADDR is the address
 		kind    string
 		class   class // empty if it depends on how far the client library has got
 	}{
-		{name: "nobody listens", addr: free.Addr().String(), kind: "connection_refused", class: notDone,
+		{name: "nobody listens", to: Server{Addr: free.Addr().String()}, opt: noQuarantine, kind: "connection_refused", class: notDone,
 			want: `dial tcp ADDR: connect: connection refused; nothing was sent`},
-		{name: "no password", addr: guarded.Addr(), kind: "redis_noauth", class: permanent,
+		{name: "no password", to: Server{Addr: guarded.Addr()}, opt: noQuarantine, kind: "redis_noauth", class: permanent,
 			want: `server ADDR: NOAUTH .*; give the client a password, and a user name if it needs one`},
-		{name: "TLS to a server without", addr: server.Addr(), encrypt: &tls.Config{InsecureSkipVerify: true}, kind: "timeout", //nolint:gosec // it gets no further
-			want: `server ADDR: .* before any answer; the server may not speak TLS on this port; (nothing was sent|the outcome is unknown)`},
-		{name: "no TLS to a server with it", addr: encrypted, kind: "eof", class: unknown,
-			want: `server ADDR: EOF before any answer; the server may speak only TLS on this port; the outcome is unknown`},
-		{name: "silence", addr: hung.Addr(), timeout: 200 * time.Millisecond, kind: "timeout", class: unknown,
+		{name: "a wrong password", to: Server{Addr: guarded.Addr(), Password: "other"}, opt: noQuarantine, kind: "redis_wrongpass", class: permanent,
+			want: `server ADDR: WRONGPASS invalid username-password pair or user is disabled; ` +
+				`check the user name and the password of the client, and that the user is on \(ACL LIST\)`},
+		{name: "a wrong database", to: Server{Addr: server.Addr(), Database: 99}, opt: noQuarantine, kind: "redis_err", class: permanent,
+			want: `server ADDR: ERR DB index is out of range; nothing was sent: choose a database that the server has \(CONFIG GET databases\)`},
+		{name: "an address without a port", to: Server{Addr: "localhost"}, opt: noQuarantine, kind: "address", class: permanent,
+			want: `dial tcp: address localhost: missing port in address; give the address as host:port; nothing was sent`},
+		{name: "a certificate that is not trusted", to: Server{Addr: encrypted, Encrypt: &tls.Config{}}, opt: noQuarantine, kind: "tls", class: permanent,
+			want: `server ADDR: tls: failed to verify certificate: x509: .*; check RootCAs and ServerName of the client's tls.Config; nothing was sent`},
+		{name: "no certificate of the client", to: Server{Addr: wary, Encrypt: credulous}, opt: noQuarantine, kind: "tls", class: permanent,
+			want: `server ADDR: remote error: tls: certificate required; check Certificates of the client's tls.Config; nothing was sent`},
+		{name: "TLS to a server without", to: Server{Addr: server.Addr(), Encrypt: credulous}, opt: noQuarantine, kind: "timeout", class: notDone,
+			want: anyText + ` before any answer; the server may not speak TLS on this port; nothing was sent`},
+		{name: "no TLS to a server with it", to: Server{Addr: encrypted}, opt: noQuarantine, kind: "eof", class: outcome(tells),
+			want: `server ADDR: EOF before any answer; the server may speak only TLS on this port` + text(outcome(tells))},
+		{name: "no TLS to a server with it, quarantine", to: Server{Addr: encrypted}, kind: "eof", class: notDone,
+			want: `server ADDR: .*EOF before any answer; the server may speak only TLS on this port; nothing was sent`},
+		{name: "silence from the first", to: Server{Addr: silent.Addr(), Timeout: 200 * time.Millisecond}, opt: noQuarantine, kind: "timeout",
+			class: outcome(tells), want: anyText + `timeout` + text(outcome(tells))},
+		{name: "silence from the first, quarantine", to: Server{Addr: silent.Addr(), Timeout: 200 * time.Millisecond}, kind: "timeout",
+			class: notDone, want: `(INFO, which quarantine needs on a new connection: )?` + anyText + `timeout; nothing was sent`},
+		{name: "silence", to: Server{Addr: hung.Addr(), Timeout: 200 * time.Millisecond}, opt: noQuarantine, kind: "timeout", class: unknown,
 			prepare: func(store *redis.Store, _ func()) {
 				store.SetNX(t.Context(), "before", "token", short)
 				hung.Pause()
 			},
-			want: `(server ADDR: |read tcp ` + port + `->ADDR: ).*timeout; the outcome is unknown`},
-		{name: "closed", addr: server.Addr(), kind: "closed", class: notDone,
+			want: anyText + `timeout; the outcome is unknown`},
+		{name: "closed", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "closed", class: permanent,
 			prepare: func(store *redis.Store, closes func()) {
 				closes()
 				store.SetNX(t.Context(), "after", "token", short) // the first one after it may be taken for one before
 			},
 			want: `server ADDR: .*clos.*; nothing was sent`},
-		{name: "another type", addr: server.Addr(), kind: "redis_wrongtype", class: permanent,
+		{name: "another type", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "redis_wrongtype", class: permanent,
 			prepare: func(*redis.Store, func()) { server.Do("RPUSH", "a", "element") },
 			want: `server ADDR: WRONGTYPE Operation against a key holding the wrong kind of value; the key holds something else than this kind of lock: ` +
-				`use another key, or a prefix of its own \(see WithPrefix\)`},
+				`use another key, or a prefix of its own \(see redis.WithPrefix\)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			store, closes := connect(t, c.addr, c.encrypt, c.timeout)
+			store, closes := connect(t, c.to, c.opt, redis.WithMaxTTL(long))
 			if c.prepare != nil {
 				c.prepare(store, closes)
 			}
@@ -84,11 +115,11 @@ func Messages(t *testing.T, connect Connect) {
 			if !errors.As(err, &typed) {
 				t.Fatalf("%v has no type", err)
 			}
-			want := regexp.MustCompile("^" + strings.ReplaceAll(c.want, "ADDR", regexp.QuoteMeta(c.addr)) + "$")
+			want := regexp.MustCompile("^" + strings.ReplaceAll(c.want, "ADDR", regexp.QuoteMeta(c.to.Addr)) + "$")
 			if !want.MatchString(err.Error()) || typed.ErrorType() != c.kind {
 				t.Errorf("%s, %q\nwant %s, %s", err, typed.ErrorType(), want, c.kind)
 			}
-			if c.class != "" && classOf(err) != c.class {
+			if classOf(err) != c.class {
 				t.Errorf("%v is %s; want %s", err, classOf(err), c.class)
 			}
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -98,8 +129,22 @@ func Messages(t *testing.T, connect Connect) {
 	}
 }
 
-// listen speaks TLS to everybody, and nothing else.
-func listen(t *testing.T) string {
+// outcome is the class of the first call on a new connection that ends.
+func outcome(tells bool) class {
+	if tells {
+		return notDone
+	}
+	return unknown
+}
+
+func text(c class) string {
+	if c == notDone {
+		return "; nothing was sent"
+	}
+	return "; the outcome is unknown"
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -110,9 +155,13 @@ func listen(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
-	})
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// listen speaks TLS, and nothing else.
+func listen(t *testing.T, config *tls.Config) string {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ const (
 
 var acquireSentences = []sentence{
 	{"a free lock is granted, with the key, the token and the owner that were asked for", nil, func(x *fixture) {
-		req := x.request(x.key("k"), long)
+		req := x.request(x.key("k"), x.long)
 		req.Owner = "somebody"
 		g := x.granted(req)
 		if g.Key != req.Key || g.Token != req.Token || g.Owner != req.Owner {
@@ -26,35 +26,35 @@ var acquireSentences = []sentence{
 		}
 	}},
 	{"Granted is within the call, Expires at most ttl less the margin after it", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		if g.Granted.Before(g.began) || g.Granted.After(g.came) {
 			x.Errorf("Granted is %v; the call took from %v to %v", g.Granted, g.began, g.came)
 		}
-		if until := locker.Until(g.Granted, long); g.Expires.After(until) {
+		if until := locker.Until(g.Granted, x.long); g.Expires.After(until) {
 			x.Errorf("Expires is %v; want %v at most", g.Expires, until)
 		}
-		if half := g.began.Add(long / 2); g.Expires.Before(half) {
+		if half := g.began.Add(x.long / 2); g.Expires.Before(half) {
 			x.Errorf("Expires is %v; by %v not even half of the ttl is over", g.Expires, half)
 		}
 	}},
 	{"a held lock is refused with a *HeldError that matches ErrHeld and nothing else", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		time.Sleep(20 * time.Millisecond) // so that what is left is not the ttl
-		x.refuse(g, 2*long)
-		x.refuse(g, long/4)
+		x.refuse(g, 2*x.long)
+		x.refuse(g, x.long/4)
 	}},
 	{"a refusal leaves the lease of the holder alone", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
-		x.refuse(g, long)
+		g := x.grant(x.key("k"), x.long)
+		x.refuse(g, x.long)
 		x.wantHolds(g)
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
 	{"a refusal does not move the end of the holder's lease", nil, func(x *fixture) {
 		x.inTime(short, func(ttl time.Duration) bool {
 			g := x.grant(x.key("k"), ttl)
 			began := time.Now()
-			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, long))
+			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, x.long))
 			_, sooner := x.locker.Acquire(x.Context(), x.request(g.Key, locker.MinTTL))
 			if later == nil || sooner == nil {
 				return false // livesUntil tells whether that was wrong
@@ -65,24 +65,24 @@ var acquireSentences = []sentence{
 		})
 	}},
 	{"an owner that asks with a new token is refused like anyone", nil, func(x *fixture) {
-		req := x.request(x.key("k"), long)
+		req := x.request(x.key("k"), x.long)
 		req.Owner = "somebody"
 		g := x.granted(req)
-		again := x.request(req.Key, long)
+		again := x.request(req.Key, x.long)
 		again.Owner = "somebody"
 		began := time.Now()
 		_, err := x.locker.Acquire(x.Context(), again)
 		x.wantHeld(err, g, began)
 	}},
 	{"a retransmission with the same token is granted again, for its ttl from then on", nil, func(x *fixture) {
-		req := x.request(x.key("k"), long)
+		req := x.request(x.key("k"), x.long)
 		first := x.granted(req)
 		time.Sleep(5 * time.Millisecond)
 		again := x.granted(req)
 		if again.Token != req.Token || !again.Expires.After(first.Expires) {
 			x.Errorf("a retransmission is granted until %v; the first was until %v", again.Expires, first.Expires)
 		}
-		x.refuse(again, long)
+		x.refuse(again, x.long)
 		x.inTime(short, func(ttl time.Duration) bool {
 			req := x.request(x.key(ttl.String()), ttl)
 			if _, err := x.locker.Acquire(x.Context(), req); err != nil {
@@ -98,17 +98,17 @@ var acquireSentences = []sentence{
 		})
 	}},
 	{"a retransmission counts once: one Release frees the lock", nil, func(x *fixture) {
-		req := x.request(x.key("k"), long)
+		req := x.request(x.key("k"), x.long)
 		x.granted(req)
 		x.release(x.granted(req).Lease)
 		x.wantEmpty(req.Key)
-		x.grant(req.Key, long)
+		x.grant(req.Key, x.long)
 	}},
 	{"locks of different keys have nothing to do with each other", nil, func(x *fixture) {
-		one, two := x.grant(x.key("one"), long), x.grant(x.key("two"), long)
+		one, two := x.grant(x.key("one"), x.long), x.grant(x.key("two"), x.long)
 		x.release(one.Lease)
 		x.wantHolds(two)
-		x.refuse(two, long)
+		x.refuse(two, x.long)
 	}},
 	{"of many concurrent attempts exactly one is granted", nil, func(x *fixture) {
 		for round := range rounds {
@@ -118,7 +118,7 @@ var acquireSentences = []sentence{
 			began := time.Now()
 			errs := make([]error, callers)
 			together(callers, func(i int) {
-				lease, err := x.locker.Acquire(x.Context(), x.request(key, long))
+				lease, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
 				if errs[i] = err; err == nil {
 					winners.Add(1)
 					won.Store(&lease)
@@ -127,7 +127,7 @@ var acquireSentences = []sentence{
 			if n := winners.Load(); n != 1 {
 				x.Fatalf("%d of %d attempts were granted", n, callers)
 			}
-			g := grant{*won.Load(), long, began, time.Now()}
+			g := grant{*won.Load(), x.long, began, time.Now()}
 			for _, err := range errs {
 				if err != nil {
 					x.wantHeld(err, g, began)
@@ -138,11 +138,11 @@ var acquireSentences = []sentence{
 	}},
 	{"fences rise with every grant of a key, or all are 0", nil, func(x *fixture) {
 		key := x.key("k")
-		first := x.grant(key, long)
+		first := x.grant(key, x.long)
 		x.release(first.Lease)
 		last := first.Fence
 		for range rounds {
-			g := x.grant(key, long)
+			g := x.grant(key, x.long)
 			if (first.Fence != 0 || g.Fence != 0) && g.Fence <= last {
 				x.Errorf("fence %d follows %d", g.Fence, last)
 			}

@@ -98,7 +98,7 @@ func (x *fixture) lost(l *locker.Lock) *locker.LostError {
 
 var clientSentences = []sentence{
 	{"Lock and TryLock of a free lock succeed at once, and Unlock leaves nothing", nil, func(x *fixture) {
-		c, key := x.client(locker.WithTTL(long)), x.key("k")
+		c, key := x.client(locker.WithTTL(x.long)), x.key("k")
 		for _, take := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){c.Lock, c.TryLock} {
 			began := time.Now()
 			l, err := take(x.Context(), key)
@@ -120,12 +120,12 @@ var clientSentences = []sentence{
 		}
 	}},
 	{"a lock that a Client holds is refused to everyone else", nil, func(x *fixture) {
-		c := x.client(locker.WithTTL(long))
+		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
-		if _, err := x.locker.Acquire(x.Context(), x.request(l.Key(), long)); !errors.Is(err, locker.ErrHeld) {
+		if _, err := x.locker.Acquire(x.Context(), x.request(l.Key(), x.long)); !errors.Is(err, locker.ErrHeld) {
 			x.Errorf("Acquire: error %v; want ErrHeld", err)
 		}
-		for _, other := range []*locker.Client{c, x.client(locker.WithTTL(long))} {
+		for _, other := range []*locker.Client{c, x.client(locker.WithTTL(x.long))} {
 			if _, err := other.TryLock(x.Context(), l.Key()); !errors.Is(err, locker.ErrHeld) {
 				x.Errorf("TryLock: error %v; want ErrHeld", err)
 			}
@@ -133,14 +133,14 @@ var clientSentences = []sentence{
 		x.unlock(l)
 	}},
 	{"TryLock of a held lock returns at once with ErrHeld", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		began := time.Now()
 		_, err := x.client().TryLock(x.Context(), g.Key)
 		x.wantHeld(err, g, began)
 		x.soon("TryLock returned", began, slack)
 	}},
 	{"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left", needs(Fail, LoseReply), func(x *fixture) {
-		c := x.client(locker.WithTTL(long))
+		c := x.client(locker.WithTTL(x.long))
 		for _, kind := range []Disturbance{Fail, LoseReply} {
 			key := x.key(string(kind))
 			x.beneath.FaultOnce(Acquire, Fault{Kind: kind}, Fault{Kind: kind})
@@ -204,7 +204,7 @@ var clientSentences = []sentence{
 // the func that it returns has returned.
 func (x *fixture) leaves(name string, hang func() (over func())) {
 	x.Helper()
-	c := x.client(locker.WithTTL(long))
+	c := x.client(locker.WithTTL(x.long))
 	for way, take := range map[string]func(context.Context, string, ...locker.Option) (*locker.Lock, error){
 		"Lock": c.Lock, "TryLock": c.TryLock,
 	} {

@@ -67,7 +67,7 @@ var clientDoubles = []broken{
 	},
 	{
 		bug:     "the Client sleeps for the ttl after a refusal",
-		options: []locker.Option{locker.WithBackoff(func(int, float64) time.Duration { return long / 4 })},
+		options: []locker.Option{locker.WithBackoff(func(int, float64) time.Duration { return 15 * time.Second })},
 		breaks: []string{
 			"a waiter whom nobody wakes gets the lock within the polling cap",
 			"a Watch that hangs costs hints and not the wait",

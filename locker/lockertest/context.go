@@ -12,21 +12,21 @@ var contextSentences = []sentence{
 	{"Acquire with a ctx that is already done grants nothing and returns the ctx's error", nil, func(x *fixture) {
 		key := x.key("k")
 		x.done(func(ctx context.Context) error {
-			_, err := x.locker.Acquire(ctx, x.request(key, long))
+			_, err := x.locker.Acquire(ctx, x.request(key, x.long))
 			return err
 		})
 		x.pause(tick)
 		x.wantEmpty(key)
 	}},
 	{"Extend and Release with a ctx that is already done leave the lease alone and return the ctx's error", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.done(func(ctx context.Context) error {
-			_, err := x.locker.Extend(ctx, g.Lease, 2*long)
+			_, err := x.locker.Extend(ctx, g.Lease, 2*x.long)
 			return err
 		})
 		x.done(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })
 		x.pause(tick)
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
 	{"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left", needs(Hang, LoseReplyHang), func(x *fixture) {
@@ -37,7 +37,7 @@ var contextSentences = []sentence{
 			err := answer(x, "Acquire returns when its ctx ends", x.async(func() error {
 				ctx, cancel := context.WithTimeout(x.Context(), short)
 				defer cancel()
-				_, err := x.locker.Acquire(ctx, x.request(key, long))
+				_, err := x.locker.Acquire(ctx, x.request(key, x.long))
 				return err
 			}))
 			x.soon("Acquire returned", began, short+slack)
@@ -50,7 +50,7 @@ var contextSentences = []sentence{
 		key := x.key("k")
 		ctx, cancel := context.WithCancel(x.Context())
 		got := x.async(func() error {
-			_, err := x.locker.Acquire(ctx, x.request(key, long))
+			_, err := x.locker.Acquire(ctx, x.request(key, x.long))
 			return err
 		})
 		x.eventually("the store has the request", func() bool { return x.beneath.Holds(key) })
@@ -63,7 +63,7 @@ var contextSentences = []sentence{
 			x.beneath.FaultOnce(Acquire, Fault{Kind: kind, Delay: 2 * short})
 			key := x.key(string(kind))
 			ctx, cancel := context.WithTimeout(x.Context(), short)
-			lease, err := x.locker.Acquire(ctx, x.request(key, long))
+			lease, err := x.locker.Acquire(ctx, x.request(key, x.long))
 			cancel()
 			if err == nil {
 				x.release(lease)
@@ -75,17 +75,17 @@ var contextSentences = []sentence{
 		}
 	}},
 	{"when ctx ends while the store hangs, Extend returns its error and the lease lasts", needs(Hang), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Extend, Fault{Kind: Hang})
 		x.ends(func(ctx context.Context) error {
-			_, err := x.locker.Extend(ctx, g.Lease, 2*long)
+			_, err := x.locker.Extend(ctx, g.Lease, 2*x.long)
 			return err
 		})
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 		x.wantHolds(g)
 	}},
 	{"when ctx ends while the store hangs, Release returns its error and can be repeated", needs(Hang), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, Fault{Kind: Hang})
 		x.ends(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })
 		x.release(g.Lease)

@@ -27,7 +27,7 @@ func (x *fixture) wantHeld(err error, g grant, began time.Time) {
 	if held.Key != g.Key || held.Foreign {
 		x.Errorf("error %+v; want the key %.60q", held, g.Key)
 	}
-	tolerance := g.ttl/100 + 5*time.Millisecond // for a store's clock and rounding
+	tolerance := g.ttl/100 + 5*time.Millisecond + x.Resolution // for a store's clock and rounding
 	least, most := g.Expires.Sub(ended)-tolerance, g.came.Add(g.ttl).Sub(began)+tolerance
 	if x.Behind { // it may have been granted later by some, or extended by a request that has failed
 		most = max(most, held.Left)
@@ -54,7 +54,7 @@ func (x *fixture) extends(lease locker.Lease, ttl time.Duration) locker.Lease {
 		switch {
 		case err == nil:
 			return after
-		case !x.late() || errors.Is(err, locker.ErrLost) || time.Since(began) > patience:
+		case !x.late() || errors.Is(err, locker.ErrLost) || time.Since(began) > x.patience:
 			x.Fatalf("the lease is not there any more: Extend: %v", err)
 		}
 	}
@@ -120,8 +120,8 @@ func (x *fixture) emptyInTheEnd(key string) {
 func (x *fixture) eventually(what string, done func() bool) {
 	x.Helper()
 	for began := time.Now(); !done(); time.Sleep(tick) {
-		if time.Since(began) > patience {
-			x.Fatalf("not within %v: %s", patience, what)
+		if time.Since(began) > x.patience {
+			x.Fatalf("not within %v: %s", x.patience, what)
 		}
 	}
 }

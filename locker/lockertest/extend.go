@@ -8,13 +8,13 @@ import (
 
 var extendSentences = []sentence{
 	{"Extend moves Expires to ttl less the margin from now", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		time.Sleep(5 * time.Millisecond)
-		after, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
+		after, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		if err != nil {
 			x.Fatalf("Extend: %v", err)
 		}
-		if latest := locker.Until(time.Now(), 2*long); !after.Expires.After(g.Expires) || after.Expires.After(latest) {
+		if latest := locker.Until(time.Now(), 2*x.long); !after.Expires.After(g.Expires) || after.Expires.After(latest) {
 			x.Errorf("Expires is %v; want it after %v and at most %v", after.Expires, g.Expires, latest)
 		}
 		if after.Key != g.Key || after.Token != g.Token || after.Fence != g.Fence || !after.Granted.Equal(g.Granted) {
@@ -46,7 +46,7 @@ var extendSentences = []sentence{
 		})
 	}},
 	{"Extend by a shorter ttl does not shorten the lease", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		after, err := x.locker.Extend(x.Context(), g.Lease, locker.MinTTL)
 		if err != nil {
 			x.Fatalf("Extend: %v", err)
@@ -55,12 +55,12 @@ var extendSentences = []sentence{
 			x.Errorf("Expires went back by %v", g.Expires.Sub(after.Expires))
 		}
 		x.pause(2 * locker.MinTTL)
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 	}},
 	{"Key and Token alone suffice to extend and to release", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		named := locker.Lease{Key: g.Key, Token: g.Token}
-		after, err := x.locker.Extend(x.Context(), named, 2*long)
+		after, err := x.locker.Extend(x.Context(), named, 2*x.long)
 		if err != nil {
 			x.Fatalf("Extend: %v", err)
 		}
@@ -75,39 +75,39 @@ var extendSentences = []sentence{
 		x.eventually("the lease has ended", func() bool { return !x.beneath.Holds(g.Key) && g.Ended() })
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
-		x.grant(g.Key, long)
+		x.grant(g.Key, x.long)
 	}},
 	{"Extend after the key was deleted matches ErrLost and does not bring it back", needs(Delete), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
-		x.grant(g.Key, long)
+		x.grant(g.Key, x.long)
 	}},
 	{"Extend after the store let the lease end too soon matches ErrLost and does not bring it back", needs(Expire), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.Expire(g.Key)
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
-		x.grant(g.Key, long)
+		x.grant(g.Key, x.long)
 	}},
 	{"Extend after another took the lock matches ErrLost and leaves the other's lease", needs(Delete), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
-		other := x.grant(g.Key, long)
+		other := x.grant(g.Key, x.long)
 		x.cannotExtend(g)
-		x.refuse(other, long)
+		x.refuse(other, x.long)
 		x.wantHolds(other)
 	}},
 	{"Extend after another took the lock does not move the end of the other's lease", needs(Delete), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
 		other := x.grant(g.Key, short)
 		x.cannotExtend(g)
 		x.livesUntil(other.Lease)
 	}},
 	{"Extend after Release matches ErrLost and does not bring the lease back", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.release(g.Lease)
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
@@ -118,7 +118,7 @@ var extendSentences = []sentence{
 func (x *fixture) cannotExtend(g grant) {
 	x.Helper()
 	for _, lease := range []locker.Lease{g.Lease, g.bare()} {
-		_, err := x.locker.Extend(x.Context(), lease, 2*long)
+		_, err := x.locker.Extend(x.Context(), lease, 2*x.long)
 		x.wantLost("Extend", err)
 	}
 }

@@ -19,9 +19,13 @@ type fixture struct {
 
 	locker  locker.Locker
 	beneath beneath
-	id      string // makes keys unique on a server that others use too
-	ctx     context.Context
-	options []locker.Option // by which this package's own tests give Clients a bug
+	id      string        // makes keys unique on a server that others use too
+	long    time.Duration // a ttl that does not end during a sentence
+	// patience is for what must happen soon. It is well under long, or the end of a lease would do what a
+	// cleanup must do.
+	patience time.Duration
+	ctx      context.Context
+	options  []locker.Option // by which this package's own tests give Clients a bug
 }
 
 // reporter is what a sentence needs of a *testing.T. This package's own tests put something else in its place, to see
@@ -35,26 +39,26 @@ type reporter interface {
 }
 
 const (
-	long     = time.Minute            // a ttl that does not end during a test
-	short    = 100 * time.Millisecond // a ttl whose end the test waits for
-	patience = 20 * time.Second       // with a machine that has much else to do; well under long
-	tick     = time.Millisecond       // between polls
-	slack    = 50 * time.Millisecond  // in fake time, for what takes no time by itself
-	pollCap  = 250 * time.Millisecond // the longest sleep of a waiter
-	limit    = 5 * time.Minute        // for a sentence
-	drained  = 10 * time.Minute       // in fake time, until whatever goes on in the background is over
+	maxTTL  = 30 * time.Second       // of a store without options
+	short   = 100 * time.Millisecond // a ttl whose end the test waits for
+	tick    = time.Millisecond       // between polls
+	slack   = 50 * time.Millisecond  // in fake time, for what takes no time by itself
+	pollCap = 250 * time.Millisecond // the longest sleep of a waiter
+	limit   = 5 * time.Minute        // for a sentence
+	drained = 10 * time.Minute       // in fake time, until whatever goes on in the background is over
 )
 
 func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
 	if h.MaxTTL == 0 {
-		h.MaxTTL = time.Hour
+		h.MaxTTL = maxTTL
 	}
 	if h.Cause == nil {
 		h.Cause = ErrInjected
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	r.Cleanup(cancel)
-	x := &fixture{reporter: r, Harness: h, id: rand.Text(), ctx: ctx}
+	x := &fixture{reporter: r, Harness: h, id: rand.Text(), long: min(h.MaxTTL/2, time.Minute), ctx: ctx}
+	x.patience = x.long / 3
 	l, d := h.New(t)
 	over := make(chan struct{})
 	x.locker, x.beneath = l, beneath{Disturber: d, x: x, needs: s.needs, over: over}
@@ -166,10 +170,10 @@ func (x *fixture) granted(req locker.Request) grant {
 			time.Sleep(tick)
 			req.Token = rand.Text()
 			continue
-		case x.Bubble || req.TTL > patience/4 || errors.Is(err, locker.ErrHeld) || isPermanent(err):
+		case x.Bubble || req.TTL > x.patience/4 || errors.Is(err, locker.ErrHeld) || isPermanent(err):
 			x.Fatalf("Acquire: %v; want it granted", err)
 		}
-		leftover = time.Now().Add(patience)
+		leftover = time.Now().Add(x.patience)
 		req.Token, req.TTL = rand.Text(), 3*req.TTL
 	}
 }
@@ -195,7 +199,7 @@ func (x *fixture) release(lease locker.Lease) {
 func (x *fixture) livesUntil(lease locker.Lease) {
 	x.Helper()
 	x.eventually("the lock is free", func() bool {
-		next, err := x.locker.Acquire(x.Context(), x.request(lease.Key, long))
+		next, err := x.locker.Acquire(x.Context(), x.request(lease.Key, x.long))
 		now := time.Now()
 		switch {
 		case err == nil && now.Before(lease.Expires):
@@ -240,8 +244,8 @@ func answer[T any](x *fixture, what string, from <-chan T) T {
 	select {
 	case a := <-from:
 		return a
-	case <-time.After(patience):
-		x.Fatalf("not within %v: %s", patience, what)
+	case <-time.After(x.patience):
+		x.Fatalf("not within %v: %s", x.patience, what)
 		panic("unreachable")
 	}
 }

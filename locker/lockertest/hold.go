@@ -11,7 +11,7 @@ import (
 
 var holdSentences = []sentence{
 	{"Do works under the lock and releases it, whether work fails or not", nil, func(x *fixture) {
-		c, key := x.client(locker.WithTTL(long)), x.key("k")
+		c, key := x.client(locker.WithTTL(x.long)), x.key("k")
 		failure := errors.New("work failed")
 		for _, want := range []error{nil, failure} {
 			var inside context.Context
@@ -41,7 +41,7 @@ var holdSentences = []sentence{
 					x.Errorf("recovered %v", r)
 				}
 			}()
-			_ = x.client(locker.WithTTL(long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error { panic("oh") })
+			_ = x.client(locker.WithTTL(x.long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error { panic("oh") })
 		}()
 		x.wantEmpty(key)
 	}},
@@ -49,7 +49,7 @@ var holdSentences = []sentence{
 		key, exited := x.key("k"), make(chan struct{})
 		go func() {
 			defer close(exited)
-			_ = x.client(locker.WithTTL(long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
+			_ = x.client(locker.WithTTL(x.long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
 				runtime.Goexit()
 				return nil
 			})
@@ -59,7 +59,7 @@ var holdSentences = []sentence{
 	}},
 	{"Do joins the errors of work and of the release, work's first", needs(Delete), func(x *fixture) {
 		key, failure := x.key("k"), errors.New("work failed")
-		err := x.client(locker.WithTTL(long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
+		err := x.client(locker.WithTTL(x.long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
 			x.beneath.Delete(key)
 			return failure
 		})
@@ -75,7 +75,7 @@ var holdSentences = []sentence{
 			err := x.client(locker.WithTTL(ttl)).Do(x.Context(), key, func(ctx context.Context, l *locker.Lock) error {
 				granted = true
 				x.beneath.Delete(key)
-				next = x.grant(key, long)
+				next = x.grant(key, x.long)
 				_ = x.lost(l) // whatever the reason
 				return nil
 			})
@@ -91,7 +91,7 @@ var holdSentences = []sentence{
 	{"Do whose ctx ends during work releases the lock", nil, func(x *fixture) {
 		key := x.key("k")
 		ctx, cancel := context.WithCancel(x.Context())
-		err := x.client(locker.WithTTL(long)).Do(ctx, key, func(ctx context.Context, _ *locker.Lock) error {
+		err := x.client(locker.WithTTL(x.long)).Do(ctx, key, func(ctx context.Context, _ *locker.Lock) error {
 			cancel()
 			return ctx.Err()
 		})

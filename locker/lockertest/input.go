@@ -27,8 +27,8 @@ func (x *fixture) badRequests() []badRequest {
 
 // badNames are those whose Key and Token could not name a lease either.
 func (x *fixture) badNames() []badRequest {
-	key := func(key string) locker.Request { return x.request(key, long) }
-	nameless := x.request("k"+x.id, long)
+	key := func(key string) locker.Request { return x.request(key, x.long) }
+	nameless := x.request("k"+x.id, x.long)
 	nameless.Token = ""
 	return []badRequest{
 		{key(""), []string{"key", "empty"}},
@@ -77,7 +77,7 @@ var inputSentences = []sentence{
 		release()
 	}},
 	{"Extend refuses a bad ttl with an error that names it, and leaves the lease alone", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		for _, ttl := range append(x.badTTLs(), x.MaxTTL+time.Millisecond) {
 			_, err := x.locker.Extend(x.Context(), g.Lease, ttl)
 			x.wantPermanent("Extend", err)
@@ -85,11 +85,11 @@ var inputSentences = []sentence{
 				x.Errorf("error %q does not name %v", err, ttl)
 			}
 		}
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
 	{"nothing is sent to Extend by a bad ttl", needs(Stall), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		release := x.stall(All)
 		for _, ttl := range x.badTTLs() {
 			err := answer(x, "a bad ttl is answered without the store", x.async(func() error {
@@ -105,7 +105,7 @@ var inputSentences = []sentence{
 		for _, bad := range x.badNames() {
 			lease := locker.Lease{Key: bad.Key, Token: bad.Token}
 			x.wantPermanent("Extend", answer(x, "Extend of a bad lease is answered without the store", x.async(func() error {
-				_, err := x.locker.Extend(x.Context(), lease, long)
+				_, err := x.locker.Extend(x.Context(), lease, x.long)
 				return err
 			})))
 			x.wantPermanent("Release", answer(x, "Release of a bad lease is answered without the store", x.async(func() error {
@@ -142,10 +142,10 @@ var inputSentences = []sentence{
 	{"a key may be 512 bytes long and hold any text but a NUL", nil, func(x *fixture) {
 		var grants []grant
 		for _, key := range x.oddKeys() {
-			grants = append(grants, x.grant(key, long))
+			grants = append(grants, x.grant(key, x.long))
 		}
 		for _, g := range grants { // each is a lock of its own
-			x.refuse(g, long)
+			x.refuse(g, x.long)
 			x.wantHolds(g)
 			x.release(g.Lease)
 			x.wantEmpty(g.Key)

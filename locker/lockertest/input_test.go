@@ -76,8 +76,8 @@ var inputDoubles = []broken{
 		bug: "long ttls are refused",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
-				if req.TTL == time.Hour {
-					return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL))
+				if req.TTL == maxTTL {
+					return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, maxTTL))
 				}
 				return r.Acquire(ctx, req)
 			}}

@@ -38,7 +38,10 @@ type Harness struct {
 	// time it is: "soon" is then what the design says, rather than some seconds.
 	Bubble bool
 
-	// MaxTTL is the longest ttl that is granted, at least ten minutes; 0: an hour.
+	// MaxTTL is the longest ttl that is granted, at least 30 seconds; 0: 30 seconds, the limit of a store
+	// without options. Leases that must not end during a sentence live for half of it, a minute at most. What
+	// must happen soon has a third of that time. In real time, let New give the store a limit of an hour, so
+	// that no machine is too slow.
 	MaxTTL time.Duration
 
 	// Cause is matched by the errors of calls that Fail; nil: [ErrInjected].
@@ -49,6 +52,9 @@ type Harness struct {
 
 	// NoLeft says that a refusal can't tell how long the present lease still lives, and so that Left is 0.
 	NoLeft bool
+
+	// Resolution is how coarsely a refusal tells what the present lease has left; 0: a few milliseconds.
+	Resolution time.Duration
 
 	// Behind says that the Locker answers before all that it has sent is done, as a quorum does. What an attempt or a
 	// release leaves is then gone soon, rather than with the answer.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -20,7 +21,11 @@ func fresh(*testing.T) (locker.Locker, Disturber) {
 }
 
 func TestReferenceKeepsTheContract(t *testing.T) {
-	Run(t, Harness{New: fresh})
+	Run(t, Harness{MaxTTL: time.Hour, New: func(*testing.T) (locker.Locker, Disturber) {
+		r := newReference()
+		r.maxTTL = time.Hour
+		return r, r
+	}})
 	t.Run("in fake time", func(t *testing.T) { Run(t, Harness{New: fresh, Bubble: true}) })
 }
 

@@ -3,6 +3,7 @@ package lockertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 // reference is a Locker over a map, and the Disturber of that map. Its funcs are the parts that doubles replace by
 // broken ones; each is called with mu held.
 type reference struct {
+	maxTTL time.Duration
+
 	set    func(key, token string, ttl time.Duration) (granted bool, present entry, err error)
 	expire func(key, token string, ttl time.Duration) (ok bool, err error)
 	remove func(key, token string) (ok bool, err error)
@@ -37,7 +40,7 @@ type entry struct {
 
 func newReference() *reference {
 	r := &reference{
-		entries: map[string]entry{}, wakes: map[string]map[*func()]bool{}, fences: map[string]uint64{},
+		maxTTL: maxTTL, entries: map[string]entry{}, wakes: map[string]map[*func()]bool{}, fences: map[string]uint64{},
 		standing: map[Op]Fault{}, queued: map[Op][]Fault{},
 	}
 	r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
@@ -111,8 +114,8 @@ func (r *reference) Acquire(ctx context.Context, req locker.Request) (locker.Lea
 
 // send is Acquire without the validation.
 func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if req.TTL > time.Hour {
-		return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL))
+	if req.TTL > r.maxTTL {
+		return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, r.maxTTL))
 	}
 	began := time.Now()
 	var granted bool
@@ -154,8 +157,8 @@ func (r *reference) Extend(ctx context.Context, lease locker.Lease, ttl time.Dur
 }
 
 func (r *reference) sendExtend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if ttl > time.Hour {
-		return lease, fault("extend", lease.Key, ttlError(ttl))
+	if ttl > r.maxTTL {
+		return lease, fault("extend", lease.Key, ttlError(ttl, r.maxTTL))
 	}
 	began := time.Now()
 	var ok bool
@@ -316,6 +319,6 @@ func (r *reference) Expire(key string) {
 
 func fault(op, key string, err error) error { return &locker.Error{Op: op, Key: key, Err: err} }
 
-func ttlError(ttl time.Duration) error {
-	return refusal{errors.New("ttl " + ttl.String() + " is over the limit of 1h0m0s")}
+func ttlError(ttl, limit time.Duration) error {
+	return refusal{fmt.Errorf("ttl %v is over the limit of %v", ttl, limit)}
 }

@@ -4,44 +4,44 @@ import "sync/atomic"
 
 var releaseSentences = []sentence{
 	{"Release by the holder frees the lock and leaves nothing", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.release(g.Lease)
 		x.wantEmpty(g.Key)
-		x.grant(g.Key, long)
+		x.grant(g.Key, x.long)
 	}},
 	{"a second Release matches ErrLost", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.release(g.Lease)
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantEmpty(g.Key)
 	}},
 	{"Release of a lease that the store let end too soon matches ErrLost", needs(Expire), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.Expire(g.Key)
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 	}},
 	{"a stale Release matches ErrLost and leaves the lease of the next holder alone", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.release(g.Lease)
-		next := x.grant(g.Key, long)
+		next := x.grant(g.Key, x.long)
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantLost("Release", x.locker.Release(x.Context(), g.bare()))
-		x.refuse(next, long)
+		x.refuse(next, x.long)
 		x.wantHolds(next)
 	}},
 	{"Release by someone who knows the key alone matches ErrLost and changes nothing", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		guess := g.Lease
 		for _, guess.Token = range []string{"*", g.Token + "x", g.Token[:len(g.Token)-1]} {
 			x.wantLost("Release", x.locker.Release(x.Context(), guess))
-			_, err := x.locker.Extend(x.Context(), guess, long)
+			_, err := x.locker.Extend(x.Context(), guess, x.long)
 			x.wantLost("Extend", err)
 		}
 		x.wantHolds(g)
 	}},
 	{"of many concurrent Releases exactly one succeeds", nil, func(x *fixture) {
 		for range rounds {
-			g := x.grant(x.key("k"), long)
+			g := x.grant(x.key("k"), x.long)
 			var released atomic.Int64
 			errs := make([]error, callers)
 			together(callers, func(i int) {

@@ -70,7 +70,7 @@ var renewSentences = []sentence{
 	{"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires", needs(Delete), func(x *fixture) {
 		x.stolen(func(key string) {
 			x.beneath.Delete(key)
-			x.grant(key, long)
+			x.grant(key, x.long)
 		})
 	}},
 	{"when extensions fail, the context ends with ErrLost, unavailable, no later than Expires", needs(Fail), func(x *fixture) {
@@ -110,13 +110,13 @@ var renewSentences = []sentence{
 		x.livesUntil(got.Lease())
 	}},
 	{"Extend makes a lock last longer at once, and never shorter", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long), locker.WithoutExtension()), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long), locker.WithoutExtension()), x.key("k"))
 		before := l.Lease().Expires
-		if err := l.Extend(x.Context(), 2*long); err != nil {
+		if err := l.Extend(x.Context(), 2*x.long); err != nil {
 			x.Fatalf("Extend: %v", err)
 		}
 		after := l.Lease().Expires
-		if latest := locker.Until(time.Now(), 2*long); !after.After(before) || after.After(latest) {
+		if latest := locker.Until(time.Now(), 2*x.long); !after.After(before) || after.After(latest) {
 			x.Errorf("Expires is %v; want it after %v and at most %v", after, before, latest)
 		}
 		if err := l.Extend(x.Context(), locker.MinTTL); err != nil || l.Lease().Expires.Before(after) {
@@ -125,17 +125,17 @@ var renewSentences = []sentence{
 		x.unlock(l)
 	}},
 	{"Extend of a lock that was taken away matches ErrLost and ends its context", needs(Delete), func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Delete(l.Key())
-		other := x.grant(l.Key(), long)
-		x.wantLost("Extend", l.Extend(x.Context(), long))
+		other := x.grant(l.Key(), x.long)
+		x.wantLost("Extend", l.Extend(x.Context(), x.long))
 		if lost := x.lost(l); !taken(lost) {
 			x.Errorf("lost because it is %s; want stolen", lost.Reason)
 		}
 		x.wantHolds(other)
 	}},
 	{"WithMaxHold ends the context with ErrLost, maximum hold, and Unlock frees the lock", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long), locker.WithMaxHold(3*short)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long), locker.WithMaxHold(3*short)), x.key("k"))
 		answer(x, "the context ends", l.Context().Done())
 		if held := time.Since(l.Lease().Granted); held < 3*short {
 			x.Errorf("ended after %v", held)
@@ -156,7 +156,7 @@ func (x *fixture) keeps(ttl time.Duration, trouble func()) bool {
 	l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
 	trouble()
 	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 20) {
-		stolen, err := x.locker.Acquire(x.Context(), x.request(l.Key(), long))
+		stolen, err := x.locker.Acquire(x.Context(), x.request(l.Key(), x.long))
 		if err == nil {
 			x.release(stolen)
 		}

@@ -72,7 +72,7 @@ var renewDoubles = []broken{
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
 				lease, err := next.Acquire(ctx, req)
-				lease.Expires = lease.Expires.Add(2 * long)
+				lease.Expires = lease.Expires.Add(2 * time.Minute)
 				return lease, err
 			}}
 		},
@@ -109,7 +109,7 @@ var renewDoubles = []broken{
 				err := next.Release(ctx, lease)
 				go func() {
 					time.Sleep(short / 2)
-					_, _ = next.Acquire(context.WithoutCancel(ctx), locker.Request{Key: lease.Key, Token: lease.Token, TTL: long})
+					_, _ = next.Acquire(context.WithoutCancel(ctx), locker.Request{Key: lease.Key, Token: lease.Token, TTL: maxTTL})
 				}()
 				return err
 			}}

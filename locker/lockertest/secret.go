@@ -11,10 +11,10 @@ import (
 
 var secretSentences = []sentence{
 	{"the token is in nothing that a request or a lease prints, logs or marshals", nil, func(x *fixture) {
-		req := x.request(x.key("k"), long)
+		req := x.request(x.key("k"), x.long)
 		g := x.granted(req)
 		x.hides(req.Token, req, g.Lease)
-		after, err := x.locker.Extend(x.Context(), g.Lease, long)
+		after, err := x.locker.Extend(x.Context(), g.Lease, x.long)
 		if err != nil {
 			x.Fatalf("Extend: %v", err)
 		}
@@ -22,14 +22,14 @@ var secretSentences = []sentence{
 	}},
 	{"the token is in no error", needs(Fail, Refuse, LoseReply, SetForeign, SetOther), func(x *fixture) {
 		ctx, key := x.Context(), x.key("k")
-		g := x.grant(key, long)
-		req := x.request(key, long)
+		g := x.grant(key, x.long)
+		req := x.request(key, x.long)
 		all := func() {
 			_, err := x.locker.Acquire(ctx, req)
 			x.hides(req.Token, err)
 			x.hides(g.Token, err)
 			for _, lease := range []locker.Lease{g.Lease, g.bare()} {
-				_, err = x.locker.Extend(ctx, lease, long)
+				_, err = x.locker.Extend(ctx, lease, x.long)
 				x.hides(g.Token, err)
 			}
 			x.hides(g.Token, x.locker.Watch(ctx, key, "", func() {}))
@@ -59,7 +59,7 @@ var secretSentences = []sentence{
 		}
 	}},
 	{"the token is in nothing that a held Lock or its context prints, logs or marshals", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.hides(l.Lease().Token, l, l.Context(), l.Lease())
 	}},
 }

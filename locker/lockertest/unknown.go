@@ -14,13 +14,13 @@ var unknownSentences = []sentence{
 		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail})
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
-		x.grant(key, long)
+		x.grant(key, x.long)
 	}},
 	{"when the store fails, the error matches that of the store", needs(Fail), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.Fault(All, Fault{Kind: Fail})
-		_, acquired := x.locker.Acquire(x.Context(), x.request(x.key("free"), long))
-		_, extended := x.locker.Extend(x.Context(), g.Lease, long)
+		_, acquired := x.locker.Acquire(x.Context(), x.request(x.key("free"), x.long))
+		_, extended := x.locker.Extend(x.Context(), g.Lease, x.long)
 		released := x.locker.Release(x.Context(), g.Lease)
 		for _, err := range []error{acquired, extended, released} {
 			if !errors.Is(err, x.Cause) {
@@ -29,7 +29,7 @@ var unknownSentences = []sentence{
 		}
 	}},
 	{"when the store fails, a lock that someone has is not said to be held by them, and they keep it", needs(Fail), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail})
 		x.acquireFails(g.Key)
 		x.pause(10 * tick)
@@ -40,7 +40,7 @@ var unknownSentences = []sentence{
 		x.beneath.FaultOnce(Acquire, Fault{Kind: LoseReply})
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
-		x.grant(key, long)
+		x.grant(key, x.long)
 	}},
 	{"a clean-up that fails or hangs is repeated until it is answered", needs(Fail, LoseReply, Hang), func(x *fixture) {
 		key := x.key("k")
@@ -68,57 +68,57 @@ var unknownSentences = []sentence{
 			x.acquireFails(key)
 			var next grant
 			x.eventually("the next attempt is granted", func() bool {
-				req, began := x.request(key, long), time.Now()
+				req, began := x.request(key, x.long), time.Now()
 				lease, err := x.locker.Acquire(x.Context(), req)
-				next = grant{lease, long, began, time.Now()}
+				next = grant{lease, x.long, began, time.Now()}
 				return err == nil
 			})
 			for range 10 {
 				x.pause(10 * time.Millisecond)
-				x.refuse(next, long)
+				x.refuse(next, x.long)
 			}
 			x.wantHolds(next)
 		}
 	}},
 	{"when Extend fails, it does not say lost, the lease lasts and a repeat works", needs(Fail), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Extend, Fault{Kind: Fail})
-		_, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
+		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantUnknown("Extend", err)
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 		x.wantHolds(g)
 	}},
 	{"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward", needs(LoseReply), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Extend, Fault{Kind: LoseReply})
-		_, err := x.locker.Extend(x.Context(), g.Lease, 2*long)
+		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantUnknown("Extend", err)
-		if after := x.extends(g.Lease, 2*long); !after.Expires.After(g.Expires) {
+		if after := x.extends(g.Lease, 2*x.long); !after.Expires.After(g.Expires) {
 			x.Fatalf("Extend = %v; want it until after %v", after, g.Expires)
 		}
 	}},
 	{"when Release fails, it does not say lost, and a repeat releases", needs(Fail), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, Fault{Kind: Fail})
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 		x.release(g.Lease)
 		x.wantEmpty(g.Key)
 	}},
 	{"when the reply to Release is lost, it does not say lost, and a repeat does", needs(LoseReply), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, Fault{Kind: LoseReply})
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantEmpty(g.Key)
 	}},
 	{"what the store refuses for good is returned at once as a refusal, and changes nothing", needs(Refuse), func(x *fixture) {
-		g, free := x.grant(x.key("k"), long), x.key("free")
+		g, free := x.grant(x.key("k"), x.long), x.key("free")
 		x.beneath.Fault(All, Fault{Kind: Refuse})
 		began := time.Now()
-		_, err := x.locker.Acquire(x.Context(), x.request(free, long))
+		_, err := x.locker.Acquire(x.Context(), x.request(free, x.long))
 		x.wantPermanent("Acquire", err)
-		_, err = x.locker.Extend(x.Context(), g.Lease, 2*long)
+		_, err = x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantPermanent("Extend", err)
 		x.wantPermanent("Release", x.locker.Release(x.Context(), g.Lease))
 		x.soon("refused", began, tick)
@@ -129,14 +129,14 @@ var unknownSentences = []sentence{
 			x.emptyInTheEnd(g.Key)
 			return
 		}
-		x.refuse(g, long)
+		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
 }
 
 func (x *fixture) acquireFails(key string) {
 	x.Helper()
-	_, err := x.locker.Acquire(x.Context(), x.request(key, long))
+	_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
 	x.wantUnknown("Acquire", err)
 }
 
@@ -144,7 +144,7 @@ var foreignSentences = []sentence{
 	{"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays", needs(SetForeign, Delete), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.SetForeign(key)
-		_, err := x.locker.Acquire(x.Context(), x.request(key, long))
+		_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
 		var held *locker.HeldError
 		if !errors.As(err, &held) || !errors.Is(err, locker.ErrHeld) || !errors.Is(err, locker.ErrForeignKey) {
 			x.Fatalf("Acquire: error %v; want a *HeldError that matches ErrHeld and ErrForeignKey", err)
@@ -157,12 +157,12 @@ var foreignSentences = []sentence{
 			x.Fatalf("the foreign value is gone")
 		}
 		x.beneath.Delete(key)
-		x.grant(key, long)
+		x.grant(key, x.long)
 	}},
 	{"a value of another type matches ErrForeignKey and not ErrHeld, and stays", needs(SetOther), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.SetOther(key)
-		_, err := x.locker.Acquire(x.Context(), x.request(key, long))
+		_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
 		x.wantUnknown("Acquire", err)
 		if !errors.Is(err, locker.ErrForeignKey) {
 			x.Fatalf("Acquire: error %v; want one that matches ErrForeignKey", err)
@@ -174,9 +174,9 @@ var foreignSentences = []sentence{
 	}},
 	{"a lease whose key was overwritten can be neither extended nor released, and what is there stays", needs(SetForeign, SetOther), func(x *fixture) {
 		for name, overwrite := range map[string]func(string){"foreign": x.beneath.SetForeign, "other": x.beneath.SetOther} {
-			g := x.grant(x.key(name), long)
+			g := x.grant(x.key(name), x.long)
 			overwrite(g.Key)
-			if _, err := x.locker.Extend(x.Context(), g.Lease, long); err == nil || errors.Is(err, locker.ErrHeld) {
+			if _, err := x.locker.Extend(x.Context(), g.Lease, x.long); err == nil || errors.Is(err, locker.ErrHeld) {
 				x.Errorf("%s: Extend: error %v", name, err)
 			}
 			if err := x.locker.Release(x.Context(), g.Lease); err == nil || errors.Is(err, locker.ErrHeld) {

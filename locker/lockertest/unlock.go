@@ -12,34 +12,34 @@ var unlockSentences = []sentence{
 	{"Unlock after the lock was lost matches ErrLost and leaves the next holder alone", needs(Delete), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		x.beneath.Delete(l.Key())
-		next := x.grant(l.Key(), long)
+		next := x.grant(l.Key(), x.long)
 		_ = x.lost(l) // whatever the reason
 		x.wantLost("Unlock", l.Unlock(x.Context()))
 		x.pause(10 * tick)
 		x.wantHolds(next)
 	}},
 	{"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone", needs(Delete), func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Delete(l.Key())
-		next := x.grant(l.Key(), long)
+		next := x.grant(l.Key(), x.long)
 		x.wantLost("Unlock", l.Unlock(x.Context()))
 		x.pause(10 * tick)
 		x.wantHolds(next)
 	}},
 	{"Unlock whose reply is lost returns nil, since its own repeat finds nothing", needs(LoseReply), func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.FaultOnce(Release, Fault{Kind: LoseReply})
 		x.unlock(l)
 		x.wantEmpty(l.Key())
 	}},
 	{"Unlock whose request is lost repeats it", needs(Fail), func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.FaultOnce(Release, Fault{Kind: Fail}, Fault{Kind: Fail})
 		x.unlock(l)
 		x.wantEmpty(l.Key())
 	}},
 	{"Unlock with a ctx that is already done, or with the lock's own, releases", nil, func(x *fixture) {
-		c := x.client(locker.WithTTL(long))
+		c := x.client(locker.WithTTL(x.long))
 		cancelled, cancel := context.WithCancel(x.Context())
 		cancel()
 		for name, with := range map[string]func(*locker.Lock) context.Context{
@@ -63,7 +63,7 @@ var unlockSentences = []sentence{
 			},
 			"Stall": func() func() { return x.stall(Release) },
 		} {
-			l := x.lock(x.client(locker.WithTTL(long)), x.key(name))
+			l := x.lock(x.client(locker.WithTTL(x.long)), x.key(name))
 			over := hang()
 			x.ends(l.Unlock)
 			over()
@@ -71,7 +71,7 @@ var unlockSentences = []sentence{
 		}
 	}},
 	{"Unlock with a ctx that is already done waits a second for a store that hangs, no longer", needs(Stall), func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		release := x.stall(Release)
 		ctx, cancel := context.WithCancel(x.Context())
 		cancel()
@@ -83,7 +83,7 @@ var unlockSentences = []sentence{
 		x.emptyInTheEnd(l.Key())
 	}},
 	{"Unlock whose ctx has ended leaves a lock that the next one gets, and keeps", needs(Hang), func(x *fixture) {
-		c := x.client(locker.WithTTL(long))
+		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
 		x.beneath.FaultOnce(Release, Fault{Kind: Hang}, Fault{Kind: Hang})
 		x.ends(l.Unlock)
@@ -95,7 +95,7 @@ var unlockSentences = []sentence{
 		x.unlock(next.Lock)
 	}},
 	{"a refusal of Release is returned by Unlock at once", needs(Refuse), func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Fault(Release, Fault{Kind: Refuse})
 		began := time.Now()
 		x.wantPermanent("Unlock", l.Unlock(x.Context()))
@@ -103,10 +103,10 @@ var unlockSentences = []sentence{
 		x.beneath.Fault(Release, Fault{})
 	}},
 	{"a second Unlock returns the result of the first and leaves the next holder alone", needs(Delete), func(x *fixture) {
-		c := x.client(locker.WithTTL(long))
+		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
 		x.unlock(l)
-		next := x.grant(l.Key(), long)
+		next := x.grant(l.Key(), x.long)
 		x.unlock(l)
 		x.wantHolds(next)
 		l = x.lock(c, x.key("lost"))
@@ -118,7 +118,7 @@ var unlockSentences = []sentence{
 		}
 	}},
 	{"many who Unlock at once get one result", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(long)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		errs := make([]error, callers)
 		together(callers, func(i int) { errs[i] = l.Unlock(x.Context()) })
 		if err := errors.Join(errs...); err != nil {
@@ -154,7 +154,7 @@ var unlockSentences = []sentence{
 // extendOver extends the lease of a lock that is over, past the Client.
 func (x *fixture) extendOver(l *locker.Lock) error {
 	lease := l.Lease()
-	_, err := x.locker.Extend(x.Context(), locker.Lease{Key: lease.Key, Token: lease.Token, Owner: lease.Owner}, long)
+	_, err := x.locker.Extend(x.Context(), locker.Lease{Key: lease.Key, Token: lease.Token, Owner: lease.Owner}, x.long)
 	return err
 }
 

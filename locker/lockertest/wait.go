@@ -13,8 +13,8 @@ import (
 
 var waitSentences = []sentence{
 	{"Lock waits for a lock that is held, and gets it soon after Unlock", nil, func(x *fixture) {
-		one := x.client(locker.WithTTL(long))
-		for name, other := range map[string]*locker.Client{"same": one, "another": x.client(locker.WithTTL(long))} {
+		one := x.client(locker.WithTTL(x.long))
+		for name, other := range map[string]*locker.Client{"same": one, "another": x.client(locker.WithTTL(x.long))} {
 			l := x.lock(one, x.key(name))
 			waiting := x.waits(x.Context(), other, l.Key())
 			x.pause(50 * time.Millisecond)
@@ -36,7 +36,7 @@ var waitSentences = []sentence{
 		x.unlock(next.Lock)
 	}},
 	{"a waiter whom nobody wakes gets the lock within the polling cap", needs(Expire), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
 		x.pause(50 * time.Millisecond)
 		x.stillWaits(waiting)
@@ -48,7 +48,7 @@ var waitSentences = []sentence{
 	}},
 	{"a Watch that hangs costs hints and not the wait", needs(Stall), func(x *fixture) {
 		x.stall(Watch)
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
 		x.pause(50 * time.Millisecond)
 		x.stillWaits(waiting)
@@ -59,7 +59,7 @@ var waitSentences = []sentence{
 		x.unlock(next.Lock)
 	}},
 	{"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.inTime(short, func(limit time.Duration) bool {
 			began := time.Now()
 			_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(limit))
@@ -75,11 +75,11 @@ var waitSentences = []sentence{
 		x.wantHolds(g)
 	}},
 	{"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows", needs(Hang), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		x.beneath.Fault(Acquire, Fault{Kind: Hang})
 		x.beneath.FaultOnce(Acquire, Fault{})
 		began := time.Now()
-		_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(6*short), locker.WithTTL(long))
+		_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(6*short), locker.WithTTL(x.long))
 		x.soon("Lock returned", began, 6*short+pollCap)
 		if !errors.Is(err, locker.ErrWaitLimit) || errors.Is(err, locker.ErrHeld) {
 			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit, and not ErrHeld", err)
@@ -88,7 +88,7 @@ var waitSentences = []sentence{
 	{"under WithWait, Lock outlasts a store that fails, and gets the lock when it answers again", needs(Fail), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail}, Fault{Kind: Fail}, Fault{Kind: Fail})
-		l, err := x.client().Lock(x.Context(), key, locker.WithWait(patience), locker.WithTTL(long))
+		l, err := x.client().Lock(x.Context(), key, locker.WithWait(x.patience), locker.WithTTL(x.long))
 		if err != nil {
 			x.Fatalf("Lock: error %v; want the lock", err)
 		}
@@ -107,7 +107,7 @@ var waitSentences = []sentence{
 		}
 	}},
 	{"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		why := errors.New("the reason")
 		x.inTime(short, func(limit time.Duration) bool {
 			ctx, cancel := context.WithCancelCause(x.Context())
@@ -139,7 +139,7 @@ var waitSentences = []sentence{
 		x.unlock(next.Lock)
 	}},
 	{"a value of another type ends the wait with ErrForeignKey", needs(SetOther), func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
 		x.pause(50 * time.Millisecond)
 		x.stillWaits(waiting)
@@ -152,7 +152,7 @@ var waitSentences = []sentence{
 	}},
 	{"many who lock one key exclude each other, and no update is lost", nil, func(x *fixture) {
 		const each = 4
-		clients := []*locker.Client{x.client(locker.WithTTL(long)), x.client(locker.WithTTL(long))}
+		clients := []*locker.Client{x.client(locker.WithTTL(x.long)), x.client(locker.WithTTL(x.long))}
 		key := x.key("k")
 		var counter atomic.Int64 // read and written in two steps
 		var mu sync.Mutex

@@ -8,14 +8,14 @@ import (
 
 var watchSentences = []sentence{
 	{"Watch is active when it returns and wakes after Release, or says that it is unsupported", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), long)
+		g := x.grant(x.key("k"), x.long)
 		woken, watching := x.watch(x.Context(), g.Key)
 		x.release(g.Lease)
 		for range rounds {
 			if watching {
 				answer(x, "a wake after Release", woken)
 			}
-			g = x.grant(g.Key, long)
+			g = x.grant(g.Key, x.long)
 			drain(woken)
 			x.release(g.Lease)
 		}
@@ -24,7 +24,7 @@ var watchSentences = []sentence{
 		}
 	}},
 	{"all who watch a key wake, each for its own key", nil, func(x *fixture) {
-		one, two := x.grant(x.key("one"), long), x.grant(x.key("two"), long)
+		one, two := x.grant(x.key("one"), x.long), x.grant(x.key("two"), x.long)
 		first, watching := x.watch(x.Context(), one.Key)
 		second, _ := x.watch(x.Context(), one.Key)
 		other, _ := x.watch(x.Context(), two.Key)
@@ -50,7 +50,7 @@ var watchSentences = []sentence{
 		for range 200 { // a wake may come late or for nothing, so it is given time
 			drain(ended)
 			drain(other)
-			x.release(x.grant(key, long).Lease)
+			x.release(x.grant(key, x.long).Lease)
 			answer(x, "a wake of a watch that goes on", other)
 			time.Sleep(tick)
 			select {

@@ -169,7 +169,8 @@ var acquireScenarios = []scenario{
 		spans: []string{
 			`lock acquire 5s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="canceled" lock.ttl=30.0}`,
 			`lock acquire 5s under caller {error.type="wait_limit" lock.attempts=0 lock.contended=true lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
-				` Error: lockstep: lock "invoice/42": wait limit reached`,
+				` Error: lockstep: lock "invoice/42": wait limit reached: ` +
+				`no answer from the store to the call of this Client that is first in line`,
 		},
 		metrics: samples{
 			"lock.acquire.duration{lock.outcome=timeout,error.type=wait_limit}": "5s",

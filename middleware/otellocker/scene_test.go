@@ -82,7 +82,7 @@ func newScene(t *testing.T, s setup) *scene {
 
 	seen, unseen := make([]locker.Locker, max(s.nodes, 1)), make([]locker.Locker, max(s.nodes, 1))
 	for i := range seen {
-		store := memory.New()
+		store := memory.New(memory.WithMaxTTL(everSoLong))
 		faulty := backendtest.FaultyNumbered(store)
 		x.stores, x.faults = append(x.stores, store), append(x.faults, faulty)
 		strategy := single.New

@@ -40,7 +40,7 @@ func play(t *testing.T, n int, strategy func(s *scene) locker.Locker, do func(s 
 	synctest.Test(t, func(t *testing.T) {
 		s.T, s.ctx = t, context.WithValue(t.Context(), traceKey{}, "7")
 		for range n {
-			store := memory.New()
+			store := memory.New(memory.WithMaxTTL(time.Minute))
 			s.stores = append(s.stores, store)
 			s.faults = append(s.faults, backendtest.Faulty(store))
 		}

@@ -241,7 +241,7 @@ func TestErrorsPassThroughAsTheyAre(t *testing.T) {
 	failure := errors.New("of the Locker")
 	l := locker.Wrap(failing{err: failure}, sloglocker.New(sloglocker.WithLogger(slog.New(newJournal()))))
 	_, acquire := l.Acquire(t.Context(), locker.Request{Key: key})
-	_, extend := l.Extend(t.Context(), locker.Lease{Key: key}, time.Minute)
+	_, extend := l.Extend(t.Context(), locker.Lease{Key: key}, time.Second)
 	for op, err := range map[string]error{
 		"Acquire": acquire, "Extend": extend, "Release": l.Release(t.Context(), locker.Lease{Key: key}),
 		"Watch": l.Watch(t.Context(), key, "", func() {}),

@@ -54,7 +54,7 @@ func TestProcess(t *testing.T) {
 func locks(t *testing.T, addr string) *locker.Client {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { client.Close() })
-	return locker.New(fair.New(goredis.New(client)), locker.WithTTL(time.Minute))
+	return locker.New(fair.New(goredis.New(client, beneath.Long)), locker.WithTTL(time.Minute))
 }
 
 // queued waits until so many stand in the queue.
@@ -145,10 +145,10 @@ func TestClientsThatLoopTakeTurnsOnARealServer(t *testing.T) {
 	for name, open := range map[string]func(addr string) (backends.QueuedStore, io.Closer){
 		"go-redis": func(addr string) (backends.QueuedStore, io.Closer) {
 			client := redis.NewClient(&redis.Options{Addr: addr})
-			return goredis.New(client), client
+			return goredis.New(client, beneath.Long), client
 		},
 		"redigo": func(addr string) (backends.QueuedStore, io.Closer) {
-			s, pool := redigo.Open(addr, nil, lockredis.WithoutQuarantine())
+			s, pool := redigo.Open(addr, nil, lockredis.WithoutQuarantine(), beneath.Long)
 			return s, pool
 		},
 	} {

@@ -115,7 +115,7 @@ func TestNumbersRiseWhenTheServerForgetsThem(t *testing.T) {
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	c := locker.New(fenced.New(goredis.New(client)))
+	c := locker.New(fenced.New(goredis.New(client, beneath.Long)))
 	var last uint64
 	for name, forget := range map[string]func(){
 		"a restart": func() {

@@ -23,7 +23,7 @@ func TestNumbersRiseAcrossAFailoverThatLostTheCounter(t *testing.T) {
 	s := redistest.StartSentinel(t, 1)
 	s.Replicas()[0].CutReplication()
 	connect := func() *locker.Client {
-		return locker.New(fenced.New(goredis.New(beneath.DialSentinel(t, s))), locker.WithTTL(time.Minute))
+		return locker.New(fenced.New(goredis.New(beneath.DialSentinel(t, s), beneath.Long)), locker.WithTTL(time.Minute))
 	}
 	first, err := connect().Lock(t.Context(), "key")
 	if err != nil {

@@ -6,10 +6,12 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 )
 
@@ -26,7 +28,24 @@ func TestContract(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			beneath.Run(t, lockertest.Harness{NoWatch: true, NoLeft: r.noLeft, Except: r.except}, r.disturbed)
+			beneath.Run(t, lockertest.Harness{NoWatch: true, NoLeft: r.noLeft, Resolution: r.coarse, Except: r.except}, r.disturbed)
+		})
+	}
+}
+
+// TestContractOfStampsThatAreCutOff begins late in a second: a stamp in seconds leaves the rest of the second out. Fake time begins
+// with a whole one.
+func TestContractOfStampsThatAreCutOff(t *testing.T) {
+	for _, r := range recipes {
+		if r.coarse == 0 {
+			continue
+		}
+		lockertest.Run(t, lockertest.Harness{
+			Bubble: true, NoWatch: true, Resolution: r.coarse, Except: r.except,
+			New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
+				time.Sleep(900 * time.Millisecond)
+				return r.disturbed(beneath.Memory(t))
+			},
 		})
 	}
 }

@@ -10,8 +10,10 @@
 // Each says in its comment what it sends, what it does not promise and how to get from it to single. All of them are
 // whole Lockers, and a [locker.Client] waits, extends and unlocks as ever; but that is only as good as the recipe. None
 // numbers its grants. Old code wakes nobody, so Watch of all returns an error that matches [errors.ErrUnsupported], and
-// waiters poll. A TTL is at most [backends.DefaultMaxTTL], whatever the store's own limit, which can't be asked before
-// there is something to undo.
+// waiters poll.
+//
+// A TTL is at most the store's limit, also where the recipe sends no TTL: a longer lease would outlive the
+// quarantine of a server. If old code has longer leases, set WithMaxTTL of the store's package to the longest.
 //
 // # Who excludes whom on one key
 //

@@ -72,7 +72,7 @@ var errGone = errors.New("the key was gone before it got its expiry")
 
 // Acquire makes one attempt.
 func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if err := checkRequest(ctx, req); err != nil {
+	if err := checkRequest(ctx, e.store, req); err != nil {
 		return locker.Lease{}, err
 	}
 	started := time.Now()
@@ -152,7 +152,7 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 // Extend moves the end of the lease to ttl from now, unless it is later already. The store would shorten it, so it is
 // asked for what the lease has left if that is more; a lease that is named by Key and Token alone does not say.
 func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := checkExtension(lease, ttl); err != nil {
+	if err := checkExtension(e.store, lease, ttl); err != nil {
 		return lease, err
 	}
 	started := time.Now()

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -28,7 +27,7 @@ func TestAFaultBetweenSetnxAndExpireLeavesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := memory.New()
+				store := inMemory()
 				faulty := backendtest.FaultyLegacy(store.Legacy())
 				faulty.Once(backendtest.Expire, fault)
 				faulty.Once(backendtest.TxDeleteIf, backendtest.Fail, backendtest.Fail)
@@ -50,7 +49,7 @@ func TestAFaultBetweenSetnxAndExpireLeavesNothing(t *testing.T) {
 // TestACleanUpOutlivesAShortTTL since what it is to remove may have no expiry.
 func TestACleanUpOutlivesAShortTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		faulty := backendtest.FaultyLegacy(store.Legacy())
 		faulty.Set(backendtest.All, backendtest.LoseReply)
 		faulty.Set(backendtest.TxDeleteIf, backendtest.Fail)
@@ -67,8 +66,10 @@ func TestACleanUpOutlivesAShortTTL(t *testing.T) {
 }
 
 func TestAKeyThatMayHaveNoExpiryIsUndoneAtOnce(t *testing.T) {
-	store := memory.New(memory.WithMaxTTL(time.Second)) // which is asked for the first time when the key is set
-	_, err := legacy.Expire(store.Legacy()).Acquire(t.Context(), request(long))
+	store := inMemory()
+	faulty := backendtest.FaultyLegacy(store.Legacy())
+	faulty.Set(backendtest.Expire, backendtest.Refuse)
+	_, err := legacy.Expire(faulty).Acquire(t.Context(), request(long))
 	var refused interface{ Permanent() bool }
 	if !errors.As(err, &refused) || !refused.Permanent() {
 		t.Errorf("Acquire = %v, want a refusal", err)
@@ -80,7 +81,7 @@ func TestAKeyThatMayHaveNoExpiryIsUndoneAtOnce(t *testing.T) {
 
 func TestAKeyThatIsGoneBeforeItsExpiryIsNotGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		faulty := backendtest.FaultyLegacy(store.Legacy())
 		faulty.Once(backendtest.Expire, func(ctx context.Context, execute func(context.Context) error) error {
 			store.Delete("key")
@@ -113,7 +114,7 @@ func TestAShorterExtensionLeavesALongLeaseItsLife(t *testing.T) {
 }
 
 func TestAWaiterThatMayNotRepairIsTold(t *testing.T) {
-	store := memory.New()
+	store := inMemory()
 	store.Set("key", "someone", 0)
 	faulty := backendtest.FaultyLegacy(store.Legacy())
 	faulty.Set(backendtest.Expire, backendtest.Refuse)
@@ -131,7 +132,7 @@ func (u unsent) Unwrap() error { return u.error }
 
 // A quorum cleans up after its nodes, but not where a node says that nothing was done. The key would stay locked for ever.
 func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
-	store := memory.New()
+	store := inMemory()
 	faulty := backendtest.FaultyLegacy(store.Legacy())
 	faulty.Set(backendtest.Expire, func(context.Context, func(context.Context) error) error { return unsent{backendtest.ErrInjected} })
 	ctx := context.WithValue(t.Context(), cleanup.ByCaller{}, true)
@@ -142,12 +143,12 @@ func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 }
 
 func TestALongTTLIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	const want = `lockstep: acquire "key": ttl 1.001s is over the store's limit of 1s (see WithMaxTTL of the store's package)`
 	for _, r := range recipes {
-		faulty := backendtest.FaultyLegacy(memory.New(memory.WithMaxTTL(24 * time.Hour)).Legacy())
-		l := r.new(faulty)
-		_, err := l.Acquire(t.Context(), request(backends.DefaultMaxTTL+time.Millisecond))
-		if err == nil || errors.Is(err, locker.ErrHeld) || faulty.Calls(backendtest.All) != 0 {
-			t.Errorf("%s: Acquire = %v after %d calls", r.name, err, faulty.Calls(backendtest.All))
+		faulty := backendtest.FaultyLegacy(memory.New(memory.WithMaxTTL(time.Second)).Legacy())
+		_, err := r.new(faulty).Acquire(t.Context(), request(1001*time.Millisecond))
+		if err == nil || err.Error() != want || faulty.Calls(backendtest.All) != 0 {
+			t.Errorf("%s: Acquire = %v after %d calls; want %s", r.name, err, faulty.Calls(backendtest.All), want)
 		}
 	}
 }

@@ -96,7 +96,7 @@ type getSet struct {
 
 // Acquire makes one attempt.
 func (g *getSet) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if err := checkRequest(ctx, req); err != nil {
+	if err := checkRequest(ctx, g.store, req); err != nil {
 		return locker.Lease{}, err
 	}
 	started := time.Now()
@@ -157,7 +157,7 @@ func (g *getSet) inTheWay(ctx context.Context, req locker.Request, value string)
 
 // Extend moves the end of the lease to ttl from now, unless it is later already.
 func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := checkExtension(lease, ttl); err != nil {
+	if err := checkExtension(g.store, lease, ttl); err != nil {
 		return lease, err
 	}
 	ours := g.grants.get(lease)

@@ -49,7 +49,7 @@ func TestAStampIsTheTimeTheTimeoutAndOne(t *testing.T) {
 		{10 * time.Second, []legacy.GetSetOption{legacy.InMilliseconds()}, "1700000011000"},
 		{10 * time.Millisecond, []legacy.GetSetOption{legacy.InMilliseconds()}, "1700000001010"},
 	} {
-		store := memory.New()
+		store := inMemory()
 		grant(t, legacy.GetSet(store.Legacy(), append(c.opts, at(now))...), c.ttl)
 		if got := stored(t, store); got != c.want {
 			t.Errorf("%v: %s, want %s", c.ttl, got, c.want)
@@ -87,7 +87,7 @@ func TestWhatKeepsAGetSetOut(t *testing.T) {
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := memory.New()
+				store := inMemory()
 				store.Set("key", c.value, c.expires)
 				_, err := legacy.GetSet(store.Legacy(), append(c.opts, at(now))...).Acquire(t.Context(), request(time.Second))
 				got := "granted"
@@ -111,7 +111,7 @@ func TestWhatKeepsAGetSetOut(t *testing.T) {
 }
 
 func TestAGetSetThatCannotSayHowLongAWordStaysIsNoRefusal(t *testing.T) {
-	store := memory.New()
+	store := inMemory()
 	store.Set("key", "word", time.Minute)
 	faulty := backendtest.FaultyLegacy(store.Legacy())
 	faulty.Once(backendtest.Left, backendtest.Fail)
@@ -125,7 +125,7 @@ func TestAGetSetThatCannotSayHowLongAWordStaysIsNoRefusal(t *testing.T) {
 }
 
 func TestALockThatIsReleasedWhileItIsLookedAtIsHeldByNobodyKnown(t *testing.T) {
-	store := memory.New()
+	store := inMemory()
 	store.Set("key", strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10), 0)
 	faulty := backendtest.FaultyLegacy(store.Legacy())
 	faulty.Once(backendtest.Get, func(ctx context.Context, execute func(context.Context) error) error {
@@ -145,7 +145,7 @@ func TestALockThatIsReleasedWhileItIsLookedAtIsHeldByNobodyKnown(t *testing.T) {
 }
 
 func TestAGetSetThatFindsNothingIsGranted(t *testing.T) {
-	store := memory.New()
+	store := inMemory()
 	store.Set("key", staleStamp(), 0)
 	faulty := backendtest.FaultyLegacy(store.Legacy())
 	faulty.Once(backendtest.GetSet, func(ctx context.Context, execute func(context.Context) error) error {
@@ -157,7 +157,7 @@ func TestAGetSetThatFindsNothingIsGranted(t *testing.T) {
 
 func TestExtendNeverMakesAStampEarlier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		l := legacy.GetSet(store.Legacy())
 		lease := grant(t, l, time.Minute)
 		first := stored(t, store)
@@ -172,7 +172,7 @@ func TestExtendNeverMakesAStampEarlier(t *testing.T) {
 
 func TestExtendDoesNotBringAKeyBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		faulty := backendtest.FaultyLegacy(store.Legacy())
 		l := legacy.GetSet(faulty)
 		lease := grant(t, l, long)
@@ -191,7 +191,7 @@ func TestExtendDoesNotBringAKeyBack(t *testing.T) {
 }
 
 func TestExtendThatOverwritesAnotherIsLost(t *testing.T) {
-	store := memory.New()
+	store := inMemory()
 	faulty := backendtest.FaultyLegacy(store.Legacy())
 	l := legacy.GetSet(faulty)
 	lease := grant(t, l, long)
@@ -210,7 +210,7 @@ func TestExtendThatOverwritesAnotherIsLost(t *testing.T) {
 
 func TestReleaseIsNotSentWhenOurStampIsPast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		l := legacy.GetSet(store.Legacy())
 		lease := grant(t, l, time.Second)
 		sparesTheNext(t, store, l, lease)
@@ -221,7 +221,7 @@ func TestReleaseIsNotSentWhenOurStampIsPast(t *testing.T) {
 // may have the lock.
 func TestAnExtensionThatMayNotHaveLandedDoesNotCountForRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		faulty := backendtest.FaultyLegacy(store.Legacy())
 		l := legacy.GetSet(faulty)
 		lease := grant(t, l, time.Second)
@@ -249,7 +249,7 @@ func sparesTheNext(t *testing.T, store *memory.Store, l locker.Locker, lease loc
 func TestAReleaseThatIsRepeatedLooksFirst(t *testing.T) {
 	for name, fault := range map[string]backendtest.Fault{"reply lost": backendtest.LoseReply, "request lost": backendtest.Fail} {
 		t.Run(name, func(t *testing.T) {
-			store := memory.New()
+			store := inMemory()
 			faulty := backendtest.FaultyLegacy(store.Legacy())
 			l := legacy.GetSet(faulty)
 			lease := grant(t, l, long)
@@ -278,7 +278,7 @@ func TestOnlyTheLockerThatGrantedItEndsALease(t *testing.T) {
 			continue // there the token suffices
 		}
 		t.Run(r.name, func(t *testing.T) {
-			store := memory.New()
+			store := inMemory()
 			lease := grant(t, r.new(store.Legacy()), long)
 			before := stored(t, store)
 			other := r.new(store.Legacy())
@@ -297,7 +297,7 @@ func TestOnlyTheLockerThatGrantedItEndsALease(t *testing.T) {
 
 func TestWhatIsOverIsNotRememberedForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		l := legacy.GetSet(store.Legacy(), legacy.InMilliseconds())
 		for i := range 10_000 {
 			req := request(locker.MinTTL)
@@ -315,7 +315,7 @@ func TestWhatIsOverIsNotRememberedForEver(t *testing.T) {
 
 func TestAStampThatIsPastIsNotOursAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := legacy.GetSet(memory.New().Legacy())
+		l := legacy.GetSet(inMemory().Legacy())
 		lease := grant(t, l, 3*time.Second)
 		for range 1000 {
 			time.Sleep(time.Second)

@@ -14,11 +14,11 @@ import (
 // This is what the recipes have in common: what is refused before anything is sent, and what a grant is. When a lease ends
 // and what errors say is as for single, and in package instance.
 
-func checkRequest(ctx context.Context, req locker.Request) error {
+func checkRequest(ctx context.Context, store backends.LegacyStore, req locker.Request) error {
 	if err := req.Validate(); err != nil {
 		return err
 	}
-	if err := checkTTL(req.TTL); err != nil {
+	if err := checkTTL(store, req.TTL); err != nil {
 		return instance.Fault("acquire", req.Key, err)
 	}
 	if err := ctx.Err(); err != nil {
@@ -27,11 +27,11 @@ func checkRequest(ctx context.Context, req locker.Request) error {
 	return nil
 }
 
-func checkExtension(lease locker.Lease, ttl time.Duration) error {
+func checkExtension(store backends.LegacyStore, lease locker.Lease, ttl time.Duration) error {
 	if err := lease.Validate("extend"); err != nil {
 		return err
 	}
-	if err := checkTTL(ttl); err != nil {
+	if err := checkTTL(store, ttl); err != nil {
 		return instance.Fault("extend", lease.Key, err)
 	}
 	if !lease.Expires.IsZero() && lease.Ended() {
@@ -40,9 +40,9 @@ func checkExtension(lease locker.Lease, ttl time.Duration) error {
 	return nil
 }
 
-func checkTTL(ttl time.Duration) error {
-	if ttl > backends.DefaultMaxTTL {
-		return refusal(fmt.Sprintf("ttl %v is over the limit of %v", ttl, backends.DefaultMaxTTL))
+func checkTTL(store backends.LegacyStore, ttl time.Duration) error {
+	if limit := store.MaxTTL(); ttl > limit {
+		return refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit))
 	}
 	return locker.ValidateTTL(ttl)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/history"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -20,6 +21,9 @@ const (
 	long  = 10 * time.Minute       // a lease that does not end during a test
 	brief = 100 * time.Millisecond // one whose end the test waits for
 )
+
+// inMemory is a store that grants leases that are long.
+func inMemory() *memory.Store { return memory.New(memory.WithMaxTTL(long)) }
 
 // A holder has the lock and believes in it.
 type holder struct {

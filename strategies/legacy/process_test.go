@@ -19,7 +19,7 @@ func TestProcess(t *testing.T) {
 		return
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: -1})
-	_, err := legacy.Expire(goredis.New(client)).Acquire(t.Context(), request(long))
+	_, err := legacy.Expire(goredis.New(client, beneath.Long)).Acquire(t.Context(), request(long))
 	t.Errorf("Acquire returned: %v", err)
 }
 
@@ -40,7 +40,7 @@ func TestAnomalyExpireKilledBetweenByTheKernel(t *testing.T) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { client.Close() })
-	store := goredis.New(client)
+	store := goredis.New(client, beneath.Long)
 	if held := isPermanent(t, "single", single.New(store), brief); !held.Foreign {
 		t.Errorf("single: %v, want it to be foreign", held)
 	}

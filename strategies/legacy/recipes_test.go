@@ -2,6 +2,7 @@ package legacy_test
 
 import (
 	"slices"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
@@ -13,6 +14,7 @@ type recipe struct {
 	name   string
 	new    func(backends.LegacyStore) locker.Locker
 	holds  func(value string) bool // tells that a value keeps others out
+	coarse time.Duration           // in what steps a refusal tells what is left
 	noLeft bool
 	except []string
 }
@@ -39,7 +41,7 @@ var recipes = []recipe{
 	{
 		name:  "GetSet",
 		new:   func(s backends.LegacyStore) locker.Locker { return legacy.GetSet(s) },
-		holds: isStampToCome(1),
+		holds: isStampToCome(1), coarse: time.Second,
 		except: slices.Concat(getSetExcept, []string{
 			// A stamp in seconds is up to two seconds after the end of a short lease.
 			"a refusal does not move the end of the holder's lease",

@@ -77,6 +77,11 @@ func GetBit(store backends.LegacyStore) locker.Locker {
 	}}
 }
 
+// persistence is how long the cleanup of a bit goes on while the store does not answer. A value with an expiry
+// needs a cleanup only until it ends by itself. A bit never does: if its cleanup gives up, the lock stays
+// locked. So no TTL says how long.
+const persistence = time.Hour
+
 type bit struct {
 	unwatched
 	store    backends.LegacyStore
@@ -87,7 +92,7 @@ type bit struct {
 
 // Acquire makes one attempt.
 func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if err := checkRequest(ctx, req); err != nil {
+	if err := checkRequest(ctx, b.store, req); err != nil {
 		return locker.Lease{}, err
 	}
 	started := time.Now()
@@ -101,7 +106,7 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	lease := granted(req, started)
 	b.grants.remember(lease, &struct{}{})
 	if lease.Ended() {
-		b.cleanups.Add(ctx, cleanup.Entry{TTL: backends.DefaultMaxTTL, Known: true, Remove: func(ctx context.Context) error {
+		b.cleanups.Add(ctx, cleanup.Entry{TTL: persistence, Known: true, Remove: func(ctx context.Context) error {
 			return unlessLost(b.Release(ctx, lease))
 		}})
 		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
@@ -112,7 +117,7 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 // Extend moves the end of the lease to ttl from now, unless it is later already. All it asks the store is whether
 // somebody has the lock.
 func (b *bit) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := checkExtension(lease, ttl); err != nil {
+	if err := checkExtension(b.store, lease, ttl); err != nil {
 		return lease, err
 	}
 	if b.grants.get(lease) == nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
-	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
@@ -17,7 +16,7 @@ import (
 // could mean to turn off someone else's.
 func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		grant(t, legacy.SetBit(store.Legacy()), long)
 		faulty := backendtest.FaultyLegacy(store.Legacy())
 		release := make(chan struct{})
@@ -37,7 +36,7 @@ func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
 // TestAFailedAttemptDoesNotFreeTheHolder: for nobody knows whose bit it is.
 func TestAFailedAttemptDoesNotFreeTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		grant(t, legacy.SetBit(store.Legacy()), long)
 		faulty := backendtest.FaultyLegacy(store.Legacy())
 		faulty.Once(backendtest.SetBit, backendtest.LoseReply)
@@ -54,7 +53,7 @@ func TestAGrantThatComesLateIsReleased(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := memory.New()
+				store := inMemory()
 				faulty := backendtest.FaultyLegacy(store.Legacy())
 				faulty.Set(backendtest.SetNXForever, backendtest.Late(time.Second))
 				faulty.Once(backendtest.SetBit, backendtest.Late(time.Second))
@@ -76,7 +75,7 @@ func TestAGrantThatComesLateIsReleased(t *testing.T) {
 
 func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		l := legacy.SetBit(store.Legacy())
 		lost := gets(t, "alice", l, time.Second).lock
 		<-lost.Context().Done()
@@ -91,7 +90,7 @@ func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
 // TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce: the second try finds the bit off, and that is as good.
 func TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
+		store := inMemory()
 		faulty := backendtest.FaultyLegacy(store.Legacy())
 		faulty.Once(backendtest.SetBit, backendtest.Late(2*time.Second), backendtest.LoseReply)
 		l := legacy.SetBit(faulty)

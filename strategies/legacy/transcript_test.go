@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
@@ -88,7 +89,7 @@ func listen(t *testing.T, recipe func(backends.LegacyStore) locker.Locker) *wire
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 1})
 	t.Cleanup(func() { client.Close() })
-	store := goredis.New(client)
+	store := goredis.New(client, beneath.Long)
 	// What a client and a store send first on a connection, such as HELLO, is not the recipe's.
 	if _, err := store.TxDeleteIf(t.Context(), "another", "value"); err != nil {
 		t.Fatal(err)

@@ -128,6 +128,39 @@ func TestANodeThatAnExtensionCountsIsNotCleanedUpBehindItsBack(t *testing.T) {
 	})
 }
 
+// wrapped is a node inside middleware: it cleans up by itself.
+type wrapped struct{ locker.Locker }
+
+// The same node, of a make that cleans up by itself: the extension does not count it, since its cleanup may come later.
+func TestANodeThatMayYetCleanUpByItselfDoesNotCountForAnExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores, nodes := make([]*shaky, 3), make([]locker.Locker, 3)
+		for i := range stores {
+			stores[i] = newShaky()
+			nodes[i] = wrapped{single.New(stores[i])}
+		}
+		l, err := redlock.New(nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores[2].is(func(s *shaky) { s.set, s.lands, s.remove = errDown, true, errDown })
+		lease := mustAcquire(t, l, request())
+		synctest.Wait()
+		stores[0].is(func(s *shaky) { s.expire = errDown })
+		_, err = l.Extend(t.Context(), lease, ttl)
+		const want = "lockstep: extend \"k\": 1 of 3 nodes granted, 2 needed: node 1: down; " +
+			"node 3: its attempt was never answered, and its own cleanup may still delete the key"
+		if err == nil || err.Error() != want || errors.Is(err, locker.ErrLost) || cleanup.Unsent(err) || cleanup.Permanent(err) {
+			t.Errorf("Extend = %v; want %s, unknown", err, want)
+		}
+		stores[0].is(func(s *shaky) { s.expire = nil })
+		stores[2].is(func(s *shaky) { s.remove = nil })
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestNothingIsReleasedWhereNothingWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3)

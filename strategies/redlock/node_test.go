@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -35,7 +36,7 @@ type behaviour struct {
 }
 
 func newNode() *node {
-	s := memory.New()
+	s := memory.New(memory.WithMaxTTL(beneath.MaxTTL))
 	return &node{Locker: single.New(s), store: s, will: map[string]behaviour{}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -46,12 +47,12 @@ func goRedis(tb testing.TB, o *redis.Options) backends.FencedStore {
 	logging.Disable() // it tells of every failed dial
 	client := redis.NewClient(o)
 	tb.Cleanup(func() { client.Close() })
-	return goredis.New(client)
+	return goredis.New(client, beneath.Long)
 }
 
 func pooled(tb testing.TB, pool *redigolib.Pool) backends.FencedStore {
 	tb.Cleanup(func() { pool.Close() })
-	return redigo.New(pool)
+	return redigo.New(pool, beneath.Long)
 }
 
 func (r reach) all(tb testing.TB, servers []*redistest.Server) []backends.FencedStore {

@@ -22,7 +22,7 @@ func TestProcess(t *testing.T) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
-	l, err := locker.New(reentrant.New(goredis.New(client)), locker.WithTTL(long)).TryLock(as(t.Context(), "job"), "key")
+	l, err := locker.New(reentrant.New(goredis.New(client, beneath.Long)), locker.WithTTL(long)).TryLock(as(t.Context(), "job"), "key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestProcessesThatShareAnOwnerNameHoldTogether(t *testing.T) {
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	c := locker.New(reentrant.New(goredis.New(client)), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
+	c := locker.New(reentrant.New(goredis.New(client, beneath.Long)), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
 	ours := lock(as(t.Context(), "job"), t, c, 1)
 
 	_, in, says := beneath.Process(t, "LOCKSTEP_TEST_REDIS="+server.Addr())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
@@ -29,7 +30,7 @@ func TestALockOfRedissonIsRespectedAsHeldAndTheOtherWayRound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: addr(t)})
 			defer client.Close()
-			c := locker.New(reentrant.New(goredis.New(client)), locker.WithTTL(long))
+			c := locker.New(reentrant.New(goredis.New(client, beneath.Long)), locker.WithTTL(long))
 			const field, ttl = "285475da-9152-4c83-822a-67ee2f116a79:52", 30 * time.Second
 			theirs := map[string]string{field: "2"}
 

@@ -40,6 +40,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -54,6 +55,9 @@ func New(store backends.NestedStore) locker.Locker {
 
 // holds is the place of a lock that is any number of holds.
 type holds struct{ backends.NestedStore }
+
+// Endpoint is that of the store.
+func (h holds) Endpoint() string { return address.Of(h.NestedStore) }
 
 func (h holds) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
 	return h.Enter(ctx, req.Key, req.Owner, req.Token, req.TTL)

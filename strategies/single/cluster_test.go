@@ -21,7 +21,7 @@ func TestContractThroughClusterAndSentinel(t *testing.T) {
 // inCluster is a Client of its own, which learns for itself where the slots are.
 func inCluster(t *testing.T, cluster *redistest.Cluster, opts ...locker.Option) *locker.Client {
 	t.Helper()
-	return locker.New(single.New(goredis.New(beneath.DialCluster(t, cluster))), opts...)
+	return locker.New(single.New(goredis.New(beneath.DialCluster(t, cluster), beneath.Long)), opts...)
 }
 
 func TestALockIsHeldWhileItsSlotMoves(t *testing.T) {

@@ -16,7 +16,7 @@ func ExampleNew() {
 	ctx := context.Background()
 	l := single.New(memory.New())
 	attempt := func() (locker.Lease, error) {
-		return l.Acquire(ctx, locker.Request{Key: "invoice/42", Token: locker.NewToken(), TTL: time.Minute})
+		return l.Acquire(ctx, locker.Request{Key: "invoice/42", Token: locker.NewToken(), TTL: 10 * time.Second})
 	}
 	lease, err := attempt()
 	fmt.Println("first:", err)

@@ -35,7 +35,7 @@ func TestProcess(t *testing.T) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 20})
 	defer client.Close()
-	locks := locker.New(single.New(goredis.New(client)), locker.WithTTL(time.Second))
+	locks := locker.New(single.New(goredis.New(client, beneath.Long)), locker.WithTTL(time.Second))
 	switch role {
 	case "holder":
 		holdAndReport(t, locks)
@@ -69,7 +69,7 @@ func TestAHolderThatWasPausedFindsItsLockLostAndLeavesTheNextOneAlone(t *testing
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	locks := locker.New(single.New(goredis.New(client)), locker.WithTTL(time.Minute))
+	locks := locker.New(single.New(goredis.New(client, beneath.Long)), locker.WithTTL(time.Minute))
 
 	cmd, in, out := process(t, "holder", server)
 	if line, err := out.ReadString('\n'); line != "held\n" {

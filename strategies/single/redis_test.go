@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -58,7 +59,7 @@ func behindProxy(t *testing.T, change func(*redis.Options), opts ...locker.Optio
 	}
 	client := redis.NewClient(o)
 	t.Cleanup(func() { client.Close() })
-	return locker.New(single.New(goredis.New(client)), opts...), proxy, server
+	return locker.New(single.New(goredis.New(client, beneath.Long)), opts...), proxy, server
 }
 
 func isRelease(args []string) bool {
@@ -263,7 +264,7 @@ func TestAMissingPermissionEndsTheWaitAtOnce(t *testing.T) {
 		if _, err := server.Do("SET", "key", "someone", "PX", "600000"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := locker.New(single.New(goredis.New(client))).Lock(t.Context(), "key")
+		_, err := locker.New(single.New(goredis.New(client, beneath.Long))).Lock(t.Context(), "key")
 		var typed interface{ ErrorType() string }
 		if err == nil || errors.Is(err, locker.ErrHeld) || !errors.As(err, &typed) || typed.ErrorType() != "redis_noperm" {
 			t.Errorf("%s: Lock = %v", user, err)

@@ -17,7 +17,7 @@ import (
 // bySentinel is a Client of its own, which the sentinels lead to the master.
 func bySentinel(t *testing.T, s *redistest.Sentinel, store []lockredis.Option, opts ...locker.Option) *locker.Client {
 	t.Helper()
-	return locker.New(single.New(goredis.New(beneath.DialSentinel(t, s), store...)), opts...)
+	return locker.New(single.New(goredis.New(beneath.DialSentinel(t, s), append(store, beneath.Long)...)), opts...)
 }
 
 func TestALockIsHeldThroughAFailoverBySentinel(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -39,6 +40,12 @@ func Is(l locker.Locker) bool {
 
 // Set stores token under key, as SetNX of a [backends.Store] does.
 type Set func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
+
+// Endpoint is the address of the server that has the store, for the texts of errors: see package address.
+func (i *instance) Endpoint() string { return address.Of(i.place) }
+
+// Endpoint is that of the store.
+func (v value) Endpoint() string { return address.Of(v.Store) }
 
 // New returns a Locker that takes its locks with set and does all else with store.
 func New(store backends.Store, set Set) locker.Locker { return Over(value{store, set}) }
@@ -136,7 +143,8 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 	return locker.Lease{}, Fault("acquire", req.Key, err)
 }
 
-// cleanedUp is the error of an attempt that may have left something in the store, and says until when that is looked for.
+// cleanedUp is the error of an attempt that may have left something in the store, and says until when that is looked for: a time of
+// day in the local time zone, as in the lines of a log beside it.
 type cleanedUp struct {
 	error
 	until time.Time

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -39,6 +40,9 @@ type invalid string
 func (e invalid) Error() string   { return string(e) }
 func (invalid) Permanent() bool   { return true }
 func (invalid) ErrorType() string { return "invalid" }
+
+// Endpoint is that of the store.
+func (q queued) Endpoint() string { return address.Of(q.QueuedStore) }
 
 // Numbered returns a Locker that keeps its locks in store, which numbers them. If it has queues, waiters stand in those.
 func Numbered(store backends.NumberedStore) locker.Locker {

@@ -1,0 +1,69 @@
+package goredis_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/redistest"
+	client "github.com/redis/go-redis/v9"
+)
+
+// curious is a hook that looks at the arguments, before a command and after it, as tracing does.
+type curious struct{}
+
+func (curious) DialHook(next client.DialHook) client.DialHook { return next }
+
+func (curious) ProcessHook(next client.ProcessHook) client.ProcessHook {
+	return func(ctx context.Context, cmd client.Cmder) error {
+		defer cmd.Args()
+		cmd.Args()
+		return next(ctx, cmd)
+	}
+}
+
+func (curious) ProcessPipelineHook(next client.ProcessPipelineHook) client.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []client.Cmder) error {
+		for _, cmd := range cmds {
+			cmd.Args()
+			defer cmd.Args()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// Whether a command was written is found out by a question for its arguments. A hook that asks takes the knowledge away, and nothing else:
+// neither the reply, nor the caution.
+func TestAHookThatLooksAtTheArgumentsChangesNoAnswer(t *testing.T) {
+	server := redistest.Start(t)
+	c := dial(t, &client.Options{Addr: server.Addr(), MaxRetries: -1})
+	c.AddHook(curious{})
+	store := goredis.New(c)
+	if r, err := store.SetNX(t.Context(), "a", "token", time.Minute); !r.OK || err != nil {
+		t.Errorf("SetNX = %+v, %v", r, err)
+	}
+	if r, err := store.SetNX(t.Context(), "a", "other", time.Minute); r.OK || r.Left <= 0 || err != nil {
+		t.Errorf("SetNX of another = %+v, %v", r, err)
+	}
+	if ok, err := store.DeleteIf(t.Context(), "a", "token"); !ok || err != nil {
+		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // to which a connection can be made, but is not served
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for name, hooks := range map[string][]client.Hook{"no hook": nil, "a hook": {curious{}}} {
+		c := dial(t, &client.Options{Addr: silent.Addr().String(), MaxRetries: -1, ReadTimeout: 50 * time.Millisecond})
+		for _, hook := range hooks {
+			c.AddHook(hook)
+		}
+		_, err := goredis.New(c).SetNX(t.Context(), "a", "token", time.Minute)
+		if unsent := cleanup.Unsent(err); err == nil || unsent != (hooks == nil) {
+			t.Errorf("%s: %v; unsent %v", name, err, unsent)
+		}
+	}
+}
