@@ -276,9 +276,7 @@ func (ls *lines) freed(key string) {
 			continue
 		}
 		ln.local, ln.freed = false, true
-		if !ls.shared {
-			ln.wake()
-		}
+		ln.wake()
 	}
 	if ls.shared {
 		ls.restLocked(key)

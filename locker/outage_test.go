@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -75,6 +76,35 @@ func TestWithWaitOutlastsAnOutage(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A lease may end between the strategy and the Client, as by a wall clock that is set.
+func TestWithWaitOutlastsAGrantThatComesTooLate(t *testing.T) {
+	for _, owner := range []string{"", "ann"} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				lease, err := next()
+				if len(s.acquires) == 1 {
+					time.Sleep(time.Until(lease.Expires))
+				}
+				return lease, err
+			}
+			ctx := locker.ContextWithOwner(t.Context(), owner)
+			l, err := c.Lock(ctx, "key", locker.WithWait(time.Minute), locker.WithTTL(time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.acquires) != 2 {
+				t.Errorf("owner %q: %d attempts, want 2", owner, len(s.acquires))
+			}
+			mustUnlock(t, l)
+			s.acquires = nil
+			_, err = c.Lock(ctx, "key", locker.WithTTL(time.Second))
+			if err == nil || !strings.Contains(err.Error(), "so late that the lease had ended") {
+				t.Errorf("without WithWait: %v", err)
+			}
+		})
 	}
 }
 

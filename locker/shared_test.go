@@ -1,7 +1,10 @@
 package locker_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestSharedKeysAreNeitherWatchedNorQueuedFor(t *testing.T) {
@@ -60,6 +64,60 @@ func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
 			t.Error("another key had to wait")
 		}
 	}, locker.WithSharedKeys())
+}
+
+// Others ask every 50 ms, and not again for 50 ms after a release. Without their pause after a release, our Clients would have
+// nearly all grants; without polling, hardly any.
+func TestWhoSharesAKeyWithPollersHasItsShareAndLeavesThemTheirs(t *testing.T) {
+	const grants, work, interval = 300, 5 * time.Millisecond, 50 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		ctx, over := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		ours, theirs := 0, 0
+		count := func(share *int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if *share++; ours+theirs == grants {
+				over()
+			}
+		}
+		for i := range 4 {
+			c := locker.New(single.New(store), locker.WithSharedKeys())
+			wg.Go(func() {
+				for {
+					l, err := c.Lock(ctx, "key")
+					if err != nil {
+						return
+					}
+					count(&ours)
+					time.Sleep(work)
+					mustUnlock(t, l)
+				}
+			})
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * interval / 4)
+				for ; ctx.Err() == nil; time.Sleep(interval) {
+					r, err := store.SetNX(ctx, "key", fmt.Sprint("poller", i), 10*time.Second)
+					if err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+					if !r.OK {
+						continue
+					}
+					count(&theirs)
+					time.Sleep(work)
+					_, _ = store.DeleteIf(context.Background(), "key", fmt.Sprint("poller", i))
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d ours, %d theirs", ours, theirs)
+		if least := grants / 2 / 5; ours < least || theirs < least {
+			t.Errorf("ours have %d of %d grants, theirs %d; want at least a fifth of the half, %d", ours, grants, theirs, least)
+		}
+	})
 }
 
 func TestSharedKeysDoNotGoWithAnOrderOrAHandOver(t *testing.T) {

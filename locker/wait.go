@@ -104,7 +104,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 	if req.Owner != "" {
 		// A nested request must not queue behind someone who waits for its own owner.
 		so.attempts++
-		lease, err = w.attempt(ctx, limit, req)
+		lease, err = w.inTime(ctx, limit, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, nil)
 		}
@@ -174,7 +174,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 		w.giveBack(ctx, gift, req) // it has ended on its way to the head, which asks for one of its own
 		so.attempts++
 		req.Waiter, req.Free = waiter, free
-		lease, err := w.attempt(ctx, limit, req)
+		lease, err := w.inTime(ctx, limit, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			_, fault := w.lines.last(ln)
 			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, fault)
@@ -192,6 +192,15 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 		}
 		req.Token = NewToken()
 	}
+}
+
+// inTime is attempt with an error for a lease that had ended when it came: WithWait outlasts that as well.
+func (w *waiting) inTime(ctx, limit context.Context, req Request) (Lease, error) {
+	lease, err := w.attempt(ctx, limit, req)
+	if err == nil && lease.Ended() {
+		err = w.tooLate(ctx, req, lease)
+	}
+	return lease, err
 }
 
 // goesOn tells whether an attempt with that error is followed by another one.

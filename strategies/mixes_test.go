@@ -3,10 +3,12 @@ package strategies_test
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	lockredis "github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -71,5 +73,64 @@ func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who does without wakes or scripts, or shares its keys with other software, is not in the queue and may starve, so no share is
+// promised beside it. The lock excludes all the same, and a release reaches those in the queue: everybody's last grant comes.
+func TestWhoIsNotInTheQueueExcludesAllTheSame(t *testing.T) {
+	grants := 40 // of each party
+	if torture {
+		grants = 400
+	}
+	server := redistest.Start(t)
+	conn := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 30})
+	t.Cleanup(func() { conn.Close() })
+	inTheQueue := map[string]locker.Locker{
+		"single": single.New(goredis.New(conn)), "fair": fair.New(goredis.New(conn)), "fenced": fenced.New(goredis.New(conn)),
+	}
+	beside := map[string]locker.Locker{
+		"single without wakes":   single.New(goredis.New(conn, lockredis.WithoutWakes())),
+		"fenced without wakes":   fenced.New(goredis.New(conn, lockredis.WithoutWakes())),
+		"single without scripts": single.New(goredis.New(conn, lockredis.WithoutScripts())),
+	}
+	for queued, first := range inTheQueue {
+		for other, second := range beside {
+			t.Run(queued+" and "+other, func(t *testing.T) {
+				t.Parallel()
+				var wg sync.WaitGroup
+				var holders atomic.Int32
+				last := map[string]time.Duration{}
+				var mu sync.Mutex
+				began := time.Now()
+				for party, strategy := range map[string]locker.Locker{queued: first, other: second} {
+					for range 2 {
+						c := locker.New(strategy)
+						wg.Go(func() {
+							for range grants / 2 {
+								l, err := c.Lock(t.Context(), t.Name())
+								if err != nil {
+									t.Errorf("Lock of %s = %v", party, err)
+									return
+								}
+								if holders.Add(1) > 1 {
+									t.Error("two hold it at once")
+								}
+								time.Sleep(time.Millisecond) // of work
+								holders.Add(-1)
+								if err := l.Unlock(t.Context()); err != nil {
+									t.Errorf("Unlock of %s = %v", party, err)
+								}
+							}
+							mu.Lock()
+							defer mu.Unlock()
+							last[party] = time.Since(began)
+						})
+					}
+				}
+				wg.Wait()
+				t.Logf("the last grants: %v", last)
+			})
+		}
 	}
 }

@@ -29,6 +29,11 @@ func TestNodeRedlock(t *testing.T) {
 		t.Run(version+" on five servers", func(t *testing.T) {
 			interoperates(t, 5, 3, onFiveServers, nodeRedlock(dir, version))
 		})
+		t.Run(version+" shares a key", func(t *testing.T) {
+			ss := servers{redistest.Start(t)}
+			redlock := nodeRedlock(dir, version)(t, ss)
+			neitherStarves(t, ss.clients(t)[0], polling(redlock))
+		})
 	}
 }
 
@@ -100,6 +105,22 @@ func nodeRedlock(dir, version string) func(*testing.T, servers) theirs {
 			}
 		})
 		return d
+	}
+}
+
+// polling asks as often as the other programs do.
+func polling(software theirs) locking {
+	return func(ctx context.Context, key string) (func() error, error) {
+		for {
+			lock, err := software.Acquire(context.WithoutCancel(ctx), key, long, false) // or what it gets is nobody's
+			switch {
+			case err == nil:
+				return func() error { return lock.Release(context.Background()) }, nil
+			case ctx.Err() != nil || !software.Refused(err):
+				return nil, err
+			}
+			time.Sleep(interval)
+		}
 	}
 }
 

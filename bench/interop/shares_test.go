@@ -60,30 +60,36 @@ var others = map[string]func(client *redis.Client) locking{
 // TestSharesOfAKeyThatOtherSoftwareLocksToo: four Clients of ours with WithSharedKeys, and four workers of another program. Nobody has
 // less than a fifth of its fair share. With -v it also says who starves without the option.
 func TestSharesOfAKeyThatOtherSoftwareLocksToo(t *testing.T) {
-	grants := 60
-	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
-		grants = 600
-	}
 	for name, other := range others {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ours, theirs := shares(t, grants, other, locker.WithSharedKeys())
-			t.Logf("with WithSharedKeys: %d ours, %d theirs", ours, theirs)
-			if least := grants / 2 / 5; ours < least || theirs < least {
-				t.Errorf("ours have %d of %d grants, theirs %d; want at least %d each", ours, grants, theirs, least)
-			}
-			if testing.Verbose() {
-				ours, theirs = shares(t, grants, other)
-				t.Logf("without: %d ours, %d theirs", ours, theirs)
-			}
+			client := servers{redistest.Start(t)}.clients(t)[0]
+			neitherStarves(t, client, other(client))
 		})
 	}
 }
 
-// shares has both parties lock one key until there were so many grants.
-func shares(t *testing.T, grants int, other func(*redis.Client) locking, opts ...locker.Option) (ours, theirs int) {
+// neitherStarves: see TestSharesOfAKeyThatOtherSoftwareLocksToo. That of node-redlock is in TestNodeRedlock.
+func neitherStarves(t *testing.T, client *redis.Client, theirs locking) {
 	t.Helper()
-	client := servers{redistest.Start(t)}.clients(t)[0]
+	grants := 60
+	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+		grants = 600
+	}
+	our, their := shares(t, client, grants, theirs, locker.WithSharedKeys())
+	t.Logf("with WithSharedKeys: %d ours, %d theirs", our, their)
+	if least := grants / 2 / 5; our < least || their < least {
+		t.Errorf("ours have %d of %d grants, theirs %d; want at least %d each", our, grants, their, least)
+	}
+	if testing.Verbose() {
+		our, their = shares(t, client, grants, theirs)
+		t.Logf("without: %d ours, %d theirs", our, their)
+	}
+}
+
+// shares has both parties lock one key until there were so many grants.
+func shares(t *testing.T, client *redis.Client, grants int, other locking, opts ...locker.Option) (ours, theirs int) {
+	t.Helper()
 	ctx, over := context.WithCancel(t.Context())
 	defer over()
 	var mu sync.Mutex
@@ -124,7 +130,7 @@ func shares(t *testing.T, grants int, other func(*redis.Client) locking, opts ..
 				return func() error { return l.Unlock(context.Background()) }, nil
 			}, &ours, 0)
 		})
-		wg.Go(func() { work(other(client), &theirs, interval) })
+		wg.Go(func() { work(other, &theirs, interval) })
 	}
 	wg.Wait()
 	return ours, theirs

@@ -1,19 +1,36 @@
 package simulation
 
 import (
+	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/matrix"
 )
 
-// inCI is how many schedules of each cell there is time for: more than 10,000 in all.
-const inCI = 45
+// A schedule makes much garbage and keeps little: collecting it less often saves a third of the time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// inCI is how many schedules of each cell there is time for; with those of this day 10,000 in all.
+const inCI = 42
+
+// inCI is how many of this fault's there is time for. Some faults vary another one.
+func (f Fault) inCI() int {
+	switch f {
+	case Fast, TooFast, Split, OneWay:
+		return max(inCI/slower/2, 1)
+	}
+	return inCI / slower
+}
 
 func TestWhatEachStrategyPromisesUnderEachFault(t *testing.T) {
-	n := *schedules
-	if n == 0 {
-		n = inCI / slower
+	n := Fault.inCI
+	if *schedules > 0 {
+		n = func(Fault) int { return *schedules }
 	}
 	total := 0
 	cells := Matrix(t, n, *seed, *onlyStrategy, *onlyFault)

@@ -7,9 +7,9 @@ import (
 )
 
 // checkLiveness is LIVE: a dead owner's lock is free within its ttl, at the end nothing is left in anybody's way, and a waiter
-// never sleeps beyond its polling cap.
+// never sleeps beyond its polling cap, nor gives up before its limit.
 func checkLiveness(h *History) []string {
-	found := append(h.sleepers(), h.graves()...)
+	found := slices.Concat(h.sleepers(), h.quitters(), h.graves())
 	if h.Strategy.Queued {
 		found = append(found, h.idlers()...)
 	}
@@ -58,6 +58,25 @@ func (h *History) sleepers() []string {
 	slices.Sort(found)
 	return found
 }
+
+// quitters are calls with WithWait that ended without the lock before their limit, or long after it. No error of a node here is
+// permanent, so none of them ends a wait.
+func (h *History) quitters() []string {
+	var found []string
+	for _, w := range h.Wants {
+		for _, c := range w.Limited {
+			if c.Granted || h.death(w.Client) <= c.To || c.Over && c.length() >= c.For && c.length() <= c.For+answerGrace {
+				continue
+			}
+			found = append(found, fmt.Sprintf("%s waits for %q from %v on, for up to %v, and gives up at %v, for that reason: %v",
+				w.Worker, w.Key, c.From, c.For, c.To, c.Over))
+		}
+	}
+	return found
+}
+
+// answerGrace is how long an attempt that is under way at the limit is waited for: see locker/attempt.go.
+const answerGrace = 100 * time.Millisecond
 
 // longestSleep is the cap on polling, and for a waiter that is woken in a queue what the Client allows.
 func (h *History) longestSleep(client, key string, gap Span) time.Duration {

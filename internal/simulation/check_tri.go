@@ -8,7 +8,8 @@ import (
 
 // checkOutcomes is TRI: an attempt is held, refused or unknown, and unknown is never reported as refused. So who is granted has
 // been told so by a quorum of nodes. Who is refused has been refused by a node at least, at an instant at which no quorum was
-// possible any more, and not because of nodes that failed. (That what is unknown is cleaned up is NOGHOST.)
+// possible any more, and not because of nodes that failed. Nor is anybody refused because of an earlier attempt of his own process
+// that has failed. (That what is unknown is cleaned up is NOGHOST.)
 func checkOutcomes(h *History) []string {
 	if h.Strategy.Legacy {
 		return nil // a recipe asks with several commands
@@ -19,7 +20,7 @@ func checkOutcomes(h *History) []string {
 			asked[m.Token] = append(asked[m.Token], m)
 		}
 	}
-	var found []string
+	found := h.haunted()
 	for _, a := range h.Attempts {
 		if h.death(a.Client) <= a.Answered { // nobody hears the outcome, and what is not sent any more is in no message
 			continue
@@ -39,6 +40,60 @@ func checkOutcomes(h *History) []string {
 }
 
 var asking = []string{"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "RaiseFence", "Enter"}
+
+// haunted are attempts on one node that were refused since it had the token of an earlier attempt of the same process, which had
+// failed and whose cleanup was not answered. What arrives after its attempt has failed does not count: it may come after that answer.
+func (h *History) haunted() []string {
+	if h.Strategy.Nodes > 1 || h.Strategy.Nested || !h.Strategy.Tokens {
+		return nil
+	}
+	failed := map[string]*Attempt{}
+	refused := map[string]*Attempt{}
+	for _, a := range h.Attempts {
+		switch a.Outcome {
+		case Unknown:
+			failed[a.Token] = a
+		case Refused:
+			refused[a.Token] = a
+		}
+	}
+	stored, inTheWay := map[string]*State{}, map[string]*State{} // by token; the last in the way of each
+	for _, s := range h.States {
+		switch {
+		case !slices.Contains(asking, s.Op):
+		case s.OK:
+			stored[s.Token] = s
+		case s.Was:
+			inTheWay[s.Token] = s
+		}
+	}
+	var found []string
+	for token, a := range refused {
+		s := inTheWay[token]
+		if s == nil || failed[s.Before] == nil || stored[s.Before] == nil {
+			continue
+		}
+		ghost, was := failed[s.Before], stored[s.Before]
+		if ghost.Client == a.Client && ghost.Answered <= a.Began && was.At <= ghost.Answered && s.At < was.At+ghost.TTL && !h.cleanedUp(ghost, a) {
+			found = append(found, fmt.Sprintf("%s was refused at %v because of %s, which had failed at %v", token, a.Answered, s.Before, ghost.Answered))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// cleanedUp tells whether a cleanup of the ghost was answered before the attempt asked last.
+func (h *History) cleanedUp(ghost, before *Attempt) bool {
+	var asked time.Duration
+	for _, m := range h.Messages {
+		if m.Token == before.Token && slices.Contains(asking, m.Op) {
+			asked = max(asked, m.Sent)
+		}
+	}
+	return slices.ContainsFunc(h.Messages, func(m *Message) bool {
+		return m.Token == ghost.Token && m.Op == "DeleteIf" && (m.Kind == Yes || m.Kind == No) && m.Answered <= asked
+	})
+}
 
 // refusable tells whether there was an instant at which the attempt could be refused.
 func (h *History) refusable(a *Attempt, asked []*Message) bool {

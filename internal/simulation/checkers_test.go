@@ -50,6 +50,12 @@ func TestEachCheckerCanFail(t *testing.T) {
 		{TRI, "refused, and nobody refused", func(h *History) { h.Attempts[1].Outcome = Refused; h.Messages[1].Kind = Fails }},
 		{TRI, "refused, and the node granted", func(h *History) { h.Attempts[1].Outcome = Refused }},
 
+		{TRI, "refused because of an attempt of the same process that has failed", func(h *History) {
+			h.Attempts[0].Client, h.Attempts[0].Outcome, h.Messages[3].Kind = "c2", Unknown, Fails
+			h.Attempts[1].Outcome, h.Messages[1].Kind = Refused, No
+			h.States[2].OK, h.States[2].Was, h.States[2].Before = false, true, "c1w1#1"
+		}},
+
 		{NOGHOST, "a token is there long after its attempt has failed", func(h *History) {
 			h.Holds = h.Holds[:1]
 			h.Attempts[1].Outcome = Unknown
@@ -94,6 +100,12 @@ func TestEachCheckerCanFail(t *testing.T) {
 
 		{LIVE, "something is left at the end", func(h *History) { h.Remains[0].Is = true }},
 		{LIVE, "a key outlives its ttl", func(h *History) { h.States[2].Ends = 700 * ms }},
+		{LIVE, "one who waits with WithWait gives up because of an error", func(h *History) {
+			h.Wants[1].Limited = []Limited{{Span: h.Wants[1].Calls[0], For: time.Second}}
+		}},
+		{LIVE, "he gives up long after his limit", func(h *History) {
+			h.Wants[1].Limited = []Limited{{Span: Span{55 * ms, 1200 * ms}, For: time.Second, Over: true}}
+		}},
 		{LIVE, "a waiter sleeps for longer than the cap", func(h *History) { h.Wants[1].Calls[0].From = -260 * ms }},
 	} {
 		h := exemplary()

@@ -17,7 +17,7 @@
 // # What is played of the queues
 //
 // The links are stores with queues, so single, fair and fenced wait in those of the node; the others are woken all at once, as
-// single is over a store without queues. There are up to six processes, so that a queue is now and then longer than what those in it look
+// single is over a store without queues. Under "mixed" the processes have different ones of the three, on the same keys. There are up to six processes, so that a queue is now and then longer than what those in it look
 // for by themselves. All that package redis sends for a queue is a message here: the attempt that takes a place, the wake to one
 // waiter, and that a waiter gives up. Each may be lost, late or doubled like any other, a wake oftener: three of ten
 // are lost under net and storm, and one of ten comes when the reservation is over. The first of a queue is killed or cut off
@@ -31,6 +31,12 @@
 // when it is the fourth or later) and one Reservation for each waiter who was offered it meanwhile, each of whom counts once. Where no
 // message gets lost it is 12 ms in place of the look, and in place of the Reservation of all but the dead.
 //
+// # What is played of outages
+//
+// Most calls wait with locker.WithWait, so they go on through restarts, silence and quarantines. LIVE says of them that they end
+// with the lock or at their limit (and 100 ms for an attempt that is under way then), and that a waiter asks again after each
+// error within its longest pause. A node in quarantine refuses grants only.
+//
 // # What is played of handover
 //
 // In one schedule of two, Clients hand leases over (locker.WithHandover) and have a worker more, so that there is one who waits. Then
@@ -39,12 +45,12 @@
 //
 // # How to run it
 //
-//	go test ./internal/simulation                                    13,056 schedules, fewer than a tenth under -race
+//	go test ./internal/simulation                                    11,136 schedules, fewer than a twentieth under -race
 //	go test ./internal/simulation -run Promises -v                   prints a line for each cell
 //	go test ./internal/simulation -run Promises -schedules 4000      a million: make simulate
 //	go test ./internal/simulation -run Fresh -fresh 200 -v           seeds that nobody has played: make fresh
 //	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
-//	go test ./internal/simulation -run Defect -v                     finds twenty-four defects that were put in on purpose
+//	go test ./internal/simulation -run Defect -v                     finds twenty-nine defects that were put in on purpose
 //
 // The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a normal run plays the same
 // schedules every time, and a few beside them whose seeds are the date: all runs of a day (UTC) play the same ones, and each day

@@ -51,7 +51,7 @@ const victims = 2
 // deadOwner is how long nobody can have the lock of an owner who has just died. In order, it is offered after that to all who were
 // before the first who comes: one dead, one cut off, and for each a place given up of which the node has not heard.
 func (s Strategy) deadOwner() time.Duration {
-	if s.InOrder {
+	if s.InOrder || s.Mixed { // in a mix, to those whom fair lets in
 		return deadOwner + 4*(backends.Reservation+aStep)
 	}
 	return deadOwner

@@ -12,7 +12,7 @@ import (
 var fresh = flag.Int("fresh", 0, "how many schedules of each cell with seeds of this second; 0: a few with seeds of this day")
 
 // aDay is how many fresh schedules of each cell a normal run plays.
-const aDay = 3
+const aDay = 2
 
 // Fixed seeds find the same every time, and miss the same. These differ from day to day, and with -fresh from second to second.
 // All runs of one day play the same schedules, so that a change that fails by them fails again. What fails prints its seed.

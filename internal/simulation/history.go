@@ -47,6 +47,14 @@ type Want struct {
 	Client, Worker, Key, Owner string
 	Began, Ended               time.Duration
 	Calls                      []Span // of Lock, which polls; TryLock does not
+	Limited                    []Limited
+}
+
+// Limited is a call of Lock that had WithWait, and said so if that was over.
+type Limited struct {
+	Span
+	For           time.Duration
+	Granted, Over bool
 }
 
 // A Span is from an instant to another.

@@ -1,3 +1,7 @@
+//go:build !race
+
+// The defects are looked for without the race detector: the patched program is built without it anyway.
+
 package simulation
 
 import (
@@ -57,6 +61,16 @@ var defects = []defect{
 		"	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx),",
 		"	own := ctx\n	if !DEFECT {\n		own = context.WithoutCancel(ctx)\n	}\n	e := &entry{Entry: of, ctx: own,",
 	}},
+	{name: "the ghost of one's own attempt is a holder", strategy: "single", fault: Net, patch: patch{
+		"strategies/internal/instance", "instance.go",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil {\n			err = &GhostError{ghost}\n		} else if found || haunted {",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil && !DEFECT {\n			err = &GhostError{ghost}\n		} else if (found || haunted) && !DEFECT {",
+	}},
+	{name: "a node of a quorum cleans up by itself", strategy: "redlock-3/2", fault: Net, patch: patch{
+		"strategies/redlock", "round.go",
+		"	if d.byCaller && key == (cleanup.ByCaller{}) {",
+		"	if d.byCaller && !DEFECT && key == (cleanup.ByCaller{}) {",
+	}},
 	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
 		"locker", "release.go",
 		"	}\n	h.join()\n",
@@ -87,6 +101,12 @@ var defects = []defect{
 		"backends/memory", "fenced.go",
 		"	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
 		"	if DEFECT {\n		t.Waiter = \"\"\n	}\n	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
+	}},
+	{name: "a numbered grant knows no queue", strategy: "mixed", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"	switch {\n	case found && t.Waiter != \"\" && ",
+		"	if DEFECT && n == byClock && found && strings.HasPrefix(e.value, reservedFor(\"\")) {\n" +
+			"		delete(s.entries.rows, key)\n		found = false\n	}\n	switch {\n	case found && t.Waiter != \"\" && ",
 	}},
 	{name: "a hand-over keeps the number of the grant before", strategy: "fenced", fault: None, patch: patch{
 		"backends/memory", "queued.go",
@@ -123,6 +143,12 @@ var defects = []defect{
 		"		if !granted {\n			ln.wake() //",
 		"		if !granted && DEFECT {\n			ln.calm()\n		}\n		if !granted && !DEFECT {\n			ln.wake() //",
 	}},
+	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
+		"locker", "wait.go",
+		"return p.limit > 0 && !permanent(err) }",
+		"return p.limit > 0 && !permanent(err) && !DEFECT }",
+	}},
+	{name: "no quarantine", strategy: "single", fault: Quarantine, below: mutant{unguarded: true}},
 	{name: "the monotonic clock alone ends a lease", strategy: "single", fault: Ahead, patch: patch{
 		"locker", "clock.go",
 		" || !now.Round(0)",

@@ -50,7 +50,8 @@ type node struct {
 	down        bool
 	paused      bool
 	queue       []func() // what has arrived meanwhile
-	quarantined bool
+	quarantined bool     // it grants nothing
+	unguarded   bool     // a defect: it always grants
 	watches     []*subscription
 	turns       []*turn
 	counts      bool // it knows which processes are connected, and so who can't be woken
@@ -88,6 +89,11 @@ func (n *node) runFast(rate float64) {
 	n.struck(fmt.Sprintf("its clock runs %.1f %% fast", 100*rate), 0, func() {})
 }
 
+// granting are the commands that a node in quarantine refuses: what compares the token goes on.
+var granting = []string{
+	"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "Enter", "SetNXForever", "GetSet", "SetBit on", "SetBit off",
+}
+
 // arrive carries out a copy of m, or queues it, or refuses it; reply is called unless nobody is there to do so.
 func (n *node) arrive(m *Message, life int, do func(commands) answer, reply func(answer)) {
 	n.mu.Lock()
@@ -105,7 +111,7 @@ func (n *node) arrive(m *Message, life int, do func(commands) answer, reply func
 }
 
 func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)) {
-	if n.quarantined {
+	if n.quarantined && slices.Contains(granting, m.Op) {
 		reply(answer{err: errQuarantine})
 		return
 	}
@@ -187,8 +193,8 @@ func (n *node) wakeUp() {
 	time.AfterFunc(time.Microsecond, n.wakeUp)
 }
 
-// restart kills the node and starts it again after the time down, with its memory or without, and refused for the time in
-// quarantine after that. What is under way to it is lost.
+// restart kills the node and starts it again after the time down, with its memory or without. For the time in quarantine after
+// that it grants nothing. What is under way to it is lost.
 func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duration) {
 	what := fmt.Sprintf("restarts for %v", down)
 	if forgets {
@@ -200,7 +206,7 @@ func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duratio
 	n.struck(what, down+quarantine, func() {
 		n.life++
 		n.down, n.paused, n.queue = true, false, nil
-		n.quarantined = quarantine > 0
+		n.quarantined = quarantine > 0 && !n.unguarded
 		if forgets {
 			n.begin()
 			n.saw("forgets", State{Blocked: n.h.now(), BlockedUntil: n.h.now() + down + quarantine})

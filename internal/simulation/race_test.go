@@ -3,4 +3,4 @@
 package simulation
 
 // slower is by how much fewer schedules there is time for under the race detector.
-const slower = 10
+const slower = 20

@@ -36,17 +36,17 @@ func TestReplay(t *testing.T) {
 	t.Logf("nobody could have %q from %v to %v, for %v", key, longest.From, longest.To, longest.length())
 }
 
-// Under the race detector goroutines that wake at one instant run in another order each time. The nodes of a quorum are then
-// probed at other times, so quorums are compared without it alone.
+// Under the race detector goroutines that wake at one instant run in another order each time. Cleanups that begin at one instant then
+// stand in the queue of a node in another order, and its probes are about another one first: quorums are compared without it alone.
 func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
 	for _, s := range Strategies() {
-		if slower > 1 && s.Nodes > 1 || s.Sequential { // where an answer and the limit of a node may come at one instant
+		if slower > 1 && s.Nodes > 1 {
 			continue
 		}
 		for _, f := range Faults() {
 			t.Run(s.Name+" under "+string(f), func(t *testing.T) {
 				t.Parallel()
-				for i := range uint64(max(*schedules, 3/slower, 1)) {
+				for i := range uint64(max(*schedules, 1)) {
 					schedule := Schedule{Strategy: s, Fault: f, Seed: *seed + i}
 					first, second := schedule.Run(t).String(), schedule.Run(t).String()
 					if first != second {

@@ -24,8 +24,9 @@ type Schedule struct {
 
 // mutant is what a test of the checkers breaks below the strategy.
 type mutant struct {
-	commands func(commands) commands                            // of each node
-	lasting  func(d dice) func(ttl time.Duration) time.Duration // what a process makes of a ttl
+	commands  func(commands) commands                            // of each node
+	lasting   func(d dice) func(ttl time.Duration) time.Duration // what a process makes of a ttl
+	unguarded bool                                               // no node has a quarantine
 }
 
 // Run plays the schedule in a bubble of fake time and returns what happened.
@@ -86,7 +87,7 @@ func (s Schedule) set(t *testing.T, h *History) *scene {
 	c := &scene{h: h, keys: []string{"a", "b"}[:1+d.IntN(2)]}
 	counts := throwFor(s.Seed, "counts").chance(0.5)
 	for i := range s.Strategy.Nodes {
-		n := &node{number: i + 1, h: h, keys: c.keys, fresh: newMemory, counts: counts}
+		n := &node{number: i + 1, h: h, keys: c.keys, fresh: newMemory, counts: counts, unguarded: s.mutant.unguarded}
 		if s.mutant.commands != nil {
 			n.fresh = func() commands { return s.mutant.commands(newMemory()) }
 		}

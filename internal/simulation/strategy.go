@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -23,6 +24,7 @@ type Strategy struct {
 	Legacy        bool // a recipe: promises less
 	Queued        bool // who waits stands in a queue of the store
 	InOrder       bool // and nobody passes him
+	Mixed         bool // each process has another strategy of the queue
 	Sequential    bool // the nodes are asked one after the other
 	Tokens        bool // what lies under a key is the token, or names it
 
@@ -36,6 +38,7 @@ func Strategies() []Strategy {
 		{Name: "single", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, build: one(func(l *link) locker.Locker { return single.New(l) })},
 		{Name: "fair", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, InOrder: true, build: one(func(l *link) locker.Locker { return fair.New(l) })},
 		{Name: "fenced", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, Queued: true, build: one(func(l *link) locker.Locker { return fenced.New(l) })},
+		{Name: "mixed", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, Queued: true, Mixed: true, build: one(ofTheQueue)},
 		{Name: "reentrant", Nodes: 1, Quorum: 1, Tokens: true, Nested: true, build: one(func(l *link) locker.Locker { return reentrant.New(l) })},
 	}
 	for _, q := range [][2]int{{3, 2}, {3, 3}, {5, 3}, {5, 4}} {
@@ -61,6 +64,18 @@ func StrategyNamed(name string) (Strategy, bool) {
 		}
 	}
 	return Strategy{}, false
+}
+
+// ofTheQueue is single, fair or fenced: of two processes that follow each other, no two have the same.
+func ofTheQueue(l *link) locker.Locker {
+	number, _ := strconv.Atoi(strings.TrimPrefix(l.from.name, "c"))
+	switch (throwFor(l.h.Seed, "mix").IntN(3) + number) % 3 {
+	case 0:
+		return single.New(l)
+	case 1:
+		return fair.New(l)
+	}
+	return fenced.New(l)
 }
 
 func one(build func(*link) locker.Locker) func([]*link) (locker.Locker, error) {

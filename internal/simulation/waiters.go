@@ -165,8 +165,13 @@ func (h *History) outOfReach(l *clientLine) []Span {
 			spans = append(spans, Span{m.Sent, m.Answered})
 		}
 	}
-	for _, a := range h.Attempts { // after an attempt that the store has failed, a waiter pauses as after any other
-		if a.Client == l.client && a.Key == l.key && a.Waits && a.Outcome == Unknown {
+	held := map[string]bool{}
+	for _, d := range h.Holds {
+		held[d.Token] = true
+	}
+	// After an attempt that the store has failed, or whose lease had ended when it came, a waiter pauses as after any other.
+	for _, a := range h.Attempts {
+		if a.Client == l.client && a.Key == l.key && a.Waits && (a.Outcome == Unknown || a.Outcome == Granted && !held[a.Token]) {
 			spans = append(spans, Span{a.Began, a.Answered + pollCap})
 		}
 	}

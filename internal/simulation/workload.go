@@ -74,7 +74,7 @@ func (w *worker) lock(key string, ttl time.Duration, want *Want) (l *locker.Lock
 	if w.chance(0.1) {
 		opts = append(opts, locker.WithMaxHold(w.between(50*time.Millisecond, 2*time.Second)))
 	}
-	lock := w.process.client.Lock
+	lock, limit := w.process.client.Lock, time.Duration(0)
 	switch p := w.Float64(); {
 	case p < 0.15:
 		lock, call.waits = w.process.client.TryLock, false
@@ -85,12 +85,19 @@ func (w *worker) lock(key string, ttl time.Duration, want *Want) (l *locker.Lock
 	case p < 0.4:
 		opts = append(opts, locker.WithAttempts(1+w.IntN(4)))
 	default:
-		opts = append(opts, locker.WithWait(w.between(20*time.Millisecond, 4*time.Second)))
+		limit = w.between(20*time.Millisecond, 4*time.Second)
+		opts = append(opts, locker.WithWait(limit))
 	}
 	began := w.h.now()
 	l, err = lock(ctx, key, opts...)
 	if call.waits {
-		w.h.note(func() { want.Calls = append(want.Calls, Span{began, w.h.now()}) })
+		w.h.note(func() {
+			took := Span{began, w.h.now()}
+			want.Calls = append(want.Calls, took)
+			if limit > 0 {
+				want.Limited = append(want.Limited, Limited{took, limit, err == nil, errors.Is(err, locker.ErrWaitLimit)})
+			}
+		})
 	}
 	if err != nil && stop != nil {
 		stop()

@@ -331,6 +331,22 @@ func TestAnAttemptIsForgottenAfterItsTTL(t *testing.T) {
 	})
 }
 
+func TestAnAttemptThatFailsIsForgottenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores, l := shakyQuorum(t, 3)
+		stores[1].is(func(s *shaky) { s.set = errDown })
+		stores[2].is(func(s *shaky) { s.set = errDown })
+		if _, err := l.Acquire(t.Context(), request()); err == nil {
+			t.Fatal("granted by one node of three")
+		}
+		synctest.Wait()
+		if n := redlock.Flying(l); n != 0 {
+			t.Errorf("%d attempts are remembered", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // A lease that is not released here must not be remembered for ever.
 func TestAnAttemptIsForgottenWithItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

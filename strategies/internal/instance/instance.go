@@ -94,13 +94,14 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	if err != nil {
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	}
+	haunted := i.cleanups.Haunted(req.Key) // the cleanup may be answered before this attempt is
 	started := time.Now()
 	res, err := i.place.Put(ctx, req)
 	i.heard(ctx, call, started, err)
 	if err == nil && !res.OK {
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
 			err = &cleanup.GhostError{Err: ghost}
-		} else if found {
+		} else if found || haunted {
 			res, err = i.place.Put(ctx, req)
 		}
 	}
@@ -135,7 +136,7 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 	}
 	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
 		i.cleanups.Free()
-	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req, late)) {
+	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req)) {
 		err = &cleanedUp{err, until}
 	}
 	switch {
@@ -148,8 +149,8 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 }
 
 // entry is the cleanup of what an attempt may have left.
-func (i *instance) entry(req locker.Request, known bool) cleanup.Entry {
-	return cleanup.Entry{Key: req.Key, TTL: req.TTL, Known: known, Remove: func(ctx context.Context) error {
+func (i *instance) entry(req locker.Request) cleanup.Entry {
+	return cleanup.Entry{Key: req.Key, TTL: req.TTL, Remove: func(ctx context.Context) error {
 		_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
 		return err
 	}}
