@@ -69,7 +69,7 @@ func TestAnAttemptIsNotToldOfTheGhostOfTheOneBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := instance.Over(&slowPlace{puts: []trip{c.first, c.second}})
+				l := instance.Over(&slowPlace{puts: []trip{c.first, c.second}}, nil)
 				req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: 30 * time.Second}
 				if _, err := l.Acquire(t.Context(), req); err == nil || errors.Is(err, locker.ErrHeld) {
 					t.Fatalf("the first = %v", err)

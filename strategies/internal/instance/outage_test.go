@@ -203,7 +203,7 @@ func TestRenewalsAndReleasesAreSentWhileGrantsFail(t *testing.T) {
 		l := single.New(s)
 		var leases []locker.Lease
 		req := func(i int) locker.Request {
-			return locker.Request{Key: fmt.Sprint("k", i), Token: locker.NewToken(), TTL: time.Minute}
+			return locker.Request{Key: fmt.Sprint("k", i), Token: locker.NewToken(), TTL: 20*time.Second}
 		}
 		for i := range 100 {
 			lease, err := l.Acquire(t.Context(), req(i))
@@ -220,7 +220,7 @@ func TestRenewalsAndReleasesAreSentWhileGrantsFail(t *testing.T) {
 		s.parts = true // all keys but those that begin with "d" are answered: as in quarantine, after the gate has closed
 		s.mu.Unlock()
 		for _, lease := range leases {
-			if _, err := l.Extend(t.Context(), lease, time.Minute); err != nil {
+			if _, err := l.Extend(t.Context(), lease, 20*time.Second); err != nil {
 				t.Error(err)
 			}
 			if err := l.Release(t.Context(), lease); err != nil {
