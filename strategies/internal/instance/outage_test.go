@@ -203,7 +203,7 @@ func TestRenewalsAndReleasesAreSentWhileGrantsFail(t *testing.T) {
 		l := single.New(s)
 		var leases []locker.Lease
 		req := func(i int) locker.Request {
-			return locker.Request{Key: fmt.Sprint("k", i), Token: locker.NewToken(), TTL: 20*time.Second}
+			return locker.Request{Key: fmt.Sprint("k", i), Token: locker.NewToken(), TTL: 20 * time.Second}
 		}
 		for i := range 100 {
 			lease, err := l.Acquire(t.Context(), req(i))
