@@ -18,7 +18,7 @@ const (
 // is released by the goroutine that receives it. With a ctx that can't end it needs no goroutine.
 func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error) {
 	if ctx.Done() == nil && limit == nil {
-		return ask(ctx, w.Locker, w.cleanups, req) // the ctx has the ledger from Client.lock
+		return w.Locker.Acquire(ctx, req) // the ctx has the ledger from Client.lock
 	}
 	a := &attempt{locker: w.Locker, cleanups: w.cleanups, req: req, done: make(chan struct{}), err: errNoAnswer}
 	a.counted = countedContext{ctx, w.ledger}
@@ -77,21 +77,7 @@ func (a *attempt) result() error {
 // errUnderWay is the result of an attempt that had no answer when the ctx or the wait ended.
 var errUnderWay = errors.New("an attempt is under way")
 
-func (a *attempt) call() { a.lease, a.err = ask(a.ctx, a.locker, a.cleanups, a.req) }
-
-// ask first removes what attempts that were left behind may have stored under the key: it would be told that the lock is held.
-func ask(ctx context.Context, l Locker, cleanups *cleanup.Queue, req Request) (Lease, error) {
-	if cleanups.Haunted(req.Key) {
-		err := errNoAnswer
-		if !cleanups.Stats().Silent { // else the prober of the queue is on it
-			_, err = cleanups.Settle(ctx, req.Key)
-		}
-		if err != nil {
-			return Lease{}, &Error{Op: "acquire", Key: req.Key, Err: &cleanup.GhostError{Err: err}}
-		}
-	}
-	return l.Acquire(ctx, req)
-}
+func (a *attempt) call() { a.lease, a.err = a.locker.Acquire(a.ctx, a.req) }
 
 func (a *attempt) answered() {
 	a.mu.Lock()

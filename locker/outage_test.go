@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -312,47 +311,6 @@ func TestWithWaitGetsALockThatItsOwnAttemptHasLeft(t *testing.T) {
 		s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
 		s.faults.Once(backendtest.DeleteIf, backendtest.Fail, backendtest.Fail)
 		l := mustLock(t, c, "key", locker.WithWait(5*time.Second), locker.WithTTL(time.Minute))
-		mustUnlock(t, l)
-	})
-}
-
-// The client library does not follow its ctx: what the attempt has stored is cleaned up by the Client. Meanwhile its own next
-// attempt is not told that somebody else has the lock.
-func TestAnAttemptIsNotToldOfTheGhostThatTheClientCleansUp(t *testing.T) {
-	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
-			lease, err := next()
-			time.Sleep(time.Second)
-			return lease, err
-		}
-		s.onRelease = func(context.Context) error { return fault{} }
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		_, err := c.TryLock(ctx, "key")
-		mustMatch(t, err, context.DeadlineExceeded)
-		time.Sleep(200 * time.Millisecond)
-		s.mu.Lock()
-		s.onAcquire = nil
-		s.mu.Unlock()
-		for range 10 {
-			before, _, releases, _ := s.asked()
-			_, err = c.TryLock(t.Context(), "key")
-			mustNotMatch(t, err, locker.ErrHeld)
-			if now, _, _, _ := s.asked(); err == nil || !cleanup.Unsent(err) || now != before {
-				t.Errorf("while the cleanup fails: TryLock = %v", err)
-			}
-			if _, _, now, _ := s.asked(); now != releases {
-				t.Error("the prober of the cleanups is not the only one to ask")
-			}
-		}
-		s.mu.Lock()
-		s.onRelease = nil
-		s.mu.Unlock()
-		time.Sleep(time.Second)
-		l, err := c.TryLock(t.Context(), "key")
-		if err != nil {
-			t.Fatal(err)
-		}
 		mustUnlock(t, l)
 	})
 }

@@ -63,8 +63,8 @@ var defects = []defect{
 	}},
 	{name: "the ghost of one's own attempt is a holder", strategy: "single", fault: Net, patch: patch{
 		"strategies/internal/instance", "instance.go",
-		"i.cleanups.Settle(ctx, req.Key); ghost != nil {\n			err = &GhostError{ghost}\n		} else if found || haunted {",
-		"i.cleanups.Settle(ctx, req.Key); ghost != nil && !DEFECT {\n			err = &GhostError{ghost}\n		} else if (found || haunted) && !DEFECT {",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil {\n			err = &cleanup.GhostError{Err: ghost}\n		} else if found || haunted {",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil && !DEFECT {\n			err = &cleanup.GhostError{Err: ghost}\n		} else if (found || haunted) && !DEFECT {",
 	}},
 	{name: "a node of a quorum cleans up by itself", strategy: "redlock-3/2", fault: Net, patch: patch{
 		"strategies/redlock", "round.go",

@@ -128,7 +128,7 @@ var placementScenarios = []scenario{
 				` lock.quorum.acquired=3 lock.quorum.size=5 lock.ttl=30.0}`,
 			nodeAcquired("0s", "node1"), nodeAcquired("0s", "node2"), nodeAcquired("0s", "node3"), nodeAcquired("1s", "node5"),
 			`lock acquire 0s under lock acquire {error.type="error" lock.attempts=1 lock.contended=false lock.key="invoice/42"` +
-				` lock.outcome="error" lock.ttl=30.0 server.address="node4"} Error: lockstep: acquire "invoice/42": injected fault; cleanup runs until 00:00:30`,
+				` lock.outcome="error" lock.ttl=30.0 server.address="node4"} Error: lockstep: acquire "invoice/42": injected fault`,
 			`lock hold 2s under caller {lock.key="invoice/42"} -> lock acquire`,
 			released,
 			nodeReleased("node1"), nodeReleased("node2"), nodeReleased("node3"), nodeReleased("node5"),
