@@ -94,8 +94,8 @@ const aStep = 12 * time.Millisecond
 // and nobody is stopped, only the dead don't take what is reserved for them, and a waiter among the first in the queue need
 // not look by himself, since he is woken or knows when the lease ends.
 //
-// What does not count is time in which the Client can't reach anybody, or waits for an answer that is on its way for longer
-// than usual, or pauses after an attempt that the store has failed, and in which the node is out of reach.
+// What does not count is time in which the Client can't reach anybody, or waits for an answer, also to a cleanup, that is on its way
+// for longer than usual, or pauses after an attempt that the store has failed, and in which the node is out of reach.
 func (h *History) idlers() []string {
 	var found []string
 	nothingLost := h.Fault.weather() == still && !h.Fault.silences()
@@ -160,7 +160,7 @@ func (h *History) outOfReach(l *clientLine) []Span {
 			spans = append(spans, Span{s.At, s.Ends})
 		}
 	}
-	for _, m := range l.asks {
+	for _, m := range append(h.removals(l), l.asks...) {
 		if m.Answered-m.Sent > aStep || m.Kind == Fails {
 			spans = append(spans, Span{m.Sent, m.Answered})
 		}
@@ -176,6 +176,22 @@ func (h *History) outOfReach(l *clientLine) []Span {
 		}
 	}
 	return merge(spans)
+}
+
+// removals are the cleanups that are sent while the line attempts. An attempt that finds the lock held first removes what earlier
+// ones of its process may have left, one after the other, and waits for the answers.
+func (h *History) removals(l *clientLine) (sent []*Message) {
+	for _, a := range h.Attempts {
+		if a.Client != l.client || a.Key != l.key || !a.Waits {
+			continue
+		}
+		for _, m := range h.Messages {
+			if m.Client == l.client && m.Key == l.key && (m.Op == "DeleteIf" || m.Op == "Leave") && a.Began <= m.Sent && m.Sent < a.Answered {
+				sent = append(sent, m)
+			}
+		}
+	}
+	return sent
 }
 
 // reservedIn are the Clients of the waiters for whom the key was reserved meanwhile, each waiter once. Those that the Client had
