@@ -12,16 +12,18 @@ import (
 
 // A Store keeps at most one value per key, each with an expiry. Every call is one atomic fact. Safe for concurrent use.
 //
-// A nil error means that the store answered. Any other error means that the outcome is unknown: the call may have
-// taken effect, or take effect later. There are two exceptions. An error whose method Permanent() bool returns true cannot be
-// cured by repeating. One whose method Unsent() bool returns true means that nothing was done, and the call may be repeated. A store does
-// not repeat a call by itself, except that ExpireIf may be resent: one that arrives late finds the value or does not.
-// A call with a ctx that is already done sends nothing and returns the ctx's error.
+// A nil error means that the store answered. Any other error means that the outcome is unknown: the
+// call may have taken effect, or take effect later. There are two exceptions. An error whose method
+// Permanent() bool returns true cannot be cured by repeating. One whose method Unsent() bool
+// returns true means that nothing was done, and the call may be repeated. A store does not repeat a
+// call by itself, except that ExpireIf may be resent: one that arrives late finds the value or does
+// not. A call with a ctx that is already done sends nothing and returns the ctx's error.
 //
-// A ttl is at least a millisecond and at most the store's limit ([DefaultMaxTTL] unless its WithMaxTTL says
-// otherwise); any other is refused before anything is sent, with an error that names the limit as a time.Duration prints
-// it and whose method Permanent returns true, as does that of an error that matches [ErrWrongType]. A store that
-// keeps time more coarsely rounds up: a value never lives shorter than asked.
+// A ttl is at least a millisecond and at most the store's limit ([DefaultMaxTTL] unless its
+// WithMaxTTL says otherwise). Any other ttl is an error before anything is sent. That error names
+// the limit as a time.Duration prints it, and it is permanent: its method Permanent returns true.
+// An error that matches [ErrWrongType] is permanent as well. A store that keeps time more coarsely
+// rounds up: a value never lives shorter than asked.
 type Store interface {
 	// SetNX stores value under key for ttl if key is absent, expired, or holds value already; then key lives for ttl from
 	// now, unless it had a longer life already: a call that arrives twice must not take back what ExpireIf did in between.
@@ -40,9 +42,10 @@ type Store interface {
 	Watcher
 }
 
-// OneServer tells whether a Store keeps all keys on one server: one that fails for a key fails for all. Strategies look for it. While
-// such a server fails, one attempt at a time asks it, whatever the number of keys. A Store that has not got this method, or
-// returns false, such as a cluster with a part that is down, is asked for each key by itself.
+// OneServer tells whether a Store keeps all keys on one server: one that fails for a key fails for
+// all. Strategies look for it. While such a server fails, one attempt at a time asks it, whatever
+// the number of keys. A Store that has not got this method, or returns false, such as a cluster
+// with a part that is down, is asked for each key by itself.
 type OneServer interface{ OneServer() bool }
 
 // A Watcher tells when a key may have become free. Package locker declares the same interface; neither imports the

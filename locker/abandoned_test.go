@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// The garbage collector does not run in fake time. These tests wait for it for as long as it takes, and take no lock for
-// abandoned that a slow machine has lost.
+// The garbage collector does not run in fake time. These tests wait for it for as long as it takes,
+// and take no lock for abandoned that a slow machine has lost.
 
 // noted is middleware that notes which leases are told to be abandoned, and how holds end.
 type noted struct {

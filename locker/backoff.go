@@ -2,10 +2,10 @@ package locker
 
 import "time"
 
-// Backoff says how long to wait before the next attempt on a lock that is held, and under [WithWait] after an attempt that failed:
-// attempt counts from 1, random is drawn
-// evenly from [0, 1). It is a pure function, so that one Backoff can serve any number of calls at once. A wake or the
-// end of the holder's lease cuts the wait short; a result of zero or less means a millisecond.
+// Backoff says how long to wait before the next attempt on a lock that is held, and under
+// [WithWait] after an attempt that failed: attempt counts from 1, random is drawn evenly from [0,
+// 1). It is a pure function, so that one Backoff can serve any number of calls at once. A wake or
+// the end of the holder's lease cuts the wait short; a result of zero or less means a millisecond.
 type Backoff func(attempt int, random float64) time.Duration
 
 // A waiter whom the store wakes looks by himself as well: a wake may get lost. That costs a quarter of the time that he has waited
@@ -50,14 +50,16 @@ func watching(waited time.Duration, position int) time.Duration {
 	return min(max(waited/4, minLook), maxLook)
 }
 
-// sharing is the pause of a waiter for a key that other software locks as well: 50 ms on average, drawn from 25 to 75 ms.
+// sharing is the pause of a waiter for a key that other software locks as well: 50 ms on average,
+// drawn from 25 to 75 ms.
 func sharing(random float64) time.Duration {
 	const interval = 50 * time.Millisecond
 	return interval/2 + time.Duration(random*float64(interval))
 }
 
-// failing is the pause after so many failures of the store in a row, of whatever kind: evenly drawn from the whole of 50 ms,
-// which doubles up to 1 s. So waiters that failed at one instant come back one after the other.
+// failing is the pause after so many failures of the store in a row, of whatever kind: evenly drawn
+// from the whole of 50 ms, which doubles up to 1 s. So waiters that failed at one instant come back
+// one after the other.
 func failing(failures int, random float64) time.Duration {
 	const first, limit = 50 * time.Millisecond, time.Second
 	most := limit

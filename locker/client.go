@@ -52,39 +52,40 @@ func New(l Locker, opts ...Option) *Client {
 	return c
 }
 
-// Lock waits until the lock is free and returns it held. Earlier calls for the same key (and owner) on this Client come
-// first.
+// Lock waits until the lock is free and returns it held. Earlier calls for the same key (and owner)
+// on this Client come first.
 //
-// When ctx ends first, Lock returns at once. The error matches the error of ctx, and [ErrHeld] as well if the lock was
-// held when the store last answered. [WithWait] limits the wait alone, and lets it outlast an outage: an attempt that
-// fails is then repeated, unless the error is permanent. Without it, every error ends the wait. What an attempt with an unknown outcome may have left in the
-// store is removed in the background.
+// When ctx ends first, Lock returns at once. The error matches the error of ctx, and [ErrHeld] as
+// well if the lock was held when the store last answered. [WithWait] limits the wait alone, and
+// lets it outlast an outage: an attempt that fails is then repeated, unless the error is permanent.
+// Without it, every error ends the wait. What an attempt with an unknown outcome may have left in
+// the store is removed in the background.
 //
-// If ctx descends from the Context of a Lock that this Client holds on the same key, Lock fails at once and sends
-// nothing: it would wait for itself. Use that Lock, or package reentrant with [ContextWithOwner]. A ctx that takes only
-// the values of the hold ([context.WithoutCancel]) and can end by itself fails too, since Lock can't tell it from the
-// other; start work that is to outlive the hold with a ctx from outside it. The error is permanent, its ErrorType is
-// "deadlock".
+// If ctx descends from the Context of a Lock that this Client holds on the same key, Lock fails at
+// once and sends nothing: it would wait for itself. Use that Lock, or package reentrant with
+// [ContextWithOwner]. A ctx that takes only the values of the hold ([context.WithoutCancel]) and
+// can end by itself fails too, since Lock can't tell it from the other; start work that is to
+// outlive the hold with a ctx from outside it. The error is permanent, its ErrorType is "deadlock".
 func (c *Client) Lock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.lock(ctx, key, opts, call{})
 }
 
-// TryLock makes one attempt and does not wait. The error matches [ErrHeld] if another holder has the lock, also where
-// ctx descends from that hold. Options about waiting are bad input here.
+// TryLock makes one attempt and does not wait. The error matches [ErrHeld] if another holder has
+// the lock, also where ctx descends from that hold. Options about waiting are bad input here.
 func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.lock(ctx, key, opts, call{once: true})
 }
 
-// Do takes the lock as Lock does, calls work, and releases the lock when work returns, panics or calls runtime.Goexit.
-// The ctx of work ends when the lock is lost.
+// Do takes the lock as Lock does, calls work, and releases the lock when work returns, panics or
+// calls runtime.Goexit. The ctx of work ends when the lock is lost.
 //
 // The error answers these questions:
-//   - It matches [ErrLost]: the lock was not held to the end of the work. If work only says that its ctx was cancelled,
-//     which the loss did, the error is the loss alone.
-//   - It is an [*Error] whose Op is "release": the work is done, and the store did not confirm the release. The lock
-//     is free when its lease ends.
-//   - It matches [ErrHeld]: look at [HeldError.Key]. It is key if work was not called. It is another key if work took a
-//     lock of its own and returned that error.
+//   - It matches [ErrLost]: the lock was not held to the end of the work. If work only says that
+//     its ctx was cancelled, which the loss did, the error is the loss alone.
+//   - It is an [*Error] whose Op is "release": the work is done, and the store did not confirm the
+//     release. The lock is free when its lease ends.
+//   - It matches [ErrHeld]: look at [HeldError.Key]. It is key if work was not called. It is
+//     another key if work took a lock of its own and returned that error.
 //
 // If work and the release both fail, the error wraps both, the error of work first.
 func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Context, l *Lock) error, opts ...Option) (err error) {
@@ -185,8 +186,9 @@ func (p *waitPolicy) option() string {
 	return ""
 }
 
-// waitsForItself tells whether ctx ends with a hold of key that this Client has. Without an owner every strategy grants
-// a key to one holder, so the lock can't be granted before ctx has ended. A ctx without an end is no part of a hold.
+// waitsForItself tells whether ctx ends with a hold of key that this Client has. Without an owner
+// every strategy grants a key to one holder, so the lock can't be granted before ctx has ended. A
+// ctx without an end is no part of a hold.
 func (c *Client) waitsForItself(ctx context.Context, key string) bool {
 	if ctx.Done() == nil {
 		return false
@@ -216,17 +218,19 @@ func (c *Client) counted(ctx context.Context) context.Context {
 	return &countedContext{ctx, &c.ledger}
 }
 
-// Drain waits until nothing of these is under way, or until ctx ends. It is for a program that is about to end: what it
-// has not released by then stays locked until the lease ends.
+// Drain waits until nothing of these is under way, or until ctx ends. It is for a program that is
+// about to end: what it has not released by then stays locked until the lease ends.
 //   - A release, also one whose Unlock has returned: until the store answers, or the lease has ended.
-//   - A cleanup after an unknown outcome or a loss, of this Client or of its strategy: until the store has answered it
-//     once, or has forgotten the value by its TTL.
-//   - An attempt, also one whose Lock has returned: until the client library returns, and what it leaves is cleaned up.
+//   - A cleanup after an unknown outcome or a loss, of this Client or of its strategy: until the
+//     store has answered it once, or has forgotten the value by its TTL.
+//   - An attempt, also one whose Lock has returned: until the client library returns, and what it
+//     leaves is cleaned up.
 //
 // A permanent error is an answer: nothing is left to wait for when the client library is closed.
 //
-// Drain does not wait for a lock that is held, and does not release it; nor for a Lock that sleeps between two
-// attempts, whose ctx the program should have ended before; nor, perhaps, for a call that begins after Drain.
+// Drain does not wait for a lock that is held, and does not release it; nor for a Lock that sleeps
+// between two attempts, whose ctx the program should have ended before; nor, perhaps, for a call
+// that begins after Drain.
 func (c *Client) Drain(ctx context.Context) error {
 	switch {
 	case c == nil:

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// holdContext looks at the clocks before it says that the hold goes on: after a pause, the process must not read an
-// old answer before the scheduler had its turn. It is a part of the Lock, which is not garbage as long as it is used.
+// holdContext looks at the clocks before it says that the hold goes on: after a pause, the process
+// must not read an old answer before the scheduler had its turn. It is a part of the Lock, which is
+// not garbage as long as it is used.
 type holdContext struct{ hold *hold }
 
 func (c *holdContext) Deadline() (time.Time, bool) { return c.hold.parent.Deadline() }

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
-// deadlineContext is what the first Release of a hold runs under. It ends at its deadline, which the scheduler of a Client keeps: a
-// timer for every Unlock would cost more than all else in it.
+// deadlineContext is what the first Release of a hold runs under. It ends at its deadline, which
+// the scheduler of a Client keeps: a timer for every Unlock would cost more than all else in it.
 type deadlineContext struct {
 	valuesContext
 	deadline time.Time
@@ -26,7 +26,8 @@ func (c *deadlineContext) expire() (first bool) {
 	return c.ending.end(context.DeadlineExceeded)
 }
 
-// valuesContext has the values of the ctx given to Lock, but not its end. What is released below it counts for Drain.
+// valuesContext has the values of the ctx given to Lock, but not its end. What is released below it
+// counts for Drain.
 type valuesContext struct{ hold *hold }
 
 func (c *valuesContext) Deadline() (end time.Time, ends bool) { return time.Time{}, false }

@@ -32,7 +32,8 @@ func mustBeDeadlock(t *testing.T, way string, err error) {
 
 func TestALockThatWouldWaitForItselfFailsBeforeAnythingIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithMaxHold(time.Hour)) // or a fault would be a test that never ends
+		// or a fault would be a test that never ends
+		l := mustLock(t, c, "key", locker.WithMaxHold(time.Hour))
 		inner, err := c.Lock(l.Context(), "another key")
 		if err != nil {
 			t.Fatal(err)

@@ -2,8 +2,9 @@ package locker
 
 import "time"
 
-// dueHeap orders the entries of the scheduler: the one that is due first is at place 0. A time is kept beside its entry, since
-// an entry is elsewhere in memory and there may be a hundred thousand of them.
+// dueHeap orders the entries of the scheduler: the one that is due first is at place 0. A time is
+// kept beside its entry, since an entry is elsewhere in memory and there may be a hundred thousand
+// of them.
 type dueHeap struct{ items []dueItem }
 
 type dueItem struct {

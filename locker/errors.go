@@ -18,9 +18,9 @@ var (
 	// ErrHeld: someone else has the lock. That is normal, not a fault. See [HeldError].
 	ErrHeld = errors.New("held by someone else")
 
-	// ErrWaitLimit: the time given by [WithWait] is over. ErrHeld matches as well if the last attempt that was answered
-	// said so, unless one was still under way at the end: that one may have been granted. If the last attempts failed, the
-	// error of the last one is matched too.
+	// ErrWaitLimit: the time given by [WithWait] is over. ErrHeld matches as well if the last
+	// attempt that was answered said so, unless one was still under way at the end: that one may
+	// have been granted. If the last attempts failed, the error of the last one is matched too.
 	ErrWaitLimit = errors.New("wait limit reached")
 
 	// ErrLost: the lease is over although nobody unlocked it. See [LostError] for the reason.
@@ -52,9 +52,10 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrorType names the kind of error in one word of low cardinality, fit for a metric. It is the word of the outermost
-// error with a method ErrorType() string; or else "wait_limit", "foreign_key", "canceled", "timeout", "eof", "closed",
-// "connection_refused" or "connection_reset"; or else "error".
+// ErrorType names the kind of error in one word of low cardinality, fit for a metric. It is the
+// word of the outermost error with a method ErrorType() string; or else "wait_limit",
+// "foreign_key", "canceled", "timeout", "eof", "closed", "connection_refused" or
+// "connection_reset"; or else "error".
 func (e *Error) ErrorType() string {
 	var typed interface{ ErrorType() string }
 	var timeout net.Error
@@ -145,7 +146,8 @@ const (
 	LostUnavailable LostReason = "unavailable" // its time ran out while extensions failed
 	LostQuorum      LostReason = "quorum"      // so many nodes of a quorum say so that none is left
 	LostMaxHold     LostReason = "max_hold"    // it was held as long as [WithMaxHold] allows
-	LostAbandoned   LostReason = "abandoned"   // nobody unlocked it and nothing referred to it any more, see [WithAbandonedStop]
+	// nobody unlocked it and nothing referred to it any more, see [WithAbandonedStop]
+	LostAbandoned LostReason = "abandoned"
 )
 
 // LostError says that a lease is over although nobody unlocked it, and why. It matches [ErrLost].
@@ -197,8 +199,8 @@ func (e *LostError) Unwrap() error { return e.Err }
 // ErrorType is "lost".
 func (e *LostError) ErrorType() string { return "lost" }
 
-// waitError ends a wait: why, that the lock was held when the store last answered, what the attempts failed with since, and
-// whether something has no answer.
+// waitError ends a wait: why, that the lock was held when the store last answered, what the
+// attempts failed with since, and whether something has no answer.
 type waitError struct {
 	why     error
 	held    *HeldError // nil if nobody knows

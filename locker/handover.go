@@ -6,16 +6,19 @@ import (
 	"time"
 )
 
-// WithHandover lets Unlock hand the lease over to the next waiter of the same Client, up to n times in a row,
-// before it is released for other Clients. A handover needs no round trip, so it is many times faster. The price:
-// waiters of other Clients wait for up to n holds more. It is for [New] alone.
+// WithHandover lets Unlock hand the lease over to the next waiter of the same Client, up to n times
+// in a row, before it is released for other Clients. A handover needs no round trip, so it is many
+// times faster. The price: waiters of other Clients wait for up to n holds more. It is for [New]
+// alone.
 //
-// A lease is handed over only to a waiter that sleeps, and while more than half of the TTL that this waiter has asked
-// for is left. While the next waiter has an attempt under way, Unlock releases the lease: the attempt may hang.
+// A lease is handed over only to a waiter that sleeps, and while more than half of the TTL that
+// this waiter has asked for is left. While the next waiter has an attempt under way, Unlock
+// releases the lease: the attempt may hang.
 //
-// Each holder has a Lock and a context of its own. Middleware of [WithMiddleware] sees two holds. The store sees one
-// hold, since both have the same Token, and so does middleware of [Wrap]. A numbered lease is not handed over, since
-// each holder needs a number of its own; nor is a lease that has an owner.
+// Each holder has a Lock and a context of its own. Middleware of [WithMiddleware] sees two holds.
+// The store sees one hold, since both have the same Token, and so does middleware of [Wrap]. A
+// numbered lease is not handed over, since each holder needs a number of its own; nor is a lease
+// that has an owner.
 //
 // This is lock cohorting (D. Dice, V. Marathe, N. Shavit: Lock Cohorting, 2012).
 func WithHandover(n int) Option {
@@ -47,9 +50,9 @@ func (w *waiting) Extend(ctx context.Context, lease Lease, ttl time.Duration) (L
 	return extended, err
 }
 
-// handovers remembers which hold has a lease now, and whether its release was sent. The Client or middleware may
-// repeat a Release. It must not end a lease that was handed over, nor hand over a lease that may have ended. Ready to
-// use when zero.
+// handovers remembers which hold has a lease now, and whether its release was sent. The Client or
+// middleware may repeat a Release. It must not end a lease that was handed over, nor hand over a
+// lease that may have ended. Ready to use when zero.
 type handovers struct {
 	limit int // handovers of one lease
 
@@ -65,8 +68,9 @@ type chain struct {
 	until time.Time // the entry is needed until then
 }
 
-// pass tells whether another hold has the lease: it was handed over before, or the head of the line takes it now. If
-// not, the caller sends the release. Of two Releases at once, the second one finds what the first one did.
+// pass tells whether another hold has the lease: it was handed over before, or the head of the line
+// takes it now. If not, the caller sends the release. Of two Releases at once, the second one finds
+// what the first one did.
 func (ls *lines) pass(lease Lease, h *handovers) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -92,8 +96,8 @@ func (h *handovers) allow(lease Lease) bool {
 	return lease.unlocked && lease.Fence == 0 && lease.Owner == "" && int(lease.hand) < h.limit && !lease.Ended()
 }
 
-// takes tells whether the line has a head that sleeps and can use the lease. A head that has an attempt under way takes
-// none: the attempt may hang, and the key would stay locked for as long.
+// takes tells whether the line has a head that sleeps and can use the lease. A head that has an
+// attempt under way takes none: the attempt may hang, and the key would stay locked for as long.
 func (ln *line) takes(lease Lease) bool {
 	return ln.idle == nil && !ln.asking && ln.gift == nil && time.Until(lease.Expires) > ln.ttl/2
 }

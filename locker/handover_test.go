@@ -315,7 +315,8 @@ func TestAHeadThatIsGivenTheLeaseHasNoPlaceInTheQueueAnyMore(t *testing.T) {
 	})
 }
 
-// An attempt may hang for as long as its ctx allows. Nothing of this Client may keep the key locked meanwhile.
+// An attempt may hang for as long as its ctx allows. Nothing of this Client may keep the key locked
+// meanwhile.
 func TestALeaseIsNotHandedToAWaiterInTheMiddleOfAnAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")
@@ -358,7 +359,8 @@ func (s *spy) hangAcquire(with func(next func() (locker.Lease, error)) (locker.L
 	return func() { close(hangs) }
 }
 
-// The end of a hold is told to the line when its Release has returned: the lease may have the next holder then.
+// The end of a hold is told to the line when its Release has returned: the lease may have the next
+// holder then.
 func TestTheEndOfAHoldThatWasHandedOverWakesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()

@@ -27,10 +27,11 @@ type hold struct {
 	stopped    bool                    // the ctx given to Lock had ended by then
 	failed     error                   // what the last extension failed with
 	extensions *extendCall             // under way, the last one first
-	joined     chan struct{}           // closed when no extension is under way any more; nil if none was at the end
-	told       chan struct{}           // closed when middleware knows of the loss; nil: it is not lost
-	unlock     unlocking
-	abandoned  abandonment
+	// closed when no extension is under way any more; nil if none was at the end
+	joined    chan struct{}
+	told      chan struct{} // closed when middleware knows of the loss; nil: it is not lost
+	unlock    unlocking
+	abandoned abandonment
 
 	releasing deadlineContext // what the first Release runs under
 }
@@ -112,7 +113,8 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 	return first
 }
 
-// lose ends the hold because the lease is over. Hooks follow, and one attempt to remove what may remain of it.
+// lose ends the hold because the lease is over. Hooks follow, and one attempt to remove what may
+// remain of it.
 func (h *hold) lose(cause *LostError) {
 	if h.end(cause, time.Now()) {
 		h.client.renewals.follow(h)
@@ -130,15 +132,17 @@ func (h *hold) lossFollows() {
 	h.tell(h.over)
 }
 
-// windsUp tells whether the holder was told to stop by something else than the end of the lease: the maximum hold, or the end of
-// the ctx given to Lock. Then he can't be told of this loss, and what is left of the lease goes on, on as many nodes as have it,
-// until Unlock: so the work can stop before the next one starts.
+// windsUp tells whether the holder was told to stop by something else than the end of the lease:
+// the maximum hold, or the end of the ctx given to Lock. Then he can't be told of this loss, and
+// what is left of the lease goes on, on as many nodes as have it, until Unlock: so the work can
+// stop before the next one starts.
 func (h *hold) windsUp(lost *LostError) bool {
 	return !h.leaseNow().Ended() && (lost.Reason == LostMaxHold || h.stopped)
 }
 
-// checkClock ends the hold if its time has run out, without waiting for the scheduler. When it returns, a hold that is
-// over has an ended context, even if the goroutine that ended it has not come that far.
+// checkClock ends the hold if its time has run out, without waiting for the scheduler. When it
+// returns, a hold that is over has an ended context, even if the goroutine that ended it has not
+// come that far.
 func (h *hold) checkClock(now time.Time) { _, _ = h.state(now) }
 
 // state is checkClock, and tells why the hold is over; nil: it lasts. The ctx is nil if it was not asked for.
@@ -177,8 +181,8 @@ func (h *hold) context() context.Context {
 	}
 }
 
-// adopt makes ctx that of the hold, unless another caller has made one, or the hold has ended since over was read: then the end
-// of the parent, which came later, may be the cause that ctx has.
+// adopt makes ctx that of the hold, unless another caller has made one, or the hold has ended since
+// over was read: then the end of the parent, which came later, may be the cause that ctx has.
 func (h *hold) adopt(ctx context.Context, cancel context.CancelCauseFunc, over error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

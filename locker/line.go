@@ -87,8 +87,9 @@ func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *place) {
 	return ln, nil
 }
 
-// leave gives the line to the next in it. If the head leaves with a lease, the next one knows that the lock is held.
-// A lease that was handed to a head that leaves without it goes to the next head; if there is none, it is returned.
+// leave gives the line to the next in it. If the head leaves with a lease, the next one knows that
+// the lock is held. A lease that was handed to a head that leaves without it goes to the next head;
+// if there is none, it is returned.
 func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -168,8 +169,8 @@ func (ls *lines) end(ln *line) {
 	ln.watch.cancel()
 }
 
-// turn begins an attempt of the head. It returns the lease that was handed to the head; or else the waiter for whom the
-// store is watched, if it is, and whether the lock is likely to be free.
+// turn begins an attempt of the head. It returns the lease that was handed to the head; or else the
+// waiter for whom the store is watched, if it is, and whether the lock is likely to be free.
 func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -240,7 +241,8 @@ func (ls *lines) note(ln *line, err error) {
 	}
 }
 
-// last is what the line knows of the holder, or nil, and what the store has failed with since it last answered.
+// last is what the line knows of the holder, or nil, and what the store has failed with since it
+// last answered.
 func (ls *lines) last(ln *line) (held *HeldError, fault error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -339,8 +341,9 @@ func (ls *lines) failed(ln *line, err error) {
 	ln.signal()
 }
 
-// heard is what the head was signalled: that it should ask, or what the watch has failed with, or both. While the store fails, a
-// wake is no reason to ask sooner: when it is back it wakes everybody, and they would come at one instant.
+// heard is what the head was signalled: that it should ask, or what the watch has failed with, or
+// both. While the store fails, a wake is no reason to ask sooner: when it is back it wakes
+// everybody, and they would come at one instant.
 func (ls *lines) heard(ln *line) (woken bool, failed error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 // Lock is a lock that is held: it is born held, by [Client.Lock] or [Client.TryLock], and never reused. Safe for
 // concurrent use.
 type Lock struct {
-	_   [0]sync.Mutex // a copy would not be told from one that was forgotten, so go vet reports it
-	ctx holdContext   // refers to the hold, and to nothing here: what keeps a hold alive does not keep its Lock
+	_ [0]sync.Mutex // a copy would not be told from one that was forgotten, so go vet reports it
+	// refers to the hold, and to nothing here: what keeps a hold alive does not keep its Lock
+	ctx holdContext
 }
 
 // Context descends from the ctx given to Lock. It ends with cause [ErrReleased] when Unlock is called, and with a cause

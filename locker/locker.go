@@ -159,7 +159,9 @@ type Lease struct {
 	Attempts  int  // of the [Client.Lock] that won it; 0 from a Locker that does not wait
 	Contended bool // someone else had the lock, or was before this call in the line of its Client
 
-	Abandoned bool // in one Extend: the Lock of this lease has become garbage without Unlock; see [WithAbandonedStop]
+	// in one Extend: the Lock of this lease has become garbage without Unlock; see
+	// [WithAbandonedStop]
+	Abandoned bool
 
 	unlocked bool  // by its holder, who had it to the end; next to Contended, for a Lock of 512 bytes
 	hand     int32 // how often it has been passed on, see WithHandover

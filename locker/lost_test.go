@@ -100,7 +100,8 @@ func TestAContextThatIsMadeWhileItsHoldEndsHasTheFirstCause(t *testing.T) {
 	})
 }
 
-// The hook of a release whose lease has ended is called by the scheduler. What else is due at that moment must not wait for it.
+// The hook of a release whose lease has ended is called by the scheduler. What else is due at that
+// moment must not wait for it.
 func TestAHookOfAReleaseKeepsNoOtherHookWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		blocks, told := make(chan struct{}), make(chan error, 1)
@@ -113,7 +114,8 @@ func TestAHookOfAReleaseKeepsNoOtherHookWaiting(t *testing.T) {
 		})))
 		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
 		released := mustLock(t, locks, "released")
-		time.Sleep(100 * time.Millisecond) // after which a release that fails until the lease ends is given up
+		// after which a release that fails until the lease ends is given up
+		time.Sleep(100 * time.Millisecond)
 		mustLock(t, locks, "lost")
 		go func() { _ = released.Unlock(t.Context()) }()
 		time.Sleep(3 * time.Second)
@@ -240,7 +242,8 @@ func TestDrainWaitsForReleasesAndCleanups(t *testing.T) {
 			mustMatch(t, mustLock(t, c, "key").Unlock(ctx), context.DeadlineExceeded)
 		},
 		"a grant that nobody waits for": cancelled,
-		"an attempt that the store answers late": func(t *testing.T, s *spy, c *locker.Client) { // a cleanup of the strategy
+		// a cleanup of the strategy
+		"an attempt that the store answers late": func(t *testing.T, s *spy, c *locker.Client) {
 			s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
 			s.faults.Once(backendtest.DeleteIf, backendtest.Fail, backendtest.Fail)
 			_, err := c.Lock(t.Context(), "key")
@@ -291,7 +294,8 @@ func TestDrainEndsWithItsCtxAndSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
-// What an attempt leaves is cleaned up when it has its answer, so a program that ends before leaves a lock that nobody has.
+// What an attempt leaves is cleaned up when it has its answer, so a program that ends before leaves
+// a lock that nobody has.
 func TestDrainWaitsForAnAttemptUnderWay(t *testing.T) {
 	for name, by := range map[string]func(c *locker.Client, ctx context.Context, key string, opts ...locker.Option) (*locker.Lock, error){
 		"Lock": (*locker.Client).Lock, "TryLock": (*locker.Client).TryLock,

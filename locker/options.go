@@ -84,13 +84,15 @@ func WithMaxHold(d time.Duration) Option {
 	}
 }
 
-// WithWait limits the wait, whatever its cause; the error then matches [ErrWaitLimit], and [ErrHeld] if the lock is held. Unlike a
-// deadline on the ctx it does not limit the hold. An attempt that is under way at the end is given a moment to be
-// answered. To not wait at all there is [Client.TryLock].
+// WithWait limits the wait, whatever its cause; the error then matches [ErrWaitLimit], and
+// [ErrHeld] if the lock is held. Unlike a deadline on the ctx it does not limit the hold. An
+// attempt that is under way at the end is given a moment to be answered. To not wait at all there
+// is [Client.TryLock].
 //
-// With it, a Lock outlasts an outage of the store: an attempt that fails is repeated, unless the error is permanent (bad input,
-// a missing permission). The pauses are drawn evenly from 50 ms, doubling up to 1 s until the store answers. Without it,
-// Lock fails with the first error of the store.
+// With it, a Lock outlasts an outage of the store: an attempt that fails is repeated, unless the
+// error is permanent (bad input, a missing permission). The pauses are drawn evenly from 50 ms,
+// doubling up to 1 s until the store answers. Without it, Lock fails with the first error of the
+// store.
 func WithWait(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
@@ -100,8 +102,8 @@ func WithWait(d time.Duration) Option {
 	}
 }
 
-// WithAttempts limits how often a call asks the store, whether the attempts are answered or fail; the error is that of the last
-// attempt, and matches [ErrHeld] if the lock is held.
+// WithAttempts limits how often a call asks the store, whether the attempts are answered or fail;
+// the error is that of the last attempt, and matches [ErrHeld] if the lock is held.
 func WithAttempts(n int) Option {
 	return func(c *config) {
 		if n < 1 {
@@ -111,13 +113,14 @@ func WithAttempts(n int) Option {
 	}
 }
 
-// WithBackoff sets the pauses between attempts on a lock that is held. By default a waiter polls after 8 ms, doubling
-// up to 250 ms. Where the store wakes it, it looks by itself after a quarter of the time that it has waited already,
-// 250 ms at least and 6 s at most, and behind the third position of a store's queue after 2 s times the position, 15 s
-// at most. All are jittered, downwards to the half.
+// WithBackoff sets the pauses between attempts on a lock that is held. By default a waiter polls
+// after 8 ms, doubling up to 250 ms. Where the store wakes it, it looks by itself after a quarter
+// of the time that it has waited already, 250 ms at least and 6 s at most, and behind the third
+// position of a store's queue after 2 s times the position, 15 s at most. All are jittered,
+// downwards to the half.
 //
-// Under [WithWait] the pauses hold after an attempt that the store has failed as well. There the default is drawn from 0 to
-// 50 ms, which doubles with each further failure up to 1 s.
+// Under [WithWait] the pauses hold after an attempt that the store has failed as well. There the
+// default is drawn from 0 to 50 ms, which doubles with each further failure up to 1 s.
 func WithBackoff(b Backoff) Option {
 	return func(c *config) {
 		if b == nil {
@@ -127,13 +130,15 @@ func WithBackoff(b Backoff) Option {
 	}
 }
 
-// WithSharedKeys is for keys that other software locks as well, such as redsync, redislock or a loop over SET NX: every Client of ours
-// on these keys needs it. It is for [New] alone. Without it, a release reserves the key for the next waiter of ours, and the
-// other software gets the lock seldom or never.
+// WithSharedKeys is for keys that other software locks as well, such as redsync, redislock or a
+// loop over SET NX: every Client of ours on these keys needs it. It is for [New] alone. Without it,
+// a release reserves the key for the next waiter of ours, and the other software gets the lock
+// seldom or never.
 //
-// With it there is no queue, no reservation and no wake: a waiter polls like the others, about every 50 ms, and a Client that
-// has released a key waits as long before it asks for that key again. [Client.TryLock] does not wait. The order is that of
-// chance. It does not go with [WithHandover] or with package fair.
+// With it there is no queue, no reservation and no wake: a waiter polls like the others, about
+// every 50 ms, and a Client that has released a key waits as long before it asks for that key
+// again. [Client.TryLock] does not wait. The order is that of chance. It does not go with
+// [WithHandover] or with package fair.
 func WithSharedKeys() Option {
 	return func(c *config) {
 		if c.perCall {

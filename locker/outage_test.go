@@ -227,8 +227,8 @@ func TestAnAnswerResetsThePausesOfAnOutage(t *testing.T) {
 	})
 }
 
-// TestWaitersComeBackOneAfterTheOther: a store that comes back wakes everybody at one instant. Those who have met the outage do
-// not come at that instant.
+// TestWaitersComeBackOneAfterTheOther: a store that comes back wakes everybody at one instant.
+// Those who have met the outage do not come at that instant.
 func TestWaitersComeBackOneAfterTheOther(t *testing.T) {
 	const waiters = 400
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {

@@ -17,14 +17,16 @@ const (
 	tellLimit    = 100 * time.Millisecond // for middleware to take note of a loss: the program may end after Unlock
 )
 
-// Unlock releases the lock and returns when that is done, when ctx ends, or a second after it was called with a ctx
-// that was done already. With a ctx that can't end, such as context.Background(), it returns after three seconds at
-// most, or when the client library does if that ignores the deadline that it is given. The release then goes on by
-// itself until the lease ends. So `defer l.Unlock(ctx)` is right whatever became of ctx.
+// Unlock releases the lock and returns when that is done, when ctx ends, or a second after it was
+// called with a ctx that was done already. With a ctx that can't end, such as context.Background(),
+// it returns after three seconds at most, or when the client library does if that ignores the
+// deadline that it is given. The release then goes on by itself until the lease ends. So `defer
+// l.Unlock(ctx)` is right whatever became of ctx.
 //
-// The error matches [ErrLost] if the lock was lost before. Any other means that the store did not say that the lock is
-// released, and its text says when the lease ends by itself: a time of day in the local time zone, as in the lines of a log
-// beside it. A second Unlock returns the result of the first. A nil ctx is an error, and the lock is released all the same.
+// The error matches [ErrLost] if the lock was lost before. Any other means that the store did not
+// say that the lock is released, and its text says when the lease ends by itself: a time of day in
+// the local time zone, as in the lines of a log beside it. A second Unlock returns the result of
+// the first. A nil ctx is an error, and the lock is released all the same.
 func (l *Lock) Unlock(ctx context.Context) error {
 	defer runtime.KeepAlive(l)
 	if ctx == nil {
@@ -62,7 +64,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 }
 
-// await waits for the result, but no longer than limit. The cause is why there is none; nil: what the store has said.
+// await waits for the result, but no longer than limit. The cause is why there is none; nil: what
+// the store has said.
 func (h *hold) await(done <-chan struct{}, limit time.Duration, cause error) error {
 	if await(done, limit) {
 		return h.unlock.err
@@ -109,7 +112,8 @@ func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
 
 // release is Unlock's work, done once: it waits for extensions under way and sends Release.
 func (h *hold) release() {
-	if lost, ok := errors.AsType[*LostError](h.over); ok { // what was left is released, unless the holder winds up
+	// what was left is released, unless the holder winds up
+	if lost, ok := errors.AsType[*LostError](h.over); ok {
 		if h.windsUp(lost) {
 			h.join()
 			h.releaseRest()
@@ -123,7 +127,8 @@ func (h *hold) release() {
 	h.firstRelease()
 }
 
-// firstRelease sends Release under a deadline that the scheduler keeps. If that fails, the release goes on in the background.
+// firstRelease sends Release under a deadline that the scheduler keeps. If that fails, the release
+// goes on in the background.
 func (h *hold) firstRelease() {
 	h.client.renewals.watchRelease(h, h.releasing.deadline)
 	returned := false
@@ -142,8 +147,8 @@ func (h *hold) firstRelease() {
 	}
 }
 
-// releaseIsLate is called by the scheduler when a deadline of the release is over: that of the first Release, or the lease. It
-// returns true for the lease: then the result is to be settled.
+// releaseIsLate is called by the scheduler when a deadline of the release is over: that of the
+// first Release, or the lease. It returns true for the lease: then the result is to be settled.
 func (h *hold) releaseIsLate() (over bool) {
 	if !time.Now().Before(h.releaseEnds()) {
 		return true
@@ -155,7 +160,8 @@ func (h *hold) releaseIsLate() (over bool) {
 	return false
 }
 
-// releaseEnds is when the result of a release is of no use any more. A Release that ends with the lease has a moment to say how.
+// releaseEnds is when the result of a release is of no use any more. A Release that ends with the
+// lease has a moment to say how.
 func (h *hold) releaseEnds() time.Time { return h.leaseNow().Expires.Add(joinLimit) }
 
 // releaseCall is a release that its caller may leave.
@@ -183,8 +189,8 @@ func await(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// resend repeats Release in the background until one is answered, within the life of the lease. It may run while the first one
-// hangs.
+// resend repeats Release in the background until one is answered, within the life of the lease. It
+// may run while the first one hangs.
 func (h *hold) resend() {
 	h.mu.Lock()
 	begin := !h.unlock.again && !h.unlock.over
@@ -324,8 +330,9 @@ func (e *unconfirmedError) As(target any) bool { return errors.As(e.cause, targe
 // ErrorType is that of the cause.
 func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).ErrorType() }
 
-// releaseLeftover ends in the background a lease that is over by our clocks: the store may still have it. There may be a hundred
-// thousand of them at once, on a store that is silent; what the queue has no room for ends with its TTL.
+// releaseLeftover ends in the background a lease that is over by our clocks: the store may still
+// have it. There may be a hundred thousand of them at once, on a store that is silent; what the
+// queue has no room for ends with its TTL.
 func (h *hold) releaseLeftover() {
 	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
 	if !h.cleanUp(h.ttl, func(ctx context.Context) error {
@@ -336,12 +343,14 @@ func (h *hold) releaseLeftover() {
 	}
 }
 
-// cleanUp has remove called in the background until the store answers, or for left. It is false if there is no room.
+// cleanUp has remove called in the background until the store answers, or for left. It is false if
+// there is no room.
 func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
 	return h.client.cleanups.Add(h.values(), cleanup.Entry{TTL: left, Known: true, Remove: remove})
 }
 
-// releaseRest ends a lease that was kept until the work has stopped. The caller is told of the loss, not of this.
+// releaseRest ends a lease that was kept until the work has stopped. The caller is told of the
+// loss, not of this.
 func (h *hold) releaseRest() {
 	ends := h.leaseNow().Expires
 	ctx, cancel := context.WithDeadline(h.values(), earlier(time.Now().Add(unlockLimit), ends))

@@ -10,9 +10,10 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// renewals is the one scheduler of a Client. It extends every lock in time, ends the context of a lock whose lease is over, and
-// watches the deadline of a release. It is two heaps of due times and one timer, whatever the number of locks. The timer
-// starts with the first lock and is not set again once there is none, so a Client needs no Close.
+// renewals is the one scheduler of a Client. It extends every lock in time, ends the context of a
+// lock whose lease is over, and watches the deadline of a release. It is two heaps of due times and
+// one timer, whatever the number of locks. The timer starts with the first lock and is not set
+// again once there is none, so a Client needs no Close.
 //
 // An extension is due when a third of the lease is over. If it fails, or is not answered, the next one follows after a
 // third of what is left, and so on, sooner and sooner; several may be under way, so that one connection that hangs
@@ -20,9 +21,11 @@ import (
 //
 // When leases end, all their contexts end first. Hooks and the cleanup of what is left follow: see follow.
 type renewals struct {
-	mu       sync.Mutex
-	due      dueHeap // by the time of the next look
-	overdue  dueHeap // entries whose extension is due and has no room, by the end of the lease: the first end is the first extended
+	mu  sync.Mutex
+	due dueHeap // by the time of the next look
+	// entries whose extension is due and has no room, by the end of the lease: the first end is the
+	// first extended
+	overdue  dueHeap
 	spare    []*entry
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
@@ -39,8 +42,8 @@ type renewals struct {
 	looks    []look  // of the tick at work
 }
 
-// entry is what the scheduler knows of a hold; renewals.mu guards it. A hold keeps its entry as long as the scheduler looks
-// after it. Then the entry is used for another hold.
+// entry is what the scheduler knows of a hold; renewals.mu guards it. A hold keeps its entry as
+// long as the scheduler looks after it. Then the entry is used for another hold.
 type entry struct {
 	hold      *hold
 	handle    *Lock    // until the first renewal: see abandon
@@ -61,7 +64,8 @@ const (
 	minRetry     = 5 * time.Millisecond // between two extensions of one lock
 )
 
-// add begins to look after h, whose holder has handle. The time to the next look at all counts from when there was nothing to look at.
+// add begins to look after h, whose holder has handle. The time to the next look at all counts from
+// when there was nothing to look at.
 func (r *renewals) add(h *hold, handle *Lock, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +104,8 @@ func (r *renewals) reschedule(h *hold) {
 	case e.heap == nil:
 		e.changed = true
 	default:
-		r.put(e, &r.due, h.nextDue(now)) // under the lock: of two that change the lease together, the later one must win
+		// under the lock: of two that change the lease together, the later one must win
+		r.put(e, &r.due, h.nextDue(now))
 		r.arm()
 	}
 }
@@ -122,8 +127,8 @@ func (r *renewals) watchRelease(h *hold, deadline time.Time) {
 	r.arm()
 }
 
-// follow is for a hold that is lost and whose context has ended. Hooks follow when the contexts of all others whose leases are over
-// have ended as well.
+// follow is for a hold that is lost and whose context has ended. Hooks follow when the contexts of
+// all others whose leases are over have ended as well.
 func (r *renewals) follow(h *hold) {
 	r.mu.Lock()
 	r.forget(h)
@@ -195,8 +200,8 @@ func (r *renewals) arm() {
 	}
 }
 
-// look is what a tick finds out about a hold without the mutex of the scheduler: the hold may have to ask a ctx, which may belong to
-// another hold of the same Client.
+// look is what a tick finds out about a hold without the mutex of the scheduler: the hold may have
+// to ask a ctx, which may belong to another hold of the same Client.
 type look struct {
 	entry     *entry
 	hold      *hold
@@ -285,7 +290,8 @@ func (l *look) judge(now time.Time) verdict {
 	case actStop:
 		v.lost = l.hold.end(&LostError{Key: l.hold.lease.Key, Reason: LostMaxHold}, now)
 	case actEnded:
-		l.hold.checkClock(now) // ends the context: the goroutine that has ended the hold may not have come that far
+		// ends the context: the goroutine that has ended the hold may not have come that far
+		l.hold.checkClock(now)
 	}
 	return v
 }
@@ -325,8 +331,9 @@ func (r *renewals) putBack(l *look, now time.Time) action {
 	return actNothing
 }
 
-// checkWallClock looks for leases that end sooner because the wall clock was set, or the machine suspended, since the last look.
-// Unless that is so it looks at none, and there may be a hundred thousand.
+// checkWallClock looks for leases that end sooner because the wall clock was set, or the machine
+// suspended, since the last look. Unless that is so it looks at none, and there may be a hundred
+// thousand.
 func (r *renewals) checkWallClock(now time.Time) {
 	set := r.wall.At(now).Round(0).Sub(r.origin.Round(0)) - now.Sub(r.origin)
 	if (set - r.set).Abs() < clockTolerance {
@@ -349,8 +356,8 @@ func (r *renewals) checkWallClock(now time.Time) {
 
 const clockTolerance = time.Millisecond // the margin of a lease has two
 
-// tell calls the hooks of lost locks until there are none. A hook may take its time: a few goroutines share the work, whatever the
-// number of locks.
+// tell calls the hooks of lost locks until there are none. A hook may take its time: a few
+// goroutines share the work, whatever the number of locks.
 func (r *renewals) tell() {
 	for {
 		r.mu.Lock()

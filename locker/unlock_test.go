@@ -117,7 +117,8 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 	}{
 		"the server hangs":     {backendtest.Hang, context.DeadlineExceeded.Error()},
 		"the client is closed": {backendtest.Fail, backendtest.ErrInjected.Error()},
-		"nothing returns":      {nil, "the locker did not answer"}, // in the client library either, whatever the ctx says
+		// in the client library either, whatever the ctx says
+		"nothing returns": {nil, "the locker did not answer"},
 	}
 	for how, unlock := range unlocks {
 		for name, w := range faults {
@@ -127,7 +128,9 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 					if fault == nil {
 						fault = backendtest.Stall(stuck, backendtest.Fail)
 						s.faults.Set(backendtest.DeleteIf, fault)
-						other := mustLock(t, c, "other") // the Client learns from the first one that it must not wait for the library
+						// the Client learns from the first one that it must not wait for the
+						// library
+						other := mustLock(t, c, "other")
 						go func() { _ = other.Unlock(context.Background()) }()
 						time.Sleep(1500 * time.Millisecond)
 					}

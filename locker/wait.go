@@ -155,8 +155,9 @@ func (w *waiting) giveBack(ctx context.Context, lease *Lease, req Request) {
 	}
 }
 
-// lead waits at the head of the line. A head that follows another begins by sleeping, since the line knows that the lock is held
-// or that the store fails, and so does one with an owner, which has made an attempt already.
+// lead waits at the head of the line. A head that follows another begins by sleeping, since the
+// line knows that the lock is held or that the store fails, and so does one with an owner, which
+// has made an attempt already.
 func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *effort) (Lease, error) {
 	p := req.wait
 	held, fault := w.lines.last(ln)
@@ -208,11 +209,14 @@ func (p *waitPolicy) goesOn(err error) bool {
 	return err != nil && (errors.Is(err, ErrHeld) || p.outlasts(err))
 }
 
-// outlasts tells whether the wait goes on although the store fails with err. Without WithWait, nobody has said for how long.
+// outlasts tells whether the wait goes on although the store fails with err. Without WithWait,
+// nobody has said for how long.
 func (p *waitPolicy) outlasts(err error) bool { return p.limit > 0 && !permanent(err) }
 
-// watch asks the store, once per line, to be woken; not while the store fails, since a wake is not heeded then. When the watch is active that is a hint like any other, since the lock
-// may have been released before; an error is one as well. A store that is slow to answer costs hints, not the wait.
+// watch asks the store, once per line, to be woken; not while the store fails, since a wake is not
+// heeded then. When the watch is active that is a hint like any other, since the lock may have been
+// released before; an error is one as well. A store that is slow to answer costs hints, not the
+// wait.
 func (w *waiting) watch(ln *line) {
 	if ln.watching || w.lines.shared { // a waiter that is woken would win every time
 		return
@@ -307,7 +311,8 @@ func (w *waiting) pause(ln *line, p *waitPolicy, so *effort) time.Duration {
 	return max(pause, time.Millisecond)
 }
 
-// ended says why the wait is over, that the lock was held if that is known, and what the store failed with since.
+// ended says why the wait is over, that the lock was held if that is known, and what the store
+// failed with since.
 func ended(ctx context.Context, key string, held *HeldError, fault error) error {
 	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), held: held, fault: fault}}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestNoStrategyOfTheQueueStarvesAnother: four Clients of each strategy want one key again and again, until there were so many
-// grants. No party has less than a third of its fair share.
+// TestNoStrategyOfTheQueueStarvesAnother: four Clients of each strategy want one key again and
+// again, until there were so many grants. No party has less than a third of its fair share.
 func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 	grants, clients := 300, 4
 	if torture {
@@ -76,8 +76,9 @@ func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 	}
 }
 
-// Who does without wakes or scripts, or shares its keys with other software, is not in the queue and may starve, so no share is
-// promised beside it. The lock excludes all the same, and a release reaches those in the queue: everybody's last grant comes.
+// Who does without wakes or scripts, or shares its keys with other software, is not in the queue
+// and may starve, so no share is promised beside it. The lock excludes all the same, and a release
+// reaches those in the queue: everybody's last grant comes.
 func TestWhoIsNotInTheQueueExcludesAllTheSame(t *testing.T) {
 	grants := 40 // of each party
 	if torture {

@@ -16,8 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestARestartFailsNoRequestThatHasWithWait: the server is away for 1.5 s while 50 requests at once want ten locks, again and again.
-// A request that held its lock when the server went may lose it; all others succeed.
+// TestARestartFailsNoRequestThatHasWithWait: the server is away for 1.5 s while 50 requests at once
+// want ten locks, again and again. A request that held its lock when the server went may lose it;
+// all others succeed.
 func TestARestartFailsNoRequestThatHasWithWait(t *testing.T) {
 	const requests, keys = 50, 10
 	server := redistest.Start(t)
@@ -84,8 +85,8 @@ func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
 	}
 }
 
-// TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters: a thousand goroutines wait for a key each, on a server that is out
-// of memory, and then is killed.
+// TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters: a thousand goroutines wait for a
+// key each, on a server that is out of memory, and then is killed.
 func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) {
 	const waiters, limit = 1000, 100 // attempts in half a second; each waiter by itself would make one
 	server := redistest.Start(t)

@@ -19,9 +19,10 @@ import (
 
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
-// TestAHandOverCostsFewCommandsHoweverManyWait: many Clients wait for one key, each with a Store of its own. The release wakes the
-// head of the queue and nobody else. Everything that these strategies send is a script or is about a channel; all other
-// commands that the server counts are those of the scripts.
+// TestAHandOverCostsFewCommandsHoweverManyWait: many Clients wait for one key, each with a Store of
+// its own. The release wakes the head of the queue and nobody else. Everything that these
+// strategies send is a script or is about a channel; all other commands that the server counts are
+// those of the scripts.
 func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 	clients, locks := 60, 10
 	if torture {
@@ -64,7 +65,8 @@ func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 	}
 }
 
-// sent is how many commands a server was sent that are no part of a script, less those that open a connection.
+// sent is how many commands a server was sent that are no part of a script, less those that open a
+// connection.
 func sent(t *testing.T, server *redistest.Server) (calls int) {
 	t.Helper()
 	reply, err := server.Do("INFO", "commandstats")

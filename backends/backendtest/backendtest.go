@@ -70,8 +70,8 @@ type HarnessFor[S, O any] struct {
 	// NoQueue says that a [backends.NumberedStore] is no [backends.QueuedStore].
 	NoQueue bool
 
-	// Clock says that SetNXNumbered gives the store's time in µs since 1970, or the last number of SetNXFenced and one more.
-	// [RunFenced] then expects a [backends.NumberedStore].
+	// Clock says that SetNXNumbered gives the store's time in µs since 1970, or the last number of
+	// SetNXFenced and one more. [RunFenced] then expects a [backends.NumberedStore].
 	Clock bool
 
 	// Beside returns the keys that the store writes beside key, such as its counter; nil: none. Those that may be keys
@@ -118,8 +118,9 @@ func RunQueued(t *testing.T, h QueuedHarness) {
 	}
 }
 
-// RunNumbered is [Run] for a store that numbers its grants. The sentences of Run are there as well, with SetNXNumbered in the
-// place of SetNX; and those of RunQueued with SetNXNumbered in the place of SetNXQueued, unless there is no queue.
+// RunNumbered is [Run] for a store that numbers its grants. The sentences of Run are there as well,
+// with SetNXNumbered in the place of SetNX; and those of RunQueued with SetNXNumbered in the place
+// of SetNXQueued, unless there is no queue.
 func RunNumbered(t *testing.T, h NumberedHarness) {
 	t.Helper()
 	ofNumbered.run(t, h)
@@ -129,8 +130,8 @@ func RunNumbered(t *testing.T, h NumberedHarness) {
 	}
 }
 
-// RunFenced is [Run] for a store that counts its grants. The sentences of Run are there as well, with SetNXFenced in the
-// place of SetNX, since it is a SetNX and a number.
+// RunFenced is [Run] for a store that counts its grants. The sentences of Run are there as well,
+// with SetNXFenced in the place of SetNX, since it is a SetNX and a number.
 func RunFenced(t *testing.T, h FencedHarness) {
 	t.Helper()
 	ofFenced.run(t, h)

@@ -18,7 +18,8 @@ type NumberedQueuedStore interface {
 	backends.QueuedStore
 }
 
-// A FaultNumberedStore is a [backends.NumberedStore] with queues whose calls meet faults, like a [FaultQueuedStore].
+// A FaultNumberedStore is a [backends.NumberedStore] with queues whose calls meet faults, like a
+// [FaultQueuedStore].
 type FaultNumberedStore struct {
 	*FaultQueuedStore
 	store NumberedQueuedStore

@@ -38,7 +38,7 @@ func (n numbering) String() string {
 	return map[numbering]string{byCount: "SetNXFenced", byClock: "SetNXNumbered"}[n]
 }
 
-// draw asks the store for a grant with a number, for nobody who waits.
+// draw asks the store for a numbered grant. The caller does not wait in a queue.
 func draw(ctx context.Context, store backends.Store, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 	if n == byCount {
 		return store.(backends.FencedStore).SetNXFenced(ctx, key, value, ttl)

@@ -22,7 +22,8 @@ var ofNumbered = suite[backends.NumberedStore, Outside]{
 	},
 }
 
-// queuedByNumber is the harness of the store with queues that asks for a number where SetNXQueued is asked for.
+// queuedByNumber is the harness of the store with queues that asks for a number where SetNXQueued
+// is asked for.
 func queuedByNumber(h NumberedHarness) QueuedHarness {
 	return QueuedHarness{
 		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,

@@ -10,7 +10,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// numberedDoubles are those of numberSentences, which are about both calls, and those that have a bug in the queue.
+// numberedDoubles are those of numberSentences, which are about both calls, and those that have a
+// bug in the queue.
 var numberedDoubles = func() (all []broken[backends.NumberedStore]) {
 	for _, d := range slices.Concat(fencedNumberDoubles, fencedManyDoubles) {
 		if d.bug == "numbers begin at 0" { // numbers of a clock are far from that
@@ -78,12 +79,12 @@ var numberedTurnDoubles = []broken[backends.NumberedStore]{
 		}),
 	},
 	{
-		bug:    "whoever takes a reservation has no number",
+		bug:    "the grant of a reservation has no number",
 		breaks: "a number is greater after each hand-over of a reservation",
 		store:  unnumberedInTurn,
 	},
 	{
-		bug:    "whoever takes a reservation has the number 1",
+		bug:    "the grant of a reservation has the number 1",
 		breaks: "a number is greater after a hand-over to a grant without a number",
 		store: misturned(func(t backends.Turn, right backends.Result) backends.Result {
 			if t.Waiter != "" && right.OK {

@@ -50,7 +50,8 @@ func ExampleOpen() {
 	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redis.WithMaxTTL)
 }
 
-// A store on a client of your own has quarantine if the options went through Quarantine before the client was made.
+// A store on a client of your own has quarantine if the options went through Quarantine before the
+// client was made.
 func ExampleQuarantine() {
 	options := &client.FailoverOptions{MasterName: "mymaster", SentinelAddrs: []string{"localhost:26379"}}
 	quarantine := goredis.Quarantine(options)

@@ -106,7 +106,8 @@ func TestOnAFullServerLocksThatAreHeldGoOnAndNewOnesAreNotDone(t *testing.T) {
 	}
 }
 
-// MULTI takes nothing on a server that is out of memory, whatever it is, and there is no other way to compare without a script.
+// MULTI takes nothing on a server that is out of memory, whatever it is, and there is no other way
+// to compare without a script.
 func TestWithoutScriptsAFullServerDoesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts(), hour)

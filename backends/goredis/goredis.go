@@ -72,8 +72,9 @@ func New(c Client, opts ...redis.Option) *redis.Store {
 // the client, for the caller to close:
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
-//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest
+//     TTL, which is 30 seconds by default (see [Quarantine], redis.WithMaxTTL and
+//     redis.WithoutQuarantine).
 //
 // If o is nil, every call of the store and of the client fails.
 func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client) {
@@ -145,8 +146,9 @@ func (e executor) process(ctx context.Context, args []any, isOnce bool) (any, er
 	return reply(cmd.Val()), nil
 }
 
-// elsewhere repeats what was not done because the server is a replica. The connection that it was sent on is closed, and those
-// beside it in the pool lead to the same server: they are used up until one leads to a master, or a new one is made.
+// elsewhere repeats what was not done because the server is a replica. The connection that it was
+// sent on is closed, and those beside it in the pool lead to the same server: they are used up
+// until one leads to a master, or a new one is made.
 func (e executor) elsewhere(ctx context.Context, err error, do func() (any, error)) (value any, _ error) {
 	pool, ok := e.client.(interface{ PoolStats() *client.PoolStats })
 	if !ok {
@@ -158,10 +160,12 @@ func (e executor) elsewhere(ctx context.Context, err error, do func() (any, erro
 	return value, err
 }
 
-// command tells whether go-redis has begun to write it, in whichever try. Go-redis asks for the arguments when it writes, on a
-// connection that is ready: after the dial, the handshakes of TLS and HELLO, AUTH, SELECT and OnConnect. Its value is unwritten until
-// then. A hook that asks for the arguments as well, or a ClusterClient, which finds the node by them, hides that nothing was written: then
-// only the error of a dial says so, and other errors while a connection is opened are unknown outcomes.
+// command tells whether go-redis has begun to write it, in whichever try. Go-redis asks for the
+// arguments when it writes, on a connection that is ready: after the dial, the handshakes of TLS
+// and HELLO, AUTH, SELECT and OnConnect. Its value is unwritten until then. A hook that asks for
+// the arguments as well, or a ClusterClient, which finds the node by them, hides that nothing was
+// written: then only the error of a dial says so, and other errors while a connection is opened are
+// unknown outcomes.
 type command struct{ *client.Cmd }
 
 var unwritten any = struct{ unwritten bool }{}
@@ -250,7 +254,8 @@ func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error
 		own = fn(c)
 		switch {
 		case redis.IsDemoted(own):
-			_, _ = c.Pipeline(ctx, []any{"QUIT"}, []any{"PING"}) // without an answer to the second the connection is thrown away
+			// without an answer to the second the connection is thrown away
+			_, _ = c.Pipeline(ctx, []any{"QUIT"}, []any{"PING"})
 		default:
 			c.unwatch(ctx)
 		}
@@ -319,8 +324,8 @@ func reply(value any) any {
 	return list
 }
 
-// translate puts an error into the terms of the family. It is nil for a nil reply. Args are those of the command, of which nothing
-// was written if it is unwritten.
+// translate puts an error into the terms of the family. It is nil for a nil reply. Args are those
+// of the command, of which nothing was written if it is unwritten.
 func (e executor) translate(ctx context.Context, args []any, err error, unwritten bool) error {
 	switch {
 	case err == nil, errors.Is(err, client.Nil):

@@ -82,7 +82,7 @@ func watch(q *redis.Quarantine, endpoint string, dial *dialer, connect *onConnec
 		info, err := ask(ctx, cn)
 		err = q.Saw(endpoint, info, err)
 		if errors.Unwrap(err) != nil {
-			return errors.Join(err) // go-redis takes off one wrapping, but not that of several
+			return errors.Join(err) // go-redis unwraps an error once, and leaves a joined one alone
 		}
 		return err
 	}

@@ -42,10 +42,12 @@ func TestWithoutScriptsNoScriptIsSent(t *testing.T) {
 	sent("SET", set("mine", 20*time.Second))
 	sent("SET MULTI GET PTTL EXEC", set("theirs", 20*time.Second))
 	sent("MULTI EXEC WATCH GET PTTL MULTI PEXPIRE EXEC", expire("mine", 30*time.Minute)) // MULTI is tried once
-	sent("WATCH GET PTTL MULTI GET EXEC", expire("mine", 20*time.Second))                // which lives long enough
+	// which lives long enough
+	sent("WATCH GET PTTL MULTI GET EXEC", expire("mine", 20*time.Second))
 	sent("WATCH GET PTTL UNWATCH", expire("theirs", time.Hour))
 	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI PEXPIRE EXEC", set("mine", time.Hour))
-	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI GET EXEC", set("mine", 20*time.Second)) // which lives long enough
+	// which lives long enough
+	sent("SET MULTI GET PTTL EXEC WATCH GET PTTL MULTI GET EXEC", set("mine", 20*time.Second))
 	sent("WATCH GET UNWATCH", remove("theirs"))
 	sent("WATCH GET MULTI DEL PUBLISH EXEC", remove("mine"))
 }

@@ -273,7 +273,8 @@ func TestACLPingAndUnsubscribeAreMerelyWorthAdding(t *testing.T) {
 	}
 }
 
-// TestACLWithoutInfoThereIsNoQuarantine: the lock works, Check says what is missing, and the strict form refuses.
+// TestACLWithoutInfoThereIsNoQuarantine: the lock works, Check says what is missing, and the strict
+// form refuses.
 func TestACLWithoutInfoThereIsNoQuarantine(t *testing.T) {
 	s := guard(t)
 	s.grant("single-quarantine", without(users(t)["single-quarantine"], "+info")...)

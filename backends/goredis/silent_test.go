@@ -18,7 +18,8 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// With its own options go-redis waits for a reply longer than most ctxs last, so the end of the ctx or of the wait is all that Lock has.
+// With its own options go-redis waits for a reply longer than most ctxs last, so the end of the ctx
+// or of the wait is all that Lock has.
 func TestALockOnASilentServerNamesTheServer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -35,8 +35,8 @@ func (curious) ProcessPipelineHook(next client.ProcessPipelineHook) client.Proce
 	}
 }
 
-// Whether a command was written is found out by a question for its arguments. A hook that asks takes the knowledge away, and nothing else:
-// neither the reply, nor the caution.
+// Whether a command was written is found out by a question for its arguments. A hook that asks
+// takes the knowledge away, and nothing else: neither the reply, nor the caution.
 func TestAHookThatLooksAtTheArgumentsChangesNoAnswer(t *testing.T) {
 	server := redistest.Start(t)
 	c := dial(t, &client.Options{Addr: server.Addr(), MaxRetries: -1})

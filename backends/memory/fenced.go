@@ -19,8 +19,9 @@ const fenceLimit = 1 << 53
 
 func (f fence) expired(now time.Time) bool { return !f.expires.IsZero() && !now.Before(f.expires) }
 
-// SetNXNumbered implements [backends.NumberedStore]. It numbers by the wall clock, in µs since 1970, or by the last number and one
-// more if that is greater. The number is kept for [backends.FenceRetention].
+// SetNXNumbered implements [backends.NumberedStore]. It numbers by the wall clock, in µs since
+// 1970, or by the last number and one more if that is greater. The number is kept for
+// [backends.FenceRetention].
 func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 	return s.setInTurn(ctx, key, value, ttl, t, byClock)
 }
@@ -41,7 +42,8 @@ const (
 
 var errNumbersEnd = refusal{errors.New("the numbers of the key have come to their end at 2^53")}
 
-// number gives a grant its number: again says that the value was there before and keeps its own. The mutex is held.
+// number gives a grant its number: again says that the value was there before and keeps its own.
+// The mutex is held.
 func (s *Store) number(key string, again bool, n numbering, now time.Time) (uint64, error) {
 	f, _ := s.fences.live(key, now)
 	if !again || f.last == 0 { // 0 is no number

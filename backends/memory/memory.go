@@ -40,9 +40,10 @@ func WithMaxTTL(d time.Duration) Option {
 	return func(s *Store) { s.maxTTL = d }
 }
 
-// A Store is a [backends.NumberedStore], a [backends.FencedStore], a [backends.NestedStore] and a [backends.QueuedStore], and with Legacy a [backends.LegacyStore]. The value of
-// a lock, numbered or not, is a text, and so is what the plain commands work on. Nested holds are another type to them, and
-// the other way about.
+// A Store is a [backends.NumberedStore], a [backends.FencedStore], a [backends.NestedStore] and a
+// [backends.QueuedStore], and with Legacy a [backends.LegacyStore]. The value of a lock, numbered
+// or not, is a text, and so is what the plain commands work on. Nested holds are another type to
+// them, and the other way about.
 //
 // It keeps time to the nanosecond, and calls wake functions before DeleteIf or Leave returns, in the order in which they
 // were registered. It has no goroutine but the short ones in which the end of a context removes a watch and a reservation ends, so it

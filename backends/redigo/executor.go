@@ -61,8 +61,8 @@ func (e executor) sendOnce(ctx context.Context, args []any) (reply any, broke bo
 	return reply, err != nil && c.Err() != nil && !isTimeout(err), err
 }
 
-// put gives c back to the pool, or closes it if it is broken or the server is a replica: the name of the server may lead to another
-// one by now.
+// put gives c back to the pool, or closes it if it is broken or the server is a replica: the name
+// of the server may lead to another one by now.
 func (e executor) put(c client.Conn, err *error) {
 	if *err != nil && redis.IsDemoted(*err) {
 		cut(c)
@@ -70,8 +70,8 @@ func (e executor) put(c client.Conn, err *error) {
 	_ = c.Close()
 }
 
-// elsewhere repeats what was not done because the server is a replica. The other connections of the pool lead to the same server:
-// they are used up until one leads to a master, or a new one is made.
+// elsewhere repeats what was not done because the server is a replica. The other connections of the
+// pool lead to the same server: they are used up until one leads to a master, or a new one is made.
 func (e executor) elsewhere(ctx context.Context, do func() error) error {
 	err := do()
 	if err == nil || !redis.IsDemoted(err) {
@@ -100,8 +100,8 @@ func (e executor) DoAll(ctx context.Context, commands []*redis.Command) {
 
 func (e executor) OnceAll(ctx context.Context, commands []*redis.Command) { e.sendAll(ctx, commands) }
 
-// sendAll tells how many were answered, and whether the others were not because the connection broke. What a replica has not
-// done is for its caller to send elsewhere.
+// sendAll tells how many were answered, and whether the others were not because the connection
+// broke. What a replica has not done is for its caller to send elsewhere.
 func (e executor) sendAll(ctx context.Context, commands []*redis.Command) (answered int, broke bool) {
 	c, err := e.get(ctx)
 	if err == nil {
@@ -197,8 +197,8 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	return replies, c.translate(ctx, err)
 }
 
-// get needs no goroutine where an idle connection is taken as it is. If it is gone by then, there is still DialContext. If it
-// fails, nothing was sent.
+// get needs no goroutine where an idle connection is taken as it is. If it is gone by then, there
+// is still DialContext. If it fails, nothing was sent.
 func (e executor) get(ctx context.Context) (c client.Conn, err error) {
 	if e.pool.DialContext != nil && e.pool.TestOnBorrow == nil && e.pool.IdleCount() > 0 {
 		c, err = e.pool.GetContext(ctx)

@@ -293,7 +293,8 @@ func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
 func TestAnErrorThatComesOfTheDeadlineSaysSo(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	err := newExecutor(nil, "").translate(ctx, os.ErrDeadlineExceeded) // such as of the socket on which a connection was authenticated
+	// such as of the socket on which a connection was authenticated
+	err := newExecutor(nil, "").translate(ctx, os.ErrDeadlineExceeded)
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("translate = %v", err)
 	}

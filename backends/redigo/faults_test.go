@@ -182,7 +182,8 @@ func TestOnlyAnExtensionIsSentAgain(t *testing.T) {
 			t.Errorf("%v: SetNX = %v, sent %d times", fault, err, proxy.Count("SET"))
 		}
 		setNX(t, store, key)
-		if ok, err := store.ExpireIf(t.Context(), key, "token", 20*time.Second); !ok || err != nil { // which the server learns now
+		// which the server learns now
+		if ok, err := store.ExpireIf(t.Context(), key, "token", 20*time.Second); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		before := proxy.Count("EVALSHA")

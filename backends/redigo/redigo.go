@@ -29,8 +29,9 @@ import (
 // sent again. Other commands are not, since nobody can tell whether the first was carried out: the call fails, and
 // the strategy cleans up. [TestOnBorrow] finds such connections before they are used.
 //
-// Wake-ups have one connection more, outside of the pool, from the first waiter to the last. There is no quarantine for
-// servers that may have forgotten locks, unless the pool went through [Quarantine].
+// Wake-ups have one connection more, outside of the pool, from the first waiter to the last. There
+// is no quarantine for servers that may have forgotten locks, unless the pool went through
+// [Quarantine].
 func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
 	if e := redis.RefuseNil(pool); e != nil {
 		return redis.New(e, opts...)
@@ -43,8 +44,9 @@ func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
 // changed before it is first used.
 //   - connecting, TLS, writing and reading may take a second each;
 //   - up to 100 idle connections are kept for a minute, and tested before they are used again (see [TestOnBorrow]);
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
-//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest
+//     TTL, which is 30 seconds by default (see [Quarantine], redis.WithMaxTTL and
+//     redis.WithoutQuarantine).
 func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.Store, *client.Pool) {
 	if err := redis.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redis.DialURLContext (redigo)"); err != nil {
 		return redis.New(redis.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}

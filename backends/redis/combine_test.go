@@ -108,9 +108,10 @@ func TestRenewalsOfManyLocksTravelTogether(t *testing.T) {
 	})
 }
 
-// Goroutines that are answered together call again at about the same time. After a round trip of many, a call that finds a permit
-// yields first, and takes along what comes meanwhile, although other permits are free. What runs while it yields is up to the
-// scheduler, so the test decides it here: all the others call.
+// Goroutines that are answered together call again at about the same time. After a round trip of
+// many, a call that finds a permit yields first, and takes along what comes meanwhile, although
+// other permits are free. What runs while it yields is up to the scheduler, so the test decides it
+// here: all the others call.
 func TestThoseWhoAreAnsweredTogetherTravelTogether(t *testing.T) {
 	for _, together := range []int{2, crowd - 1, crowd, 60, maxTogether} {
 		synctest.Test(t, func(t *testing.T) {

@@ -26,15 +26,15 @@ type ReplyError struct {
 	Addr string // the server's; empty if the client library does not tell
 	Text string // as the server sent it: it may quote the arguments, and so a token
 
-	// Connecting says that the server refused what the client library sends to open a connection (HELLO, AUTH, SELECT), so
-	// the call itself was not sent.
+	// Connecting says that the server refused what the client library sends to open a connection
+	// (HELLO, AUTH, SELECT), so the call itself was not sent.
 	Connecting bool
 
 	keys []string // of a call that lacks a permission, quoted
 }
 
-// Error is the address, the text without the arguments that some errors quote and without the digest of a script, and what to do
-// next.
+// Error is the address, the text without the arguments that some errors quote and without the
+// digest of a script, and what to do next.
 func (e *ReplyError) Error() string {
 	text, _, _ := strings.Cut(e.Text, ", with args beginning with:")
 	text, _, _ = strings.Cut(text, " script: ")
@@ -70,8 +70,8 @@ const (
 	outcomeUnknown = "; the outcome is unknown"
 )
 
-// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before Redis 7, and tell of
-// a missing permission in words of their own before and since.
+// Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before
+// Redis 7, and tell of a missing permission in words of their own before and since.
 func (e *ReplyError) Code() string {
 	if strings.Contains(e.Text, "The user executing the script can't ") || strings.Contains(e.Text, "ACL failure in script") {
 		return "NOPERM"
@@ -85,8 +85,8 @@ func (e *ReplyError) Code() string {
 	return code
 }
 
-// Permanent says that repeating the command will not help: it is not permitted, or not possible on this key. LOCKSTEP is
-// the code of our own scripts for what they find there.
+// Permanent says that repeating the command will not help: it is not permitted, or not possible on
+// this key. LOCKSTEP is the code of our own scripts for what they find there.
 func (e *ReplyError) Permanent() bool {
 	switch e.Code() {
 	case "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "LOCKSTEP":
@@ -100,7 +100,8 @@ func isDatabase(text string) bool {
 	return text == "ERR DB index is out of range" || text == "ERR invalid DB index" || text == "ERR SELECT is not allowed in cluster mode"
 }
 
-// isPassword tells that AUTH was refused in the words of servers before 6.0, or by a server that has no password.
+// isPassword tells that AUTH was refused in the words of servers before 6.0, or by a server that
+// has no password.
 func isPassword(text string) bool {
 	return text == "ERR invalid password" || strings.HasPrefix(text, "ERR Client sent AUTH") || strings.HasPrefix(text, "ERR AUTH ")
 }
@@ -112,8 +113,9 @@ func (e *ReplyError) Unsent() bool {
 	}
 	switch e.Code() {
 	case "READONLY", "OOM", "MISCONF", "NOREPLICAS":
-		// Inside a script as well. What these depend on does not change while a script runs, and a server that is out of memory
-		// lets a script go on that has written. So it is the first write that fails.
+		// Inside a script as well. What these depend on does not change while a script runs, and a
+		// server that is out of memory lets a script go on that has written. So it is the first
+		// write that fails.
 		return true
 	case "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "NOSCRIPT", "EXECABORT":
 		return !e.inScript()
@@ -154,8 +156,8 @@ func (h *Heard) Note(err error) {
 	}
 }
 
-// Explain adds to an error what it may mean if no server has ever answered. A server that does not speak TLS waits for the end of what
-// it takes for a command.
+// Explain adds to an error what it may mean if no server has ever answered. A server that does not
+// speak TLS waits for the end of what it takes for a command.
 func (h *Heard) Explain(err error) error {
 	switch encrypts := h.TLS || strings.Contains(err.Error(), "TLS"); {
 	case h.yes.Load():
@@ -172,21 +174,23 @@ func isEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// IsDemoted is for adapters. It tells that the server is a replica: what was sent was not done, and the connection is to be
-// closed. The next one may lead to the present master.
+// IsDemoted is for adapters. It tells that the server is a replica: what was sent was not done, and
+// the connection is to be closed. The next one may lead to the present master.
 func IsDemoted(err error) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
 	return ok && (reply.Code() == "READONLY" || reply.Code() == "MASTERDOWN") && cleanup.Unsent(err)
 }
 
-// IsMoved is for adapters. It tells that the key is on another server of the cluster: what was sent was not done.
+// IsMoved is for adapters. It tells that the key is on another server of the cluster: what was sent
+// was not done.
 func IsMoved(err error) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
 	return ok && reply.Code() == "MOVED" && cleanup.Unsent(err)
 }
 
-// WireError is a call that got no reply. It matches [context.DeadlineExceeded] and [context.Canceled] only if the ctx of the
-// call has ended so: a timeout of the client library does not look like one of the caller.
+// WireError is a call that got no reply. It matches [context.DeadlineExceeded] and
+// [context.Canceled] only if the ctx of the call has ended so: a timeout of the client library does
+// not look like one of the caller.
 type WireError struct {
 	Addr    string // the server's; empty if the client library does not tell
 	NotSent bool   // nothing was sent, or there was no connection; else the outcome is unknown
@@ -196,10 +200,12 @@ type WireError struct {
 	company bool  // it was given up with a call of the same round trip
 }
 
-// Fault is for adapters: it makes a *WireError of err, which is the error of a call with ctx that got no reply. It returns err
-// as it is if it is one already, or if it is a *ReplyError, which is what a server says that refuses a connection.
+// Fault is for adapters: it makes a *WireError of err, which is the error of a call with ctx that
+// got no reply. It returns err as it is if it is one already, or if it is a *ReplyError, which is
+// what a server says that refuses a connection.
 //
-// The outcome is unknown, unless err says of itself that nothing was sent, as the error of a dial or of a certificate does.
+// The outcome is unknown, unless err says of itself that nothing was sent, as the error of a dial
+// or of a certificate does.
 func Fault(ctx context.Context, addr string, err error) error {
 	if err == nil || errors.As(err, new(*ReplyError)) || errors.As(err, new(*WireError)) {
 		return err
@@ -260,8 +266,8 @@ func (e *WireError) hint() string {
 // isUntrusted tells that the client does not trust the server's certificate.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
-// isStranger tells that the server does not trust the client's certificate, or has got none. It says so before it reads a
-// command, though in TLS 1.3 the client may have sent one by then.
+// isStranger tells that the server does not trust the client's certificate, or has got none. It
+// says so before it reads a command, though in TLS 1.3 the client may have sent one by then.
 func isStranger(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate")
@@ -270,8 +276,8 @@ func isStranger(err error) bool {
 // Unsent says that nothing was done, so the call may be repeated and there is nothing to clean up.
 func (e *WireError) Unsent() bool { return e.NotSent && !e.Permanent() }
 
-// Permanent says that repeating the call will not help: the client is closed, its address is none, or there is no trust between
-// it and the server. Nothing was sent then.
+// Permanent says that repeating the call will not help: the client is closed, its address is none,
+// or there is no trust between it and the server. Nothing was sent then.
 func (e *WireError) Permanent() bool {
 	return cleanup.Permanent(e.Err) || e.NotSent && (isUntrusted(e.Err) || isStranger(e.Err) || errors.As(e.Err, new(*net.AddrError)))
 }
@@ -293,8 +299,8 @@ func (e *WireError) of(ctx context.Context) *WireError {
 	return &own
 }
 
-// ErrorType is one word: eof, connection_refused, connection_reset, closed, tls, timeout, canceled and others; or that of the
-// client library's error, if it has one.
+// ErrorType is one word: eof, connection_refused, connection_reset, closed, tls, timeout, canceled
+// and others. If the error of the client library has an ErrorType, it is the word of that error.
 func (e *WireError) ErrorType() string {
 	var typed interface{ ErrorType() string }
 	switch {
@@ -396,7 +402,8 @@ type unknownOutcome struct{ error }
 func (u unknownOutcome) Unwrap() error { return u.error }
 func (u unknownOutcome) Unsent() bool  { return false }
 
-// CheckAddr is for adapters, before they send anything: an address is host:port, and no URL. The error shows no password.
+// CheckAddr is for adapters, before they send anything: an address is host:port, and no URL. The
+// error shows no password.
 func CheckAddr(addr, instead string) error {
 	if !strings.Contains(addr, "://") {
 		return nil

@@ -165,7 +165,7 @@ func TestACallThatIsNotPermittedNamesItsKeys(t *testing.T) {
 	}
 }
 
-// timeout is what package net says when its own timeout is over: it matches that of a ctx.
+// timeout is the error of package net after a deadline of a connection. It matches context.DeadlineExceeded.
 type timeout struct{}
 
 func (timeout) Error() string        { return "i/o timeout" }

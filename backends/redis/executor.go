@@ -8,11 +8,13 @@ import (
 // Executor is all that the family asks of a client library: commands in, replies out, and a connection for wake-ups.
 // An adapter is a screenful; package goredis is one.
 //
-// A reply is nil, an int64, a string or a []any of replies, where an element may be an error of whatever type. An error
-// reply of the server is a [*ReplyError] with the server's address. Any other error goes through [Fault], which says what it
-// means for the call.
+// A reply is nil, an int64, a string or a []any of replies, where an element may be an error of
+// whatever type. An error reply of the server is a [*ReplyError] with the server's address. Any
+// other error goes through [Fault], which says what it means for the call.
 //
-// One that has one server may name it by a method Endpoint() string: see [Store.Endpoint]. One that may be connected to a cluster has a method Clustered() bool as well: there PUBLISH does not count all who have heard.
+// One that has one server may name it by a method Endpoint() string: see [Store.Endpoint]. One that
+// may be connected to a cluster has a method Clustered() bool as well: there PUBLISH does not count
+// all who have heard.
 type Executor interface {
 	// Do sends a command to the server that has its first key; the library may send it again after a fault.
 	Do(ctx context.Context, args ...any) (any, error)
@@ -69,8 +71,9 @@ type Subscription interface {
 	Unsubscribe(channel string) error
 	// Ping asks for an EventPong.
 	Ping() error
-	// Receive blocks for the next event. A permanent *ReplyError refuses the oldest unanswered request and leaves the
-	// connection usable; after any other error the connection is closed, and another one is tried.
+	// Receive blocks for the next event. A permanent *ReplyError refuses the oldest unanswered
+	// request and leaves the connection usable; after any other error the connection is closed, and
+	// another one is tried.
 	Receive() (Event, error)
 	// Close ends the connection, and a Receive that is under way.
 	Close() error

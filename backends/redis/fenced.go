@@ -12,7 +12,7 @@ import (
 // The counter of a lock lies beside it, in its slot of a Redis Cluster.
 //
 //	SetNXNumbered  EVALSHA number.lua    SET key token PX ttl if key is free or holds token; the counter, if it was free
-//	               EVALSHA enqueue.lua   the same for a waiter in the queue, which is that of SetNXQueued
+//	               EVALSHA enqueue.lua   the same for a waiter in the queue; SetNXQueued uses this script too
 //	SetNXFenced    EVALSHA number.lua
 //	RaiseFence     EVALSHA raise.lua     SET counter to, if key holds token and the counter is not over it
 
@@ -26,9 +26,9 @@ const fenceLimit = 1 << 53
 // The argument of draw.lua that says how to number.
 var byCount, byClock any = "", milliseconds(backends.FenceRetention)
 
-// SetNXNumbered is SetNXQueued, and numbers new ownerships by the time of the server in µs, or by the last number and one more if
-// that is greater. It is one script, also for a free lock. A counter that holds no number, or is at the end of all numbers, is
-// an error: nothing is granted.
+// SetNXNumbered is SetNXQueued, and numbers new ownerships by the time of the server in µs, or by
+// the last number and one more if that is greater. It is one script, also for a free lock. A
+// counter that holds no number, or is at the end of all numbers, is an error: nothing is granted.
 func (s *Store) SetNXNumbered(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 	if t.Waiter == "" && !t.InOrder {
 		return s.numberAlone(ctx, key, token, ttl, byClock)

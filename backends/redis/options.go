@@ -36,13 +36,14 @@ func WithMaxTTL(ttl time.Duration) Option { return func(c *config) { c.maxTTL = 
 // WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
 func WithoutWakes() Option { return func(c *config) { c.polling = true } }
 
-// WithoutQuarantine does without [Quarantine]: a server that has forgotten locks grants them again at once. For servers
-// that keep each write on disk (appendfsync always) and have no replicas, and for tests.
+// WithoutQuarantine does without [Quarantine]: a server that has forgotten locks grants them again
+// at once. For servers that keep each write on disk (appendfsync always) and have no replicas, and
+// for tests.
 func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } }
 
-// WithQuarantine is the strict form, for the nodes of a quorum, which must not fail over: a server that has been up for
-// less than d grants nothing, whether this process used it before or not. So locks are also safe from processes that
-// start after a restart. A new server works after d.
+// WithQuarantine is the strict form, for the nodes of a quorum, which must not fail over: a server
+// that has been up for less than d grants nothing, whether this process used it before or not. So
+// locks are also safe from processes that start after a restart. A new server works after d.
 //
 // d is at least the longest TTL (see [WithMaxTTL]), and the store needs to see the connections of its client,
 // as after Open. A server that does not tell uptime_in_seconds, or permits no INFO, is refused. Its uptime

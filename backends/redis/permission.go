@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A server that refuses a call names at most the command. This file adds the keys, and where to look for the rest.
+// A server that refuses a call names at most the command. This file adds the keys, and where to
+// look for the rest.
 
 // naming is send whose NOPERM names the keys of the command.
 func naming(send call) call {
@@ -43,7 +44,7 @@ func keysOf(args []any) (keys []string) {
 	return keys
 }
 
-// lacks says which permission to add. The server's text is that of a command, of a key or of a channel.
+// lacks says which permission to add. The server's text names a command, a key or a channel.
 func (e *ReplyError) lacks() string {
 	const listed = " (docs/security.md lists what each strategy needs; ACL LOG on the server says what it refused)"
 	switch {

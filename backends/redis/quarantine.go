@@ -198,8 +198,8 @@ func (q *Quarantine) Saw(name, info string, err error) error {
 	return nil
 }
 
-// isUntold tells that a server answers, and does not tell what it is: it does not know INFO, or does not permit
-// it. A wrong password is told by the next command as well, which says more.
+// isUntold tells that a server answers, and does not tell what it is: it does not know INFO, or
+// does not permit it. A wrong password is told by the next command as well, which says more.
 func isUntold(err error) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
 	if !ok {
@@ -244,8 +244,9 @@ func (q *Quarantine) used(replid string) bool {
 	return false
 }
 
-// from is when a quarantine that begins now counts from: the start of a server that has forgotten by a restart, if no
-// server has answered this process since then. A replica that was promoted may lack what its master granted later.
+// from is when a quarantine that begins now counts from: the start of a server that has forgotten
+// by a restart, if no server has answered this process since then. A replica that was promoted may
+// lack what its master granted later.
 func (q *Quarantine) from(now time.Time, up time.Duration, restarted bool) time.Time {
 	contact := q.born.Add(time.Duration(q.contact.Load()))
 	if restarted && now.Add(-up-uptimeError).After(contact) {
@@ -425,8 +426,8 @@ func Grants(args []any) bool {
 	return false
 }
 
-// QuarantineError refuses a grant: the server may have forgotten a lock that is still held. Its text has the time of day in the
-// local time zone, as in the lines of a log beside it.
+// QuarantineError refuses a grant: the server may have forgotten a lock that is still held. Its
+// text has the time of day in the local time zone, as in the lines of a log beside it.
 type QuarantineError struct {
 	Address string    // of the server; the name of a Sentinel's set
 	Until   time.Time // then it grants again

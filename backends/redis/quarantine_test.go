@@ -38,8 +38,8 @@ var (
 	serverB = told{run: "B", replid: "b", up: old}
 )
 
-// line is an executor behind which servers change. It notes what is sent, and shows each server once to q, on what
-// stands for a new connection.
+// line is an executor behind which servers change. It notes what is sent, and shows each server
+// once to q, on what stands for a new connection.
 type line struct {
 	q      *Quarantine
 	next   []told // servers that the next commands find on a new connection
@@ -110,7 +110,8 @@ func TestANewServerGrantsAtOnce(t *testing.T) {
 	mustGrant(t, s)
 }
 
-// TestQuarantineLastsFromTheObservation looks at both ends: it must not be over sooner, and ends a second later at most.
+// TestQuarantineLastsFromTheObservation looks at both ends: it must not be over sooner, and ends a
+// second later at most.
 func TestQuarantineLastsFromTheObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := behind()
@@ -164,8 +165,8 @@ func TestATTLOverTheLimitIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact: no lock that is older can have been granted by
-// it, and none that it granted is forgotten.
+// TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact: no lock that is older can
+// have been granted by it, and none that it granted is forgotten.
 func TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact(t *testing.T) {
 	for _, c := range []struct {
 		up   int
@@ -173,7 +174,8 @@ func TestQuarantineCountsFromTheStartOfAServerThatIsLaterThanOurLastContact(t *t
 		left time.Duration // at most 2 s more: of the uptime, and of the jitter
 	}{
 		{up: 5, idle: time.Minute, left: longest + longest/100 + time.Second - 5*time.Second},
-		{up: 5, idle: 3 * time.Second, left: longest + longest/100 + time.Second}, // it was up while we used another
+		// it was up while we used another
+		{up: 5, idle: 3 * time.Second, left: longest + longest/100 + time.Second},
 		{up: old, idle: time.Hour, left: longest + longest/100 + time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -237,7 +239,8 @@ func TestWhatIsAnotherServer(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatIsPromotedElsewhereIsInQuarantine: behind another address, in place of a master that this process used.
+// TestAReplicaThatIsPromotedElsewhereIsInQuarantine: behind another address, in place of a master
+// that this process used.
 func TestAReplicaThatIsPromotedElsewhereIsInQuarantine(t *testing.T) {
 	q := NewQuarantine()
 	q.attach(longest, 0)
@@ -272,7 +275,8 @@ func TestAMasterThatAnsweredBeforeIsRemembered(t *testing.T) {
 	}
 }
 
-// TestAPromotionCountsFromTheObservation: what its master granted since the replica was started may be missing there.
+// TestAPromotionCountsFromTheObservation: what its master granted since the replica was started may
+// be missing there.
 func TestAPromotionCountsFromTheObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := behind()
@@ -292,7 +296,8 @@ func TestRenewalsAndReleasesGoOn(t *testing.T) {
 	l.next = []told{serverA}
 	mustGrant(t, s)
 	l.next, l.sent = []told{serverB}, nil
-	if ok, err := s.ExpireIf(t.Context(), "key", "token", longest); !ok || err != nil { // on the connection that shows the change
+	// on the connection that shows the change
+	if ok, err := s.ExpireIf(t.Context(), "key", "token", longest); !ok || err != nil {
 		t.Errorf("ExpireIf = %v, %v", ok, err)
 	}
 	wantQuarantine(t, s)
@@ -304,7 +309,8 @@ func TestRenewalsAndReleasesGoOn(t *testing.T) {
 	}
 }
 
-// TestAGrantThatIsOnItsWayWhenQuarantineBeginsDoesNotCount: it may have gone to the server that has forgotten.
+// TestAGrantThatIsOnItsWayWhenQuarantineBeginsDoesNotCount: it may have gone to the server that has
+// forgotten.
 func TestAGrantThatIsOnItsWayWhenQuarantineBeginsDoesNotCount(t *testing.T) {
 	l, s := behind()
 	l.next = []told{serverA}
@@ -318,7 +324,7 @@ func TestAGrantThatIsOnItsWayWhenQuarantineBeginsDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestEveryScriptThatGrantsIsAGrant: also that of a numbered grant in the queue.
+// TestEveryScriptThatGrantsIsAGrant: the script of the queue grants as well, with a number or without.
 func TestEveryScriptThatGrantsIsAGrant(t *testing.T) {
 	for _, s := range []script{
 		acquireScript, extendScript, releaseScript, enqueueScript, numberedScript, passScript, quitScript,
@@ -399,7 +405,8 @@ func TestReadonlyEndsAllConnections(t *testing.T) {
 			t.Error("the connection is still open")
 		}
 		l.err = nil
-		l.next = []told{{run: "A", replid: "a2", up: old}} // promoted again; it has a replica, and so no second id
+		// promoted again; it has a replica, and so no second id
+		l.next = []told{{run: "A", replid: "a2", up: old}}
 		wantQuarantine(t, s)
 	})
 }

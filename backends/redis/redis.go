@@ -24,9 +24,10 @@ import (
 	"github.com/lockstep-go/lockstep/internal/address"
 )
 
-// Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore], [backends.FencedStore],
-// [backends.NestedStore], [backends.LegacyStore], [backends.StartingStore] and [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been understood since 2.6, except that
-// scripts which ask for the TIME need 5.0.
+// Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore],
+// [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore], [backends.StartingStore]
+// and [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been
+// understood since 2.6, except that scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     Executor
 	once, do call      // methods of exec, combined if it is a Pipeliner
@@ -69,8 +70,8 @@ func New(exec Executor, opts ...Option) *Store {
 	return s
 }
 
-// Endpoint is the address of the server, for the texts of errors; empty if the client library does not tell, or has
-// several servers. It sends nothing.
+// Endpoint is the address of the server, for the texts of errors; empty if the client library does
+// not tell, or has several servers. It sends nothing.
 func (s *Store) Endpoint() string { return address.Of(s.exec) }
 
 // SetNX stores token under key for ttl if key is free or holds token already, and never makes that live shorter than it would

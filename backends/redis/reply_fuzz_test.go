@@ -247,8 +247,8 @@ func (c *transaction) Pipeline(_ context.Context, commands ...[]any) ([]any, err
 	return replies, nil
 }
 
-// FuzzQuarantine: the strict form refuses a server if and only if it says that it has been up for less than was asked and
-// a second.
+// FuzzQuarantine: the strict form refuses a server if and only if it says that it has been up for
+// less than was asked and a second.
 func FuzzQuarantine(f *testing.F) {
 	for _, seconds := range []int64{-1, 0, 60, 61, 3600, 3601, 1 << 40, 1<<63 - 1, -1 << 63} {
 		f.Add("redis_version:7.0.15\r\n", seconds, "\r\nexecutable:/uptime_in_seconds:1", int64(time.Hour))

@@ -109,7 +109,8 @@ func (s *session) alive() bool {
 func (s *session) receive() error {
 	for {
 		event, err := s.sub.Receive()
-		if err != nil && !isRefusal(err) { // also from a server that has too many clients: it answers another time
+		// also from a server that has too many clients: it answers another time
+		if err != nil && !isRefusal(err) {
 			return err
 		}
 		for _, wake := range s.take(event, err) {

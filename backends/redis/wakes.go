@@ -135,7 +135,8 @@ func (w *wakes) run() {
 		if w.idle(err) {
 			return
 		}
-		if s.confirmed && !errors.As(err, new(*ReplyError)) { // else it works for some channels, and will not for others
+		// else it works for some channels, and will not for others
+		if s.confirmed && !errors.As(err, new(*ReplyError)) {
 			pause = firstReconnect
 		}
 		if !w.sleep(pause) {

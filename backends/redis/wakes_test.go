@@ -404,8 +404,8 @@ func TestAConnectionThatThereCannotBeIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// An error reply that passes ends the connection, and no wait: those who are told that they can be woken are, and those who are not
-// wait for another connection.
+// An error reply that passes ends the connection, and no wait: those who are told that they can be
+// woken are, and those who are not wait for another connection.
 func TestAnErrorReplyThatPassesEndsNoWait(t *testing.T) {
 	for _, text := range []string{
 		"ERR max number of clients reached", "LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down",

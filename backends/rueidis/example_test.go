@@ -63,7 +63,8 @@ func ExampleOpen() {
 	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redis.WithMaxTTL)
 }
 
-// A store on a client of your own, here one for a cluster, has quarantine if its options went through Quarantine.
+// A store on a client of your own, here one for a cluster, has quarantine if its options went
+// through Quarantine.
 func ExampleQuarantine() {
 	o := client.ClientOption{InitAddress: []string{"node1:6379", "node2:6379", "node3:6379"}, Password: "secret"}
 	quarantine := rueidis.Quarantine(&o)

@@ -45,9 +45,9 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	return reply, err
 }
 
-// elsewhere repeats a command that was not done because the server is a replica. All calls share one connection, so the first
-// that gets the right to it ends it, and the others find the next one. While the name of the server leads nowhere else, that is
-// done every reconnectEvery at most.
+// elsewhere repeats a command that was not done because the server is a replica. All calls share
+// one connection, so the first that gets the right to it ends it, and the others find the next one.
+// While the name of the server leads nowhere else, that is done every reconnectEvery at most.
 func (e executor) elsewhere(ctx context.Context, args []any, err error) (any, error) {
 	select {
 	case e.demoted <- struct{}{}:
@@ -90,8 +90,9 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 	return reply, nil
 }
 
-// isClosed asks a client that has said it is closed whether it still is: a Sentinel's says so while its master changes. Calls
-// that were under way are told the same as those that come later, so only after this is it known that nothing is sent.
+// isClosed asks a client that has said it is closed whether it still is: a Sentinel's says so while
+// its master changes. Calls that were under way are told the same as those that come later, so only
+// after this is it known that nothing is sent.
 func (e executor) isClosed(ctx context.Context) bool {
 	if !e.closed.Load() {
 		return false
@@ -193,7 +194,8 @@ func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) er
 	return err
 }
 
-// maxDemoted is how many further connections of the pool are tried that may lead to a server which is a replica now.
+// maxDemoted is how many further connections of the pool are tried that may lead to a server which
+// is a replica now.
 const maxDemoted = 3
 
 func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error) error {
@@ -274,9 +276,11 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	return replies, nil
 }
 
-// translate puts an error into the terms of the family. That nothing was sent is known where the server refused HELLO, AUTH or SELECT, and
-// where the dial failed, which with [Quarantine] includes AUTH and INFO. Without it, an EOF or a timeout of HELLO can't be told from one of the
-// call, so the outcome is unknown; so is that of a TLS handshake that takes too long in a client that was made without Open and Quarantine.
+// translate puts an error into the terms of the family. Nothing was sent if the server refused
+// HELLO, AUTH or SELECT, or if the dial failed. With [Quarantine], AUTH and INFO are a part of the
+// dial. In two cases the outcome is unknown although nothing was sent:
+//   - without [Quarantine], when HELLO ends by EOF or a timeout: the call may end in the same way;
+//   - in a client that was made without [Open] and [Quarantine], when the TLS handshake takes too long.
 func (e executor) translate(ctx context.Context, err error) error {
 	if reply, ok := errors.AsType[*redis.ReplyError](err); ok {
 		reply.Addr = e.addr()
@@ -290,7 +294,8 @@ func (e executor) translate(ctx context.Context, err error) error {
 	case errors.Is(err, client.ErrClosing):
 		e.closed.Store(true)
 		err = redis.Kind("closed", false, err)
-	// What is left of these is not ours: the call that was connecting has ended, or the connection took too long.
+	// What is left of these is not ours: the call that was connecting has ended, or the connection
+	// took too long.
 	case !ended && errors.Is(err, context.Canceled):
 		err = redis.Kind("abandoned", redis.IsUnsent(err), errAbandoned)
 	case redis.IsUnsent(err): // the error of a dial says more than errSlow

@@ -28,11 +28,12 @@ import (
 // [New] can't do this by itself, since rueidis asks for a function that dials when the client is made, and
 // never again. Several stores on one client share the option.
 //
-// On each new connection, INFO server and INFO replication are sent, and AUTH before them; an AuthCredentialsFn
-// is asked twice. Without the permission for INFO nothing is noticed, and Check of the store has a finding.
-// Connections to replicas are refused, but for those of Standalone.ReplicaAddress. A client for a cluster
-// does not tell which node a command goes to, so all grants are refused while one node is in quarantine. See
-// redis.Quarantine for what is noticed, and what is not.
+// On each new connection, INFO server and INFO replication are sent, and AUTH before them; an
+// AuthCredentialsFn is asked twice. Without the permission for INFO nothing is noticed, and Check
+// of the store has a finding. Connections to replicas are refused, but for those of
+// Standalone.ReplicaAddress. A client for a cluster does not tell which node a command goes to, so
+// all grants are refused while one node is in quarantine. See redis.Quarantine for what is noticed,
+// and what is not.
 func Quarantine(o *client.ClientOption) redis.Option {
 	if o == nil {
 		return redis.Invalid("options are nil: they need an InitAddress at least")
@@ -123,11 +124,11 @@ func ask(c net.Conn, o client.ClientOption) (string, error) {
 	if _, err := c.Write(appendCommand(question, "INFO", "replication")); err != nil {
 		return "", err
 	}
-	// All replies are read, also behind an error: rueidis panics at one that it has not asked for. It reads no further than
-	// our replies, since nothing else was asked.
+	// All replies are read, also behind an error: rueidis panics at one that it has not asked for.
+	// It reads no further than our replies, since nothing else was asked.
 	r := bufio.NewReader(c)
 	var info string
-	var first error // that of AUTH tells more than the NOAUTH behind it
+	var first error // the error of AUTH tells more than the NOAUTH that follows it
 	for i := range replies {
 		text, err := readText(r)
 		switch {

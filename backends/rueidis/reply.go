@@ -76,7 +76,8 @@ func code(m *client.RedisMessage, rest string) string {
 	return ""
 }
 
-// opening is the error reply to HELLO, AUTH or SELECT, with the ERR that rueidis has taken away without a trace.
+// opening is the error reply to HELLO, AUTH or SELECT, with the ERR that rueidis has taken away
+// without a trace.
 func opening(text string) string {
 	for _, first := range []string{"AUTH ", "Client ", "DB ", "SELECT ", "invalid ", "max ", "unknown ", "wrong "} {
 		if strings.HasPrefix(text, first) {

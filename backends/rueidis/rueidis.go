@@ -42,8 +42,9 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// New returns a store that uses c, with the options, the TLS and the credentials that c has. The caller closes c. There is
-// no quarantine for servers that may have forgotten locks, unless the options of c went through [Quarantine].
+// New returns a store that uses c, with the options, the TLS and the credentials that c has. The
+// caller closes c. There is no quarantine for servers that may have forgotten locks, unless the
+// options of c went through [Quarantine].
 //
 // With the options that rueidis has by default, a server that does not answer is given up after 11 s; Open sets shorter ones.
 // SendToReplicas must be false for all commands but those that IsReadOnly. Wake-ups have one connection more, from the first
@@ -69,8 +70,9 @@ func newStore(e executor, opts []redis.Option) *redis.Store {
 // returns a store on it together with the client, for the caller to close:
 //   - a server that does not answer is given up after two seconds, and a connection that can't be made after one for each phase;
 //   - client-side caching is off, and neither CLIENT TRACKING nor CLIENT SETINFO is sent;
-//   - a server that may have forgotten locks is in quarantine for a little more than the longest TTL, which is
-//     30 seconds by default (see [Quarantine], redis.WithMaxTTL and redis.WithoutQuarantine).
+//   - a server that may have forgotten locks is in quarantine for a little more than the longest
+//     TTL, which is 30 seconds by default (see [Quarantine], redis.WithMaxTTL and
+//     redis.WithoutQuarantine).
 //
 // A server that is down or in quarantine is no error here, but of each call until it is not. The error is for options that are
 // not possible, or not for one server: there are New and Quarantine for a cluster.

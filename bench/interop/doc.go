@@ -41,6 +41,6 @@
 //
 // # What is needed
 //
-// redis-server, and for TestNodeRedlock node, npm and the npm registry (LOCKSTEP_REQUIRE_REDIS=1 forbids to leave tests out
-// without). npm installs into a folder that ends with the test.
+// redis-server, and for TestNodeRedlock node, npm and the npm registry (LOCKSTEP_REQUIRE_REDIS=1
+// forbids to leave tests out without). npm installs into a folder that ends with the test.
 package interop

@@ -112,7 +112,8 @@ func nodeRedlock(dir, version string) func(*testing.T, servers) theirs {
 func polling(software theirs) locking {
 	return func(ctx context.Context, key string) (func() error, error) {
 		for {
-			lock, err := software.Acquire(context.WithoutCancel(ctx), key, long, false) // or what it gets is nobody's
+			// or what it gets is nobody's
+			lock, err := software.Acquire(context.WithoutCancel(ctx), key, long, false)
 			switch {
 			case err == nil:
 				return func() error { return lock.Release(context.Background()) }, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// interval is how often the others ask, and how long they leave the key alone after a release. A program that asks again at once
-// after its own release is there before anybody who polls.
+// interval is how often the others ask, and how long they leave the key alone after a release. A
+// program that asks again at once after its own release is there before anybody who polls.
 const interval = 50 * time.Millisecond
 
 // locking waits for key and returns what releases it.
@@ -57,8 +57,9 @@ var others = map[string]func(client *redis.Client) locking{
 	},
 }
 
-// TestSharesOfAKeyThatOtherSoftwareLocksToo: four Clients of ours with WithSharedKeys, and four workers of another program. Nobody has
-// less than a fifth of its fair share. With -v it also says who starves without the option.
+// TestSharesOfAKeyThatOtherSoftwareLocksToo: four Clients of ours with WithSharedKeys, and four
+// workers of another program. Nobody has less than a fifth of its fair share. With -v it also says
+// who starves without the option.
 func TestSharesOfAKeyThatOtherSoftwareLocksToo(t *testing.T) {
 	for name, other := range others {
 		t.Run(name, func(t *testing.T) {

@@ -120,13 +120,14 @@ func (m metric) label() string {
 	return m.name + " (median and range; ← less is better)"
 }
 
-// ticks are at 1, 2 and 5 of each power of ten. Where their numbers would not fit beside each other, only powers of ten have one, or
-// every second or third of them.
+// ticks are at 1, 2 and 5 of each power of ten. Where their numbers would not fit beside each
+// other, only powers of ten have one, or every second or third of them.
 type ticks struct {
 	width vg.Length // of the scale
 }
 
-// perLetter is the width of a digit, with room for fonts that are wider than the one the chart is laid out with.
+// perLetter is the width of a digit, with room for fonts that are wider than the one the chart is
+// laid out with.
 const perLetter = vg.Length(7.5)
 
 func (t ticks) Ticks(least, most float64) []plot.Tick {

@@ -12,7 +12,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// goredis is a client of server i with the options that it has when nobody sets any, but for those of the place.
+// goredis is a client of server i with the options that it has when nobody sets any, but for those
+// of the place.
 func (p place) goredis(i int) *redis.Client {
 	o := &redis.Options{Addr: p.addrs[i], PoolSize: p.poolSize, ContextTimeoutEnabled: p.contextTimeout}
 	if p.sent != nil {

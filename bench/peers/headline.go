@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A headline is a figure that the README has. It is told as the range of several runs, never as the best of them.
+// A headline is a figure that the README has. It is told as the range of several runs, never as the
+// best of them.
 type headline struct {
 	what string
 	got  float64

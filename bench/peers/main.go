@@ -56,7 +56,8 @@ func main() {
 	}
 }
 
-// several runs everything so often, and tells the range of the headline figures. What -docs writes is the last run.
+// several runs everything so often, and tells the range of the headline figures. What -docs writes
+// is the last run.
 func several(s settings, out io.Writer) error {
 	if s.readme != "" && (s.runs < 3 || len(s.only) > 0) {
 		return errors.New("-readme needs all cases and -runs 3 or more: one run may be the best one")

@@ -11,8 +11,9 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// sequential is case (a): one goroutine takes a free lock and gives it back, again and again, with a ctx that can't end
-// and with one of its own for each pair. All contenders are open at once and take turns of 20 pairs.
+// sequential is case (a): one goroutine takes a free lock and gives it back, again and again, with
+// a ctx that can't end and with one of its own for each pair. All contenders are open at once and
+// take turns of 20 pairs.
 func sequential(b *bench) (*report, error) {
 	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis}, lockstepOnOne, peersOnFree,
 		eachPerCall(lockstepOnOne...), eachPerCall(named(peersOnFree, "redislock", "redsync")...))

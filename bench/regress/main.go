@@ -1,14 +1,15 @@
-// Command regress tells whether a change made anything slower. It builds the same small worker against this tree and against an
-// older commit, and lets the two take turns in random order on the same servers, each in a process of its own. Every row is the ratio new / old,
-// pair by pair: its median, and the interval that has the median with a probability of 95 %. The rows A/A compare the old
-// version with itself: they are the noise.
+// Command regress tells whether a change made anything slower. It builds the same small worker
+// against this tree and against an older commit, and lets the two take turns in random order on the
+// same servers, each in a process of its own. Every row is the ratio new / old, pair by pair: its
+// median, and the interval that has the median with a probability of 95 %. The rows A/A compare the
+// old version with itself: they are the noise.
 //
 //	cd bench && go run ./regress -base v0.1.0                  # 20 turns of each case, about 15 minutes
 //	cd bench && go run ./regress -base HEAD~3 -case a,b-ctx    # some of the cases
 //
-// The cases are the letters of command peers, with a ctx that cannot be cancelled, or one that can (-ctx): a, one pair after the
-// other; b, 64 goroutines with a key each; c, 16 goroutines, or 16 clients, that want one key; d, two clients that hand one key
-// over; e, five nodes.
+// The cases are the letters of command peers, with a ctx that cannot be cancelled, or one that can
+// (-ctx): a, one pair after the other; b, 64 goroutines with a key each; c, 16 goroutines, or 16
+// clients, that want one key; d, two clients that hand one key over; e, five nodes.
 package main
 
 import (
@@ -87,7 +88,8 @@ func compare(out io.Writer, base string, cases []string, turns int, turn time.Du
 		addrs = append(addrs, s.Addr)
 	}
 	defer lab.KeepAwake()()
-	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // nobody else is there to be told
+	// nobody else is there to be told
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
 	say("Ratios new / old (%s), pair by pair: median [95 %% interval of the median], %d turns of %v.\n\n", base, turns, turn)
 	say("| case | figure | new / old | A/A |\n|---|---|---|---|\n")
 	for _, name := range cases {
@@ -155,7 +157,8 @@ func measure(program, name string, addrs []string, turn time.Duration) (c cost, 
 	return c, json.Unmarshal(printed, &c)
 }
 
-// interval is the median, and the order statistics around it that have the true median with 95 %: by the sign test.
+// interval is the median, and the order statistics around it that have the true median with 95 %:
+// by the sign test.
 func interval(ratios []float64) string {
 	slices.Sort(ratios)
 	median, least, most := lab.Spread(ratios)
@@ -165,7 +168,8 @@ func interval(ratios []float64) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", median, least, most)
 }
 
-// rank is the greatest k for which at most k-1 of n fair coins show heads with a probability of 2.5 %; 0 if n is too small.
+// rank is the greatest k for which at most k-1 of n fair coins show heads with a probability of 2.5
+// %; 0 if n is too small.
 func rank(n int) (k int) {
 	chance, sum := 1.0, 0.0
 	for range n {

@@ -36,7 +36,8 @@ func TestTheIntervalIsByTheSignTest(t *testing.T) {
 	}
 }
 
-// TestAVersionCanBeComparedWithItself runs every case for a moment, the worker built from this tree and from its last commit.
+// TestAVersionCanBeComparedWithItself runs every case for a moment, the worker built from this tree
+// and from its last commit.
 func TestAVersionCanBeComparedWithItself(t *testing.T) {
 	redistest.Require(t)
 	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {

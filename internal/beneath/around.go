@@ -32,9 +32,9 @@ func Around(t *testing.T, wrap Wrapping) {
 	}
 }
 
-// Strategies runs the contract of a Locker on every strategy, over stores of a kind that [Run] does not have. With bubble each
-// sentence runs in fake time, and start gives a server of its own for each store; otherwise quorums are left out, and the limit
-// of the stores is [MaxTTL].
+// Strategies runs the contract of a Locker on every strategy, over stores of a kind that [Run] does
+// not have. With bubble each sentence runs in fake time, and start gives a server of its own for
+// each store; otherwise quorums are left out, and the limit of the stores is [MaxTTL].
 func Strategies(t *testing.T, bubble bool, start Start) {
 	for _, s := range strategies {
 		if s.quorum && !bubble {

@@ -34,8 +34,8 @@ type Store interface {
 // Over makes a strategy over a store, with faults in between.
 type Over func(store Store, outside Outside) (locker.Locker, lockertest.Disturber)
 
-// MaxTTL is the limit of stores in real time, and of those in a strategy's own tests, so that a lease outlives
-// a test on a slow machine. The contract in fake time takes stores as they come.
+// MaxTTL is the limit of stores in real time, and of those in a strategy's own tests, so that a
+// lease outlives a test on a slow machine. The contract in fake time takes stores as they come.
 const MaxTTL = time.Hour
 
 // Run runs the contract of a Locker on every store; h says what the strategy does not promise.

@@ -31,8 +31,9 @@ import (
 // processes themselves are killed, or stopped for longer than their leases. A counter is read, and written a moment later; an
 // update is lost if someone else wrote in between.
 //
-//   - Killed servers: none is lost where what the servers forget can't make two holders (S). One instance that forgets loses
-//     some (V). The updates there take half a second, so that the server is back before those that it interrupted are written.
+//   - Killed servers: none is lost where what the servers forget can't make two holders (S). One
+//     instance that forgets loses some (V). The updates there take half a second, so that the
+//     server is back before those that it interrupted are written.
 //   - Killed processes: none is lost (S).
 //   - Stopped processes, which write without a look at their context, as a write does that is on its way already: the lock
 //     can't help that (V), and a guard that compares numbers can (S).

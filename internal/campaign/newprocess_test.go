@@ -15,11 +15,12 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestAProcessThatDidNotSeeTheRestart restarts a server without persistence under a holder, and lets another client ask for the
-// lock:
+// TestAProcessThatDidNotSeeTheRestart restarts a server without persistence under a holder, and
+// lets another client ask for the lock:
 //
 //   - A client that used the server before the restart is refused by quarantine (S).
-//   - A client that was opened after the restart, as that of a new process, knows of no restart: it is granted the lock (V).
+//   - A client that was opened after the restart, as that of a new process, knows of no restart: it
+//     is granted the lock (V).
 //   - With WithQuarantine it is refused: the server is up for too short a time (S).
 //
 // Run it: go test ./internal/campaign -run TestAProcessThatDidNotSeeTheRestart -v

@@ -30,8 +30,8 @@ func try(ctx context.Context, fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// Permanent tells whether err says by a method Permanent() bool that the store did not do what it was asked to and will
-// not do it the next time either: a missing permission, bad input.
+// Permanent tells whether err says by a method Permanent() bool that the store did not do what it
+// was asked to and will not do it the next time either: a missing permission, bad input.
 func Permanent(err error) bool {
 	if err == nil { // as nearly always: errors.As would allocate
 		return false

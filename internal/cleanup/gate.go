@@ -8,7 +8,9 @@ import (
 )
 
 const (
-	fewCalls    = 4   // at once to a server that does not answer, by callers that can't do without it; and first, when it answers again
+	// at once to a server that does not answer, by callers that can't do without it; and first,
+	// when it answers again
+	fewCalls    = 4
 	fewRefusals = 8   // failures in a row that may be about their keys: then they are about the server
 	fullSpeed   = 256 // calls at once: from here on their number is not limited
 	maxDoubling = 10  // of the time for which a probe that hangs is waited for
@@ -23,11 +25,13 @@ type Call struct {
 	grants  int64
 }
 
-// Ask says whether a server should be asked, and counts the call in. Answered counts it out. A caller that can do without
-// the server says so: then a server that does not answer is asked by one call at a time, after a pause, and a server that
-// is slow by so many that no more than limit calls are under way. A caller that needs it is let through, but only a few
-// at once while it does not answer. A grant is the kind of call that a server may refuse while it answers all others. Grants and
-// others are counted apart: grants that hang must not keep extensions and releases from being sent.
+// Ask says whether a server should be asked, and counts the call in. Answered counts it out. A
+// caller that can do without the server says so: then a server that does not answer is asked by one
+// call at a time, after a pause, and a server that is slow by so many that no more than limit calls
+// are under way. A caller that needs it is let through, but only a few at once while it does not
+// answer. A grant is the kind of call that a server may refuse while it answers all others. Grants
+// and others are counted apart: grants that hang must not keep extensions and releases from being
+// sent.
 func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
 	c := Call{grant: grant, answers: q.answers.Load(), grants: q.grants.Load()}
 	under := q.underWay(grant)
@@ -57,12 +61,13 @@ func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
 	return c, ok
 }
 
-// Reserve takes a slot for an attempt that is about to be sent. If none is free, it waits for one until ctx is done; the
-// error says that nothing was sent. Free or Keep gives the slot back.
+// Reserve takes a slot for an attempt that is about to be sent. If none is free, it waits for one
+// until ctx is done; the error says that nothing was sent. Free or Keep gives the slot back.
 //
-// If OneServer is set, Answered or Withdraw counts the attempt out. While grants fail, one attempt at a time probes the server
-// after a pause, and all others fail with a [SilentError]. When it grants again, attempts wait until the ones before them are
-// answered: a few at once, and one more for each answer.
+// If OneServer is set, Answered or Withdraw counts the attempt out. While grants fail, one attempt
+// at a time probes the server after a pause, and all others fail with a [SilentError]. When it
+// grants again, attempts wait until the ones before them are answered: a few at once, and one more
+// for each answer.
 func (q *Queue) Reserve(ctx context.Context, key string) (Call, error) {
 	c := Call{grant: true, key: key, grants: q.grants.Load()}
 	if !q.troubled.Load() && q.TryReserve() {
@@ -117,9 +122,9 @@ func (q *Queue) enter(c *Call, guarded bool) (free chan struct{}, err error) {
 // inWindow tells whether one more grant may be under way.
 func (q *Queue) inWindow() bool { return q.window == 0 || int(q.granting.Load()) < q.window }
 
-// mayProbe tells whether a server that does not answer may be asked, and counts the probe in: one at a time, after a pause. One
-// that hangs is waited for twice as long as the one before. So few of them hang, however long the server is silent, and there is
-// always a next one.
+// mayProbe tells whether a server that does not answer may be asked, and counts the probe in: one
+// at a time, after a pause. One that hangs is waited for twice as long as the one before. So few of
+// them hang, however long the server is silent, and there is always a next one.
 func (q *Queue) mayProbe(now time.Time) bool {
 	switch {
 	case now.Before(q.retry):
@@ -156,8 +161,9 @@ func (q *Queue) Withdraw(c Call) {
 	q.signal()
 }
 
-// Answered counts out a call. The server did what the call asked for, or said that it can't since somebody else has the
-// lock or nobody has; or it failed. A failure counts unless another call of its kind was answered since this one was sent.
+// Answered counts out a call. The server did what the call asked for, or said that it can't since
+// somebody else has the lock or nobody has; or it failed. A failure counts unless another call of
+// its kind was answered since this one was sent.
 func (q *Queue) Answered(c Call, err error) {
 	q.underWay(c.grant).Add(-1)
 	answered := err == nil || Permanent(err)
@@ -219,8 +225,9 @@ func (q *Queue) widen() {
 	}
 }
 
-// refused is told of a grant that failed. A node of a quorum is held back after one, since there are others. Where there is no
-// other server, and for permanent errors, it takes several: they may be about one key, or one connection.
+// refused is told of a grant that failed. A node of a quorum is held back after one, since there
+// are others. Where there is no other server, and for permanent errors, it takes several: they may
+// be about one key, or one connection.
 func (q *Queue) refused(c Call, err error) {
 	q.cause = err
 	if n := q.grants.Load(); n != q.granted {

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Ledger counts what one Client waits for when its program is about to end: attempts, releases and cleanups. The Client gives
-// it to a strategy in the ctx of its calls, since there may be middleware between the two. A nil Ledger counts nothing.
-// Ready to use when zero.
+// Ledger counts what one Client waits for when its program is about to end: attempts, releases and
+// cleanups. The Client gives it to a strategy in the ctx of its calls, since there may be
+// middleware between the two. A nil Ledger counts nothing. Ready to use when zero.
 type Ledger struct {
 	open atomic.Int64
 	mu   sync.Mutex
@@ -18,7 +18,8 @@ type Ledger struct {
 // LedgerKey is the key of a *Ledger among the values of a ctx.
 type LedgerKey struct{}
 
-// From returns the Ledger in ctx, or nil. It costs a walk through the ctx: ask only when there is something to count.
+// From returns the Ledger in ctx, or nil. It costs a walk through the ctx: ask only when there is
+// something to count.
 func From(ctx context.Context) *Ledger {
 	l, _ := ctx.Value(LedgerKey{}).(*Ledger)
 	return l
@@ -71,6 +72,7 @@ func (l *Ledger) Drain(ctx context.Context) error {
 // Open is how many are not done.
 func (l *Ledger) Open() int { return int(l.open.Load()) }
 
-// ByCaller is the key of a value that makes [Queue.Keep] do nothing: whoever made the attempt cleans up after it. A
-// quorum asks its nodes so. If a node cleaned up by itself, it could do so late, after an extension that counted it.
+// ByCaller is the key of a value that makes [Queue.Keep] do nothing: whoever made the attempt
+// cleans up after it. A quorum asks its nodes so. If a node cleaned up by itself, it could do so
+// late, after an extension that counted it.
 type ByCaller struct{}

@@ -11,16 +11,19 @@ import (
 )
 
 const (
-	maxSlots     = 10_000                          // attempts under way and entries
-	maxLeftovers = maxSlots * 3 / 4                // slots in use at which Add drops: the rest is for attempts
-	workers      = 4                               // calls at once while the server answers
-	maxHanging   = 8                               // calls that have not returned, however long they are under way
-	hangLimit    = tryLimit + 100*time.Millisecond // of a call that does not follow its ctx
-	baseBackoff  = 50 * time.Millisecond           // of the prober: full jitter
+	maxSlots = 10_000 // attempts under way and entries
+	// slots in use at which Add drops: the rest is for attempts
+	maxLeftovers = maxSlots * 3 / 4
+	workers      = 4 // calls at once while the server answers
+	// calls that have not returned, however long they are under way
+	maxHanging  = 8
+	hangLimit   = tryLimit + 100*time.Millisecond // of a call that does not follow its ctx
+	baseBackoff = 50 * time.Millisecond           // of the prober: full jitter
 )
 
-// confirmations are the pauses after which an answered cleanup is repeated. The call that it cleans up after may arrive
-// later than the cleanup: from the socket of a server that was stopped, a proxy, TCP's retransmission queue.
+// confirmations are the pauses after which an answered cleanup is repeated. The call that it cleans
+// up after may arrive later than the cleanup: from the socket of a server that was stopped, a
+// proxy, TCP's retransmission queue.
 var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
 // Entry is a value that an operation may have left in the store.
@@ -31,19 +34,20 @@ type Entry struct {
 	// Remove removes the value. It returns nil if the store answered, also if the value was not there.
 	Remove func(context.Context) error
 
-	// Known says that the operation that wrote the value was answered: it is on its way nowhere. One answer to Remove is
-	// enough then.
+	// Known says that the operation that wrote the value was answered: it is on its way nowhere.
+	// One answer to Remove is enough then.
 	Known bool
 
 	removed bool // once
 }
 
-// Queue is the cleanups of one server. Their cost is bounded: there are at most 10,000 entries; while the server
-// answers, a few calls at once remove them; while it does not, one call at a time probes it. Between two calls there is
-// a timer and no goroutine, so that a test in fake time may end before a cleanup does. Ready to use when zero.
+// Queue is the cleanups of one server. Their cost is bounded: there are at most 10,000 entries;
+// while the server answers, a few calls at once remove them; while it does not, one call at a time
+// probes it. Between two calls there is a timer and no goroutine, so that a test in fake time may
+// end before a cleanup does. Ready to use when zero.
 //
-// An attempt reserves a slot before it is sent. When its outcome is known, it frees the slot; when it is not, the slot
-// becomes an entry. So an unknown outcome always has a cleanup.
+// An attempt reserves a slot before it is sent. When its outcome is known, it frees the slot; when
+// it is not, the slot becomes an entry. So an unknown outcome always has a cleanup.
 type Queue struct {
 	OneServer bool // what fails for one key fails for all: Reserve guards the server
 
@@ -197,8 +201,9 @@ func (q *Queue) Free() {
 	}
 }
 
-// Keep makes the slot of an attempt with an unknown outcome an entry. The ctx lends its values only; its end does not
-// stop a cleanup. If the caller of the attempt cleans up after it, see [ByCaller], Keep frees the slot and returns false.
+// Keep makes the slot of an attempt with an unknown outcome an entry. The ctx lends its values
+// only; its end does not stop a cleanup. If the caller of the attempt cleans up after it, see
+// [ByCaller], Keep frees the slot and returns false.
 func (q *Queue) Keep(ctx context.Context, e Entry) bool {
 	if ctx.Value(ByCaller{}) != nil {
 		q.Free()
@@ -208,8 +213,9 @@ func (q *Queue) Keep(ctx context.Context, e Entry) bool {
 	return true
 }
 
-// Add is for values that no attempt has reserved a slot for: those of leases that are over. It returns false if there is
-// no room. The value is dropped and counted then, and the key ends by its TTL.
+// Add is for values that no attempt has reserved a slot for: those of leases that are over. It
+// returns false if there is no room. The value is dropped and counted then, and the key ends by its
+// TTL.
 func (q *Queue) Add(ctx context.Context, e Entry) bool {
 	for {
 		n := q.slots.Load()
@@ -248,9 +254,9 @@ func (q *Queue) add(ctx context.Context, of Entry) {
 	q.pump(now)
 }
 
-// Settle removes what earlier attempts for key may have left and no cleanup has been answered for. An attempt that was
-// told that the lock is held calls it: the holder may be the ghost of an attempt of the same process, and then it asks
-// again. It tells whether there was such an attempt.
+// Settle removes what earlier attempts for key may have left and no cleanup has been answered for.
+// An attempt that was told that the lock is held calls it: the holder may be the ghost of an
+// attempt of the same process, and then it asks again. It tells whether there was such an attempt.
 func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) {
 	if q.unanswered.Load() == 0 {
 		return false, nil
@@ -273,8 +279,8 @@ func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) 
 	return len(ghosts) > 0, nil
 }
 
-// GhostError says that the holder may be an earlier attempt of this process, whose outcome is unknown and whose cleanup
-// was not answered.
+// GhostError says that the holder may be an earlier attempt of this process, whose outcome is
+// unknown and whose cleanup was not answered.
 type GhostError struct{ Err error }
 
 func (e *GhostError) Error() string {
@@ -326,8 +332,8 @@ func (q *Queue) room() bool {
 	return len(q.calls) < maxHanging
 }
 
-// take returns the entry that is to be called next, or nil. Those that have failed come last: they may be for a part of
-// the store that does not answer, and the others for one that does.
+// take returns the entry that is to be called next, or nil. Those that have failed come last: they
+// may be for a part of the store that does not answer, and the others for one that does.
 func (q *Queue) take(now time.Time) *entry {
 	for {
 		e := q.fresh.pop()
@@ -375,8 +381,8 @@ func (q *Queue) returned(c *call, err error) {
 	q.pump(now)
 }
 
-// hear is called at every answer of the server. If it hung before, it has run by then what stood in its buffers: what
-// that left ends a TTL from now.
+// hear is called at every answer of the server. If it hung before, it has run by then what stood in
+// its buffers: what that left ends a TTL from now.
 func (q *Queue) hear(now time.Time) {
 	if q.hung {
 		for l := range q.lists {
@@ -399,7 +405,8 @@ func (e *entry) revive(now time.Time) {
 	}
 }
 
-// awaits tells whether the server may have the value, or be about to write it. Calls that never return tell nothing of it.
+// awaits tells whether the server may have the value, or be about to write it. Calls that never
+// return tell nothing of it.
 func (q *Queue) awaits(e *entry, now time.Time) bool {
 	return now.Before(e.end) || q.hung && !e.Known && len(q.calls) < maxHanging
 }
@@ -611,8 +618,8 @@ func (l *list) filter(keep func(*entry) bool) {
 	l.items, l.head = kept, 0
 }
 
-// jitter is a part of d. The nanoseconds of the clock decide which, and not a generator of random numbers: a schedule in fake
-// time that is played again goes the same way.
+// jitter is a part of d. The nanoseconds of the clock decide which, and not a generator of random
+// numbers: a schedule in fake time that is played again goes the same way.
 func jitter(d time.Duration, now time.Time) time.Duration {
 	x := uint64(now.UnixNano()) * 0x9e3779b97f4a7c15 // splitmix64
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

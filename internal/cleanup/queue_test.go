@@ -336,7 +336,8 @@ func TestACallThatEndsItsGoroutineIsRepeated(t *testing.T) {
 	})
 }
 
-// Where locks are held for long and none is asked for, a node that was silent for a moment must get all extensions again.
+// Where locks are held for long and none is asked for, a node that was silent for a moment must get
+// all extensions again.
 func TestAServerThatAnswersExtensionsAgainIsAskedForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// forwarder is one address with servers behind it: what a DNS name, a virtual IP or a balancer is to a client.
+// forwarder is one address with servers behind it: what a DNS name, a virtual IP or a balancer is
+// to a client.
 type forwarder struct {
 	listener net.Listener
 

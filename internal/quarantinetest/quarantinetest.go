@@ -1,4 +1,5 @@
-// Package quarantinetest shows with real servers what quarantine of package redis promises, through any adapter.
+// Package quarantinetest shows with real servers what quarantine of package redis promises, through
+// any adapter.
 package quarantinetest
 
 import (
@@ -20,7 +21,8 @@ import (
 
 // Adapter opens stores through a client library.
 type Adapter struct {
-	// Open is Open of the adapter, for a user of the server if there is a name. What it opens is closed at the end of t.
+	// Open is Open of the adapter, for a user of the server if there is a name. What it opens is
+	// closed at the end of t.
 	Open func(t *testing.T, addr, user, password string, opts ...redis.Option) *redis.Store
 	// New is New with a client that its Quarantine has not seen.
 	New func(t *testing.T, addr string, opts ...redis.Option) *redis.Store
@@ -134,7 +136,8 @@ func attempts(t *testing.T, a Adapter) {
 	}
 	workers.Wait()
 	commands, connections := stat(t, server, "total_commands_processed")-before[0], stat(t, server, "total_connections_received")-before[1]
-	if commands > 20 || connections > 10 { // of the test itself, and of a client library that keeps a connection open
+	// of the test itself, and of a client library that keeps a connection open
+	if commands > 20 || connections > 10 {
 		t.Errorf("8000 attempts: %d commands and %d connections", commands, connections)
 	}
 }
@@ -164,7 +167,8 @@ func demotion(t *testing.T, a Adapter) {
 	mustGrant(t, store, "key", long)
 	must(t, other, "REPLICAOF", "NO", "ONE")
 	follow(t, one, other)
-	if r, err := store.SetNX(t.Context(), "another key", "token", long); err == nil { // READONLY, or a replica
+	// READONLY, or a replica
+	if r, err := store.SetNX(t.Context(), "another key", "token", long); err == nil {
 		t.Errorf("SetNX on a replica = %+v", r)
 	}
 	must(t, one, "REPLICAOF", "NO", "ONE")
@@ -260,7 +264,8 @@ func startedAfterStrict(t *testing.T, a Adapter) {
 	}
 }
 
-// afterRestart asks, through a store that opts are for, for a lock that another one was granted before a restart.
+// afterRestart asks, through a store that opts are for, for a lock that another one was granted
+// before a restart.
 func afterRestart(t *testing.T, a Adapter, opts ...redis.Option) (bool, error) {
 	server := redistest.Start(t)
 	mustGrant(t, a.open(t, server.Addr(), redis.WithMaxTTL(long)), "key", long)
@@ -293,8 +298,8 @@ func mustGrant(t *testing.T, store *redis.Store, key string, ttl time.Duration) 
 	}
 }
 
-// awaitQuarantine asks until the change is noticed: the first calls may meet a connection that has just ended. Nothing
-// may be granted meanwhile.
+// awaitQuarantine asks until the change is noticed: the first calls may meet a connection that has
+// just ended. Nothing may be granted meanwhile.
 func awaitQuarantine(t *testing.T, store *redis.Store) *redis.QuarantineError {
 	t.Helper()
 	refused := (*redis.QuarantineError)(nil)

@@ -99,7 +99,8 @@ func (l *link) requests() {
 		case Refuse:
 			in.raw = encode([]string{refused})
 			if name == "EXEC" {
-				in.raw = encode([]string{"DISCARD"}) // as servers do with a transaction whose EXEC they refuse
+				// as servers do with a transaction whose EXEC they refuse
+				in.raw = encode([]string{"DISCARD"})
 			}
 		}
 		l.expect(request{name: name, rule: rule})

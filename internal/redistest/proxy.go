@@ -43,7 +43,8 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	return p
 }
 
-// Lead makes the proxy connect the clients that come from now on to another target. Connections that are open stay where they are.
+// Lead makes the proxy connect the clients that come from now on to another target. Connections
+// that are open stay where they are.
 func (p *Proxy) Lead(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,8 +41,9 @@ func StartSwitchover(tb testing.TB, opts ...Option) *Switchover {
 	return &Switchover{NewProxy(tb, s[0].Addr()), s[0], s[1]}
 }
 
-// Switch promotes the replica and makes the first master follow it. Both keep all their connections, and the first master answers
-// what comes on them. From now on the address leads to the new master.
+// Switch promotes the replica and makes the first master follow it. Both keep all their
+// connections, and the first master answers what comes on them. From now on the address leads to
+// the new master.
 func (s *Switchover) Switch() {
 	s.tb.Helper()
 	must(s.First, "WAIT", "1", "5000")

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// requireEnv decides what becomes of tests that need a program which this machine does not have. With "1" each of them fails.
-// Otherwise they are left out, and the package says so at its end: see Main.
+// requireEnv decides what becomes of tests that need a program which this machine does not have.
+// With "1" each of them fails. Otherwise they are left out, and the package says so at its end: see
+// Main.
 const requireEnv = "LOCKSTEP_REQUIRE_REDIS"
 
 // Require leaves the test out if redis-server is not in PATH.
@@ -23,7 +24,8 @@ func Require(tb testing.TB) {
 	}
 }
 
-// Missing leaves the test out because this machine does not have what it needs, or fails it under LOCKSTEP_REQUIRE_REDIS=1.
+// Missing leaves the test out because this machine does not have what it needs, or fails it under
+// LOCKSTEP_REQUIRE_REDIS=1.
 func Missing(tb testing.TB, format string, args ...any) {
 	tb.Helper()
 	what := fmt.Sprintf(format, args...)
@@ -39,8 +41,8 @@ func Missing(tb testing.TB, format string, args ...any) {
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 //
-// If tests were left out, it says how many and why. The go command hides what a package prints that passes, unless it is
-// asked with -v, so Main tells the terminal as well if there is one.
+// If tests were left out, it says how many and why. The go command hides what a package prints that
+// passes, unless it is asked with -v, so Main tells the terminal as well if there is one.
 func Main(m *testing.M) int {
 	code := m.Run()
 	leftOut.tell(os.Stdout)

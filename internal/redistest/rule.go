@@ -19,8 +19,10 @@ const (
 	CutReply                      // the request is executed, then the reset comes instead of its reply
 	DelayRequest                  // forwarded after Rule.Delay, even if the client has left by then
 	DelayReply                    // executed at once, answered after Rule.Delay
-	Refuse                        // not executed, answered by Rule.Reply, which is an error; a transaction around it is refused as well
-	Answer                        // executed, and answered by Rule.Reply
+	// not executed, answered by Rule.Reply, which is an error; a transaction around it is refused
+	// as well
+	Refuse
+	Answer // executed, and answered by Rule.Reply
 )
 
 // String returns the name of the constant.

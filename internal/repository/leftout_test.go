@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A package whose tests need servers says at its end how many were left out: see redistest.Main. Without that, it would pass
-// and say nothing on a machine without redis-server.
+// A package whose tests need servers says at its end how many were left out: see redistest.Main.
+// Without that, it would pass and say nothing on a machine without redis-server.
 func TestPackagesThatNeedServersSayWhatTheyLeaveOut(t *testing.T) {
 	need, tell := map[string]bool{}, map[string]bool{}
 	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {

@@ -38,8 +38,8 @@ type Cell struct {
 // deadOwner is how long nobody can have the lock of an owner who has just died, and a few round trips.
 const deadOwner = maxTTL + pollCap + 100*time.Millisecond
 
-// Matrix plays n schedules of each cell of a fault, whose seeds count from seed, and judges what they show. If a strategy or a
-// fault is named, it leaves out all others.
+// Matrix plays n schedules of each cell of a fault, whose seeds count from seed, and judges what
+// they show. If a strategy or a fault is named, it leaves out all others.
 func Matrix(t *testing.T, n func(Fault) int, seed uint64, strategy, fault string) []Cell {
 	return each(t, strategy, fault, func(t *testing.T, s Strategy, f Fault) Cell {
 		c := RunCell(t, s, f, n(f), seed)
@@ -81,7 +81,8 @@ func (c Cell) place() int {
 // atLeast is how many schedules a cell may take to show what it must.
 const atLeast = 120
 
-// RunCell plays n schedules, whose seeds count from seed; and more until all has been seen that must be, up to thirty times as many.
+// RunCell plays n schedules, whose seeds count from seed; and more until all has been seen that
+// must be, up to thirty times as many.
 func RunCell(t *testing.T, s Strategy, f Fault, n int, seed uint64) Cell {
 	c := newCell(s, f)
 	for c.Schedules < n || c.unseen() && c.Schedules < max(30*n, atLeast) {

@@ -59,8 +59,8 @@ func (h *History) sleepers() []string {
 	return found
 }
 
-// quitters are calls with WithWait that ended without the lock before their limit, or long after it. No error of a node here is
-// permanent, so none of them ends a wait.
+// quitters are calls with WithWait that ended without the lock before their limit, or long after
+// it. No error of a node here is permanent, so none of them ends a wait.
 func (h *History) quitters() []string {
 	var found []string
 	for _, w := range h.Wants {

@@ -21,7 +21,8 @@ func checkExclusion(h *History) []string {
 func (h *History) exclusive() []history.Hold {
 	holds := make([]history.Hold, 0, len(h.Holds))
 	for _, d := range h.Holds {
-		who := d.Worker + " by " + d.Token // a lease that is handed over has several holders, one after the other
+		// a lease that is handed over has several holders, one after the other
+		who := d.Worker + " by " + d.Token
 		if h.Strategy.Nested && d.Owner != "" {
 			who = d.Owner
 		}
@@ -76,7 +77,8 @@ func (h *History) Unavailable() (key string, longest Span) {
 	return key, longest
 }
 
-// cutOffs are when the process could not reach a quorum. What cuts it off from several nodes begins at one instant.
+// cutOffs are when the process could not reach a quorum. What cuts it off from several nodes begins
+// at one instant.
 func (h *History) cutOffs(client string) (spans []Span) {
 	nodes := map[time.Duration]int{}
 	for _, s := range h.Strokes {

@@ -82,8 +82,9 @@ func (h *History) over() map[string]ending {
 	return over
 }
 
-// shaken is when a process was last told by a node, before a token went, that a call has failed, whatever it was about: then the
-// cleanups for that node wait for one probe at a time. It is 0 if that was long before.
+// shaken is when a process was last told by a node, before a token went, that a call has failed,
+// whatever it was about: then the cleanups for that node wait for one probe at a time. It is 0 if
+// that was long before.
 func (h *History) shaken(p presence, end ending) (last time.Duration) {
 	for _, m := range h.Messages {
 		failed := m.Trouble != "" || m.Kind == Fails && m.Reply != ctxIsOver

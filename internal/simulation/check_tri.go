@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// checkOutcomes is TRI: an attempt is held, refused or unknown, and unknown is never reported as refused. So who is granted has
-// been told so by a quorum of nodes. Who is refused has been refused by a node at least, at an instant at which no quorum was
-// possible any more, and not because of nodes that failed. Nor is anybody refused because of an earlier attempt of his own process
-// that has failed. (That what is unknown is cleaned up is NOGHOST.)
+// checkOutcomes is TRI: an attempt is held, refused or unknown, and unknown is never reported as
+// refused. So who is granted has been told so by a quorum of nodes. Who is refused has been refused
+// by a node at least, at an instant at which no quorum was possible any more, and not because of
+// nodes that failed. Nor is anybody refused because of an earlier attempt of his own process that
+// has failed. (That what is unknown is cleaned up is NOGHOST.)
 func checkOutcomes(h *History) []string {
 	if h.Strategy.Legacy {
 		return nil // a recipe asks with several commands
@@ -22,7 +23,8 @@ func checkOutcomes(h *History) []string {
 	}
 	found := h.haunted()
 	for _, a := range h.Attempts {
-		if h.death(a.Client) <= a.Answered { // nobody hears the outcome, and what is not sent any more is in no message
+		// nobody hears the outcome, and what is not sent any more is in no message
+		if h.death(a.Client) <= a.Answered {
 			continue
 		}
 		switch a.Outcome {
@@ -41,8 +43,9 @@ func checkOutcomes(h *History) []string {
 
 var asking = []string{"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "RaiseFence", "Enter"}
 
-// haunted are attempts on one node that were refused since it had the token of an earlier attempt of the same process, which had
-// failed and whose cleanup was not answered. What arrives after its attempt has failed does not count: it may come after that answer.
+// haunted are attempts on one node that were refused since it had the token of an earlier attempt
+// of the same process, which had failed and whose cleanup was not answered. What arrives after its
+// attempt has failed does not count: it may come after that answer.
 func (h *History) haunted() []string {
 	if h.Strategy.Nodes > 1 || h.Strategy.Nested || !h.Strategy.Tokens {
 		return nil
@@ -115,9 +118,10 @@ func (v votes) String() string {
 	return fmt.Sprintf("%d nodes that granted it, %d that refused it and %d that failed", v.granted, v.refused, v.failed)
 }
 
-// count takes a node that is silent beyond the limit, and one that was not asked, for one that failed. In sequence the limit and the lease of a node count from its
-// own question. A node that has granted a number that others have not
-// reached, or that was overtaken when it was to be raised, refuses.
+// count takes a node that is silent beyond the limit, and one that was not asked, for one that
+// failed. In sequence the limit and the lease of a node count from its own question. A node that
+// has granted a number that others have not reached, or that was overtaken when it was to be
+// raised, refuses.
 func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes) {
 	said := map[int]Reply{}
 	sent := map[int]time.Duration{}

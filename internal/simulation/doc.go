@@ -16,13 +16,16 @@
 //
 // # What is played of the queues
 //
-// The links are stores with queues, so single, fair and fenced wait in those of the node; the others are woken all at once, as
-// single is over a store without queues. Under "mixed" the processes have different ones of the three, on the same keys. There are up to six processes, so that a queue is now and then longer than what those in it look
-// for by themselves. All that package redis sends for a queue is a message here: the attempt that takes a place, the wake to one
-// waiter, and that a waiter gives up. Each may be lost, late or doubled like any other, a wake oftener: three of ten
-// are lost under net and storm, and one of ten comes when the reservation is over. The first of a queue is killed or cut off
-// just when it is his turn, places outlive who gave them up, nodes restart with a queue and forget it. In one schedule of two the node
-// knows which processes are connected, and passes over the dead; in the others it can't, as in a cluster.
+// The links are stores with queues, so single, fair and fenced wait in those of the node; the
+// others are woken all at once, as single is over a store without queues. Under "mixed" the
+// processes have different ones of the three, on the same keys. There are up to six processes, so
+// that a queue is now and then longer than what those in it look for by themselves. All that
+// package redis sends for a queue is a message here: the attempt that takes a place, the wake to
+// one waiter, and that a waiter gives up. Each may be lost, late or doubled like any other, a wake
+// oftener: three of ten are lost under net and storm, and one of ten comes when the reservation is
+// over. The first of a queue is killed or cut off just when it is his turn, places outlive who gave
+// them up, nodes restart with a queue and forget it. In one schedule of two the node knows which
+// processes are connected, and passes over the dead; in the others it can't, as in a cluster.
 //
 // Three things are checked. ORDER follows the queue of the node step by step, under every fault: a lock that is given up is reserved
 // for the first and taken by nobody else. Of fair it also says, where nothing goes wrong, that who was told his place has
@@ -33,15 +36,17 @@
 //
 // # What is played of outages
 //
-// Most calls wait with locker.WithWait, so they go on through restarts, silence and quarantines. LIVE says of them that they end
-// with the lock or at their limit (and 100 ms for an attempt that is under way then), and that a waiter asks again after each
-// error within its longest pause. A node in quarantine refuses grants only.
+// Most calls wait with locker.WithWait, so they go on through restarts, silence and quarantines.
+// LIVE says of them that they end with the lock or at their limit (and 100 ms for an attempt that
+// is under way then), and that a waiter asks again after each error within its longest pause. A
+// node in quarantine refuses grants only.
 //
 // # What is played of handover
 //
-// In one schedule of two, Clients hand leases over (locker.WithHandover) and have a worker more, so that there is one who waits. Then
-// several holds have one token, one after the other; an extension belongs to the hold during which it was sent. Under fair,
-// nobody is promised the order of Clients then.
+// In one schedule of two, Clients hand leases over (locker.WithHandover) and have a worker more, so
+// that there is one who waits. Then several holds have one token, one after the other; an extension
+// belongs to the hold during which it was sent. Under fair, nobody is promised the order of Clients
+// then.
 //
 // # How to run it
 //
@@ -52,10 +57,10 @@
 //	go test ./internal/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
 //	go test ./internal/simulation -run Defect -v                     finds twenty-nine defects that were put in on purpose
 //
-// The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a normal run plays the same
-// schedules every time, and a few beside them whose seeds are the date: all runs of a day (UTC) play the same ones, and each day
-// has others. What fails prints the command that plays the one
-// schedule again and tells what happened in it, line by line:
+// The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a
+// normal run plays the same schedules every time, and a few beside them whose seeds are the date:
+// all runs of a day (UTC) play the same ones, and each day has others. What fails prints the
+// command that plays the one schedule again and tells what happened in it, line by line:
 //
 //	go test ./internal/simulation -run TestReplay -v -strategy single -fault restart -seed 7
 //

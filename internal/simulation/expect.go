@@ -27,7 +27,8 @@ func Expect(s Strategy, f Fault) Expectation {
 	case s.toleratesOneDown() && (f == Pause || f == Reboot): // votes may be split again and again while a node is silent
 		e.Within = 2 * s.deadOwner()
 	}
-	forgets := f == Restart || f == Forget || f == Clock || f == TooFast // a lock that ends early is one that was forgotten
+	// a lock that ends early is one that was forgotten
+	forgets := f == Restart || f == Forget || f == Clock || f == TooFast
 	if forgets && s.Bears() < victims {
 		e.Breaks = append(e.Breaks, ME, LEASE)
 	}

@@ -22,7 +22,8 @@ const (
 	Fast       Fault = "fast-0.9%"  // the clock of a node runs fast, by less than the margin of a lease
 	TooFast    Fault = "fast-3%"    // the same, by more
 	Split      Fault = "split"      // a process cannot reach some of the nodes for a while
-	OneWay     Fault = "one-way"    // for a while the requests of a process arrive and the answers do not, or the reverse
+	// for a while the requests of a process arrive and the answers do not, or the reverse
+	OneWay Fault = "one-way"
 )
 
 // Faults are all of them.

@@ -14,9 +14,10 @@ var fresh = flag.Int("fresh", 0, "how many schedules of each cell with seeds of 
 // aDay is how many fresh schedules of each cell a normal run plays.
 const aDay = 2
 
-// Fixed seeds find the same every time, and miss the same. These differ from day to day, and with -fresh from second to second.
-// All runs of one day play the same schedules, so that a change that fails by them fails again. What fails prints its seed.
-// What a cell must violate is not asked for: there are too few schedules for that.
+// Fixed seeds find the same every time, and miss the same. These differ from day to day, and with
+// -fresh from second to second. All runs of one day play the same schedules, so that a change that
+// fails by them fails again. What fails prints its seed. What a cell must violate is not asked for:
+// there are too few schedules for that.
 func TestFreshSchedulesKeepWhatMustHold(t *testing.T) {
 	n, date := aDay, time.Now().UTC().Format("20060102")+"000000"
 	if *fresh > 0 {

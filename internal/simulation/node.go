@@ -193,8 +193,8 @@ func (n *node) wakeUp() {
 	time.AfterFunc(time.Microsecond, n.wakeUp)
 }
 
-// restart kills the node and starts it again after the time down, with its memory or without. For the time in quarantine after
-// that it grants nothing. What is under way to it is lost.
+// restart kills the node and starts it again after the time down, with its memory or without. For
+// the time in quarantine after that it grants nothing. What is under way to it is lost.
 func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duration) {
 	what := fmt.Sprintf("restarts for %v", down)
 	if forgets {

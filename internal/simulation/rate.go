@@ -7,8 +7,9 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// fast are the commands of a node whose clock runs fast. It ends a ttl early, and what it says is left of one is more than is
-// left. The length of a reservation does not change: nobody counts on it.
+// fast are the commands of a node whose clock runs fast. It ends a ttl early, and what it says is
+// left of one is more than is left. The length of a reservation does not change: nobody counts on
+// it.
 type fast struct {
 	commands
 	rate float64

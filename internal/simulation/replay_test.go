@@ -36,10 +36,11 @@ func TestReplay(t *testing.T) {
 	t.Logf("nobody could have %q from %v to %v, for %v", key, longest.From, longest.To, longest.length())
 }
 
-// Goroutines that wake at one instant run in an order that the seed does not decide, on a busy machine and under the race
-// detector above all. In a quorum, cleanups that begin at one instant then stand in another order in the queue of a node. So a
-// schedule of a quorum may go a few ways, and one of them must come a second time within ten; under the race detector quorums are
-// not compared.
+// Goroutines that wake at one instant run in an order that the seed does not decide, on a busy
+// machine and under the race detector above all. In a quorum, cleanups that begin at one instant
+// then stand in another order in the queue of a node. So a schedule of a quorum may go a few ways,
+// and one of them must come a second time within ten; under the race detector quorums are not
+// compared.
 func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
 	for _, s := range Strategies() {
 		tries := 2

@@ -29,8 +29,8 @@ func (h *History) terms(d *Hold) []term {
 	return terms
 }
 
-// askedFor is when the lease was asked for that a hold began with. One that was handed over is a lease of the hold before, and the
-// wall clock may have been set between the two.
+// askedFor is when the lease was asked for that a hold began with. One that was handed over is a
+// lease of the hold before, and the wall clock may have been set between the two.
 func (h *History) askedFor(d *Hold) time.Duration {
 	asked := d.T1
 	for _, before := range h.Holds {
@@ -46,7 +46,8 @@ func (h *History) askedFor(d *Hold) time.Duration {
 	return asked
 }
 
-// during tells whether an extension was sent by this hold, and not by one that had the lease before or after it.
+// during tells whether an extension was sent by this hold, and not by one that had the lease before
+// or after it.
 func (h *History) during(d *Hold, e *Extension) bool {
 	return e.Token == d.Token && e.Began >= d.T1 && e.Began < h.handedOver(d)
 }
@@ -71,8 +72,9 @@ func (h *History) last(d *Hold) term {
 // expires is the end of the lease by all that its holder was told while it held.
 func (h *History) expires(d *Hold) time.Duration { return h.last(d).expires }
 
-// expiresBefore leaves out what the holder was told at the instant at which the hold ended. The end of a hold ends an extension
-// that is under way, and one whose nodes are asked in sequence may have its quorum by then.
+// expiresBefore leaves out what the holder was told at the instant at which the hold ended. The end
+// of a hold ends an extension that is under way, and one whose nodes are asked in sequence may have
+// its quorum by then.
 func (h *History) expiresBefore(d *Hold) time.Duration {
 	terms := h.terms(d)
 	for len(terms) > 1 && terms[len(terms)-1].told == d.Ended {

@@ -94,8 +94,9 @@ const aStep = 12 * time.Millisecond
 // and nobody is stopped, only the dead don't take what is reserved for them, and a waiter among the first in the queue need
 // not look by himself, since he is woken or knows when the lease ends.
 //
-// What does not count is time in which the Client can't reach anybody, or waits for an answer, also to a cleanup, that is on its way
-// for longer than usual, or pauses after an attempt that the store has failed, and in which the node is out of reach.
+// What does not count is time in which the Client can't reach anybody, or waits for an answer, also
+// to a cleanup, that is on its way for longer than usual, or pauses after an attempt that the store
+// has failed, and in which the node is out of reach.
 func (h *History) idlers() []string {
 	var found []string
 	nothingLost := h.Fault.weather() == still && !h.Fault.silences()
@@ -114,7 +115,8 @@ func (h *History) idlers() []string {
 			}
 			if nothingLost && place <= lookouts {
 				bound = time.Duration(dead)*backends.Reservation + time.Duration(others+1)*aStep
-				// A node whose clock is fast says that more is left: to the waiter, and to each one before it in the queue.
+				// A node whose clock is fast says that more is left: to the waiter, and to each one
+				// before it in the queue.
 				bound += time.Duration(place+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
 			}
 			if idle.length() > bound {
@@ -169,7 +171,8 @@ func (h *History) outOfReach(l *clientLine) []Span {
 	for _, d := range h.Holds {
 		held[d.Token] = true
 	}
-	// After an attempt that the store has failed, or whose lease had ended when it came, a waiter pauses as after any other.
+	// After an attempt that the store has failed, or whose lease had ended when it came, a waiter
+	// pauses as after any other.
 	for _, a := range h.Attempts {
 		if a.Client == l.client && a.Key == l.key && a.Waits && (a.Outcome == Unknown || a.Outcome == Granted && !held[a.Token]) {
 			spans = append(spans, Span{a.Began, a.Answered + pollCap})
@@ -178,8 +181,9 @@ func (h *History) outOfReach(l *clientLine) []Span {
 	return merge(spans)
 }
 
-// removals are the cleanups that are sent while the line attempts. An attempt that finds the lock held first removes what earlier
-// ones of its process may have left, one after the other, and waits for the answers.
+// removals are the cleanups that are sent while the line attempts. An attempt that finds the lock
+// held first removes what earlier ones of its process may have left, one after the other, and waits
+// for the answers.
 func (h *History) removals(l *clientLine) (sent []*Message) {
 	for _, a := range h.Attempts {
 		if a.Client != l.client || a.Key != l.key || !a.Waits {

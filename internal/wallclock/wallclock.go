@@ -16,7 +16,8 @@ func (c *Clock) Jump(by time.Duration) { c.ahead.Add(int64(by)) }
 // Now is the time by this clock. Only its wall reading means anything.
 func (c *Clock) Now() time.Time { return c.At(time.Now()) }
 
-// At is the time by this clock at now, a look at the clocks of the machine: the two readings in it are of one moment.
+// At is the time by this clock at now, a look at the clocks of the machine: the two readings in it
+// are of one moment.
 func (c *Clock) At(now time.Time) time.Time { return now.Add(c.isAhead()) }
 
 func (c *Clock) isAhead() time.Duration {

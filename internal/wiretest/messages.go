@@ -31,8 +31,9 @@ type Server struct {
 // Connect opens a store through the Open of an adapter.
 type Connect func(t *testing.T, to Server, opts ...redis.Option) (store *redis.Store, closes func())
 
-// Messages reads what errors say, to the letter. Without quarantine, some client libraries send something on a new connection, and tell
-// whether it was answered before they send the call; others do not.
+// Messages reads what errors say, to the letter. Without quarantine, some client libraries send
+// something on a new connection, and tell whether it was answered before they send the call; others
+// do not.
 func Messages(t *testing.T, connect Connect, tells bool) {
 	server := redistest.Start(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +95,8 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 		{name: "closed", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "closed", class: permanent,
 			prepare: func(store *redis.Store, closes func()) {
 				closes()
-				store.SetNX(t.Context(), "after", "token", short) // the first one after it may be taken for one before
+				// the first one after it may be taken for one before
+				store.SetNX(t.Context(), "after", "token", short)
 			},
 			want: `server ADDR: .*clos.*; nothing was sent`},
 		{name: "another type", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "redis_wrongtype", class: permanent,

@@ -148,9 +148,9 @@ var operations = []operation{
 	},
 }
 
-// ErrorReplies lets each command of each operation meet each error reply, once. The error is of the right class, unless the call
-// is done all the same; what was held stays held, and nothing is that was not granted; and the same call works as soon as the
-// fault is over.
+// ErrorReplies lets each command of each operation meet each error reply, once. The error is of the
+// right class, unless the call is done all the same; what was held stays held, and nothing is that
+// was not granted; and the same call works as soon as the fault is over.
 func ErrorReplies(t *testing.T, open Open) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -170,7 +170,9 @@ func ErrorReplies(t *testing.T, open Open) {
 					t.Fatalf("%s sends nothing", op.name)
 				}
 				for nth, name := range commands {
-					if name == "MULTI" { // servers refuse it to those alone who have no permission, which is found out beforehand
+					// servers refuse it to those alone who have no permission, which is found out
+					// beforehand
+					if name == "MULTI" {
 						continue
 					}
 					for _, r := range refusals {

@@ -1,5 +1,5 @@
-// Package wiretest has tests of the Redis family that each adapter runs with its own client library: what servers answer that are not
-// well, and a master that becomes a replica.
+// Package wiretest has tests of the Redis family that each adapter runs with its own client
+// library: what servers answer that are not well, and a master that becomes a replica.
 package wiretest
 
 import (
@@ -34,9 +34,10 @@ const (
 	long  = time.Hour
 )
 
-// Switchover makes the master a replica that is alive and keeps its connections. All locks are renewed and released through the
-// address, which leads to the new master, and new ones are granted. Many connections are open by then; of calls made one after
-// the other at most mayFail fail because of them.
+// Switchover makes the master a replica that is alive and keeps its connections. All locks are
+// renewed and released through the address, which leads to the new master, and new ones are
+// granted. Many connections are open by then; of calls made one after the other at most mayFail
+// fail because of them.
 func Switchover(t *testing.T, open Open, mayFail int) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -104,7 +105,8 @@ func Switchover(t *testing.T, open Open, mayFail int) {
 		succeeds(t, "Enter", enter("two"))
 		succeeds(t, "Leave", func() (bool, error) { return store.Leave(t.Context(), "a", "one") })
 	})
-	t.Run("alone", func(t *testing.T) { // calls one after the other, each of which may fail once for each connection there is
+	// calls one after the other, each of which may fail once for each connection there is
+	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.StartSwitchover(t)
 		store := open(t, s.Addr())

@@ -52,8 +52,9 @@ const (
 	SetForeign Disturbance = "SetForeign"
 	SetOther   Disturbance = "SetOther"
 
-	Fail          Disturbance = "Fail"          // the request is lost; the caller gets an error that leaves that open
-	Refuse        Disturbance = "Refuse"        // an error whose method Permanent returns true; nothing is executed
+	Fail Disturbance = "Fail" // the request is lost; the caller gets an error that leaves that open
+	// an error whose method Permanent returns true; nothing is executed
+	Refuse        Disturbance = "Refuse"
 	Hang          Disturbance = "Hang"          // the request is lost; answers when ctx is done, with its error
 	LoseReply     Disturbance = "LoseReply"     // executed; the caller gets an error that leaves that open
 	LoseReplyHang Disturbance = "LoseReplyHang" // executed; answers when ctx is done, with its error

@@ -22,7 +22,8 @@ const (
 	Extended     Event = "lock extended"         // Debug
 	ExtendFailed Event = "lock extension failed" // Warn: the lease lasts, and another extension will follow
 
-	Abandoned Event = "lock abandoned" // Warn: its Lock became garbage without Unlock, and it is renewed on; once
+	// Warn: its Lock became garbage without Unlock, and it is renewed on; once
+	Abandoned Event = "lock abandoned"
 
 	Released        Event = "lock released"                      // Debug
 	ReleaseRepeated Event = "lock release not confirmed"         // Warn: the lease lasts, and the release is repeated

@@ -2,11 +2,11 @@
 //
 //	locks := locker.New(single.New(store), locker.WithMiddleware(sloglocker.New(sloglocker.WithLogger(logger))))
 //
-// Each Lock makes one record, when it ends. Each hold that it begins makes one more when it is over, whether or not Unlock is
-// ever called: [Released], [ReleaseFailed], [Lost] or [HeldTooLong]. In between there is one for each extension,
-// and [Abandoned] if the Lock was forgotten. What goes as it
-// should is at Debug; what failed and is tried again, or ran into a limit that someone has set, at Warn; what failed, at Error.
-// See [Event] for all of them.
+// Each Lock makes one record, when it ends. Each hold that it begins makes one more when it is
+// over, whether or not Unlock is ever called: [Released], [ReleaseFailed], [Lost] or [HeldTooLong].
+// In between there is one for each extension, and [Abandoned] if the Lock was forgotten. What goes
+// as it should is at Debug; what failed and is tried again, or ran into a limit that someone has
+// set, at Warn; what failed, at Error. See [Event] for all of them.
 //
 // A record is made with the ctx of its call, or of the hold, so a handler that takes the id of a trace from there finds it. For
 // what is below the level of the handler, its Enabled is called and nothing is put together.

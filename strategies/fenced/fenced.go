@@ -10,8 +10,9 @@
 //	extend    PEXPIRE key ttl                     if key holds token and would end sooner
 //	release   DEL key, PUBLISH a wake             if key holds token
 //
-// Processes that wait stand in the queue of the key, as those of package single do and in the same one: a refused attempt takes a
-// position, and a release reserves the key for the head of the queue, which draws its number when it takes the key.
+// Processes that wait stand in the queue of the key, as those of package single do and in the same
+// one: a refused attempt takes a position, and a release reserves the key for the head of the
+// queue, which draws its number when it takes the key.
 //
 // The value under the key is the one that single writes, so the two exclude one another, as does any other software that
 // locks with SET NX PX; grants made by those are not numbered. The counter is a key of its own beside
@@ -37,8 +38,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// New returns a Locker that keeps its locks in store. If the store is a [backends.QueuedStore] as well, waiters stand in its
-// queues, which they share with those of single and fair.
+// New returns a Locker that keeps its locks in store. If the store is a [backends.QueuedStore] as
+// well, waiters stand in its queues, which they share with those of single and fair.
 func New(store backends.NumberedStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l

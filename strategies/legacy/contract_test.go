@@ -33,8 +33,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestContractOfStampsThatAreCutOff begins late in a second: a stamp in seconds leaves the rest of the second out. Fake time begins
-// with a whole one.
+// TestContractOfStampsThatAreCutOff begins late in a second: a stamp in seconds leaves the rest of
+// the second out. Fake time begins with a whole one.
 func TestContractOfStampsThatAreCutOff(t *testing.T) {
 	for _, r := range recipes {
 		if r.coarse == 0 {

@@ -12,8 +12,9 @@
 // numbers its grants. Old code wakes nobody, so Watch of all returns an error that matches [errors.ErrUnsupported], and
 // waiters poll.
 //
-// A TTL is at most the store's limit, also where the recipe sends no TTL: a longer lease would outlive the
-// quarantine of a server. If old code has longer leases, set WithMaxTTL of the store's package to the longest.
+// A TTL is at most the store's limit, also where the recipe sends no TTL: a longer lease would
+// outlive the quarantine of a server. If old code has longer leases, set WithMaxTTL of the store's
+// package to the longest.
 //
 // # Who excludes whom on one key
 //

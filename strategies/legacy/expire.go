@@ -104,8 +104,8 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	return lease, nil
 }
 
-// half is an error of the second step after the first was done, or may have been. Whatever it says of its own step, there may be
-// something to clean up.
+// half is an error of the second step after the first was done, or may have been. Whatever it says
+// of its own step, there may be something to clean up.
 type half struct{ error }
 
 func (h half) Unwrap() error { return h.error }
@@ -134,8 +134,9 @@ func (e *expire) refused(ctx context.Context, req locker.Request) error {
 	return held(req, left)
 }
 
-// undo removes the token. If the store has refused to give it an expiry, that is done before anyone hears of it. What is left
-// does not end by itself, so a clean-up goes on for a minute even if the TTL is shorter. It returns true if nothing is left.
+// undo removes the token. If the store has refused to give it an expiry, that is done before anyone
+// hears of it. What is left does not end by itself, so a clean-up goes on for a minute even if the
+// TTL is shorter. It returns true if nothing is left.
 func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undone bool) {
 	remove := func(ctx context.Context) error {
 		_, err := e.store.TxDeleteIf(ctx, req.Key, req.Token)

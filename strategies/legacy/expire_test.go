@@ -130,7 +130,8 @@ func (unsent) Unsent() bool { return true }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// A quorum cleans up after its nodes, but not where a node says that nothing was done. The key would stay locked for ever.
+// A quorum cleans up after its nodes, but not where a node says that nothing was done. The key
+// would stay locked for ever.
 func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 	store := inMemory()
 	faulty := backendtest.FaultyLegacy(store.Legacy())

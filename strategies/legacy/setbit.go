@@ -77,9 +77,9 @@ func GetBit(store backends.LegacyStore) locker.Locker {
 	}}
 }
 
-// persistence is how long the cleanup of a bit goes on while the store does not answer. A value with an expiry
-// needs a cleanup only until it ends by itself. A bit never does: if its cleanup gives up, the lock stays
-// locked. So no TTL says how long.
+// persistence is how long the cleanup of a bit goes on while the store does not answer. A value
+// with an expiry needs a cleanup only until it ends by itself. A bit never does: if its cleanup
+// gives up, the lock stays locked. So no TTL says how long.
 const persistence = time.Hour
 
 type bit struct {

@@ -123,7 +123,8 @@ func (q *quorum) elect(r *round, f *flight) *election {
 	return &election{ballot: q.ballot(), round: r, flight: f, numbers: make([]uint64, len(q.nodes))}
 }
 
-// hear counts until it is decided, or the limit or ctx ends. Nodes that were held back until then are not asked.
+// hear counts until it is decided, or the limit or ctx ends. Nodes that were held back until then
+// are not asked.
 func (e *election) hear(ctx context.Context) {
 	defer func() {
 		for _, i := range e.round.held {
@@ -164,8 +165,8 @@ func (e *election) decided() bool {
 	if e.sequential && silent > 0 {
 		return false
 	}
-	// Once a node has failed, those that are silent may yet make it an outage; who would wait for a lock must know. Those
-	// that were held back are not asked for that.
+	// Once a node has failed, those that are silent may yet make it an outage; who would wait for a
+	// lock must know. Those that were held back are not asked for that.
 	failed, silent := e.failed+len(e.round.held), silent-len(e.round.held)
 	unclear := failed > 0 && failed <= e.spare() && failed+silent+e.raising > e.spare()
 	return e.won() || e.hope() < e.need && !unclear

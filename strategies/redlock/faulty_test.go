@@ -135,7 +135,8 @@ func damage(tb testing.TB, n, bad int, how faulty) *damaged {
 		if !how.wary {
 			opts = append(opts, lockredis.WithoutQuarantine())
 		}
-		store, conn := goredis.Open(&redis.Options{Addr: addr}, opts...) // New would hang for as long as go-redis does by itself
+		// New would hang for as long as go-redis does by itself
+		store, conn := goredis.Open(&redis.Options{Addr: addr}, opts...)
 		tb.Cleanup(func() { conn.Close() })
 		stores[i] = store
 	}
@@ -154,7 +155,8 @@ func (d *damaged) each(do func(s *redistest.Server, p *redistest.Proxy)) {
 	}
 }
 
-// run locks and unlocks so many times in all. It tells how many failed, and how many goroutines there were at most.
+// run locks and unlocks so many times in all. It tells how many failed, and how many goroutines
+// there were at most.
 func (d *damaged) run(tb testing.TB, goroutines, pairs int) (failed int64, most int) {
 	var done, bad, peak atomic.Int64
 	var all sync.WaitGroup
@@ -194,7 +196,8 @@ func (d *damaged) asked(how faulty) (commands int) {
 				if _, err := fmt.Sscanf(line, "total_commands_processed:%d", &n); err == nil {
 					commands += n - 1
 				}
-				if _, err := fmt.Sscanf(line, "total_error_replies:%d", &n); err == nil { // they are not among those
+				// they are not among those
+				if _, err := fmt.Sscanf(line, "total_error_replies:%d", &n); err == nil {
 					commands += n
 				}
 			}
@@ -203,8 +206,9 @@ func (d *damaged) asked(how faulty) (commands int) {
 	return commands
 }
 
-// TestTheCostOfAFaultyNodeIsBounded counts the goroutines of the process: it has no other test beside it. With
-// LOCKSTEP_TORTURE=1 it judges throughput and memory beside those of the healthy quorum, and needs a quiet machine.
+// TestTheCostOfAFaultyNodeIsBounded counts the goroutines of the process: it has no other test
+// beside it. With LOCKSTEP_TORTURE=1 it judges throughput and memory beside those of the healthy
+// quorum, and needs a quiet machine.
 func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 	const goroutines = 16
 	pairs := 1000
@@ -249,7 +253,8 @@ func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 				if limit := healthy + healthy/2 + room; most > limit {
 					t.Errorf("%d goroutines; healthy %d", most, healthy)
 				}
-				// A connection that meets READONLY is closed, and the command goes to the next one: once for each of the pool.
+				// A connection that meets READONLY is closed, and the command goes to the next one:
+				// once for each of the pool.
 				if n := after - commands; name != "slow" && n > (pairs/2+800)*size.bad && after > 0 && commands > 0 {
 					t.Errorf("the faulty nodes got %d commands for %d pairs", n, pairs)
 				}

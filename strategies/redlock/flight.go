@@ -90,15 +90,16 @@ func (f *flight) entry(i int, known bool) cleanup.Entry {
 	return f.cleanup(i, f.lease(), f.req.TTL, known)
 }
 
-// answered tells whether the node has granted what nobody wants any more and nobody waits to release, and whether it may
-// have done so.
+// answered tells whether the node has granted what nobody wants any more and nobody waits to
+// release, and whether it may have done so.
 func (f *flight) answered(i int, said response) (unwanted, unresolved bool) {
 	f.mu.Lock()
 	f.said[i] = said
 	f.out--
 	last := f.out == 0
 	if last && !f.over && (slices.Contains(f.said, unknown) || slices.Contains(f.said, untouched)) {
-		// The release must know where there is nothing to release, and an extension, which node may clean up by itself.
+		// The release must know where there is nothing to release, and an extension, which node may
+		// clean up by itself.
 		last, f.forget = false, time.AfterFunc(f.req.TTL, func() { f.flying.land(f) })
 		f.until = time.Now().Add(f.req.TTL)
 	}
@@ -170,7 +171,8 @@ func (f *flight) awaitNoMore(a *awaited) {
 	a.then(silent)
 }
 
-// miss is told that no release is sent to the node: its cleanup is due, and an answer that comes now may miss that.
+// miss is told that no release is sent to the node: its cleanup is due, and an answer that comes
+// now may miss that.
 func (f *flight) miss(i int) {
 	if f == nil {
 		return
@@ -191,8 +193,8 @@ func (f *flight) keep() bool {
 	return !f.over
 }
 
-// conclude is told whether there is a lease. What nodes may have of it is cleaned up with its release. It returns false if
-// the lease was released already.
+// conclude is told whether there is a lease. What nodes may have of it is cleaned up with its
+// release. It returns false if the lease was released already.
 func (f *flight) conclude(won bool) (kept bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -373,8 +375,8 @@ func (fs *flights) abandon(f *flight) {
 	}
 }
 
-// end is told before a lease is released. It returns the attempt that may still have answers to come, or nil, and the nodes
-// that were never asked for the lease.
+// end is told before a lease is released. It returns the attempt that may still have answers to
+// come, or nil, and the nodes that were never asked for the lease.
 func (fs *flights) end(token string) (first *flight, unasked []int) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -9,10 +9,11 @@
 //	extend    Extend on all nodes at once. Only those count that still hold the Token; w of them, or nothing changes.
 //	release   Release on all nodes at once. Done as soon as w have said so.
 //
-// A node that did not answer is not asked again before a probe is answered, as long as the others can make the quorum; where
-// they can't, a few calls at once ask it, and the rest fail with an error that says that nothing was sent. What an attempt may
-// have left on a node is removed when the attempt has failed or the lease is released, and never before: then a node that says
-// that it has the token counts. Nothing is released on a node to which nothing was sent.
+// A node that did not answer is not asked again before a probe is answered, as long as the others
+// can make the quorum; where they can't, a few calls at once ask it, and the rest fail with an
+// error that says that nothing was sent. What an attempt may have left on a node is removed when
+// the attempt has failed or the lease is released, and never before: then a node that says that it
+// has the token counts. Nothing is released on a node to which nothing was sent.
 //
 // No node is waited for longer than [WithNodeLimit], whatever its client library does. A node that answers after the
 // decision is not lost: its grant counts at the next extension and is ended by the release, and if the attempt was refused
@@ -31,10 +32,11 @@
 //	5  4       1               2
 //	5  5       0               4
 //
-// With w of n, 2w−n−1 nodes may forget during the life of one lease, and there is still one that both of two holders would
-// need. Quarantine makes a node that restarts count as down for as long as a lease may live, instead of forgetful.
-// By default a process notices restarts of the nodes that it used before; give the stores of a quorum the strict form
-// (redis.WithQuarantine), which also covers processes that start after a restart.
+// With w of n, 2w−n−1 nodes may forget during the life of one lease, and there is still one that
+// both of two holders would need. Quarantine makes a node that restarts count as down for as long
+// as a lease may live, instead of forgetful. By default a process notices restarts of the nodes
+// that it used before; give the stores of a quorum the strict form (redis.WithQuarantine), which
+// also covers processes that start after a restart.
 //
 // # What it does not promise
 //
@@ -70,8 +72,8 @@ func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 	return build(all, opts)
 }
 
-// quorum is the Locker. It remembers only attempts that some nodes have not granted or refused, until they are released or
-// their TTL is over.
+// quorum is the Locker. It remembers only attempts that some nodes have not granted or refused,
+// until they are released or their TTL is over.
 type quorum struct {
 	config
 	nodes  []node
@@ -82,9 +84,10 @@ type quorum struct {
 // errReleased is an attempt whose token was released while it was under way.
 var errReleased = errors.New("released while it was asked for")
 
-// errUncertain is the vote of a node whose Acquire never returned, and which is of a make that cleans up by itself, such as one inside
-// middleware. It has the lease now, but does not count for an extension: its cleanup may come later. Nodes that leave
-// the cleanup to the quorum never have this vote.
+// errUncertain is the vote of a node whose Acquire never returned, and which is of a make that
+// cleans up by itself, such as one inside middleware. It has the lease now, but does not count for
+// an extension: its cleanup may come later. Nodes that leave the cleanup to the quorum never have
+// this vote.
 var errUncertain = errors.New("its attempt was never answered, and its own cleanup may still delete the key")
 
 // Acquire makes one attempt on all nodes. If it fails, the error has a [*QuorumError] with the vote of each; it matches
@@ -153,7 +156,8 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		return lease, locker.Lost(lease)
 	}
 	started := time.Now()
-	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), extending) // by a ttl that is short, the lease is just kept
+	// by a ttl that is short, the lease is just kept
+	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), extending)
 	defer r.end()
 	r.ask(func(ctx context.Context, i int, then reply) {
 		stack.Go(func() (uint64, error) {

@@ -23,7 +23,8 @@ import (
 // quorums are the shapes that the contract runs on.
 var quorums = []struct{ n, w int }{{3, 2}, {5, 3}, {5, 4}}
 
-// TestContractInFakeTime is run on memory, and for one plain quorum on the embedded server; with LOCKSTEP_TORTURE=1 for all.
+// TestContractInFakeTime is run on memory, and for one plain quorum on the embedded server; with
+// LOCKSTEP_TORTURE=1 for all.
 func TestContractInFakeTime(t *testing.T) {
 	for _, q := range quorums {
 		for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {

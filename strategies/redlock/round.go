@@ -67,7 +67,8 @@ func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round 
 	return r
 }
 
-// detached has the values of a ctx and not its end. Nodes that are asked for a grant leave the cleanup to the quorum.
+// detached has the values of a ctx and not its end. Nodes that are asked for a grant leave the
+// cleanup to the quorum.
 type detached struct {
 	context.Context
 	byCaller bool
@@ -97,8 +98,9 @@ func (r *round) end() {
 	r.leave()
 }
 
-// ask puts one question to all nodes that can be expected to answer. If they are too few for a quorum, it asks some of the
-// others as well, and if these are too few, nobody: then it returns false.
+// ask puts one question to all nodes that can be expected to answer. If they are too few for a
+// quorum, it asks some of the others as well, and if these are too few, nobody: then it returns
+// false.
 func (r *round) ask(ask question, skip func(node int) bool) bool {
 	r.question = ask
 	if r.sequential {
@@ -139,8 +141,8 @@ func (r *round) ask(ask question, skip func(node int) bool) bool {
 	return true
 }
 
-// pending is how many calls of this process may be under way to a node that the others can do without: a node that is
-// slow must not gather more and more of them.
+// pending is how many calls of this process may be under way to a node that the others can do
+// without: a node that is slow must not gather more and more of them.
 func (q *quorum) pending() int { return 128 + 2*int(q.rounds.Load()) }
 
 // askHeld asks the nodes that were held back. Those that can't be asked now have failed.

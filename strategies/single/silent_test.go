@@ -3,7 +3,6 @@ package single_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,13 +16,13 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// TestWhatASilentConnectionCosts makes one connection after another fall silent under 64 goroutines, which share round trips. The
-// calls of one round trip wait a second, and under WithWait none of them fails.
+// TestWhatASilentConnectionCosts makes one connection after another fall silent under 64
+// goroutines, which share round trips. The calls of one round trip wait a second, and under
+// WithWait none of them fails.
 //
-// With LOCKSTEP_TORTURE=1 it takes longer, and prints beside it what the same costs without WithWait, and calls of go-redis that
-// share nothing.
+// With LOCKSTEP_TORTURE=1 it takes longer, and prints beside it what the same costs without
+// WithWait, and calls of go-redis that share nothing.
 func TestWhatASilentConnectionCosts(t *testing.T) {
-	torture := os.Getenv("LOCKSTEP_TORTURE") == "1"
 	events := 3
 	if torture {
 		events = 40

@@ -1,5 +1,6 @@
-// Command worker does the work of one case once, on servers that are there already, and prints what it cost as JSON. Command
-// regress builds it against two versions of Lockstep, so it uses only what both have.
+// Command worker does the work of one case once, on servers that are there already, and prints what
+// it cost as JSON. Command regress builds it against two versions of Lockstep, so it uses only what
+// both have.
 package main
 
 import (

@@ -59,8 +59,8 @@ func (p *slowPlace) ExpireIf(context.Context, string, string, time.Duration) (bo
 }
 func (p *slowPlace) Watch(context.Context, string, string, func()) error { return nil }
 
-// An attempt that fails has stored its token; the next attempt is refused because of it, whatever comes first: its answer or that of
-// the cleanup.
+// An attempt that fails has stored its token; the next attempt is refused because of it, whatever
+// comes first: its answer or that of the cleanup.
 func TestAnAttemptIsNotToldOfTheGhostOfTheOneBefore(t *testing.T) {
 	for name, c := range map[string]struct{ first, second trip }{
 		"the cleanup is answered later": {trip{err: errors.New("connection reset")}, trip{}},

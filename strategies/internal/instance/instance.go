@@ -36,8 +36,8 @@ func over(place Place, store any) *instance {
 	return i
 }
 
-// Is tells whether l is a Locker of this package. It leaves the cleanup of an attempt under a ctx with [cleanup.ByCaller] to
-// its caller.
+// Is tells whether l is a Locker of this package. It leaves the cleanup of an attempt under a ctx
+// with [cleanup.ByCaller] to its caller.
 func Is(l locker.Locker) bool {
 	switch l.(type) {
 	case *instance, *starting:
@@ -108,8 +108,8 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	return i.acquired(ctx, req, started, res, err)
 }
 
-// heard notes what an attempt says of the server. A permanent error is an answer: it may be about the key alone. A caller that
-// was in a hurry says nothing. The quorum judges its nodes itself.
+// heard notes what an attempt says of the server. A permanent error is an answer: it may be about
+// the key alone. A caller that was in a hurry says nothing. The quorum judges its nodes itself.
 func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Time, err error) {
 	switch {
 	case !i.cleanups.OneServer:
@@ -156,8 +156,9 @@ func (i *instance) entry(req locker.Request) cleanup.Entry {
 	}}
 }
 
-// cleanedUp is the error of an attempt that may have left something in the store, and says until when that is looked for: a time of
-// day in the local time zone, as in the lines of a log beside it.
+// cleanedUp is the error of an attempt that may have left something in the store, and says until
+// when that is looked for: a time of day in the local time zone, as in the lines of a log beside
+// it.
 type cleanedUp struct {
 	error
 	until time.Time

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Missing is the Locker over a store that is nil, or a nil pointer: it answers every call with an error. For any other
-// store it is nil.
+// Missing is the Locker over a store that is nil, or a nil pointer: it answers every call with an
+// error. For any other store it is nil.
 func Missing(store any) locker.Locker {
 	if IsNil(store) {
 		return missing{}

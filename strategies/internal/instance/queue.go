@@ -44,7 +44,8 @@ func (invalid) ErrorType() string { return "invalid" }
 // Endpoint is that of the store.
 func (q queued) Endpoint() string { return address.Of(q.QueuedStore) }
 
-// Numbered returns a Locker that keeps its locks in store, which numbers them. If it has queues, waiters stand in those.
+// Numbered returns a Locker that keeps its locks in store, which numbers them. If it has queues,
+// waiters stand in those.
 func Numbered(store backends.NumberedStore) locker.Locker {
 	queues, ok := store.(backends.QueuedStore)
 	if !ok {
