@@ -4,6 +4,10 @@
 // median, and the interval that has the median with a probability of 95 %. The rows A/A compare the
 // old version with itself: they are the noise.
 //
+// Where the linker puts a function can change the CPU time of a pair by 15 %, in either direction,
+// and any change of the code moves all functions. So each version is linked several times, with its
+// functions in random order, and each turn takes one of these programs.
+//
 //	cd bench && go run ./regress -base v0.1.0                  # 20 turns of each case, about 15 minutes
 //	cd bench && go run ./regress -base HEAD~3 -case a,b-ctx    # some of the cases
 //
@@ -45,7 +49,10 @@ var figures = []struct {
 
 var allCases = []string{"a", "a-ctx", "b", "b-ctx", "c", "c-16", "d", "e", "e-64", "e-ctx"}
 
-const nodes = 5
+const (
+	nodes   = 5
+	layouts = 6 // programs of each version
+)
 
 func main() {
 	lab.Spin()
@@ -63,18 +70,18 @@ func main() {
 			log.Fatalf("regress: there is no case %q", name)
 		}
 	}
-	if err := compare(os.Stdout, *base, strings.Split(*only, ","), *turns, *turn); err != nil {
+	if err := compare(os.Stdout, *base, strings.Split(*only, ","), *turns, *turn, layouts); err != nil {
 		log.Fatal("regress: ", err)
 	}
 }
 
-func compare(out io.Writer, base string, cases []string, turns int, turn time.Duration) error {
+func compare(out io.Writer, base string, cases []string, turns int, turn time.Duration, layouts int) error {
 	dir, err := os.MkdirTemp("", "regress")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	older, newer, err := build(dir, base)
+	older, newer, err := build(dir, base, layouts)
 	if err != nil {
 		return err
 	}
@@ -95,7 +102,7 @@ func compare(out io.Writer, base string, cases []string, turns int, turn time.Du
 	for _, name := range cases {
 		changed, noise := make([][]float64, len(figures)), make([][]float64, len(figures))
 		for range turns {
-			programs := [3]string{older, newer, older}
+			programs := [3]string{anyOf(older), anyOf(newer), anyOf(older)}
 			var got [3]cost
 			for _, i := range rand.Perm(len(programs)) {
 				if got[i], err = measure(programs[i], name, addrs, turn); err != nil {
@@ -114,29 +121,44 @@ func compare(out io.Writer, base string, cases []string, turns int, turn time.Du
 	return nil
 }
 
-// build makes the worker twice. The older one is this worker in a checkout of base.
-func build(dir, base string) (older, newer string, err error) {
+// build makes the worker of both versions. The older one is this worker in a checkout of base.
+func build(dir, base string, layouts int) (older, newer []string, err error) {
 	tree := filepath.Join(dir, "tree")
 	if err := run(".", "git", "clone", "--quiet", "--shared", "--no-checkout", "..", tree); err != nil {
-		return "", "", err
+		return nil, nil, err
 	}
 	commit, err := exec.Command("git", "rev-parse", base+"^{commit}").Output()
 	if err != nil {
-		return "", "", fmt.Errorf("no commit %q: %w", base, err)
+		return nil, nil, fmt.Errorf("no commit %q: %w", base, err)
 	}
 	if err := run(tree, "git", "checkout", "--quiet", strings.TrimSpace(string(commit))); err != nil {
-		return "", "", err
+		return nil, nil, err
 	}
 	if err := os.CopyFS(filepath.Join(tree, "bench", "regress", "worker"), os.DirFS(filepath.Join("regress", "worker"))); err != nil &&
 		!os.IsExist(err) { // base has a worker of its own: its cases are its own
-		return "", "", err
+		return nil, nil, err
 	}
-	older, newer = filepath.Join(dir, "older"), filepath.Join(dir, "newer")
-	if err := run(filepath.Join(tree, "bench"), "go", "build", "-o", older, "./regress/worker"); err != nil {
-		return "", "", err
+	if older, err = link(filepath.Join(tree, "bench"), filepath.Join(dir, "older"), layouts); err != nil {
+		return nil, nil, err
 	}
-	return older, newer, run(".", "go", "build", "-o", newer, "./regress/worker")
+	newer, err = link(".", filepath.Join(dir, "newer"), layouts)
+	return older, newer, err
 }
+
+// link builds the worker in dir once for each layout.
+func link(dir, name string, layouts int) (programs []string, err error) {
+	for i := range layouts {
+		program := fmt.Sprintf("%s-%d", name, i)
+		seed := fmt.Sprintf("-ldflags=-randlayout=%d", rand.Uint32()|1)
+		if err := run(dir, "go", "build", seed, "-o", program, "./regress/worker"); err != nil {
+			return nil, err
+		}
+		programs = append(programs, program)
+	}
+	return programs, nil
+}
+
+func anyOf(programs []string) string { return programs[rand.IntN(len(programs))] }
 
 func run(dir, name string, args ...string) error {
 	cmd := exec.Command(name, args...)

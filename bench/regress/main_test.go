@@ -45,7 +45,7 @@ func TestAVersionCanBeComparedWithItself(t *testing.T) {
 	}
 	t.Chdir("..")
 	var out strings.Builder
-	if err := compare(&out, "HEAD", allCases, 1, 20*time.Millisecond); err != nil {
+	if err := compare(&out, "HEAD", allCases, 1, 20*time.Millisecond, 2); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range allCases {

@@ -21,8 +21,8 @@ type Call struct {
 	grant   bool
 	probe   bool
 	key     string
-	answers int64 // of the server before it
-	grants  int64
+	answers int64 // of the server before it, to calls of any kind
+	grants  int64 // those to grants
 }
 
 // Ask says whether a server should be asked, and counts the call in. Answered counts it out. A
@@ -33,7 +33,7 @@ type Call struct {
 // and others are counted apart: grants that hang must not keep extensions and releases from being
 // sent.
 func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
-	c := Call{grant: grant, answers: q.answers.Load(), grants: q.grants.Load()}
+	c := Call{grant: grant, answers: q.answers(), grants: q.grants.Load()}
 	under := q.underWay(grant)
 	n := int(under.Add(1))
 	if !q.troubled.Load() {
@@ -139,6 +139,9 @@ func (q *Queue) mayProbe(now time.Time) bool {
 	return true
 }
 
+// answers counts all answers.
+func (q *Queue) answers() int64 { return q.grants.Load() + q.others.Load() }
+
 // underWay counts the calls of a kind.
 func (q *Queue) underWay(grant bool) *atomic.Int32 {
 	if grant {
@@ -167,11 +170,11 @@ func (q *Queue) Withdraw(c Call) {
 func (q *Queue) Answered(c Call, err error) {
 	q.underWay(c.grant).Add(-1)
 	answered := err == nil || Permanent(err)
-	if answered {
-		q.answers.Add(1)
-	}
-	if err == nil && c.grant {
+	switch {
+	case err == nil && c.grant:
 		q.grants.Add(1)
+	case answered:
+		q.others.Add(1)
 	}
 	if err == nil && !q.troubled.Load() {
 		return
@@ -195,7 +198,7 @@ func (q *Queue) Answered(c Call, err error) {
 		q.widen() // an extension as well: many locks may be held while none is asked for
 	case c.grant:
 		q.refused(c, err)
-	case !answered && q.answers.Load() == c.answers:
+	case !answered && q.answers() == c.answers:
 		q.deaf = true
 	}
 	if now := time.Now(); err != nil && (q.deaf || q.refusing) && !now.Before(q.retry) {

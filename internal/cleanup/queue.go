@@ -76,12 +76,12 @@ type Queue struct {
 	// Of the calls that are no cleanups: see Ask and Reserve.
 	granting atomic.Int32 // grants under way
 	pending  atomic.Int32 // others under way
-	answers  atomic.Int64
-	grants   atomic.Int64
-	troubled atomic.Bool // one of the next three
-	deaf     bool        // a call that is no grant failed, and nothing was answered since it was sent
-	refusing bool        // grants failed, and none was answered since they were sent
-	window   int         // calls at once by callers that can do without it or wait; 0: no limit
+	grants   atomic.Int64 // answers to grants: granted, or held by someone else
+	others   atomic.Int64 // all other answers
+	troubled atomic.Bool  // one of the next three
+	deaf     bool         // a call that is no grant failed, and nothing was answered since it was sent
+	refusing bool         // grants failed, and none was answered since they were sent
+	window   int          // calls at once by callers that can do without it or wait; 0: no limit
 
 	failures  int // of grants, since the last answer to one
 	failedKey string
@@ -395,7 +395,7 @@ func (q *Queue) hear(now time.Time) {
 		}
 	}
 	q.backoff, q.silent, q.hung = 0, false, false
-	q.answers.Add(1)
+	q.others.Add(1)
 	q.hearCall()
 }
 

@@ -67,9 +67,9 @@ var defects = []defect{
 		"i.cleanups.Settle(ctx, req.Key); ghost != nil && !DEFECT {\n			err = &cleanup.GhostError{Err: ghost}\n		} else if (found || haunted) && !DEFECT {",
 	}},
 	{name: "a node of a quorum cleans up by itself", strategy: "redlock-3/2", fault: Net, patch: patch{
-		"strategies/redlock", "round.go",
-		"	if d.byCaller && key == (cleanup.ByCaller{}) {",
-		"	if d.byCaller && !DEFECT && key == (cleanup.ByCaller{}) {",
+		"strategies/internal/instance", "start.go",
+		"		then(outcome(req, lease, res, err))\n",
+		"		if err != nil && DEFECT {\n			s.cleanups.Add(ctx, s.entry(req))\n		}\n		then(outcome(req, lease, res, err))\n",
 	}},
 	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
 		"locker", "release.go",

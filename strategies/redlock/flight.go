@@ -137,6 +137,18 @@ func (f *flight) heard() []response {
 	return slices.Clone(f.said)
 }
 
+// untouched are the nodes that were not asked.
+func (f *flight) untouched() (nodes []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, said := range f.said {
+		if said == untouched {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
 // await calls then once the node has answered the attempt, so that one release does for both; but not late.
 func (f *flight) await(i int, then func(response)) {
 	f.mu.Lock()
@@ -381,17 +393,12 @@ func (fs *flights) end(token string) (first *flight, unasked []int) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	first = fs.byToken[token]
-	if first == nil {
-		return nil, nil
-	}
-	for i, said := range first.heard() {
-		if said == untouched {
-			unasked = append(unasked, i)
-		}
-	}
 	for f := first; f != nil; f = f.other {
-		said := f.heard()
-		unasked = slices.DeleteFunc(unasked, func(i int) bool { return said[i] != untouched })
+		untouched := f.untouched()
+		if f == first {
+			unasked = untouched
+		}
+		unasked = slices.DeleteFunc(unasked, func(i int) bool { return !slices.Contains(untouched, i) })
 		if f.end(f == first) {
 			fs.remove(f)
 		}

@@ -202,7 +202,7 @@ func TestAnAttemptIsForgottenOnceAllNodesHaveAnswered(t *testing.T) {
 		if redlock.Flying(l) == 0 {
 			t.Error("nothing is remembered of attempts that are under way")
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second) // node 3 may grant the second first, and is then asked again for the first
 		if n := redlock.Flying(l); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
 		}

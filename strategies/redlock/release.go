@@ -153,11 +153,12 @@ func (l *leftovers) late() {
 
 func (l *leftovers) tell(which reached) {
 	for i, said := range l.said {
-		if left := time.Until(l.until); said == which {
-			l.said[i] = settled
-			if left > 0 {
-				l.nodes[i].server.Add(l.ctx, l.cleanup(i, l.lease, left, !l.doubt[i]))
-			}
+		if said != which {
+			continue
+		}
+		l.said[i] = settled
+		if left := time.Until(l.until); left > 0 {
+			l.nodes[i].server.Add(l.ctx, l.cleanup(i, l.lease, left, !l.doubt[i]))
 		}
 	}
 }

@@ -49,9 +49,12 @@ type answer struct {
 	fence   uint64
 	err     error
 	latency time.Duration // since the round began, or it was the turn of the node
+}
 
-	call    cleanup.Call
-	counted bool // call is to be counted out
+// asking is a node that may be asked.
+type asking struct {
+	node int
+	call cleanup.Call
 }
 
 // begin prepares questions, each to one node or to all at once.
@@ -108,13 +111,13 @@ func (r *round) ask(ask question, skip func(node int) bool) bool {
 		go r.askInTurn(ask, skip)
 		return true
 	}
-	var room [16]answer
+	var room [8]asking
 	asked, skipped := room[:0], 0
 	for i := range r.nodes {
 		if skip(i) {
 			skipped++
 		} else if c, ok := r.nodes[i].server.Ask(r.kind == acquiring, false, r.pending()); ok {
-			asked = append(asked, answer{node: i, call: c, counted: true})
+			asked = append(asked, asking{i, c})
 		} else {
 			r.held = append(r.held, i)
 		}
@@ -122,7 +125,7 @@ func (r *round) ask(ask question, skip func(node int) bool) bool {
 	if few := len(asked) + skipped; few < r.need && r.kind != releasing || few < r.need && len(asked) == 0 {
 		for i := 0; i < len(r.held); {
 			if c, ok := r.nodes[r.held[i]].server.Ask(r.kind == acquiring, true, 0); ok {
-				asked = append(asked, answer{node: r.held[i], call: c, counted: true})
+				asked = append(asked, asking{r.held[i], c})
 				r.held = append(r.held[:i], r.held[i+1:]...)
 				continue
 			}
@@ -136,7 +139,7 @@ func (r *round) ask(ask question, skip func(node int) bool) bool {
 		return false
 	}
 	for _, a := range asked {
-		r.again(a, ask)
+		r.send(a, ask)
 	}
 	return true
 }
@@ -149,7 +152,7 @@ func (q *quorum) pending() int { return 128 + 2*int(q.rounds.Load()) }
 func (r *round) askHeld(failed func(answer)) {
 	for _, i := range r.held {
 		if c, ok := r.nodes[i].server.Ask(r.kind == acquiring, true, 0); ok {
-			r.again(answer{node: i, call: c, counted: true}, r.question)
+			r.send(asking{i, c}, r.question)
 		} else {
 			failed(answer{node: i, err: errSilent})
 		}
@@ -167,17 +170,28 @@ func (silence) Error() string { return "not asked, since it did not answer or re
 // Unsent says that nothing was sent.
 func (silence) Unsent() bool { return true }
 
-// again puts a question to one node.
+// send puts a question to one node, and counts the call out when it is answered.
+func (r *round) send(to asking, ask question) {
+	r.users.Add(1)
+	ask(r.ctx, to.node, func(fence uint64, err error) {
+		r.nodes[to.node].server.Answered(to.call, failure(err))
+		r.hear(answer{node: to.node, fence: fence, err: err})
+	})
+}
+
+// again puts one more question to a node that was asked before.
 func (r *round) again(a answer, ask question) {
 	r.users.Add(1)
 	ask(r.ctx, a.node, func(fence uint64, err error) {
-		if a.counted {
-			r.nodes[a.node].server.Answered(a.call, failure(err))
-		}
-		a.fence, a.err, a.latency = fence, err, time.Since(r.began)
-		r.answers <- a
-		r.leave()
+		a.fence, a.err = fence, err
+		r.hear(a)
 	})
+}
+
+func (r *round) hear(a answer) {
+	a.latency = time.Since(r.began)
+	r.answers <- a
+	r.leave()
 }
 
 // failure is err, unless a node that does all that it is asked to may say so.

@@ -124,21 +124,31 @@ func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Ti
 
 const hurry = time.Second // a call whose ctx ends sooner does not show that the server hangs
 
-// acquired makes of what the store has answered what a Locker does.
+// acquired makes of what the store has answered what a Locker does. It gives back the slot of the
+// attempt, unless that is needed for a cleanup.
 func (i *instance) acquired(ctx context.Context, req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
-	lease := locker.Lease{
-		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: res.Fence, Holds: res.Holds, Granted: started, Expires: locker.Until(started, req.TTL),
-	}
-	late := err == nil && res.OK && lease.Ended()
-	if late {
-		err = ErrLate
-	}
+	lease, err := granted(req, started, res, err)
 	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
 		i.cleanups.Free()
 	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req)) {
 		err = &cleanedUp{err, until}
 	}
+	return outcome(req, lease, res, err)
+}
+
+// granted is the lease of a grant, if it has not ended yet.
+func granted(req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
+	lease := locker.Lease{
+		Key: req.Key, Token: req.Token, Owner: req.Owner,
+		Fence: res.Fence, Holds: res.Holds, Granted: started, Expires: locker.Until(started, req.TTL),
+	}
+	if err == nil && res.OK && lease.Ended() {
+		err = ErrLate
+	}
+	return lease, err
+}
+
+func outcome(req locker.Request, lease locker.Lease, res backends.Result, err error) (locker.Lease, error) {
 	switch {
 	case err != nil:
 		return locker.Lease{}, Fault("acquire", req.Key, err)

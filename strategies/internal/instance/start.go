@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A Starter is a Locker that can be asked without waiting for its answer: see [backends.StartingStore], whose promises hold here.
-// The request is valid, and of nobody who stands in a queue; the lease is valid.
+// A Starter is a Locker that can be asked without waiting for its answer: see
+// [backends.StartingStore], whose promises hold here. The request is valid, and of nobody who
+// stands in a queue; the lease is valid. The caller cleans up after an attempt whose outcome is
+// unknown.
 type Starter interface {
 	locker.Locker
 	StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error))
@@ -30,12 +31,9 @@ func (s *starting) StartAcquire(ctx context.Context, req locker.Request, then fu
 		return
 	}
 	started := time.Now()
-	if !s.cleanups.TryReserve() {
-		go then(locker.Lease{}, Fault("acquire", req.Key, &cleanup.FullError{}))
-		return
-	}
 	s.store.StartSetNX(ctx, req.Key, req.Token, req.TTL, func(res backends.Result, err error) {
-		then(s.acquired(ctx, req, started, res, err))
+		lease, err := granted(req, started, res, err)
+		then(outcome(req, lease, res, err))
 	})
 }
 
