@@ -57,32 +57,43 @@ func (f *flight) acquire(ctx context.Context, i int, then reply) {
 		then(0, &cleanup.FullError{})
 		return
 	}
+	haunted := server.Haunted(f.req.Key) // the cleanup may be answered before this attempt is
 	f.nodes[i].acquire(ctx, f.req, func(lease locker.Lease, err error) {
-		said := granted
-		switch {
-		case errors.Is(err, locker.ErrHeld):
-			said = refused
-		case cleanup.Permanent(err) || cleanup.Unsent(err):
-			said = untouched
-		case err != nil:
-			said = unknown
+		if errors.Is(err, locker.ErrHeld) && (haunted || server.Haunted(f.req.Key)) {
+			f.nodes[i].again(ctx, f.req, func(lease locker.Lease, err error) { then(f.hear(i, lease, err)) })
+			return
 		}
-		unwanted, unresolved := f.answered(i, said)
-		switch {
-		case unresolved:
-			server.Keep(f.ctx, f.entry(i, false))
-		case said != unknown:
-			server.Free()
-		}
-		if unwanted {
-			server.Add(f.ctx, f.entry(i, true))
-			err = errUnwanted
-		}
-		if f.nodes[i].raise == nil {
-			lease.Fence = 0 // a number is none among numbers that nobody compares
-		}
-		then(lease.Fence, err)
+		then(f.hear(i, lease, err))
 	})
+}
+
+// hear takes the answer of one node, and returns what it counts for.
+func (f *flight) hear(i int, lease locker.Lease, err error) (fence uint64, _ error) {
+	server := f.nodes[i].server
+	said := granted
+	switch {
+	case errors.Is(err, locker.ErrHeld):
+		said = refused
+	case cleanup.Permanent(err) || cleanup.Unsent(err):
+		said = untouched
+	case err != nil:
+		said = unknown
+	}
+	unwanted, unresolved := f.answered(i, said)
+	switch {
+	case unresolved:
+		server.Keep(f.ctx, f.entry(i, false))
+	case said != unknown:
+		server.Free()
+	}
+	if unwanted {
+		server.Add(f.ctx, f.entry(i, true))
+		err = errUnwanted
+	}
+	if f.nodes[i].raise == nil {
+		lease.Fence = 0 // a number is none among numbers that nobody compares
+	}
+	return lease.Fence, err
 }
 
 // entry is the cleanup of what a node has of the attempt.

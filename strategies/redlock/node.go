@@ -25,32 +25,21 @@ func nodeOf(l locker.Locker, r raise) node {
 // acquire and release do not wait: then is called with the answer, once, and does not wait either. A node that can be asked so needs
 // no goroutine of its own for each question: what many ask it at once is sent by one.
 func (n *node) acquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
-	haunted := n.server.Haunted(req.Key) // the cleanup may be answered before this attempt is
 	if s, ok := n.Locker.(instance.Starter); ok {
-		s.StartAcquire(ctx, req, func(lease locker.Lease, err error) {
-			if errors.Is(err, locker.ErrHeld) && (haunted || n.server.Haunted(req.Key)) {
-				stack.Go(func() (locker.Lease, error) { return n.again(ctx, req) }, errGone, then)
-				return
-			}
-			then(lease, err)
-		})
+		s.StartAcquire(ctx, req, then)
 		return
 	}
-	stack.Go(func() (locker.Lease, error) {
-		lease, err := n.Acquire(ctx, req)
-		if errors.Is(err, locker.ErrHeld) && (haunted || n.server.Haunted(req.Key)) {
-			return n.again(ctx, req)
-		}
-		return lease, err
-	}, errGone, then)
+	stack.Go(func() (locker.Lease, error) { return n.Acquire(ctx, req) }, errGone, then)
 }
 
 // again asks once more when what earlier attempts of this process may have left is removed.
-func (n *node) again(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if _, err := n.server.Settle(ctx, req.Key); err != nil {
-		return locker.Lease{}, &cleanup.GhostError{Err: err}
-	}
-	return n.Acquire(ctx, req)
+func (n *node) again(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
+	stack.Go(func() (locker.Lease, error) {
+		if _, err := n.server.Settle(ctx, req.Key); err != nil {
+			return locker.Lease{}, &cleanup.GhostError{Err: err}
+		}
+		return n.Acquire(ctx, req)
+	}, errGone, then)
 }
 
 func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)) {
