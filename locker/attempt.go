@@ -109,7 +109,7 @@ func (a *attempt) leave() bool {
 
 // remove releases a lease that is known to exist, or may exist or come to exist.
 func (a *attempt) remove(known bool) {
-	a.cleanups.Add(a.ctx, cleanup.Entry{Key: a.req.Key, TTL: a.req.TTL, Known: known, Remove: a.release})
+	a.cleanups.Add(a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, Remove: a.release})
 }
 
 // release ends a lease that nobody wants: Key and Token suffice to name it.

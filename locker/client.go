@@ -222,7 +222,8 @@ func (c *Client) counted(ctx context.Context) context.Context {
 // about to end: what it has not released by then stays locked until the lease ends.
 //   - A release, also one whose Unlock has returned: until the store answers, or the lease has ended.
 //   - A cleanup after an unknown outcome or a loss, of this Client or of its strategy: until the
-//     store has answered it once, or has forgotten the value by its TTL.
+//     store has answered it once, or has forgotten the value by its TTL. The TTL of what stands in
+//     the socket of a server that hangs begins when the server goes on: give ctx a deadline.
 //   - An attempt, also one whose Lock has returned: until the client library returns, and what it
 //     leaves is cleaned up.
 //
@@ -239,7 +240,7 @@ func (c *Client) Drain(ctx context.Context) error {
 		return fmt.Errorf("lockstep: drain: %w", errNilContext)
 	}
 	if err := c.ledger.Drain(ctx); err != nil {
-		return fmt.Errorf("lockstep: drain: %d attempts, releases or cleanups are not answered; their leases end by themselves: %w", c.ledger.Open(), err)
+		return fmt.Errorf("lockstep: drain: attempts, releases or cleanups that are not answered: %d; their leases end by themselves: %w", c.ledger.Open(), err)
 	}
 	return nil
 }

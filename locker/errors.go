@@ -190,11 +190,13 @@ func (e *LostError) cause() string {
 	return s
 }
 
-// Is matches ErrLost.
-func (e *LostError) Is(target error) bool { return target == ErrLost }
+// Is matches ErrLost, and what the last failed extension does. If a ctx ended it, that was not one of the caller.
+func (e *LostError) Is(target error) bool {
+	return target == ErrLost || target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.Err, target)
+}
 
-// Unwrap gives the error of the last failed extension, if there was one.
-func (e *LostError) Unwrap() error { return e.Err }
+// As looks at the last failed extension.
+func (e *LostError) As(target any) bool { return errors.As(e.Err, target) }
 
 // ErrorType is "lost".
 func (e *LostError) ErrorType() string { return "lost" }
@@ -206,6 +208,7 @@ type waitError struct {
 	held    *HeldError // nil if nobody knows
 	fault   error      // nil if the store has answered
 	pending string     // what has no answer; empty: nothing is under way
+	unknown bool       // fault was not sent, and the outcome of an earlier attempt is unknown
 }
 
 func (e *waitError) Error() string {
@@ -219,6 +222,9 @@ func (e *waitError) Error() string {
 	}
 	if e.fault != nil {
 		s += ": " + text(e.fault)
+	}
+	if e.unknown {
+		s += "; the outcome of an earlier attempt is unknown, and it is cleaned up in the background"
 	}
 	switch {
 	case e.held == nil:

@@ -58,6 +58,9 @@ func (c *extendCall) call() {
 func (h *hold) begin(c *extendCall) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.over == ErrReleased { //nolint:errorlint // any other tells its key itself
+		return &Error{Op: "extend", Key: h.lease.Key, Err: h.over}
+	}
 	if h.over != nil {
 		return h.over
 	}

@@ -39,8 +39,8 @@ func (l *Lock) Fence() uint64 { return l.ctx.hold.lease.Fence }
 
 // Extend makes the lease last for ttl from now, if that is longer than it lasts already. The Client extends a lock by
 // itself; this is for a longer time at once, or with [WithoutExtension]. The error matches [ErrLost] if the lock is
-// lost. Any other means that the outcome is unknown and the lease lasts as long as before at least. Extend returns
-// when ctx is done; an answer that comes later still counts.
+// lost, and [ErrReleased] after Unlock. Any other means that the outcome is unknown and the lease lasts as long as
+// before at least. Extend returns when ctx is done; an answer that comes later still counts.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	defer runtime.KeepAlive(l)
 	if err := ValidateTTL(ttl); err != nil {

@@ -281,7 +281,7 @@ func TestDrainEndsWithItsCtxAndSaysWhatIsLeft(t *testing.T) {
 		mustMatch(t, l.Unlock(ctx), context.DeadlineExceeded)
 		err := c.Drain(ctx)
 		mustMatch(t, err, context.DeadlineExceeded)
-		const want = "lockstep: drain: 1 attempts, releases or cleanups are not answered; their leases end by themselves: context deadline exceeded"
+		const want = "lockstep: drain: attempts, releases or cleanups that are not answered: 1; their leases end by themselves: context deadline exceeded"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v; want\n%s", err, want)
 		}

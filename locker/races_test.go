@@ -257,7 +257,11 @@ func TestExtendOfWhatIsOverSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")
 		mustUnlock(t, l)
-		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrReleased)
+		err := l.Extend(t.Context(), time.Minute)
+		mustMatch(t, err, locker.ErrReleased)
+		if want := `lockstep: extend "key": lock released`; err.Error() != want {
+			t.Errorf("%q; want %q", err, want)
+		}
 		if _, extends, _, _ := s.asked(); extends != 0 {
 			t.Errorf("%d extensions", extends)
 		}

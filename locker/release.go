@@ -25,8 +25,8 @@ const (
 //
 // The error matches [ErrLost] if the lock was lost before. Any other means that the store did not
 // say that the lock is released, and its text says when the lease ends by itself: a time of day in
-// the local time zone, as in the lines of a log beside it. A second Unlock returns the result of
-// the first. A nil ctx is an error, and the lock is released all the same.
+// the local time zone, as in the lines of a log beside it. A second Unlock waits for the
+// same release under its own ctx. A nil ctx is an error, and the lock is released all the same.
 func (l *Lock) Unlock(ctx context.Context) error {
 	defer runtime.KeepAlive(l)
 	if ctx == nil {
@@ -236,7 +236,9 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 	}
 	sent := h.unlock.sent
 	if !errors.Is(err, ErrLost) {
-		h.failed = err
+		if h.failed == nil || !cleanup.Unsent(err) { // that a later one was not sent says nothing of the first
+			h.failed = err
+		}
 		h.mu.Unlock()
 		return err
 	}

@@ -177,6 +177,24 @@ func TestAReleaseThatHungSaysWhenTheLeaseEnds(t *testing.T) {
 	})
 }
 
+// That a later Release could not be sent says nothing of the first, which may have been done.
+func TestAnUnlockThatIsNotConfirmedTellsOfTheReleaseThatWasSent(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l, sent := mustLock(t, c, "key"), false
+		s.faults.Set(backendtest.DeleteIf, func(context.Context, func(context.Context) error) error {
+			if !sent {
+				sent = true
+				return backendtest.ErrInjected
+			}
+			return unsent{}
+		})
+		if err := l.Unlock(context.Background()); !errors.Is(err, backendtest.ErrInjected) {
+			t.Errorf("Unlock = %v", err)
+		}
+		s.faults.Clear()
+	})
+}
+
 // timeOfDay is at, rounded up to full seconds.
 func timeOfDay(at time.Time) string {
 	if full := at.Truncate(time.Second); !full.Equal(at) {

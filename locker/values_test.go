@@ -94,6 +94,15 @@ func TestErrorsReadAsOneSentence(t *testing.T) {
 	}
 }
 
+// The deadline of an extension is not one of the caller.
+func TestALossMatchesItsCauseAndNoEndOfACtx(t *testing.T) {
+	root := errors.New("down")
+	lost := &locker.LostError{Key: "k", Reason: locker.LostUnavailable, Err: fmt.Errorf("%w: %w: %w", root, context.DeadlineExceeded, context.Canceled)}
+	mustMatch(t, lost, locker.ErrLost, root)
+	mustNotMatch(t, lost, context.DeadlineExceeded, context.Canceled)
+	mustNotMatch(t, &locker.LostError{Key: "k"}, root)
+}
+
 func TestErrorTypesAreFewWords(t *testing.T) {
 	for _, c := range []struct {
 		cause error

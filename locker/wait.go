@@ -60,10 +60,18 @@ type effort struct {
 	attempts int
 	queued   bool      // behind another call of this Client
 	held     bool      // an attempt was answered so
+	unknown  bool      // an attempt has failed, and may have been granted
 	since    time.Time // when it began to sleep at the head of its line
 }
 
 func (so *effort) contended() bool { return so.queued || so.held }
+
+// failed notes an attempt after which the wait goes on.
+func (so *effort) failed(err error) {
+	held := errors.Is(err, ErrHeld)
+	so.held = so.held || held
+	so.unknown = so.unknown || !held && !cleanup.Unsent(err)
+}
 
 // count notes the effort in a copy of err, which may be shared.
 func (so *effort) count(err error) error {
@@ -72,8 +80,11 @@ func (so *effort) count(err error) error {
 	case *Error:
 		counted := *e
 		counted.Attempts, counted.Contended = so.attempts, so.contended() || errors.Is(e.Err, ErrHeld)
-		if over, ours := e.Err.(*waitError); ours && over.held != nil { //nolint:errorlint // only the one of this wait
-			over.held.Attempts = so.attempts
+		if over, ours := e.Err.(*waitError); ours { //nolint:errorlint // only the one of this wait
+			over.unknown = so.unknown && cleanup.Unsent(over.fault)
+			if over.held != nil {
+				over.held.Attempts = so.attempts
+			}
 		}
 		return &counted
 	case *HeldError:
@@ -111,7 +122,8 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		if !p.goesOn(err) || p.attempts == 1 {
 			return lease, err
 		}
-		req.Token, first, so.held = NewToken(), err, errors.Is(err, ErrHeld)
+		so.failed(err)
+		req.Token, first = NewToken(), err
 	}
 	ln, place := w.lines.enter(req.Key, req.Owner, req.TTL)
 	switch {
@@ -183,7 +195,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 		if !p.goesOn(err) {
 			return lease, err
 		}
-		so.held = so.held || errors.Is(err, ErrHeld)
+		so.failed(err)
 		w.lines.note(ln, err)
 		if p.attempts > 0 && so.attempts >= p.attempts {
 			if held, fault := w.lines.last(ln); fault == nil {

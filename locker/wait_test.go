@@ -987,6 +987,21 @@ func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
 				return locker.Lease{}, ctx.Err()
 			}
 		},
+		`lockstep: lock "key": wait limit reached: no connection; the outcome of an earlier attempt is unknown, and it is cleaned up in the background`: func(s *spy) {
+			failed := false
+			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+				if !failed {
+					failed = true
+					return locker.Lease{}, errors.New("broken pipe")
+				}
+				return locker.Lease{}, unsent{}
+			}
+		},
+		`lockstep: lock "key": wait limit reached: no connection`: func(s *spy) {
+			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+				return locker.Lease{}, unsent{}
+			}
+		},
 		`lockstep: lock "key": wait limit reached: held by a value without expiry, which no lease wrote`: func(s *spy) { s.store.Set("key", "legacy", 0) },
 		`lockstep: lock "key": wait limit reached: held by someone else; free in 59s unless renewed`:     func(s *spy) { s.store.Set("key", "other", time.Minute) },
 		`lockstep: lock "key": wait limit reached: 2 of 3 votes`: func(s *spy) {

@@ -254,6 +254,7 @@ func TestReplicasThatCanNotBeAreRefusedAtEveryCall(t *testing.T) {
 	s, err := redistest.Start(t), error(nil)
 	c := dial(t, &client.Options{Addr: s.Addr()})
 	for want, option := range map[string]redis.Option{
+		"WithMaxTTL: -1ns is under 1ms":    redis.WithMaxTTL(-1),
 		"number of replicas 0 is under 1":  redis.WithReplicas(0, time.Second),
 		"number of replicas -1 is under 1": redis.WithReplicas(-1, time.Second),
 		"timeout 0s is under 1ms":          redis.WithReplicas(1, 0),

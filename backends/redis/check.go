@@ -106,6 +106,12 @@ const maxSkew = 500 * time.Millisecond
 // ask is a finding too. The error is not nil only if the server did not answer. With a cluster client one node answers.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	r := Report{Uptime: -1}
+	switch {
+	case ctx == nil:
+		return r, errors.New("lockstep: check: ctx is nil; use context.Background()")
+	case s == nil || s.exec == nil:
+		return r, errors.New("lockstep: check: the Store was not made by New or Open of an adapter")
+	}
 	info, err := s.info(ctx, &r)
 	if info != nil {
 		r.read(info)

@@ -47,6 +47,21 @@ func TestCheckFindsWhatAServerDoesNotTell(t *testing.T) {
 	}
 }
 
+func TestCheckRefusesWhatItCannotAsk(t *testing.T) {
+	for want, check := range map[string]func() (Report, error){
+		"lockstep: check: ctx is nil; use context.Background()": func() (Report, error) {
+			return New(talks{}).Check(nil) //nolint:staticcheck // this is the case
+		},
+		"lockstep: check: the Store was not made by New or Open of an adapter": func() (Report, error) {
+			return new(Store).Check(t.Context())
+		},
+	} {
+		if _, err := check(); err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}
+
 func TestAReportReadsWell(t *testing.T) {
 	for _, c := range []struct {
 		report Report

@@ -31,7 +31,14 @@ func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = pref
 // longer one is refused before anything is sent. Quarantine lasts 1.01 times this limit, and one to two
 // seconds more, so all programs that lock on a server need the same limit: the longest TTL of any of them. To
 // upgrade programs with longer TTLs, see docs/safety.md, "The longest TTL".
-func WithMaxTTL(ttl time.Duration) Option { return func(c *config) { c.maxTTL = ttl } }
+func WithMaxTTL(ttl time.Duration) Option {
+	return func(c *config) {
+		if ttl < time.Millisecond {
+			c.invalid = refusal(fmt.Sprintf("redis.WithMaxTTL: %v is under 1ms", ttl))
+		}
+		c.maxTTL = ttl
+	}
+}
 
 // WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
 func WithoutWakes() Option { return func(c *config) { c.polling = true } }

@@ -165,8 +165,8 @@ func (q *Queue) Withdraw(c Call) {
 }
 
 // Answered counts out a call. The server did what the call asked for, or said that it can't since
-// somebody else has the lock or nobody has; or it failed. A failure counts unless another call of
-// its kind was answered since this one was sent.
+// somebody else has the lock or nobody has; or it failed. A grant that failed counts unless another
+// grant was answered since it was sent; any other failure, unless anything was.
 func (q *Queue) Answered(c Call, err error) {
 	q.underWay(c.grant).Add(-1)
 	answered := err == nil || Permanent(err)

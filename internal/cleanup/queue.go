@@ -272,8 +272,10 @@ func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) 
 			return true, err
 		}
 		q.mu.Lock()
+		now := time.Now()
 		q.finish(e) // the queue confirms it
-		q.hear(time.Now())
+		q.hear(now)
+		q.pump(now) // the others need not wait for the next probe
 		q.mu.Unlock()
 	}
 	return len(ghosts) > 0, nil

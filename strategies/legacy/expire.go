@@ -79,7 +79,14 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	if _, err := e.cleanups.Reserve(ctx, req.Key); err != nil {
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
+	known := false
+	defer func() {
+		if !known { // the store panicked: what that leaves is left as by a process that has died
+			e.cleanups.Free()
+		}
+	}()
 	set, err := e.store.SetNXForever(ctx, req.Key, req.Token)
+	known = true
 	switch {
 	case err != nil && (cleanup.Permanent(err) || cleanup.Unsent(err)):
 		e.cleanups.Free()
@@ -88,7 +95,9 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		e.cleanups.Free()
 		return locker.Lease{}, e.refused(ctx, req)
 	case err == nil:
+		known = false
 		err = e.expire(ctx, req)
+		known = true
 	}
 	lease := granted(req, started)
 	if err == nil && lease.Ended() {
@@ -146,7 +155,7 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 		e.cleanups.Free()
 		return true
 	}
-	e.cleanups.Keep(ctx, cleanup.Entry{Key: req.Key, TTL: max(req.TTL, time.Minute), Remove: remove})
+	e.cleanups.Keep(ctx, cleanup.Entry{TTL: max(req.TTL, time.Minute), Remove: remove})
 	return false
 }
 

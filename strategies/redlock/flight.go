@@ -71,7 +71,9 @@ func (f *flight) acquire(ctx context.Context, i int, then reply) {
 func (f *flight) hear(i int, lease locker.Lease, err error) (fence uint64, _ error) {
 	server := f.nodes[i].server
 	said := granted
-	switch {
+	switch inner, nested := errors.AsType[*QuorumError](err); {
+	case nested && !inner.Unsent(): // some of its nodes may have the token: it leaves them to this quorum
+		said = unknown
 	case errors.Is(err, locker.ErrHeld):
 		said = refused
 	case cleanup.Permanent(err) || cleanup.Unsent(err):

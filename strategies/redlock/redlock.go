@@ -84,10 +84,9 @@ type quorum struct {
 // errReleased is an attempt whose token was released while it was under way.
 var errReleased = errors.New("released while it was asked for")
 
-// errUncertain is the vote of a node whose Acquire never returned, and which is of a make that
-// cleans up by itself, such as one inside middleware. It has the lease now, but does not count for
-// an extension: its cleanup may come later. Nodes that leave the cleanup to the quorum never have
-// this vote.
+// errUncertain is the vote of a node whose attempt failed or was never answered, and of which the
+// quorum can't know that it leaves the cleanup to it: other software, or a node inside middleware.
+// It has the lease now, but does not count for an extension: its own cleanup may come later.
 var errUncertain = errors.New("its attempt was never answered, and its own cleanup may still delete the key")
 
 // Acquire makes one attempt on all nodes. If it fails, the error has a [*QuorumError] with the vote of each; it matches

@@ -174,7 +174,12 @@ func (silence) Unsent() bool { return true }
 func (r *round) send(to asking, ask question) {
 	r.users.Add(1)
 	ask(r.ctx, to.node, func(fence uint64, err error) {
-		r.nodes[to.node].server.Answered(to.call, failure(err))
+		server, failed := r.nodes[to.node].server, failure(err)
+		if failed != nil && r.limit < r.quorum.limit && r.ctx.Err() != nil {
+			server.Withdraw(to.call) // a caller in a hurry: the node had less than its limit
+		} else {
+			server.Answered(to.call, failed)
+		}
 		r.hear(answer{node: to.node, fence: fence, err: err})
 	})
 }
@@ -196,7 +201,8 @@ func (r *round) hear(a answer) {
 
 // failure is err, unless a node that does all that it is asked to may say so.
 func failure(err error) error {
-	if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) || errors.Is(err, errUnwanted) {
+	if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) ||
+		errors.Is(err, errUnwanted) || errors.Is(err, errUncertain) {
 		return nil
 	}
 	return err

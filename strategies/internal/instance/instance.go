@@ -83,7 +83,7 @@ var ErrLate = errors.New("granted so late that the lease had ended")
 
 // Acquire makes one attempt to store the token. A reply that does not come leaves the outcome open; then the token is
 // removed in the background until the store says that it is gone.
-func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
 	if err := req.Validate(); err != nil {
 		return locker.Lease{}, err
 	}
@@ -95,18 +95,30 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	}
 	haunted := i.cleanups.Haunted(req.Key) // the cleanup may be answered before this attempt is
-	started := time.Now()
-	res, err := i.place.Put(ctx, req)
-	i.heard(ctx, call, started, err)
+	started, res := time.Now(), backends.Result{}
+	err = errGone
+	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // also if the store panics
+	res, err = i.put(ctx, req, call, started)
 	if err == nil && !res.OK {
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
 			err = &cleanup.GhostError{Err: ghost}
 		} else if found || haunted {
+			err = errGone
 			res, err = i.place.Put(ctx, req)
 		}
 	}
-	return i.acquired(ctx, req, started, res, err)
+	return lease, err
 }
+
+// put asks the store, and counts the attempt out.
+func (i *instance) put(ctx context.Context, req locker.Request, call cleanup.Call, started time.Time) (res backends.Result, err error) {
+	err = errGone
+	defer func() { i.heard(ctx, call, started, err) }()
+	return i.place.Put(ctx, req)
+}
+
+// errGone is the outcome of a call that never returned: the store panicked or ended the goroutine.
+var errGone = errors.New("the store ended the call")
 
 // heard notes what an attempt says of the server. A permanent error is an answer: it may be about
 // the key alone. A caller that was in a hurry says nothing. The quorum judges its nodes itself.
