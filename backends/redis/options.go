@@ -35,6 +35,7 @@ func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
 			c.invalid = refusal(fmt.Sprintf("redis.WithMaxTTL: %v is under 1ms", ttl))
+			return
 		}
 		c.maxTTL = ttl
 	}
