@@ -132,10 +132,10 @@ func (h *hold) lossFollows() {
 	h.tell(h.over)
 }
 
-// windsUp tells whether the holder was told to stop by something else than the end of the lease:
-// the maximum hold, or the end of the ctx given to Lock. Then he can't be told of this loss, and
-// what is left of the lease goes on, on as many nodes as have it, until Unlock: so the work can
-// stop before the next one starts.
+// windsUp tells whether the holder was told to stop before the lease ended: by the maximum hold, or
+// by the end of the ctx given to Lock. His context has ended already, so it can't tell him of this
+// loss. The nodes that still have the lease keep it until Unlock, so that his work can stop before
+// the next one starts.
 func (h *hold) windsUp(lost *LostError) bool {
 	return !h.leaseNow().Ended() && (lost.Reason == LostMaxHold || h.stopped)
 }
@@ -181,8 +181,8 @@ func (h *hold) context() context.Context {
 	}
 }
 
-// adopt makes ctx that of the hold, unless another caller has made one, or the hold has ended since
-// over was read: then the end of the parent, which came later, may be the cause that ctx has.
+// adopt takes ctx as the context of the hold. It does not if another caller has made one; nor if the
+// hold has ended since over was read, since ctx may then have ended with the cause of its parent.
 func (h *hold) adopt(ctx context.Context, cancel context.CancelCauseFunc, over error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

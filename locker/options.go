@@ -102,8 +102,8 @@ func WithWait(d time.Duration) Option {
 	}
 }
 
-// WithAttempts limits how often a call asks the store, whether the attempts are answered or fail;
-// the error is that of the last attempt, and matches [ErrHeld] if the lock is held.
+// WithAttempts limits how often a call asks the store, whether the attempts are answered or fail.
+// Lock returns the error of the last attempt, which matches [ErrHeld] if the lock is held.
 func WithAttempts(n int) Option {
 	return func(c *config) {
 		if n < 1 {
@@ -137,7 +137,7 @@ func WithBackoff(b Backoff) Option {
 //
 // With it there is no queue, no reservation and no wake: a waiter polls like the others, about
 // every 50 ms, and a Client that has released a key waits as long before it asks for that key
-// again. [Client.TryLock] does not wait. The order is that of chance. It does not go with
+// again. [Client.TryLock] does not wait. Chance decides who is next. It can't be used with
 // [WithHandover] or with package fair.
 func WithSharedKeys() Option {
 	return func(c *config) {

@@ -147,8 +147,8 @@ func (h *hold) firstRelease() {
 	}
 }
 
-// releaseIsLate is called by the scheduler when a deadline of the release is over: that of the
-// first Release, or the lease. It returns true for the lease: then the result is to be settled.
+// releaseIsLate is called by the scheduler when the first Release has run out of time, or when the
+// lease has ended. It returns true if the lease has ended: then the result is to be settled.
 func (h *hold) releaseIsLate() (over bool) {
 	if !time.Now().Before(h.releaseEnds()) {
 		return true

@@ -145,8 +145,8 @@ const (
 	pool64  = ", PoolSize 64"
 )
 
-// eachPerCall are contenders whose every Lock and Unlock has a ctx of its own that can be
-// cancelled, as that of a request can.
+// eachPerCall are contenders in which each pair of Lock and Unlock has a ctx of its own. It can be
+// cancelled, like the ctx of a request.
 func eachPerCall(all ...contender) []contender {
 	return variants(all, perCall, "each pair with a ctx from context.WithCancel", func(c contender) func(place) (*locks, error) {
 		return func(p place) (*locks, error) {

@@ -19,8 +19,8 @@ import (
 // lets another client ask for the lock:
 //
 //   - A client that used the server before the restart is refused by quarantine (S).
-//   - A client that was opened after the restart, as that of a new process, knows of no restart: it
-//     is granted the lock (V).
+//   - A client that was opened after the restart does not know of it, and is granted the lock (V). The
+//     client of a new process is such a one.
 //   - With WithQuarantine it is refused: the server is up for too short a time (S).
 //
 // Run it: go test ./internal/campaign -run TestAProcessThatDidNotSeeTheRestart -v

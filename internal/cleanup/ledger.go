@@ -72,7 +72,7 @@ func (l *Ledger) Drain(ctx context.Context) error {
 // Open is how many are not done.
 func (l *Ledger) Open() int { return int(l.open.Load()) }
 
-// ByCaller is the key of a value that makes [Queue.Keep] do nothing: whoever made the attempt
-// cleans up after it. A quorum asks its nodes so. If a node cleaned up by itself, it could do so
-// late, after an extension that counted it.
+// ByCaller is the key of a value in the ctx of an attempt. It says that the caller cleans up after
+// the attempt: [Queue.Keep] keeps no entry then. A quorum asks its nodes in this way, since a node
+// might clean up late, after an extension that counted it.
 type ByCaller struct{}

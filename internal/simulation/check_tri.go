@@ -9,8 +9,8 @@ import (
 // checkOutcomes is TRI: an attempt is held, refused or unknown, and unknown is never reported as
 // refused. So who is granted has been told so by a quorum of nodes. Who is refused has been refused
 // by a node at least, at an instant at which no quorum was possible any more, and not because of
-// nodes that failed. Nor is anybody refused because of an earlier attempt of his own process that
-// has failed. (That what is unknown is cleaned up is NOGHOST.)
+// nodes that failed. An earlier attempt of the same process that has failed is no reason to refuse
+// a later one. (That what is unknown is cleaned up is NOGHOST.)
 func checkOutcomes(h *History) []string {
 	if h.Strategy.Legacy {
 		return nil // a recipe asks with several commands

@@ -167,7 +167,7 @@ func (r recorder) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 	extended, err := r.Locker.Extend(ctx, lease, ttl)
 	h.note(func() {
 		e.Answered, e.Done, e.After, e.Says = h.now(), err == nil, h.since(extended.Expires), verdict(err)
-		// an error may name the end of the ctx as well as that of the lease
+		// The lease is over, also if the error names only the end of the ctx.
 		if err != nil && e.Answered >= e.Before {
 			e.Says = verdict(locker.ErrLost)
 		}

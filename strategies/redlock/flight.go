@@ -410,8 +410,9 @@ func (fs *flights) end(token string) (first *flight, unasked []int) {
 		untouched := f.untouched()
 		if f == first {
 			unasked = untouched
+		} else {
+			unasked = slices.DeleteFunc(unasked, func(i int) bool { return !slices.Contains(untouched, i) })
 		}
-		unasked = slices.DeleteFunc(unasked, func(i int) bool { return !slices.Contains(untouched, i) })
 		if f.end(f == first) {
 			fs.remove(f)
 		}
