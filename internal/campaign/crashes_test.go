@@ -108,7 +108,7 @@ func (c crashes) run(t *testing.T) {
 			victim.signal(t, syscall.SIGCONT)
 		}
 	}
-	for c.violated && bank.lost() == 0 && bank.made() < 10*updates { // until it is seen
+	for more := 0; c.violated && bank.lost() == 0 && more < 20*kills; more++ { // until it is seen
 		if c.fault == "servers killed" {
 			servers[0].Kill()
 			servers[0].Restart()
