@@ -225,7 +225,10 @@ func TestAWaiterWhoGivesUpLeavesNoPlaceBehind(t *testing.T) {
 func TestATurnThatComesTooLateGoesToTheNext(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		for range 50 {
-			l := mustLock(t, locker.New(fair.New(store)))
+			l, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithWait(time.Second)) // what came too late is being given back
+			if err != nil {
+				t.Fatal(err)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var first sync.WaitGroup
 			first.Go(func() {
