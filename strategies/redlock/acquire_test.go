@@ -166,6 +166,44 @@ func TestAnAttemptWhoseCtxEndsReturnsAtOnceAndLeavesNothing(t *testing.T) {
 	})
 }
 
+// slowTimer is a ctx whose time is over and whose timer has not had its turn, as on a busy machine.
+type slowTimer struct {
+	context.Context
+	end time.Time
+}
+
+func (c slowTimer) Deadline() (time.Time, bool) { return c.end, true }
+
+func TestACtxWhoseTimeIsOverHasEndedAlsoIfItsTimerIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l := quorumOf(t, nodes)
+		lease, err := l.Acquire(t.Context(), request())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			for _, op := range []string{"acquire", "extend", "release"} {
+				n.set(op, behaviour{after: time.Second})
+			}
+		}
+		for op, call := range map[string]func(context.Context) error{
+			"acquire": func(ctx context.Context) error { _, err := l.Acquire(ctx, request()); return err },
+			"extend": func(ctx context.Context) error {
+				_, err := l.Extend(ctx, lease, lease.Expires.Sub(lease.Granted))
+				return err
+			},
+			"release": func(ctx context.Context) error { return l.Release(ctx, lease) },
+		} {
+			err := call(slowTimer{t.Context(), time.Now().Add(100 * time.Millisecond)})
+			if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*redlock.QuorumError)) {
+				t.Errorf("%s = %v", op, err)
+			}
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestAQuorumThatComesTogetherTooLateIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)

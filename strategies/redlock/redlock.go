@@ -131,8 +131,8 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errReleased}
 	case e.won():
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: instance.ErrLate}
-	case ctx.Err() != nil:
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: ctx.Err()}
+	case ended(ctx) != nil:
+		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: ended(ctx)}
 	}
 	return locker.Lease{}, q.refusal("acquire", req.Key, e.votes)
 }
@@ -178,8 +178,8 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		return extended, nil
 	case b.lost > q.spare():
 		return lease, q.lost(lease, b.votes)
-	case ctx.Err() != nil:
-		return lease, &locker.Error{Op: "extend", Key: lease.Key, Err: ctx.Err()}
+	case ended(ctx) != nil:
+		return lease, &locker.Error{Op: "extend", Key: lease.Key, Err: ended(ctx)}
 	}
 	return lease, q.refusal("extend", lease.Key, b.votes)
 }

@@ -50,8 +50,8 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	case b.granted+b.lost >= q.need: // all of them had it, or nobody has shown that it had ended
 		rest.release(r)
 		return nil
-	case ctx.Err() != nil:
-		return &locker.Error{Op: "release", Key: lease.Key, Err: ctx.Err()}
+	case ended(ctx) != nil:
+		return &locker.Error{Op: "release", Key: lease.Key, Err: ended(ctx)}
 	}
 	return q.refusal("release", lease.Key, b.votes)
 }

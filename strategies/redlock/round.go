@@ -247,3 +247,12 @@ func (r *round) next(ctx context.Context) (answer, bool) {
 	}
 	return answer{}, false
 }
+
+// ended is the error of ctx, or what it will be as soon as its timer has had its turn: on a busy
+// machine, that of the limit may come first.
+func ended(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
