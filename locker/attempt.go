@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
 const (
@@ -28,7 +29,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 		a.ctx, cancel = context.WithCancel(a.ctx)
 		defer cancel()
 	}
-	w.workers.start(a)
+	go a.run()
 	select {
 	case <-a.done:
 		return a.lease, a.result()
@@ -77,7 +78,11 @@ func (a *attempt) result() error {
 // errUnderWay is the result of an attempt that had no answer when the ctx or the wait ended.
 var errUnderWay = errors.New("an attempt is under way")
 
-func (a *attempt) call() { a.lease, a.err = a.locker.Acquire(a.ctx, a.req) }
+func (a *attempt) run() {
+	defer a.answered() // also if the Locker ends the goroutine
+	stack.Grow()
+	a.lease, a.err = a.locker.Acquire(a.ctx, a.req)
+}
 
 func (a *attempt) answered() {
 	a.mu.Lock()

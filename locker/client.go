@@ -20,7 +20,6 @@ type Client struct {
 	defaults   config
 	once       waitPolicy
 	lines      lines
-	workers    workers
 	cleanups   cleanup.Queue
 	background context.Context // for calls that are given context.Background
 	ledger     cleanup.Ledger  // of attempts, releases and cleanups that are not answered
@@ -40,7 +39,7 @@ func New(l Locker, opts ...Option) *Client {
 		c.defaults.refuse(invalidf("locker.WithSharedKeys does not go with locker.WithHandover, which passes others by"))
 	}
 	c.lines.shared = c.defaults.shared
-	w := &waiting{Locker: withItsClock(l), lines: &c.lines, workers: &c.workers, cleanups: &c.cleanups, ledger: &c.ledger}
+	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: &c.cleanups, ledger: &c.ledger}
 	w.server = func() string { return address.Of(l) }
 	c.background = &countedContext{context.Background(), &c.ledger}
 	w.handovers.limit = c.defaults.handover
@@ -151,21 +150,13 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	if !how.once && req.Owner == "" && c.waitsForItself(ctx, key) {
 		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}
-	c.workers.enter()
 	c.ledger.Begin() // but while it sleeps
 	defer c.ledger.Done()
-	var l *Lock
-	defer func() {
-		if l == nil { // also after a panic
-			c.workers.exit()
-		}
-	}()
 	lease, err := c.locker.Acquire(c.counted(ctx), req)
 	if err != nil {
 		return nil, wrap("acquire", key, err)
 	}
-	l, err = c.hold(ctx, lease, cfg)
-	return l, err
+	return c.hold(ctx, lease, cfg)
 }
 
 var (

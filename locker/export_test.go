@@ -26,12 +26,6 @@ func (c *Client) TimerIsSet() bool {
 	return !c.renewals.armed.IsZero()
 }
 
-func (c *Client) IdleWorkers() int {
-	c.workers.mu.Lock()
-	defer c.workers.mu.Unlock()
-	return len(c.workers.idle)
-}
-
 // HandedOver is how many leases are remembered because they were handed over, or could have been.
 func (c *Client) HandedOver() int { return HandedOver(c.locker) }
 

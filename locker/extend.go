@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
 // extendCall is an extension. The scheduler waits for none of its own, and who asks by hand may leave his: if it fails then, that
@@ -19,6 +21,13 @@ type extendCall struct {
 	// guarded by the mutex of the hold
 	cancel context.CancelCauseFunc // nil before it runs
 	next   *extendCall             // of those of the hold that are under way
+}
+
+// run is call on a goroutine of its own.
+func (c *extendCall) run() {
+	defer c.answered() // also if the Locker ends the goroutine
+	stack.Grow()
+	c.call()
 }
 
 func (c *extendCall) answered() {

@@ -125,7 +125,6 @@ func (h *hold) lose(cause *LostError) {
 func (h *hold) lossFollows() {
 	defer h.client.ledger.Done()
 	defer close(h.told)
-	h.client.workers.exit()
 	if lost, ok := errors.AsType[*LostError](h.over); ok && !h.windsUp(lost) {
 		h.releaseLeftover()
 	}

@@ -47,7 +47,7 @@ func isTurn(t *testing.T, who string, p *place, want bool) {
 func TestAWaiterThatIsHandedALeaseTooLateAsksForOneOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &granting{}
-		w := &waiting{Locker: store, lines: &lines{}, workers: &workers{}, cleanups: &cleanup.Queue{}}
+		w := &waiting{Locker: store, lines: &lines{}, cleanups: &cleanup.Queue{}}
 		ln, _ := w.lines.enter("key", "", time.Second)
 		ln.gift = &Lease{Key: "key", Token: "late", Expires: time.Now()}
 		req := Request{Key: "key", Token: "own", TTL: time.Second, wait: &waitPolicy{}}

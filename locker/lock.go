@@ -63,7 +63,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return call.err
 	}
 	call.done = make(chan struct{})
-	h.client.workers.start(call)
+	go call.run()
 	select {
 	case <-call.done:
 		return call.err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
 const (
@@ -43,7 +44,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		if ctx.Done() == nil && h.client.hung.Load() == 0 {
 			h.release()
 		} else {
-			h.client.workers.start((*releaseCall)(h))
+			go h.releaseAside()
 		}
 	}
 	done := h.unlock.wait(&h.mu)
@@ -164,11 +165,11 @@ func (h *hold) releaseIsLate() (over bool) {
 // lease has a moment to say how.
 func (h *hold) releaseEnds() time.Time { return h.leaseNow().Expires.Add(joinLimit) }
 
-// releaseCall is a release that its caller may leave.
-type releaseCall hold
-
-func (c *releaseCall) call()     { (*hold)(c).release() }
-func (c *releaseCall) answered() {}
+// releaseAside is a release that its caller may leave.
+func (h *hold) releaseAside() {
+	stack.Grow()
+	h.release()
+}
 
 // join waits until no extension is under way, but not for long: their ctx has ended, and one that hangs in its client
 // library in spite of that would keep the lock from everyone. It can't bring back what Release has ended.
@@ -273,7 +274,6 @@ func (h *hold) settle(err error) {
 	h.client.renewals.remove(h)
 	h.client.lines.freed(h.lease.Key)
 	if unlocked {
-		h.client.workers.exit()
 		cause := ErrReleased
 		switch {
 		case errors.Is(err, ErrLost):

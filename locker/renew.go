@@ -430,7 +430,7 @@ func (r *renewals) extend(l *look, now time.Time) {
 		r.answered()
 		return
 	}
-	h.client.workers.start(c)
+	go c.run()
 }
 
 // verdict is what is due for a hold.

@@ -18,7 +18,6 @@ import (
 type waiting struct {
 	Locker
 	lines    *lines
-	workers  *workers
 	cleanups *cleanup.Queue
 	ledger   *cleanup.Ledger
 	server   func() string // that the Locker asks; empty: it does not tell
