@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -30,17 +31,17 @@ type line struct {
 	woken bool          // it should ask
 
 	watching bool
-	waiter   string        // for whom the store is watched
-	watched  bool          // the watch is active
-	polling  bool          // the store can't wake anybody
-	failed   error         // what the watch failed with, until the head has heard of it
-	refusal  error         // why there is no watch, for all in the line
-	watch    *watchContext // of the present watch
-	ttl      time.Duration // that its head asks for
-	asking   bool          // the head has an attempt under way, or was handed a lease: it takes none
-	gift     *Lease        // handed to the head, which has not taken it yet
-	stale    int           // handovers whose release notification is still pending
-	idle     *time.Timer   // set while nobody is in the line, and it is kept for who may come
+	waiter   string             // for whom the store is watched
+	watched  bool               // the watch is active
+	polling  bool               // the store can't wake anybody
+	failed   error              // what the watch failed with, until the head has heard of it
+	refusal  error              // why there is no watch, for all in the line
+	watch    context.CancelFunc // ends the present watch
+	ttl      time.Duration      // that its head asks for
+	asking   bool               // the head has an attempt under way, or was handed a lease: it takes none
+	gift     *Lease             // handed to the head, which has not taken it yet
+	stale    int                // handovers whose release notification is still pending
+	idle     *time.Timer        // set while nobody is in the line, and it is kept for who may come
 
 	fault    error // what the attempts failed with since the store last answered; nil: it has answered
 	failures int   // how many they are
@@ -126,7 +127,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	}
 	ls.remove(ln)
 	if ln.watching {
-		ln.watch.cancel() // a late wake of an old watch must find the old line, so this one is not used again
+		ln.watch() // a late wake of an old watch must find the old line, so this one is not used again
 		return unwanted
 	}
 	*ln = line{hint: ln.hint, queue: ln.queue}
@@ -166,7 +167,7 @@ func (ls *lines) end(ln *line) {
 	}
 	ln.idle = nil
 	ls.remove(ln)
-	ln.watch.cancel()
+	ln.watch()
 }
 
 // turn begins an attempt of the head. It returns the lease that was handed to the head; or else the
@@ -179,7 +180,7 @@ func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
 	case gift == nil && ln.watched:
 		waiter, free = ln.waiter, ln.freed && ln.rivals == 0
 	case gift != nil && ln.held.Position > 0: // in the queue of the store, where it waits no more
-		ln.watch.cancel()
+		ln.watch()
 		ln.watching, ln.watched = false, false
 	}
 	return gift, waiter, free
@@ -356,7 +357,7 @@ func (ls *lines) heard(ln *line) (woken bool, failed error) {
 func (ls *lines) unwatch(ln *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ln.watch.cancel()
+	ln.watch()
 	ln.watching, ln.watched = false, false
 }
 

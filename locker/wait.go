@@ -235,8 +235,8 @@ func (w *waiting) watch(ln *line) {
 	if _, fault := w.lines.last(ln); fault != nil {
 		return
 	}
-	ctx := &watchContext{} // as long as the line, which outlives its heads
-	ln.watching, ln.watch, ln.waiter = true, ctx, NewToken()
+	ctx, cancel := context.WithCancel(context.Background()) // as long as the line, which outlives its heads
+	ln.watching, ln.watch, ln.waiter = true, cancel, NewToken()
 	go func() {
 		if err := w.Watch(ctx, ln.key, ln.waiter, func() { w.lines.woken(ln) }); err != nil {
 			w.lines.failed(ln, err)
