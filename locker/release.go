@@ -85,6 +85,7 @@ type unlocking struct {
 	again       bool          // it goes on in the background
 	sent        int32         // Releases that may have reached the store
 	done        chan struct{} // closed when it is over; nil if nobody waits
+	end         *time.Timer   // of what goes on in the background
 
 	err error // settled when it is over
 }
@@ -123,20 +124,23 @@ func (h *hold) release() {
 		h.settle(lost)
 		return
 	}
+	h.client.renewals.remove(h)
 	h.join()
-	h.releasing.deadline = earlier(time.Now().Add(releaseLimit), h.leaseNow().Expires)
 	h.firstRelease()
 }
 
-// firstRelease sends Release under a deadline that the scheduler keeps. If that fails, the release
-// goes on in the background.
+// firstRelease sends Release under a deadline of its own. If that fails, the release goes on in the
+// background.
 func (h *hold) firstRelease() {
-	h.client.renewals.watchRelease(h, h.releasing.deadline)
+	limit := min(releaseLimit, time.Until(h.leaseNow().Expires))
+	h.releasing.deadline = time.Now().Add(limit)
+	timer := time.AfterFunc(limit, h.releaseIsLate)
 	returned := false
 	defer func() {
-		if !h.releasing.expire() { // for whatever it has left waiting for its end
+		if !timer.Stop() {
 			h.client.hung.Add(-1)
 		}
+		h.releasing.end(context.Canceled) // for whatever it has left waiting for its end
 		if !returned { // the Locker panics or ends the goroutine
 			h.settle(errNoAnswer)
 		}
@@ -148,22 +152,12 @@ func (h *hold) firstRelease() {
 	}
 }
 
-// releaseIsLate is called by the scheduler when the first Release has run out of time, or when the
-// lease has ended. It returns true if the lease has ended: then the result is to be settled.
-func (h *hold) releaseIsLate() (over bool) {
-	if !time.Now().Before(h.releaseEnds()) {
-		return true
-	}
-	if h.releasing.expire() { // the call has not returned
-		h.client.hung.Add(1)
-	}
+// releaseIsLate is called when the first Release has not returned by its deadline.
+func (h *hold) releaseIsLate() {
+	h.client.hung.Add(1)
+	h.releasing.end(context.DeadlineExceeded)
 	h.resend() // whether or not the first Release follows its ctx
-	return false
 }
-
-// releaseEnds is when the result of a release is of no use any more. A Release that ends with the
-// lease has a moment to say how.
-func (h *hold) releaseEnds() time.Time { return h.leaseNow().Expires.Add(joinLimit) }
 
 // releaseAside is a release that its caller may leave.
 func (h *hold) releaseAside() {
@@ -197,6 +191,9 @@ func (h *hold) resend() {
 	begin := !h.unlock.again && !h.unlock.over
 	h.unlock.again = true
 	left := time.Until(h.lease.Expires)
+	if begin { // the result is of no use any more when the lease has ended; a Release that ends with it has a moment to say how
+		h.unlock.end = time.AfterFunc(left+joinLimit, h.settleUnconfirmed)
+	}
 	h.mu.Unlock()
 	// Drain counts it already, so the ctx says nothing of that.
 	if begin && !h.client.cleanups.Add(h.given, cleanup.Entry{TTL: left, Known: true, Remove: h.sendRelease}) {
@@ -265,13 +262,15 @@ func (h *hold) settle(err error) {
 	h.unlock.err = wrap("release", h.lease.Key, err)
 	unlocked := errors.Is(h.over, ErrReleased)
 	done := h.unlock.done
+	if h.unlock.end != nil {
+		h.unlock.end.Stop()
+	}
 	h.mu.Unlock()
 
 	if done != nil {
 		defer close(done) // also if a hook panics
 	}
 	defer h.client.ledger.Done()
-	h.client.renewals.remove(h)
 	h.client.lines.freed(h.lease.Key)
 	if unlocked {
 		cause := ErrReleased
@@ -348,14 +347,14 @@ func (h *hold) releaseLeftover() {
 // cleanUp has remove called in the background until the store answers, or for left. It is false if
 // there is no room.
 func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
-	return h.client.cleanups.Add(h.values(), cleanup.Entry{TTL: left, Known: true, Remove: remove})
+	return h.client.cleanups.Add(&h.releasing.valuesContext, cleanup.Entry{TTL: left, Known: true, Remove: remove})
 }
 
 // releaseRest ends a lease that was kept until the work has stopped. The caller is told of the
 // loss, not of this.
 func (h *hold) releaseRest() {
 	ends := h.leaseNow().Expires
-	ctx, cancel := context.WithDeadline(h.values(), earlier(time.Now().Add(unlockLimit), ends))
+	ctx, cancel := context.WithDeadline(&h.releasing.valuesContext, earlier(time.Now().Add(unlockLimit), ends))
 	defer cancel()
 	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !permanent(err) {
 		h.cleanUp(time.Until(ends), h.releaseOnce)
@@ -365,9 +364,6 @@ func (h *hold) releaseRest() {
 func (h *hold) releaseOnce(ctx context.Context) error {
 	return releaseOnce(ctx, h.client.locker, h.leaseNow())
 }
-
-// values is the ctx given to Lock without its end.
-func (h *hold) values() context.Context { return &h.releasing.valuesContext }
 
 // discard releases a lease that came too late for its caller.
 func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {

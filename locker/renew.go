@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -45,12 +44,11 @@ type renewals struct {
 // entry is what the scheduler knows of a hold; renewals.mu guards it. A hold keeps its entry as
 // long as the scheduler looks after it. Then the entry is used for another hold.
 type entry struct {
-	hold      *hold
-	handle    *Lock    // until the first renewal: see abandon
-	heap      *dueHeap // that it is in; nil: in none, because a tick looks at its hold
-	place     int
-	changed   bool // meanwhile: the time of the next look must be computed again
-	releasing bool // it is there for the deadlines of its release alone
+	hold    *hold
+	handle  *Lock    // until the first renewal: see abandon
+	heap    *dueHeap // that it is in; nil: in none, because a tick looks at its hold
+	place   int
+	changed bool // meanwhile: the time of the next look must be computed again
 }
 
 const (
@@ -100,7 +98,7 @@ func (r *renewals) reschedule(h *hold) {
 	defer r.mu.Unlock()
 	e := h.entry
 	switch {
-	case e.hold != h || e.releasing:
+	case e.hold != h:
 	case e.heap == nil:
 		e.changed = true
 	default:
@@ -108,23 +106,6 @@ func (r *renewals) reschedule(h *hold) {
 		r.put(e, &r.due, h.nextDue(now))
 		r.arm()
 	}
-}
-
-// watchRelease keeps the deadlines of the release of h, instead of all else about it.
-func (r *renewals) watchRelease(h *hold, deadline time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := h.entry
-	if e.hold != h {
-		return
-	}
-	e.releasing = true
-	if e.heap == nil {
-		e.changed = true // the tick puts it back
-		return
-	}
-	r.put(e, &r.due, deadline)
-	r.arm()
 }
 
 // follow is for a hold that is lost and whose context has ended. Hooks follow when the contexts of
@@ -203,17 +184,15 @@ func (r *renewals) arm() {
 // look is what a tick finds out about a hold without the mutex of the scheduler: the hold may have
 // to ask a ctx, which may belong to another hold of the same Client.
 type look struct {
-	entry     *entry
-	hold      *hold
-	releasing bool
-	handle    *Lock // on the first renewal
+	entry  *entry
+	hold   *hold
+	handle *Lock // on the first renewal
 	verdict
 }
 
 // tick does what is due.
 func (r *renewals) tick() {
 	var extend []look
-	var late []*hold
 	r.mu.Lock()
 	if r.ticking { // it will see what this one is for
 		r.mu.Unlock()
@@ -235,11 +214,8 @@ func (r *renewals) tick() {
 		now = time.Now()
 		for i := range r.looks {
 			l := &r.looks[i]
-			switch r.putBack(l, now) {
-			case actExtend:
+			if r.putBack(l, now) {
 				extend = append(extend, *l)
-			case actRelease:
-				late = append(late, l.hold)
 			}
 		}
 		clear(r.looks)
@@ -261,10 +237,6 @@ func (r *renewals) tick() {
 	for range tellers {
 		go r.tell()
 	}
-	late = slices.DeleteFunc(late, func(h *hold) bool { return !h.releaseIsLate() })
-	for _, h := range late {
-		h.settleUnconfirmed() // last: its hooks may take their time
-	}
 }
 
 // take takes entries that are due out of their heaps.
@@ -273,16 +245,13 @@ func (r *renewals) take(now time.Time) {
 	for _, heap := range []*dueHeap{&r.overdue, &r.due} {
 		for len(r.looks) < atOnce && len(heap.items) > 0 && heap.items[0].at <= r.since(now) {
 			e := heap.pop()
-			r.looks = append(r.looks, look{entry: e, hold: e.hold, releasing: e.releasing})
+			r.looks = append(r.looks, look{entry: e, hold: e.hold})
 		}
 	}
 }
 
 // judge tells what is due. A lease that is over is told at once.
 func (l *look) judge(now time.Time) verdict {
-	if l.releasing {
-		return verdict{what: actRelease}
-	}
 	v := l.hold.act(now)
 	switch v.what {
 	case actExpire:
@@ -296,8 +265,8 @@ func (l *look) judge(now time.Time) verdict {
 	return v
 }
 
-// putBack sets the time of the next look, and returns what is still to be done.
-func (r *renewals) putBack(l *look, now time.Time) action {
+// putBack sets the time of the next look, and tells whether to extend the lease.
+func (r *renewals) putBack(l *look, now time.Time) (extend bool) {
 	e := l.entry
 	changed := e.changed
 	e.changed = false
@@ -307,28 +276,19 @@ func (r *renewals) putBack(l *look, now time.Time) action {
 		r.recycle(e)
 	case e.hold == nil: // removed meanwhile
 		r.recycle(e)
-	case e.releasing && !l.releasing:
-		r.put(e, &r.due, l.hold.releasing.deadline)
-	case l.releasing: // the first deadline is over, or the lease
-		if l.hold.releaseEnds().After(now) {
-			r.put(e, &r.due, l.hold.releaseEnds())
-		} else {
-			r.recycle(e)
-		}
-		return actRelease
 	case changed:
 		r.put(e, &r.due, l.hold.nextDue(now))
 	case l.what == actExtend && r.inFlight < maxInFlight:
 		r.inFlight++
 		r.put(e, &r.due, l.due)
 		l.handle, e.handle = e.handle, nil
-		return actExtend
+		return true
 	case l.what == actExtend:
 		r.put(e, &r.overdue, l.end)
 	default:
 		r.put(e, &r.due, l.due)
 	}
-	return actNothing
+	return false
 }
 
 // checkWallClock looks for leases that end sooner because the wall clock was set, or the machine
@@ -396,7 +356,7 @@ func (r *renewals) answered() {
 	for len(r.overdue.items) > 0 && r.inFlight < maxInFlight {
 		e := r.overdue.pop()
 		r.inHand++
-		l := look{entry: e, hold: e.hold, releasing: e.releasing}
+		l := look{entry: e, hold: e.hold}
 		r.mu.Unlock()
 		l.verdict = l.hold.act(now)
 		if l.what == actExpire || l.what == actStop { // the tick does that
@@ -404,7 +364,7 @@ func (r *renewals) answered() {
 		}
 		r.mu.Lock()
 		r.inHand--
-		if r.putBack(&l, now) == actExtend {
+		if r.putBack(&l, now) {
 			extend = append(extend, l)
 		}
 	}
@@ -448,8 +408,7 @@ const (
 	actExtend
 	actStop
 	actExpire
-	actEnded   // by another goroutine
-	actRelease // a deadline of the release is over
+	actEnded // by another goroutine
 )
 
 // act says what is due for h at now.

@@ -73,8 +73,8 @@ var defects = []defect{
 	}},
 	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
 		"locker", "release.go",
-		"	}\n	h.join()\n",
-		"	}\n	if !DEFECT {\n		h.join()\n	}\n",
+		"	h.client.renewals.remove(h)\n	h.join()\n",
+		"	h.client.renewals.remove(h)\n	if !DEFECT {\n		h.join()\n	}\n",
 	}},
 	{name: "Expires.UTC()", strategy: "single", fault: None, realTime: true, patch: patch{
 		"locker", "locker.go",
