@@ -2,26 +2,26 @@ package locker
 
 import "time"
 
-// dueHeap orders the entries of the scheduler: the one that is due first is at place 0. A time is
-// kept beside its entry, since an entry is elsewhere in memory and there may be a hundred thousand
-// of them.
+// dueHeap orders holds by the times at which the scheduler looks at them: the one that is due first
+// is at place 0. A time is kept beside its hold, since a hold is elsewhere in memory and there may
+// be a hundred thousand of them.
 type dueHeap struct{ items []dueItem }
 
 type dueItem struct {
-	at    time.Duration // since the origin of the scheduler
-	entry *entry
+	at   time.Duration // since the origin of the scheduler
+	hold *hold
 }
 
-func (h *dueHeap) push(e *entry, at time.Duration) {
-	e.heap, e.place = h, len(h.items)
-	h.items = append(h.items, dueItem{at, e})
-	h.up(e.place)
+func (h *dueHeap) push(due *hold, at time.Duration) {
+	due.entry.heap, due.entry.place = h, len(h.items)
+	h.items = append(h.items, dueItem{at, due})
+	h.up(due.entry.place)
 }
 
-func (h *dueHeap) pop() *entry {
-	e := h.items[0].entry
-	h.remove(e)
-	return e
+func (h *dueHeap) pop() *hold {
+	first := h.items[0].hold
+	h.remove(&first.entry)
+	return first
 }
 
 func (h *dueHeap) remove(e *entry) {
@@ -31,7 +31,7 @@ func (h *dueHeap) remove(e *entry) {
 	h.items = h.items[:last]
 	e.heap = nil
 	if place < last {
-		h.items[place].entry.place = place
+		h.items[place].hold.entry.place = place
 		h.fix(place)
 	}
 }
@@ -85,5 +85,5 @@ func (h *dueHeap) down(place int) {
 
 func (h *dueHeap) swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
-	h.items[i].entry.place, h.items[j].entry.place = i, j
+	h.items[i].hold.entry.place, h.items[j].hold.entry.place = i, j
 }

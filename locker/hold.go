@@ -16,7 +16,7 @@ type hold struct {
 	extend bool                     // by the scheduler; mu guards it, as abandon changes it
 	most   time.Duration            // the maximum hold, from the grant; 0: none
 	ends   []func(time.Time, error) // what OnHold's begin returned, the last begun last
-	entry  *entry                   // of the scheduler
+	entry  entry                    // of the scheduler
 
 	mu         sync.Mutex
 	lease      Lease

@@ -141,7 +141,7 @@ func (h *hold) firstRelease() {
 			h.client.hung.Add(-1)
 		}
 		h.releasing.end(context.Canceled) // for whatever it has left waiting for its end
-		if !returned { // the Locker panics or ends the goroutine
+		if !returned {                    // the Locker panics or ends the goroutine
 			h.settle(errNoAnswer)
 		}
 	}()

@@ -22,10 +22,9 @@ import (
 type renewals struct {
 	mu  sync.Mutex
 	due dueHeap // by the time of the next look
-	// entries whose extension is due and has no room, by the end of the lease: the first end is the
+	// holds whose extension is due and has no room, by the end of the lease: the first end is the
 	// first extended
 	overdue  dueHeap
-	spare    []*entry
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
 	ticking  bool      // a tick is at work, and will set the timer
@@ -34,19 +33,18 @@ type renewals struct {
 	set      time.Duration // by how much the wall clock had been set then, since the origin
 	origin   time.Time     // of the times at which extensions are due
 	inFlight int
-	inHand   int     // entries that answered has taken from a heap
+	inHand   int     // holds that answered has taken from a heap
 	lost     []*hold // their contexts have ended; hooks follow when no other context is about to end
 	followUp []*hold // their hooks are due
 	telling  int     // goroutines at work on followUp
 	looks    []look  // of the tick at work
 }
 
-// entry is what the scheduler knows of a hold; renewals.mu guards it. A hold keeps its entry as
-// long as the scheduler looks after it. Then the entry is used for another hold.
+// entry is what the scheduler knows of a hold; renewals.mu guards it.
 type entry struct {
-	hold    *hold
+	kept    bool     // the scheduler looks after the hold
 	handle  *Lock    // until the first renewal: see abandon
-	heap    *dueHeap // that it is in; nil: in none, because a tick looks at its hold
+	heap    *dueHeap // that the hold is in; nil: in none, for instance because a tick looks at it
 	place   int
 	changed bool // meanwhile: the time of the next look must be computed again
 }
@@ -55,8 +53,7 @@ const (
 	maxInFlight  = 256                  // extensions of one Client under way at once
 	maxPerLock   = 8                    // extensions of one lock under way at once
 	maxTelling   = 8                    // goroutines that call hooks of lost locks
-	maxSpare     = 64                   // entries kept for the next holds
-	atOnce       = 256                  // entries that a tick takes before it lets others use the scheduler
+	atOnce       = 256                  // holds that a tick takes before it lets others use the scheduler
 	tryLimit     = time.Second          // of an extension, or to the next one: one that hangs makes room
 	lookInterval = time.Second          // timers stand still while a machine is suspended, and so would a later one
 	minRetry     = 5 * time.Millisecond // between two extensions of one lock
@@ -73,14 +70,8 @@ func (r *renewals) add(h *hold, handle *Lock, now time.Time) {
 	if r.scheduled() == 0 {
 		r.looked = now
 	}
-	if last := len(r.spare) - 1; last >= 0 {
-		h.entry, r.spare[last] = r.spare[last], nil
-		r.spare = r.spare[:last]
-	} else {
-		h.entry = &entry{}
-	}
-	h.entry.hold, h.entry.handle = h, handle
-	r.due.push(h.entry, r.since(h.nextDue(now)))
+	h.entry.kept, h.entry.handle = true, handle
+	r.due.push(h, r.since(h.nextDue(now)))
 	r.arm()
 }
 
@@ -96,14 +87,14 @@ func (r *renewals) reschedule(h *hold) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := h.entry
+	e := &h.entry
 	switch {
-	case e.hold != h:
+	case !e.kept:
 	case e.heap == nil:
 		e.changed = true
 	default:
 		// under the lock: of two that change the lease together, the later one must win
-		r.put(e, &r.due, h.nextDue(now))
+		r.put(h, &r.due, h.nextDue(now))
 		r.arm()
 	}
 }
@@ -127,8 +118,8 @@ func (r *renewals) since(at time.Time) time.Duration { return at.Sub(r.origin) }
 
 func (r *renewals) scheduled() int { return len(r.due.items) + len(r.overdue.items) }
 
-func (r *renewals) put(e *entry, heap *dueHeap, at time.Time) {
-	switch e.heap {
+func (r *renewals) put(h *hold, heap *dueHeap, at time.Time) {
+	switch e := &h.entry; e.heap {
 	case heap:
 		heap.move(e, r.since(at))
 		return
@@ -136,25 +127,14 @@ func (r *renewals) put(e *entry, heap *dueHeap, at time.Time) {
 	default:
 		e.heap.remove(e)
 	}
-	heap.push(e, r.since(at))
+	heap.push(h, r.since(at))
 }
 
 func (r *renewals) forget(h *hold) {
-	e := h.entry
-	if e.hold != h {
-		return
-	}
-	e.hold, e.handle = nil, nil
+	e := &h.entry
+	e.kept, e.handle = false, nil
 	if e.heap != nil {
 		e.heap.remove(e)
-		r.recycle(e)
-	} // else the tick does it
-}
-
-func (r *renewals) recycle(e *entry) {
-	*e = entry{}
-	if len(r.spare) < maxSpare {
-		r.spare = append(r.spare, e)
 	}
 }
 
@@ -184,7 +164,6 @@ func (r *renewals) arm() {
 // look is what a tick finds out about a hold without the mutex of the scheduler: the hold may have
 // to ask a ctx, which may belong to another hold of the same Client.
 type look struct {
-	entry  *entry
 	hold   *hold
 	handle *Lock // on the first renewal
 	verdict
@@ -239,13 +218,12 @@ func (r *renewals) tick() {
 	}
 }
 
-// take takes entries that are due out of their heaps.
+// take takes holds that are due out of their heaps.
 func (r *renewals) take(now time.Time) {
 	r.looks = r.looks[:0]
 	for _, heap := range []*dueHeap{&r.overdue, &r.due} {
 		for len(r.looks) < atOnce && len(heap.items) > 0 && heap.items[0].at <= r.since(now) {
-			e := heap.pop()
-			r.looks = append(r.looks, look{entry: e, hold: e.hold})
+			r.looks = append(r.looks, look{hold: heap.pop()})
 		}
 	}
 }
@@ -267,26 +245,25 @@ func (l *look) judge(now time.Time) verdict {
 
 // putBack sets the time of the next look, and tells whether to extend the lease.
 func (r *renewals) putBack(l *look, now time.Time) (extend bool) {
-	e := l.entry
+	e := &l.hold.entry
 	changed := e.changed
 	e.changed = false
 	switch {
 	case l.lost:
 		r.lost = append(r.lost, l.hold)
-		r.recycle(e)
-	case e.hold == nil: // removed meanwhile
-		r.recycle(e)
+		r.forget(l.hold)
+	case !e.kept: // removed meanwhile
 	case changed:
-		r.put(e, &r.due, l.hold.nextDue(now))
+		r.put(l.hold, &r.due, l.hold.nextDue(now))
 	case l.what == actExtend && r.inFlight < maxInFlight:
 		r.inFlight++
-		r.put(e, &r.due, l.due)
+		r.put(l.hold, &r.due, l.due)
 		l.handle, e.handle = e.handle, nil
 		return true
 	case l.what == actExtend:
-		r.put(e, &r.overdue, l.end)
+		r.put(l.hold, &r.overdue, l.end)
 	default:
-		r.put(e, &r.due, l.due)
+		r.put(l.hold, &r.due, l.due)
 	}
 	return false
 }
@@ -303,7 +280,7 @@ func (r *renewals) checkWallClock(now time.Time) {
 	for _, heap := range []*dueHeap{&r.due, &r.overdue} {
 		for i := range heap.items {
 			item := &heap.items[i]
-			h := item.entry.hold
+			h := item.hold
 			h.mu.Lock()
 			if h.over == nil {
 				item.at = min(item.at, r.since(h.endBy(now)))
@@ -354,9 +331,8 @@ func (r *renewals) answered() {
 	r.mu.Lock()
 	r.inFlight--
 	for len(r.overdue.items) > 0 && r.inFlight < maxInFlight {
-		e := r.overdue.pop()
+		l := look{hold: r.overdue.pop()}
 		r.inHand++
-		l := look{entry: e, hold: e.hold}
 		r.mu.Unlock()
 		l.verdict = l.hold.act(now)
 		if l.what == actExpire || l.what == actStop { // the tick does that
