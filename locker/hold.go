@@ -33,7 +33,7 @@ type hold struct {
 	unlock    unlocking
 	abandoned abandonment
 
-	releasing deadlineContext // what the first Release runs under
+	values valuesContext
 }
 
 // hold makes a granted lease a Lock.
@@ -49,7 +49,7 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 	}
 	h := &hold{client: c, given: ctx, parent: ctx, ttl: cfg.ttl, extend: cfg.extend, most: cfg.maxHold, lease: lease}
 	h.abandoned.stops = cfg.abandonedStop
-	h.releasing.hold = h
+	h.values.hold = h
 	begun := false
 	defer func() {
 		if !begun { // a hook panics: nobody will have the lock

@@ -163,7 +163,7 @@ type Lease struct {
 	// [WithAbandonedStop]
 	Abandoned bool
 
-	unlocked bool  // by its holder, who had it to the end; next to Contended, for a Lock of 512 bytes
+	unlocked bool  // by its holder, who had it to the end; next to Contended, for a hold of 448 bytes
 	hand     int32 // how often it has been passed on, see WithHandover
 
 	hooks *hook              // what OnHold collects, the last added first

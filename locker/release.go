@@ -133,19 +133,19 @@ func (h *hold) release() {
 // background.
 func (h *hold) firstRelease() {
 	limit := min(releaseLimit, time.Until(h.leaseNow().Expires))
-	h.releasing.deadline = time.Now().Add(limit)
-	timer := time.AfterFunc(limit, h.releaseIsLate)
+	ctx := &deadlineContext{valuesContext: h.values, deadline: time.Now().Add(limit)}
+	timer := time.AfterFunc(limit, func() { h.releaseIsLate(ctx) })
 	returned := false
 	defer func() {
 		if !timer.Stop() {
 			h.client.hung.Add(-1)
 		}
-		h.releasing.end(context.Canceled) // for whatever it has left waiting for its end
-		if !returned {                    // the Locker panics or ends the goroutine
+		ctx.end(context.Canceled) // for whatever it has left waiting for its end
+		if !returned {            // the Locker panics or ends the goroutine
 			h.settle(errNoAnswer)
 		}
 	}()
-	err := h.sendRelease(&h.releasing)
+	err := h.sendRelease(ctx)
 	returned = true
 	if err != nil {
 		h.resend()
@@ -153,9 +153,9 @@ func (h *hold) firstRelease() {
 }
 
 // releaseIsLate is called when the first Release has not returned by its deadline.
-func (h *hold) releaseIsLate() {
+func (h *hold) releaseIsLate(ctx *deadlineContext) {
 	h.client.hung.Add(1)
-	h.releasing.end(context.DeadlineExceeded)
+	ctx.end(context.DeadlineExceeded)
 	h.resend() // whether or not the first Release follows its ctx
 }
 
@@ -347,14 +347,14 @@ func (h *hold) releaseLeftover() {
 // cleanUp has remove called in the background until the store answers, or for left. It is false if
 // there is no room.
 func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
-	return h.client.cleanups.Add(&h.releasing.valuesContext, cleanup.Entry{TTL: left, Known: true, Remove: remove})
+	return h.client.cleanups.Add(&h.values, cleanup.Entry{TTL: left, Known: true, Remove: remove})
 }
 
 // releaseRest ends a lease that was kept until the work has stopped. The caller is told of the
 // loss, not of this.
 func (h *hold) releaseRest() {
 	ends := h.leaseNow().Expires
-	ctx, cancel := context.WithDeadline(&h.releasing.valuesContext, earlier(time.Now().Add(unlockLimit), ends))
+	ctx, cancel := context.WithDeadline(&h.values, earlier(time.Now().Add(unlockLimit), ends))
 	defer cancel()
 	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !permanent(err) {
 		h.cleanUp(time.Until(ends), h.releaseOnce)
