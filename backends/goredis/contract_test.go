@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/starting"
 	client "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -90,9 +91,9 @@ func runAll(t *testing.T, c contracts) {
 	t.Run("Store", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
 	})
-	t.Run("StartingStore", func(t *testing.T) {
+	t.Run("started", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) {
-			return backendtest.Started(s), o
+			return starting.Awaited(s), o
 		}))
 	})
 	t.Run("LegacyStore", func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/starting"
 )
 
 // What each mode of a store is tested with.
@@ -52,9 +53,9 @@ func (c contracts) run(t *testing.T) {
 	t.Run("Store", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
 	})
-	t.Run("StartingStore", func(t *testing.T) {
+	t.Run("started", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) {
-			return backendtest.Started(s), o
+			return starting.Awaited(s), o
 		}))
 	})
 	t.Run("LegacyStore", func(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 )
 
 // Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore],
-// [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore], [backends.StartingStore]
-// and [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been
+// [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore] and
+// [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been
 // understood since 2.6, except that scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     Executor
@@ -45,7 +45,6 @@ var (
 	_ backends.NestedStore   = (*Store)(nil)
 	_ backends.LegacyStore   = (*Store)(nil)
 	_ backends.QueuedStore   = (*Store)(nil)
-	_ backends.StartingStore = (*Store)(nil)
 	_ backends.Identifier    = (*Store)(nil)
 )
 

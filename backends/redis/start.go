@@ -8,8 +8,11 @@ import (
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
-// StartSetNX is SetNX that does not wait: see [backends.StartingStore]. What shares round trips takes no goroutine unless the key
-// is not free.
+// Self is the store itself: see package internal/starting.
+func (s *Store) Self() backends.Store { return s }
+
+// StartSetNX is SetNX that does not wait: it is for the quorums of this module. What shares round
+// trips takes no goroutine unless the key is not free.
 func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
 	ms, err := s.granting(ctx, ttl)
 	if err != nil || !s.starts() {
@@ -34,7 +37,7 @@ func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Dura
 	}, "SET", full, token, "NX", "PX", ms)
 }
 
-// StartDeleteIf is DeleteIf that does not wait.
+// StartDeleteIf is DeleteIf that does not wait: it is for the quorums of this module.
 func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
 	if s.ready(ctx) != nil || !s.starts() {
 		stack.Go(func() (bool, error) { return s.DeleteIf(ctx, key, token) }, errStranded, then)

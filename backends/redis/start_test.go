@@ -12,7 +12,11 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/starting"
 )
+
+// A quorum finds the calls by this.
+var _ starting.Store = (*Store)(nil)
 
 // started is a call that is started, and waited for.
 func started(c *combiner) call {

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/starting"
 	client "github.com/redis/rueidis"
 )
 
@@ -85,9 +86,9 @@ func (c contracts) run(t *testing.T) {
 	t.Run("Store", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
 	})
-	t.Run("StartingStore", func(t *testing.T) {
+	t.Run("started", func(t *testing.T) {
 		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) {
-			return backendtest.Started(s), o
+			return starting.Awaited(s), o
 		}))
 	})
 	if c.bubble && !torture {

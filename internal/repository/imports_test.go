@@ -71,12 +71,14 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/redigo", []string{"backends", "backends/redis"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
-		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
+		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
 		{"middleware", []string{"locker"}},
 		{"internal/address", nil},
 		{"internal/cleanup", nil},
 		{"internal/history", nil},
 		{"internal/redistest", nil},
+		{"internal/stack", nil},
+		{"internal/starting", []string{"backends"}},
 		{"internal/wallclock", nil},
 	}
 	for _, line := range goList(t, "../..", "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/stack"
+	"github.com/lockstep-go/lockstep/internal/starting"
 )
 
 // A link is a store of every kind: each method is one message.
@@ -15,7 +16,7 @@ import (
 type result = backends.Result
 
 var (
-	_ backends.StartingStore = (*link)(nil)
+	_ starting.Store         = (*link)(nil)
 	_ backends.NumberedStore = (*link)(nil)
 	_ backends.FencedStore   = (*link)(nil)
 	_ backends.NestedStore   = (*link)(nil)
@@ -51,7 +52,9 @@ func (l *link) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 	return a.ok, a.err
 }
 
-// StartSetNX and StartDeleteIf are how a quorum asks.
+// Self, StartSetNX and StartDeleteIf are how a quorum asks.
+func (l *link) Self() backends.Store { return l }
+
 func (l *link) StartSetNX(ctx context.Context, key, value string, ttl time.Duration, then func(result, error)) {
 	stack.Go(func() (result, error) { return l.SetNX(ctx, key, value, ttl) }, errGone, then)
 }

@@ -40,7 +40,7 @@ func over(place Place, store any) *instance {
 // with [cleanup.ByCaller] to its caller.
 func Is(l locker.Locker) bool {
 	switch l.(type) {
-	case *instance, *starting:
+	case *instance, *started:
 		return true
 	}
 	return false

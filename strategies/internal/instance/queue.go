@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/starting"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -14,8 +15,8 @@ import (
 // for the first of them only.
 func Queued(store backends.QueuedStore, inOrder bool) locker.Locker {
 	l := over(queued{store, inOrder}, store)
-	if starts, ok := store.(backends.StartingStore); ok && !inOrder {
-		return &starting{l, starts}
+	if starts, ok := starting.Of(store); ok && !inOrder {
+		return &started{l, starts}
 	}
 	return l
 }

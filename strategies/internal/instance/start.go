@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/starting"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
 // A Starter is a Locker that can be asked without waiting for its answer: see
-// [backends.StartingStore], whose promises hold here. The request is valid, and of nobody who
+// package starting, whose promises hold here. The request is valid, and of nobody who
 // stands in a queue; the lease is valid. The caller cleans up after an attempt whose outcome is
 // unknown.
 type Starter interface {
@@ -18,14 +19,14 @@ type Starter interface {
 	StartRelease(ctx context.Context, lease locker.Lease, then func(error))
 }
 
-type starting struct {
+type started struct {
 	*instance
-	store backends.StartingStore
+	store starting.Store
 }
 
-var _ Starter = (*starting)(nil)
+var _ Starter = (*started)(nil)
 
-func (s *starting) StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
+func (s *started) StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
 	if err := ctx.Err(); err != nil {
 		go then(locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err})
 		return
@@ -37,6 +38,6 @@ func (s *starting) StartAcquire(ctx context.Context, req locker.Request, then fu
 	})
 }
 
-func (s *starting) StartRelease(ctx context.Context, lease locker.Lease, then func(error)) {
+func (s *started) StartRelease(ctx context.Context, lease locker.Lease, then func(error)) {
 	s.store.StartDeleteIf(ctx, lease.Key, lease.Token, func(ok bool, err error) { then(released(lease, ok, err)) })
 }
