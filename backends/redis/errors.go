@@ -257,7 +257,7 @@ func (e *WireError) hint() string {
 		return "; check RootCAs and ServerName of the client's tls.Config"
 	case isStranger(e.Err):
 		return "; check Certificates of the client's tls.Config"
-	case errors.As(e.Err, new(*net.AddrError)):
+	case isNoAddress(e.Err):
 		return "; give the address as host:port"
 	}
 	return ""
@@ -265,6 +265,13 @@ func (e *WireError) hint() string {
 
 // isUntrusted tells that the client does not trust the server's certificate.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
+
+// isNoAddress tells that there can be no server at what the client was given: the port is missing,
+// or is none. Package net reports the name of a port that it does not know like that of a host.
+func isNoAddress(err error) bool {
+	name, ok := errors.AsType[*net.DNSError](err)
+	return ok && name.Err == "unknown port" || errors.As(err, new(*net.AddrError))
+}
 
 // isStranger tells that the server does not trust the client's certificate, or has got none. It
 // says so before it reads a command, though in TLS 1.3 the client may have sent one by then.
@@ -279,7 +286,7 @@ func (e *WireError) Unsent() bool { return e.NotSent && !e.Permanent() }
 // Permanent says that repeating the call will not help: the client is closed, its address is none,
 // or there is no trust between it and the server. Nothing was sent then.
 func (e *WireError) Permanent() bool {
-	return cleanup.Permanent(e.Err) || e.NotSent && (isUntrusted(e.Err) || isStranger(e.Err) || errors.As(e.Err, new(*net.AddrError)))
+	return cleanup.Permanent(e.Err) || e.NotSent && (isUntrusted(e.Err) || isStranger(e.Err) || isNoAddress(e.Err))
 }
 
 // Unwrap gives the end of the ctx, if it has ended, and the error of the client library.
@@ -332,8 +339,8 @@ var words = []struct {
 		return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 	}},
 	{"closed", func(err error) bool { return errors.Is(err, net.ErrClosed) }},
+	{"address", isNoAddress},
 	{"no_host", func(err error) bool { return errors.As(err, new(*net.DNSError)) }},
-	{"address", func(err error) bool { return errors.As(err, new(*net.AddrError)) }},
 	{"tls", func(err error) bool {
 		return errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(*tls.CertificateVerificationError)) ||
 			errors.As(err, new(tls.AlertError)) || isStranger(err)

@@ -240,6 +240,7 @@ func TestErrorsOfTheWireNameTheServerTheOutcomeAndTheirKind(t *testing.T) {
 
 // TestWhatCannotComeAboutIsPermanent: a wait for it would end at its limit alone.
 func TestWhatCannotComeAboutIsPermanent(t *testing.T) {
+	_, unknownPort := net.LookupPort("tcp", "redis6")
 	untrusted := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
 	for _, c := range []struct {
 		err        error
@@ -248,6 +249,8 @@ func TestWhatCannotComeAboutIsPermanent(t *testing.T) {
 		{Closed(errors.New("client is closed")), "server a:1: client is closed; nothing was sent", "closed"},
 		{&net.OpError{Op: "dial", Net: "tcp", Err: &net.AddrError{Err: "missing port in address", Addr: "a"}},
 			"server a:1: dial tcp: address a: missing port in address; give the address as host:port; nothing was sent", "address"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: unknownPort},
+			"server a:1: dial tcp: lookup tcp/redis6: unknown port; give the address as host:port; nothing was sent", "address"},
 		{untrusted, "server a:1: tls: failed to verify certificate: x509: certificate signed by unknown authority; " +
 			"check RootCAs and ServerName of the client's tls.Config; nothing was sent", "tls"},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}, "server a:1: remote error: tls: certificate required; " +
