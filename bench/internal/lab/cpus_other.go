@@ -27,6 +27,19 @@ func Spin() {}
 // CPUTime is for Linux.
 func CPUTime() (time.Duration, error) { return 0, errLinux }
 
+func cpuTime(*os.Process) (time.Duration, error) { return 0, errLinux }
+
+type alarm struct{}
+
+func newAlarm() (*alarm, error) { return &alarm{}, nil }
+
+func (*alarm) wait(d time.Duration) error {
+	time.Sleep(d)
+	return nil
+}
+
+func (*alarm) close() {}
+
 func freeze(*os.Process) error { return errLinux }
 
 func thaw(*os.Process) error { return errLinux }
