@@ -45,7 +45,7 @@ func contention(b *bench) (*report, error) {
 	for _, c := range judged {
 		r.musts = append(r.musts,
 			atLeast("one client, owner changes/s"+c.says, one.median(c.name, 0)/one.median(inProcess.name, 0), 0.9, 1, "× in-process FIFO"),
-			atLeast("16 clients, owner changes/s"+c.says, each.median(c.name, 0)/each.bestPeer(0), 1.3, 2, "× best peer"),
+			atLeast("16 clients, owner changes/s"+c.says, each.median(c.name, 0)/each.bestPeer(0), 1.4, 2, "× best peer"),
 			atMost("16 clients, commands sent per acquisition"+c.says, each.median(c.name, 3), 3.5, 3, ""),
 		)
 	}

@@ -51,10 +51,10 @@ func handOver(b *bench) (*report, error) {
 	}
 	for _, c := range judged {
 		r.musts = append(r.musts,
-			atMost("1 waiter, p50"+c.says, one.median(c.name, 0)/one.median(bareWake.name, 0), 1.2, 0.9, "× bare pub/sub wake + SET"),
+			atMost("1 waiter, p50"+c.says, one.median(c.name, 0)/one.median(bareWake.name, 0), 1.1, 0.9, "× bare pub/sub wake + SET"),
 			atMost("1 waiter, p50"+c.says, one.median(c.name, 0)/one.bestPeer(0), 1, 1, "× best peer"),
-			atMost("100 waiters, p50"+c.says, hundred.median(c.name, 0)/hundred.median(popWake.name, 0), 1.3, 1, "× BLPOP wake + SET"),
-			atMost("100 waiters, commands sent per acquisition"+c.says, hundred.median(c.name, 2), 3.5, 3.5, ""),
+			atMost("100 waiters, p50"+c.says, hundred.median(c.name, 0)/hundred.median(popWake.name, 0), 1.2, 0.9, "× BLPOP wake + SET"),
+			atMost("100 waiters, commands sent per acquisition"+c.says, hundred.median(c.name, 2), 3.1, 2.1, ""),
 			atMost("1,000 waiters, p50"+c.says, thousand.median(c.name, 0)/hundred.median(c.name, 0), 1.5, 1.5, "× that of 100"),
 		)
 	}

@@ -72,8 +72,8 @@ func renewal(b *bench) (*report, error) {
 	}
 	for _, c := range []struct{ name, says string }{judged[0], judged[2]} {
 		r.musts = append(r.musts,
-			atMost("CPU of the client process"+c.says, tb.median(c.name, 0), 10, 7, "% of a core"),
-			atMost("heap per lock"+c.says, tb.median(c.name, 1), 1024, 700, "B"),
+			atMost("CPU of the client process"+c.says, tb.median(c.name, 0), 7, 4, "% of a core"),
+			atMost("heap per lock"+c.says, tb.median(c.name, 1), 600, 600, "B"),
 			atLeast("keys kept"+c.says, tb.median(c.name, 5), 100, 100, "%"),
 		)
 	}

@@ -37,19 +37,26 @@ func throughput(b *bench) (*report, error) {
 	}
 	through := tb.bestPeerThrough(0, "redislock", "redsync", "redislock"+perCall, "redsync"+perCall, "redislock"+pool64, "redsync"+pool64)
 	for _, form := range []string{"", perCall, pool64} {
-		raw := rawGoredis.name
-		if form == pool64 {
+		raw, limit, aim := rawGoredis.name, 1.3, 1.7
+		switch form {
+		case pool64:
 			raw += pool64
+		case perCall:
+			limit, aim = 2, 2.5
 		}
 		r.musts = append(r.musts,
 			atLeast("pairs/s"+form, tb.median(plain+form, 0)/tb.median(raw, 0), 2, 2.5, "× "+raw),
 			atLeast("pairs/s"+form, tb.median(plain+form, 0)/through, 1.3, 1.7, "× best peer through go-redis"),
-			atLeast("pairs/s"+form, tb.median(plain+form, 0)/best, 1.3, 1.7, "× best peer"),
+			atLeast("pairs/s"+form, tb.median(plain+form, 0)/best, limit, aim, "× best peer"),
 		)
 	}
 	for _, ctx := range []string{"", perCall} {
+		limit := 0.85
+		if ctx == perCall {
+			limit = 0.95
+		}
 		r.musts = append(r.musts,
-			atLeast("pairs/s over rueidis"+ctx, tb.median(overRueidis+ctx, 0)/tb.median(rawRueidis.name, 0), 0.85, 0.95, "× raw rueidis"),
+			atLeast("pairs/s over rueidis"+ctx, tb.median(overRueidis+ctx, 0)/tb.median(rawRueidis.name, 0), limit, 0.95, "× raw rueidis"),
 			atLeast("pairs/s over rueidis"+ctx, tb.median(overRueidis+ctx, 0)/best, 1.3, 1.7, "× best peer"),
 		)
 	}
