@@ -42,7 +42,7 @@ bench: programs ## measure beside raw commands and other lock libraries, in one 
 headlines: programs ## measure all cases three times and write the ranges into README.md, the last run into docs/performance.md (2 hours)
 	@cd bench && go run ./peers -repeat 3 -runs 3 -docs ../docs/performance.md -readme ../README.md
 
-bench-peers: programs ## measure all cases beside other lock libraries and write them into docs/performance.md (40 minutes); CASE=a,d for some
+bench-peers: programs ## measure all cases beside other lock libraries and write them into docs/performance.md (50 minutes); CASE=a,d for some
 	@cd bench && go run ./peers -docs ../docs/performance.md $(if $(CASE),-case $(CASE))
 
 regress: programs ## compare the speed of this tree with that of the commit BASE, which takes 20 turns of each case (15 minutes)

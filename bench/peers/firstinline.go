@@ -148,7 +148,7 @@ func (t *turn) disturbed(all []*locks, c *child, disturb func() error) (time.Dur
 	if err := disturb(); err != nil {
 		return 0, err
 	}
-	hold()
+	hold(holdFor)
 	released := time.Now()
 	if err := release(ctx); err != nil {
 		return 0, err

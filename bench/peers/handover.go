@@ -32,7 +32,10 @@ func handOver(b *bench) (*report, error) {
 			slices.Concat([]contender{w.base, again(w.base), other}, lockstepOnOne, peersThatWait,
 				eachPerCall(lockstepOnOne...), eachPerCall(named(peersThatWait, tunedPeers...)...))...)
 		err := b.everybody(tb, w.repeat, 2*b.patience(), func(t *turn) ([]float64, error) {
-			return t.passOn(w.waiters, b.size(w.handOvers, 2))
+			return t.passOn(handOvers{
+				place: place{addrs: t.addrs(1), ttl: ttl, waiters: w.waiters, sent: &t.sent},
+				hold:  holdFor, enough: b.size(w.handOvers, 2), limit: t.time(3*time.Second, time.Second),
+			})
 		})
 		if err != nil {
 			return nil, err
@@ -75,20 +78,29 @@ func handOver(b *bench) (*report, error) {
 const holdFor = 20 * time.Millisecond
 
 // hold is random to a part, so that no pause of those who poll fits into it.
-func hold() { time.Sleep(holdFor + rand.N(holdFor/4)) }
+func hold(d time.Duration) { time.Sleep(d + rand.N(d/4)) }
 
-// passOn passes a lock on among waiters and one more.
-func (t *turn) passOn(waiters, handOvers int) ([]float64, error) {
+// handOvers are those of one key. There is a client more than there are waiters.
+type handOvers struct {
+	place
+	hold   time.Duration // how long each has the lock, at least
+	enough int
+	limit  time.Duration // of those that take long there are fewer
+}
+
+// passOn passes a lock on among the waiters and one more.
+func (t *turn) passOn(h handOvers) ([]float64, error) {
 	var all []*locks
-	for range waiters + 1 {
-		l, err := t.open(place{addrs: t.addrs(1), ttl: ttl, waiters: waiters, sent: &t.sent})
+	for range h.waiters + 1 {
+		l, err := t.open(h.place)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, l)
 	}
 	b := &baton{
-		next: make(chan struct{}), settled: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}), enough: handOvers,
+		next: make(chan struct{}), settled: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}),
+		enough: h.enough, hold: h.hold,
 	}
 	t.after(sync.OnceFunc(func() { close(b.over) }))
 	ctx := context.Background()
@@ -108,7 +120,7 @@ func (t *turn) passOn(waiters, handOvers int) ([]float64, error) {
 		})
 	}
 	// They have connections to open, and whatever else is there only once.
-	time.Sleep(t.time(500*time.Millisecond, 20*time.Millisecond) + time.Duration(waiters)*t.time(2*time.Millisecond, 0))
+	time.Sleep(t.time(500*time.Millisecond, 20*time.Millisecond) + time.Duration(h.waiters)*t.time(2*time.Millisecond, 0))
 	before, err := t.counters()
 	if err != nil {
 		return nil, err
@@ -116,7 +128,7 @@ func (t *turn) passOn(waiters, handOvers int) ([]float64, error) {
 	close(b.settled)
 	select {
 	case <-b.done:
-	case <-time.After(t.time(3*time.Second, time.Second)): // of those that take long there are fewer
+	case <-time.After(h.limit):
 	}
 	after, err := t.counters()
 	if err != nil {
@@ -140,6 +152,7 @@ type baton struct {
 	settled chan struct{} // closed when the first one may begin
 	over    chan struct{} // closed at the end
 	enough  int
+	hold    time.Duration
 	done    chan struct{} // closed when there were enough
 
 	mu       sync.Mutex
@@ -164,7 +177,7 @@ func (b *baton) run(ctx context.Context, l *locks, key string, held unlock) erro
 				return err
 			}
 		}
-		hold()
+		hold(b.hold)
 		next := b.leave()
 		if err := held(ctx); err != nil {
 			return err

@@ -3,7 +3,7 @@
 // these with its range. One contender of each case is there twice: how far the two are apart is the noise. Absolute figures
 // depend on the machine; only ratios within one run count.
 //
-//	cd bench && go run ./peers                                  # everything, about 40 minutes
+//	cd bench && go run ./peers                                  # everything, about 50 minutes
 //	cd bench && go run ./peers -case a,d -repeat 3              # some of it
 //	cd bench && go run ./peers -short -v                        # everything, too little of it to mean anything; telling of each turn
 //	cd bench && go run ./peers -docs ../docs/performance.md     # and write down what came out
@@ -109,6 +109,7 @@ var studies = []study{
 	{"e", "Five nodes", fiveNodes},
 	{"f", "Many locks that are held", renewal},
 	{"g", "Many who wait", waiters},
+	{"h", "Over a round trip of 24 ms", distance},
 }
 
 // run returns a report for each case.

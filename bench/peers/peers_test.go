@@ -45,6 +45,10 @@ var rows = map[string][][]string{
 	"f": {{"lockstep, again (A/A)", "rueidislock, tuned"}},
 	"g": {{"lockstep, again (A/A)", "rueidislock", "rueidislock, tuned", "redislock", "redsync"},
 		{"lockstep, again (A/A)", "rueidislock", "rueidislock, tuned", "redislock", "redsync"}},
+	"h": {farAway,
+		append([]string{"raw go-redis, PoolSize 64", "redislock, PoolSize 64", "redsync, PoolSize 64"}, farAway...),
+		{"bare pub/sub wake + SET", "bare pub/sub wake + SET, again (A/A)", "BLPOP wake + SET",
+			"redislock, tuned", "redsync, tuned", "rueidislock, tuned"}},
 }
 
 var (
@@ -52,6 +56,7 @@ var (
 		"redislock, tuned, ctx per call", "redsync, tuned, ctx per call"}
 	onFive = []string{"raw, done at 3 of 5", "raw, done at 3 of 5, again (A/A)", "redsync", "redsync, fail-fast", "redsync over rueidis, fail-fast",
 		"redsync, ctx per call", "redsync, fail-fast, ctx per call"}
+	farAway = []string{"raw go-redis", "raw go-redis, again (A/A)", "raw rueidis", "redislock", "redsync"}
 )
 
 // TestTheShortFormHasEveryRow runs everything, too little of it to mean anything, and asks of no figure how large it is. Anybody may
