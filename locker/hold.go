@@ -121,6 +121,16 @@ func (h *hold) lose(cause *LostError) {
 	}
 }
 
+// follow is called by the scheduler for a hold that is over: because it is lost, or because its
+// release has had no answer.
+func (h *hold) follow() {
+	if h.over == ErrReleased { //nolint:errorlint // it is set as it is
+		h.giveUpRelease()
+		return
+	}
+	h.lossFollows()
+}
+
 // lossFollows is for a hold whose context has ended because it is lost.
 func (h *hold) lossFollows() {
 	defer h.client.ledger.Done()

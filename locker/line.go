@@ -36,7 +36,7 @@ type line struct {
 	polling  bool               // the store can't wake anybody
 	failed   error              // what the watch failed with, until the head has heard of it
 	refusal  error              // why there is no watch, for all in the line
-	watch    context.CancelFunc // ends the present watch
+	endWatch context.CancelFunc // ends the present watch
 	ttl      time.Duration      // that its head asks for
 	asking   bool               // the head has an attempt under way, or was handed a lease: it takes none
 	gift     *Lease             // handed to the head, which has not taken it yet
@@ -127,7 +127,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	}
 	ls.remove(ln)
 	if ln.watching {
-		ln.watch() // a late wake of an old watch must find the old line, so this one is not used again
+		ln.endWatch() // a late wake of an old watch must find the old line, so this one is not used again
 		return unwanted
 	}
 	*ln = line{hint: ln.hint, queue: ln.queue}
@@ -167,7 +167,7 @@ func (ls *lines) end(ln *line) {
 	}
 	ln.idle = nil
 	ls.remove(ln)
-	ln.watch()
+	ln.endWatch()
 }
 
 // turn begins an attempt of the head. It returns the lease that was handed to the head; or else the
@@ -180,7 +180,7 @@ func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
 	case gift == nil && ln.watched:
 		waiter, free = ln.waiter, ln.freed && ln.rivals == 0
 	case gift != nil && ln.held.Position > 0: // in the queue of the store, where it waits no more
-		ln.watch()
+		ln.endWatch()
 		ln.watching, ln.watched = false, false
 	}
 	return gift, waiter, free
@@ -357,7 +357,7 @@ func (ls *lines) heard(ln *line) (woken bool, failed error) {
 func (ls *lines) unwatch(ln *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ln.watch()
+	ln.endWatch()
 	ln.watching, ln.watched = false, false
 }
 

@@ -85,7 +85,7 @@ type unlocking struct {
 	again       bool          // it goes on in the background
 	sent        int32         // Releases that may have reached the store
 	done        chan struct{} // closed when it is over; nil if nobody waits
-	end         *time.Timer   // of what goes on in the background
+	expiry      *time.Timer   // gives up what goes on in the background
 
 	err error // settled when it is over
 }
@@ -116,12 +116,12 @@ func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
 func (h *hold) release() {
 	// what was left is released, unless the holder winds up
 	if lost, ok := errors.AsType[*LostError](h.over); ok {
+		defer h.settle(lost) // also if the Locker ends the goroutine
 		if h.windsUp(lost) {
 			h.join()
 			h.releaseRest()
 		}
 		await(h.told, tellLimit)
-		h.settle(lost)
 		return
 	}
 	h.client.renewals.remove(h)
@@ -140,8 +140,9 @@ func (h *hold) firstRelease() {
 		if !timer.Stop() {
 			h.client.hung.Add(-1)
 		}
-		ctx.end(context.Canceled) // for whatever it has left waiting for its end
-		if !returned {            // the Locker panics or ends the goroutine
+		// for whatever it has left waiting for its end
+		ctx.end(context.Canceled)
+		if !returned { // the Locker panics or ends the goroutine
 			h.settle(errNoAnswer)
 		}
 	}()
@@ -191,24 +192,30 @@ func (h *hold) resend() {
 	begin := !h.unlock.again && !h.unlock.over
 	h.unlock.again = true
 	left := time.Until(h.lease.Expires)
-	if begin { // the result is of no use any more when the lease has ended; a Release that ends with it has a moment to say how
-		h.unlock.end = time.AfterFunc(left+joinLimit, h.settleUnconfirmed)
+	// After the end of the lease the result is of no use. A Release that ends with the lease has a
+	// moment more to return.
+	if begin {
+		h.unlock.expiry = time.AfterFunc(left+joinLimit, func() { h.client.renewals.follow(h) })
 	}
 	h.mu.Unlock()
 	// Drain counts it already, so the ctx says nothing of that.
 	if begin && !h.client.cleanups.Add(h.given, cleanup.Entry{TTL: left, Known: true, Remove: h.sendRelease}) {
-		h.settleUnconfirmed()
+		h.client.renewals.follow(h)
 	}
 }
 
-func (h *hold) settleUnconfirmed() {
+// giveUpRelease settles a release that had no answer until the lease ended. What the store may still
+// have is released as after a loss: of some recipes, it does not end by itself.
+func (h *hold) giveUpRelease() {
 	h.mu.Lock()
 	err := h.failed
 	h.mu.Unlock()
 	if err == nil {
 		err = errNoAnswer
 	}
-	h.settle(err)
+	if h.settle(err) {
+		h.client.cleanups.Add(h.given, cleanup.Entry{TTL: h.ttl, Known: true, Remove: h.releaseOnce})
+	}
 }
 
 // sendRelease sends one Release and settles the matter if it is answered; if not, it returns the error.
@@ -249,11 +256,11 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 }
 
 // settle takes the first result: it tells middleware, the next in line, and every Unlock that waits.
-func (h *hold) settle(err error) {
+func (h *hold) settle(err error) (first bool) {
 	h.mu.Lock()
 	if h.unlock.over {
 		h.mu.Unlock()
-		return
+		return false
 	}
 	if err != nil && !errors.Is(err, ErrLost) {
 		err = h.unconfirmedBecause(err)
@@ -262,8 +269,8 @@ func (h *hold) settle(err error) {
 	h.unlock.err = wrap("release", h.lease.Key, err)
 	unlocked := errors.Is(h.over, ErrReleased)
 	done := h.unlock.done
-	if h.unlock.end != nil {
-		h.unlock.end.Stop()
+	if h.unlock.expiry != nil {
+		h.unlock.expiry.Stop()
 	}
 	h.mu.Unlock()
 
@@ -282,6 +289,7 @@ func (h *hold) settle(err error) {
 		}
 		h.tell(cause)
 	}
+	return true
 }
 
 // unconfirmed is the error of an Unlock that waits no longer.

@@ -9,9 +9,9 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// renewals is the one scheduler of a Client. It extends every lock in time, ends the context of a
-// lock whose lease is over, and watches the deadline of a release. It is two heaps of due times and
-// one timer, whatever the number of locks. The timer starts with the first lock and is not set
+// renewals is the one scheduler of a Client. It extends every lock in time and ends the context of a
+// lock whose lease is over. It has two heaps of due times and one timer, whatever the number of
+// locks. The timer starts with the first lock and is not set
 // again once there is none, so a Client needs no Close.
 //
 // An extension is due when a third of the lease is over. If it fails, or is not answered, the next one follows after a
@@ -99,8 +99,8 @@ func (r *renewals) reschedule(h *hold) {
 	}
 }
 
-// follow is for a hold that is lost and whose context has ended. Hooks follow when the contexts of
-// all others whose leases are over have ended as well.
+// follow is for a hold whose context has ended, and which is lost or whose release has had no
+// answer. Hooks follow when the contexts of all others whose leases are over have ended as well.
 func (r *renewals) follow(h *hold) {
 	r.mu.Lock()
 	r.forget(h)
@@ -293,7 +293,7 @@ func (r *renewals) checkWallClock(now time.Time) {
 
 const clockTolerance = time.Millisecond // the margin of a lease has two
 
-// tell calls the hooks of lost locks until there are none. A hook may take its time: a few
+// tell calls the hooks of locks that are over until there are none. A hook may take its time: a few
 // goroutines share the work, whatever the number of locks.
 func (r *renewals) tell() {
 	for {
@@ -320,7 +320,7 @@ func (r *renewals) tellOne(h *hold) {
 			go r.tell()
 		}
 	}()
-	h.lossFollows()
+	h.follow()
 	returned = true
 }
 

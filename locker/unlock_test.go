@@ -3,8 +3,10 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +93,71 @@ func TestUnlockTriesUntilTheLeaseEnds(t *testing.T) {
 		}
 		if _, _, releases, _ := s.asked(); releases < 5 || releases > 30 {
 			t.Errorf("%d releases", releases)
+		}
+	})
+}
+
+// Some recipes store what does not end with the lease, such as a bit: it would stay for ever.
+func TestWhatAReleaseHasNotReachedByTheEndOfTheLeaseIsReleasedAsAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+		end := l.Lease().Expires
+		var released atomic.Int32
+		s.onRelease = func(ctx context.Context) error {
+			if time.Now().Before(end.Add(200 * time.Millisecond)) {
+				return backendtest.ErrInjected
+			}
+			released.Add(1)
+			return ctx.Err()
+		}
+		time.Sleep(time.Until(end) - time.Millisecond)
+		err := l.Unlock(t.Context())
+		mustMatch(t, err, backendtest.ErrInjected)
+		if err := c.Drain(t.Context()); err != nil || time.Now().After(end.Add(150*time.Millisecond)) {
+			t.Errorf("Drain = %v, %v after the end of the lease", err, time.Since(end))
+		}
+		time.Sleep(time.Second)
+		if n := released.Load(); n != 1 {
+			t.Errorf("released %d times", n)
+		}
+	})
+}
+
+// A server is dead, and a program that holds many locks ends its work.
+func TestReleasesThatAreNotConfirmedAreToldByFewGoroutines(t *testing.T) {
+	const n = 1000
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		var mu sync.Mutex
+		now, most, told := 0, 0, 0
+		locks := locker.New(s, locker.WithTTL(10*time.Second), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
+			mu.Lock()
+			now, told = now+1, told+1
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond) // a hook may take its time
+			mu.Lock()
+			now--
+			mu.Unlock()
+		})))
+		var held []*locker.Lock
+		for i := range n {
+			held = append(held, mustLock(t, locks, fmt.Sprint(i)))
+		}
+		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+		for _, l := range held {
+			go func() { _ = l.Unlock(context.Background()) }()
+		}
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		time.Sleep(2 * time.Second)
+		after := runtime.NumGoroutine()
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if most > 8 || after > before+100 || told != n {
+			t.Errorf("%d goroutines before the leases end, %d then; %d hooks at once, %d told", before, after, most, told)
 		}
 	})
 }
@@ -504,4 +571,25 @@ func TestAReleaseThatWasNeverSentDoesNotExcuseAStolenLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The hold was lost by the maximum hold, and the Locker ends the goroutine of the release.
+func TestALockerThatEndsTheGoroutineOfALateReleaseKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		c := locker.New(s, locker.WithMaxHold(2*time.Second))
+		l := mustLock(t, c, "key")
+		s.onRelease = func(context.Context) error { runtime.Goexit(); return nil }
+		time.Sleep(3 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		mustMatch(t, l.Unlock(ctx), locker.ErrLost)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Unlock took %v", took)
+		}
+		if err := c.Drain(ctx); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
 }

@@ -236,7 +236,7 @@ func (w *waiting) watch(ln *line) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // as long as the line, which outlives its heads
-	ln.watching, ln.watch, ln.waiter = true, cancel, NewToken()
+	ln.watching, ln.endWatch, ln.waiter = true, cancel, NewToken()
 	go func() {
 		if err := w.Watch(ctx, ln.key, ln.waiter, func() { w.lines.woken(ln) }); err != nil {
 			w.lines.failed(ln, err)

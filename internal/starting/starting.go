@@ -11,21 +11,22 @@ import (
 
 // A Store can be asked in this way.
 //
-// StartSetNX and StartDeleteIf are SetNX and DeleteIf, for a caller who does not stand in a queue.
-// They give what those return to then: once, on another goroutine, and in the time that those would
-// take. Then does not block, since others may wait for that goroutine. Once the call is sent, a ctx
-// that is cancelled need not end it; its deadline does.
+// StartSetNX and StartDeleteIf do what SetNX and DeleteIf do, for a caller that has no position in a
+// queue. They return at once. The function is called once, on another goroutine, with the result.
+// It must not block: other calls may wait for that goroutine. After a call is sent, to cancel its
+// ctx may have no effect; its deadline does.
 type Store interface {
 	backends.Store
 	StartSetNX(ctx context.Context, key, value string, ttl time.Duration, then func(backends.Result, error))
 	StartDeleteIf(ctx context.Context, key, value string, then func(ok bool, err error))
 
-	// Self is the store that has these methods.
+	// Self returns the store itself. In a wrapper that embeds a store, Self is the method of the
+	// inner store and returns that one.
 	Self() backends.Store
 }
 
-// Of is store, if it can be asked in this way. A store that got the methods by embedding another
-// one can't: it may have a SetNX or a DeleteIf of its own, which must not be passed by.
+// Of returns store as a Store if the methods are its own. It refuses a wrapper that got them by
+// embedding: the wrapper may have its own SetNX or DeleteIf, and those must be called.
 func Of(store backends.Store) (s Store, ok bool) {
 	if s, ok = store.(Store); !ok || s.Self() != store {
 		return nil, false

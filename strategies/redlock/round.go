@@ -248,8 +248,8 @@ func (r *round) next(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// ended is the error of ctx, or what it will be as soon as its timer has had its turn: on a busy
-// machine, that of the limit may come first.
+// ended is the error of ctx, or DeadlineExceeded if its deadline is over and its timer has not fired
+// yet. On a busy machine the timer of the node limit may fire first.
 func ended(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
 		return context.DeadlineExceeded
