@@ -238,6 +238,43 @@ func TestErrorsOfTheWireNameTheServerTheOutcomeAndTheirKind(t *testing.T) {
 	}
 }
 
+// TestWhatIsBelowAnErrorOfTheWireReadsAsTheClientLibrarySaysIt: a logger may print each error of a tree.
+func TestWhatIsBelowAnErrorOfTheWireReadsAsTheClientLibrarySaysIt(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		want string
+	}{
+		"while the ctx goes on":   {t.Context(), "[EOF]"},
+		"when the ctx has an end": {ended, "[context canceled EOF]"},
+	} {
+		below := Fault(c.ctx, "a:1", io.EOF).(*WireError).Unwrap()
+		if got := fmt.Sprint(below); got != c.want {
+			t.Errorf("%s: %s; want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestIsUnsentIsTrueOnlyIfNothingWasSent: an adapter tells the error of a dial by it.
+func TestIsUnsentIsTrueOnlyIfNothingWasSent(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{io.EOF, false},
+		{Fault(t.Context(), "a:1", io.EOF), false},
+		{NotSent(t.Context(), "a:1", io.EOF), true},
+		{fmt.Errorf("dial: %w", Connecting(io.EOF)), true},
+		{&ReplyError{Text: "LOADING Redis is loading the dataset in memory"}, true},
+	} {
+		if got := IsUnsent(c.err); got != c.want {
+			t.Errorf("IsUnsent(%v) = %v", c.err, got)
+		}
+	}
+}
+
 // TestWhatCannotComeAboutIsPermanent: a wait for it would end at its limit alone.
 func TestWhatCannotComeAboutIsPermanent(t *testing.T) {
 	_, unknownPort := net.LookupPort("tcp", "redis6")

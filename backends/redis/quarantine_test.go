@@ -275,6 +275,25 @@ func TestAMasterThatAnsweredBeforeIsRemembered(t *testing.T) {
 	}
 }
 
+// TestOnlyTheLastMastersOfAnEndpointAreRemembered: a server that has a new run_id every minute costs no memory.
+func TestOnlyTheLastMastersOfAnEndpointAreRemembered(t *testing.T) {
+	q := NewQuarantine()
+	q.attach(longest, 0)
+	saw := func(i int) error {
+		return q.Saw("", told{run: fmt.Sprint("run", i), replid: fmt.Sprint("id", i), up: old}.String(), nil)
+	}
+	const n = rememberedPast + 3
+	for i := range n {
+		_ = saw(i)
+	}
+	if err := saw(1); err == nil || cleanup.Permanent(err) {
+		t.Errorf("a master that is long forgotten: %v; want quarantine, as for any other server", err)
+	}
+	if err := saw(n - 1); !cleanup.Permanent(err) {
+		t.Errorf("the master before it: %v; want the error of servers that take turns", err)
+	}
+}
+
 // TestAPromotionCountsFromTheObservation: what its master granted since the replica was started may
 // be missing there.
 func TestAPromotionCountsFromTheObservation(t *testing.T) {
@@ -463,6 +482,29 @@ func TestAClusterMayBeginWithAReplica(t *testing.T) {
 	})
 }
 
+// TestAReplicaBesideAMasterRefusesNothing: a Store does not know which endpoint a grant goes to, and no grant goes to a replica.
+func TestAReplicaBesideAMasterRefusesNothing(t *testing.T) {
+	l, s := behind()
+	l.next = []told{serverA}
+	mustGrant(t, s)
+	if err := l.q.Saw("replica", told{run: "B", replid: "a", role: "slave", up: old}.String(), nil); err == nil {
+		t.Error("a connection to a replica is not refused")
+	}
+	mustGrant(t, s)
+}
+
+// TestAQuarantineThatHasSeenNothingRefusesNothing: a connection may be older than the Store that reads it.
+func TestAQuarantineThatHasSeenNothingRefusesNothing(t *testing.T) {
+	q := NewQuarantine()
+	if err := q.Refuses("db:6379", false); err != nil {
+		t.Errorf("before a Store uses it: %v", err)
+	}
+	q.attach(longest, longest)
+	if err := q.Refuses("db:6379", false); err != nil {
+		t.Errorf("an endpoint that has shown no server: %v", err)
+	}
+}
+
 func TestTheStrictFormRefusesYoungServersSeenOrNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := behind(WithQuarantine(20 * time.Second))
@@ -504,7 +546,7 @@ func TestAServerThatDoesNotTell(t *testing.T) {
 		if err := q.Saw("", "", &ReplyError{Text: text}); err == nil || passes && !cleanup.Permanent(err) {
 			t.Errorf("%s, in the strict form: %v", text, err)
 		}
-		if err := q.refuses(false); (err != nil) != passes {
+		if err := q.refuses(false); (err != nil) != passes || passes && !cleanup.Unsent(err) {
 			t.Errorf("%s, in the strict form: a Store is told %v", text, err)
 		}
 	}

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // restless is a key that others change whenever nobody looks: it is held when it is to be set, and free when it is read,
@@ -66,6 +70,19 @@ func TestWithoutScriptsAKeyThatChangesAllTheTimeIsAnErrorInTheEnd(t *testing.T) 
 	r := &restless{value: "token", abort: true}
 	if ok, err := New(r, WithoutScripts()).DeleteIf(t.Context(), "a", "token"); ok || !errors.Is(err, errChanging) {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+}
+
+// In the queue or beside it: a number is drawn by a script.
+func TestWithoutScriptsNoGrantIsNumbered(t *testing.T) {
+	for name, turn := range map[string]backends.Turn{
+		"beside the queue": {}, "in the queue": {Waiter: "waiter"}, "in order": {InOrder: true},
+	} {
+		r := &restless{}
+		got, err := New(r, WithoutScripts()).SetNXNumbered(t.Context(), "a", "token", time.Second, turn)
+		if got.OK || !cleanup.Permanent(err) || !strings.Contains(err.Error(), "need scripts") || len(r.sent) > 0 {
+			t.Errorf("%s: SetNXNumbered = %+v, %v; sent %v", name, got, err, r.sent)
+		}
 	}
 }
 

@@ -265,3 +265,104 @@ func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 		}
 	})
 }
+
+// All slots are taken by cleanups. The attempt that might ask the server waits for one, and asks then.
+func TestAProbeThatFindsNoSlotWaitsForOneAndAsksThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		refuse(t, q, errDown)
+		time.Sleep(maxPause)
+		for q.TryReserve() {
+		}
+		sent := make(chan error, 1)
+		go func() {
+			_, err := q.Reserve(t.Context(), "k")
+			sent <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-sent:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		q.Free()
+		if err := <-sent; err != nil {
+			t.Errorf("with a slot: %v", err)
+		}
+	})
+}
+
+func TestAProbeThatIsWithdrawnIsFollowedByAnotherAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		c, _ := q.Ask(false, false, 100)
+		q.Answered(c, errDown)
+		time.Sleep(maxPause)
+		probe, ok := q.Ask(false, false, 100)
+		if !ok {
+			t.Fatal("a server that does not answer is not probed")
+		}
+		if _, ok := q.Ask(false, false, 100); ok {
+			t.Error("it is probed twice at once")
+		}
+		q.Withdraw(probe)
+		if _, ok := q.Ask(false, false, 100); !ok {
+			t.Error("a probe that was withdrawn keeps others from asking")
+		}
+	})
+}
+
+func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{OneServer: true}
+		refuse(t, q, errDown)
+		time.Sleep(maxPause)
+		c, _ := q.Reserve(t.Context(), "k")
+		q.Answered(c, nil)
+		q.Free()
+		var last Call
+		for range fewCalls + 1 {
+			last, _ = q.Reserve(t.Context(), "k")
+		}
+		sent := make(chan error, 1)
+		go func() {
+			_, err := q.Reserve(t.Context(), "k")
+			sent <- err
+		}()
+		synctest.Wait()
+		if len(sent) > 0 {
+			t.Error("the ramp has room for more")
+		}
+		q.Withdraw(last)
+		q.Free()
+		synctest.Wait()
+		if len(sent) == 0 {
+			t.Fatal("the next attempt still waits")
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// So many calls hang that a limit on their number would keep a server that answers again from being asked at all.
+func TestARampThatWouldBeginAtFullSpeedIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		for range fullSpeed {
+			if _, ok := q.Ask(true, true, 0); !ok {
+				t.Fatal("a caller that needs the server is not let through")
+			}
+		}
+		c, _ := q.Ask(true, true, 0)
+		q.Answered(c, errDown)
+		time.Sleep(maxPause)
+		probe, _ := q.Ask(true, false, 1000)
+		q.Answered(probe, nil)
+		for range fullSpeed {
+			if _, ok := q.Ask(true, false, 1000); !ok {
+				t.Fatal("a server that answers is held back by calls that hang")
+			}
+		}
+	})
+}

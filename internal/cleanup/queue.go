@@ -387,7 +387,7 @@ func (q *Queue) returned(c *call, err error) {
 // its buffers: what that left ends a TTL from now.
 func (q *Queue) hear(now time.Time) {
 	if q.hung {
-		for l := range q.lists {
+		for _, l := range q.lists() {
 			for _, e := range l.entries() {
 				e.revive(now)
 			}
@@ -486,7 +486,7 @@ func (q *Queue) tick() {
 		}
 	}
 	if q.silent || !q.room() {
-		for l := range q.lists {
+		for _, l := range q.lists() {
 			l.filter(func(e *entry) bool {
 				if q.awaits(e, now) {
 					return true
@@ -514,7 +514,7 @@ func (q *Queue) arm(now time.Time) {
 	}
 	switch {
 	case q.room():
-		for l := range q.lists {
+		for _, l := range q.lists() {
 			if e := l.first(); e != nil && q.silent {
 				at(latest(q.probe, e.due))
 			} else if e != nil {
@@ -542,15 +542,13 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-func (q *Queue) lists(yield func(*list) bool) {
-	if !yield(&q.fresh) || !yield(&q.tried) {
-		return
-	}
+// lists are all lists of entries.
+func (q *Queue) lists() (all [2 + len(confirmations)]*list) {
+	all[0], all[1] = &q.fresh, &q.tried
 	for i := range q.later {
-		if !yield(&q.later[i]) {
-			return
-		}
+		all[2+i] = &q.later[i]
 	}
+	return all
 }
 
 // index makes an entry one that Settle finds.

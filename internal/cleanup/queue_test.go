@@ -425,3 +425,19 @@ func TestEntriesEndByTheirTTLAndDrainEndsAlthoughNoCallReturns(t *testing.T) {
 		}
 	})
 }
+
+func TestErrorsOfAQueueNameTheirKindAndSayThatNothingWasSent(t *testing.T) {
+	for _, c := range []struct {
+		err        error
+		want, kind string
+	}{
+		{&FullError{}, "not sent: too many attempts and cleanups wait for an answer of the server", "cleanup_full"},
+		{&FullError{errDown}, "not sent: too many attempts and cleanups wait for an answer of the server: down", "cleanup_full"},
+		{&GhostError{errDown}, "not done: the lock may be held by an earlier attempt of this process, and its cleanup failed: down", "ghost"},
+	} {
+		var typed interface{ ErrorType() string }
+		if !errors.As(c.err, &typed) || typed.ErrorType() != c.kind || c.err.Error() != c.want || !Unsent(c.err) || Permanent(c.err) {
+			t.Errorf("%v, %T\nwant %s, %s", c.err, c.err, c.want, c.kind)
+		}
+	}
+}
