@@ -152,6 +152,29 @@ func TestWhoWaitsOnDoneIsToldWithinASecondHoweverOftenTheClientIsBusy(t *testing
 	})
 }
 
+// The first lock is due for a look sooner than the second, until the clock is set: then the second has ended already.
+func TestALossByTheClockIsToldBeforeTheExtensionOfAnotherLockIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock wallclock.Clock
+		locks := locker.New(onClock(&clock))
+		if _, err := locks.Lock(t.Context(), "extended", locker.WithTTL(time.Hour)); err != nil { // after 20 minutes
+			t.Fatal(err)
+		}
+		l, err := locks.Lock(t.Context(), "key", locker.WithTTL(30*time.Minute), locker.WithoutExtension())
+		if err != nil {
+			t.Fatal(err)
+		}
+		channel := l.Context().Done()
+		time.Sleep(10 * time.Second)
+		clock.Jump(35 * time.Minute)
+		set := time.Now()
+		<-channel // no look at the clocks by the holder
+		if took := time.Since(set); took > time.Second {
+			t.Errorf("told after %v", took)
+		}
+	})
+}
+
 func TestALeaseThatIsAskedForAfterTheClockWasSetCountsFromThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock

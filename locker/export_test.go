@@ -1,6 +1,9 @@
 package locker
 
 import (
+	"context"
+	"time"
+
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
@@ -42,3 +45,9 @@ func (c *Client) Locker() Locker { return c.locker }
 
 // Cleanups is the queue of what is released in the background.
 func (c *Client) Cleanups() cleanup.Stats { return c.cleanups.Stats() }
+
+// FillCleanups leaves no room for another cleanup until the store has answered.
+func (c *Client) FillCleanups(ctx context.Context, remove func(context.Context) error) {
+	for c.cleanups.Add(ctx, cleanup.Entry{TTL: time.Minute, Remove: remove}) {
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,73 @@ func TestALockThatIsExtendedByHandTooIsNotForgottenInTheBacklog(t *testing.T) {
 		for _, l := range append(held, l) {
 			_ = l.Unlock(t.Context())
 		}
+	})
+}
+
+// It waits for room when its extension by hand is answered.
+func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			if ctx.Value(byHand{}) == nil {
+				<-ctx.Done()
+				return locker.Lease{}, ctx.Err()
+			}
+			return next()
+		}
+		var held []*locker.Lock
+		for i := range 256 {
+			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
+		}
+		time.Sleep(time.Second)
+		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
+		time.Sleep(11 * time.Second)
+		if err := l.Extend(context.WithValue(t.Context(), byHand{}, true), time.Minute); err != nil {
+			t.Error(err)
+		}
+		if n := c.Scheduled(); n != len(held)+1 {
+			t.Errorf("%d looks are scheduled at %d locks", n, len(held)+1)
+		}
+		for _, l := range append(held, l) {
+			_ = l.Unlock(t.Context())
+		}
+	})
+}
+
+// asked is a ctx that tells once when its end is asked for.
+type asked struct {
+	context.Context
+	tell atomic.Pointer[func()]
+}
+
+func (a *asked) Err() error {
+	if tell := a.tell.Swap(nil); tell != nil {
+		(*tell)()
+	}
+	return a.Context.Err()
+}
+
+// The scheduler looks at two locks, and extends both then. Between the looks the first one is extended by hand.
+func TestAnExtensionByHandWhileTheSchedulerLooksSparesTheRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		first := mustLock(t, c, "first", locker.WithTTL(3*time.Second))
+		ctx := &asked{Context: t.Context()}
+		second, err := c.Lock(ctx, "second", locker.WithTTL(3*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		byHand := func() {
+			if err := first.Extend(t.Context(), time.Minute); err != nil {
+				t.Error(err)
+			}
+		}
+		ctx.tell.Store(&byHand)
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if _, extends, _, _ := s.asked(); extends != 2 {
+			t.Errorf("%d extensions; want the one by hand and that of the other lock", extends)
+		}
+		mustUnlock(t, first)
+		mustUnlock(t, second)
 	})
 }
 

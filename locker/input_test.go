@@ -97,3 +97,20 @@ func TestUnlockWithANilCtxReleasesAndSaysSo(t *testing.T) {
 		s.mustBeFree(t, "key")
 	})
 }
+
+func TestUnlockWithANilCtxOfALostLockTellsOfTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		var none context.Context
+		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+		<-l.Context().Done()
+		mustMatch(t, l.Unlock(none), locker.ErrLost)
+	})
+}
+
+func TestDrainOfAClientThatIsNoneSaysSo(t *testing.T) {
+	var none *locker.Client
+	const want = "lockstep: drain: the Client was not made by locker.New"
+	if err := none.Drain(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("Drain = %v; want %s", err, want)
+	}
+}

@@ -315,6 +315,22 @@ func TestUnlockAtTheMaximumHoldIsRepeated(t *testing.T) {
 	})
 }
 
+func TestARestOfALeaseThatUnlockCouldNotReleaseIsReleasedInTheBackground(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(time.Minute), locker.WithMaxHold(time.Second))
+		<-l.Context().Done()
+		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		time.Sleep(10 * time.Second) // longer than Unlock tries
+		if _, _, held := s.store.Get("key"); !held {
+			t.Error("it was released by a store that fails")
+		}
+		s.faults.Clear()
+		time.Sleep(2 * time.Second)
+		s.mustBeFree(t, "key")
+	})
+}
+
 // Found by the simulation: a node of a quorum had forgotten the lock, which an extension found out when the holder had been told to
 // stop by his own ctx. The other nodes were let go of at once.
 func TestWhatIsLeftOfALostLeaseGoesOnWhileTheHolderWindsUp(t *testing.T) {

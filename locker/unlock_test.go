@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -226,6 +227,26 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// There are so many cleanups that no release goes on in the background.
+func TestAReleaseForWhichThereIsNoRoomSaysAtOnceThatItIsNotConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
+		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
+		c.FillCleanups(t.Context(), func(context.Context) error { return backendtest.ErrInjected })
+		began := time.Now()
+		err := l.Unlock(t.Context())
+		mustMatch(t, err, backendtest.ErrInjected)
+		mustNotMatch(t, err, locker.ErrLost)
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "not confirmed; the lease ends by itself at ") || took != 0 {
+			t.Errorf("Unlock = %v after %v", err, took)
+		}
+		if _, _, releases, _ := s.asked(); releases != 1 {
+			t.Errorf("%d releases were sent", releases)
+		}
+		time.Sleep(2 * time.Minute)
+	})
 }
 
 func TestAReleaseThatHungSaysWhenTheLeaseEnds(t *testing.T) {

@@ -997,6 +997,17 @@ func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
 				return locker.Lease{}, unsent{}
 			}
 		},
+		`lockstep: lock "key": wait limit reached: no connection; before that held by someone else; free in 59s unless renewed`: func(s *spy) {
+			held := false
+			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+				if !held {
+					held = true
+					return locker.Lease{}, &locker.HeldError{Key: "key", Left: time.Minute}
+				}
+				return locker.Lease{}, unsent{}
+			}
+			s.onWatching = func(wake func()) { wake() }
+		},
 		`lockstep: lock "key": wait limit reached: no connection`: func(s *spy) {
 			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
 				return locker.Lease{}, unsent{}
@@ -1016,6 +1027,34 @@ func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
 				t.Errorf("Lock = %v; want %s", err, says)
 			}
 		})
+	}
+}
+
+// Whoever has an owner makes an attempt before it joins a line.
+func TestTheEndOfAFirstAttemptWithAnOwnerSaysThatItsOutcomeIsUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.SetNX, backendtest.Hang)
+		const want = `lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; ` +
+			`its outcome is unknown, and it is cleaned up in the background`
+		_, err := c.Lock(locker.ContextWithOwner(t.Context(), "job 7"), "key", locker.WithWait(time.Second))
+		if err == nil || err.Error() != want {
+			t.Errorf("Lock = %v; want %s", err, want)
+		}
+		mustMatch(t, err, locker.ErrWaitLimit)
+		if c.Lines() != 0 {
+			t.Error("it stands in a line")
+		}
+	})
+}
+
+// A program may end its own ctx with the error of this package. There is no hold that the text could name.
+func TestACtxThatEndsWithErrReleasedOfNoHoldIsToldAsItIs(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(locker.ErrReleased)
+	_, err := locker.New(newSpy()).Lock(ctx, "key")
+	mustMatch(t, err, context.Canceled, locker.ErrReleased)
+	if want := `lockstep: lock "key": context canceled: lock released`; err == nil || err.Error() != want {
+		t.Errorf("Lock = %v; want %s", err, want)
 	}
 }
 
