@@ -186,7 +186,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	}
 	t := &turn{key: s.config.prefix + key, waiter: waiter, wake: wake}
 	s.turns.add(t)
-	atEnd(ctx, func() {
+	context.AfterFunc(ctx, func() {
 		leave()
 		if s.turns.remove(t) {
 			s.quit(t.key, s.member(waiter))

@@ -55,18 +55,9 @@ func (r request) isFor(channel string) bool { return r.topic != nil && r.topic.c
 func (w *wakes) watch(ctx context.Context, channel string, wake func()) error {
 	leave, err := w.join(ctx, channel, wake, nil)
 	if err == nil {
-		atEnd(ctx, leave)
+		context.AfterFunc(ctx, leave)
 	}
 	return err
-}
-
-// atEnd is context.AfterFunc, without what that puts between a ctx that has the method and f: there may be thousands who wait.
-func atEnd(ctx context.Context, f func()) {
-	if c, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
-		c.AfterFunc(f)
-		return
-	}
-	context.AfterFunc(ctx, f)
 }
 
 // join is watch until leave is called. A server that can't be reached is tried again. All who join a channel give the same told,
