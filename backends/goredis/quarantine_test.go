@@ -88,3 +88,37 @@ func TestQuarantineInACluster(t *testing.T) {
 		})
 	}
 }
+
+// TestQuarantineThroughSentinel: the replica that takes over may lack what its master granted.
+func TestQuarantineThroughSentinel(t *testing.T) {
+	t.Parallel()
+	const longest = 2 * time.Second
+	s := redistest.StartSentinel(t, 1)
+	options := &client.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(), ContextTimeoutEnabled: true}
+	quarantine := goredis.Quarantine(options)
+	c := client.NewFailoverClient(options)
+	t.Cleanup(func() { c.Close() })
+	store := goredis.New(c, quarantine, redis.WithMaxTTL(longest))
+	if r, err := store.SetNX(t.Context(), "key", "before", longest); err != nil || !r.OK {
+		t.Fatalf("SetNX before the failover = %+v, %v", r, err)
+	}
+	s.AwaitFailover(s.KillMaster())
+	var refused *redis.QuarantineError
+	eventually(t, "quarantine", func() bool {
+		r, err := store.SetNX(t.Context(), "key", "after", longest)
+		if r.OK {
+			t.Fatal("granted by a server that may lack a lock")
+		}
+		return errors.As(err, &refused)
+	})
+	if refused.Address != redistest.MasterName {
+		t.Errorf("the error names %q; want %q", refused.Address, redistest.MasterName)
+	}
+	eventually(t, "a grant after quarantine", func() bool {
+		r, _ := store.SetNX(t.Context(), "key", "after", longest)
+		if r.OK && time.Now().Before(refused.Until) {
+			t.Fatal("granted in quarantine")
+		}
+		return r.OK
+	})
+}

@@ -53,6 +53,17 @@ func TestOpenGivesUpAServerThatHangs(t *testing.T) {
 	}
 }
 
+func TestOnlyAStoreOfOpenHasAnEndpoint(t *testing.T) {
+	store, pool := redigo.Open("10.0.0.7:6379", nil)
+	defer pool.Close()
+	if got := store.Endpoint(); got != "10.0.0.7:6379" {
+		t.Errorf("of Open: %q", got)
+	}
+	if got := redigo.New(pool).Endpoint(); got != "" { // a pool does not tell
+		t.Errorf("of New: %q", got)
+	}
+}
+
 func TestAServerThatIsDownIsAFault(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

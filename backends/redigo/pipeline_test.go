@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"testing"
 	"time"
 
+	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redis"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
@@ -106,5 +108,71 @@ func TestCommandsTogetherEndWithTheirCtx(t *testing.T) {
 	}
 	if n, err := server.Do("EXISTS", "unsent"); n != int64(0) || err != nil {
 		t.Errorf("a ctx that had ended: %v, %v", n, err)
+	}
+}
+
+func TestOfCommandsTogetherWhatAReplicaHasNotDoneIsToBeSentElsewhere(t *testing.T) {
+	e := open(t, redistest.Start(t).Addr())
+	const readonly = `return redis.error_reply("READONLY You can't write against a read only replica.")`
+	for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+		commands := []*redis.Command{{Args: []any{"GET", "nothing"}}, {Args: []any{"EVAL", readonly, 0}}}
+		all(t.Context(), commands)
+		if c := commands[0]; c.Alone || c.Err != nil {
+			t.Errorf("%s: what was answered: %v, alone %v", name, c.Err, c.Alone)
+		}
+		if c := commands[1]; !c.Alone || !redis.IsDemoted(c.Err) {
+			t.Errorf("%s: what the replica has not done: %v, alone %v", name, c.Err, c.Alone)
+		}
+		if n := e.pool.IdleCount(); n != 0 {
+			t.Errorf("%s: the connection to the replica is kept", name)
+		}
+	}
+}
+
+// dull is a connection that can't be written to.
+type dull struct {
+	client.Conn
+	send, flush, broke error
+}
+
+func (d *dull) Send(string, ...any) error      { return d.fails(d.send) }
+func (d *dull) Flush() error                   { return d.fails(d.flush) }
+func (d *dull) Do(string, ...any) (any, error) { return nil, d.broke }
+func (d *dull) Err() error                     { return d.broke }
+func (d *dull) Close() error                   { return nil }
+func (d *dull) fails(err error) error {
+	if err != nil {
+		d.broke = err
+	}
+	return err
+}
+
+func TestTheOutcomeOfCommandsThatCouldNotBeWrittenIsUnknown(t *testing.T) {
+	for name, broken := range map[string]dull{
+		"to the buffer": {send: io.ErrClosedPipe}, "to the connection": {flush: io.ErrClosedPipe},
+	} {
+		dials := 0
+		pool := &client.Pool{MaxIdle: 1, DialContext: func(context.Context) (client.Conn, error) {
+			dials++
+			c := broken
+			return &c, nil
+		}}
+		e := newExecutor(pool, "10.0.0.7:6379")
+		for by, way := range map[string]struct {
+			all   func(context.Context, []*redis.Command)
+			dials int
+		}{"OnceAll": {e.OnceAll, 1}, "DoAll": {e.DoAll, 2}} {
+			dials = 0
+			commands := increments(2)
+			way.all(t.Context(), commands)
+			for _, c := range commands {
+				if !errors.Is(c.Err, io.ErrClosedPipe) || cleanup.Unsent(c.Err) || cleanup.Permanent(c.Err) || c.Reply != nil {
+					t.Errorf("%s, %s: %v, %v", by, name, c.Reply, c.Err)
+				}
+			}
+			if dials != way.dials {
+				t.Errorf("%s, %s: %d connections were made; want %d", by, name, dials, way.dials)
+			}
+		}
 	}
 }
