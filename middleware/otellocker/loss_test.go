@@ -117,6 +117,28 @@ var lossScenarios = []scenario{
 		}.with("97ms"),
 	},
 	{
+		name: "lost because its Lock is garbage, as an extension says: the garbage collector does not run in fake time",
+		run: func(x *scene) {
+			l := x.lock()
+			x.faultOnce(backendtest.ExpireIf, func(context.Context, func(context.Context) error) error {
+				return &locker.LostError{Key: key, Reason: locker.LostAbandoned}
+			})
+			<-l.Context().Done()
+			x.now(0, 0)
+		},
+		spans: []string{
+			acquired,
+			`lock renew 0s root {error.type="lost" lock.key="invoice/42" lock.lost.reason="abandoned" lock.outcome="lost" lock.ttl=30.0}` +
+				` Error: lockstep: extend "invoice/42": lock lost: its Lock became garbage without Unlock -> lock acquire`,
+			released, // what was left of it
+		},
+		metrics: samples{
+			"lock.abandoned":                          "1",
+			"lock.renewals{lock.outcome=lost}":        "1",
+			"lock.losses{lock.lost.reason=abandoned}": "1",
+		}.with("9.6s"),
+	},
+	{
 		name:  "held as long as it may be",
 		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}},
 		run: func(x *scene) {

@@ -20,6 +20,11 @@ func TestWhatAnExtensionEndedWithDoesNotDependOnWhichEndCameFirst(t *testing.T) 
 	late, cancel := context.WithTimeout(t.Context(), -time.Second)
 	defer cancel()
 	over := func(ctx context.Context) error { return fmt.Errorf("extend: %w", ctx.Err()) }
+	tracer := &tracing{}
+	wanted, cancelWanted := context.WithTimeout(tracer.withOrigin(t.Context(), "key", hold{}), -time.Second)
+	defer cancelWanted()
+	unwanted, cancelUnwanted := context.WithTimeout(tracer.withOrigin(late, "key", hold{}), -time.Second)
+	defer cancelUnwanted()
 	expired := end(&locker.LostError{Key: "key", Reason: locker.LostUnavailable})
 	held := end(&locker.LostError{Key: "key", Reason: locker.LostMaxHold})
 	released := end(locker.ErrReleased)
@@ -33,6 +38,8 @@ func TestWhatAnExtensionEndedWithDoesNotDependOnWhichEndCameFirst(t *testing.T) 
 		"refused":                               {t.Context(), locker.ErrLost, lost},
 		"refused after Unlock":                  {released, locker.ErrLost, canceled},
 		"it hung until its deadline":            {late, over(late), timeout},
+		"it hung while the lock is wanted":      {wanted, over(wanted), timeout},
+		"it hung when nobody wants the lock":    {unwanted, over(unwanted), canceled},
 		"it hung until the hold was lost":       {expired, over(expired), timeout},
 		"it hung until the maximum hold":        {held, over(held), canceled},
 		"it hung until Unlock":                  {released, over(released), canceled},

@@ -23,7 +23,32 @@ func (l slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	return l.Locker.Acquire(ctx, req)
 }
 
+// forgotten stands for a Client whose Lock became garbage: the garbage collector does not run in fake time.
+func forgotten(next locker.Locker) locker.Locker { return &forgets{Locker: next} }
+
+type forgets struct {
+	locker.Locker
+	told bool
+}
+
+func (f *forgets) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	lease.Abandoned, f.told = !f.told, true
+	return f.Locker.Extend(ctx, lease, ttl)
+}
+
 var extensions = []outcome{
+	{name: "forgotten, and extended all the same", do: func(s *scene) {
+		s.locks = locker.New(single.New(s.faults[0]), locker.WithTTL(9*time.Second), locker.WithMiddleware(forgotten, s.watch))
+		l := s.lock()
+		time.Sleep(8 * time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=WARN msg="lock abandoned" key=invoice/42 trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=6.028s trace=7`,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=9s left=6.028s trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=8s trace=7`,
+	}},
 	{name: "extended", do: func(s *scene) {
 		l := s.lock()
 		time.Sleep(4 * time.Second)

@@ -153,3 +153,24 @@ func TestALongTTLIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAttemptThatFindsNoSlotSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := inMemory()
+		l := legacy.Expire(store.Legacy())
+		free := legacy.TakeSlots(l)
+		ctx, cancel := context.WithTimeout(t.Context(), brief)
+		defer cancel()
+		_, err := l.Acquire(ctx, request(long))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*cleanup.FullError)) || !cleanup.Unsent(err) {
+			t.Errorf("Acquire = %v", err)
+		}
+		if _, _, found := store.Get("key"); found {
+			t.Error("the key is there")
+		}
+		free()
+		if _, err := l.Acquire(t.Context(), request(long)); err != nil {
+			t.Errorf("with a slot: %v", err)
+		}
+	})
+}

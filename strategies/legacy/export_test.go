@@ -32,3 +32,16 @@ func Sent(l any) (n int) {
 	}
 	return n
 }
+
+// TakeSlots leaves no slot for another attempt of an Expire, until it frees them.
+func TakeSlots(l any) (free func()) {
+	q, n := &l.(*expire).cleanups, 0
+	for q.TryReserve() {
+		n++
+	}
+	return func() {
+		for range n {
+			q.Free()
+		}
+	}
+}

@@ -143,6 +143,74 @@ func TestTheFirstOfThreeAttemptsToBeAnsweredLeavesTheOthersToTheRelease(t *testi
 	})
 }
 
+// unsent is an error of a call that sent nothing.
+type unsent struct{}
+
+func (unsent) Error() string { return "no connection" }
+func (unsent) Unsent() bool  { return true }
+
+func TestANodeThatNoAttemptHasReachedIsNotReleased(t *testing.T) {
+	for name, opts := range map[string][]redlock.Option{"at once": nil, "in turn": {redlock.WithSequential()}} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			nodes[1].set("acquire", behaviour{err: unsent{}})
+			l, req := quorumOf(t, nodes, opts...), request()
+			lease := mustAcquire(t, l, req)
+			synctest.Wait()
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if n, other := nodes[1].count("release"), nodes[2].count("release"); n != 0 || other != 1 || holding(nodes, req.Token) != 0 {
+				t.Errorf("%s: %d releases at the node that was not reached, %d at another; %d nodes have it", name, n, other, holding(nodes, req.Token))
+			}
+		})
+	}
+}
+
+// The retransmission has not reached node 3, which has the token from the first attempt.
+func TestANodeThatOneOfTwoAttemptsHasReachedIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		nodes[1].set("acquire", behaviour{err: unsent{}})
+		mustAcquire(t, l, req)
+		synctest.Wait()
+		nodes[1].set("acquire", behaviour{})
+		nodes[2].set("acquire", behaviour{err: unsent{}})
+		lease := mustAcquire(t, l, req)
+		synctest.Wait()
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := holding(nodes, req.Token); n != 0 {
+			t.Errorf("%d nodes have it still", n)
+		}
+	})
+}
+
+func TestANodeWithoutASlotIsNotAskedAndTheOthersDecide(t *testing.T) {
+	for need, granted := range map[int]bool{2: true, 3: false} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			l, req := quorumOf(t, nodes, redlock.WithQuorum(need)), request()
+			redlock.TakeSlots(l, 2)
+			_, err := l.Acquire(t.Context(), req)
+			if (err == nil) != granted {
+				t.Errorf("Acquire with %d of 3 = %v", need, err)
+			}
+			if !granted {
+				wantQuorum(t, err, "too many attempts and cleanups wait for an answer of the server")
+			}
+			time.Sleep(time.Minute)
+			if n := nodes[2].count("acquire") + nodes[2].count("release"); n != 0 {
+				t.Errorf("%d calls at a node without a slot", n)
+			}
+		})
+	}
+}
+
 // What node 3 may have stored is cleaned up for as long as the TTL, and the attempt remembered; but not once it is over.
 func TestAFailedRetransmissionForgetsTheAttemptsBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

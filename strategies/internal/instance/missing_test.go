@@ -1,0 +1,64 @@
+package instance_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
+)
+
+func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
+	none := instance.Missing((*memory.Store)(nil))
+	lease := locker.Lease{Key: "key", Token: "token"}
+	shared := locker.Request{Key: "key", Token: "token", TTL: time.Second, Shared: true}
+	_, acquire := none.Acquire(t.Context(), shared)
+	_, extend := none.Extend(t.Context(), lease, time.Second)
+	_, fair := instance.Queued(memory.New(), true).Acquire(t.Context(), shared)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{acquire, `lockstep: acquire "key": store is nil`},
+		{extend, `lockstep: extend "key": store is nil`},
+		{none.Release(t.Context(), lease), `lockstep: release "key": store is nil`},
+		{none.Watch(t.Context(), "key", "", func() {}), `lockstep: watch "key": store is nil`},
+		{fair, `lockstep: acquire "key": fair keeps an order, which there is not under locker.WithSharedKeys; use single or fenced`},
+	} {
+		failed, ok := c.err.(*locker.Error)
+		if !ok || c.err.Error() != c.want || failed.ErrorType() != "invalid" || !cleanup.Permanent(c.err) {
+			t.Errorf("%v; want %s", c.err, c.want)
+		}
+	}
+}
+
+// numbers is a store that numbers grants, and has no queue.
+type numbers struct{ backends.NumberedStore }
+
+func TestGrantsAreNumberedWithoutAQueueToo(t *testing.T) {
+	store := memory.New()
+	l := instance.Numbered(numbers{store})
+	before := uint64(0)
+	for range 3 {
+		// The store would give a place in its queue to a waiter, and the lock to nobody else.
+		req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second, Waiter: "waiter"}
+		lease, err := l.Acquire(t.Context(), req)
+		if err != nil || lease.Fence <= before {
+			t.Fatalf("Acquire = %v, %v after number %d", lease, err, before)
+		}
+		before = lease.Fence
+		req.Token = locker.NewToken()
+		if _, err := l.Acquire(t.Context(), req); err == nil {
+			t.Error("a lock that is held is granted")
+		}
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Error(err)
+		}
+		if token, _, _ := store.Get("key"); token != "" {
+			t.Error("the lock is kept for a waiter in the queue")
+		}
+	}
+}
