@@ -94,7 +94,7 @@ func TestSentinelsThatCannotBeReachedAreAKindOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close() // nobody listens there now
-	c := client.NewFailoverClient(&client.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{l.Addr().String()}, MaxRetries: -1})
+	c := client.NewFailoverClient(&client.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{l.Addr().String()}, MaxRetries: -1, DialerRetries: 1})
 	defer c.Close()
 	_, err = New(c).SetNX(t.Context(), "key", "token", time.Second)
 	wire := (*redis.WireError)(nil)
@@ -135,6 +135,9 @@ func TestANodeInQuarantineRefusesGrantsAndSendsTheRest(t *testing.T) {
 		}
 		var sent []client.Cmder
 		answer := func(cmds ...client.Cmder) {
+			if len(cmds) == 0 {
+				t.Errorf("%s: a pipeline of nothing is sent", name)
+			}
 			sent = append(sent, cmds...)
 			if c.during {
 				show(q, "B")

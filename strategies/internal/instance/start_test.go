@@ -12,17 +12,17 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// startable is a store in memory that can be asked without waiting for its answer.
+// startable is a store in memory that can be asked without waiting for its answer, and heeds no end of a ctx.
 type startable struct{ *memory.Store }
 
 func (s *startable) Self() backends.Store { return s }
 
 func (s *startable) StartSetNX(ctx context.Context, key, value string, ttl time.Duration, then func(backends.Result, error)) {
-	go func() { then(s.SetNX(ctx, key, value, ttl)) }()
+	go func() { then(s.SetNX(context.WithoutCancel(ctx), key, value, ttl)) }()
 }
 
 func (s *startable) StartDeleteIf(ctx context.Context, key, value string, then func(bool, error)) {
-	go func() { then(s.DeleteIf(ctx, key, value)) }()
+	go func() { then(s.DeleteIf(context.WithoutCancel(ctx), key, value)) }()
 }
 
 func TestAnAttemptThatIsStartedUnderACtxThatIsDoneSendsNothing(t *testing.T) {
