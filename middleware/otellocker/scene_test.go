@@ -51,6 +51,9 @@ type scene struct {
 	faults []*backendtest.FaultNumberedStore // of each store; the other Client does not meet them
 	tokens tokens
 	blind  bool // there are no metrics
+
+	mu   sync.Mutex
+	kept []*locker.Lock // all of them: one that is garbage is abandoned, and that is counted
 }
 
 const (
@@ -191,6 +194,9 @@ func (x *scene) lock(opts ...locker.Option) *locker.Lock {
 	if err != nil {
 		x.Fatalf("Lock: %v", err)
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.kept = append(x.kept, l)
 	return l
 }
 

@@ -32,6 +32,9 @@ type scene struct {
 	watch  locker.Middleware // the log
 	locks  *locker.Client
 	others *locker.Client // somebody else's, without a log
+
+	mu   sync.Mutex
+	kept []*locker.Lock // all of them: one that is garbage is abandoned, and that is logged
 }
 
 // play runs one scene over n stores. The strategy is made of them as they misbehave.
@@ -72,6 +75,9 @@ func (s *scene) lockUnder(ctx context.Context, opts ...locker.Option) *locker.Lo
 	if err != nil {
 		s.Fatal(err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, l)
 	return l
 }
 
