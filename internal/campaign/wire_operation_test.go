@@ -310,9 +310,12 @@ func (s *scene) lockEverywhere() *locker.Lock {
 	return l
 }
 
-// unlock releases in a network that is well.
+// unlock releases in a network that is well. Under a ctx that can't end, Unlock would give up after
+// three seconds, which a busy machine may need.
 func (s *scene) unlock(l *locker.Lock) {
-	if err := l.Unlock(context.Background()); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := l.Unlock(ctx); err != nil {
 		s.Errorf("unlocking %q: %v", l.Key(), err)
 	}
 }
