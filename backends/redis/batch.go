@@ -60,15 +60,12 @@ func (l *lane) lead(q *caller) {
 		commands[i] = &each.Command
 	}
 	l.together(b.ctx, commands)
-	if q.Err == nil {
-		l.took(time.Since(b.began))
-	}
 	b.over = Ended(b.ctx) != nil
 }
 
 // gather adds to q what is in the queue; it is nil if nothing is. Calls whose ctx has ended are answered. Those who were answered
-// together come again together: while there are fewer than the last time, the others are let run first. Where nobody else can
-// run, that takes no time.
+// together come again together: while there are far fewer than lately, the others are let run first. Where nobody else can run,
+// that takes no time.
 func (l *lane) gather(q *caller) []*caller {
 	var sent []*caller
 	l.mu.Lock()
@@ -90,7 +87,7 @@ func (l *lane) gather(q *caller) []*caller {
 		other.state = taken
 		sent = append(sent, other)
 	}
-	l.company = len(sent)
+	l.company = max(len(sent), l.company/2)
 	l.handOut() // who came while this call gathered has not looked for one
 	l.mu.Unlock()
 	kept := sent[:0]

@@ -10,12 +10,10 @@ import (
 )
 
 const (
-	minSends    = 3                      // may be under way in a lane, however quick they are
-	maxSends    = 16                     // may, however long they take
-	perSend     = 100 * time.Microsecond // of a round trip allows one
+	sends       = 3                      // hold the permits of a lane
 	crowd       = 4                      // in a round trip, after which those who come look for each other
 	maxTogether = 100                    // commands in a round trip
-	overdue     = time.Millisecond       // is a send that others wait for, after this or up to twice this
+	overdue     = 500 * time.Microsecond // is a send that others wait for, after this or up to twice this
 	patience    = time.Second            // with a round trip, when a call in it has no more time
 )
 
@@ -29,8 +27,10 @@ const (
 //
 // A call whose ctx ends in the queue was not sent, and its error says so. One that was sent waits for its answer, as it would
 // alone: who does not know when it ends can't clean up after it. If it takes long (patience), a round trip ends with
-// the first ctx in it that ends, else with the last one. A send that takes longer than usual (overdue) loses its permit, since a
-// connection that hangs must not keep all others waiting.
+// the first ctx in it that ends, else with the last one.
+//
+// A send that takes long (overdue) while others wait loses its permit. So a connection that hangs does not keep them waiting, and a
+// server that is far away has as many sends at once as calls come.
 //
 // Do and Once have a combiner each: what a library may send again, with its pauses, would keep the others waiting.
 type combiner struct {
@@ -77,12 +77,11 @@ func (c *combiner) lane(ctx context.Context, args []any) *lane {
 type lane struct {
 	*combiner
 	mu          sync.Mutex
-	permits     [maxSends]permit
-	quick       time.Duration // what the quickest of the last shared round trips has taken, about
-	queued      int           // how many are in the queue
-	company     int           // how many were in the last round trip
-	gathering   bool          // somebody is about to send what is in the queue
-	first, last *caller       // the queue; some may have withdrawn
+	permits     [sends]permit
+	queued      int     // how many are in the queue
+	company     int     // how many were in the last round trip, or half of it before
+	gathering   bool    // somebody is about to send what is in the queue
+	first, last *caller // the queue; some may have withdrawn
 	timer       *time.Timer
 	timed       bool // the timer is set
 }
@@ -156,7 +155,7 @@ func (l *lane) start(ctx context.Context, then answer, args []any) {
 
 // free is a permit that nobody has, or -1.
 func (l *lane) free() int {
-	for i := range l.limit() {
+	for i := range l.permits {
 		if !l.permits[i].taken {
 			return i
 		}
@@ -190,9 +189,6 @@ func (l *lane) leave(t tenure) {
 
 func (l *lane) hand(i int) {
 	l.permits[i].taken = false
-	if i >= l.limit() {
-		return
-	}
 	if q := l.dequeue(); q != nil {
 		l.entrust(q, i)
 	}
@@ -203,22 +199,6 @@ func (l *lane) handOut() {
 	for i := l.free(); i >= 0 && l.first != nil; i = l.free() {
 		l.hand(i)
 	}
-}
-
-// limit is how many permits may be taken: one for each perSend that a round trip lasts. More would save no time, and each costs some.
-// It is the quickest that counts, since one that waits for a busy CPU is no reason to send more.
-func (l *lane) limit() int { return int(min(max(l.quick/perSend, minSends), maxSends)) }
-
-// took is told of a shared round trip.
-func (l *lane) took(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.quick == 0 || d < l.quick {
-		l.quick = d
-	} else {
-		l.quick += (d - l.quick) / 1024
-	}
-	l.handOut()
 }
 
 // entrust gives q a permit, to lead.

@@ -55,7 +55,7 @@ func TestWhatIsStartedSharesRoundTripsAndGoroutines(t *testing.T) {
 			time.Sleep(rtt / 4)
 			most = max(most, runtime.NumGoroutine()-before)
 		}
-		if trips, _, _ := w.sent(""); trips > 2*minSends || most > 2*minSends || time.Since(began) > 3*rtt { // those that end, and the timer's, among them
+		if trips, _, _ := w.sent(""); trips > 2*sends || most > 2*sends || time.Since(began) > 3*rtt { // those that end, and the timer's, among them
 			t.Errorf("%d round trips and %d goroutines, in %v", trips, most, time.Since(began))
 		}
 	})
@@ -119,7 +119,7 @@ func TestWhatWasStartedIsAnsweredByALibraryThatEndsTheGoroutine(t *testing.T) {
 			return nil
 		}}
 		c := combine(w.Once, w.OnceAll, w.Lane)
-		for range 2 * minSends {
+		for range 2 * sends {
 			if reply, err := started(c)(t.Context(), "SET", "bad"); reply != nil || !errors.Is(err, errStranded) || cleanup.Unsent(err) {
 				t.Errorf("%v, %v", reply, err)
 			}
