@@ -39,8 +39,8 @@ bench: programs ## measure beside raw commands and other lock libraries, in one 
 	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
-headlines: programs ## measure all cases three times and write the ranges into README.md, the last run into docs/performance.md (2 hours)
-	@cd bench && go run ./peers -repeat 3 -runs 3 -docs ../docs/performance.md -readme ../README.md
+headlines: programs ## measure all cases three times and write the ranges and the last run into docs/performance.md (2 hours)
+	@cd bench && go run ./peers -repeat 3 -runs 3 -docs ../docs/performance.md -headlines ../docs/performance.md
 
 bench-peers: programs ## measure all cases beside other lock libraries and write them into docs/performance.md (50 minutes); CASE=a,d for some
 	@cd bench && go run ./peers -docs ../docs/performance.md $(if $(CASE),-case $(CASE))
@@ -69,8 +69,8 @@ fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with 
 	go test -v -run Fresh -timeout 24h ./internal/simulation -fresh $(or $(SCHEDULES),200)
 
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well.
-matrix: programs ## make the matrix of docs/safety.md anew
-	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/safety.md -by 'make matrix' -- -timeout 2h \
+matrix: programs ## make docs/matrix.md anew
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/matrix.md -by 'make matrix' -- -timeout 2h \
 		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/simulation ./internal/campaign
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -91,9 +91,9 @@ func TestWhoIsNotInTheQueueExcludesAllTheSame(t *testing.T) {
 		"single": single.New(goredis.New(conn)), "fair": fair.New(goredis.New(conn)), "fenced": fenced.New(goredis.New(conn)),
 	}
 	beside := map[string]locker.Locker{
-		"single without wakes":   single.New(goredis.New(conn, lockredis.WithoutWakes())),
-		"fenced without wakes":   fenced.New(goredis.New(conn, lockredis.WithoutWakes())),
-		"single without scripts": single.New(goredis.New(conn, lockredis.WithoutScripts())),
+		"single without wakes":   single.New(goredis.New(conn, redisstore.WithoutWakes())),
+		"fenced without wakes":   fenced.New(goredis.New(conn, redisstore.WithoutWakes())),
+		"single without scripts": single.New(goredis.New(conn, redisstore.WithoutScripts())),
 	}
 	for queued, first := range inTheQueue {
 		for other, second := range beside {

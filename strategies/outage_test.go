@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -22,7 +22,7 @@ import (
 func TestARestartFailsNoRequestThatHasWithWait(t *testing.T) {
 	const requests, keys = 50, 10
 	server := redistest.Start(t)
-	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, lockredis.WithoutQuarantine())
+	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, redisstore.WithoutQuarantine())
 	t.Cleanup(func() { conn.Close() })
 	locks := locker.New(single.New(store), locker.WithWait(5*time.Second), locker.WithTTL(2*time.Second))
 	var wg sync.WaitGroup
@@ -76,7 +76,7 @@ func TestARestartFailsNoRequestThatHasWithWait(t *testing.T) {
 // Without WithWait nothing has said how long an outage may last.
 func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
 	server := redistest.Start(t)
-	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1}, lockredis.WithoutQuarantine())
+	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1}, redisstore.WithoutQuarantine())
 	t.Cleanup(func() { conn.Close() })
 	server.Kill()
 	_, err := locker.New(single.New(store)).Lock(t.Context(), "key")
@@ -90,7 +90,7 @@ func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
 func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) {
 	const waiters, limit = 1000, 100 // attempts in half a second; each waiter by itself would make one
 	server := redistest.Start(t)
-	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, lockredis.WithoutQuarantine())
+	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, redisstore.WithoutQuarantine())
 	t.Cleanup(func() { conn.Close() })
 	locks := locker.New(single.New(store), locker.WithWait(time.Minute), locker.WithTTL(2*time.Second))
 	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {

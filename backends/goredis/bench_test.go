@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -28,7 +28,7 @@ func raw(c *client.Client) func(b *testing.B, ctx context.Context, key string) {
 	}
 }
 
-func pair(s *redis.Store) func(b *testing.B, ctx context.Context, key string) {
+func pair(s *redisstore.Store) func(b *testing.B, ctx context.Context, key string) {
 	return func(b *testing.B, ctx context.Context, key string) {
 		if r, err := s.SetNX(ctx, key, "token", 20*time.Second); err != nil || !r.OK {
 			b.Error(r, err)

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
 
 // problems lists what Check finds, in order, those that are unsafe with an exclamation mark.
-func problems(r redis.Report) string {
+func problems(r redisstore.Report) string {
 	var all []string
 	for _, f := range r.Findings {
 		p := string(f.Problem)
@@ -24,7 +24,7 @@ func problems(r redis.Report) string {
 	return strings.Join(all, " ")
 }
 
-func check(t *testing.T, o *client.Options, opts ...redis.Option) redis.Report {
+func check(t *testing.T, o *client.Options, opts ...redisstore.Option) redisstore.Report {
 	t.Helper()
 	r, err := goredis.New(dial(t, o), opts...).Check(t.Context())
 	if err != nil {
@@ -50,15 +50,15 @@ func TestCheckOfAFreshServerWithoutPersistence(t *testing.T) {
 	if r.ClockSkew.Abs() > r.RoundTrip {
 		t.Errorf("skew %v with a round trip of %v, on one machine", r.ClockSkew, r.RoundTrip)
 	}
-	if r.Err() == nil || r.Err(redis.ProblemRestarted) != nil {
-		t.Errorf("Err = %v, with the problem allowed: %v", r.Err(), r.Err(redis.ProblemRestarted))
+	if r.Err() == nil || r.Err(redisstore.ProblemRestarted) != nil {
+		t.Errorf("Err = %v, with the problem allowed: %v", r.Err(), r.Err(redisstore.ProblemRestarted))
 	}
 }
 
 func TestCheckFindsNothingWhereAllIsWell(t *testing.T) {
 	server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
 	eventually(t, "a server that is up long enough", func() bool {
-		return problems(check(t, &client.Options{Addr: server.Addr()}, redis.WithMaxTTL(10*time.Millisecond))) == ""
+		return problems(check(t, &client.Options{Addr: server.Addr()}, redisstore.WithMaxTTL(10*time.Millisecond))) == ""
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -22,7 +22,7 @@ var (
 
 func TestOpenHonoursTheDeadlineOfACtx(t *testing.T) {
 	server := redistest.Start(t)
-	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithoutQuarantine())
+	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redisstore.WithoutQuarantine())
 	defer c.Close()
 	if _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -31,7 +31,7 @@ var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 // a replica for each master.
 func runModes(t *testing.T, c client.UniversalClient) {
 	replicated := mode{
-		name: "with replicas", opts: []redis.Option{redis.WithPrefix("replicated:"), redis.WithReplicas(1, 2*time.Second)},
+		name: "with replicas", opts: []redisstore.Option{redisstore.WithPrefix("replicated:"), redisstore.WithReplicas(1, 2*time.Second)},
 		prefix: "replicated:",
 	}
 	for _, m := range append(slices.Clone(modes), replicated) {
@@ -41,7 +41,9 @@ func runModes(t *testing.T, c client.UniversalClient) {
 		t.Run(m.name, func(t *testing.T) {
 			runAll(t, contracts{prefix: m.prefix, polling: m.polling, scriptless: m.scriptless,
 				replicated: m.name == replicated.name,
-				connect:    func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, append(m.opts, hour)...), c }})
+				connect: func(*testing.T) (*redisstore.Store, client.Cmdable) {
+					return goredis.New(c, append(m.opts, hour)...), c
+				}})
 		})
 	}
 }
@@ -107,36 +109,36 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 }
 
 // clusterCalls are the calls of a store on a lock that token holds, and what must come of them.
-var clusterCalls = map[string]func(ctx context.Context, s *redis.Store, key string) error{
-	"SetNX of another": func(ctx context.Context, s *redis.Store, key string) error {
+var clusterCalls = map[string]func(ctx context.Context, s *redisstore.Store, key string) error{
+	"SetNX of another": func(ctx context.Context, s *redisstore.Store, key string) error {
 		r, err := s.SetNX(ctx, key, "other", 20*time.Second)
 		return wanted(err, !r.OK && r.Left > 0, r)
 	},
-	"SetNX again": func(ctx context.Context, s *redis.Store, key string) error {
+	"SetNX again": func(ctx context.Context, s *redisstore.Store, key string) error {
 		r, err := s.SetNX(ctx, key, "token", 20*time.Second)
 		return wanted(err, r.OK, r)
 	},
-	"SetNX of a free key": func(ctx context.Context, s *redis.Store, key string) error {
+	"SetNX of a free key": func(ctx context.Context, s *redisstore.Store, key string) error {
 		r, err := s.SetNX(ctx, key+"free", "token", 20*time.Second)
 		return wanted(err, r.OK, r)
 	},
-	"ExpireIf": func(ctx context.Context, s *redis.Store, key string) error {
+	"ExpireIf": func(ctx context.Context, s *redisstore.Store, key string) error {
 		ok, err := s.ExpireIf(ctx, key, "token", 20*time.Second)
 		return wanted(err, ok, ok)
 	},
-	"ExpireIf of another": func(ctx context.Context, s *redis.Store, key string) error {
+	"ExpireIf of another": func(ctx context.Context, s *redisstore.Store, key string) error {
 		ok, err := s.ExpireIf(ctx, key, "other", 20*time.Second)
 		return wanted(err, !ok, ok)
 	},
-	"DeleteIf": func(ctx context.Context, s *redis.Store, key string) error {
+	"DeleteIf": func(ctx context.Context, s *redisstore.Store, key string) error {
 		ok, err := s.DeleteIf(ctx, key, "token")
 		return wanted(err, ok, ok)
 	},
-	"DeleteIf of another": func(ctx context.Context, s *redis.Store, key string) error {
+	"DeleteIf of another": func(ctx context.Context, s *redisstore.Store, key string) error {
 		ok, err := s.DeleteIf(ctx, key, "other")
 		return wanted(err, !ok, ok)
 	},
-	"Enter and Leave a free key": func(ctx context.Context, s *redis.Store, key string) error {
+	"Enter and Leave a free key": func(ctx context.Context, s *redisstore.Store, key string) error {
 		r, err := s.Enter(ctx, key+"nested", "owner", "token", 20*time.Second)
 		if err == nil && r.OK {
 			r.OK, err = s.Leave(ctx, key+"nested", "token")
@@ -225,14 +227,14 @@ func TestCallsOnAConnectionOfTheirOwnFindASlotThatHasMoved(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			key := cluster.KeyOn(from, "{"+t.Name()+"%d}")
-			store := goredis.New(dialCluster(t, cluster), redis.WithoutScripts())
+			store := goredis.New(dialCluster(t, cluster), redisstore.WithoutScripts())
 			if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 				t.Fatalf("SetNX = %+v, %v", r, err)
 			}
 			move := cluster.BeginMove(key, to)
 			move.Keys()
 			err := call(t.Context(), store, key)
-			if reply := (*redis.ReplyError)(nil); err != nil && (!errors.As(err, &reply) || reply.Permanent() || reply.Code() != "ASK") {
+			if reply := (*redisstore.ReplyError)(nil); err != nil && (!errors.As(err, &reply) || reply.Permanent() || reply.Code() != "ASK") {
 				t.Error(err)
 			}
 			move.Finish()
@@ -278,7 +280,7 @@ func TestNumberedGrantsGoOnWhenTheSlotHasMoved(t *testing.T) {
 		}
 		release("first")
 		_, err := store.SetNXFenced(t.Context(), key, "second", 20*time.Second)
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Permanent() {
+		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Permanent() {
 			t.Errorf("SetNXFenced in a slot that moves = %v", err)
 		}
 		move.Finish()

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/internal/starting"
 	client "github.com/redis/go-redis/v9"
@@ -21,7 +21,7 @@ import (
 // A mode is what a store is tested with.
 type mode struct {
 	name       string
-	opts       []redis.Option
+	opts       []redisstore.Option
 	prefix     string
 	polling    bool
 	scriptless bool
@@ -29,10 +29,10 @@ type mode struct {
 
 var modes = []mode{
 	{name: "plain"},
-	{name: "with prefix", opts: []redis.Option{redis.WithPrefix("app {1}:")}, prefix: "app {1}:"},
-	{name: "without wakes", opts: []redis.Option{redis.WithPrefix("polling:"), redis.WithoutWakes()},
+	{name: "with prefix", opts: []redisstore.Option{redisstore.WithPrefix("app {1}:")}, prefix: "app {1}:"},
+	{name: "without wakes", opts: []redisstore.Option{redisstore.WithPrefix("polling:"), redisstore.WithoutWakes()},
 		prefix: "polling:", polling: true},
-	{name: "without scripts", opts: []redis.Option{redis.WithPrefix("optimistic:"), redis.WithoutScripts()},
+	{name: "without scripts", opts: []redisstore.Option{redisstore.WithPrefix("optimistic:"), redisstore.WithoutScripts()},
 		prefix: "optimistic:", scriptless: true},
 }
 
@@ -42,7 +42,9 @@ func TestContractOnRedis(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			c := dial(t, &client.Options{Addr: addr})
 			runAll(t, contracts{prefix: m.prefix, polling: m.polling, scriptless: m.scriptless,
-				connect: func(*testing.T) (*redis.Store, client.Cmdable) { return goredis.New(c, append(m.opts, hour)...), c }})
+				connect: func(*testing.T) (*redisstore.Store, client.Cmdable) {
+					return goredis.New(c, append(m.opts, hour)...), c
+				}})
 		})
 	}
 }
@@ -55,7 +57,7 @@ func TestContractOnEmbedded(t *testing.T) {
 		}
 		t.Run(m.name, func(t *testing.T) {
 			runAll(t, contracts{prefix: m.prefix, scriptless: m.scriptless, bubble: true,
-				connect: func(t *testing.T) (*redis.Store, client.Cmdable) {
+				connect: func(t *testing.T) (*redisstore.Store, client.Cmdable) {
 					c := embed(t)
 					return goredis.New(c, m.opts...), c
 				}})
@@ -78,7 +80,7 @@ func embed(t *testing.T) *client.Client {
 }
 
 type contracts struct {
-	connect    func(t *testing.T) (*redis.Store, client.Cmdable)
+	connect    func(t *testing.T) (*redisstore.Store, client.Cmdable)
 	prefix     string
 	polling    bool
 	scriptless bool
@@ -89,38 +91,38 @@ type contracts struct {
 // runAll runs all that a store can do.
 func runAll(t *testing.T, c contracts) {
 	t.Run("Store", func(t *testing.T) {
-		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
+		backendtest.Run(t, harness(c, func(s *redisstore.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
 	})
 	t.Run("started", func(t *testing.T) {
-		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) {
+		backendtest.Run(t, harness(c, func(s *redisstore.Store, o outside) (backends.Store, backendtest.Outside) {
 			return starting.Awaited(s), o
 		}))
 	})
 	t.Run("LegacyStore", func(t *testing.T) {
-		backendtest.RunLegacy(t, harness(c, func(s *redis.Store, o outside) (backends.LegacyStore, backendtest.Outside) { return s, o }))
+		backendtest.RunLegacy(t, harness(c, func(s *redisstore.Store, o outside) (backends.LegacyStore, backendtest.Outside) { return s, o }))
 	})
 	if c.scriptless {
 		return
 	}
 	if !c.polling && !c.replicated {
 		t.Run("QueuedStore", func(t *testing.T) {
-			backendtest.RunQueued(t, harness(c, func(s *redis.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
+			backendtest.RunQueued(t, harness(c, func(s *redisstore.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
 		})
 	}
 	t.Run("NumberedStore", func(t *testing.T) {
-		h := harness(c, func(s *redis.Store, o outside) (backends.NumberedStore, backendtest.Outside) { return s, o })
+		h := harness(c, func(s *redisstore.Store, o outside) (backends.NumberedStore, backendtest.Outside) { return s, o })
 		h.NoQueue = c.polling || c.replicated
 		backendtest.RunNumbered(t, h)
 	})
 	t.Run("FencedStore", func(t *testing.T) {
-		backendtest.RunFenced(t, harness(c, func(s *redis.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
+		backendtest.RunFenced(t, harness(c, func(s *redisstore.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
 	})
 	t.Run("NestedStore", func(t *testing.T) {
-		backendtest.RunNested(t, harness(c, func(s *redis.Store, o outside) (backends.NestedStore, backendtest.NestedOutside) { return s, o }))
+		backendtest.RunNested(t, harness(c, func(s *redisstore.Store, o outside) (backends.NestedStore, backendtest.NestedOutside) { return s, o }))
 	})
 }
 
-func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
+func harness[S, O any](c contracts, as func(*redisstore.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
 	maxTTL := time.Hour // as hour says
 	if c.bubble {
 		maxTTL = 0 // a store as it comes
@@ -147,7 +149,7 @@ func besides(key string) []string {
 
 // TestContractOnOpen runs through the options that Open sets.
 func TestContractOnOpen(t *testing.T) {
-	s, c := goredis.Open(&client.Options{Addr: redistest.Start(t).Addr()}, redis.WithoutQuarantine(), hour)
+	s, c := goredis.Open(&client.Options{Addr: redistest.Start(t).Addr()}, redisstore.WithoutQuarantine(), hour)
 	t.Cleanup(func() { c.Close() })
 	backendtest.Run(t, backendtest.Harness{MaxTTL: time.Hour, New: func(t *testing.T) (backends.Store, backendtest.Outside) {
 		return s, outside{t, c, ""}

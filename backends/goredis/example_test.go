@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
@@ -24,7 +24,7 @@ func ExampleNew() {
 	c := client.NewClient(&client.Options{Addr: server.Addr()})
 	defer c.Close()
 
-	locks := locker.New(single.New(goredis.New(c, redis.WithPrefix("locks:"))))
+	locks := locker.New(single.New(goredis.New(c, redisstore.WithPrefix("locks:"))))
 	err = locks.Do(context.Background(), "invoice/42", func(ctx context.Context, _ *locker.Lock) error {
 		fmt.Println(c.Keys(ctx, "*").Val())
 		return nil
@@ -42,12 +42,12 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithMaxTTL(time.Minute))
+	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redisstore.WithMaxTTL(time.Minute))
 	defer c.Close()
 
 	_, err = locker.New(single.New(store)).Lock(context.Background(), "invoice/42", locker.WithTTL(time.Hour))
 	fmt.Println(err)
-	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redis.WithMaxTTL)
+	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redisstore.WithMaxTTL)
 }
 
 // A store on a client of your own has quarantine if the options went through Quarantine before the

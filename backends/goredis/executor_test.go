@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	client "github.com/redis/go-redis/v9"
 )
@@ -59,7 +59,7 @@ func TestWhatMeetsAReplicaIsSentAgainUntilAConnectionLeadsToAMaster(t *testing.T
 		for by, call := range map[string]func(e executor, ctx context.Context, args ...any) (any, error){"Do": executor.Do, "Once": executor.Once} {
 			d := &demoted{replicas: c.replicas}
 			got, err := call(newExecutor(pooled{d, c.idle}), t.Context(), "SET", "a", "1")
-			if d.calls != c.calls || (err == nil && got == "OK") != c.granted || !c.granted && !redis.IsDemoted(err) {
+			if d.calls != c.calls || (err == nil && got == "OK") != c.granted || !c.granted && !redisstore.IsDemoted(err) {
 				t.Errorf("%s, by %s: %v, %v after %d calls", name, by, got, err, d.calls)
 			}
 		}
@@ -69,7 +69,7 @@ func TestWhatMeetsAReplicaIsSentAgainUntilAConnectionLeadsToAMaster(t *testing.T
 // Nobody knows then how many connections there are.
 func TestWithAClientThatDoesNotTellItsIdleConnectionsNothingIsSentAgain(t *testing.T) {
 	d := &demoted{replicas: 1}
-	if _, err := newExecutor(d).Do(t.Context(), "SET", "a", "1"); !redis.IsDemoted(err) || d.calls != 1 {
+	if _, err := newExecutor(d).Do(t.Context(), "SET", "a", "1"); !redisstore.IsDemoted(err) || d.calls != 1 {
 		t.Errorf("Do = %v after %d calls", err, d.calls)
 	}
 }
@@ -97,22 +97,22 @@ func TestSentinelsThatCannotBeReachedAreAKindOfTheirOwn(t *testing.T) {
 	c := client.NewFailoverClient(&client.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{l.Addr().String()}, MaxRetries: -1, DialerRetries: 1})
 	defer c.Close()
 	_, err = New(c).SetNX(t.Context(), "key", "token", time.Second)
-	wire := (*redis.WireError)(nil)
+	wire := (*redisstore.WireError)(nil)
 	if !errors.As(err, &wire) || wire.ErrorType() != "sentinels_unreachable" || !cleanup.Unsent(err) {
 		t.Errorf("SetNX = %v", err)
 	}
 }
 
 // show tells q of a server at a:1 that has been up for long.
-func show(q *redis.Quarantine, run string) {
+func show(q *redisstore.Quarantine, run string) {
 	_ = q.Saw("a:1", fmt.Sprintf("run_id:%s\r\nuptime_in_seconds:1000000\r\nrole:master\r\nmaster_replid:%s\r\n", run, run), nil)
 }
 
 // watched is a hook of a node that has shown a server, and does not refuse grants.
-func watched() (*redis.Quarantine, node) {
-	q := redis.NewQuarantine()
+func watched() (*redisstore.Quarantine, node) {
+	q := redisstore.NewQuarantine()
 	q.PerNode()
-	redis.New(redis.Refuse(errUnanswered), q.Option())
+	redisstore.New(redisstore.Refuse(errUnanswered), q.Option())
 	show(q, "A")
 	return q, node{q, "a:1"}
 }
@@ -148,7 +148,7 @@ func TestANodeInQuarantineRefusesGrantsAndSendsTheRest(t *testing.T) {
 			cmds = append(cmds, once{newCommand(t.Context(), args)})
 		}
 		check := func(way string, err error) {
-			refused := (*redis.QuarantineError)(nil)
+			refused := (*redisstore.QuarantineError)(nil)
 			if !errors.As(err, &refused) || refused.Unsent() == c.during || len(sent) != c.sent {
 				t.Errorf("%s, %s: %v; %d sent", name, way, err, len(sent))
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -20,10 +20,10 @@ import (
 const counter = "{a}:\x00fence"
 
 // hour is for tests whose values must outlive a slow machine.
-var hour = redis.WithMaxTTL(time.Hour)
+var hour = redisstore.WithMaxTTL(time.Hour)
 
 // onBoth runs a test on a real server and on an embedded one.
-func onBoth(t *testing.T, test func(t *testing.T, s *redis.Store, c *client.Client)) {
+func onBoth(t *testing.T, test func(t *testing.T, s *redisstore.Store, c *client.Client)) {
 	for name, addr := range map[string]func(*testing.T) string{
 		"redis":    func(t *testing.T) string { return redistest.Start(t).Addr() },
 		"embedded": startEmbedded,
@@ -36,19 +36,19 @@ func onBoth(t *testing.T, test func(t *testing.T, s *redis.Store, c *client.Clie
 }
 
 // numbering is one of the calls that number a grant.
-type numbering func(s *redis.Store) func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
+type numbering func(s *redisstore.Store) func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
 
-func count(s *redis.Store) func(context.Context, string, string, time.Duration) (backends.Result, error) {
+func count(s *redisstore.Store) func(context.Context, string, string, time.Duration) (backends.Result, error) {
 	return s.SetNXFenced
 }
 
-func clock(s *redis.Store) func(context.Context, string, string, time.Duration) (backends.Result, error) {
+func clock(s *redisstore.Store) func(context.Context, string, string, time.Duration) (backends.Result, error) {
 	return func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
 		return s.SetNXNumbered(ctx, key, token, ttl, backends.Turn{})
 	}
 }
 
-func mustNumber(t *testing.T, s *redis.Store, token string, n numbering) uint64 {
+func mustNumber(t *testing.T, s *redisstore.Store, token string, n numbering) uint64 {
 	t.Helper()
 	r, err := n(s)(t.Context(), "a", token, 20*time.Second)
 	if err != nil || !r.OK || r.Fence == 0 {
@@ -57,7 +57,7 @@ func mustNumber(t *testing.T, s *redis.Store, token string, n numbering) uint64 
 	return r.Fence
 }
 
-func mustDelete(t *testing.T, s *redis.Store, key, token string) {
+func mustDelete(t *testing.T, s *redisstore.Store, key, token string) {
 	t.Helper()
 	if ok, err := s.DeleteIf(t.Context(), key, token); err != nil || !ok {
 		t.Fatalf("DeleteIf = %v, %v", ok, err)
@@ -65,7 +65,7 @@ func mustDelete(t *testing.T, s *redis.Store, key, token string) {
 }
 
 func TestTheCounterExpiresUnderClockAndNotUnderCount(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		lives := func() time.Duration {
 			left, err := c.PTTL(t.Context(), counter).Result()
 			if err != nil {
@@ -107,7 +107,7 @@ func TestTheCounterExpiresUnderClockAndNotUnderCount(t *testing.T) {
 }
 
 func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		for _, text := range []string{"", "x", "-1", "1.5", "1e3", "0x10", " 1", "1 ", "nan", "inf", "9007199254740992", strings.Repeat("9", 400)} {
 			if err := c.Set(t.Context(), counter, text, 0).Err(); err != nil {
 				t.Fatal(err)
@@ -152,13 +152,13 @@ func TestACounterThatIsNoneGrantsNothing(t *testing.T) {
 
 func wantLockstep(t *testing.T, what string, err error) {
 	t.Helper()
-	if refused := (*redis.ReplyError)(nil); !errors.As(err, &refused) || refused.Code() != "LOCKSTEP" || !refused.Permanent() {
+	if refused := (*redisstore.ReplyError)(nil); !errors.As(err, &refused) || refused.Code() != "LOCKSTEP" || !refused.Permanent() {
 		t.Errorf("%s, %v; want a refusal", what, err)
 	}
 }
 
 func TestNumbersEndBelow2To53(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		const last = 1<<53 - 1
 		mustNumber(t, s, "mine", count)
 		for _, to := range []uint64{1 << 53, 1<<64 - 1} {

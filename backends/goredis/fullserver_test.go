@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
@@ -110,7 +110,7 @@ func TestOnAFullServerLocksThatAreHeldGoOnAndNewOnesAreNotDone(t *testing.T) {
 // to compare without a script.
 func TestWithoutScriptsAFullServerDoesNothing(t *testing.T) {
 	server := redistest.Start(t)
-	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts(), hour)
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redisstore.WithoutScripts(), hour)
 	if r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); !r.OK || err != nil {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}

@@ -1,15 +1,15 @@
 // Package goredis keeps locks in Redis through github.com/redis/go-redis/v9. What is sent and promised is the same for
-// all client libraries: see package backends/redis, which is redis below, while client is go-redis.
+// all client libraries: see package backends/redisstore. Below, client is go-redis.
 //
 // # Redis Cluster
 //
-// Calls follow a slot to where it has moved. While it is on its way (MIGRATING), some fail, with a *redis.ReplyError that is
+// Calls follow a slot to where it has moved. While it is on its way (MIGRATING), some fail, with a *redisstore.ReplyError that is
 // no refusal: they say neither that the lock is held nor that it is granted, and are good again when the slot has moved.
 //   - A new grant that is numbered (packages fenced and redlock) or in order (package fair) fails with TRYAGAIN: it is about
 //     two keys, and Redis touches two keys only where both are. Extensions and releases go on; a release then tells those
 //     who watch, and nobody in a queue.
 //   - What needs a connection of its own can't be led on by ASK, and fails with it where the key has left its server or
-//     was not there: every call with redis.WithReplicas, those that compare with redis.WithoutScripts, and the
+//     was not there: every call with redisstore.WithReplicas, those that compare with redisstore.WithoutScripts, and the
 //     transactions of backends.LegacyStore.
 package goredis
 
@@ -21,7 +21,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -48,24 +48,24 @@ type Client interface {
 // dial, unless its logging.Disable or SetLogger was called.
 //
 // With a Ring every call fails, and nothing is sent.
-func New(c Client, opts ...redis.Option) *redis.Store {
-	if e := redis.RefuseNil(c); e != nil {
-		return redis.New(e, opts...)
+func New(c Client, opts ...redisstore.Option) *redisstore.Store {
+	if e := redisstore.RefuseNil(c); e != nil {
+		return redisstore.New(e, opts...)
 	}
 	if _, isRing := c.(*client.Ring); isRing {
-		return redis.New(redis.Refuse(ringError{}), opts...)
+		return redisstore.New(redisstore.Refuse(ringError{}), opts...)
 	}
 	e := newExecutor(c)
 	if one, ok := c.(interface{ Options() *client.Options }); ok {
 		e.heard.TLS = one.Options().TLSConfig != nil
-		if err := redis.CheckAddr(one.Options().Addr, ": use redis.ParseURL (go-redis)"); err != nil {
-			return redis.New(redis.Refuse(err), opts...)
+		if err := redisstore.CheckAddr(one.Options().Addr, ": use redisstore.ParseURL (go-redis)"); err != nil {
+			return redisstore.New(redisstore.Refuse(err), opts...)
 		}
 	}
 	if p, ok := c.(pipelined); ok {
-		return redis.New(pipeliner{e, p}, opts...)
+		return redisstore.New(pipeliner{e, p}, opts...)
 	}
-	return redis.New(e, opts...)
+	return redisstore.New(e, opts...)
 }
 
 // Open opens a client with options fit for locks, where o does not set its own, and returns a store on it together with
@@ -73,14 +73,14 @@ func New(c Client, opts ...redis.Option) *redis.Store {
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest
-//     TTL, which is 30 seconds by default (see [Quarantine], redis.WithMaxTTL and
-//     redis.WithoutQuarantine).
+//     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
+//     redisstore.WithoutQuarantine).
 //
 // If o is nil, every call of the store and of the client fails.
-func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client) {
+func Open(o *client.Options, opts ...redisstore.Option) (*redisstore.Store, *client.Client) {
 	if o == nil {
 		c := client.NewClient(&client.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New(noOptions) }})
-		return New(c, append(slices.Clip(opts), redis.Invalid(noOptions))...), c
+		return New(c, append(slices.Clip(opts), redisstore.Invalid(noOptions))...), c
 	}
 	set := *o
 	set.ContextTimeoutEnabled = true
@@ -89,7 +89,7 @@ func Open(o *client.Options, opts ...redis.Option) (*redis.Store, *client.Client
 	setDefault(&set.DialTimeout, time.Second)
 	setDefault(&set.ReadTimeout, time.Second)
 	setDefault(&set.WriteTimeout, time.Second)
-	if redis.Quarantines(opts...) {
+	if redisstore.Quarantines(opts...) {
 		opts = append(slices.Clip(opts), Quarantine(&set))
 	}
 	c := client.NewClient(&set)
@@ -107,14 +107,14 @@ func setDefault[T comparable](field *T, value T) {
 
 type executor struct {
 	client Client
-	heard  *redis.Heard
+	heard  *redisstore.Heard
 }
 
-func newExecutor(c Client) executor { return executor{c, new(redis.Heard)} }
+func newExecutor(c Client) executor { return executor{c, new(redisstore.Heard)} }
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, false)
-	if err != nil && redis.IsDemoted(err) {
+	if err != nil && redisstore.IsDemoted(err) {
 		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, false) })
 	}
 	return value, err
@@ -122,7 +122,7 @@ func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, true)
-	if err != nil && redis.IsDemoted(err) {
+	if err != nil && redisstore.IsDemoted(err) {
 		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, true) })
 	}
 	return value, err
@@ -154,7 +154,7 @@ func (e executor) elsewhere(ctx context.Context, err error, do func() (any, erro
 	if !ok {
 		return nil, err
 	}
-	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && redis.IsDemoted(err) && redis.Ended(ctx) == nil; idle-- {
+	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && redisstore.IsDemoted(err) && redisstore.Ended(ctx) == nil; idle-- {
 		value, err = do()
 	}
 	return value, err
@@ -200,18 +200,18 @@ func (once) NoRetry() bool { return true }
 
 // Pinned uses Watch for the connection that it brings, and lets it watch nothing: WATCH is sent like everything else.
 // A cluster may have moved the key since its client has looked; then it looks again.
-func (e executor) Pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
+func (e executor) Pinned(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
 	err := e.pinned(ctx, key, fn)
-	if err != nil && redis.IsDemoted(err) {
+	if err != nil && redisstore.IsDemoted(err) {
 		_, err = e.elsewhere(ctx, err, func() (any, error) { return nil, e.pinned(ctx, key, fn) })
 	}
 	return err
 }
 
-func (e executor) pinned(ctx context.Context, key string, fn func(redis.Conn) error) error {
+func (e executor) pinned(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
 	for attempt := 1; ; attempt++ {
 		err := e.pin(ctx, key, fn)
-		if !redis.IsMoved(err) || attempt == maxMoves {
+		if !redisstore.IsMoved(err) || attempt == maxMoves {
 			return e.noted(err)
 		}
 		if cluster, ok := e.client.(cluster); ok { // ForEachMaster asks the cluster anew
@@ -233,18 +233,18 @@ type cluster interface {
 // noted passes an error on. A server of a cluster that does not answer may have been replaced: the client would ask the
 // others only once a minute.
 func (e executor) noted(err error) error {
-	if cluster, ok := e.client.(cluster); ok && err != nil && !errors.As(err, new(*redis.ReplyError)) {
+	if cluster, ok := e.client.(cluster); ok && err != nil && !errors.As(err, new(*redisstore.ReplyError)) {
 		cluster.ReloadState(context.Background()) // in the background, at most five times a second
 	}
 	return err
 }
 
-func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error) error {
+func (e executor) pin(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
 	one := e.client
 	if cluster, ok := e.client.(cluster); ok {
 		master, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
-			return redis.NotSent(ctx, "", err)
+			return redisstore.NotSent(ctx, "", err)
 		}
 		one = master
 	}
@@ -253,7 +253,7 @@ func (e executor) pin(ctx context.Context, key string, fn func(redis.Conn) error
 		c := &conn{executor: e, key: key, tx: tx}
 		own = fn(c)
 		switch {
-		case redis.IsDemoted(own):
+		case redisstore.IsDemoted(own):
 			// without an answer to the second the connection is thrown away
 			_, _ = c.Pipeline(ctx, []any{"QUIT"}, []any{"PING"})
 		default:
@@ -285,7 +285,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	replies := make([]any, len(commands))
 	for i, cmd := range cmds {
 		value, err := c.answer(ctx, []any{"", c.key}, cmd.(once), whole)
-		refused := (*redis.ReplyError)(nil)
+		refused := (*redisstore.ReplyError)(nil)
 		switch {
 		case errors.As(err, &refused):
 			replies[i] = refused
@@ -330,28 +330,28 @@ func (e executor) translate(ctx context.Context, args []any, err error, unwritte
 	switch {
 	case err == nil, errors.Is(err, client.Nil):
 		return nil
-	case errors.As(err, new(*redis.ReplyError)):
+	case errors.As(err, new(*redisstore.ReplyError)):
 		return err
 	}
 	if reply := (client.Error)(nil); errors.As(err, &reply) {
-		return &redis.ReplyError{Addr: e.addr(args), Text: reply.Error(), Connecting: unwritten}
+		return &redisstore.ReplyError{Addr: e.addr(args), Text: reply.Error(), Connecting: unwritten}
 	}
 	switch {
 	case errors.Is(err, client.ErrClosed) && e.Clustered(): // may be one node, which the cluster has lost
-		err = redis.Kind("closed", true, err)
+		err = redisstore.Kind("closed", true, err)
 	case errors.Is(err, client.ErrClosed):
-		err = redis.Closed(err)
+		err = redisstore.Closed(err)
 	case errors.Is(err, client.ErrPoolExhausted), errors.Is(err, client.ErrPoolTimeout):
-		err = redis.Kind("pool_exhausted", true, err)
+		err = redisstore.Kind("pool_exhausted", true, err)
 	case strings.HasPrefix(err.Error(), "redis: all sentinels specified in configuration are unreachable"):
-		err = redis.Kind("sentinels_unreachable", true, err)
+		err = redisstore.Kind("sentinels_unreachable", true, err)
 	case isProtocol(err):
-		err = redis.Kind("protocol", false, err)
+		err = redisstore.Kind("protocol", false, err)
 	}
 	if err = e.heard.Explain(err); unwritten {
-		return redis.NotSent(ctx, e.addr(args), err)
+		return redisstore.NotSent(ctx, e.addr(args), err)
 	}
-	return redis.Fault(ctx, e.addr(args), err)
+	return redisstore.Fault(ctx, e.addr(args), err)
 }
 
 // isProtocol tells that go-redis did not understand a reply.
@@ -393,7 +393,7 @@ func (e executor) Clustered() bool {
 	return is
 }
 
-func (e executor) Subscribe(ctx context.Context) redis.Subscription {
+func (e executor) Subscribe(ctx context.Context) redisstore.Subscription {
 	return subscription{ctx, e, e.client.Subscribe(ctx)}
 }
 
@@ -416,19 +416,19 @@ func (s subscription) Ping() error { return s.fault(s.PubSub.Ping(s.ctx)) }
 // fault names no server of a cluster: it may be any.
 func (s subscription) fault(err error) error { return s.translate(s.ctx, nil, err, false) }
 
-func (s subscription) Receive() (redis.Event, error) {
+func (s subscription) Receive() (redisstore.Event, error) {
 	msg, err := s.PubSub.Receive(s.ctx)
 	if err != nil {
-		return redis.Event{}, s.fault(err)
+		return redisstore.Event{}, s.fault(err)
 	}
 	switch msg := msg.(type) {
 	case *client.Message:
-		return redis.Event{Kind: redis.EventMessage, Channel: msg.Channel, Payload: msg.Payload}, nil
+		return redisstore.Event{Kind: redisstore.EventMessage, Channel: msg.Channel, Payload: msg.Payload}, nil
 	case *client.Subscription:
 		if msg.Kind == "subscribe" {
-			return redis.Event{Kind: redis.EventSubscribed, Channel: msg.Channel}, nil
+			return redisstore.Event{Kind: redisstore.EventSubscribed, Channel: msg.Channel}, nil
 		}
-		return redis.Event{Kind: redis.EventUnsubscribed, Channel: msg.Channel}, nil
+		return redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: msg.Channel}, nil
 	}
-	return redis.Event{Kind: redis.EventPong}, nil
+	return redisstore.Event{Kind: redisstore.EventPong}, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -20,7 +20,7 @@ func checkNodes(t *testing.T, o ...*client.Options) *backends.NodesError {
 	t.Helper()
 	var nodes []backends.Identifier
 	for _, o := range o {
-		nodes = append(nodes, goredis.New(dial(t, o), redis.WithPrefix("app:")))
+		nodes = append(nodes, goredis.New(dial(t, o), redisstore.WithPrefix("app:")))
 	}
 	err := backends.CheckNodes(t.Context(), nodes...)
 	if err == nil {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
 
-func mustEnter(t *testing.T, s *redis.Store, owner, token string, ttl time.Duration) int {
+func mustEnter(t *testing.T, s *redisstore.Store, owner, token string, ttl time.Duration) int {
 	t.Helper()
 	r, err := s.Enter(t.Context(), "a", owner, token, ttl)
 	if err != nil || !r.OK {
@@ -24,7 +24,7 @@ func mustEnter(t *testing.T, s *redis.Store, owner, token string, ttl time.Durat
 
 // A hash of another lock, as of Redisson, has fields that mean nothing to us: it is neither entered nor changed.
 func TestAHashOfOtherSoftwareIsRefusedAndLeftAlone(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		for _, fields := range [][]any{
 			{"8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1"},
 			{"owner", "me", "hold:mine", "1"},
@@ -58,7 +58,7 @@ func TestAHashOfOtherSoftwareIsRefusedAndLeftAlone(t *testing.T) {
 }
 
 func TestANestedLockThatSomeonePersistedIsForeignToWhoComes(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		mustEnter(t, s, "me", "one", 20*time.Second)
 		c.Persist(t.Context(), "a")
 		for _, owner := range []string{"me", "you", ""} {
@@ -73,7 +73,7 @@ func TestANestedLockThatSomeonePersistedIsForeignToWhoComes(t *testing.T) {
 }
 
 func TestTheKeyLivesAsLongAsItsLastHold(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		near := func(want time.Duration) {
 			t.Helper()
 			if left := c.PTTL(t.Context(), "a").Val(); left > want+2*time.Millisecond || left < want-time.Minute {
@@ -100,7 +100,7 @@ func TestTheKeyLivesAsLongAsItsLastHold(t *testing.T) {
 }
 
 func TestOnlyTheLastLeaveWakes(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, _ *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, _ *client.Client) {
 		woken := make(chan struct{}, 10)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -128,7 +128,7 @@ func TestOnlyTheLastLeaveWakes(t *testing.T) {
 }
 
 // throughWakes returns when a wake has come through the connection for wakes.
-func throughWakes(t *testing.T, s *redis.Store, key string) {
+func throughWakes(t *testing.T, s *redisstore.Store, key string) {
 	t.Helper()
 	woken := make(chan struct{}, 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -149,7 +149,7 @@ func TestLeaveWithoutPublishFreesTheLock(t *testing.T) {
 	store := goredis.New(dial(t, s.as("locks")))
 	mustEnter(t, store, "me", "mine", 20*time.Second)
 	ok, err := store.Leave(t.Context(), "a", "mine")
-	if refused := (*redis.ReplyError)(nil); ok || !errors.As(err, &refused) || refused.Code() != "NOPERM" {
+	if refused := (*redisstore.ReplyError)(nil); ok || !errors.As(err, &refused) || refused.Code() != "NOPERM" {
 		t.Errorf("Leave = %v, %v", ok, err)
 	}
 	if got := s.do("EXISTS", "a"); got != int64(0) {

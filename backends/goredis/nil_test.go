@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/go-redis/v9"
 )
 
 func TestAStoreOverANilClientAnswersEveryCallWithAnError(t *testing.T) {
-	for name, store := range map[string]*redis.Store{"nil": goredis.New(nil), "a nil pointer": goredis.New((*client.Client)(nil))} {
+	for name, store := range map[string]*redisstore.Store{"nil": goredis.New(nil), "a nil pointer": goredis.New((*client.Client)(nil))} {
 		_, set := store.SetNX(t.Context(), "key", "token", time.Second)
 		_, expire := store.ExpireIf(t.Context(), "key", "token", time.Second)
 		_, remove := store.DeleteIf(t.Context(), "key", "token")
@@ -27,7 +27,7 @@ func TestNilOptionsAreAnErrorOfEveryCall(t *testing.T) {
 	const want = "options are nil: they need an Addr at least"
 	opened, c := goredis.Open(nil)
 	defer c.Close()
-	for name, store := range map[string]*redis.Store{
+	for name, store := range map[string]*redisstore.Store{
 		"Open": opened, "Quarantine": goredis.New(c, goredis.Quarantine((*client.Options)(nil))),
 		"Quarantine of a cluster": goredis.New(c, goredis.Quarantine((*client.ClusterOptions)(nil))),
 	} {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
@@ -25,16 +25,16 @@ func pipelinerAt(t *testing.T, o *client.Options) pipeliner {
 	return pipeliner{newExecutor(c), c}
 }
 
-func commandsOf(lines ...[]any) (commands []*redis.Command) {
+func commandsOf(lines ...[]any) (commands []*redisstore.Command) {
 	for _, args := range lines {
-		commands = append(commands, &redis.Command{Args: args})
+		commands = append(commands, &redisstore.Command{Args: args})
 	}
 	return commands
 }
 
-func increments(n int) (commands []*redis.Command) {
+func increments(n int) (commands []*redisstore.Command) {
 	for i := range n {
-		commands = append(commands, &redis.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
+		commands = append(commands, &redisstore.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
 	}
 	return commands
 }
@@ -42,12 +42,12 @@ func increments(n int) (commands []*redis.Command) {
 func TestCommandsTogetherAreAnsweredInOrderWithErrorsInTheirPlace(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	e := pipelinerAt(t, &client.Options{Addr: addr})
-	for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+	for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 		commands := commandsOf([]any{"SET", name, "1"}, []any{"LPUSH", name, "x"}, []any{"GET", "nothing"},
 			[]any{"EVAL", "return {1, 'a', false, {}}", 0}, []any{"GET", name})
 		all(t.Context(), commands)
-		wrong := &redis.ReplyError{Addr: addr, Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		for i, want := range []redis.Command{
+		wrong := &redisstore.ReplyError{Addr: addr, Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
+		for i, want := range []redisstore.Command{
 			{Reply: "OK"}, {Err: wrong}, {}, {Reply: []any{int64(1), "a", nil, []any{}}}, {Reply: "1"},
 		} {
 			if got := commands[i]; !reflect.DeepEqual(got.Reply, want.Reply) || !reflect.DeepEqual(got.Err, want.Err) {
@@ -62,7 +62,7 @@ func TestOnlyWhatMayBeSentTwiceIs(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	e := pipelinerAt(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 3})
 	for name, c := range map[string]struct {
-		all      func(context.Context, []*redis.Command)
+		all      func(context.Context, []*redisstore.Command)
 		repeated bool
 	}{"DoAll": {e.DoAll, true}, "OnceAll": {e.OnceAll, false}} {
 		if _, err := server.Do("FLUSHALL"); err != nil {
@@ -76,7 +76,7 @@ func TestOnlyWhatMayBeSentTwiceIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			known := cleanup.Unsent(command.Err) || errors.As(command.Err, new(*redis.ReplyError))
+			known := cleanup.Unsent(command.Err) || errors.As(command.Err, new(*redisstore.ReplyError))
 			switch answered := command.Err == nil; {
 			case c.repeated && (!answered || i < 3 && n != "2"):
 				t.Errorf("%s: %d = %v, %v, and is %v", name, i, command.Reply, command.Err, n)
@@ -141,7 +141,7 @@ func TestACommandThatWasNotAnsweredIsNotTakenForOneAnsweredWithNil(t *testing.T)
 				t.Errorf("%v, %v; want %v", command.Reply, command.Err, want)
 			}
 		}
-		err := newExecutor(c).Pinned(t.Context(), "a", func(cn redis.Conn) error {
+		err := newExecutor(c).Pinned(t.Context(), "a", func(cn redisstore.Conn) error {
 			replies, err := cn.Pipeline(t.Context(), []any{"GET", "a"})
 			if replies != nil {
 				t.Errorf("Pipeline = %v, %v", replies, err)
@@ -188,7 +188,7 @@ func TestWhatIsLedElsewhereIsSentByItself(t *testing.T) {
 	e := pipeliner{newExecutor(c), c}
 	from, to := cluster.Masters()[0], cluster.Masters()[1]
 	stays, leaves := cluster.KeyOn(from, "stays%d"), cluster.KeyOn(from, "leaves%d")
-	for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+	for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 		commands := commandsOf([]any{"SET", stays, "1"}, []any{"SET", leaves, "1"}, []any{"SET", stays, "2"})
 		all(t.Context(), commands)
 		for i, c := range commands {
@@ -200,7 +200,7 @@ func TestWhatIsLedElsewhereIsSentByItself(t *testing.T) {
 	move := cluster.BeginMove(leaves, to)
 	move.Keys()
 	for _, stage := range []string{"ASK", "MOVED"} {
-		for name, all := range map[string]func(context.Context, []*redis.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+		for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 			commands := commandsOf([]any{"SET", stays, "1"}, []any{"SET", leaves, "1"}, []any{"SET", stays, "2"})
 			all(t.Context(), commands)
 			for i, c := range commands {

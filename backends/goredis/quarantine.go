@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -25,12 +25,12 @@ import (
 // On each new connection, INFO server and INFO replication are sent behind OnConnect of o; without the
 // permission for INFO nothing is noticed, and Check of the store has a finding. Connections to replicas are
 // refused, so leave ReadOnly and the like off. In a cluster each node has a quarantine of its own. See
-// redis.Quarantine for what is noticed, and what is not.
-func Quarantine[O client.Options | client.FailoverOptions | client.ClusterOptions](o *O) redis.Option {
+// redisstore.Quarantine for what is noticed, and what is not.
+func Quarantine[O client.Options | client.FailoverOptions | client.ClusterOptions](o *O) redisstore.Option {
 	if o == nil {
-		return redis.Invalid(noOptions)
+		return redisstore.Invalid(noOptions)
 	}
-	q := redis.NewQuarantine()
+	q := redisstore.NewQuarantine()
 	switch o := any(o).(type) {
 	case *client.Options:
 		watch(q, o.Addr, &o.Dialer, &o.OnConnect, o.DialTimeout, o.TLSConfig)
@@ -60,7 +60,7 @@ type (
 const defaultDialTimeout = 5 * time.Second // of go-redis
 
 // watch wraps the fields of some options.
-func watch(q *redis.Quarantine, endpoint string, dial *dialer, connect *onConnect, timeout time.Duration, config *tls.Config) {
+func watch(q *redisstore.Quarantine, endpoint string, dial *dialer, connect *onConnect, timeout time.Duration, config *tls.Config) {
 	ownDial, ownConnect := *dial, *connect
 	if ownDial == nil {
 		setDefault(&timeout, defaultDialTimeout)
@@ -104,7 +104,7 @@ func ask(ctx context.Context, cn *client.Conn) (info string, err error) {
 
 // node refuses grants on a node of a cluster, however the command has come there: the slot may have moved.
 type node struct {
-	q        *redis.Quarantine
+	q        *redisstore.Quarantine
 	endpoint string
 }
 
@@ -150,7 +150,7 @@ func (n node) ProcessPipelineHook(next client.ProcessPipelineHook) client.Proces
 // refuses sets the error of a grant of ours that does not count.
 func (n node) refuses(cmd client.Cmder, sent bool) bool {
 	grant, ours := cmd.(once)
-	if !ours || !redis.Grants(grant.Cmd.Args()) { // not Args of once, which are for the wire
+	if !ours || !redisstore.Grants(grant.Cmd.Args()) { // not Args of once, which are for the wire
 		return false
 	}
 	err := n.q.Refuses(n.endpoint, sent)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/quarantinetest"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
@@ -15,12 +15,12 @@ import (
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	quarantinetest.Run(t, quarantinetest.Adapter{
-		Open: func(t *testing.T, addr, user, password string, opts ...redis.Option) *redis.Store {
+		Open: func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store {
 			store, c := goredis.Open(&client.Options{Addr: addr, Username: user, Password: password}, opts...)
 			t.Cleanup(func() { c.Close() })
 			return store
 		},
-		New: func(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+		New: func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
 			return goredis.New(dial(t, &client.Options{Addr: addr}), opts...)
 		},
 	})
@@ -48,7 +48,7 @@ func TestQuarantineInACluster(t *testing.T) {
 			quarantine := goredis.Quarantine(options)
 			c := client.NewClusterClient(options)
 			t.Cleanup(func() { c.Close() })
-			store := goredis.New(c, quarantine, redis.WithMaxTTL(longest))
+			store := goredis.New(c, quarantine, redisstore.WithMaxTTL(longest))
 
 			var keys []string
 			for _, m := range cluster.Masters() {
@@ -61,7 +61,7 @@ func TestQuarantineInACluster(t *testing.T) {
 			}
 			do.change(cluster, keys[0])
 
-			var refused *redis.QuarantineError
+			var refused *redisstore.QuarantineError
 			eventually(t, "quarantine", func() bool {
 				r, err := store.SetNX(t.Context(), keys[0], "after", longest)
 				if r.OK {
@@ -72,7 +72,7 @@ func TestQuarantineInACluster(t *testing.T) {
 			for _, key := range keys[1:] {
 				eventually(t, "a grant by another node", func() bool {
 					r, err := store.SetNX(t.Context(), key, "after", longest)
-					if errors.As(err, new(*redis.QuarantineError)) {
+					if errors.As(err, new(*redisstore.QuarantineError)) {
 						t.Fatalf("SetNX on another node = %v", err)
 					}
 					return r.OK
@@ -98,12 +98,12 @@ func TestQuarantineThroughSentinel(t *testing.T) {
 	quarantine := goredis.Quarantine(options)
 	c := client.NewFailoverClient(options)
 	t.Cleanup(func() { c.Close() })
-	store := goredis.New(c, quarantine, redis.WithMaxTTL(longest))
+	store := goredis.New(c, quarantine, redisstore.WithMaxTTL(longest))
 	if r, err := store.SetNX(t.Context(), "key", "before", longest); err != nil || !r.OK {
 		t.Fatalf("SetNX before the failover = %+v, %v", r, err)
 	}
 	s.AwaitFailover(s.KillMaster())
-	var refused *redis.QuarantineError
+	var refused *redisstore.QuarantineError
 	eventually(t, "quarantine", func() bool {
 		r, err := store.SetNX(t.Context(), "key", "after", longest)
 		if r.OK {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -25,14 +25,14 @@ const queue = "{a}:\x00queue" // of the key a
 // queuer waits for a key at a store.
 type queuer struct {
 	t         *testing.T
-	store     *redis.Store
+	store     *redisstore.Store
 	key, name string
 	woken     chan struct{}
 	count     atomic.Int64
 }
 
 // queueAt watches for a waiter and asks for key, which is held: he must get that place.
-func queueAt(ctx context.Context, t *testing.T, s *redis.Store, key, name string, place int) *queuer {
+func queueAt(ctx context.Context, t *testing.T, s *redisstore.Store, key, name string, place int) *queuer {
 	t.Helper()
 	q := &queuer{t: t, store: s, key: key, name: name, woken: make(chan struct{}, 100)}
 	if err := s.WatchQueued(ctx, key, name, func() { q.count.Add(1); q.woken <- struct{}{} }); err != nil {
@@ -61,7 +61,7 @@ func (q *queuer) turn() {
 	}
 }
 
-func mustSet(t *testing.T, s *redis.Store, key, token string) {
+func mustSet(t *testing.T, s *redisstore.Store, key, token string) {
 	t.Helper()
 	if r, err := s.SetNX(t.Context(), key, token, 20*time.Second); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)
@@ -79,7 +79,7 @@ func inTime(t *testing.T, what string, scene func() bool) {
 }
 
 func TestAPlaceWhoseStoreIsGoneIsPassedOverAtOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		mustSet(t, s, "a", "token")
 		next := queueAt(t.Context(), t, s, "a", "next", 1)
 		channel := strings.TrimPrefix(c.ZRange(t.Context(), queue, 0, 0).Val()[0], "next@")
@@ -151,7 +151,7 @@ func TestAQueueWhileItsSlotMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ask("waiter", true)
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Permanent() {
+		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "TRYAGAIN" || reply.Permanent() {
 			t.Errorf("SetNXQueued in order, in a slot that moves = %v", err)
 		}
 		if r, err := ask("waiter", false); err != nil || r.OK || r.Left == 0 || r.Position != 0 {
@@ -276,7 +276,7 @@ func TestAKeyThatIsLikelyToBeFreeCostsNoScript(t *testing.T) {
 }
 
 func TestAQueueExpiresAndIsInNobodysWay(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *redis.Store, c *client.Client) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
 		mustSet(t, s, "a", "token")
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := s.WatchQueued(ctx, "a", "waiter", func() {}); err != nil {
@@ -312,8 +312,8 @@ func TestAQueueExpiresAndIsInNobodysWay(t *testing.T) {
 func TestStoresWithoutQueues(t *testing.T) {
 	server := redistest.Start(t)
 	c := dial(t, &client.Options{Addr: server.Addr()})
-	for name, opt := range map[string]redis.Option{
-		"WithoutWakes": redis.WithoutWakes(), "WithoutScripts": redis.WithoutScripts(), "WithReplicas": redis.WithReplicas(1, time.Second),
+	for name, opt := range map[string]redisstore.Option{
+		"WithoutWakes": redisstore.WithoutWakes(), "WithoutScripts": redisstore.WithoutScripts(), "WithReplicas": redisstore.WithReplicas(1, time.Second),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, woken := goredis.New(c, opt), make(chan struct{}, 100)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -44,30 +44,32 @@ const (
 
 // replicatedCalls are those that replicas have to acknowledge. The key b has the token already, and its number is 1, or has
 // a hold of it.
-var replicatedCalls = map[string]func(ctx context.Context, s *redis.Store) (ok bool, err error){
-	"SetNX": func(ctx context.Context, s *redis.Store) (bool, error) {
+var replicatedCalls = map[string]func(ctx context.Context, s *redisstore.Store) (ok bool, err error){
+	"SetNX": func(ctx context.Context, s *redisstore.Store) (bool, error) {
 		r, err := s.SetNX(ctx, "a", "token", 20*time.Second)
 		return r.OK, err
 	},
-	"SetNXFenced": func(ctx context.Context, s *redis.Store) (bool, error) {
+	"SetNXFenced": func(ctx context.Context, s *redisstore.Store) (bool, error) {
 		r, err := s.SetNXNumbered(ctx, "a", "token", 20*time.Second, backends.Turn{})
 		return r.OK, err
 	},
-	"Enter": func(ctx context.Context, s *redis.Store) (bool, error) {
+	"Enter": func(ctx context.Context, s *redisstore.Store) (bool, error) {
 		r, err := s.Enter(ctx, "a", "owner", "token", 20*time.Second)
 		return r.OK, err
 	},
-	"ExpireIf": func(ctx context.Context, s *redis.Store) (bool, error) {
+	"ExpireIf": func(ctx context.Context, s *redisstore.Store) (bool, error) {
 		return s.ExpireIf(ctx, "b", "token", 30*time.Second)
 	},
-	"RaiseFence": func(ctx context.Context, s *redis.Store) (bool, error) { return s.RaiseFence(ctx, "b", "token", 7) },
-	"Renew": func(ctx context.Context, s *redis.Store) (bool, error) {
+	"RaiseFence": func(ctx context.Context, s *redisstore.Store) (bool, error) {
+		return s.RaiseFence(ctx, "b", "token", 7)
+	},
+	"Renew": func(ctx context.Context, s *redisstore.Store) (bool, error) {
 		return s.Renew(ctx, "b", "token", 30*time.Second)
 	},
 }
 
 // prepare makes b what a call wants it to be.
-func prepare(t *testing.T, s *redis.Store, call string) {
+func prepare(t *testing.T, s *redisstore.Store, call string) {
 	t.Helper()
 	var r backends.Result
 	var err error
@@ -88,7 +90,7 @@ func TestAllReplicasAcknowledgeGrantsAndExtensions(t *testing.T) {
 	plain := goredis.New(c)
 	for call, do := range replicatedCalls {
 		t.Run(call, func(t *testing.T) {
-			s := goredis.New(c, redis.WithReplicas(2, acknowledging))
+			s := goredis.New(c, redisstore.WithReplicas(2, acknowledging))
 			prepare(t, plain, call)
 			if ok, err := do(t.Context(), s); err != nil || !ok {
 				t.Fatalf("%s = %v, %v", call, ok, err)
@@ -115,10 +117,10 @@ func TestAGrantThatAReplicaDoesNotHaveIsTakenBackAndAnExtensionLeft(t *testing.T
 	for _, n := range []int{2, 3} {
 		for call, do := range replicatedCalls {
 			t.Run(fmt.Sprintf("%s, %d needed", call, n), func(t *testing.T) {
-				s := goredis.New(c, redis.WithReplicas(n, short))
+				s := goredis.New(c, redisstore.WithReplicas(n, short))
 				prepare(t, plain, call)
 				ok, err := do(t.Context(), s)
-				missing, refused := (*redis.ReplicasError)(nil), interface{ Permanent() bool }(nil)
+				missing, refused := (*redisstore.ReplicasError)(nil), interface{ Permanent() bool }(nil)
 				// On a slow machine the one that is left may not be in time either.
 				if ok || !errors.As(err, &missing) || missing.Acknowledged > 1 || missing.Needed != n || errors.As(err, &refused) {
 					t.Errorf("%s = %v, %v", call, ok, err)
@@ -135,13 +137,13 @@ func TestAGrantThatAReplicaDoesNotHaveIsTakenBackAndAnExtensionLeft(t *testing.T
 			})
 		}
 	}
-	locks := locker.New(single.New(goredis.New(c, redis.WithReplicas(2, short))))
+	locks := locker.New(single.New(goredis.New(c, redisstore.WithReplicas(2, short))))
 	_, err := locks.TryLock(t.Context(), "a")
 	if typed := (*locker.Error)(nil); !errors.As(err, &typed) || typed.ErrorType() != "replicas" || errors.Is(err, locker.ErrHeld) {
 		t.Fatalf("TryLock = %v", err)
 	}
 	replicas[1].MendReplication()
-	locks = locker.New(single.New(goredis.New(c, redis.WithReplicas(2, acknowledging))))
+	locks = locker.New(single.New(goredis.New(c, redisstore.WithReplicas(2, acknowledging))))
 	l, err := locks.Lock(t.Context(), "a")
 	if err != nil {
 		t.Fatalf("Lock when the replica is back = %v", err)
@@ -153,9 +155,9 @@ func TestARepeatedGrantAndOneWithoutScriptsNeedReplicasToo(t *testing.T) {
 	t.Parallel()
 	master, replicas := startReplicated(t, 1)
 	c := dial(t, &client.Options{Addr: master.Addr()})
-	for _, mode := range [][]redis.Option{nil, {redis.WithoutScripts()}} {
-		s := goredis.New(c, append(mode, redis.WithReplicas(1, acknowledging))...)
-		hurried := goredis.New(c, append(mode, redis.WithReplicas(1, short))...)
+	for _, mode := range [][]redisstore.Option{nil, {redisstore.WithoutScripts()}} {
+		s := goredis.New(c, append(mode, redisstore.WithReplicas(1, acknowledging))...)
+		hurried := goredis.New(c, append(mode, redisstore.WithReplicas(1, short))...)
 		for range 2 {
 			if r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil || !r.OK {
 				t.Fatalf("SetNX = %+v, %v", r, err)
@@ -171,7 +173,7 @@ func TestARepeatedGrantAndOneWithoutScriptsNeedReplicasToo(t *testing.T) {
 		if ok, err := hurried.ExpireIf(t.Context(), "a", "other", 30*time.Second); err != nil || ok {
 			t.Errorf("ExpireIf of what is not ours = %v, %v", ok, err)
 		}
-		missing := (*redis.ReplicasError)(nil)
+		missing := (*redisstore.ReplicasError)(nil)
 		if ok, err := hurried.ExpireIf(t.Context(), "a", "token", 30*time.Second); ok || !errors.As(err, &missing) || !exists(t, master, "a") {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
@@ -187,7 +189,7 @@ func TestWaitGoesInOnePipelineWithTheCommand(t *testing.T) {
 	master, _ := startReplicated(t, 1)
 	for _, command := range []string{"SET", "EVALSHA", "EVAL"} {
 		proxy := redistest.NewProxy(t, master.Addr())
-		s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}), redis.WithReplicas(1, acknowledging))
+		s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}), redisstore.WithReplicas(1, acknowledging))
 		if command == "EVAL" {
 			if _, err := master.Do("SCRIPT", "FLUSH"); err != nil {
 				t.Fatal(err)
@@ -220,7 +222,7 @@ func TestWithoutThePermissionForWaitAGrantIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := guard(t)
 	s.grant("locks", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait")
-	store := goredis.New(dial(t, s.as("locks")), redis.WithReplicas(1, short))
+	store := goredis.New(dial(t, s.as("locks")), redisstore.WithReplicas(1, short))
 	plain := goredis.New(dial(t, s.as("locks")))
 	for call, do := range replicatedCalls {
 		prepare(t, plain, call)
@@ -244,7 +246,7 @@ func TestWithoutThePermissionForWaitAGrantIsTakenBack(t *testing.T) {
 	o := s.as("locks")
 	o.Addr = proxy.Addr()
 	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
-	_, err = goredis.New(dial(t, o), redis.WithReplicas(1, short)).SetNX(t.Context(), "c", "token", 20*time.Second)
+	_, err = goredis.New(dial(t, o), redisstore.WithReplicas(1, short)).SetNX(t.Context(), "c", "token", 20*time.Second)
 	if refused := (interface{ Permanent() bool })(nil); err == nil || errors.As(err, &refused) && refused.Permanent() {
 		t.Errorf("SetNX that could not be taken back = %v: it must not say that there is nothing to clean up", err)
 	}
@@ -253,12 +255,12 @@ func TestWithoutThePermissionForWaitAGrantIsTakenBack(t *testing.T) {
 func TestReplicasThatCanNotBeAreRefusedAtEveryCall(t *testing.T) {
 	s, err := redistest.Start(t), error(nil)
 	c := dial(t, &client.Options{Addr: s.Addr()})
-	for want, option := range map[string]redis.Option{
-		"WithMaxTTL: -1ns is under 1ms":    redis.WithMaxTTL(-1),
-		"number of replicas 0 is under 1":  redis.WithReplicas(0, time.Second),
-		"number of replicas -1 is under 1": redis.WithReplicas(-1, time.Second),
-		"timeout 0s is under 1ms":          redis.WithReplicas(1, 0),
-		"timeout 999µs is under 1ms":       redis.WithReplicas(1, 999*time.Microsecond),
+	for want, option := range map[string]redisstore.Option{
+		"WithMaxTTL: -1ns is under 1ms":    redisstore.WithMaxTTL(-1),
+		"number of replicas 0 is under 1":  redisstore.WithReplicas(0, time.Second),
+		"number of replicas -1 is under 1": redisstore.WithReplicas(-1, time.Second),
+		"timeout 0s is under 1ms":          redisstore.WithReplicas(1, 0),
+		"timeout 999µs is under 1ms":       redisstore.WithReplicas(1, 999*time.Microsecond),
 	} {
 		store := goredis.New(c, option)
 		calls := map[string]func() error{

@@ -9,15 +9,15 @@ import (
 	client "github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 )
 
 func TestARingIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	ring := client.NewRing(&client.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}, HeartbeatFrequency: time.Hour})
 	defer ring.Close()
 	for name, c := range map[string]goredis.Client{"ring": ring, "universal": client.UniversalClient(ring)} {
-		for mode, opts := range map[string][]redis.Option{
-			"scripts": nil, "no scripts": {redis.WithoutScripts()}, "replicas": {redis.WithReplicas(1, time.Second)},
+		for mode, opts := range map[string][]redisstore.Option{
+			"scripts": nil, "no scripts": {redisstore.WithoutScripts()}, "replicas": {redisstore.WithReplicas(1, time.Second)},
 		} {
 			store := goredis.New(c, opts...)
 			_, set := store.SetNX(t.Context(), "key", "value", time.Second)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
 
 func TestWithoutScriptsNoScriptIsSent(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}), redis.WithoutScripts(), hour)
+	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}), redisstore.WithoutScripts(), hour)
 	sent := func(want string, call func() error) {
 		t.Helper()
 		before := len(proxy.Seen())
@@ -54,7 +54,7 @@ func TestWithoutScriptsNoScriptIsSent(t *testing.T) {
 
 func TestWithoutScriptsNumbersAndNestsAreRefused(t *testing.T) {
 	server := redistest.Start(t)
-	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redis.WithoutScripts())
+	s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redisstore.WithoutScripts())
 	ctx := t.Context()
 	for call, do := range map[string]func() error{
 		"SetNXFenced": func() error {
@@ -95,7 +95,7 @@ func (b *before) ProcessPipelineHook(next client.ProcessPipelineHook) client.Pro
 
 // What happens between the look at a key and the transaction that it leads to must count.
 func TestWithoutScriptsAChangeInBetweenCounts(t *testing.T) {
-	onBoth(t, func(t *testing.T, _ *redis.Store, outside *client.Client) {
+	onBoth(t, func(t *testing.T, _ *redisstore.Store, outside *client.Client) {
 		ctx := t.Context()
 		addr := outside.Options().Addr
 		value := func() string { return outside.Get(ctx, "a").Val() }
@@ -106,7 +106,7 @@ func TestWithoutScriptsAChangeInBetweenCounts(t *testing.T) {
 		for _, c := range []struct {
 			name    string
 			held    string // before the call
-			call    func(s *redis.Store) (bool, error)
+			call    func(s *redisstore.Store) (bool, error)
 			command string
 			change  func()
 			ok      bool
@@ -135,7 +135,7 @@ func TestWithoutScriptsAChangeInBetweenCounts(t *testing.T) {
 					c.change()
 					changed = true
 				}})
-				ok, err := c.call(goredis.New(hooked, redis.WithoutScripts(), hour))
+				ok, err := c.call(goredis.New(hooked, redisstore.WithoutScripts(), hour))
 				if err != nil || ok != c.ok || value() != c.value || !changed {
 					t.Errorf("%v, %v, and the key holds %q; changed in between: %v", ok, err, value(), changed)
 				}
@@ -147,33 +147,35 @@ func TestWithoutScriptsAChangeInBetweenCounts(t *testing.T) {
 	})
 }
 
-func setMine(s *redis.Store) (bool, error) {
+func setMine(s *redisstore.Store) (bool, error) {
 	r, err := s.SetNX(context.Background(), "a", "mine", time.Hour)
 	return r.OK, err
 }
 
-func expireMine(s *redis.Store) (bool, error) {
+func expireMine(s *redisstore.Store) (bool, error) {
 	return s.ExpireIf(context.Background(), "a", "mine", time.Hour)
 }
 
-func deleteMine(s *redis.Store) (bool, error) { return s.DeleteIf(context.Background(), "a", "mine") }
+func deleteMine(s *redisstore.Store) (bool, error) {
+	return s.DeleteIf(context.Background(), "a", "mine")
+}
 
-func txExpireMine(s *redis.Store) (bool, error) {
+func txExpireMine(s *redisstore.Store) (bool, error) {
 	return s.TxExpireIf(context.Background(), "a", "mine", time.Hour)
 }
 
-func txDeleteMine(s *redis.Store) (bool, error) {
+func txDeleteMine(s *redisstore.Store) (bool, error) {
 	return s.TxDeleteIf(context.Background(), "a", "mine")
 }
 
 // An extension that has nothing to do must not take the life of one value and the name of another for one fact.
 func TestWithoutScriptsALongLifeIsThatOfTheTokenItself(t *testing.T) {
-	onBoth(t, func(t *testing.T, _ *redis.Store, outside *client.Client) {
+	onBoth(t, func(t *testing.T, _ *redisstore.Store, outside *client.Client) {
 		ctx := t.Context()
 		outside.Set(ctx, "a", "mine", 50*time.Minute)
 		hooked := dial(t, outside.Options())
 		hooked.AddHook(&before{command: "MULTI", nth: 2, do: func() { outside.Set(ctx, "a", "mine", time.Second) }})
-		s := goredis.New(hooked, redis.WithoutScripts(), hour)
+		s := goredis.New(hooked, redisstore.WithoutScripts(), hour)
 		if ok, err := s.ExpireIf(ctx, "a", "mine", 40*time.Minute); err != nil || !ok {
 			t.Fatalf("ExpireIf = %v, %v", ok, err)
 		}
@@ -192,9 +194,9 @@ func TestAKeyThatKeepsChangingIsAnUnknownOutcome(t *testing.T) {
 		n++
 		outside.PExpire(t.Context(), "a", time.Minute+time.Duration(n)*time.Second)
 	}))
-	s := goredis.New(c, redis.WithoutScripts(), hour)
+	s := goredis.New(c, redisstore.WithoutScripts(), hour)
 	outside.Set(t.Context(), "a", "mine", 20*time.Second)
-	for call, do := range map[string]func(*redis.Store) (bool, error){
+	for call, do := range map[string]func(*redisstore.Store) (bool, error){
 		"SetNX": setMine, "ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine,
 	} {
 		ok, err := do(s)
@@ -222,7 +224,7 @@ func TestWithoutScriptsAReleaseThatMayNotPublishFreesTheLock(t *testing.T) {
 	for _, less := range []string{"-publish", "resetchannels"} {
 		s := guard(t)
 		s.grant("locks", "reset", "on", ">secret", "~*", "&*", "+@all", "-@scripting", less)
-		store := goredis.New(dial(t, s.as("locks")), redis.WithoutScripts(), hour)
+		store := goredis.New(dial(t, s.as("locks")), redisstore.WithoutScripts(), hour)
 		if ok, err := setMine(store); !ok {
 			t.Fatal(err)
 		}
@@ -244,12 +246,12 @@ func TestWithoutMultiOrExecNothingIsDone(t *testing.T) {
 		s := guard(t)
 		outside := dial(t, &client.Options{Addr: s.Addr()})
 		s.grant("locks", "reset", "on", ">secret", "~*", "&*", "+@all", less)
-		for call, do := range map[string]func(*redis.Store) (bool, error){
+		for call, do := range map[string]func(*redisstore.Store) (bool, error){
 			"ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine, "SetNX": setMine,
 		} {
 			outside.Set(t.Context(), "a", "mine", 20*time.Second)
 			c := dial(t, s.as("locks"))
-			ok, err := do(goredis.New(c, redis.WithoutScripts(), hour))
+			ok, err := do(goredis.New(c, redisstore.WithoutScripts(), hour))
 			if ok || !isPermanent(err, "NOPERM") {
 				t.Errorf("with %s %s = %v, %v", less, call, ok, err)
 			}
@@ -265,14 +267,14 @@ func TestWithoutMultiOrExecNothingIsDone(t *testing.T) {
 
 // go-redis gives a connection back with what was watched on it by a WATCH of our own.
 func TestNothingStaysWatchedOnAConnection(t *testing.T) {
-	onBoth(t, func(t *testing.T, _ *redis.Store, outside *client.Client) {
+	onBoth(t, func(t *testing.T, _ *redisstore.Store, outside *client.Client) {
 		ctx := t.Context()
 		outside.Set(ctx, "a", "theirs", 0)
 		o := *outside.Options()
 		o.PoolSize = 1
 		c := dial(t, &o)
-		s := goredis.New(c, redis.WithoutScripts(), hour)
-		for call, do := range map[string]func(*redis.Store) (bool, error){
+		s := goredis.New(c, redisstore.WithoutScripts(), hour)
+		for call, do := range map[string]func(*redisstore.Store) (bool, error){
 			"ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine, "SetNX": setMine,
 		} {
 			if ok, err := do(s); ok || err != nil {
@@ -291,8 +293,8 @@ func TestNothingStaysWatchedOnAConnection(t *testing.T) {
 
 func TestTransactionsAreSentOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}), redis.WithoutScripts(), hour)
-	for call, do := range map[string]func(*redis.Store) (bool, error){
+	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}), redisstore.WithoutScripts(), hour)
+	for call, do := range map[string]func(*redisstore.Store) (bool, error){
 		"ExpireIf": expireMine, "DeleteIf": deleteMine, "TxExpireIf": txExpireMine, "TxDeleteIf": txDeleteMine,
 	} {
 		if ok, err := setMine(s); !ok {

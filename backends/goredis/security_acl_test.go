@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -122,9 +122,9 @@ func TestACLCarriesTheContract(t *testing.T) {
 	lines := users(t)
 	s := guard(t)
 	admin := dial(t, &client.Options{Addr: s.Addr()})
-	for user, opts := range map[string][]redis.Option{
+	for user, opts := range map[string][]redisstore.Option{
 		"single-any-key": {app, hour},
-		"single-polling": {app, hour, redis.WithoutWakes()},
+		"single-polling": {app, hour, redisstore.WithoutWakes()},
 	} {
 		t.Run(user, func(t *testing.T) {
 			s.grant(user, lines[user]...)
@@ -281,7 +281,7 @@ func TestACLWithoutInfoThereIsNoQuarantine(t *testing.T) {
 	store, c := goredis.Open(s.as("single-quarantine"), app)
 	defer c.Close()
 	mustUnlock(t, mustLock(t, locker.New(single.New(store)), "a"))
-	strict, c := goredis.Open(s.as("single-quarantine"), app, redis.WithMaxTTL(time.Minute), redis.WithQuarantine(time.Minute))
+	strict, c := goredis.Open(s.as("single-quarantine"), app, redisstore.WithMaxTTL(time.Minute), redisstore.WithQuarantine(time.Minute))
 	defer c.Close()
 	_, err := locker.New(single.New(strict)).Lock(t.Context(), "a")
 	wantPermanent(t, "Lock", err)

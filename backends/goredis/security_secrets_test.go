@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -113,7 +113,7 @@ func TestACLKeepsOtherKeysAndCommandsAway(t *testing.T) {
 		s.grant(user, lines[user]...)
 		c := dial(t, s.as(user))
 		for _, prefix := range []string{"", "application:", "other:", "ap"} {
-			locks := locker.New(single.New(goredis.New(c, redis.WithPrefix(prefix))))
+			locks := locker.New(single.New(goredis.New(c, redisstore.WithPrefix(prefix))))
 			_, err := locks.Lock(t.Context(), "x")
 			wantPermanent(t, fmt.Sprintf("Lock with prefix %q", prefix), err)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	client "github.com/redis/go-redis/v9"
@@ -157,7 +157,7 @@ func (s guarded) as(user string) *client.Options {
 	return &client.Options{Addr: s.Addr(), Username: user, Password: "secret"}
 }
 
-var app = redis.WithPrefix("app:")
+var app = redisstore.WithPrefix("app:")
 
 // locks are those of the user behind c. The channel gets a value when one of its Locks has begun to wait: it is subscribed and
 // has asked again since, or it polls.
@@ -191,7 +191,7 @@ func (w waits) Acquire(ctx context.Context, req locker.Request) (locker.Lease, e
 
 // isPermanent tells whether err is what the page says of a refusal.
 func isPermanent(err error, code string) bool {
-	var reply *redis.ReplyError
+	var reply *redisstore.ReplyError
 	return errors.As(err, &reply) && reply.Code() == code && reply.Permanent() && !errors.Is(err, locker.ErrHeld)
 }
 
@@ -330,7 +330,7 @@ func (x life) live(key string, full, less []string) map[string]error {
 // awaited is a lock that somebody waits for in its queue, at a store that may do everything.
 type awaited struct {
 	*locker.Lock
-	store *redis.Store
+	store *redisstore.Store
 	told  chan struct{}
 	other string        // a key like it, which that store has
 	later chan struct{} // told of that

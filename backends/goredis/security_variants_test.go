@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -19,7 +19,7 @@ import (
 
 // A variant is a way to lock that has a user of its own in the page.
 type variant struct {
-	opts     []redis.Option
+	opts     []redisstore.Option
 	polls    bool
 	passes   bool                // a release goes to the first of a queue
 	keys     map[string][]string // and the patterns that cover it, of those that do not cover all
@@ -28,7 +28,7 @@ type variant struct {
 }
 
 func (v variant) locks(c goredis.Client) (*locker.Client, <-chan struct{}) {
-	s := goredis.New(c, append([]redis.Option{app, hour}, v.opts...)...)
+	s := goredis.New(c, append([]redisstore.Option{app, hour}, v.opts...)...)
 	w := waits{single.New(s), make(chan struct{}, 100), new(atomic.Int64)}
 	switch v.strategy {
 	case "fair":
@@ -44,7 +44,7 @@ func (v variant) locks(c goredis.Client) (*locker.Client, <-chan struct{}) {
 // variants are the users of the page that lock.
 var variants = map[string]variant{
 	"single":            {keys: oneKey, passes: true},
-	"single-polling":    {keys: oneKey, opts: []redis.Option{redis.WithoutWakes()}, polls: true, refusals: "single-polling"},
+	"single-polling":    {keys: oneKey, opts: []redisstore.Option{redisstore.WithoutWakes()}, polls: true, refusals: "single-polling"},
 	"single-quarantine": {keys: oneKey, passes: true},
 	"single-cluster":    {keys: oneKey, passes: true},
 	"single-any-key": {passes: true, keys: map[string][]string{
@@ -52,8 +52,8 @@ var variants = map[string]variant{
 		"{a}b":       {"&app:*#wake"},
 		"a}b":        {"&{[0-9]*}app:*:wake", "~{[0-9]*}app:*:?queue"},
 	}},
-	"single-replicas":   {keys: oneKey, opts: []redis.Option{redis.WithReplicas(1, acknowledging)}, refusals: "single-polling"},
-	"single-no-scripts": {keys: oneKey, opts: []redis.Option{redis.WithoutScripts()}, refusals: "single-no-scripts"},
+	"single-replicas":   {keys: oneKey, opts: []redisstore.Option{redisstore.WithReplicas(1, acknowledging)}, refusals: "single-polling"},
+	"single-no-scripts": {keys: oneKey, opts: []redisstore.Option{redisstore.WithoutScripts()}, refusals: "single-no-scripts"},
 	"fair":              {keys: oneKey, passes: true, strategy: "fair", refusals: "fair"},
 	"fenced":            {keys: oneKey, passes: true, strategy: "fenced", refusals: "fenced"},
 	"reentrant":         {keys: oneKey, strategy: "reentrant", refusals: "reentrant"},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -39,7 +39,7 @@ func TestAHeldLockOutlivesAFailoverBySentinel(t *testing.T) {
 // a loss or for a refusal.
 func outlivesFailover(t *testing.T, key string, connect func() client.UniversalClient, failover func()) {
 	const ttl = 2 * patience
-	replicated := goredis.New(connect(), redis.WithReplicas(1, 2*time.Second), hour)
+	replicated := goredis.New(connect(), redisstore.WithReplicas(1, 2*time.Second), hour)
 	if r, err := replicated.SetNX(t.Context(), key, "token", ttl); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}

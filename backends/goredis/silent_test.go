@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -59,7 +59,7 @@ func TestALockOnASilentServerNamesTheServer(t *testing.T) {
 // TestNothingWaitsForAClientThatIsClosed: neither Lock with WithWait, nor Unlock, nor Drain.
 func TestNothingWaitsForAClientThatIsClosed(t *testing.T) {
 	server := redistest.Start(t)
-	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redis.WithoutQuarantine())
+	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redisstore.WithoutQuarantine())
 	locks := locker.New(single.New(store))
 	held, err := locks.Lock(t.Context(), "held")
 	if err != nil {

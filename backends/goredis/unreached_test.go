@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 )
 
 func TestAClusterOfWhichNothingIsReachedIsAFault(t *testing.T) {
@@ -21,7 +21,7 @@ func TestAClusterOfWhichNothingIsReachedIsAFault(t *testing.T) {
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errUnplugged },
 	})
 	defer c.Close()
-	for mode, opts := range map[string][]redis.Option{"scripts": nil, "no scripts": {redis.WithoutScripts()}} {
+	for mode, opts := range map[string][]redisstore.Option{"scripts": nil, "no scripts": {redisstore.WithoutScripts()}} {
 		ok, err := goredis.New(c, opts...).ExpireIf(t.Context(), "key", "token", time.Second)
 		if ok || !errors.Is(err, errUnplugged) {
 			t.Errorf("%s: ExpireIf = %v, %v", mode, ok, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -105,7 +105,7 @@ func TestAChannelThatIsNotPermittedIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := store.Watch(t.Context(), "other", func() {})
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
+	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
 		t.Errorf("Watch = %v", err)
 	}
 	// and so is the wake of a release, after the release
@@ -113,7 +113,7 @@ func TestAChannelThatIsNotPermittedIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = store.DeleteIf(t.Context(), "other", "token")
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
+	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 		t.Errorf("DeleteIf = %v", err)
 	}
 	if left, err := server.Do("EXISTS", "other"); left != int64(0) || err != nil {
@@ -128,7 +128,7 @@ func TestWrongCredentialsAreToldAtOnceAlsoToWhoWatches(t *testing.T) {
 		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); return err }(),
 		"Watch": store.Watch(t.Context(), "a", func() {}),
 	} {
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
+		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 			t.Errorf("%s = %v", name, err)
 		}
 	}
@@ -179,4 +179,4 @@ func TestAFreeLockCostsOneNativeCommand(t *testing.T) {
 	}
 }
 
-var _ backends.Store = (*redis.Store)(nil)
+var _ backends.Store = (*redisstore.Store)(nil)

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/internal/wiretest"
 	client "github.com/redis/go-redis/v9"
 )
 
-func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
 	return goredis.New(dial(t, &client.Options{Addr: addr}), append(opts, hour)...)
 }
 
@@ -31,7 +31,7 @@ func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
 
 func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redis.Option) (*redis.Store, func()) {
+	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
 		store, c := goredis.Open(&client.Options{
 			Addr: to.Addr, TLSConfig: to.Encrypt, ReadTimeout: to.Timeout, MaxRetries: -1, Password: to.Password, DB: to.Database,
 		}, opts...)
@@ -41,17 +41,17 @@ func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 }
 
 func TestAURLIsNoAddress(t *testing.T) {
-	for name, store := range map[string]*redis.Store{
+	for name, store := range map[string]*redisstore.Store{
 		"Open": openedAt(t, "redis://:S3CRET@localhost:6379"), "New": openPlain(t, "redis://:S3CRET@localhost:6379"),
 	} {
 		_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
-		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use redis.ParseURL (go-redis)"; err == nil || err.Error() != want {
+		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use redisstore.ParseURL (go-redis)"; err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func openedAt(t *testing.T, addr string) *redis.Store {
+func openedAt(t *testing.T, addr string) *redisstore.Store {
 	store, c := goredis.Open(&client.Options{Addr: addr})
 	t.Cleanup(func() { c.Close() })
 	return store

@@ -10,11 +10,11 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
-func setNX(t *testing.T, store *redis.Store, key string) {
+func setNX(t *testing.T, store *redisstore.Store, key string) {
 	t.Helper()
 	if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 		t.Fatalf("SetNX = %v, %v", r, err)
@@ -25,7 +25,7 @@ func TestOpenLetsTheOptionsOfItsCallerWin(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store, pool := redigo.Open(server.Addr(), []client.DialOption{client.DialDatabase(3), client.DialReadTimeout(time.Minute)},
-		redis.WithoutQuarantine(), redis.WithPrefix("app:"))
+		redisstore.WithoutQuarantine(), redisstore.WithPrefix("app:"))
 	defer pool.Close()
 	if pool.TestOnBorrowContext == nil || pool.IdleTimeout == 0 || pool.MaxIdle == 0 {
 		t.Errorf("pool: %+v", pool.Stats())
@@ -42,7 +42,7 @@ func TestOpenLetsTheOptionsOfItsCallerWin(t *testing.T) {
 func TestOpenGivesUpAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store, pool := redigo.Open(server.Addr(), nil, redis.WithoutQuarantine())
+	store, pool := redigo.Open(server.Addr(), nil, redisstore.WithoutQuarantine())
 	defer pool.Close()
 	setNX(t, store, "a")
 	server.Pause()

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/internal/starting"
 )
@@ -20,13 +20,13 @@ import (
 // What each mode of a store is tested with.
 var modes = map[string]contracts{
 	"plain":           {},
-	"with prefix":     {opts: []redis.Option{redis.WithPrefix("app {1}:")}, prefix: "app {1}:"},
-	"without wakes":   {opts: []redis.Option{redis.WithPrefix("polling:"), redis.WithoutWakes()}, prefix: "polling:", polling: true},
-	"without scripts": {opts: []redis.Option{redis.WithPrefix("optimistic:"), redis.WithoutScripts()}, prefix: "optimistic:", scriptless: true},
+	"with prefix":     {opts: []redisstore.Option{redisstore.WithPrefix("app {1}:")}, prefix: "app {1}:"},
+	"without wakes":   {opts: []redisstore.Option{redisstore.WithPrefix("polling:"), redisstore.WithoutWakes()}, prefix: "polling:", polling: true},
+	"without scripts": {opts: []redisstore.Option{redisstore.WithPrefix("optimistic:"), redisstore.WithoutScripts()}, prefix: "optimistic:", scriptless: true},
 }
 
 type contracts struct {
-	opts       []redis.Option
+	opts       []redisstore.Option
 	prefix     string
 	polling    bool
 	scriptless bool
@@ -51,41 +51,41 @@ func TestContractOnEmbedded(t *testing.T) {
 // run runs all that a store can do.
 func (c contracts) run(t *testing.T) {
 	t.Run("Store", func(t *testing.T) {
-		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
+		backendtest.Run(t, harness(c, func(s *redisstore.Store, o outside) (backends.Store, backendtest.Outside) { return s, o }))
 	})
 	t.Run("started", func(t *testing.T) {
-		backendtest.Run(t, harness(c, func(s *redis.Store, o outside) (backends.Store, backendtest.Outside) {
+		backendtest.Run(t, harness(c, func(s *redisstore.Store, o outside) (backends.Store, backendtest.Outside) {
 			return starting.Awaited(s), o
 		}))
 	})
 	t.Run("LegacyStore", func(t *testing.T) {
-		backendtest.RunLegacy(t, harness(c, func(s *redis.Store, o outside) (backends.LegacyStore, backendtest.Outside) { return s, o }))
+		backendtest.RunLegacy(t, harness(c, func(s *redisstore.Store, o outside) (backends.LegacyStore, backendtest.Outside) { return s, o }))
 	})
 	if c.scriptless {
 		return
 	}
 	if !c.polling {
 		t.Run("QueuedStore", func(t *testing.T) {
-			backendtest.RunQueued(t, harness(c, func(s *redis.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
+			backendtest.RunQueued(t, harness(c, func(s *redisstore.Store, o outside) (backends.QueuedStore, backendtest.Outside) { return s, o }))
 		})
 	}
 	t.Run("NumberedStore", func(t *testing.T) {
-		h := harness(c, func(s *redis.Store, o outside) (backends.NumberedStore, backendtest.Outside) { return s, o })
+		h := harness(c, func(s *redisstore.Store, o outside) (backends.NumberedStore, backendtest.Outside) { return s, o })
 		h.NoQueue = c.polling
 		backendtest.RunNumbered(t, h)
 	})
 	t.Run("FencedStore", func(t *testing.T) {
-		backendtest.RunFenced(t, harness(c, func(s *redis.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
+		backendtest.RunFenced(t, harness(c, func(s *redisstore.Store, o outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
 	})
 	t.Run("NestedStore", func(t *testing.T) {
-		backendtest.RunNested(t, harness(c, func(s *redis.Store, o outside) (backends.NestedStore, backendtest.NestedOutside) { return s, o }))
+		backendtest.RunNested(t, harness(c, func(s *redisstore.Store, o outside) (backends.NestedStore, backendtest.NestedOutside) { return s, o }))
 	})
 }
 
-func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
+func harness[S, O any](c contracts, as func(*redisstore.Store, outside) (S, O)) backendtest.HarnessFor[S, O] {
 	opts, maxTTL := c.opts, time.Duration(0) // a store as it comes
 	if !c.bubble {                           // no machine is too slow for an hour
-		opts, maxTTL = append(opts, redis.WithMaxTTL(time.Hour)), time.Hour
+		opts, maxTTL = append(opts, redisstore.WithMaxTTL(time.Hour)), time.Hour
 	}
 	return backendtest.HarnessFor[S, O]{
 		Clock: true, Bubble: c.bubble, MaxTTL: maxTTL, NoWatch: c.polling,
@@ -98,7 +98,7 @@ func harness[S, O any](c contracts, as func(*redis.Store, outside) (S, O)) backe
 
 // TestContractOnOpen runs through the options that Open sets.
 func TestContractOnOpen(t *testing.T) {
-	s, pool := redigo.Open(redistest.Start(t).Addr(), nil, redis.WithoutQuarantine(), redis.WithMaxTTL(time.Hour))
+	s, pool := redigo.Open(redistest.Start(t).Addr(), nil, redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(time.Hour))
 	t.Cleanup(func() { pool.Close() })
 	backendtest.Run(t, backendtest.Harness{MaxTTL: time.Hour, New: func(t *testing.T) (backends.Store, backendtest.Outside) {
 		return s, outside{t, pool, ""}

@@ -9,7 +9,7 @@ import (
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -30,7 +30,7 @@ func ExampleNew() {
 	}
 	defer pool.Close()
 
-	locks := locker.New(single.New(redigo.New(pool, redis.WithPrefix("locks:"))))
+	locks := locker.New(single.New(redigo.New(pool, redisstore.WithPrefix("locks:"))))
 	err = locks.Do(context.Background(), "invoice/42", func(ctx context.Context, _ *locker.Lock) error {
 		c, err := pool.GetContext(ctx)
 		if err != nil {
@@ -54,12 +54,12 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	store, pool := redigo.Open(server.Addr(), []client.DialOption{client.DialDatabase(1)}, redis.WithMaxTTL(time.Minute))
+	store, pool := redigo.Open(server.Addr(), []client.DialOption{client.DialDatabase(1)}, redisstore.WithMaxTTL(time.Minute))
 	defer pool.Close()
 
 	_, err = locker.New(single.New(store)).Lock(context.Background(), "invoice/42", locker.WithTTL(time.Hour))
 	fmt.Println(err)
-	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redis.WithMaxTTL)
+	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redisstore.WithMaxTTL)
 }
 
 // A store on a pool of your own has quarantine if the pool went through Quarantine before it was used.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
@@ -32,7 +32,7 @@ func open(t *testing.T, addr string, opts ...client.DialOption) executor {
 func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
 	e := open(t, redistest.Start(t).Addr())
 	script := `return {1, 'a', false, {'b', {}, redis.error_reply('OOPS inside')}, redis.status_reply('fine')}`
-	want := []any{int64(1), "a", nil, []any{"b", []any{}, &redis.ReplyError{Text: "OOPS inside"}}, "fine"}
+	want := []any{int64(1), "a", nil, []any{"b", []any{}, &redisstore.ReplyError{Text: "OOPS inside"}}, "fine"}
 	for name, call := range map[string]func(context.Context, ...any) (any, error){"Do": e.Do, "Once": e.Once} {
 		if got, err := call(t.Context(), "EVAL", script, 0); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s = %#v, %v", name, got, err)
@@ -41,7 +41,7 @@ func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
 			t.Errorf("%s of nothing = %v, %v", name, got, err)
 		}
 		_, err := call(t.Context(), "EVAL", "return redis.error_reply('OOPS outside')", 0)
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Text != "OOPS outside" {
+		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Text != "OOPS outside" {
 			t.Errorf("%s = %v", name, err)
 		}
 	}
@@ -49,10 +49,10 @@ func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
 
 func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
 	e := open(t, redistest.Start(t).Addr())
-	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
 			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
-		wrong := &redis.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
+		wrong := &redisstore.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
 		want := []any{"OK", wrong, "1", "OK", "QUEUED", "QUEUED", []any{int64(2), wrong}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("Pipeline = %#v, %v", got, err)
@@ -76,7 +76,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	e := open(t, proxy.Addr())
-	exec := func(c redis.Conn) any {
+	exec := func(c redisstore.Conn) any {
 		t.Helper()
 		got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"SET", "b", "1"}, []any{"EXEC"})
 		if err != nil {
@@ -91,7 +91,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 		}
 	}
 	own := errors.New("own")
-	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 		for _, changed := range []bool{false, true} {
 			if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"}); err != nil {
 				t.Fatal(err)
@@ -113,7 +113,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 		t.Errorf("%d connections went back to the pool after %v", e.pool.IdleCount(), proxy.Seen())
 	}
 	change()
-	err = e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+	err = e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 		if got := exec(c); got == nil {
 			t.Error("the key is still watched")
 		}
@@ -133,7 +133,7 @@ func TestACtxThatIsDoneSendsNothingAndLeavesTheConnection(t *testing.T) {
 	e := open(t, proxy.Addr())
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := e.Pinned(ctx, "a", func(c redis.Conn) error {
+		err := e.Pinned(ctx, "a", func(c redisstore.Conn) error {
 			cancel()
 			_, err := c.Pipeline(ctx, []any{"GET", "a"})
 			return err
@@ -193,8 +193,8 @@ func TestDoSendsAgainOnlyWhatMetABrokenConnection(t *testing.T) {
 }
 
 func TestPinnedEndsWithItsCtxOnAServerThatHangs(t *testing.T) {
-	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c redis.Conn) error{
-		"in a pipeline": func(ctx context.Context, server *redistest.Server, c redis.Conn) error {
+	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error{
+		"in a pipeline": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
 			server.Pause()
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"GET", "a"})
 			if !errors.Is(err, ctx.Err()) {
@@ -206,7 +206,7 @@ func TestPinnedEndsWithItsCtxOnAServerThatHangs(t *testing.T) {
 			}
 			return err
 		},
-		"while it unwatches": func(ctx context.Context, server *redistest.Server, c redis.Conn) error {
+		"while it unwatches": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"})
 			server.Pause()
 			return err
@@ -218,7 +218,7 @@ func TestPinnedEndsWithItsCtxOnAServerThatHangs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			defer server.Resume()
-			err := e.Pinned(ctx, "a", func(c redis.Conn) error { return use(ctx, server, c) })
+			err := e.Pinned(ctx, "a", func(c redisstore.Conn) error { return use(ctx, server, c) })
 			if ctx.Err() == nil {
 				t.Errorf("Pinned = %v, before the ctx had ended", err)
 			}
@@ -252,7 +252,7 @@ func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
 				if n%2 == 0 {
 					got, err = e.Do(ctx, "ECHO", want)
 				} else {
-					err = e.Pinned(ctx, "a", func(c redis.Conn) error {
+					err = e.Pinned(ctx, "a", func(c redisstore.Conn) error {
 						replies, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"ECHO", want})
 						if err == nil {
 							got = replies[1]

@@ -11,7 +11,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
@@ -116,7 +116,7 @@ func TestAnExhaustedPoolStillWakes(t *testing.T) {
 func TestACtxThatIsDoneCostsNoConnection(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	store, pool := redigo.Open(proxy.Addr(), nil, redis.WithoutQuarantine())
+	store, pool := redigo.Open(proxy.Addr(), nil, redisstore.WithoutQuarantine())
 	defer pool.Close()
 	borrow := pool.TestOnBorrowContext
 	pool.TestOnBorrowContext = func(ctx context.Context, c client.Conn, _ time.Time) error {

@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 )
 
 func TestAStoreOverANilClientAnswersEveryCallWithAnError(t *testing.T) {
-	for name, store := range map[string]*redis.Store{"nil": redigo.New(nil)} {
+	for name, store := range map[string]*redisstore.Store{"nil": redigo.New(nil)} {
 		_, set := store.SetNX(t.Context(), "key", "token", time.Second)
 		_, expire := store.ExpireIf(t.Context(), "key", "token", time.Second)
 		_, remove := store.DeleteIf(t.Context(), "key", "token")

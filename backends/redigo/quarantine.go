@@ -6,7 +6,7 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 )
 
 // Quarantine adds to pool what a store needs to see its connections, and returns the option that gives it
@@ -21,12 +21,12 @@ import (
 //
 // On each new connection, INFO server and INFO replication are sent; without the permission for INFO
 // nothing is noticed, and Check of the store has a finding. Connections to replicas are refused. See
-// redis.Quarantine for what is noticed, and what is not.
-func Quarantine(pool *client.Pool, addr string) redis.Option {
+// redisstore.Quarantine for what is noticed, and what is not.
+func Quarantine(pool *client.Pool, addr string) redisstore.Option {
 	if pool == nil {
-		return redis.Invalid("pool is nil")
+		return redisstore.Invalid("pool is nil")
 	}
-	q := redis.NewQuarantine()
+	q := redisstore.NewQuarantine()
 	dialContext, dial := pool.DialContext, pool.Dial
 	pool.DialContext = func(ctx context.Context) (c client.Conn, err error) {
 		switch {
@@ -57,7 +57,7 @@ func ask(ctx context.Context, c client.Conn) (info string, err error) {
 	for _, section := range []string{"server", "replication"} {
 		reply, err := client.String(until(ctx, c, func() (any, error) { return c.Do("INFO", section) }))
 		if isReply(err) {
-			err = &redis.ReplyError{Text: err.Error()}
+			err = &redisstore.ReplyError{Text: err.Error()}
 		}
 		if err != nil {
 			return "", err

@@ -9,7 +9,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/quarantinetest"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
@@ -17,12 +17,12 @@ import (
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	quarantinetest.Run(t, quarantinetest.Adapter{
-		Open: func(t *testing.T, addr, user, password string, opts ...redis.Option) *redis.Store {
+		Open: func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store {
 			store, pool := redigo.Open(addr, []client.DialOption{client.DialUsername(user), client.DialPassword(password)}, opts...)
 			t.Cleanup(func() { pool.Close() })
 			return store
 		},
-		New: func(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+		New: func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
 			return redigo.New(dial(t, addr), opts...)
 		},
 	})
@@ -37,7 +37,7 @@ func TestQuarantineSeesThePoolThatDialsWithoutACtx(t *testing.T) {
 	setNX(t, store, "a")
 	server.Kill()
 	server.Restart()
-	refused := (*redis.QuarantineError)(nil)
+	refused := (*redisstore.QuarantineError)(nil)
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		r, err := store.SetNX(t.Context(), "b", "token", 20*time.Second)
 		if errors.As(err, &refused) {

@@ -1,5 +1,5 @@
 // Package redigo keeps locks in Redis through github.com/gomodule/redigo. What is sent and promised is the same for all
-// client libraries: see package backends/redis, which is redis below, while client is redigo.
+// client libraries: see package backends/redisstore. Below, client is redigo.
 package redigo
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 )
 
 // New returns a store that uses pool, with the timeouts, the TLS and the credentials that its Dial or DialContext has.
@@ -32,11 +32,11 @@ import (
 // Wake-ups have one connection more, outside of the pool, from the first waiter to the last. There
 // is no quarantine for servers that may have forgotten locks, unless the pool went through
 // [Quarantine].
-func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
-	if e := redis.RefuseNil(pool); e != nil {
-		return redis.New(e, opts...)
+func New(pool *client.Pool, opts ...redisstore.Option) *redisstore.Store {
+	if e := redisstore.RefuseNil(pool); e != nil {
+		return redisstore.New(e, opts...)
 	}
-	return redis.New(newExecutor(pool, ""), opts...)
+	return redisstore.New(newExecutor(pool, ""), opts...)
 }
 
 // Open makes a pool of connections to addr (host:port) with options fit for locks, and returns a store on it together
@@ -45,11 +45,11 @@ func New(pool *client.Pool, opts ...redis.Option) *redis.Store {
 //   - connecting, TLS, writing and reading may take a second each;
 //   - up to 100 idle connections are kept for a minute, and tested before they are used again (see [TestOnBorrow]);
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest
-//     TTL, which is 30 seconds by default (see [Quarantine], redis.WithMaxTTL and
-//     redis.WithoutQuarantine).
-func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.Store, *client.Pool) {
-	if err := redis.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redis.DialURLContext (redigo)"); err != nil {
-		return redis.New(redis.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}
+//     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
+//     redisstore.WithoutQuarantine).
+func Open(addr string, dial []client.DialOption, opts ...redisstore.Option) (*redisstore.Store, *client.Pool) {
+	if err := redisstore.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redisstore.DialURLContext (redigo)"); err != nil {
+		return redisstore.New(redisstore.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}
 	}
 	dial = append([]client.DialOption{
 		client.DialConnectTimeout(time.Second),
@@ -65,10 +65,10 @@ func Open(addr string, dial []client.DialOption, opts ...redis.Option) (*redis.S
 		MaxIdle:             100,
 		IdleTimeout:         time.Minute,
 	}
-	if redis.Quarantines(opts...) {
+	if redisstore.Quarantines(opts...) {
 		opts = append(slices.Clip(opts), Quarantine(pool, addr))
 	}
-	return redis.New(newExecutor(pool, addr), opts...), pool
+	return redisstore.New(newExecutor(pool, addr), opts...), pool
 }
 
 const (

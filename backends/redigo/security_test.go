@@ -17,7 +17,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -74,15 +74,15 @@ func as(t *testing.T, addr, user string, more ...client.DialOption) *client.Pool
 	return dial(t, addr, append([]client.DialOption{client.DialUsername(user), client.DialPassword("secret")}, more...)...)
 }
 
-var app = redis.WithPrefix("app:")
+var app = redisstore.WithPrefix("app:")
 
 func TestACLsOfThePageSuffice(t *testing.T) {
 	lines := users(t)
-	opts := map[string][]redis.Option{
+	opts := map[string][]redisstore.Option{
 		"single": {app}, "single-quarantine": {app}, "single-any-key": {app}, "fair": {app}, "fenced": {app}, "reentrant": {app},
-		"single-polling":    {app, redis.WithoutWakes()},
-		"single-no-scripts": {app, redis.WithoutScripts()},
-		"single-replicas":   {app, redis.WithReplicas(1, 4*time.Second)},
+		"single-polling":    {app, redisstore.WithoutWakes()},
+		"single-no-scripts": {app, redisstore.WithoutScripts()},
+		"single-replicas":   {app, redisstore.WithReplicas(1, 4*time.Second)},
 	}
 	for user := range lines {
 		if _, tested := opts[user]; !tested && !slices.Contains([]string{"single-cluster", "legacy", "check"}, user) {
@@ -119,8 +119,8 @@ func TestACLsOfThePageSuffice(t *testing.T) {
 	}
 }
 
-func locks(user string, pool *client.Pool, opts []redis.Option) *locker.Client {
-	store := redigo.New(pool, append(opts, redis.WithMaxTTL(time.Hour))...)
+func locks(user string, pool *client.Pool, opts []redisstore.Option) *locker.Client {
+	store := redigo.New(pool, append(opts, redisstore.WithMaxTTL(time.Hour))...)
 	l := single.New(store)
 	switch user {
 	case "fair":
@@ -206,7 +206,7 @@ func TestACLOfThePageSufficesForRecipesOfLegacyAndForCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range report.Findings {
-		if f.Problem == redis.ProblemPermission {
+		if f.Problem == redisstore.ProblemPermission {
 			t.Error(f)
 		}
 	}
@@ -231,7 +231,7 @@ func TestACLNeedsOfRedigo(t *testing.T) {
 		for _, rules := range [][]string{full, append(slices.Clone(full), permission)} {
 			command(t, server, append([]string{"ACL", "SETUSER", "single"}, rules...)...)
 			err := lock(as(t, server.Addr(), "single", option))
-			reply := (*redis.ReplyError)(nil)
+			reply := (*redisstore.ReplyError)(nil)
 			refused := errors.As(err, &reply) && reply.Code() == "NOPERM" && reply.Permanent()
 			if permitted := slices.Contains(rules, permission); refused == permitted || permitted && err != nil {
 				t.Errorf("%s, permitted: %t: %v", permission, permitted, err)
@@ -280,7 +280,7 @@ func TestMissingCredentialsAreToldAtOnceAlsoByQuarantine(t *testing.T) {
 		store, pool := redigo.Open(server.Addr(), options)
 		defer pool.Close()
 		_, err := locker.New(single.New(store)).Lock(t.Context(), "a")
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != code || errors.Is(err, locker.ErrHeld) {
+		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != code || errors.Is(err, locker.ErrHeld) {
 			t.Errorf("Lock = %v, want %s", err, code)
 		}
 	}
@@ -295,7 +295,7 @@ func TestTLSCarriesLocks(t *testing.T) {
 	roots.AddCert(pki.Certificate())
 	lock := func(config *tls.Config) error {
 		store, pool := redigo.Open(addr, []client.DialOption{client.DialUseTLS(true), client.DialTLSConfig(config)},
-			redis.WithoutQuarantine())
+			redisstore.WithoutQuarantine())
 		defer pool.Close()
 		mine, theirs := locker.New(single.New(store)), locker.New(single.New(redigo.New(dial(t, server.Addr()))))
 		held, err := theirs.TryLock(t.Context(), "a")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
@@ -19,15 +19,15 @@ func TestASubscriptionTellsItsEventsApart(t *testing.T) {
 	defer s.Close()
 	for _, step := range []struct {
 		request func() error
-		want    redis.Event
+		want    redisstore.Event
 	}{
-		{s.Ping, redis.Event{Kind: redis.EventPong}}, // the server answers otherwise before anything is subscribed
-		{func() error { return s.Subscribe("a") }, redis.Event{Kind: redis.EventSubscribed, Channel: "a"}},
-		{func() error { return s.Subscribe("b") }, redis.Event{Kind: redis.EventSubscribed, Channel: "b"}},
-		{s.Ping, redis.Event{Kind: redis.EventPong}},
-		{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redis.Event{Kind: redis.EventMessage, Channel: "b", Payload: "text"}},
-		{func() error { return s.Unsubscribe("a") }, redis.Event{Kind: redis.EventUnsubscribed, Channel: "a"}},
-		{func() error { return s.Unsubscribe("b") }, redis.Event{Kind: redis.EventUnsubscribed, Channel: "b"}},
+		{s.Ping, redisstore.Event{Kind: redisstore.EventPong}}, // the server answers otherwise before anything is subscribed
+		{func() error { return s.Subscribe("a") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "a"}},
+		{func() error { return s.Subscribe("b") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "b"}},
+		{s.Ping, redisstore.Event{Kind: redisstore.EventPong}},
+		{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redisstore.Event{Kind: redisstore.EventMessage, Channel: "b", Payload: "text"}},
+		{func() error { return s.Unsubscribe("a") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "a"}},
+		{func() error { return s.Unsubscribe("b") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "b"}},
 	} {
 		if err := step.request(); err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestARefusalLeavesTheSubscriptionUsableAndInOrder(t *testing.T) {
 	var got []string
 	for range 4 {
 		event, err := s.Receive()
-		if refused := (*redis.ReplyError)(nil); errors.As(err, &refused) {
+		if refused := (*redisstore.ReplyError)(nil); errors.As(err, &refused) {
 			got = append(got, refused.Code())
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 )
 
 var errFull = errors.New("the socket takes no more")
@@ -22,7 +22,7 @@ func (full) Close() error                   { return nil }
 
 func TestWhatTheConnectionDoesNotTakeIsAnError(t *testing.T) {
 	e := newExecutor(&client.Pool{Dial: func() (client.Conn, error) { return full{}, nil }}, "")
-	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 		_, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"})
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
@@ -194,7 +194,7 @@ func TestASilentConnectionForWakesIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	store, pool := redigo.Open(proxy.Addr(), nil, redis.WithoutQuarantine())
+	store, pool := redigo.Open(proxy.Addr(), nil, redisstore.WithoutQuarantine())
 	defer pool.Close()
 	woken := watch(t.Context(), t, store, "a")
 	eventually(t, "a ping", func() bool { return proxy.Count("PING") > 0 })
@@ -213,13 +213,13 @@ func TestAChannelThatIsNotPermittedIsRefusedAtOnce(t *testing.T) {
 	store := redigo.New(dial(t, server.Addr(), client.DialUsername("locks"), client.DialPassword("secret")))
 	watch(t.Context(), t, store, "permitted")
 	err := store.Watch(t.Context(), "other", func() {})
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
+	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
 		t.Errorf("Watch = %v", err)
 	}
 	// and so is the wake of a release, after the release
 	setNX(t, store, "other")
 	_, err = store.DeleteIf(t.Context(), "other", "token")
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
+	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 		t.Errorf("DeleteIf = %v", err)
 	}
 	if left, err := server.Do("EXISTS", "other"); left != int64(0) || err != nil {
@@ -234,7 +234,7 @@ func TestWrongCredentialsAreToldAtOnceAlsoToWhoWatches(t *testing.T) {
 		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); return err }(),
 		"Watch": store.Watch(t.Context(), "a", func() {}),
 	} {
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
+		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 			t.Errorf("%s = %v", name, err)
 		}
 	}

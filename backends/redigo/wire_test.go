@@ -6,14 +6,14 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/internal/wiretest"
 )
 
-func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
-	return redigo.New(dial(t, addr), append(opts, redis.WithMaxTTL(time.Hour))...)
+func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
+	return redigo.New(dial(t, addr), append(opts, redisstore.WithMaxTTL(time.Hour))...)
 }
 
 func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
@@ -28,7 +28,7 @@ func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
 
 func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redis.Option) (*redis.Store, func()) {
+	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
 		dial := []client.DialOption{client.DialPassword(to.Password), client.DialDatabase(to.Database)}
 		if to.Encrypt != nil {
 			dial = append(dial, client.DialUseTLS(true), client.DialTLSConfig(to.Encrypt))
@@ -47,7 +47,7 @@ func TestAURLIsNoAddress(t *testing.T) {
 	defer pool.Close()
 	_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
 	want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: " +
-		"use redigo.New (Lockstep) with a pool whose DialContext calls redis.DialURLContext (redigo)"
+		"use redigo.New (Lockstep) with a pool whose DialContext calls redisstore.DialURLContext (redigo)"
 	if err == nil || err.Error() != want {
 		t.Errorf("SetNX = %v", err)
 	}

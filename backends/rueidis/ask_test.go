@@ -5,7 +5,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/rueidis"
 )
 
@@ -43,7 +43,7 @@ func TestNoReplyStaysUnreadBehindAnError(t *testing.T) {
 			if failed := <-written; failed != nil {
 				t.Errorf("a reply was not read: %v", failed)
 			}
-			reply := (*redis.ReplyError)(nil)
+			reply := (*redisstore.ReplyError)(nil)
 			if c.want == "" && (err != nil || info != "a:1b:2") || c.want != "" && (!errors.As(err, &reply) || reply.Text != c.want) {
 				t.Errorf("ask = %q, %v; want %q", info, err, c.want)
 			}

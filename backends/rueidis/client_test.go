@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/rueidis"
 )
 
-func setNX(t *testing.T, store *redis.Store, key string) {
+func setNX(t *testing.T, store *redisstore.Store, key string) {
 	t.Helper()
 	if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 		t.Fatalf("SetNX = %v, %v", r, err)
@@ -29,7 +29,7 @@ func setNX(t *testing.T, store *redis.Store, key string) {
 
 // code of an error reply, also of one to what opened the connection.
 func code(err error) string {
-	if reply := (*redis.ReplyError)(nil); errors.As(err, &reply) {
+	if reply := (*redisstore.ReplyError)(nil); errors.As(err, &reply) {
 		return reply.Code()
 	}
 	return ""
@@ -108,8 +108,8 @@ func TestQuarantineDialsAsItsCallerDoesAndClosesWhatItRefuses(t *testing.T) {
 		dialled, left = 0, 0
 		o := options(server.Addr())
 		set(&o)
-		_ = rueidis.New(dial(t, server.Addr()), rueidis.Quarantine(&o), redis.WithQuarantine(time.Hour))
-		quarantined := (*redis.QuarantineError)(nil)
+		_ = rueidis.New(dial(t, server.Addr()), rueidis.Quarantine(&o), redisstore.WithQuarantine(time.Hour))
+		quarantined := (*redisstore.QuarantineError)(nil)
 		if c, err := o.DialCtxFn(t.Context(), server.Addr(), &o.Dialer, nil); c != nil || !errors.As(err, &quarantined) || dialled != 1 || left != 0 {
 			t.Errorf("%s: %v, %v; %d dialled, %d left", name, c, err, dialled, left)
 		}
@@ -158,7 +158,7 @@ func TestOpenLetsTheOptionsOfItsCallerWin(t *testing.T) {
 	server := redistest.Start(t)
 	o := options(server.Addr())
 	o.SelectDB, o.ConnWriteTimeout, o.ClientName = 3, time.Minute, "me"
-	store, c := open(t, o, redis.WithoutQuarantine(), redis.WithPrefix("app:"))
+	store, c := open(t, o, redisstore.WithoutQuarantine(), redisstore.WithPrefix("app:"))
 	setNX(t, store, "a")
 	if r, err := server.Do("INFO", "keyspace"); err != nil || !strings.Contains(r.(string), "db3:keys=1") {
 		t.Errorf("INFO keyspace = %v, %v", r, err)
@@ -192,7 +192,7 @@ func TestOpenIsForOneServerAndSendsNothingTwice(t *testing.T) {
 func TestAServerThatIsDownIsAFaultUntilItIsNot(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
-	store, _ := open(t, options(server.Addr()), redis.WithoutQuarantine())
+	store, _ := open(t, options(server.Addr()), redisstore.WithoutQuarantine())
 	for range 2 {
 		_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
 		if op := (*net.OpError)(nil); !errors.As(err, &op) || !cleanup.Unsent(err) {
@@ -209,7 +209,7 @@ func TestAServerThatIsDownIsAFaultUntilItIsNot(t *testing.T) {
 func TestOpenGivesUpAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store, _ := open(t, options(server.Addr()), redis.WithoutQuarantine())
+	store, _ := open(t, options(server.Addr()), redisstore.WithoutQuarantine())
 	setNX(t, store, "a")
 	server.Pause()
 	defer server.Resume()
@@ -243,7 +243,7 @@ func TestTLSCarriesLocks(t *testing.T) {
 		} {
 			o := options(addr)
 			o.TLSConfig = config
-			opts := []redis.Option{redis.WithoutQuarantine()}
+			opts := []redisstore.Option{redisstore.WithoutQuarantine()}
 			if quarantined {
 				opts = nil
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
@@ -14,7 +14,7 @@ func TestALockWhoseSlotHasMovedIsFoundWhereItIs(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	c := dial(t, cluster.Addrs()...)
-	scripts, optimistic := rueidis.New(c), rueidis.New(c, redis.WithoutScripts())
+	scripts, optimistic := rueidis.New(c), rueidis.New(c, redisstore.WithoutScripts())
 	for i, to := range cluster.Masters() {
 		key := cluster.KeyOn(cluster.Masters()[(i+1)%3], "key-%d")
 		setNX(t, scripts, key)
@@ -27,7 +27,7 @@ func TestALockWhoseSlotHasMovedIsFoundWhereItIs(t *testing.T) {
 		}
 		eventually(t, "an answer to what needs a connection of its own", func() bool { // when the client has asked anew
 			ok, err := optimistic.ExpireIf(t.Context(), key, "token", 30*time.Second)
-			if moved := (*redis.ReplyError)(nil); err != nil && (!errors.As(err, &moved) || moved.Code() != "MOVED") {
+			if moved := (*redisstore.ReplyError)(nil); err != nil && (!errors.As(err, &moved) || moved.Code() != "MOVED") {
 				t.Errorf("ExpireIf = %v", err)
 			}
 			return ok

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/differential/wire"
 )
 
@@ -44,7 +44,7 @@ func FuzzDecoding(f *testing.F) {
 				t.Errorf("%s of %q = %#v, %v; want %#v", name, sent, got, err, want)
 			}
 		}
-		err := e.Pinned(t.Context(), "key", func(c redis.Conn) error {
+		err := e.Pinned(t.Context(), "key", func(c redisstore.Conn) error {
 			replies, err := c.Pipeline(t.Context(), []any{"PING"}, []any{"GET", "key"}, []any{"PING"})
 			if err != nil || len(replies) != 3 || replies[0] != "PONG" || replies[2] != "PONG" || !same(replies[1], nil, want) {
 				t.Errorf("Pipeline with %q = %#v, %v", sent, replies, err)
@@ -63,7 +63,7 @@ func same(got any, err error, want any) bool {
 		if err == nil {
 			err, _ = got.(error)
 		}
-		reply := (*redis.ReplyError)(nil)
+		reply := (*redisstore.ReplyError)(nil)
 		return errors.As(err, &reply) && reply.Text == string(text)
 	}
 	return err == nil && reflect.DeepEqual(got, inFamily(want))
@@ -73,7 +73,7 @@ func same(got any, err error, want any) bool {
 func inFamily(reply any) any {
 	switch reply := reply.(type) {
 	case wire.Error:
-		return &redis.ReplyError{Text: string(reply)}
+		return &redisstore.ReplyError{Text: string(reply)}
 	case []any:
 		all := make([]any, len(reply))
 		for i := range reply {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -32,7 +32,7 @@ func ExampleNew() {
 	}
 	defer c.Close()
 
-	locks := locker.New(single.New(rueidis.New(c, redis.WithPrefix("locks:"))))
+	locks := locker.New(single.New(rueidis.New(c, redisstore.WithPrefix("locks:"))))
 	err = locks.Do(context.Background(), "invoice/42", func(ctx context.Context, _ *locker.Lock) error {
 		keys, err := c.Do(ctx, c.B().Keys().Pattern("*").Build()).AsStrSlice()
 		fmt.Println(keys)
@@ -51,7 +51,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	store, c, err := rueidis.Open(client.ClientOption{InitAddress: []string{server.Addr()}}, redis.WithMaxTTL(time.Minute))
+	store, c, err := rueidis.Open(client.ClientOption{InitAddress: []string{server.Addr()}}, redisstore.WithMaxTTL(time.Minute))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -60,7 +60,7 @@ func ExampleOpen() {
 
 	_, err = locker.New(single.New(store)).Lock(context.Background(), "invoice/42", locker.WithTTL(time.Hour))
 	fmt.Println(err)
-	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redis.WithMaxTTL)
+	// Output: lockstep: acquire "invoice/42": ttl 1h0m0s is over the store's limit of 1m0s (see redisstore.WithMaxTTL)
 }
 
 // A store on a client of your own, here one for a cluster, has quarantine if its options went

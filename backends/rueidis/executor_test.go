@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/rueidis"
 )
@@ -39,7 +39,7 @@ func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
 	resp2 := at(server.Addr())
 	resp2.AlwaysRESP2 = true
 	script := `return {1, 'a', false, {'b', {}, redis.error_reply('OOPS inside'), redis.error_reply('ERR generic')}, redis.status_reply('fine')}`
-	want := []any{int64(1), "a", nil, []any{"b", []any{}, &redis.ReplyError{Text: "OOPS inside"}, &redis.ReplyError{Text: "ERR generic"}}, "fine"}
+	want := []any{int64(1), "a", nil, []any{"b", []any{}, &redisstore.ReplyError{Text: "OOPS inside"}, &redisstore.ReplyError{Text: "ERR generic"}}, "fine"}
 	for protocol, e := range map[string]executor{"RESP2": open(t, resp2), "RESP3": open(t, at(server.Addr()))} {
 		for name, call := range map[string]func(context.Context, ...any) (any, error){"Do": e.Do, "Once": e.Once} {
 			if got, err := call(t.Context(), "EVAL", script, 0); err != nil || !reflect.DeepEqual(got, want) {
@@ -50,7 +50,7 @@ func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
 			}
 			for _, text := range []string{"OOPS outside", "ERR DB index", "ERR ERR twice"} {
 				_, err := call(t.Context(), "EVAL", "return redis.error_reply(ARGV[1])", 0, text)
-				if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Text != text {
+				if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Text != text {
 					t.Errorf("%s by %s = %v, want %s", name, protocol, err, text)
 				}
 			}
@@ -91,11 +91,11 @@ func TestArgumentsOfAllTypesArriveAsTheyAreWritten(t *testing.T) {
 func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	e := open(t, at(addr))
-	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
 			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
-		wrong := &redis.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		named := &redis.ReplyError{Addr: addr, Text: wrong.Text}
+		wrong := &redisstore.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
+		named := &redisstore.ReplyError{Addr: addr, Text: wrong.Text}
 		want := []any{"OK", named, "1", "OK", "QUEUED", "QUEUED", []any{int64(2), wrong}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("Pipeline = %#v, %v", got, err)
@@ -121,7 +121,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 	o := at(proxy.Addr())
 	o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Minute // no pings in between
 	e := open(t, o)
-	exec := func(c redis.Conn) any {
+	exec := func(c redisstore.Conn) any {
 		t.Helper()
 		got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"SET", "b", "1"}, []any{"EXEC"})
 		if err != nil {
@@ -136,7 +136,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 		}
 	}
 	own := errors.New("own")
-	err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 		for _, changed := range []bool{false, true} {
 			if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"}); err != nil {
 				t.Fatal(err)
@@ -156,7 +156,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 	}
 	dials := proxy.Count("HELLO")
 	change()
-	err = e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+	err = e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 		if got := exec(c); got == nil {
 			t.Error("the key is still watched")
 		}
@@ -179,7 +179,7 @@ func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
 	o.Username, o.Password = "locks", "any"
 	e := open(t, o)
 	for range 3 {
-		err := e.Pinned(t.Context(), "a", func(c redis.Conn) error {
+		err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
 			got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"INCR", "b"}, []any{"EXEC"}, []any{"WATCH", "a"})
 			if err == nil && got[2] == nil {
 				t.Error("the key is still watched")
@@ -196,8 +196,8 @@ func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
 }
 
 func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
-	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c redis.Conn) error{
-		"in a pipeline": func(ctx context.Context, server *redistest.Server, c redis.Conn) error {
+	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error{
+		"in a pipeline": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
 			server.Pause()
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"GET", "a"})
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -205,7 +205,7 @@ func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
 			}
 			return err
 		},
-		"while it unwatches": func(ctx context.Context, server *redistest.Server, c redis.Conn) error {
+		"while it unwatches": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"})
 			server.Pause()
 			return err
@@ -216,12 +216,12 @@ func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
 			e := open(t, at(server.Addr()))
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			err := e.Pinned(ctx, "a", func(c redis.Conn) error { return use(ctx, server, c) })
+			err := e.Pinned(ctx, "a", func(c redisstore.Conn) error { return use(ctx, server, c) })
 			if end, _ := ctx.Deadline(); time.Now().Before(end) {
 				t.Errorf("Pinned = %v, before the deadline", err)
 			}
 			server.Resume()
-			err = e.Pinned(t.Context(), "a", func(c redis.Conn) error { // on a connection where nothing is left
+			err = e.Pinned(t.Context(), "a", func(c redisstore.Conn) error { // on a connection where nothing is left
 				got, err := c.Pipeline(t.Context(), []any{"ECHO", "text"})
 				if err == nil && got[0] != "text" {
 					t.Errorf("ECHO = %v", got)
@@ -242,7 +242,7 @@ func TestACtxThatIsDoneSendsNothing(t *testing.T) {
 	dials := proxy.Count("HELLO")
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := e.Pinned(ctx, "a", func(c redis.Conn) error {
+		err := e.Pinned(ctx, "a", func(c redisstore.Conn) error {
 			cancel()
 			_, err := c.Pipeline(ctx, []any{"GET", "a"})
 			return err
@@ -250,7 +250,7 @@ func TestACtxThatIsDoneSendsNothing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Pinned = %v", err)
 		}
-		if err := e.Pinned(ctx, "a", func(redis.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
+		if err := e.Pinned(ctx, "a", func(redisstore.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("Pinned = %v", err)
 		}
 		if _, err := e.Once(ctx, "GET", "a"); !errors.Is(err, context.Canceled) {
@@ -338,7 +338,7 @@ func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
 				if n%2 == 0 {
 					got, err = e.Do(ctx, "ECHO", want)
 				} else {
-					err = e.Pinned(ctx, "a", func(c redis.Conn) error {
+					err = e.Pinned(ctx, "a", func(c redisstore.Conn) error {
 						replies, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"ECHO", want})
 						if err == nil {
 							got = replies[1]

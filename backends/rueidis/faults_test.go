@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -32,7 +32,7 @@ func TestACallOnAServerThatHangsEndsWithItsCtx(t *testing.T) {
 	server := redistest.Start(t)
 	used := rueidis.New(dial(t, server.Addr()))
 	setNX(t, used, "b")
-	stores := map[string]*redis.Store{"on a new connection": rueidis.New(dial(t, server.Addr())), "on a used one": used}
+	stores := map[string]*redisstore.Store{"on a new connection": rueidis.New(dial(t, server.Addr())), "on a used one": used}
 	server.Pause()
 	defer server.Resume()
 	for connection, store := range stores {
@@ -133,7 +133,7 @@ func TestALostReplyKeepsNoLockFromOthers(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr())
-			store, _ := open(t, options(proxy.Addr()), redis.WithoutQuarantine(), redis.WithMaxTTL(time.Hour))
+			store, _ := open(t, options(proxy.Addr()), redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(time.Hour))
 			locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
 			warm, err := locks.Lock(t.Context(), "a") // so that EVALSHA is the release, and no NOSCRIPT
 			if err != nil {

@@ -3,7 +3,7 @@ package rueidis_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
@@ -12,7 +12,7 @@ import (
 func TestEveryStrategyOverRueidis(t *testing.T) {
 	c := dial(t, redistest.Start(t).Addr())
 	beneath.Strategies(t, false, func(t *testing.T) (beneath.Store, beneath.Outside) {
-		return rueidis.New(c, redis.WithMaxTTL(beneath.MaxTTL)), keys{outside{t, c, ""}}
+		return rueidis.New(c, redisstore.WithMaxTTL(beneath.MaxTTL)), keys{outside{t, c, ""}}
 	})
 }
 

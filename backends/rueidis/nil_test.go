@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 )
 
 func TestAStoreOverANilClientAnswersEveryCallWithAnError(t *testing.T) {
-	for name, store := range map[string]*redis.Store{"nil": rueidis.New(nil)} {
+	for name, store := range map[string]*redisstore.Store{"nil": rueidis.New(nil)} {
 		_, set := store.SetNX(t.Context(), "key", "token", time.Second)
 		_, expire := store.ExpireIf(t.Context(), "key", "token", time.Second)
 		_, remove := store.DeleteIf(t.Context(), "key", "token")

@@ -3,7 +3,7 @@ package rueidis
 import (
 	"context"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/rueidis"
 )
 
@@ -11,9 +11,11 @@ import (
 // is given at once over all of them; there rueidis shares what it does.
 type pipeliner struct{ executor }
 
-func (e pipeliner) DoAll(ctx context.Context, commands []*redis.Command) { e.OnceAll(ctx, commands) }
+func (e pipeliner) DoAll(ctx context.Context, commands []*redisstore.Command) {
+	e.OnceAll(ctx, commands)
+}
 
-func (e pipeliner) OnceAll(ctx context.Context, commands []*redis.Command) {
+func (e pipeliner) OnceAll(ctx context.Context, commands []*redisstore.Command) {
 	if e.isClosed(ctx) {
 		for _, c := range commands {
 			c.Err = e.closing(ctx)
@@ -30,7 +32,7 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*redis.Command) {
 		e.Note(c.Err)
 		if c.Err != nil {
 			c.Err = e.translate(ctx, c.Err)
-			c.Alone = redis.IsDemoted(c.Err) // finds the way to another server
+			c.Alone = redisstore.IsDemoted(c.Err) // finds the way to another server
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/rueidis"
 )
 
@@ -32,13 +32,13 @@ import (
 // AuthCredentialsFn is asked twice. Without the permission for INFO nothing is noticed, and Check
 // of the store has a finding. Connections to replicas are refused, but for those of
 // Standalone.ReplicaAddress. A client for a cluster does not tell which node a command goes to, so
-// all grants are refused while one node is in quarantine. See redis.Quarantine for what is noticed,
+// all grants are refused while one node is in quarantine. See redisstore.Quarantine for what is noticed,
 // and what is not.
-func Quarantine(o *client.ClientOption) redis.Option {
+func Quarantine(o *client.ClientOption) redisstore.Option {
 	if o == nil {
-		return redis.Invalid("options are nil: they need an InitAddress at least")
+		return redisstore.Invalid("options are nil: they need an InitAddress at least")
 	}
-	q, own := redis.NewQuarantine(), *o
+	q, own := redisstore.NewQuarantine(), *o
 	o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		c, err := dial(ctx, own, addr, dialer, config)
 		endpoint, others := addr, own.Standalone.ReplicaAddress
@@ -51,7 +51,7 @@ func Quarantine(o *client.ClientOption) redis.Option {
 		c = q.Track(endpoint, c)
 		if err := look(ctx, c, own, func(info string, err error) error { return q.Saw(endpoint, info, err) }); err != nil {
 			_ = c.Close() // nothing was sent on it but the question
-			return nil, redis.Connecting(err)
+			return nil, redisstore.Connecting(err)
 		}
 		return c, nil
 	}
@@ -62,7 +62,7 @@ func Quarantine(o *client.ClientOption) redis.Option {
 func dial(ctx context.Context, o client.ClientOption, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	c, err := dialAs(ctx, o, addr, dialer, config)
 	if err != nil {
-		return nil, redis.Connecting(err)
+		return nil, redisstore.Connecting(err)
 	}
 	return c, nil
 }
@@ -132,7 +132,7 @@ func ask(c net.Conn, o client.ClientOption) (string, error) {
 	for i := range replies {
 		text, err := readText(r)
 		switch {
-		case err != nil && !errors.As(err, new(*redis.ReplyError)):
+		case err != nil && !errors.As(err, new(*redisstore.ReplyError)):
 			return "", err
 		case first == nil:
 			first = err
@@ -157,7 +157,7 @@ func appendCommand(b []byte, args ...string) []byte {
 
 const maxInfo = 1 << 20 // bytes; a server's is two thousand
 
-// readText reads a string, or an error as a *redis.ReplyError.
+// readText reads a string, or an error as a *redisstore.ReplyError.
 func readText(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -168,7 +168,7 @@ func readText(r *bufio.Reader) (string, error) {
 	case "+":
 		return text, nil
 	case "-":
-		return "", &redis.ReplyError{Text: text}
+		return "", &redisstore.ReplyError{Text: text}
 	case "$":
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > maxInfo {

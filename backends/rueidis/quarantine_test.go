@@ -3,7 +3,7 @@ package rueidis_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/quarantinetest"
 )
@@ -11,13 +11,13 @@ import (
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	quarantinetest.Run(t, quarantinetest.Adapter{
-		Open: func(t *testing.T, addr, user, password string, opts ...redis.Option) *redis.Store {
+		Open: func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store {
 			o := options(addr)
 			o.Username, o.Password = user, password
 			store, _ := open(t, o, opts...)
 			return store
 		},
-		New: func(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+		New: func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
 			return rueidis.New(dial(t, addr), opts...)
 		},
 	})

@@ -4,18 +4,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/rueidis"
 )
 
-// decode puts a reply into the terms of the family. An error reply is a *redis.ReplyError; other errors are those of rueidis.
+// decode puts a reply into the terms of the family. An error reply is a *redisstore.ReplyError; other errors are those of rueidis.
 func decode(result client.RedisResult) (any, error) {
 	if err := result.NonRedisError(); err != nil {
 		return nil, err
 	}
 	message, _ := result.ToMessage() // its error is in the message
 	value := valueOf(&message)
-	if refused, ok := value.(*redis.ReplyError); ok {
+	if refused, ok := value.(*redisstore.ReplyError); ok {
 		return nil, refused
 	}
 	return value, nil
@@ -57,7 +57,7 @@ func valueOf(m *client.RedisMessage) any {
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	}
 	if err := m.Error(); err != nil {
-		return &redis.ReplyError{Text: code(m, err.Error()) + err.Error()}
+		return &redisstore.ReplyError{Text: code(m, err.Error()) + err.Error()}
 	}
 	value, _ := m.ToString()
 	if len(value) > 3 && value[3] == ':' { // a verbatim string, which begins with its format; otherwise a big number

@@ -1,5 +1,5 @@
 // Package rueidis keeps locks in Redis through github.com/redis/rueidis. What is sent and promised is the same for all
-// client libraries: see package backends/redis, which is redis below, while client is rueidis. It is a module of its own:
+// client libraries: see package backends/redisstore. Below, client is rueidis. It is a module of its own:
 //
 //	go get github.com/lockstep-go/lockstep/backends/rueidis    once there is a release; until then with a replace of both modules
 //
@@ -16,7 +16,7 @@
 //
 // Three things outlast a ctx: while the connection is being made, calls wait for it, up to Dialer.Timeout for each phase; when
 // 1024 calls wait for a server that does not answer (2 to the power of RingScaleEachConn), further ones wait for those; and
-// calls that need a connection of their own (redis.WithReplicas, redis.WithoutScripts, the transactions of
+// calls that need a connection of their own (redisstore.WithReplicas, redisstore.WithoutScripts, the transactions of
 // backends.LegacyStore) heed the deadline of a ctx while they wait for a reply, and not its cancellation. A server that does
 // not answer is given up after Dialer.KeepAlive and ConnWriteTimeout, and then all that waited get an error.
 //
@@ -38,7 +38,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	client "github.com/redis/rueidis"
 )
 
@@ -52,18 +52,18 @@ import (
 //
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
 // asked the cluster anew.
-func New(c client.Client, opts ...redis.Option) *redis.Store {
-	if e := redis.RefuseNil(c); e != nil {
-		return redis.New(e, opts...)
+func New(c client.Client, opts ...redisstore.Option) *redisstore.Store {
+	if e := redisstore.RefuseNil(c); e != nil {
+		return redisstore.New(e, opts...)
 	}
 	return newStore(newExecutor(c), opts)
 }
 
-func newStore(e executor, opts []redis.Option) *redis.Store {
+func newStore(e executor, opts []redisstore.Option) *redisstore.Store {
 	if e.cluster {
-		return redis.New(e, opts...)
+		return redisstore.New(e, opts...)
 	}
-	return redis.New(pipeliner{e}, opts...)
+	return redisstore.New(pipeliner{e}, opts...)
 }
 
 // Open opens a client to one server, the only one of o.InitAddress, with options fit for locks where o does not set its own, and
@@ -71,12 +71,12 @@ func newStore(e executor, opts []redis.Option) *redis.Store {
 //   - a server that does not answer is given up after two seconds, and a connection that can't be made after one for each phase;
 //   - client-side caching is off, and neither CLIENT TRACKING nor CLIENT SETINFO is sent;
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest
-//     TTL, which is 30 seconds by default (see [Quarantine], redis.WithMaxTTL and
-//     redis.WithoutQuarantine).
+//     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
+//     redisstore.WithoutQuarantine).
 //
 // A server that is down or in quarantine is no error here, but of each call until it is not. The error is for options that are
 // not possible, or not for one server: there are New and Quarantine for a cluster.
-func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Client, error) {
+func Open(o client.ClientOption, opts ...redisstore.Option) (*redisstore.Store, client.Client, error) {
 	switch {
 	case len(o.InitAddress) != 1:
 		return nil, nil, errors.New("lockstep: rueidis.Open is for one server: InitAddress needs one address")
@@ -85,7 +85,7 @@ func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Cli
 	case o.ConnLifetime != 0:
 		return nil, nil, errors.New("lockstep: with a ConnLifetime rueidis sends commands again, and a lock may be granted late")
 	}
-	if err := redis.CheckAddr(o.InitAddress[0], ": use rueidis.ParseURL (redis/rueidis)"); err != nil {
+	if err := redisstore.CheckAddr(o.InitAddress[0], ": use rueidis.ParseURL (redis/rueidis)"); err != nil {
 		return nil, nil, fmt.Errorf("lockstep: InitAddress: %w", err)
 	}
 	o.ForceSingleClient = true // and not an error if it can't be reached yet
@@ -95,7 +95,7 @@ func Open(o client.ClientOption, opts ...redis.Option) (*redis.Store, client.Cli
 	if o.ClientSetInfo == nil {
 		o.ClientSetInfo = client.DisableClientSetInfo
 	}
-	if redis.Quarantines(opts...) {
+	if redisstore.Quarantines(opts...) {
 		opts = append(slices.Clip(opts), Quarantine(&o))
 	} else {
 		own := o

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -76,17 +76,17 @@ func as(user string, addrs ...string) client.ClientOption {
 	return o
 }
 
-var app = redis.WithPrefix("app:")
+var app = redisstore.WithPrefix("app:")
 
 func TestACLsOfThePageSuffice(t *testing.T) {
 	lines := users(t)
-	for user, opts := range map[string][]redis.Option{
+	for user, opts := range map[string][]redisstore.Option{
 		"single": {app}, "single-quarantine": {app}, "single-any-key": {app}, "fair": {app}, "fenced": {app},
 		"reentrant":         {app},
 		"single-cluster":    {app},
-		"single-polling":    {app, redis.WithoutWakes()},
-		"single-no-scripts": {app, redis.WithoutScripts()},
-		"single-replicas":   {app, redis.WithReplicas(1, 4*time.Second)},
+		"single-polling":    {app, redisstore.WithoutWakes()},
+		"single-no-scripts": {app, redisstore.WithoutScripts()},
+		"single-replicas":   {app, redisstore.WithReplicas(1, 4*time.Second)},
 	} {
 		t.Run(user, func(t *testing.T) {
 			t.Parallel()
@@ -126,8 +126,8 @@ func TestACLsOfThePageSuffice(t *testing.T) {
 	}
 }
 
-func locks(user string, c client.Client, opts []redis.Option) *locker.Client {
-	store := rueidis.New(c, append(opts, redis.WithMaxTTL(time.Hour))...)
+func locks(user string, c client.Client, opts []redisstore.Option) *locker.Client {
+	store := rueidis.New(c, append(opts, redisstore.WithMaxTTL(time.Hour))...)
 	l := single.New(store)
 	switch user {
 	case "fair":
@@ -192,7 +192,7 @@ func TestWhatRueidisSendsToOpenAConnection(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	o := as("single", proxy.Addr())
 	o.ClientSetInfo = nil
-	store, _ := open(t, o, redis.WithoutQuarantine(), app)
+	store, _ := open(t, o, redisstore.WithoutQuarantine(), app)
 	setNX(t, store, "a")
 	if seen := proxy.Seen(); len(seen) < 2 || seen[0] != "HELLO" || seen[1] != "SET" {
 		t.Errorf("sent %v", seen)

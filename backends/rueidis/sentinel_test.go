@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/rueidis"
@@ -33,8 +33,8 @@ func TestAHeldLockOutlivesAFailoverBySentinel(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * patience
 	s := redistest.StartSentinel(t, 1)
-	longer := redis.WithMaxTTL(ttl)
-	replicated := rueidis.New(dialSentinel(t, s), redis.WithReplicas(1, 2*time.Second), longer)
+	longer := redisstore.WithMaxTTL(ttl)
+	replicated := rueidis.New(dialSentinel(t, s), redisstore.WithReplicas(1, 2*time.Second), longer)
 	if r, err := replicated.SetNX(t.Context(), "key", "token", ttl); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
@@ -18,16 +18,16 @@ func TestASubscriptionTellsItsEventsApart(t *testing.T) {
 		s := e.Subscribe(t.Context())
 		for _, step := range []struct {
 			request func() error
-			want    redis.Event
+			want    redisstore.Event
 		}{
-			{s.Ping, redis.Event{Kind: redis.EventPong}}, // before anything is subscribed
-			{func() error { return s.Subscribe("a") }, redis.Event{Kind: redis.EventSubscribed, Channel: "a"}},
-			{func() error { return s.Subscribe("b") }, redis.Event{Kind: redis.EventSubscribed, Channel: "b"}},
-			{s.Ping, redis.Event{Kind: redis.EventPong}},
-			{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redis.Event{Kind: redis.EventMessage, Channel: "b", Payload: "text"}},
-			{func() error { return s.Unsubscribe("a") }, redis.Event{Kind: redis.EventUnsubscribed, Channel: "a"}},
-			{func() error { return s.Unsubscribe("b") }, redis.Event{Kind: redis.EventUnsubscribed, Channel: "b"}},
-			{func() error { return s.Unsubscribe("b") }, redis.Event{Kind: redis.EventUnsubscribed, Channel: "b"}}, // once more
+			{s.Ping, redisstore.Event{Kind: redisstore.EventPong}}, // before anything is subscribed
+			{func() error { return s.Subscribe("a") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "a"}},
+			{func() error { return s.Subscribe("b") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "b"}},
+			{s.Ping, redisstore.Event{Kind: redisstore.EventPong}},
+			{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redisstore.Event{Kind: redisstore.EventMessage, Channel: "b", Payload: "text"}},
+			{func() error { return s.Unsubscribe("a") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "a"}},
+			{func() error { return s.Unsubscribe("b") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "b"}},
+			{func() error { return s.Unsubscribe("b") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "b"}}, // once more
 		} {
 			if err := step.request(); err != nil {
 				t.Fatal(err)
@@ -54,7 +54,7 @@ func TestARefusalLeavesTheSubscriptionUsableAndInOrder(t *testing.T) {
 	}
 }
 
-func refuses(t *testing.T, s redis.Subscription) {
+func refuses(t *testing.T, s redisstore.Subscription) {
 	t.Helper()
 	defer s.Close()
 	var want []string
@@ -75,7 +75,7 @@ func refuses(t *testing.T, s redis.Subscription) {
 	var got []string
 	for range want {
 		event, err := s.Receive()
-		if refused := (*redis.ReplyError)(nil); errors.As(err, &refused) {
+		if refused := (*redisstore.ReplyError)(nil); errors.As(err, &refused) {
 			got = append(got, refused.Code())
 			continue
 		}
@@ -136,12 +136,12 @@ func TestAConnectionThatBreaksEndsAReceiveForGood(t *testing.T) {
 	if err := s.Subscribe("a"); err != nil {
 		t.Fatal(err)
 	}
-	if event, err := s.Receive(); err != nil || event.Kind != redis.EventSubscribed {
+	if event, err := s.Receive(); err != nil || event.Kind != redisstore.EventSubscribed {
 		t.Fatalf("Receive = %v, %v", event, err)
 	}
 	proxy.CutAll()
 	for range 2 {
-		if event, err := s.Receive(); err == nil || errors.As(err, new(*redis.ReplyError)) {
+		if event, err := s.Receive(); err == nil || errors.As(err, new(*redisstore.ReplyError)) {
 			t.Errorf("Receive = %v, %v", event, err)
 		}
 	}
@@ -151,9 +151,9 @@ func TestAConnectionThatBreaksEndsAReceiveForGood(t *testing.T) {
 // may be.
 func TestARefusedConnectionIsToldOnce(t *testing.T) {
 	s := &subscription{news: make(chan struct{}, 1)}
-	s.fail(&redis.ReplyError{Text: "WRONGPASS no"})
+	s.fail(&redisstore.ReplyError{Text: "WRONGPASS no"})
 	s.fail(errors.New("later"))
-	if _, err := s.Receive(); !errors.As(err, new(*redis.ReplyError)) {
+	if _, err := s.Receive(); !errors.As(err, new(*redisstore.ReplyError)) {
 		t.Errorf("Receive = %v", err)
 	}
 	for range 2 {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	client "github.com/redis/rueidis"
@@ -191,7 +191,7 @@ func TestASilentConnectionForWakesIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	store, _ := open(t, options(proxy.Addr()), redis.WithoutQuarantine())
+	store, _ := open(t, options(proxy.Addr()), redisstore.WithoutQuarantine())
 	woken := watch(t.Context(), t, store, "a")
 	eventually(t, "a ping", func() bool { return proxy.Count("PING") > 0 })
 	if n := proxy.Count("SUBSCRIBE"); n != 1 {
@@ -211,13 +211,13 @@ func TestAChannelThatIsNotPermittedIsRefusedAtOnce(t *testing.T) {
 	store := rueidis.New(connect(t, o))
 	watch(t.Context(), t, store, "permitted")
 	err := store.Watch(t.Context(), "other", func() {})
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
+	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
 		t.Errorf("Watch = %v", err)
 	}
 	// and so is the wake of a release, after the release
 	setNX(t, store, "other")
 	_, err = store.DeleteIf(t.Context(), "other", "token")
-	if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
+	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 		t.Errorf("DeleteIf = %v", err)
 	}
 	if left, err := server.Do("EXISTS", "other"); left != int64(0) || err != nil {
@@ -229,12 +229,12 @@ func TestWrongCredentialsAreToldAtOnceAlsoToWhoWatches(t *testing.T) {
 	server := redistest.Start(t, redistest.WithPassword("right"))
 	o := options(server.Addr())
 	o.Password = "wrong"
-	store, _ := open(t, o, redis.WithoutQuarantine())
+	store, _ := open(t, o, redisstore.WithoutQuarantine())
 	for name, err := range map[string]error{
 		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); return err }(),
 		"Watch": store.Watch(t.Context(), "a", func() {}),
 	} {
-		if reply := (*redis.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
+		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 			t.Errorf("%s = %v", name, err)
 		}
 	}

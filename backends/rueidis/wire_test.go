@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/wiretest"
 )
 
-func openPlain(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
-	return rueidis.New(dial(t, addr), append(opts, redis.WithMaxTTL(time.Hour))...)
+func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
+	return rueidis.New(dial(t, addr), append(opts, redisstore.WithMaxTTL(time.Hour))...)
 }
 
 func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
@@ -25,7 +25,7 @@ func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
 
 func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redis.Option) (*redis.Store, func()) {
+	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
 		o := options(to.Addr)
 		o.TLSConfig, o.ConnWriteTimeout, o.Dialer.Timeout = to.Encrypt, to.Timeout, to.Timeout
 		o.Dialer.KeepAlive = to.Timeout

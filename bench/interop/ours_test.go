@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -13,7 +13,7 @@ import (
 )
 
 // hour is the limit of our stores, so that a lease outlives a test.
-var hour = lockredis.WithMaxTTL(time.Hour)
+var hour = redisstore.WithMaxTTL(time.Hour)
 
 // onOneServer are our strategies that keep a plain string at the key of one server.
 var onOneServer = map[string]func(*testing.T, servers) locker.Locker{

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A headline is a figure that the README has. It is told as the range of several runs, never as the
+// A headline is a figure to quote. It is told as the range of several runs, never as the
 // best of them.
 type headline struct {
 	what string
@@ -17,7 +17,7 @@ type headline struct {
 	unit string
 }
 
-// headlines are those of several runs, as a table for the README.
+// headlines are those of several runs, as a table.
 func headlines(runs []map[string]*report) string {
 	figures := map[string][]float64{}
 	var order []headline
@@ -70,7 +70,7 @@ func (h headline) span(all []float64, runs int) string {
 	return text
 }
 
-// publishHeadlines puts them between the marks of the README.
+// publishHeadlines puts them between their marks.
 func publishHeadlines(file, text string) error {
 	if _, err := os.Stat(file); err != nil {
 		return err

@@ -32,8 +32,8 @@ func TestHeadlinesAreRangesAndNeverTheBestRun(t *testing.T) {
 	}
 }
 
-func TestTheREADMEIsNotWrittenFromFewerThanThreeRuns(t *testing.T) {
-	for _, s := range []settings{{runs: 2, readme: "README.md"}, {runs: 3, readme: "README.md", only: []string{"a"}}} {
+func TestHeadlinesAreNotWrittenFromFewerThanThreeRuns(t *testing.T) {
+	for _, s := range []settings{{runs: 2, quoted: "performance.md"}, {runs: 3, quoted: "performance.md", only: []string{"a"}}} {
 		if err := several(s, io.Discard); err == nil || !strings.Contains(err.Error(), "3") {
 			t.Errorf("%+v: %v", s, err)
 		}

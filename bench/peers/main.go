@@ -7,7 +7,7 @@
 //	cd bench && go run ./peers -case a,d -repeat 3              # some of it
 //	cd bench && go run ./peers -short -v                        # everything, too little of it to mean anything; telling of each turn
 //	cd bench && go run ./peers -docs ../docs/performance.md     # and write down what came out
-//	cd bench && go run ./peers -runs 3 -readme ../README.md     # the figures of the README, as ranges of three runs
+//	cd bench && go run ./peers -runs 3 -headlines ../docs/performance.md    # the figures to quote, as ranges of three runs
 //
 // Each case is a file that begins with what it measures; contender.go has the rows.
 package main
@@ -42,7 +42,7 @@ func main() {
 	flag.BoolVar(&s.verbose, "v", false, "tell of every turn, on standard error")
 	flag.StringVar(&s.docs, "docs", "", "put the results between the marks of this `file`, and charts in a folder of its name")
 	flag.IntVar(&s.runs, "runs", 1, "`runs` of all of it, each with servers of its own; headline figures are their range")
-	flag.StringVar(&s.readme, "readme", "", "put the headline figures between the marks of this `file`; needs 3 runs at least")
+	flag.StringVar(&s.quoted, "headlines", "", "put the headline figures between the marks of this `file`; needs 3 runs at least")
 	only := flag.String("case", "", "the `cases` to run, such as a,d; all by default")
 	flag.Parse()
 	if *only != "" {
@@ -59,8 +59,8 @@ func main() {
 // several runs everything so often, and tells the range of the headline figures. What -docs writes
 // is the last run.
 func several(s settings, out io.Writer) error {
-	if s.readme != "" && (s.runs < 3 || len(s.only) > 0) {
-		return errors.New("-readme needs all cases and -runs 3 or more: one run may be the best one")
+	if s.quoted != "" && (s.runs < 3 || len(s.only) > 0) {
+		return errors.New("-headlines needs all cases and -runs 3 or more: one run may be the best one")
 	}
 	var all []map[string]*report
 	for n := range s.runs {
@@ -78,10 +78,10 @@ func several(s settings, out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "## Headlines\n\n%s\n", text); err != nil {
 		return err
 	}
-	if s.readme == "" {
+	if s.quoted == "" {
 		return nil
 	}
-	return publishHeadlines(s.readme, text)
+	return publishHeadlines(s.quoted, text)
 }
 
 type settings struct {
@@ -92,7 +92,7 @@ type settings struct {
 	only           []string
 	docs           string
 	runs           int
-	readme         string
+	quoted         string
 }
 
 // A study is one case.

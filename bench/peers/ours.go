@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -13,7 +13,7 @@ import (
 )
 
 // upToAnHour is for cases with leases of minutes. It costs nothing.
-var upToAnHour = lockredis.WithMaxTTL(time.Hour)
+var upToAnHour = redisstore.WithMaxTTL(time.Hour)
 
 func lockstepGoredis(opts ...locker.Option) func(place) (*locks, error) {
 	return func(p place) (*locks, error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/redis/go-redis/v9"
 )
@@ -26,7 +26,7 @@ type actor struct {
 
 func newActor(name string, r row, servers []server) (*actor, error) {
 	a := &actor{name: name, wire: newWire(len(servers))}
-	stores := make([]*lockredis.Store, len(servers))
+	stores := make([]*redisstore.Store, len(servers))
 	for i, s := range servers {
 		// Leave WithoutQuarantine out in production. Here servers are new and are restarted, to show what that does.
 		store, client := goredis.Open(&redis.Options{
@@ -35,7 +35,7 @@ func newActor(name string, r row, servers []server) (*actor, error) {
 				return new(net.Dialer).DialContext(ctx, network(s.Addr()), s.Addr())
 			},
 			ReadTimeout: slow, WriteTimeout: slow,
-		}, lockredis.WithoutQuarantine(), lockredis.WithMaxTTL(long))
+		}, redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(long))
 		client.AddHook(link{a.wire, i})
 		stores[i], a.clients = store, append(a.clients, client)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
@@ -16,13 +16,13 @@ import (
 
 // broken are strategies with a fault each, which the program must find.
 var broken = []row{
-	one("broken-grants-to-all", func(s *lockredis.Store) locker.Locker { return grantsToAll{single.New(s)} }),
-	one("broken-without-expiry", func(s *lockredis.Store) locker.Locker { return setsForEver{single.New(s), s, false} }),
-	one("broken-without-repair", func(s *lockredis.Store) locker.Locker { return setsForEver{single.New(s), s, true} }),
-	one("broken-believes-too-long", func(s *lockredis.Store) locker.Locker { return believesTooLong{single.New(s)} }),
-	one("broken-numbers-repeat", func(s *lockredis.Store) locker.Locker { return numbersRepeat{fenced.New(s)} }),
-	one("broken-numbers-fall", func(s *lockredis.Store) locker.Locker { return numbersFall{fenced.New(s)} }),
-	endless(one("broken-looks-first", func(s *lockredis.Store) locker.Locker { return legacy.GetBit(s) })),
+	one("broken-grants-to-all", func(s *redisstore.Store) locker.Locker { return grantsToAll{single.New(s)} }),
+	one("broken-without-expiry", func(s *redisstore.Store) locker.Locker { return setsForEver{single.New(s), s, false} }),
+	one("broken-without-repair", func(s *redisstore.Store) locker.Locker { return setsForEver{single.New(s), s, true} }),
+	one("broken-believes-too-long", func(s *redisstore.Store) locker.Locker { return believesTooLong{single.New(s)} }),
+	one("broken-numbers-repeat", func(s *redisstore.Store) locker.Locker { return numbersRepeat{fenced.New(s)} }),
+	one("broken-numbers-fall", func(s *redisstore.Store) locker.Locker { return numbersFall{fenced.New(s)} }),
+	endless(one("broken-looks-first", func(s *redisstore.Store) locker.Locker { return legacy.GetBit(s) })),
 	{name: "broken-quorum", servers: 5, quorum: 3, build: plain},
 }
 
@@ -37,7 +37,7 @@ func (g grantsToAll) Acquire(ctx context.Context, req locker.Request) (locker.Le
 // setsForEver is the recipe of SETNX, with EXPIRE or without, and nobody repairs what a dead process leaves.
 type setsForEver struct {
 	locker.Locker
-	store   *lockredis.Store
+	store   *redisstore.Store
 	expires bool
 }
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
@@ -17,28 +17,28 @@ type row struct {
 	name    string
 	servers int // that it locks on
 	quorum  int // how many of them have to grant
-	build   func(stores []*lockredis.Store, quorum int) (locker.Locker, error)
+	build   func(stores []*redisstore.Store, quorum int) (locker.Locker, error)
 	endless bool // what a dead owner leaves is there for ever, so that there is no lock of one that died to take over
 }
 
 // GetSet counts milliseconds here, so that nobody has to wait for its whole seconds.
 var rows = []row{
-	one("single", func(s *lockredis.Store) locker.Locker { return single.New(s) }),
-	one("fenced", func(s *lockredis.Store) locker.Locker { return fenced.New(s) }),
-	one("reentrant", func(s *lockredis.Store) locker.Locker { return reentrant.New(s) }),
+	one("single", func(s *redisstore.Store) locker.Locker { return single.New(s) }),
+	one("fenced", func(s *redisstore.Store) locker.Locker { return fenced.New(s) }),
+	one("reentrant", func(s *redisstore.Store) locker.Locker { return reentrant.New(s) }),
 	{name: "redlock-3/2", servers: 3, quorum: 2, build: plain},
 	{name: "redlock-5/3", servers: 5, quorum: 3, build: plain},
 	{name: "redlock-5/4", servers: 5, quorum: 4, build: plain},
 	{name: "redlock-fenced-5/3", servers: 5, quorum: 3, build: numbered},
 	{name: "redlock-fenced-5/4", servers: 5, quorum: 4, build: numbered},
-	one("legacy-getset", func(s *lockredis.Store) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }),
-	one("legacy-expire", func(s *lockredis.Store) locker.Locker { return legacy.Expire(s) }),
-	endless(one("legacy-setbit", func(s *lockredis.Store) locker.Locker { return legacy.SetBit(s) })),
-	endless(one("legacy-getbit", func(s *lockredis.Store) locker.Locker { return legacy.GetBit(s) })),
+	one("legacy-getset", func(s *redisstore.Store) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }),
+	one("legacy-expire", func(s *redisstore.Store) locker.Locker { return legacy.Expire(s) }),
+	endless(one("legacy-setbit", func(s *redisstore.Store) locker.Locker { return legacy.SetBit(s) })),
+	endless(one("legacy-getbit", func(s *redisstore.Store) locker.Locker { return legacy.GetBit(s) })),
 }
 
-func one(name string, build func(*lockredis.Store) locker.Locker) row {
-	return row{name: name, servers: 1, quorum: 1, build: func(stores []*lockredis.Store, _ int) (locker.Locker, error) {
+func one(name string, build func(*redisstore.Store) locker.Locker) row {
+	return row{name: name, servers: 1, quorum: 1, build: func(stores []*redisstore.Store, _ int) (locker.Locker, error) {
 		return build(stores[0]), nil
 	}}
 }
@@ -48,7 +48,7 @@ func endless(r row) row {
 	return r
 }
 
-func plain(stores []*lockredis.Store, quorum int) (locker.Locker, error) {
+func plain(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
 	nodes := make([]locker.Locker, len(stores))
 	for i, s := range stores {
 		nodes[i] = single.New(s)
@@ -56,7 +56,7 @@ func plain(stores []*lockredis.Store, quorum int) (locker.Locker, error) {
 	return redlock.New(nodes, redlock.WithQuorum(quorum), redlock.WithNodeLimit(slow))
 }
 
-func numbered(stores []*lockredis.Store, quorum int) (locker.Locker, error) {
+func numbered(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
 	nodes := make([]backends.FencedStore, len(stores))
 	for i, s := range stores {
 		nodes[i] = s

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
@@ -120,13 +120,13 @@ func Embedded(t *testing.T) (Store, Outside) { return onEmbedded(t) }
 
 func longEmbedded(t *testing.T) (Store, Outside) { return onEmbedded(t, Long) }
 
-func onEmbedded(t *testing.T, opts ...lockredis.Option) (Store, Outside) {
+func onEmbedded(t *testing.T, opts ...redisstore.Option) (Store, Outside) {
 	_, client := embed(t)
 	return goredis.New(client, opts...), keys{t, client}
 }
 
 // Long gives a store of the Redis family the limit [MaxTTL].
-var Long = lockredis.WithMaxTTL(MaxTTL)
+var Long = redisstore.WithMaxTTL(MaxTTL)
 
 // EmbeddedRedigo is Embedded through redigo.
 func EmbeddedRedigo(t *testing.T) (Store, Outside) {

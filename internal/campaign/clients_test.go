@@ -6,7 +6,7 @@ import (
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	goredisclient "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -16,40 +16,40 @@ import (
 // which sets those fit for locks. Quarantine is off, since the servers here have just started.
 type library struct {
 	name string
-	dial func(t *testing.T, addr string, opts ...redis.Option) connection
+	dial func(t *testing.T, addr string, opts ...redisstore.Option) connection
 }
 
 // A connection is a store on one server, and what closes the client below it.
 type connection struct {
-	store *redis.Store
+	store *redisstore.Store
 	close func()
 }
 
 var libraries = []library{
-	{"go-redis", func(t *testing.T, addr string, opts ...redis.Option) connection {
+	{"go-redis", func(t *testing.T, addr string, opts ...redisstore.Option) connection {
 		c := goredisclient.NewClient(&goredisclient.Options{Addr: addr})
 		return closing(t, goredis.New(c, forTests(opts)...), c.Close)
 	}},
-	{"go-redis by Open", func(t *testing.T, addr string, opts ...redis.Option) connection {
+	{"go-redis by Open", func(t *testing.T, addr string, opts ...redisstore.Option) connection {
 		store, c := goredis.Open(&goredisclient.Options{Addr: addr}, forTests(opts)...)
 		return closing(t, store, c.Close)
 	}},
-	{"redigo", func(t *testing.T, addr string, opts ...redis.Option) connection { // which waits for a reply for ever
+	{"redigo", func(t *testing.T, addr string, opts ...redisstore.Option) connection { // which waits for a reply for ever
 		pool := &client.Pool{Dial: func() (client.Conn, error) { return client.Dial("tcp", addr) }, MaxIdle: 3}
 		return closing(t, redigo.New(pool, forTests(opts)...), pool.Close)
 	}},
-	{"redigo by Open", func(t *testing.T, addr string, opts ...redis.Option) connection {
+	{"redigo by Open", func(t *testing.T, addr string, opts ...redisstore.Option) connection {
 		store, pool := redigo.Open(addr, nil, forTests(opts)...)
 		return closing(t, store, pool.Close)
 	}},
 }
 
-func forTests(opts []redis.Option) []redis.Option {
-	return append([]redis.Option{redis.WithoutQuarantine(), beneath.Long}, opts...)
+func forTests(opts []redisstore.Option) []redisstore.Option {
+	return append([]redisstore.Option{redisstore.WithoutQuarantine(), beneath.Long}, opts...)
 }
 
 // closing closes at the end of the test what has not been closed by then.
-func closing(t *testing.T, store *redis.Store, end func() error) connection {
+func closing(t *testing.T, store *redisstore.Store, end func() error) connection {
 	closed := false
 	c := connection{store, func() {
 		if !closed {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/history"
 	"github.com/lockstep-go/lockstep/internal/matrix"
@@ -132,9 +132,9 @@ func (f failovers) run(t *testing.T) {
 
 // dial is a Client of its own.
 func (f failovers) dial(t *testing.T, s *redistest.Sentinel) *locker.Client {
-	opts := []redis.Option{beneath.Long}
+	opts := []redisstore.Option{beneath.Long}
 	if f.acknowledged > 0 {
-		opts = append(opts, redis.WithReplicas(f.acknowledged, 500*time.Millisecond))
+		opts = append(opts, redisstore.WithReplicas(f.acknowledged, 500*time.Millisecond))
 	}
 	store := goredis.New(beneath.DialSentinel(t, s), opts...)
 	if f.numbered {
@@ -207,7 +207,7 @@ func (f failovers) ask(t *testing.T, c *crew, keeper *locker.Client, key string)
 			t.Errorf("%q was granted, and no replica knows", key)
 			granted = c.begin(l, "keeper")
 		}
-		return err == nil || errors.As(err, new(*redis.ReplicasError))
+		return err == nil || errors.As(err, new(*redisstore.ReplicasError))
 	})
 	return granted
 }

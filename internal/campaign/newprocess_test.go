@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/matrix"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -33,24 +33,24 @@ func TestAProcessThatDidNotSeeTheRestart(t *testing.T) {
 	for _, c := range []struct {
 		strategy, fault string
 		early           bool // the client is opened before the restart
-		option          lockredis.Option
+		option          redisstore.Option
 		violated        bool
 	}{
-		{"single, quarantine", "restart that the process saw", true, lockredis.WithMaxTTL(longest), false},
-		{"single, quarantine", "restart before the process", false, lockredis.WithMaxTTL(longest), true},
-		{"single, WithQuarantine", "restart before the process", false, lockredis.WithQuarantine(longest), false},
+		{"single, quarantine", "restart that the process saw", true, redisstore.WithMaxTTL(longest), false},
+		{"single, quarantine", "restart before the process", false, redisstore.WithMaxTTL(longest), true},
+		{"single, WithQuarantine", "restart before the process", false, redisstore.WithQuarantine(longest), false},
 	} {
 		t.Run(c.strategy+", "+c.fault, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			open := func(opts ...lockredis.Option) *locker.Client {
-				store, c := goredis.Open(&redis.Options{Addr: server.Addr()}, append(opts, lockredis.WithMaxTTL(longest))...)
+			open := func(opts ...redisstore.Option) *locker.Client {
+				store, c := goredis.Open(&redis.Options{Addr: server.Addr()}, append(opts, redisstore.WithMaxTTL(longest))...)
 				t.Cleanup(func() { c.Close() })
 				return locker.New(single.New(store), locker.WithTTL(longest))
 			}
 			granted := 0
 			for range trials {
-				held := mustTryLock(t, open(lockredis.WithoutQuarantine()), "key")
+				held := mustTryLock(t, open(redisstore.WithoutQuarantine()), "key")
 				var other *locker.Client
 				if c.early {
 					other = open(c.option)
@@ -72,7 +72,7 @@ func TestAProcessThatDidNotSeeTheRestart(t *testing.T) {
 				case err == nil:
 					granted++
 					l.Unlock(t.Context())
-				case !errors.As(err, new(*lockredis.QuarantineError)):
+				case !errors.As(err, new(*redisstore.QuarantineError)):
 					t.Errorf("TryLock = %v", err)
 				}
 				held.Unlock(t.Context())
@@ -95,5 +95,5 @@ func mustBeRefused(t *testing.T, c *locker.Client) {
 }
 
 func isUnknown(err error) bool {
-	return err != nil && !errors.Is(err, locker.ErrHeld) && !errors.As(err, new(*lockredis.QuarantineError))
+	return err != nil && !errors.Is(err, locker.ErrHeld) && !errors.As(err, new(*redisstore.QuarantineError))
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/matrix"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
@@ -146,7 +146,7 @@ type clocked struct {
 }
 
 func clockedClient(t *testing.T, s strategy, lib library, servers []*redistest.Server) *clocked {
-	var stores []*redis.Store
+	var stores []*redisstore.Store
 	for _, server := range servers[:s.nodes] {
 		stores = append(stores, lib.dial(t, server.Addr(), s.options...).store)
 	}
@@ -183,7 +183,7 @@ type clockedLocker struct {
 func (c clockedLocker) WallClock() *wallclock.Clock { return c.clock }
 
 type clockedStore struct {
-	*redis.Store
+	*redisstore.Store
 	clock *wallclock.Clock
 }
 

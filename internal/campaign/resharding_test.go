@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/history"
 	"github.com/lockstep-go/lockstep/internal/matrix"
@@ -190,7 +190,7 @@ func (r reshardings) alone(c *crew, locks *locker.Client, key string) *loner {
 				c.t.Errorf("%q, which nobody else wants: TryLock = %v", key, err)
 			default:
 				c.fail(key, err)
-				unknown = unknown || !errors.As(err, new(*redis.ReplyError))
+				unknown = unknown || !errors.As(err, new(*redisstore.ReplyError))
 			}
 		}
 	})

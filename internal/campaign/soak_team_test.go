@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/history"
 	"github.com/lockstep-go/lockstep/internal/matrix"
@@ -34,7 +34,7 @@ const (
 type team struct {
 	strategy  string
 	over      group
-	build     func([]*redis.Store) (locker.Locker, error)
+	build     func([]*redisstore.Store) (locker.Locker, error)
 	guarded   bool   // the counters refuse a number that is lower than one before
 	nested    bool   // who has a lock takes it once more
 	processes string // lock with this (see job.locker); empty: there are none
@@ -77,16 +77,16 @@ func (c *team) connect(t *testing.T) {
 	for _, dial := range []func(addr string) connection{
 		func(addr string) connection {
 			o := &client.Options{Addr: addr, MaxIdleConns: idle, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10}
-			store, c := goredis.Open(o, redis.WithoutQuarantine())
+			store, c := goredis.Open(o, redisstore.WithoutQuarantine())
 			return closing(t, store, c.Close)
 		},
 		func(addr string) connection {
-			store, pool := redigo.Open(addr, nil, redis.WithoutQuarantine())
+			store, pool := redigo.Open(addr, nil, redisstore.WithoutQuarantine())
 			pool.MaxIdle = idle
 			return closing(t, store, pool.Close)
 		},
 	} {
-		var stores []*redis.Store
+		var stores []*redisstore.Store
 		for _, site := range c.over {
 			cn := dial(site.proxy.Addr())
 			c.connections, stores = append(c.connections, cn), append(stores, cn.store)
@@ -113,7 +113,7 @@ func (c counted) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	return lease, err
 }
 
-func fourOfFive(stores []*redis.Store) (locker.Locker, error) {
+func fourOfFive(stores []*redisstore.Store) (locker.Locker, error) {
 	var nodes []locker.Locker
 	for _, s := range stores {
 		nodes = append(nodes, single.New(s))

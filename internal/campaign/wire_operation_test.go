@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -59,7 +59,7 @@ type scene struct {
 
 func (c wireCase) run(t *testing.T, stage *stage) result {
 	s := &scene{T: t, wireCase: c, stage: stage, key: c.String()}
-	var stores []*redis.Store
+	var stores []*redisstore.Store
 	var connections []connection
 	for _, server := range stage.servers[c.strategy.replicated][:c.strategy.nodes] {
 		p := redistest.NewProxy(t, server.Addr())

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -31,7 +31,7 @@ func setUp(t *testing.T) *stage {
 	clients := map[bool][]*client.Client{}
 	for replicated, servers := range s.servers {
 		for _, server := range servers {
-			_, c := goredis.Open(&client.Options{Addr: server.Addr(), PoolSize: 50}, redis.WithoutQuarantine())
+			_, c := goredis.Open(&client.Options{Addr: server.Addr(), PoolSize: 50}, redisstore.WithoutQuarantine())
 			t.Cleanup(func() { c.Close() })
 			look := client.NewClient(&client.Options{Addr: server.Addr(), ReadTimeout: patience, PoolSize: 20, PoolTimeout: patience})
 			t.Cleanup(func() { look.Close() })
@@ -39,7 +39,7 @@ func setUp(t *testing.T) *stage {
 		}
 	}
 	for _, of := range strategies {
-		var stores []*redis.Store
+		var stores []*redisstore.Store
 		for _, c := range clients[of.replicated][:of.nodes] {
 			stores = append(stores, goredis.New(c, append(of.options, beneath.Long)...))
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
@@ -19,7 +19,7 @@ import (
 type strategy struct {
 	name  string
 	nodes int
-	build func(stores []*redis.Store) (locker.Locker, error)
+	build func(stores []*redisstore.Store) (locker.Locker, error)
 
 	// commands are those that faults strike, if not all that concern the key.
 	commands []string
@@ -32,24 +32,24 @@ type strategy struct {
 	nested bool
 	// replicated: on a server with replicas, of its own.
 	replicated bool
-	options    []redis.Option // of the stores
+	options    []redisstore.Option // of the stores
 }
 
 var strategies = []strategy{
-	{name: "single", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return single.New(s) })},
-	{name: "fenced", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return fenced.New(s) })},
-	{name: "reentrant", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return reentrant.New(s) })},
-	{name: "reentrant, nested", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return reentrant.New(s) }), nested: true},
+	{name: "single", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return single.New(s) })},
+	{name: "fenced", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return fenced.New(s) })},
+	{name: "reentrant", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return reentrant.New(s) })},
+	{name: "reentrant, nested", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return reentrant.New(s) }), nested: true},
 	{
-		name: "single, without scripts", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return single.New(s) }),
+		name: "single, without scripts", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return single.New(s) }),
 		options: scriptless, commands: []string{"SET", "EXEC"},
 	},
 	{
-		name: "single, with replicas", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return single.New(s) }),
+		name: "single, with replicas", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return single.New(s) }),
 		options: withReplicas, replicated: true,
 	},
 	{
-		name: "fenced, with replicas", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return fenced.New(s) }),
+		name: "fenced, with replicas", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return fenced.New(s) }),
 		options: withReplicas, replicated: true,
 	},
 	{name: "redlock 2 of 3", nodes: 3, build: quorum},
@@ -58,15 +58,15 @@ var strategies = []strategy{
 	{name: "redlock numbered 2 of 3", nodes: 3, build: numberedQuorum},
 	{name: "redlock numbered 3 of 5", nodes: 5, build: numberedQuorum},
 	{
-		name: "legacy-expire", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return legacy.Expire(s) }),
+		name: "legacy-expire", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return legacy.Expire(s) }),
 		commands: []string{"SETNX", "PEXPIRE", "EXEC"},
 	},
 	{
-		name: "legacy-getset", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return legacy.GetSet(s) }),
+		name: "legacy-getset", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return legacy.GetSet(s) }),
 		commands: []string{"SETNX", "GETSET", "DEL"}, ownerless: true, sendsTimes: true,
 	},
 	{
-		name: "legacy-setbit", nodes: 1, build: over(func(s *redis.Store) locker.Locker { return legacy.SetBit(s) }),
+		name: "legacy-setbit", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return legacy.SetBit(s) }),
 		ownerless: true,
 	},
 }
@@ -74,15 +74,15 @@ var strategies = []strategy{
 const replicas = 2 // of the server that has any
 
 var (
-	scriptless   = []redis.Option{redis.WithoutScripts()}
-	withReplicas = []redis.Option{redis.WithReplicas(replicas, 800*time.Millisecond)} // less than a library waits for a reply
+	scriptless   = []redisstore.Option{redisstore.WithoutScripts()}
+	withReplicas = []redisstore.Option{redisstore.WithReplicas(replicas, 800*time.Millisecond)} // less than a library waits for a reply
 )
 
-func over(build func(*redis.Store) locker.Locker) func([]*redis.Store) (locker.Locker, error) {
-	return func(stores []*redis.Store) (locker.Locker, error) { return build(stores[0]), nil }
+func over(build func(*redisstore.Store) locker.Locker) func([]*redisstore.Store) (locker.Locker, error) {
+	return func(stores []*redisstore.Store) (locker.Locker, error) { return build(stores[0]), nil }
 }
 
-func quorum(stores []*redis.Store) (locker.Locker, error) {
+func quorum(stores []*redisstore.Store) (locker.Locker, error) {
 	var nodes []locker.Locker
 	for _, s := range stores {
 		nodes = append(nodes, single.New(s))
@@ -90,7 +90,7 @@ func quorum(stores []*redis.Store) (locker.Locker, error) {
 	return redlock.New(nodes)
 }
 
-func numberedQuorum(stores []*redis.Store) (locker.Locker, error) {
+func numberedQuorum(stores []*redisstore.Store) (locker.Locker, error) {
 	var nodes []backends.FencedStore
 	for _, s := range stores {
 		nodes = append(nodes, s)

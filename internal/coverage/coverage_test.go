@@ -43,7 +43,7 @@ func check(t *testing.T, runs [3]int, list string) (printed string, err error) {
 		profile += fmt.Sprintf("%slocker/x.go:%s %d\n", module, where, runs[i])
 		others += fmt.Sprintf("%slocker/x.go:%s 0\n", module, where)
 	}
-	for _, more := range []string{"locker", "strategies/single", "backends/redis"} {
+	for _, more := range []string{"locker", "strategies/single", "backends/redisstore"} {
 		file(more+"/x.go", source)
 		profile += module + more + "/x.go:3.16,5.2 20 1\n" // another test has run it
 		profile += module + more + "/x.go:8.1,8.2 0 0\n"   // nothing there could be run

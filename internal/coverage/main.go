@@ -24,7 +24,7 @@ const module = "github.com/lockstep-go/lockstep/"
 // Of each of these, with what is below it, at least so many of a hundred statements are to be run.
 const least = 90
 
-var parts = []string{"locker", "strategies", "backends/redis"}
+var parts = []string{"locker", "strategies", "backends/redisstore"}
 
 func main() {
 	list := flag.String("list", "", "a Markdown `file` with a section \"What no test runs\"")

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
@@ -34,11 +34,11 @@ const millisecond = 3 * time.Millisecond
 var subjects = []subject{
 	{name: "memory", fake: true, prepare: inMemory},
 	{name: "embedded", fake: true, rules: rules{slack: millisecond}, prepare: inProcess()},
-	{name: "embedded without scripts", fake: true, rules: rules{slack: millisecond, scriptless: true}, prepare: inProcess(lockredis.WithoutScripts())},
+	{name: "embedded without scripts", fake: true, rules: rules{slack: millisecond, scriptless: true}, prepare: inProcess(redisstore.WithoutScripts())},
 	{name: "redis by go-redis", rules: rules{slack: millisecond}, prepare: byGoRedis()},
-	{name: "redis by go-redis without scripts", rules: rules{slack: millisecond, scriptless: true}, prepare: byGoRedis(lockredis.WithoutScripts())},
+	{name: "redis by go-redis without scripts", rules: rules{slack: millisecond, scriptless: true}, prepare: byGoRedis(redisstore.WithoutScripts())},
 	{name: "redis by redigo", rules: rules{slack: millisecond}, prepare: byRedigo()},
-	{name: "redis by redigo without scripts", rules: rules{slack: millisecond, scriptless: true}, prepare: byRedigo(lockredis.WithoutScripts())},
+	{name: "redis by redigo without scripts", rules: rules{slack: millisecond, scriptless: true}, prepare: byRedigo(redisstore.WithoutScripts())},
 }
 
 func inMemory(*testing.T) func(t *testing.T) (store, outside) {
@@ -51,9 +51,9 @@ func inMemory(*testing.T) func(t *testing.T) (store, outside) {
 // maxTTL is the limit of all stores, so that some lives are longer than any test.
 const maxTTL = time.Hour
 
-var hour = lockredis.WithMaxTTL(maxTTL)
+var hour = redisstore.WithMaxTTL(maxTTL)
 
-func inProcess(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
+func inProcess(opts ...redisstore.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
 	opts = append(opts, hour)
 	return func(*testing.T) func(t *testing.T) (store, outside) {
 		return func(t *testing.T) (store, outside) {
@@ -71,7 +71,7 @@ func inProcess(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (
 	}
 }
 
-func byGoRedis(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
+func byGoRedis(opts ...redisstore.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
 	return func(t *testing.T) func(t *testing.T) (store, outside) {
 		c := dial(t, redistest.Start(t).Addr())
 		s := goredis.New(c, append(opts, hour)...)
@@ -79,7 +79,7 @@ func byGoRedis(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (
 	}
 }
 
-func byRedigo(opts ...lockredis.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
+func byRedigo(opts ...redisstore.Option) func(t *testing.T) func(t *testing.T) (store, outside) {
 	return func(t *testing.T) func(t *testing.T) (store, outside) {
 		addr := redistest.Start(t).Addr()
 		c := dial(t, addr)

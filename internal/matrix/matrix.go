@@ -1,6 +1,6 @@
 // Package matrix gathers what experiments found into one table: which strategy keeps its promise under which fault, which is
 // unavailable for a time, and which is violated. Tests report cells as attributes of their output; the program
-// internal/torture reads them there, prints the table, and writes it into docs/safety.md.
+// internal/torture reads them there, prints the table, and writes it into docs/matrix.md.
 package matrix
 
 import (

@@ -1,4 +1,4 @@
-// Package quarantinetest shows with real servers what quarantine of package redis promises, through
+// Package quarantinetest shows with real servers what quarantine of package redisstore promises, through
 // any adapter.
 package quarantinetest
 
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -23,9 +23,9 @@ import (
 type Adapter struct {
 	// Open is Open of the adapter, for a user of the server if there is a name. What it opens is
 	// closed at the end of t.
-	Open func(t *testing.T, addr, user, password string, opts ...redis.Option) *redis.Store
+	Open func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store
 	// New is New with a client that its Quarantine has not seen.
-	New func(t *testing.T, addr string, opts ...redis.Option) *redis.Store
+	New func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store
 }
 
 const (
@@ -57,7 +57,7 @@ func Run(t *testing.T, a Adapter) {
 	}
 }
 
-func (a Adapter) open(t *testing.T, addr string, opts ...redis.Option) *redis.Store {
+func (a Adapter) open(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
 	return a.Open(t, addr, "", "", opts...)
 }
 
@@ -68,7 +68,7 @@ func newServer(t *testing.T, a Adapter) {
 
 func restart(t *testing.T, a Adapter) {
 	server := redistest.Start(t)
-	store := a.open(t, server.Addr(), redis.WithMaxTTL(short))
+	store := a.open(t, server.Addr(), redisstore.WithMaxTTL(short))
 	mustGrant(t, store, "key", short)
 	server.Kill()
 	server.Restart()
@@ -89,7 +89,7 @@ func restart(t *testing.T, a Adapter) {
 			_ = l.Unlock(t.Context())
 			return
 		}
-		if !errors.As(err, new(*redis.QuarantineError)) {
+		if !errors.As(err, new(*redisstore.QuarantineError)) {
 			t.Fatalf("Lock = %v", err)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -98,7 +98,7 @@ func restart(t *testing.T, a Adapter) {
 
 func renewals(t *testing.T, a Adapter) {
 	server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
-	store := a.open(t, server.Addr(), redis.WithMaxTTL(long))
+	store := a.open(t, server.Addr(), redisstore.WithMaxTTL(long))
 	mustGrant(t, store, "key", long)
 	server.Kill()
 	server.Restart()
@@ -109,14 +109,14 @@ func renewals(t *testing.T, a Adapter) {
 	if ok, err := store.DeleteIf(t.Context(), "key", "token"); !ok || err != nil {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
 	}
-	if _, err := store.SetNX(t.Context(), "key", "token", long); !errors.As(err, new(*redis.QuarantineError)) {
+	if _, err := store.SetNX(t.Context(), "key", "token", long); !errors.As(err, new(*redisstore.QuarantineError)) {
 		t.Errorf("SetNX of the lock that is free = %v", err)
 	}
 }
 
 func attempts(t *testing.T, a Adapter) {
 	server := redistest.Start(t)
-	store := a.open(t, server.Addr(), redis.WithMaxTTL(long))
+	store := a.open(t, server.Addr(), redisstore.WithMaxTTL(long))
 	mustGrant(t, store, "key", long)
 	server.Kill()
 	server.Restart()
@@ -127,7 +127,7 @@ func attempts(t *testing.T, a Adapter) {
 	for range 8 {
 		workers.Go(func() {
 			for range 1000 {
-				if _, err := locks.TryLock(t.Context(), "key"); !errors.As(err, new(*redis.QuarantineError)) {
+				if _, err := locks.TryLock(t.Context(), "key"); !errors.As(err, new(*redisstore.QuarantineError)) {
 					t.Errorf("TryLock = %v", err)
 					return
 				}
@@ -145,7 +145,7 @@ func attempts(t *testing.T, a Adapter) {
 func promotion(t *testing.T, a Adapter) {
 	master, replica := replicated(t)
 	name := forward(t, master.Addr())
-	store := a.open(t, name.addr(), redis.WithMaxTTL(short))
+	store := a.open(t, name.addr(), redisstore.WithMaxTTL(short))
 	mustGrant(t, store, "key", short)
 
 	must(t, replica, "REPLICAOF", "NO", "ONE")
@@ -163,7 +163,7 @@ func promotion(t *testing.T, a Adapter) {
 
 func demotion(t *testing.T, a Adapter) {
 	one, other := replicated(t)
-	store := a.open(t, one.Addr(), redis.WithMaxTTL(long))
+	store := a.open(t, one.Addr(), redisstore.WithMaxTTL(long))
 	mustGrant(t, store, "key", long)
 	must(t, other, "REPLICAOF", "NO", "ONE")
 	follow(t, one, other)
@@ -178,7 +178,7 @@ func demotion(t *testing.T, a Adapter) {
 func moved(t *testing.T, a Adapter) {
 	first, second := redistest.Start(t), redistest.Start(t)
 	name := forward(t, first.Addr())
-	store := a.open(t, name.addr(), redis.WithMaxTTL(short))
+	store := a.open(t, name.addr(), redisstore.WithMaxTTL(short))
 	mustGrant(t, store, "key", short)
 	before := calls(t, first, "set")
 	name.to(second.Addr())
@@ -197,7 +197,7 @@ func moved(t *testing.T, a Adapter) {
 func inTurn(t *testing.T, a Adapter) {
 	first, second := redistest.Start(t), redistest.Start(t)
 	name := forward(t, first.Addr(), second.Addr())
-	store := a.open(t, name.addr(), redis.WithMaxTTL(long))
+	store := a.open(t, name.addr(), redisstore.WithMaxTTL(long))
 	mustGrant(t, store, "key", long)
 	var err error
 	await(t, "a permanent error", func() bool {
@@ -213,9 +213,9 @@ func inTurn(t *testing.T, a Adapter) {
 
 func strict(t *testing.T, a Adapter) {
 	server := redistest.Start(t)
-	store := a.open(t, server.Addr(), redis.WithMaxTTL(short), redis.WithQuarantine(2*time.Second))
+	store := a.open(t, server.Addr(), redisstore.WithMaxTTL(short), redisstore.WithQuarantine(2*time.Second))
 	_, err := store.SetNX(t.Context(), "key", "token", short)
-	refused := (*redis.QuarantineError)(nil)
+	refused := (*redisstore.QuarantineError)(nil)
 	if !errors.As(err, &refused) || !cleanup.Unsent(err) {
 		t.Fatalf("SetNX = %v", err)
 	}
@@ -226,9 +226,9 @@ func strict(t *testing.T, a Adapter) {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
 	}
 	awaitGrant(t, store, refused)
-	for name, bad := range map[string]*redis.Store{
-		"shorter than the longest TTL":  a.open(t, server.Addr(), redis.WithQuarantine(time.Millisecond)),
-		"connections that are not seen": a.New(t, server.Addr(), redis.WithQuarantine(time.Hour)),
+	for name, bad := range map[string]*redisstore.Store{
+		"shorter than the longest TTL":  a.open(t, server.Addr(), redisstore.WithQuarantine(time.Millisecond)),
+		"connections that are not seen": a.New(t, server.Addr(), redisstore.WithQuarantine(time.Hour)),
 	} {
 		if _, err := bad.SetNX(t.Context(), "key", "token", short); !cleanup.Permanent(err) || !strings.Contains(err.Error(), "WithQuarantine") {
 			t.Errorf("%s: SetNX = %v", name, err)
@@ -242,11 +242,11 @@ func unpermitted(t *testing.T, a Adapter) {
 	store := a.Open(t, server.Addr(), "locks", password)
 	mustGrant(t, store, "key", time.Second)
 	report, err := store.Check(t.Context())
-	if err != nil || len(report.Findings) == 0 || report.Findings[0].Problem != redis.ProblemPermission ||
+	if err != nil || len(report.Findings) == 0 || report.Findings[0].Problem != redisstore.ProblemPermission ||
 		!strings.Contains(report.Findings[0].Consequence, "quarantine") {
 		t.Errorf("Check = %v, %v", report.Findings, err)
 	}
-	refusing := a.Open(t, server.Addr(), "locks", password, redis.WithMaxTTL(short), redis.WithQuarantine(time.Minute))
+	refusing := a.Open(t, server.Addr(), "locks", password, redisstore.WithMaxTTL(short), redisstore.WithQuarantine(time.Minute))
 	if _, err := refusing.SetNX(t.Context(), "key", "token", time.Second); !cleanup.Permanent(err) || !strings.Contains(err.Error(), "INFO") {
 		t.Errorf("SetNX = %v", err)
 	}
@@ -259,19 +259,19 @@ func startedAfter(t *testing.T, a Adapter) {
 }
 
 func startedAfterStrict(t *testing.T, a Adapter) {
-	if _, err := afterRestart(t, a, redis.WithQuarantine(long)); !errors.As(err, new(*redis.QuarantineError)) {
+	if _, err := afterRestart(t, a, redisstore.WithQuarantine(long)); !errors.As(err, new(*redisstore.QuarantineError)) {
 		t.Errorf("the process that came later: %v", err)
 	}
 }
 
 // afterRestart asks, through a store that opts are for, for a lock that another one was granted
 // before a restart.
-func afterRestart(t *testing.T, a Adapter, opts ...redis.Option) (bool, error) {
+func afterRestart(t *testing.T, a Adapter, opts ...redisstore.Option) (bool, error) {
 	server := redistest.Start(t)
-	mustGrant(t, a.open(t, server.Addr(), redis.WithMaxTTL(long)), "key", long)
+	mustGrant(t, a.open(t, server.Addr(), redisstore.WithMaxTTL(long)), "key", long)
 	server.Kill()
 	server.Restart()
-	later := a.open(t, server.Addr(), append(opts, redis.WithMaxTTL(long))...)
+	later := a.open(t, server.Addr(), append(opts, redisstore.WithMaxTTL(long))...)
 	r, err := later.SetNX(t.Context(), "key", "other", long)
 	return r.OK, err
 }
@@ -291,7 +291,7 @@ func follow(t *testing.T, replica, master *redistest.Server) {
 	})
 }
 
-func mustGrant(t *testing.T, store *redis.Store, key string, ttl time.Duration) {
+func mustGrant(t *testing.T, store *redisstore.Store, key string, ttl time.Duration) {
 	t.Helper()
 	if r, err := store.SetNX(t.Context(), key, "token", ttl); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)
@@ -300,9 +300,9 @@ func mustGrant(t *testing.T, store *redis.Store, key string, ttl time.Duration) 
 
 // awaitQuarantine asks until the change is noticed: the first calls may meet a connection that has
 // just ended. Nothing may be granted meanwhile.
-func awaitQuarantine(t *testing.T, store *redis.Store) *redis.QuarantineError {
+func awaitQuarantine(t *testing.T, store *redisstore.Store) *redisstore.QuarantineError {
 	t.Helper()
-	refused := (*redis.QuarantineError)(nil)
+	refused := (*redisstore.QuarantineError)(nil)
 	await(t, "quarantine", func() bool {
 		r, err := store.SetNX(t.Context(), "another key", "token", time.Second)
 		if r.OK {
@@ -314,14 +314,14 @@ func awaitQuarantine(t *testing.T, store *redis.Store) *redis.QuarantineError {
 }
 
 // awaitGrant asks until a grant, which may not come in quarantine.
-func awaitGrant(t *testing.T, store *redis.Store, refused *redis.QuarantineError) {
+func awaitGrant(t *testing.T, store *redisstore.Store, refused *redisstore.QuarantineError) {
 	t.Helper()
 	await(t, "a grant", func() bool {
 		r, err := store.SetNX(t.Context(), "another key", "token", time.Second)
 		if r.OK && time.Now().Before(refused.Until) {
 			t.Fatal("granted in quarantine")
 		}
-		if err != nil && !errors.As(err, new(*redis.QuarantineError)) {
+		if err != nil && !errors.As(err, new(*redisstore.QuarantineError)) {
 			t.Fatalf("SetNX = %v", err)
 		}
 		return r.OK

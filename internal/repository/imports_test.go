@@ -32,7 +32,7 @@ func isStandard(pkg string) bool {
 
 func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 	for _, pkg := range goList(t, "../..", "-deps", "./locker/...", "./strategies/...", "./internal/cleanup", "./internal/history",
-		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redis") {
+		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore") {
 		if !isStandard(pkg) && !strings.HasPrefix(pkg, module+"/") {
 			t.Errorf("%s is needed", pkg)
 		}
@@ -66,9 +66,9 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"locker", []string{"internal/address", "internal/cleanup", "internal/stack", "internal/wallclock", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},
-		{"backends/redis", []string{"backends", "internal/address", "internal/cleanup", "internal/stack"}},
-		{"backends/goredis", []string{"backends", "backends/redis"}},
-		{"backends/redigo", []string{"backends", "backends/redis"}},
+		{"backends/redisstore", []string{"backends", "internal/address", "internal/cleanup", "internal/stack"}},
+		{"backends/goredis", []string{"backends", "backends/redisstore"}},
+		{"backends/redigo", []string{"backends", "backends/redisstore"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
 		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},

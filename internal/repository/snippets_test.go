@@ -16,7 +16,7 @@ import (
 // packages are those that snippets may use without an import of their own, by the name under which they appear.
 var packages = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "time": "time", "tls": "crypto/tls",
-	"os": "os", "x509": "crypto/x509", "testing": "testing",
+	"os": "os", "x509": "crypto/x509", "testing": "testing", "synctest": "testing/synctest", "http": "net/http",
 	"locker":      module + "/locker",
 	"lockertest":  module + "/locker/lockertest",
 	"backends":    module + "/backends",
@@ -35,7 +35,7 @@ var packages = map[string]string{
 	"otellocker":  module + "/middleware/otellocker",
 	"sloglocker":  module + "/middleware/sloglocker",
 	"attribute":   "go.opentelemetry.io/otel/attribute",
-	"lockredis":   module + "/backends/redis",
+	"redisstore":  module + "/backends/redisstore",
 	"redis":       "github.com/redis/go-redis/v9",
 	"redigolib":   "github.com/gomodule/redigo/redis",
 }
@@ -165,21 +165,34 @@ func declares(statements []ast.Stmt, name string) bool {
 	return false
 }
 
-// TestLinksLeadSomewhere follows the relative links of the documentation.
+// TestLinksLeadSomewhere follows the relative links of the documentation, to the heading that they name.
 func TestLinksLeadSomewhere(t *testing.T) {
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range append(files, "../../README.md") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), link[1])); err != nil {
+	links := 0
+	for _, file := range documents(t) {
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`).FindAllStringSubmatch(read(t, file), -1) {
+			links++
+			target := file
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(file), link[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", file, err)
+			} else if link[2] != "" && !slices.Contains(headings(t, target), link[2]) {
+				t.Errorf("%s: no heading %s in %s", file, link[2], target)
 			}
 		}
 	}
+	if links < 50 {
+		t.Errorf("only %d links: is the test looking at the right thing?", links)
+	}
+}
+
+// headings are the anchors of a page, as most sites make them.
+func headings(t *testing.T, file string) (anchors []string) {
+	t.Helper()
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, file), -1) {
+		words := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors = append(anchors, "#"+strings.ReplaceAll(words, " ", "-"))
+	}
+	return anchors
 }

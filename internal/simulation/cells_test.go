@@ -45,7 +45,7 @@ func TestWhatEachStrategyPromisesUnderEachFault(t *testing.T) {
 	}
 }
 
-// report tells of a cell for the matrix of docs/safety.md.
+// report tells of a cell for docs/matrix.md.
 func (c *Cell) report(t *testing.T) {
 	var down time.Duration
 	if c.Verdict == Unavailable {

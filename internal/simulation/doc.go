@@ -24,7 +24,7 @@
 // others are woken all at once, as single is over a store without queues. Under "mixed" the
 // processes have different ones of the three, on the same keys. There are up to six processes, so
 // that a queue is now and then longer than what those in it look for by themselves. All that
-// package redis sends for a queue is a message here: the attempt that takes a place, the wake to
+// package redisstore sends for a queue is a message here: the attempt that takes a place, the wake to
 // one waiter, and that a waiter gives up. Each may be lost, late or doubled like any other, a wake
 // oftener: three of ten are lost under net and storm, and one of ten comes when the reservation is
 // over. The first of a queue is killed or cut off just when it is his turn. Places stay after their

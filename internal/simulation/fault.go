@@ -64,7 +64,7 @@ func (f Fault) weather() weather {
 // calm is when the last fault has begun: what comes after shows whether everything recovers.
 const calm = 10 * time.Second
 
-// quarantine is that of package redis: the longest lease and a second.
+// quarantine is that of package redisstore: the longest lease and a second.
 const quarantine = maxTTL + time.Second
 
 // befall sets timers for what will go wrong.

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A link has queues, and no more of them than package redis: a place is given with an answer, a wake is one message to one
+// A link has queues, and no more of them than package redisstore: a place is given with an answer, a wake is one message to one
 // waiter, and who gives up his place says so with a message of his own. Each of the three may get lost.
 
 var _ backends.QueuedStore = (*link)(nil)
@@ -25,7 +25,7 @@ type turn struct {
 	stop context.CancelFunc // ends what the node knows of him; the mutex of the node is for it
 }
 
-// SetNXQueued is SetNX for who neither has a place nor minds those who have, as it is for package redis.
+// SetNXQueued is SetNX for who neither has a place nor minds those who have, as it is for package redisstore.
 func (l *link) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (result, error) {
 	if t.Waiter == "" && !t.InOrder {
 		return l.SetNX(ctx, key, value, ttl)
@@ -105,7 +105,7 @@ func (l *link) turnOf(waiter string) *turn {
 	return l.turns[waiter]
 }
 
-// quitLimit is that of package redis.
+// quitLimit is that of package redisstore.
 const quitLimit = 5 * time.Second
 
 // quit gives up a place. It is not repeated.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
@@ -29,7 +29,7 @@ type Server struct {
 }
 
 // Connect opens a store through the Open of an adapter.
-type Connect func(t *testing.T, to Server, opts ...redis.Option) (store *redis.Store, closes func())
+type Connect func(t *testing.T, to Server, opts ...redisstore.Option) (store *redisstore.Store, closes func())
 
 // Messages reads what errors say, to the letter. Without quarantine, some client libraries send
 // something on a new connection, and tell whether it was answered before they send the call; others
@@ -48,15 +48,15 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 	hung, silent := redistest.Start(t), redistest.Start(t)
 	silent.Pause()
 	credulous := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // no secret is sent
-	noQuarantine := redis.WithoutQuarantine()
+	noQuarantine := redisstore.WithoutQuarantine()
 
 	const port = `127\.0\.0\.1:\d+`
 	const anyText = `(server ADDR: |read tcp ` + port + `->ADDR: ).*`
 	for _, c := range []struct {
 		name    string
 		to      Server
-		opt     redis.Option // nil: quarantine
-		prepare func(store *redis.Store, closes func())
+		opt     redisstore.Option // nil: quarantine
+		prepare func(store *redisstore.Store, closes func())
 		want    string // ADDR is the address
 		kind    string
 		class   class // empty if it depends on how far the client library has got
@@ -87,25 +87,25 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 		{name: "silence from the first, quarantine", to: Server{Addr: silent.Addr(), Timeout: 200 * time.Millisecond}, kind: "timeout",
 			class: notDone, want: `(INFO, which quarantine needs on a new connection: )?` + anyText + `timeout; nothing was sent`},
 		{name: "silence", to: Server{Addr: hung.Addr(), Timeout: 200 * time.Millisecond}, opt: noQuarantine, kind: "timeout", class: unknown,
-			prepare: func(store *redis.Store, _ func()) {
+			prepare: func(store *redisstore.Store, _ func()) {
 				store.SetNX(t.Context(), "before", "token", short)
 				hung.Pause()
 			},
 			want: anyText + `timeout; the outcome is unknown`},
 		{name: "closed", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "closed", class: permanent,
-			prepare: func(store *redis.Store, closes func()) {
+			prepare: func(store *redisstore.Store, closes func()) {
 				closes()
 				// the first one after it may be taken for one before
 				store.SetNX(t.Context(), "after", "token", short)
 			},
 			want: `server ADDR: .*clos.*; nothing was sent`},
 		{name: "another type", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "redis_wrongtype", class: permanent,
-			prepare: func(*redis.Store, func()) { server.Do("RPUSH", "a", "element") },
+			prepare: func(*redisstore.Store, func()) { server.Do("RPUSH", "a", "element") },
 			want: `server ADDR: WRONGTYPE Operation against a key holding the wrong kind of value; the key holds something else than this kind of lock: ` +
-				`use another key, or a prefix of its own \(see redis.WithPrefix\)`},
+				`use another key, or a prefix of its own \(see redisstore.WithPrefix\)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			store, closes := connect(t, c.to, c.opt, redis.WithMaxTTL(long))
+			store, closes := connect(t, c.to, c.opt, redisstore.WithMaxTTL(long))
 			if c.prepare != nil {
 				c.prepare(store, closes)
 			}

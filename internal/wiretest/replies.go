@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
@@ -79,18 +79,18 @@ type operation struct {
 // calls are those of an operation, on a key of its own.
 type calls struct {
 	t     *testing.T
-	store *redis.Store
-	clean *redis.Store // whose calls meet no fault
+	store *redisstore.Store
+	clean *redisstore.Store // whose calls meet no fault
 	do    func(args ...string) any
 	key   string
 }
 
-func (c *calls) setNX(s *redis.Store) (bool, error) {
+func (c *calls) setNX(s *redisstore.Store) (bool, error) {
 	r, err := s.SetNX(c.t.Context(), c.key, "token", short)
 	return r.OK, err
 }
 
-func (c *calls) enter(s *redis.Store, token string) (bool, error) {
+func (c *calls) enter(s *redisstore.Store, token string) (bool, error) {
 	r, err := s.Enter(c.t.Context(), c.key, "me", token, short)
 	return r.OK, err
 }
@@ -106,7 +106,7 @@ func (c *calls) isStored() bool { return c.do("GET", c.key) == "token" }
 
 func (c *calls) isEntered() bool { return c.do("HEXISTS", c.key, "hold:token") == int64(1) }
 
-func (c *calls) fenced(s *redis.Store) (bool, error) {
+func (c *calls) fenced(s *redisstore.Store) (bool, error) {
 	r, err := s.SetNXFenced(c.t.Context(), c.key, "token", short)
 	return r.OK, err
 }
@@ -203,7 +203,7 @@ func ErrorReplies(t *testing.T, open Open) {
 type bench struct {
 	server       *redistest.Server
 	proxy        *redistest.Proxy
-	store, clean *redis.Store
+	store, clean *redisstore.Store
 	keys         int
 	tried, met   int
 }
@@ -300,7 +300,7 @@ func (b *bench) replace(t *testing.T, op operation, commands []string, nth int, 
 		t.Errorf("%s is told that it has lost the lock", what)
 	case classOf(err) != unknown:
 		t.Errorf("%s = %v, which is %s; want unknown", what, err, classOf(err))
-	case errors.As(err, new(*redis.ReplyError)) != strings.HasPrefix(reply, "-"):
+	case errors.As(err, new(*redisstore.ReplyError)) != strings.HasPrefix(reply, "-"):
 		t.Errorf("%s = %v of type %T", what, err, err)
 	}
 	if op.release {

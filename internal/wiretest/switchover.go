@@ -9,21 +9,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 )
 
 // Open opens a store on the server at addr, which has just been started, and closes it with the test.
-type Open func(t *testing.T, addr string, opts ...redis.Option) *redis.Store
+type Open func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store
 
 // modes are ways to send the same calls.
 var modes = []struct {
 	name string
-	opts []redis.Option
+	opts []redisstore.Option
 }{
 	{"scripts", nil},
-	{"no scripts", []redis.Option{redis.WithoutScripts()}},
+	{"no scripts", []redisstore.Option{redisstore.WithoutScripts()}},
 }
 
 // patience is how long something may take that takes no time.

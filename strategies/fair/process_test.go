@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -148,7 +148,7 @@ func TestClientsThatLoopTakeTurnsOnARealServer(t *testing.T) {
 			return goredis.New(client, beneath.Long), client
 		},
 		"redigo": func(addr string) (backends.QueuedStore, io.Closer) {
-			s, pool := redigo.Open(addr, nil, lockredis.WithoutQuarantine(), beneath.Long)
+			s, pool := redigo.Open(addr, nil, redisstore.WithoutQuarantine(), beneath.Long)
 			return s, pool
 		},
 	} {

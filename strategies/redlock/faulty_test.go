@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -131,9 +131,9 @@ func damage(tb testing.TB, n, bad int, how faulty) *damaged {
 			d.proxies[i] = redistest.NewProxy(tb, addr)
 			addr = d.proxies[i].Addr()
 		}
-		var opts []lockredis.Option
+		var opts []redisstore.Option
 		if !how.wary {
-			opts = append(opts, lockredis.WithoutQuarantine())
+			opts = append(opts, redisstore.WithoutQuarantine())
 		}
 		// New would hang for as long as go-redis does by itself
 		store, conn := goredis.Open(&redis.Options{Addr: addr}, opts...)

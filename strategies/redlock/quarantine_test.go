@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/history"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -23,19 +23,19 @@ const quarantine = 2 * time.Second // and up to 3 s
 // inQuarantine are clients that do not trust a server which has just started, or which they saw restart.
 var inQuarantine = map[string]reach{
 	"go-redis, strict": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		return overGoRedis(tb, server, lockredis.WithMaxTTL(quarantine), lockredis.WithQuarantine(quarantine))
+		return overGoRedis(tb, server, redisstore.WithMaxTTL(quarantine), redisstore.WithQuarantine(quarantine))
 	},
 	"go-redis": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		return overGoRedis(tb, server, lockredis.WithMaxTTL(quarantine))
+		return overGoRedis(tb, server, redisstore.WithMaxTTL(quarantine))
 	},
 	"redigo, strict": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		store, pool := redigo.Open(server.Addr(), nil, lockredis.WithMaxTTL(quarantine), lockredis.WithQuarantine(quarantine))
+		store, pool := redigo.Open(server.Addr(), nil, redisstore.WithMaxTTL(quarantine), redisstore.WithQuarantine(quarantine))
 		tb.Cleanup(func() { pool.Close() })
 		return store
 	},
 }
 
-func overGoRedis(tb testing.TB, server *redistest.Server, opts ...lockredis.Option) *lockredis.Store {
+func overGoRedis(tb testing.TB, server *redistest.Server, opts ...redisstore.Option) *redisstore.Store {
 	logging.Disable()
 	store, client := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 1000}, opts...)
 	tb.Cleanup(func() { client.Close() })
@@ -72,7 +72,7 @@ func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 						return true
 					}
 					q := (*redlock.QuorumError)(nil)
-					if errors.As(err, &q) && !lease.Ended() && errors.As(q.Votes[round%3].Err, new(*lockredis.QuarantineError)) {
+					if errors.As(err, &q) && !lease.Ended() && errors.As(q.Votes[round%3].Err, new(*redisstore.QuarantineError)) {
 						inTime = errors.Is(err, locker.ErrHeld) || inTime // two have it, two do not, and one does not count
 					}
 					return false

@@ -35,7 +35,7 @@
 // With w of n, 2w−n−1 nodes may forget during the life of one lease, and there is still one that
 // both of two holders would need. Quarantine makes a node that restarts count as down for as long
 // as a lease may live, instead of forgetful. By default a process notices restarts of the nodes
-// that it used before; give the stores of a quorum the strict form (redis.WithQuarantine), which
+// that it used before; give the stores of a quorum the strict form (redisstore.WithQuarantine), which
 // also covers processes that start after a restart.
 //
 // # What it does not promise

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -34,7 +34,7 @@ var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 func loseMany(t *testing.T, n int, ttl time.Duration) {
 	s := redistest.Start(t)
-	store, c := goredis.Open(&client.Options{Addr: s.Addr(), PoolSize: 16}, redis.WithoutQuarantine())
+	store, c := goredis.Open(&client.Options{Addr: s.Addr(), PoolSize: 16}, redisstore.WithoutQuarantine())
 	defer c.Close()
 	locks := locker.New(single.New(store), locker.WithTTL(ttl))
 

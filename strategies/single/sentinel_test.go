@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	lockredis "github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/beneath"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -15,7 +15,7 @@ import (
 )
 
 // bySentinel is a Client of its own, which the sentinels lead to the master.
-func bySentinel(t *testing.T, s *redistest.Sentinel, store []lockredis.Option, opts ...locker.Option) *locker.Client {
+func bySentinel(t *testing.T, s *redistest.Sentinel, store []redisstore.Option, opts ...locker.Option) *locker.Client {
 	t.Helper()
 	return locker.New(single.New(goredis.New(beneath.DialSentinel(t, s), append(store, beneath.Long)...)), opts...)
 }
@@ -114,10 +114,10 @@ func TestAFailoverGrantsAgainWhatWasNotReplicated(t *testing.T) {
 func TestWithReplicasNothingIsGrantedThatAFailoverWouldGrantAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1)
-	replicated := []lockredis.Option{lockredis.WithReplicas(1, 200*time.Millisecond)}
+	replicated := []redisstore.Option{redisstore.WithReplicas(1, 200*time.Millisecond)}
 	s.Replicas()[0].CutReplication()
 	_, err := bySentinel(t, s, replicated, locker.WithTTL(2*patience)).Lock(t.Context(), "key")
-	if tooFew := (*lockredis.ReplicasError)(nil); !errors.As(err, &tooFew) || errors.Is(err, locker.ErrHeld) {
+	if tooFew := (*redisstore.ReplicasError)(nil); !errors.As(err, &tooFew) || errors.Is(err, locker.ErrHeld) {
 		t.Fatalf("Lock = %v", err)
 	}
 	if exists(t, s.Master(), "key") {

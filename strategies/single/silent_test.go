@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -46,7 +46,7 @@ func TestWhatASilentConnectionCosts(t *testing.T) {
 		}
 		t.Run(contender.name, func(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-			_, c := goredis.Open(&client.Options{Addr: proxy.Addr(), PoolSize: 64}, redis.WithoutQuarantine())
+			_, c := goredis.Open(&client.Options{Addr: proxy.Addr(), PoolSize: 64}, redisstore.WithoutQuarantine())
 			defer c.Close()
 			load := beginLoad(t, contender.pair(c))
 			for range events {

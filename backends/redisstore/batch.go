@@ -1,0 +1,179 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// batch is a round trip that several calls share.
+type batch struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	began  time.Time
+	calls  int         // whose ctx has not ended; guarded by the mutex of the lane
+	late   *time.Timer // gives it up; as above
+	over   bool        // ctx had ended by the time of the answers
+}
+
+// lead sends q and what else has come by now, hands the permit on, and gives the others their answers.
+func (l *lane) lead(q *caller) {
+	var sent []*caller // nil if q is alone
+	q.Err = errStranded
+	defer func() { // also if the library panics
+		l.leave(q.tenure)
+		for _, other := range sent {
+			if other != q {
+				l.tell(other)
+			}
+		}
+	}()
+	if err := Ended(q.ctx); err != nil {
+		q.Err = unsent{err}
+		return
+	}
+	sent = l.gather(q)
+	if len(sent) <= 1 {
+		q.Reply, q.Err = l.alone(q.ctx, q.Args...)
+		return
+	}
+	b := newBatch(sent)
+	defer b.cancel()
+	l.mu.Lock()
+	for _, each := range sent {
+		each.batch, each.Err = b, errStranded
+		if each.left {
+			b.leave()
+		}
+	}
+	l.mu.Unlock()
+	if q.ctx.Done() != nil {
+		defer context.AfterFunc(q.ctx, func() {
+			l.mu.Lock()
+			b.leave()
+			l.mu.Unlock()
+		})()
+	}
+	commands := make([]*Command, len(sent))
+	for i, each := range sent {
+		commands[i] = &each.Command
+	}
+	l.together(b.ctx, commands)
+	b.over = Ended(b.ctx) != nil
+}
+
+// gather adds to q what is in the queue; it is nil if nothing is. Calls whose ctx has ended are answered. Those who were answered
+// together come again together: while there are far fewer than lately, the others are let run first. Where nobody else can run,
+// that takes no time.
+func (l *lane) gather(q *caller) []*caller {
+	var sent []*caller
+	l.mu.Lock()
+	if l.company >= crowd && l.queued < l.company/2 && !l.gathering {
+		l.gathering = true
+		l.mu.Unlock()
+		l.yield()
+		l.mu.Lock()
+		l.gathering = false
+	}
+	for len(sent) < maxTogether {
+		other := l.dequeue()
+		if other == nil {
+			break
+		}
+		if sent == nil {
+			sent = append(make([]*caller, 0, min(l.queued+2, maxTogether)), q)
+		}
+		other.state = taken
+		sent = append(sent, other)
+	}
+	l.company = max(len(sent), l.company/2)
+	l.handOut() // who came while this call gathered has not looked for one
+	l.mu.Unlock()
+	kept := sent[:0]
+	for _, each := range sent {
+		if err := Ended(each.ctx); err != nil && each != q { // without the mutex: a ctx may be of any make
+			each.Err = unsent{err}
+			l.tell(each)
+			continue
+		}
+		kept = append(kept, each)
+	}
+	return kept
+}
+
+// newBatch has the values of the first ctx, and a deadline by the rule of combiner.
+func newBatch(sent []*caller) *batch {
+	b := &batch{began: time.Now(), calls: len(sent), cancel: func() {}}
+	b.ctx = context.WithoutCancel(sent[0].ctx)
+	var first, last time.Time
+	endless, cancellable := false, false
+	for _, q := range sent {
+		cancellable = cancellable || q.ctx.Done() != nil
+		switch end, ok := q.ctx.Deadline(); {
+		case !ok:
+			endless = true
+		case first.IsZero():
+			first, last = end, end
+		case end.Before(first):
+			first = end
+		case end.After(last):
+			last = end
+		}
+	}
+	limit := first
+	if soonest := b.began.Add(patience); limit.Before(soonest) {
+		limit = soonest
+	}
+	if !endless && last.Before(limit) {
+		limit = last
+	}
+	switch {
+	case !first.IsZero():
+		b.ctx, b.cancel = context.WithDeadline(b.ctx, limit)
+	case cancellable:
+		b.ctx, b.cancel = context.WithCancel(b.ctx)
+	}
+	return b
+}
+
+// leave is for a call whose ctx has ended.
+func (b *batch) leave() {
+	b.calls--
+	switch {
+	case b.calls == 0:
+		b.cancel()
+	case b.late == nil:
+		b.late = time.AfterFunc(time.Until(b.began.Add(patience)), b.cancel)
+	}
+}
+
+// explain makes an error of the round trip one of the call with ctx.
+func (b *batch) explain(ctx context.Context, err error) error {
+	if errors.As(err, new(*ReplyError)) {
+		return err
+	}
+	if w, ok := errors.AsType[*WireError](err); ok {
+		return w.of(ctx)
+	}
+	own := Ended(ctx)
+	switch {
+	case own != nil && !errors.Is(err, own):
+		return fmt.Errorf("%w: %w", own, err)
+	case own == nil && b.over && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		return fmt.Errorf("given up with a call in the same round trip that had no more time: %v", err) //nolint:errorlint // this ctx goes on
+	}
+	return err
+}
+
+// unsent is the end of a ctx before its command was sent.
+type unsent struct{ end error }
+
+func (e unsent) Error() string { return "not sent: " + e.end.Error() }
+func (e unsent) Unwrap() error { return e.end }
+
+// Unsent says that there is nothing to clean up.
+func (e unsent) Unsent() bool { return true }
+
+// errStranded is found by those whose goroutine, or the one that sent for them, did not come back from the library.
+var errStranded = errors.New("the goroutine that sent it has ended")

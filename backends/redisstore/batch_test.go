@@ -1,0 +1,329 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+)
+
+// fails is a round trip after which each command has an error by its word, unless it is the connection's.
+type fails struct {
+	wire
+	replies map[string]error
+}
+
+func (f *fails) OnceAll(ctx context.Context, commands []*Command) {
+	f.wire.OnceAll(ctx, commands)
+	for _, c := range commands {
+		if err := f.replies[c.Args[1].(string)]; err != nil {
+			c.Reply, c.Err = nil, err
+		}
+	}
+}
+
+func TestAnErrorReplyIsThatOfOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := &ReplyError{Text: "NOPERM no"}
+		w := &fails{replies: map[string]error{"refused": refused}}
+		send := combine(w.Once, w.OnceAll, w.Lane).send
+		release := busy(t, &w.wire, send)
+		var all sync.WaitGroup
+		for _, word := range []string{"a", "refused", "b", "c"} {
+			all.Go(func() {
+				reply, err := send(t.Context(), "SET", word)
+				if word == "refused" {
+					if err != error(refused) || reply != nil {
+						t.Errorf("%v, %v", reply, err)
+					}
+				} else if err != nil || reply != word {
+					t.Errorf("%s = %v, %v", word, reply, err)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+	})
+}
+
+// leads elsewhere what says so.
+type leads struct{ wire }
+
+func (l *leads) OnceAll(ctx context.Context, commands []*Command) {
+	l.wire.OnceAll(ctx, commands)
+	for _, c := range commands {
+		if c.Args[1] == "led" {
+			c.Reply, c.Err, c.Alone = nil, &ReplyError{Text: "MOVED 1 there"}, true
+		}
+	}
+}
+
+func TestWhatIsToBeSentByItselfIsByItsOwnCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &leads{wire{trip: func(_ context.Context, commands []*Command) error {
+			if commands[0].Args[1] == "led" && len(commands) == 1 {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		}}}
+		send := combine(w.Once, w.OnceAll, w.Lane).send
+		release := busy(t, &w.wire, send)
+		var all sync.WaitGroup
+		for _, word := range []string{"led", "stays", "led", "stays"} {
+			all.Go(func() {
+				began := time.Now()
+				if reply, err := send(t.Context(), "SET", word); reply != word || err != nil {
+					t.Errorf("%s = %v, %v", word, reply, err)
+				}
+				if took := time.Since(began); (took == time.Hour) != (word == "led") {
+					t.Errorf("%s took %v", word, took)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+		if w.calls["OnceAll"] != 1 || w.calls["Once"] != sends+2 {
+			t.Errorf("sent by %v", w.calls)
+		}
+	})
+}
+
+func TestWhatIsToBeSentByItselfIsNotOnceItsCtxHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &leads{wire{trip: taking(rtt)}}
+		send := combine(w.Once, w.OnceAll, w.Lane).send
+		release := busy(t, &w.wire, send)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				reply, err := send(ctx, "SET", "led")
+				if err == nil || !cleanup.Unsent(err) || reply != nil { // MOVED says that nothing was done
+					t.Errorf("%v, %v", reply, err)
+				}
+			})
+		}
+		synctest.Wait()
+		time.AfterFunc(rtt/2, cancel)
+		release()
+		all.Wait()
+		if _, _, sent := w.sent("led"); sent != 2 {
+			t.Errorf("sent %d times", sent)
+		}
+	})
+}
+
+func TestAnErrorOfTheConnectionIsThatOfAllCallsInTheRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		w := &wire{trip: func(context.Context, []*Command) error { return broken }}
+		send := once(w)
+		release := busy(t, w, send)
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if reply, err := send(t.Context(), "SET", "a"); !errors.Is(err, broken) || cleanup.Unsent(err) || reply != nil {
+					t.Errorf("%v, %v", reply, err)
+				}
+			})
+		}
+		synctest.Wait()
+		release()
+		all.Wait()
+	})
+}
+
+// together makes a call with each ctx, which travel in one round trip, led by the first.
+func together(t *testing.T, w *wire, send call, ctxs ...context.Context) (errs []error, took []time.Duration) {
+	t.Helper()
+	release := busy(t, w, send)
+	errs, took = make([]error, len(ctxs)), make([]time.Duration, len(ctxs))
+	var all sync.WaitGroup
+	for i, ctx := range ctxs {
+		all.Go(func() {
+			began := time.Now()
+			_, errs[i] = send(ctx, "SET", fmt.Sprint(i))
+			took[i] = time.Since(began)
+		})
+		synctest.Wait()
+	}
+	release()
+	all.Wait()
+	if trips, _, _ := w.sent(""); trips != sends+1 {
+		t.Errorf("%d round trips", trips)
+	}
+	return errs, took
+}
+
+// until takes so long or until its ctx ends, and then tells the ctx's error.
+func until(d time.Duration) func(context.Context, []*Command) error {
+	return func(ctx context.Context, _ []*Command) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ends are the ways for a ctx to end, by the error that it has then.
+var ends = map[error]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
+	context.DeadlineExceeded: context.WithTimeout,
+	context.Canceled: func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(after, cancel)
+		return ctx, cancel
+	},
+}
+
+func TestTheEndOfOneCtxDoesNotEndARoundTripThatIsShared(t *testing.T) {
+	for who := range 2 { // it leads, or is led
+		for name, end := range ends {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{trip: until(patience / 2)}
+				ctxs := []context.Context{t.Context(), t.Context(), t.Context()}
+				ctx, cancel := end(t.Context(), patience/100)
+				defer cancel()
+				ctxs[who] = ctx
+				errs, took := together(t, w, once(w), ctxs...)
+				for i, err := range errs {
+					if err != nil || took[i] != patience/2 { // also the one whose ctx ended: it has its answer
+						t.Errorf("%v of %d: call %d = %v after %v", name, who, i, err, took[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestARoundTripThatTakesLongEndsWithTheFirstCtxThatDoes(t *testing.T) {
+	for who := range 2 {
+		for after, want := range map[time.Duration]time.Duration{patience / 10: patience, 2 * patience: 2 * patience} {
+			for own, end := range ends {
+				synctest.Test(t, func(t *testing.T) {
+					w := &wire{trip: until(time.Hour)}
+					ctxs := []context.Context{t.Context(), t.Context()}
+					ctx, cancel := end(t.Context(), after)
+					defer cancel()
+					ctxs[who] = ctx
+					errs, took := together(t, w, once(w), ctxs...)
+					for i, err := range errs {
+						isEnd := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+						if err == nil || isEnd != (i == who) || took[i] != want || cleanup.Unsent(err) {
+							t.Errorf("%v of %d after %v: call %d = %v after %v", own, who, after, i, err, took[i])
+						}
+						if i == who && !errors.Is(err, own) {
+							t.Errorf("%v: %v", own, err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestARoundTripEndsAtOnceWhenAllItsCtxsHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{trip: until(time.Hour)}
+		var ctxs []context.Context
+		for i := range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Duration(i+1)*time.Millisecond, cancel)
+			ctxs = append(ctxs, ctx)
+		}
+		late, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
+		defer cancel()
+		errs, took := together(t, w, once(w), append(ctxs, late)...)
+		for i, err := range errs {
+			if took[i] != 3*time.Millisecond || err == nil {
+				t.Errorf("call %d = %v after %v", i, err, took[i])
+			}
+		}
+	})
+}
+
+func TestTheCtxOfARoundTripHasADeadlineWheneverOneOfItsCallsHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const short, long = patience / 4, 3 * patience
+		for _, c := range []struct {
+			after []time.Duration // 0: endless
+			want  time.Duration
+		}{
+			{[]time.Duration{0, 0}, 0},
+			{[]time.Duration{short, 0}, patience},
+			{[]time.Duration{long, 0}, long},
+			{[]time.Duration{short, long}, patience},
+			{[]time.Duration{long, 2 * long}, long},
+			{[]time.Duration{short, 2 * short, short / 2}, 2 * short},
+		} {
+			var sent []*caller
+			for _, after := range c.after {
+				ctx := t.Context()
+				if after > 0 {
+					with, cancel := context.WithTimeout(ctx, after)
+					defer cancel()
+					ctx = with
+				}
+				sent = append(sent, &caller{ctx: ctx})
+			}
+			b := newBatch(sent)
+			defer b.cancel()
+			end, ok := b.ctx.Deadline()
+			if ok != (c.want > 0) || ok && time.Until(end) != c.want {
+				t.Errorf("of %v: %v, %v", c.after, time.Until(end), ok)
+			}
+		}
+	})
+}
+
+// asked is a ctx that ends when it is asked whether it has, which it denies for the last time.
+type asked struct {
+	context.Context
+	end func()
+	was bool
+}
+
+func (a *asked) Err() error {
+	if !a.was {
+		a.was = true
+		a.end()
+		time.Sleep(time.Microsecond) // whoever waits for it has seen the end
+		return nil
+	}
+	return a.Context.Err()
+}
+
+func TestACtxThatEndsAsItsCallIsTakenCountsLikeOneThatEndsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{trip: func(ctx context.Context, _ []*Command) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+			}
+			return ctx.Err()
+		}}
+		l := &lane{combiner: &combiner{alone: w.Once, together: w.OnceAll}}
+		ctx, cancel := context.WithCancel(t.Context())
+		l.mu.Lock()
+		q := &caller{Command: Command{Args: []any{"SET", "leads"}}, ctx: t.Context(), state: leading, tenure: l.take(0)}
+		other := l.caller(&asked{Context: ctx, end: cancel}, []any{"SET", "ends"}, nil)
+		l.enqueue(other)
+		l.mu.Unlock()
+		go l.wait(other)
+		synctest.Wait()
+		began := time.Now()
+		l.lead(q)
+		if took := time.Since(began); took > 2*patience {
+			t.Errorf("the round trip took %v", took)
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,89 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// talks is a server that has its own answer to each command, a *ReplyError where it has none.
+type talks struct {
+	Executor
+	answers map[string]any
+}
+
+func (s talks) Do(_ context.Context, args ...any) (any, error) {
+	if reply, known := s.answers[args[0].(string)]; known {
+		return reply, nil
+	}
+	return nil, &ReplyError{Text: "ERR unknown command"}
+}
+
+const sound = "run_id:1\r\nrole:master\r\nuptime_in_seconds:99999\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n"
+
+func TestCheckFindsWhatAServerDoesNotTell(t *testing.T) {
+	now := func() any { return []any{"1", "0"} }
+	for name, c := range map[string]struct {
+		answers map[string]any
+		says    string
+	}{
+		"it knows no INFO":     {map[string]any{"TIME": now()}, "INFO is refused (ERR unknown command)"},
+		"it knows no CONFIG":   {map[string]any{"INFO": sound, "TIME": now()}, "CONFIG GET is refused (ERR unknown command)"},
+		"it has no such field": {map[string]any{"INFO": sound, "CONFIG": []any{}, "TIME": now()}, "the server tells no appendfsync"},
+		"it knows no TIME":     {map[string]any{"INFO": sound, "CONFIG": []any{"appendfsync", "always"}}, "TIME is refused (ERR unknown command)"},
+	} {
+		r, err := New(talks{answers: c.answers}).Check(t.Context())
+		if err != nil {
+			t.Errorf("%s: Check = %v", name, err)
+		}
+		if !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+			return f.Problem == ProblemUnknown && !f.Unsafe && strings.HasPrefix(f.String(), c.says+": ")
+		}) {
+			t.Errorf("%s: findings %v, want one that says %s", name, r.Findings, c.says)
+		}
+	}
+}
+
+func TestCheckRefusesWhatItCannotAsk(t *testing.T) {
+	for want, check := range map[string]func() (Report, error){
+		"lockstep: check: ctx is nil; use context.Background()": func() (Report, error) {
+			return New(talks{}).Check(nil) //nolint:staticcheck // this is the case
+		},
+		"lockstep: check: the Store was not made by New or Open of an adapter": func() (Report, error) {
+			return new(Store).Check(t.Context())
+		},
+	} {
+		if _, err := check(); err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}
+
+func TestAReportReadsWell(t *testing.T) {
+	for _, c := range []struct {
+		report Report
+		want   string
+	}{
+		{Report{
+			RunID: "0f1e2d", Version: "7.0.15", Role: "master", Uptime: 90 * time.Minute, Eviction: "noeviction", AOF: true, Fsync: "always",
+			ClockSkew: 1500 * time.Microsecond, RoundTrip: 240*time.Microsecond + 17,
+		}, "master 7.0.15, up 1h30m0s, maxmemory-policy noeviction, append-only file synced always, 0 replicas, clock off by 1.5ms, round trip 240µs; nothing found"},
+		{Report{
+			Version: "7.0.15", Role: "master", Uptime: 5 * time.Second, Eviction: "allkeys-lru", Replicas: 1, RoundTrip: time.Millisecond,
+			Findings: []Finding{
+				{ProblemEviction, "maxmemory-policy is allkeys-lru", "under memory pressure it deletes locks that are held, and grants them again", true},
+				{ProblemPersistence, "no append-only file is kept", "a restart forgets locks that are held", false},
+			},
+		}, "master 7.0.15, up 5s, maxmemory-policy allkeys-lru, 1 replicas, clock off by 0s, round trip 1ms\n" +
+			"- UNSAFE: maxmemory-policy is allkeys-lru: under memory pressure it deletes locks that are held, and grants them again\n" +
+			"- no append-only file is kept: a restart forgets locks that are held"},
+		{Report{Uptime: -1}, "server of unknown role of unknown version, 0 replicas, clock off by 0s, round trip 0s; nothing found"},
+	} {
+		if got := fmt.Sprintf("%v", c.report); got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
+		}
+	}
+}

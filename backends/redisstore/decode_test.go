@@ -1,0 +1,164 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// answers is an Executor that answers everything alike, and keeps what it was sent last.
+type answers struct {
+	Executor
+	reply any
+	sent  []any
+}
+
+func (a *answers) Do(_ context.Context, args ...any) (any, error) {
+	a.sent = args
+	return a.reply, nil
+}
+
+func (a *answers) Once(ctx context.Context, args ...any) (any, error) { return a.Do(ctx, args...) }
+
+func (a *answers) Pinned(_ context.Context, _ string, fn func(Conn) error) error { return fn(a) }
+
+// Pipeline has the replies in a list.
+func (a *answers) Pipeline(context.Context, ...[]any) ([]any, error) {
+	list, _ := a.reply.([]any)
+	return list, nil
+}
+
+func TestGrantsTellTheirNumberOrTheirHolds(t *testing.T) {
+	refused := backends.Result{Left: 7 * time.Millisecond}
+	for _, c := range []struct {
+		reply            any
+		numbered, nested backends.Result // zero: an error
+	}{
+		{[]any{int64(0), int64(7)}, refused, refused},
+		{[]any{int64(0), int64(-1)}, backends.Result{Foreign: true}, backends.Result{Foreign: true}},
+		{[]any{int64(1), "9007199254740991"}, backends.Result{OK: true, Fence: 1<<53 - 1}, backends.Result{}},
+		{[]any{int64(1), int64(2)}, backends.Result{}, backends.Result{OK: true, Holds: 2}},
+		{[]any{int64(1), "0"}, backends.Result{}, backends.Result{}},
+		{[]any{int64(1), int64(0)}, backends.Result{}, backends.Result{}},
+		{[]any{int64(1), "1e9"}, backends.Result{}, backends.Result{}},
+		{[]any{int64(1), nil}, backends.Result{}, backends.Result{}},
+		{[]any{int64(0), "7"}, backends.Result{}, backends.Result{}},
+		{[]any{int64(1)}, backends.Result{}, backends.Result{}},
+		{"OK", backends.Result{}, backends.Result{}},
+		{nil, backends.Result{}, backends.Result{}},
+	} {
+		s := New(&answers{reply: c.reply})
+		if got, err := s.SetNXNumbered(t.Context(), "a", "token", time.Second, backends.Turn{}); got != c.numbered || (err == nil) == (c.numbered == backends.Result{}) {
+			t.Errorf("SetNXFenced of %v = %+v, %v; want %+v", c.reply, got, err, c.numbered)
+		}
+		if got, err := s.Enter(t.Context(), "a", "owner", "token", time.Second); got != c.nested || (err == nil) == (c.nested == backends.Result{}) {
+			t.Errorf("Enter of %v = %+v, %v; want %+v", c.reply, got, err, c.nested)
+		}
+	}
+}
+
+func TestLeftOfAKeyWithExpiryIsNeverZero(t *testing.T) {
+	for _, c := range []struct {
+		reply any
+		left  time.Duration
+		found bool
+		bad   bool
+	}{
+		{reply: int64(-2)},
+		{reply: int64(-1), found: true},
+		{reply: int64(0), left: time.Millisecond, found: true},
+		{reply: int64(1500), left: 1500 * time.Millisecond, found: true},
+		{reply: int64(-3), bad: true},
+		{reply: "1", bad: true},
+		{bad: true},
+	} {
+		left, found, err := New(&answers{reply: c.reply}).Left(t.Context(), "a")
+		if left != c.left || found != c.found || (err != nil) != c.bad {
+			t.Errorf("Left of %v = %v, %v, %v", c.reply, left, found, err)
+		}
+	}
+}
+
+func TestTextReadsAStringOrNothing(t *testing.T) {
+	for _, c := range []struct {
+		reply any
+		value string
+		found bool
+		bad   bool
+	}{
+		{reply: "", found: true}, {reply: "x", value: "x", found: true}, {}, {reply: int64(1), bad: true}, {reply: []any{}, bad: true},
+	} {
+		value, found, err := New(&answers{reply: c.reply}).GetSet(t.Context(), "a", "new")
+		if value != c.value || found != c.found || (err != nil) != c.bad {
+			t.Errorf("GetSet of %v = %q, %v, %v", c.reply, value, found, err)
+		}
+	}
+}
+
+// What a library or a server answers that is none, or an error in some place, must be an error of the call, not a refusal.
+func TestRepliesOfATransactionAreReadWithCare(t *testing.T) {
+	denied := &ReplyError{Text: "NOPERM no"}
+	type list = []any
+	for name, c := range map[string]struct {
+		replies list
+		want    error
+	}{
+		"none":                           {replies: nil},
+		"too few":                        {replies: list{"OK", "QUEUED"}},
+		"EXEC refused":                   {replies: list{"OK", "QUEUED", "QUEUED", denied}, want: denied},
+		"a command refused":              {replies: list{"OK", "QUEUED", denied, &ReplyError{Text: "EXECABORT"}}, want: denied},
+		"MULTI refused":                  {replies: list{denied, "x", int64(1), &ReplyError{Text: "ERR EXEC without MULTI"}}, want: denied},
+		"an error of ours in the list":   {replies: list{"OK", "QUEUED", "QUEUED", list{denied, int64(1)}}, want: denied},
+		"an error of theirs in the list": {replies: list{"OK", "QUEUED", "QUEUED", list{errors.New("WRONGTYPE x"), int64(1)}}, want: backends.ErrWrongType},
+		"a short list":                   {replies: list{"OK", "QUEUED", "QUEUED", list{"value"}}},
+		"no list":                        {replies: list{"OK", "QUEUED", "QUEUED", "x"}},
+		"no number":                      {replies: list{"OK", "QUEUED", "QUEUED", list{"value", "x"}}},
+	} {
+		s := New(&answers{reply: nil}, WithoutScripts())
+		_, _, err := s.look(t.Context(), &pinned{Conn: &answers{reply: c.replies}}, "a")
+		if err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	s := New(&answers{}, WithoutScripts())
+	value, left, err := s.look(t.Context(), &pinned{Conn: &answers{reply: list{"OK", "QUEUED", "QUEUED", list{"value", int64(7)}}}}, "a")
+	if value != "value" || left != 7 || err != nil {
+		t.Errorf("%v, %v, %v", value, left, err)
+	}
+}
+
+func TestAWaitThatIsNotAnsweredByANumberIsNoAcknowledgement(t *testing.T) {
+	for _, reply := range []any{nil, "1", &ReplyError{Text: "ERR WAIT cannot be used with replica instances"}} {
+		exec := &answers{reply: []any{"OK", reply}}
+		r, err := New(exec, WithReplicas(1, time.Second)).SetNX(t.Context(), "a", "token", time.Second)
+		if r.OK || err == nil {
+			t.Errorf("SetNX when WAIT answers %v = %+v, %v", reply, r, err)
+		}
+	}
+	if r, err := New(&answers{reply: []any{"OK", int64(1)}}, WithReplicas(1, time.Second)).SetNX(t.Context(), "a", "token", time.Second); !r.OK || err != nil {
+		t.Errorf("SetNX = %+v, %v", r, err)
+	}
+}
+
+func TestScriptsNameTheirKeysAndShareNothingBetweenCalls(t *testing.T) {
+	exec := &answers{reply: []any{int64(1), "1"}}
+	s := New(exec, WithPrefix("app:"))
+	if _, err := s.SetNXFenced(t.Context(), "a", "token", 1500*time.Microsecond); err != nil {
+		t.Fatal(err)
+	}
+	want := []any{"EVALSHA", numberScript.digest, 2, "app:a", "{app:a}:\x00fence", "token", int64(2), ""}
+	if !reflect.DeepEqual(exec.sent, want) {
+		t.Errorf("sent %q", exec.sent)
+	}
+	first := exec.sent
+	if _, err := s.SetNXNumbered(t.Context(), "b", "other", time.Second, backends.Turn{}); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(first, want) {
+		t.Errorf("a later call has changed it to %q", first)
+	}
+}

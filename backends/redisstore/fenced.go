@@ -1,0 +1,111 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// The counter of a lock lies beside it, in its slot of a Redis Cluster.
+//
+//	SetNXNumbered  EVALSHA number.lua    SET key token PX ttl if key is free or holds token; the counter, if it was free
+//	               EVALSHA enqueue.lua   the same for a waiter in the queue; SetNXQueued uses this script too
+//	SetNXFenced    EVALSHA number.lua
+//	RaiseFence     EVALSHA raise.lua     SET counter to, if key holds token and the counter is not over it
+
+// fenceKey is the key of a counter. It has a NUL, which no key of a lock has, so it is in no lock's way.
+func fenceKey(key string) string { return sideKey(key, "\x00fence") }
+
+// fenceLimit is where numbers end. The store then refuses to number a grant, with an error that says so; what has been
+// granted stays.
+const fenceLimit = 1 << 53
+
+// The argument of draw.lua that says how to number.
+var byCount, byClock any = "", milliseconds(backends.FenceRetention)
+
+// SetNXNumbered is SetNXQueued, and numbers new ownerships by the time of the server in µs, or by
+// the last number and one more if that is greater. It is one script, also for a free lock. A
+// counter that holds no number, or is at the end of all numbers, is an error: nothing is granted.
+func (s *Store) SetNXNumbered(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if t.Waiter == "" && !t.InOrder {
+		return s.numberAlone(ctx, key, token, ttl, byClock)
+	}
+	if err := s.scripts("numbered"); err != nil {
+		return backends.Result{}, err
+	}
+	return s.setInTurn(ctx, key, token, ttl, t, true)
+}
+
+// SetNXFenced is SetNX, and counts new ownerships.
+func (s *Store) SetNXFenced(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+	return s.numberAlone(ctx, key, token, ttl, byCount)
+}
+
+// numberAlone asks without the queue.
+func (s *Store) numberAlone(ctx context.Context, key, token string, ttl time.Duration, how any) (backends.Result, error) {
+	if err := s.scripts("numbered"); err != nil {
+		return backends.Result{}, err
+	}
+	ms, err := s.granting(ctx, ttl)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	full := s.config.prefix + key
+	if s.config.replicas == 0 {
+		return s.number(ctx, nil, full, token, ms, how)
+	}
+	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
+		return s.number(ctx, p, full, token, ms, how)
+	})
+}
+
+func (s *Store) number(ctx context.Context, p *pinned, full, token string, ms int64, how any) (backends.Result, error) {
+	return withNumber(granted(numberScript.run(ctx, p.or(s.once), full, fenceKey(full), token, ms, how)))
+}
+
+// withNumber reads the number of a grant.
+func withNumber(r backends.Result, number any, err error) (backends.Result, error) {
+	if err != nil || !r.OK {
+		return r, err
+	}
+	text, _ := number.(string)
+	if r.Fence, err = strconv.ParseUint(text, 10, 64); err != nil || r.Fence == 0 || r.Fence >= fenceLimit {
+		return backends.Result{}, unexpected(number)
+	}
+	return r, nil
+}
+
+// RaiseFence sets the counter of key to to, if key holds token and the counter is not over it already.
+func (s *Store) RaiseFence(ctx context.Context, key, token string, to uint64) (bool, error) {
+	if err := s.scripts("numbered"); err != nil {
+		return false, err
+	}
+	if to >= fenceLimit {
+		return false, refusal(fmt.Sprintf("number %d is not under 2^53", to))
+	}
+	if err := s.ready(ctx); err != nil {
+		return false, err
+	}
+	full := s.config.prefix + key
+	raise := func(p *pinned) (r backends.Result, err error) {
+		r.OK, err = yes(raiseScript.run(ctx, p.or(s.do), full, fenceKey(full), token, to))
+		return r, err
+	}
+	if s.config.replicas == 0 {
+		r, err := raise(nil)
+		return r.OK, err
+	}
+	r, err := s.acknowledged(ctx, full, nil, raise)
+	return r.OK, err
+}
+
+// scripts refuses what can't be done without them.
+func (s *Store) scripts(kind string) error {
+	if s.config.scriptless {
+		return refusal(kind + " locks need scripts, and the store has the option WithoutScripts")
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// identityKey lies beside the locks, after the prefix, on servers that do not tell what they are.
+const identityKey = "lockstep:server"
+
+// identityTTL must be longer than a check of all nodes takes.
+const identityTTL = time.Minute
+
+var errForgetful = errors.New("the server forgets at once what is stored")
+
+// Identify tells which server this is by its run_id, and whether it is a master. A server that does not tell, or not to
+// us, gets an identity for a minute by a key of its own, lockstep:server after the prefix: two stores with different
+// prefixes or databases then do not see that they are on one server. With a cluster client one node answers.
+func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
+	if err := ctx.Err(); err != nil {
+		return backends.Identity{}, err
+	}
+	reply, err := s.exec.Do(ctx, "INFO")
+	if refused := (*ReplyError)(nil); errors.As(err, &refused) {
+		switch refused.Code() {
+		case "NOPERM", "ERR":
+			reply, err = "", nil
+		}
+	}
+	if err != nil {
+		return backends.Identity{}, err
+	}
+	info, _ := reply.(string)
+	fields := parseInfo(info)
+	id := backends.Identity{Server: fields["run_id"], Role: fields["role"]}
+	if id.Server == "" {
+		id.Server, err = s.mark(ctx)
+	}
+	return id, err
+}
+
+// mark gives the server a name, or finds the one that it has been given.
+func (s *Store) mark(ctx context.Context) (string, error) {
+	key := s.config.prefix + identityKey
+	for range 3 {
+		if _, err := s.exec.Do(ctx, "SET", key, rand.Text(), "NX", "PX", identityTTL.Milliseconds()); err != nil {
+			return "", err
+		}
+		name, found, err := text(s.exec.Do(ctx, "GET", key))
+		if found || err != nil {
+			return name, err
+		}
+	}
+	return "", errForgetful
+}

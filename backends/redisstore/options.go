@@ -1,0 +1,109 @@
+package redisstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// Option changes a Store.
+type Option func(*config)
+
+type config struct {
+	prefix     string
+	maxTTL     time.Duration
+	polling    bool
+	quarantine *Quarantine   // nil: none
+	unguarded  bool          // WithoutQuarantine
+	strict     time.Duration // of WithQuarantine
+	isStrict   bool          // it was given
+	scriptless bool
+	replicas   int   // that must acknowledge; 0: none
+	wait       []any // the WAIT for them
+	invalid    refusal
+}
+
+// WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an ACL) to themselves.
+func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
+
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds, without it. A
+// longer one is refused before anything is sent. Quarantine lasts 1.01 times this limit, and one to two
+// seconds more, so all programs that lock on a server need the same limit: the longest TTL of any of them. To
+// upgrade programs with longer TTLs, see docs/safety.md, "The longest TTL".
+func WithMaxTTL(ttl time.Duration) Option {
+	return func(c *config) {
+		if ttl < time.Millisecond {
+			c.invalid = refusal(fmt.Sprintf("redisstore.WithMaxTTL: %v is under 1ms", ttl))
+			return
+		}
+		c.maxTTL = ttl
+	}
+}
+
+// WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
+func WithoutWakes() Option { return func(c *config) { c.polling = true } }
+
+// WithoutQuarantine does without [Quarantine]: a server that has forgotten locks grants them again
+// at once. For servers that keep each write on disk (appendfsync always) and have no replicas, and
+// for tests.
+func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } }
+
+// WithQuarantine is the strict form, for the nodes of a quorum, which must not fail over: a server
+// that has been up for less than d grants nothing, whether this process used it before or not. So
+// locks are also safe from processes that start after a restart. A new server works after d.
+//
+// d is at least the longest TTL (see [WithMaxTTL]), and the store needs to see the connections of its client,
+// as after Open. A server that does not tell uptime_in_seconds, or permits no INFO, is refused. Its uptime
+// follows its wall clock.
+func WithQuarantine(d time.Duration) Option {
+	return func(c *config) { c.unguarded, c.isStrict, c.strict = false, true, d }
+}
+
+// WithoutScripts compares and acts by WATCH, GET, MULTI and EXEC on a connection of its own, for servers and ACLs that
+// forbid scripts. The promises of a [backends.Store] are the same; an extension and a release take two round trips, and
+// one more if the lock is not ours. Numbered and nested locks need scripts: their calls are refused.
+func WithoutScripts() Option { return func(c *config) { c.scriptless = true } }
+
+// WithReplicas has n replicas acknowledge every grant and every extension before they count, by a WAIT of timeout behind
+// the command in one pipeline. If fewer do, the error is a [*ReplicasError]; a grant is deleted again, also one that
+// repeats an earlier one, and after an extension the holder may believe in the old end only.
+//
+// Let n be the number of all replicas: one that has not acknowledged may be promoted, and grants the lock again. Even
+// then a failover can lose a lock, to a replica that was added since or has lost its data. A refused attempt may take
+// timeout as well, while replicas are behind. timeout must be shorter than the client library waits for a reply. Calls
+// of [backends.LegacyStore] do not wait for replicas. With n < 1 or timeout < 1 ms every call is refused.
+func WithReplicas(n int, timeout time.Duration) Option {
+	return func(c *config) {
+		switch {
+		case n < 1:
+			c.invalid = refusal(fmt.Sprintf("redisstore.WithReplicas: number of replicas %d is under 1", n))
+		case timeout < time.Millisecond:
+			c.invalid = refusal(fmt.Sprintf("redisstore.WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
+		default:
+			c.replicas, c.wait, c.invalid = n, []any{"WAIT", n, milliseconds(timeout)}, ""
+		}
+	}
+}
+
+func configure(opts []Option) config {
+	c := config{maxTTL: backends.DefaultMaxTTL}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&c)
+		}
+	}
+	switch {
+	case c.unguarded:
+		c.quarantine = nil
+	case !c.isStrict:
+	case c.strict < c.maxTTL:
+		c.invalid = refusal(fmt.Sprintf("redisstore.WithQuarantine: %v is under the longest TTL of %v (see redisstore.WithMaxTTL)", c.strict, c.maxTTL))
+	case c.quarantine == nil:
+		c.invalid = "redisstore.WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
+	}
+	return c
+}
+
+// Quarantines is for adapters: whether opts leave quarantine on.
+func Quarantines(opts ...Option) bool { return !configure(opts).unguarded }

@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+)
+
+// pinned is one connection, for the commands of one call. A nil one stands for any connection.
+type pinned struct {
+	Conn
+	wait  []any // goes along with what writes; nil: nothing
+	acked int64 // how many replicas had the last write
+	wrong error // why that is not known
+}
+
+// or is how a command is sent: on the connection, or by other if p is nil.
+func (p *pinned) or(other call) call {
+	if p == nil {
+		return other
+	}
+	return p.send
+}
+
+func (p *pinned) send(ctx context.Context, args ...any) (any, error) {
+	replies, err := p.write(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return replies[0], lacking(asError(replies[0]), args)
+}
+
+// read sends commands that change nothing.
+func (p *pinned) read(ctx context.Context, commands ...[]any) ([]any, error) {
+	replies, err := p.Pipeline(ctx, commands...)
+	if err == nil && len(replies) != len(commands) {
+		err = unexpected(replies)
+	}
+	return replies, err
+}
+
+// write sends commands, and asks in the same pipeline who has got them.
+func (p *pinned) write(ctx context.Context, commands ...[]any) ([]any, error) {
+	if p.wait == nil {
+		return p.read(ctx, commands...)
+	}
+	replies, err := p.read(ctx, append(commands, p.wait)...)
+	if err != nil {
+		return nil, err
+	}
+	last := len(commands)
+	acked, ok := replies[last].(int64)
+	p.acked, p.wrong = acked, asError(replies[last])
+	if !ok && p.wrong == nil {
+		p.wrong = unexpected(replies[last])
+	}
+	return replies[:last], nil
+}
+
+// asError is an error reply as an error: a *ReplyError, or what a library has in its place inside a list.
+func asError(reply any) error {
+	err, _ := reply.(error)
+	if own := (*ReplyError)(nil); err == nil || errors.As(err, &own) {
+		return err
+	}
+	return &ReplyError{Text: err.Error()}
+}
+
+// on runs fn on p, or on a connection of its own if p is nil.
+func (s *Store) on(ctx context.Context, p *pinned, key string, fn func(*pinned) error) error {
+	if p != nil {
+		return fn(p)
+	}
+	return s.exec.Pinned(ctx, key, func(c Conn) error { return fn(&pinned{Conn: c}) })
+}

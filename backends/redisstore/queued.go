@@ -1,0 +1,346 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// Waiters stand in a queue beside the lock: a sorted set in its slot of a Redis Cluster.
+//
+//	SetNXQueued  SET key token NX PX ttl   if the key is likely to be free, and the waiter has no place that would be left over
+//	             EVALSHA enqueue.lua   SET key token PX ttl if key is free or reserved for the waiter; else ZADD the queue
+//	DeleteIf     EVALSHA pass.lua      if key holds token, SET key to a reservation for the first in the queue, and PUBLISH
+//	                                   to his store; DEL if there is nobody
+//	WatchQueued  SUBSCRIBE             one channel per Store, for all keys; EVALSHA quit.lua when a waiter goes
+//
+// A waiter whose store has lost its connection has no receiver, and is passed over at once. One who is frozen has, and costs the
+// others one reservation; the next in the queue hears of it when it begins, and looks when it is over.
+
+// queueKey is the key of a queue. It has a NUL, which no key of a lock has, so it is in no lock's way.
+func queueKey(key string) string { return sideKey(key, "\x00queue") }
+
+// queueLife is how long a queue lives in which nobody asks any more.
+const queueLife = 10 * time.Minute
+
+// SetNXQueued is SetNX for who waits. Without a place to keep or an order to respect it is SetNX. So it is under WithoutWakes,
+// WithoutScripts and WithReplicas, except that an order is refused there.
+func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if t.Waiter == "" && !t.InOrder { // as a lock that is free is mostly asked for
+		return s.SetNX(ctx, key, token, ttl)
+	}
+	return s.setInTurn(ctx, key, token, ttl, t, false)
+}
+
+func (s *Store) setInTurn(
+	ctx context.Context, key, token string, ttl time.Duration, t backends.Turn, numbered bool,
+) (backends.Result, error) {
+	ms, err := s.granting(ctx, ttl)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	switch {
+	case strings.Contains(t.Waiter, "@"):
+		return backends.Result{}, refusal(fmt.Sprintf("waiter %q has an @", t.Waiter))
+	case t.InOrder && !s.canQueue():
+		return backends.Result{}, refusal("waiters can't stand in order under redisstore.WithoutWakes, redisstore.WithoutScripts or redisstore.WithReplicas")
+	}
+	full, member, inOrder := s.config.prefix+key, "", ""
+	if t.Free && !t.InOrder && s.turns.hasNoPlace(full, t.Waiter) && s.queues() {
+		if r, err := s.setIfFree(ctx, full, token, ms, numbered); r.OK || err != nil {
+			return r, err
+		}
+	}
+	mine := s.turns.ask(full, t.Waiter)
+	if !t.InOrder && (mine == nil || !s.queues()) {
+		return s.setAlone(ctx, key, token, ttl, numbered)
+	}
+	if mine != nil {
+		member = s.member(t.Waiter)
+	}
+	if t.InOrder {
+		inOrder = "in order"
+	}
+	r, err := s.enqueue(ctx, full, token, ms, member, inOrder, numbered)
+	if !t.InOrder && (isMoving(err) || isKeptOut(err)) {
+		r, alone := s.setAlone(ctx, key, token, ttl, numbered)
+		s.noteKeptOut(err, alone)
+		return r, alone
+	}
+	if mine != nil && !s.turns.asked(mine, r.OK) {
+		go s.quit(full, member) // what was sent before may have been there first
+	}
+	return r, err
+}
+
+// setAlone asks without the queue.
+func (s *Store) setAlone(ctx context.Context, key, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	if numbered {
+		return s.numberAlone(ctx, key, token, ttl, byClock)
+	}
+	return s.SetNX(ctx, key, token, ttl)
+}
+
+// setIfFree asks for a key that is likely to be free.
+func (s *Store) setIfFree(ctx context.Context, full, token string, ms int64, numbered bool) (backends.Result, error) {
+	if numbered {
+		return s.number(ctx, nil, full, token, ms, byClock)
+	}
+	return stored(s.once(ctx, "SET", full, token, "NX", "PX", ms))
+}
+
+// enqueue asks in the queue.
+func (s *Store) enqueue(
+	ctx context.Context, full, token string, ms int64, member, inOrder string, numbered bool,
+) (backends.Result, error) {
+	if numbered {
+		return withNumber(enqueued(numberedScript.run(ctx, s.once,
+			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, byClock)))
+	}
+	r, _, err := enqueued(enqueueScript.run(ctx, s.once,
+		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs))
+	return r, err
+}
+
+var reservation, queueLifeMs any = milliseconds(backends.Reservation), milliseconds(queueLife)
+
+// enqueued reads the reply of enqueue.lua: number is what it says of the number of a grant.
+func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
+	if err != nil {
+		return r, nil, err
+	}
+	if three, _ := reply.([]any); len(three) == 3 {
+		left, isLeft := three[1].(int64)
+		place, isPlace := three[2].(int64)
+		switch {
+		case three[0] == int64(1):
+			return backends.Result{OK: true}, three[1], nil
+		case three[0] == int64(0) && isLeft && isPlace:
+			r = refused(left)
+			r.Position = int(max(place, 0))
+			return r, nil, nil
+		}
+	}
+	return r, nil, unexpected(reply)
+}
+
+// pass is DeleteIf. A lock that can't be had together with its queue is let go of without it: those who wait find out when
+// they look.
+func (s *Store) pass(ctx context.Context, key, token string) (bool, error) {
+	ok, err := yes(passScript.run(ctx, s.once, s.passing(key, token)...))
+	if isMoving(err) || isKeptOut(err) {
+		ok, alone := yes(releaseScript.run(ctx, s.once, s.releasing(key, token)...))
+		s.noteKeptOut(err, alone)
+		return ok, alone
+	}
+	return ok, err
+}
+
+// passing is what pass.lua is told.
+func (s *Store) passing(key, token string) []any {
+	return []any{key, queueKey(key), token, wakeChannel(key), reservation, s.counted()}
+}
+
+// noteKeptOut is told what came of a call about a lock and its queue, and of one about the lock alone. If only the second is
+// permitted, the first is not tried again, except by those who ask in order.
+func (s *Store) noteKeptOut(both, alone error) {
+	if alone == nil && isKeptOut(both) {
+		s.keptOut.Store(true)
+	}
+}
+
+// isMoving tells that the slot of a lock and its queue is on its way to another server, which keeps together what was not
+// done.
+func isMoving(err error) bool {
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && reply.Code() == "TRYAGAIN"
+}
+
+// isKeptOut tells that a script was not begun because of a permission. What is not permitted inside says so in other words.
+func isKeptOut(err error) bool {
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && strings.HasPrefix(reply.Text, "NOPERM ")
+}
+
+// WatchQueued hears on the one channel of the Store, which is opened for the first waiter and closed after the last.
+func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	if !s.queues() {
+		return s.Watch(ctx, key, wake)
+	}
+	if waiter == "" || strings.Contains(waiter, "@") {
+		return refusal(fmt.Sprintf("waiter %q is empty or has an @", waiter))
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	channel := s.turns.open(s.config.prefix)
+	leave, err := s.wakes.join(ctx, channel, wake, s.heard)
+	if err != nil {
+		return err
+	}
+	t := &turn{key: s.config.prefix + key, waiter: waiter, wake: wake}
+	s.turns.add(t)
+	context.AfterFunc(ctx, func() {
+		leave()
+		if s.turns.remove(t) {
+			s.quit(t.key, s.member(waiter))
+		}
+	})
+	return nil
+}
+
+// member is what stands in the queue: the waiter, and where he is told.
+func (s *Store) member(waiter string) string { return waiter + "@" + s.turns.open(s.config.prefix) }
+
+// quit gives up a place. If that fails, the place is passed over when its turn comes.
+func (s *Store) quit(key, member string) {
+	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
+	defer cancel()
+	_, _ = quitScript.run(ctx, s.do, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
+}
+
+const quitLimit = 5 * time.Second
+
+// heard takes a message: r, that the lock is reserved, or n, that it is for the one before; then the waiter, @ and the key.
+func (s *Store) heard(message string) {
+	if message == "" {
+		return
+	}
+	waiter, key, _ := strings.Cut(message[1:], "@")
+	t := s.turns.find(waiter)
+	switch waits := t != nil && t.key == key; {
+	case waits && message[0] == 'r':
+		t.wake()
+	case waits:
+		s.turns.lookLater(t)
+	case message[0] == 'r': // he has gone
+		go s.quit(key, s.member(waiter))
+	}
+}
+
+// queues tells whether waiters stand in a queue.
+func (s *Store) queues() bool { return s.canQueue() && !s.keptOut.Load() }
+
+// canQueue tells whether they can, if they are permitted to.
+func (s *Store) canQueue() bool {
+	return !s.config.polling && !s.config.scriptless && s.config.replicas == 0
+}
+
+// counted is empty where PUBLISH does not tell how many have heard: in a cluster they may be connected to another server.
+func (s *Store) counted() any {
+	if s.clustered() {
+		return ""
+	}
+	return "counted"
+}
+
+// OneServer is false for a cluster: while one of its servers is down, the keys of the others can be locked.
+func (s *Store) OneServer() bool { return !s.clustered() }
+
+func (s *Store) clustered() bool {
+	c, ok := s.exec.(interface{ Clustered() bool })
+	return ok && c.Clustered()
+}
+
+// turns are the waiters of this Store. Ready to use when zero.
+type turns struct {
+	mu       sync.Mutex
+	channel  string
+	byWaiter map[string]*turn
+}
+
+// turn is one of them.
+type turn struct {
+	key, waiter string
+	wake        func()
+	asked       bool        // he may have a place
+	later       *time.Timer // to look whether the one before him has taken his reservation
+}
+
+// open names the channel of the Store.
+func (ts *turns) open(prefix string) string {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.channel == "" {
+		ts.channel = prefix + "lockstep:" + rand.Text()
+	}
+	return ts.channel
+}
+
+func (ts *turns) add(t *turn) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.byWaiter == nil {
+		ts.byWaiter = map[string]*turn{}
+	}
+	ts.byWaiter[t.waiter] = t
+}
+
+func (ts *turns) find(waiter string) *turn {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.byWaiter[waiter]
+}
+
+// hasNoPlace tells of a waiter who watches the key that he can't have a place.
+func (ts *turns) hasNoPlace(key, waiter string) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.byWaiter[waiter]
+	return t != nil && t.key == key && !t.asked
+}
+
+// ask returns the turn of a waiter who is about to ask, or nil if nobody watches the key for him.
+func (ts *turns) ask(key, waiter string) *turn {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.byWaiter[waiter]
+	if t == nil || t.key != key {
+		return nil
+	}
+	t.asked = true
+	return t
+}
+
+// asked is for an answer. It tells whether the waiter has what he was told: if he has gone meanwhile, a place is nobody's.
+func (ts *turns) asked(t *turn, granted bool) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if granted { // and has no place any more
+		t.asked = false
+		t.look(nil)
+	}
+	return granted || ts.byWaiter[t.waiter] == t
+}
+
+// lookLater wakes when the reservation of the one before is over.
+func (ts *turns) lookLater(t *turn) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.look(time.AfterFunc(backends.Reservation+time.Millisecond, t.wake))
+}
+
+func (t *turn) look(later *time.Timer) {
+	if t.later != nil {
+		t.later.Stop()
+	}
+	t.later = later
+}
+
+// remove tells whether t may have a place to give up.
+func (ts *turns) remove(t *turn) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.look(nil)
+	if ts.byWaiter[t.waiter] != t {
+		return false
+	}
+	delete(ts.byWaiter, t.waiter)
+	return t.asked
+}

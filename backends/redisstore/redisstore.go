@@ -1,0 +1,286 @@
+// Package redisstore is the family of Redis backends: what they send, how they read the replies, how keys and channels are
+// named, wake-ups and the health check, once for all client libraries. An adapter such as package goredis makes a
+// client library an [Executor]; applications use the adapter.
+//
+//	SetNX      SET key token NX PX ttl           for a free lock, one native command;
+//	           EVALSHA acquire.lua               if that was refused: by whom, for how long, or by our own token
+//	ExpireIf   EVALSHA extend.lua                PEXPIRE if key holds token and would end sooner
+//	DeleteIf   EVALSHA pass.lua                  DEL and PUBLISH if key holds token, and nobody stands in its queue
+//	Watch      SUBSCRIBE {key}:wake              one connection per Store, while someone waits
+//
+// Further calls are in queued.go, fenced.go, nested.go and legacy.go; WithoutScripts and WithReplicas send other commands.
+//
+// All times are relative (PX): no clock of a client is ever sent to a server.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/address"
+)
+
+// Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore],
+// [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore] and
+// [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been
+// understood since 2.6, except that scripts which ask for the TIME need 5.0.
+type Store struct {
+	exec     Executor
+	once, do call      // methods of exec, combined if it is a Pipeliner
+	shared   *combiner // of once; nil if it is none
+	config   config
+	wakes    wakes
+	turns    turns
+	keptOut  atomic.Bool // the queue of a lock was found not to be permitted
+	multi    atomic.Bool // MULTI and EXEC have been permitted
+}
+
+var (
+	_ backends.NumberedStore = (*Store)(nil)
+	_ backends.FencedStore   = (*Store)(nil)
+	_ backends.NestedStore   = (*Store)(nil)
+	_ backends.LegacyStore   = (*Store)(nil)
+	_ backends.QueuedStore   = (*Store)(nil)
+	_ backends.Identifier    = (*Store)(nil)
+)
+
+// New is for adapters: it returns a Store that sends its commands through exec, and those of calls made at the same time
+// together if exec is a [Pipeliner].
+func New(exec Executor, opts ...Option) *Store {
+	if exec == nil {
+		exec = RefuseNil(nil)
+	}
+	s := &Store{exec: exec, config: configure(opts)}
+	s.once, s.do = exec.Once, exec.Do
+	if p, ok := exec.(Pipeliner); ok {
+		s.shared = combine(p.Once, p.OnceAll, p.Lane)
+		s.once, s.do = s.shared.send, combine(p.Do, p.DoAll, p.Lane).send
+	}
+	if q := s.config.quarantine; q != nil {
+		q.attach(s.config.maxTTL, s.config.strict)
+		s.once, s.do = q.through(s.once), q.through(s.do)
+	}
+	s.once, s.do = naming(s.once), naming(s.do)
+	s.wakes.exec = exec
+	return s
+}
+
+// Endpoint is the address of the server, for the texts of errors; empty if the client library does
+// not tell, or has several servers. It sends nothing.
+func (s *Store) Endpoint() string { return address.Of(s.exec) }
+
+// SetNX stores token under key for ttl if key is free or holds token already, and never makes that live shorter than it would
+// have.
+func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+	ms, err := s.granting(ctx, ttl)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	full := s.config.prefix + key
+	if s.config.replicas == 0 {
+		return s.config.quarantine.counts(s.setNX(ctx, nil, full, token, ms))
+	}
+	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
+		return s.setNX(ctx, p, full, token, ms)
+	})
+}
+
+// setNX works on the connection p, or on any if p is nil, like what follows.
+func (s *Store) setNX(ctx context.Context, p *pinned, key, token string, ms int64) (backends.Result, error) {
+	// A free lock costs a native command, which the server runs in less time than a script. Only if it is refused
+	// does the script look why; what it finds counts, since it may have become free or been ours all the time.
+	//
+	// Both are sent once. A client library that sends SET again hides that the first one may still be on its way: it
+	// would store the token when the lock has long been released, or refused.
+	send := p.or(s.once)
+	if r, err := stored(send(ctx, "SET", key, token, "NX", "PX", ms)); r.OK || err != nil {
+		return r, err
+	}
+	if s.config.scriptless {
+		return s.inspect(ctx, p, key, token, ms)
+	}
+	return acquired(acquireScript.run(ctx, send, key, token, ms))
+}
+
+// stored reads the reply of SET NX.
+func stored(reply any, err error) (backends.Result, error) {
+	switch {
+	case err != nil:
+		return backends.Result{}, err
+	case reply == "OK":
+		return backends.Result{OK: true}, nil
+	case reply != nil: // meant for another command
+		return backends.Result{}, unexpected(reply)
+	}
+	return backends.Result{}, nil
+}
+
+// acquired reads the reply of acquire.lua.
+func acquired(reply any, err error) (backends.Result, error) {
+	r, _, err := granted(reply, err)
+	return r, err
+}
+
+// granted reads what scripts that grant reply: {1, what else they tell} or {0, how long the key still lives}.
+func granted(reply any, err error) (r backends.Result, told any, _ error) {
+	if err != nil {
+		return r, nil, err
+	}
+	if pair, _ := reply.([]any); len(pair) == 2 {
+		left, isInt := pair[1].(int64)
+		switch {
+		case pair[0] == int64(1):
+			return backends.Result{OK: true}, pair[1], nil
+		case pair[0] == int64(0) && isInt:
+			return refused(left), nil, nil
+		}
+	}
+	return r, nil, unexpected(reply)
+}
+
+// refused reads a PTTL: -1 is a value without expiry, -2 one that has just expired.
+func refused(left int64) backends.Result {
+	if left == -1 {
+		return backends.Result{Foreign: true}
+	}
+	return backends.Result{Left: duration(max(left, 0), time.Millisecond)}
+}
+
+// ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have lived.
+func (s *Store) ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+	ms, err := s.check(ctx, ttl)
+	if err != nil {
+		return false, err
+	}
+	full := s.config.prefix + key
+	if s.config.replicas == 0 {
+		return s.expireIf(ctx, nil, full, token, ms)
+	}
+	r, err := s.acknowledged(ctx, full, nil, func(p *pinned) (r backends.Result, err error) {
+		r.OK, err = s.expireIf(ctx, p, full, token, ms)
+		return r, err
+	})
+	return r.OK, err
+}
+
+func (s *Store) expireIf(ctx context.Context, p *pinned, key, token string, ms int64) (bool, error) {
+	if s.config.scriptless {
+		return s.prolong(ctx, p, key, token, ms, false)
+	}
+	return yes(extendScript.run(ctx, p.or(s.do), key, token, ms))
+}
+
+// DeleteIf removes key if it holds token, and wakes those who watch it. It is sent once.
+func (s *Store) DeleteIf(ctx context.Context, key, token string) (bool, error) {
+	if err := s.ready(ctx); err != nil {
+		return false, err
+	}
+	return s.deleteIf(ctx, nil, s.config.prefix+key, token)
+}
+
+func (s *Store) deleteIf(ctx context.Context, p *pinned, key, token string) (bool, error) {
+	if s.config.scriptless {
+		return s.compareAndDelete(ctx, p, key, token)
+	}
+	if !s.queues() {
+		return yes(releaseScript.run(ctx, p.or(s.once), s.releasing(key, token)...))
+	}
+	return s.pass(ctx, key, token)
+}
+
+// releasing is what release.lua is told.
+func (s *Store) releasing(key, token string) []any { return []any{key, token, s.channel(key)} }
+
+// channel is that of key, empty for none.
+func (s *Store) channel(key string) string {
+	if s.config.polling {
+		return ""
+	}
+	return wakeChannel(key)
+}
+
+// Watch calls wake when key may have become free: after a release, and after the connection for wake-ups was lost and
+// found again. The connection is opened for the first waiter and closed after the last.
+func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
+	if s.config.polling {
+		return errPolling
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.wakes.watch(ctx, wakeChannel(s.config.prefix+key), wake)
+}
+
+// ready refuses all calls of a store that was given bad options, and those that come too late.
+func (s *Store) ready(ctx context.Context) error {
+	if s.config.invalid != "" {
+		return s.config.invalid
+	}
+	return ctx.Err()
+}
+
+// check refuses what must not be sent, and gives ttl in milliseconds, rounded up: never shorter than asked.
+func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
+	switch {
+	case ttl < time.Millisecond:
+		return 0, refusal(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
+	case ttl > s.config.maxTTL:
+		return 0, refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see redisstore.WithMaxTTL)", ttl, s.config.maxTTL))
+	}
+	return milliseconds(ttl), s.ready(ctx)
+}
+
+// granting is check for a call that grants: not on a server in quarantine.
+func (s *Store) granting(ctx context.Context, ttl time.Duration) (int64, error) {
+	ms, err := s.check(ctx, ttl)
+	if err == nil {
+		err = s.config.quarantine.refuses(false)
+	}
+	return ms, err
+}
+
+func milliseconds(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+// duration is so many units, or the most there can be: 292 years.
+func duration(units int64, unit time.Duration) time.Duration {
+	return time.Duration(min(units, math.MaxInt64/int64(unit))) * unit
+}
+
+// refusal is bad input: nothing was sent.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// Permanent says that repeating will not help.
+func (r refusal) Permanent() bool { return true }
+
+// ErrorType is "invalid".
+func (r refusal) ErrorType() string { return "invalid" }
+
+// yes reads the reply of what answers 1 or 0.
+func yes(reply any, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	switch reply {
+	case int64(1):
+		return true, nil
+	case int64(0):
+		return false, nil
+	}
+	return false, unexpected(reply)
+}
+
+func unexpected(reply any) error {
+	return Kind("protocol", false, fmt.Errorf("unexpected reply %v of type %T"+outcomeUnknown, reply, reply))
+}

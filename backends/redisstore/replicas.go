@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// ReplicasError says that too few replicas have got a grant or an extension in time, see [WithReplicas]. It says nothing
+// of others who may have the lock. A grant has been deleted again if the server was still to be reached.
+type ReplicasError struct{ Acknowledged, Needed int }
+
+func (e *ReplicasError) Error() string {
+	return fmt.Sprintf("%d of %d replicas acknowledged in time", e.Acknowledged, e.Needed)
+}
+
+// ErrorType is "replicas".
+func (e *ReplicasError) ErrorType() string { return "replicas" }
+
+// undoLimit is for taking a grant back while the caller waits.
+const undoLimit = time.Second
+
+// acknowledged makes a call that grants or extends on one connection, with WAIT behind what it writes. It looks at the
+// answer of the last one: that is what granted, and it is about all that the server had written by then, so it covers
+// what an earlier call with the same token wrote.
+func (s *Store) acknowledged(
+	ctx context.Context, key string, undo func(context.Context, *pinned) error, do func(*pinned) (backends.Result, error),
+) (backends.Result, error) {
+	var r backends.Result
+	err := s.exec.Pinned(ctx, key, func(c Conn) (err error) {
+		p := &pinned{Conn: c, wait: s.config.wait}
+		if r, err = do(p); err != nil || !r.OK {
+			return err
+		}
+		switch {
+		case p.wrong != nil:
+			err = unknownOutcome{fmt.Errorf("wait for replicas: %w", p.wrong)}
+		case p.acked < int64(s.config.replicas):
+			err = &ReplicasError{Acknowledged: int(p.acked), Needed: s.config.replicas}
+		default:
+			return nil
+		}
+		r = backends.Result{}
+		if undo == nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit) // the caller may have no time left
+		defer cancel()
+		if failed := undo(ctx, &pinned{Conn: c}); failed != nil {
+			if p.wrong != nil {
+				err = errors.New(err.Error()) // no refusal any more: there is something to clean up
+			}
+			return unknownOutcome{fmt.Errorf("%w; taking the grant back: %w", err, failed)}
+		}
+		return err
+	})
+	s.config.quarantine.answered(err)
+	if undo == nil { // an extension
+		return r, err
+	}
+	return s.config.quarantine.counts(r, err)
+}
+
+// deleting is what undoes a grant of token.
+func (s *Store) deleting(key, token string) func(context.Context, *pinned) error {
+	return func(ctx context.Context, p *pinned) error {
+		_, err := s.deleteIf(ctx, p, key, token)
+		return err
+	}
+}

@@ -1,0 +1,349 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// replyFrom makes a reply of bytes: their first says which, and every reply can be made.
+func replyFrom(data *[]byte, depth int) any {
+	take := func(n int) string {
+		n = min(n, len(*data))
+		taken := string((*data)[:n])
+		*data = (*data)[n:]
+		return taken
+	}
+	kind := take(1)
+	if kind == "" {
+		return nil
+	}
+	switch kind[0] % 8 {
+	case 0:
+		return nil
+	case 1, 2: // the numbers that scripts reply
+		return int64(kind[0]/8) - 3
+	case 3:
+		n, _ := strconv.ParseInt(fmt.Sprintf("%x", take(8)), 16, 64)
+		return n
+	case 4:
+		return take(int(kind[0] / 8))
+	case 5:
+		return strconv.Itoa(int(kind[0]/8) - 3)
+	case 6:
+		return &ReplyError{Text: take(int(kind[0] / 8))}
+	}
+	list := make([]any, min(int(kind[0]/8)%5, 3-depth))
+	for i := range list {
+		list[i] = replyFrom(data, depth+1)
+	}
+	return list
+}
+
+// granting says by hand what number.lua and enter.lua may reply; refused: how long what is there still lives.
+func granting(reply any) (told any, left time.Duration, foreign, ok, good bool) {
+	list, _ := reply.([]any)
+	if len(list) != 2 {
+		return nil, 0, false, false, false
+	}
+	n, isInt := list[1].(int64)
+	switch {
+	case list[0] == int64(1):
+		return list[1], 0, false, true, true
+	case list[0] == int64(0) && isInt:
+		return nil, inMilliseconds(n), n == -1, false, true
+	}
+	return nil, 0, false, false, false
+}
+
+// queueing says the same of enqueue.lua, which tells the place as well.
+func queueing(reply any) (r backends.Result, good bool) {
+	list, _ := reply.([]any)
+	if len(list) != 3 {
+		return r, false
+	}
+	n, isLeft := list[1].(int64)
+	place, isPlace := list[2].(int64)
+	switch {
+	case list[0] == int64(1):
+		return backends.Result{OK: true}, true
+	case list[0] == int64(0) && isLeft && isPlace:
+		return backends.Result{Left: inMilliseconds(n), Foreign: n == -1, Position: int(max(place, 0))}, true
+	}
+	return r, false
+}
+
+// inMilliseconds is not negative, and at most what a duration can be.
+func inMilliseconds(n int64) time.Duration {
+	return time.Duration(max(min(n, (1<<63-1)/int64(time.Millisecond)), 0)) * time.Millisecond
+}
+
+// FuzzReplies: whatever a server answers, a call takes it for what the script or the command can have meant by it, or it is an
+// error. Nothing else is a grant.
+func FuzzReplies(f *testing.F) {
+	for _, seed := range []string{"", "\x00", "\x1a", "\x21", "\x19", "\x13\x00\x00\x00\x00\x00\x00\x05\xdc", "\x17\x21\x25", "\x17\x21\x21", "\x17\x1a\x13\x7f\xff\xff\xff\xff\xff\xff\xff",
+		"\x17\x1a\x11", "\x17\x1a\x09", "\x14OK", "\x13\x7f\xff\xff\xff\xff\xff\xff\xff", "\x17\x21\x849007199254740992", "\x17\x21\x849007199254740991", "\x0f\x21", "\x3eNOPERM ",
+		"\x1f\x21\x1a\x1a", "\x1f\x1a\x31\x29", "\x1f\x1a\x11\x1a", "\x1f\x1a\x31\x11", "\x1f\x1a\x31\x24x", "\x1f\x1a\x24x\x29"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		reply := replyFrom(&data, 0)
+		if _, isError := reply.(error); isError {
+			return // the executor gives it as the error
+		}
+		ctx, s := t.Context(), New(&answers{reply: reply})
+		for name, call := range map[string]func() (bool, error){
+			"ExpireIf":     func() (bool, error) { return s.ExpireIf(ctx, "k", "v", time.Second) },
+			"DeleteIf":     func() (bool, error) { return s.DeleteIf(ctx, "k", "v") },
+			"RaiseFence":   func() (bool, error) { return s.RaiseFence(ctx, "k", "v", 1) },
+			"Renew":        func() (bool, error) { return s.Renew(ctx, "k", "v", time.Second) },
+			"Leave":        func() (bool, error) { return s.Leave(ctx, "k", "v") },
+			"SetNXForever": func() (bool, error) { return s.SetNXForever(ctx, "k", "v") },
+			"Expire":       func() (bool, error) { return s.Expire(ctx, "k", time.Second) },
+			"Delete":       func() (bool, error) { return s.Delete(ctx, "k") },
+			"GetBit":       func() (bool, error) { return s.GetBit(ctx, "k", 0) },
+			"SetBit":       func() (bool, error) { return s.SetBit(ctx, "k", 0, true) },
+		} {
+			ok, err := call()
+			if good := reply == int64(0) || reply == int64(1); ok != (reply == int64(1)) || good != (err == nil) {
+				t.Errorf("%s of %#v = %v, %v", name, reply, ok, err)
+			}
+		}
+
+		isText, isString := reply.(string)
+		value, found, err := s.Get(ctx, "k")
+		if value != isText || found != isString || (err == nil) != (reply == nil || isString) {
+			t.Errorf("Get of %#v = %q, %v, %v", reply, value, found, err)
+		}
+
+		n, isInt := reply.(int64)
+		left, found, err := s.Left(ctx, "k")
+		wanted := inMilliseconds(n)
+		if isInt && n == 0 {
+			wanted = time.Millisecond // it has an expiry
+		}
+		if good := isInt && n >= -2; good != (err == nil) || good && (left != wanted || found != (n != -2)) {
+			t.Errorf("Left of %#v = %v, %v, %v; want %v", reply, left, found, err, wanted)
+		}
+
+		told, remains, foreign, ok, good := granting(reply)
+		r, err := acquired(reply, nil)
+		if want := (backends.Result{OK: ok, Left: remains, Foreign: foreign}); r != want || good != (err == nil) {
+			t.Errorf("acquired(%#v) = %+v, %v; want %+v", reply, r, err, want)
+		}
+
+		text, _ := told.(string)
+		number, failed := strconv.ParseUint(text, 10, 53)
+		numbers := good && (!ok || failed == nil && number > 0)
+		r, err = s.SetNXFenced(ctx, "k", "v", time.Second)
+		if want := (backends.Result{OK: ok, Left: remains, Foreign: foreign, Fence: number}); numbers != (err == nil) || numbers && r != want || !numbers && r != (backends.Result{}) {
+			t.Errorf("SetNXFenced of %#v = %+v, %v; want %+v", reply, r, err, want)
+		}
+
+		holds, _ := told.(int64)
+		nests := good && (!ok || holds > 0)
+		r, err = s.Enter(ctx, "k", "o", "v", time.Second)
+		if want := (backends.Result{OK: ok, Left: remains, Foreign: foreign, Holds: int(holds)}); nests != (err == nil) || nests && r != want || !nests && r != (backends.Result{}) {
+			t.Errorf("Enter of %#v = %+v, %v; want %+v", reply, r, err, want)
+		}
+
+		queued, good := queueing(reply)
+		for _, asks := range []backends.Turn{{Waiter: "w"}, {Waiter: "w", InOrder: true}, {InOrder: true}} {
+			s := New(&answers{reply: reply})
+			s.turns.add(&turn{key: "k", waiter: "w"})
+			r, err = s.SetNXQueued(ctx, "k", "v", time.Second, asks)
+			if r != queued || good != (err == nil) {
+				t.Errorf("SetNXQueued of %#v for %+v = %+v, %v; want %+v", reply, asks, r, err, queued)
+			}
+		}
+
+		set := &setReply{reply: reply}
+		r, err = New(set).SetNX(ctx, "k", "v", time.Second)
+		switch {
+		case reply == "OK": // and nothing else is a grant
+			if r != (backends.Result{OK: true}) || err != nil {
+				t.Errorf("SetNX of %#v = %+v, %v", reply, r, err)
+			}
+		case reply == nil:
+			if !set.asked {
+				t.Errorf("SetNX of %#v = %+v, %v, and no script was asked why", reply, r, err)
+			}
+		case err == nil:
+			t.Errorf("SetNX of %#v = %+v", reply, r)
+		}
+
+		report, err := s.Check(ctx) // must not panic
+		if err == nil && report.RoundTrip < 0 {
+			t.Errorf("Check of %#v = %+v", reply, report)
+		}
+	})
+}
+
+// setReply answers SET, and then the script that is asked why it was refused.
+type setReply struct {
+	Executor
+	reply any
+	asked bool
+}
+
+func (s *setReply) Once(_ context.Context, args ...any) (any, error) {
+	if args[0] == "SET" {
+		return s.reply, nil
+	}
+	s.asked = true
+	return []any{int64(0), int64(1)}, nil
+}
+
+// FuzzTransactions: what comes back of a transaction is an answer only if it has the form of one.
+func FuzzTransactions(f *testing.F) {
+	f.Add([]byte("\x24v"))
+	f.Add([]byte("\x17\x14OK\x34QUEUED\x34QUEUED\x17\x0cv\x21"))
+	f.Add([]byte("\x17\x21\x21"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		exec := replyFrom(&data, 0)
+		s := New(&transaction{exec: exec}, WithoutScripts())
+		list, _ := exec.([]any)
+		for name, call := range map[string]func() (bool, error){
+			"TxDeleteIf": func() (bool, error) { return s.TxDeleteIf(t.Context(), "k", "v") },
+			"TxExpireIf": func() (bool, error) { return s.TxExpireIf(t.Context(), "k", "v", time.Second) },
+			"ExpireIf":   func() (bool, error) { return s.ExpireIf(t.Context(), "k", "v", time.Second) },
+		} {
+			ok, err := call()
+			if ok && (err != nil || len(list) != 1 || list[0] == nil || list[0] == int64(0)) {
+				t.Errorf("%s when EXEC answers %#v = %v, %v", name, exec, ok, err)
+			}
+			if _, isError := exec.(error); isError && err == nil {
+				t.Errorf("%s when EXEC answers %#v = %v, %v", name, exec, ok, err)
+			}
+		}
+	})
+}
+
+// transaction is a connection on which key holds v with a second to live, and whose EXEC answers as it likes.
+type transaction struct {
+	Executor
+	exec any
+}
+
+func (c *transaction) Pinned(_ context.Context, _ string, fn func(Conn) error) error { return fn(c) }
+
+func (c *transaction) Pipeline(_ context.Context, commands ...[]any) ([]any, error) {
+	replies := make([]any, len(commands))
+	for i, command := range commands {
+		replies[i] = map[any]any{"GET": "v", "PTTL": int64(1), "EXEC": c.exec}[command[0]]
+		if replies[i] == nil && command[0] != "EXEC" {
+			replies[i] = "OK"
+		}
+	}
+	if len(commands) > 2 && commands[1][0] == "EXEC" { // MULTI and EXEC with nothing in between
+		replies[1] = []any{}
+	}
+	return replies, nil
+}
+
+// FuzzQuarantine: the strict form refuses a server if and only if it says that it has been up for
+// less than was asked and a second.
+func FuzzQuarantine(f *testing.F) {
+	for _, seconds := range []int64{-1, 0, 60, 61, 3600, 3601, 1 << 40, 1<<63 - 1, -1 << 63} {
+		f.Add("redis_version:7.0.15\r\n", seconds, "\r\nexecutable:/uptime_in_seconds:1", int64(time.Hour))
+	}
+	f.Fuzz(func(t *testing.T, before string, seconds int64, after string, maxTTL int64) {
+		if maxTTL < int64(time.Millisecond) || maxTTL > int64(365*24*time.Hour) {
+			return
+		}
+		for _, line := range strings.Split(before+"\n"+after, "\n") {
+			name, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if name == "uptime_in_seconds" || name == "role" || name == "redis_mode" {
+				return // says two things, or what matters more
+			}
+		}
+		q := NewQuarantine()
+		q.attach(time.Duration(maxTTL), time.Duration(maxTTL))
+		err := q.Saw("", fmt.Sprintf("%s\nuptime_in_seconds:%d\n%s", before, seconds, after), nil)
+		young := float64(seconds) < (time.Duration(maxTTL) + time.Second).Seconds()
+		if (err != nil) != young {
+			t.Errorf("up for %d s, longest TTL %v: %v", seconds, time.Duration(maxTTL), err)
+		}
+		if quarantined := (*QuarantineError)(nil); err != nil && !errors.As(err, &quarantined) {
+			t.Errorf("%T", err)
+		}
+	})
+}
+
+// FuzzInfo: a report says what the server has said, and nothing that it has not.
+func FuzzInfo(f *testing.F) {
+	f.Add("abc", "master", "noeviction", 2, int64(7200), true, true)
+	f.Add("", "slave", "allkeys-lru", -1, int64(-5), false, false)
+	f.Fuzz(func(t *testing.T, id, role, eviction string, replicas int, up int64, aof, crlf bool) {
+		for _, s := range []*string{&id, &role, &eviction} {
+			*s = strings.TrimSpace(strings.Map(func(r rune) rune {
+				if r == '\n' || r == '\r' {
+					return -1
+				}
+				return r
+			}, *s))
+		}
+		up = max(min(up, 1<<33), -1<<33)
+		end := "\n"
+		if crlf {
+			end = "\r\n"
+		}
+		lines := []string{
+			"# Server", "redis_version:7.0.15", "run_id:" + id, "# Memory", "maxmemory_policy:" + eviction, "", "role:" + role,
+			fmt.Sprint("connected_slaves:", replicas), fmt.Sprint("uptime_in_seconds:", up), fmt.Sprint("aof_enabled:", map[bool]int{true: 1}[aof]),
+		}
+		r := Report{Uptime: -1}
+		r.read(parseInfo(strings.Join(lines, end)))
+		r.judge(time.Hour)
+		want := Report{RunID: id, Version: "7.0.15", Role: role, Eviction: eviction, Replicas: replicas, AOF: aof, Uptime: time.Duration(max(up, 0)) * time.Second}
+		problems := map[Problem]bool{}
+		for _, finding := range r.Findings {
+			problems[finding.Problem] = true
+		}
+		r.Findings = nil
+		if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) {
+			t.Errorf("%+v; want %+v", r, want)
+		}
+		for problem, is := range map[Problem]bool{
+			ProblemRole: role != "master" && role != "", ProblemRestarted: up < 3601, ProblemEviction: eviction != "noeviction" && eviction != "",
+			ProblemPersistence: !aof, ProblemReplicas: replicas > 0, ProblemUptime: false,
+		} {
+			if problems[problem] != is {
+				t.Errorf("finding %s: %v; want %v", problem, problems[problem], is)
+			}
+		}
+	})
+}
+
+// FuzzReplyError: an error shows no argument that the server quotes, says whether repeating helps, and is an error of the
+// family whatever its text is.
+func FuzzReplyError(f *testing.F) {
+	f.Add("ERR unknown command 'EVALSHA'", "S3CRET")
+	f.Add("NOPERM this user has no permissions", "x")
+	f.Add("ERR Error running script (call to f_1): @user_script:1: -NOPERM", "x")
+	f.Add("WRONGTYPE Operation against a key", "x")
+	f.Add("LOCKSTEP", "")
+	f.Fuzz(func(t *testing.T, text, token string) {
+		e := &ReplyError{Text: text + ", with args beginning with: '" + token + "' "}
+		if token = "'" + token + "' "; !strings.Contains(text, token) && strings.Contains(e.Error(), token) {
+			t.Errorf("%q shows %q", e, token)
+		}
+		e = &ReplyError{Text: text}
+		refuses := map[string]bool{"NOPERM": true, "NOAUTH": true, "WRONGPASS": true, "WRONGTYPE": true, "LOCKSTEP": true}[e.Code()] || strings.HasPrefix(text, "ERR unknown command")
+		if e.Permanent() != refuses || errors.Is(e, backends.ErrWrongType) != (e.Code() == "WRONGTYPE") || !strings.HasPrefix(e.ErrorType(), "redis_") {
+			t.Errorf("%q: code %q, refused %v, type %q", text, e.Code(), e.Permanent(), e.ErrorType())
+		}
+		if said, _, _ := strings.Cut(e.Error(), "; "); !strings.HasPrefix(text, said) || strings.ContainsAny(e.Code(), " ") {
+			t.Errorf("%q: code %q, %q", text, e.Code(), e)
+		}
+		if e.Permanent() && e.Unsent() {
+			t.Errorf("%q is of two classes", text)
+		}
+	})
+}
