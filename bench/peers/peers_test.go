@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) {
@@ -181,6 +183,64 @@ func TestRequestsCountWhereverTheStreamIsCut(t *testing.T) {
 			if n := r.count(stream[:first]) + r.count(stream[first:second]) + r.count(stream[second:]); n != 3 {
 				t.Fatalf("%d requests when cut at %d and %d, want 3", n, first, second)
 			}
+		}
+	}
+}
+
+// A waiter that goes on after its turn takes CPU time from the contenders that follow.
+func TestAWaiterOfAPeerEndsWhenItsClientIsClosed(t *testing.T) {
+	server := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	p := place{addrs: []string{server.Addr()}, ttl: time.Minute, waiters: 2}
+	for _, c := range slices.Concat(named(peersThatWait, tunedPeers...), eachPerCall(named(peersThatWait, tunedPeers...)...)) {
+		t.Run(c.name, func(t *testing.T) {
+			holder, err := c.open(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holder.close()
+			if _, err := holder.lock(t.Context(), t.Name()); err != nil {
+				t.Fatal(err)
+			}
+			waiter, err := c.open(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting := asking(t, admin)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := waiter.lock(context.Background(), t.Name())
+				ended <- err
+			}()
+			waiting()
+			waiter.close()
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Error("it has the lock")
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("it goes on")
+			}
+		})
+	}
+}
+
+// asking returns a function that waits until somebody else has sent some commands.
+func asking(t *testing.T, admin *redis.Client) func() {
+	t.Helper()
+	count := func() int64 {
+		n, err := executed(admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	return func() {
+		for own := int64(1); count()-before-own < 5; own++ {
+			time.Sleep(time.Millisecond)
 		}
 	}
 }

@@ -46,8 +46,26 @@ func openRedsync(over pools, opts ...redsync.Option) func(place) (*locks, error)
 	}
 }
 
+// openRedsyncTuned tries so often that a call with a ctx of its own has to be told when its client is closed: it would go on
+// for an hour, beside the contenders that follow.
 func openRedsyncTuned(p place) (*locks, error) {
-	return openRedsync(overGoredis, redsync.WithTries(1e6), redsync.WithRetryDelay(tuned(p.waiters)))(p)
+	l, err := openRedsync(overGoredis, redsync.WithTries(1e6), redsync.WithRetryDelay(tuned(p.waiters)))(p)
+	if err != nil {
+		return nil, err
+	}
+	open, cancel := context.WithCancel(context.Background())
+	lock, end := l.lock, l.close
+	l.lock = func(ctx context.Context, key string) (unlock, error) {
+		if ctx.Done() == nil {
+			return lock(ctx, key)
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(open, stop)()
+		return lock(ctx, key)
+	}
+	l.close = func() { cancel(); end() }
+	return l, nil
 }
 
 func openRedsyncFast(over pools) func(place) (*locks, error) {

@@ -101,6 +101,24 @@ func (t *table) bestPeerThrough(metric int, names ...string) float64 {
 	return best
 }
 
+// apart is how far the same code is from itself: the largest ratio between the two A/A rows of name in one repetition.
+func (t *table) apart(name string, metric int) float64 {
+	most := 1.0
+	var two [2][]float64
+	for _, r := range t.rows {
+		switch r.name {
+		case name:
+			two[0] = r.figures[metric]
+		case name + aa:
+			two[1] = r.figures[metric]
+		}
+	}
+	for i := range min(len(two[0]), len(two[1])) {
+		most = max(most, two[0][i]/two[1][i], two[1][i]/two[0][i])
+	}
+	return most
+}
+
 func (t *table) markdown() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "**%s** (%s)\n\n| contender |", t.title, t.repeated())

@@ -36,6 +36,21 @@ func TestTheBestPeerIsNeitherOursNorAReference(t *testing.T) {
 	}
 }
 
+func TestTheNoiseIsTheFarthestOfTheSameCodeFromItself(t *testing.T) {
+	tb := newTable("sample", "raw", []metric{{"p50", 1, false}}, contender{name: "raw"}, again(contender{name: "raw"}))
+	if noise := tb.apart("raw", 0); noise != 1 {
+		t.Errorf("%v without figures", noise)
+	}
+	for i, figures := range [][]float64{{100, 200, 100}, {104, 200, 80}} {
+		for _, f := range figures {
+			tb.rows[i].note([]float64{f})
+		}
+	}
+	if noise := tb.apart("raw", 0); noise != 1.25 {
+		t.Errorf("%v", noise)
+	}
+}
+
 func TestATableTellsMediansRangesRatiosAndFailures(t *testing.T) {
 	text := sample().markdown()
 	for _, line := range []string{
