@@ -6,10 +6,22 @@ SHELL := /bin/bash
 MODULES := . bench backends/rueidis
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help test test-root test-others fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover programs
+.PHONY: help fmt check test test-root test-others fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+fmt: ## format all Go files
+	@gofmt -w .
+
+# The first line tests the packages that import no package which starts a server. The others test parts
+# of the rest: the contract in fake time, two schedules of each cell, and the documentation.
+check: lint ## lint, and run the tests that need no server (2 minutes)
+	@go test $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
+		| grep -v -e /internal/redistest -e /internal/beneath -e /internal/simulation | cut -d ' ' -f 1)
+	@go test -run 'Contract/fake_time' ./strategies/...
+	@go test -run Promises ./internal/simulation -schedules 2
+	@go test -skip TheFirstExample ./internal/repository
 
 test: programs ## run all tests, under the race detector; installs redis-server, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 2 test-root test-others
