@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// openError is that of an address, which may have a password; what the program's Open says may have it as well.
+// openError says that a store could not be opened. It hides user and password of the address, also
+// in the text of the program's own error.
 type openError struct {
 	backend, addr string
 	err           error
@@ -18,7 +19,7 @@ func (e *openError) Error() string {
 	return fmt.Sprintf("lockstep: choose: open %s at %q: %s", e.backend, hide(e.addr), e.cause())
 }
 
-// Unwrap gives the error as it is, with whatever it says.
+// Unwrap returns the program's error unchanged: its text may contain the password.
 func (e *openError) Unwrap() error { return e.err }
 
 func (e *openError) cause() string {
@@ -27,7 +28,7 @@ func (e *openError) cause() string {
 		return e.err.Error()
 	}
 	if parsing := (*url.Error)(nil); errors.As(e.err, &parsing) && parsing.Op == "parse" {
-		return "it is not a URL" // the error quotes the place, which may be in the password
+		return "it is not a URL" // the error quotes a part of the URL, which may be a part of the password
 	}
 	text := e.err.Error()
 	for _, form := range forms {
@@ -45,7 +46,8 @@ func (e *openError) cause() string {
 	return text
 }
 
-// forms are how something may be written in an error.
+// forms are the ways in which an error may write a string: plain, quoted as in Go, escaped as in a
+// URL.
 var forms = []func(string) string{
 	func(s string) string { return s },
 	func(s string) string { s = strconv.Quote(s); return s[1 : len(s)-1] },
@@ -54,7 +56,7 @@ var forms = []func(string) string{
 
 const hidden = "xxxxx"
 
-// hide shows an address without user and password.
+// hide replaces user and password of an address.
 func hide(addr string) string {
 	scheme, user, rest := split(addr)
 	if user != "" {
@@ -63,7 +65,7 @@ func hide(addr string) string {
 	return scheme + user + rest
 }
 
-// split goes by the last @: a password may have one that is not escaped.
+// split cuts at the last @: a password may contain an @ that is not escaped.
 func split(addr string) (scheme, user, rest string) {
 	if i := strings.Index(addr, "://"); i >= 0 {
 		scheme, addr = addr[:i+len("://")], addr[i+len("://"):]

@@ -1,6 +1,6 @@
-// Package strategies chooses a strategy by name, for configuration files and flags. A program that knows at compile time
-// what it wants calls the constructors of the packages below instead: there a mismatch of strategy and store does not
-// compile.
+// Package strategies chooses a strategy by name, for configuration files and flags. A program that
+// knows its strategy at compile time calls the constructors of the packages below instead. There a
+// store that does not fit the strategy does not compile.
 package strategies
 
 import (
@@ -22,29 +22,30 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// Config says what to choose.
+// Config names a strategy, a backend and its servers.
 type Config struct {
 	Strategy string   `json:"strategy"`         // one of [Names]
-	Backend  string   `json:"backend"`          // one of those given to [New]
-	Addrs    []string `json:"addrs"`            // of the stores: one, or one for each node of a quorum
+	Backend  string   `json:"backend"`          // one of the names in the Backends given to [New]
+	Addrs    []string `json:"addrs"`            // of the stores: one address, or one for each node of a quorum
 	Quorum   int      `json:"quorum,omitempty"` // redlock.WithQuorum; 0: the default
 	Drift    float64  `json:"drift,omitempty"`  // redlock.WithDrift; 0: the default
 }
 
-// Backends are the stores to choose from, by name. The program lists them, so that it has no client library in its
-// binary that it does not want.
+// Backends are the stores to choose from, by name. The program lists them, so its binary contains
+// only the client libraries that it wants.
 type Backends map[string]Open
 
-// Open opens the store at addr. What it returns is asked for the capability that the strategy needs; closeStore may be nil.
+// Open opens the store at addr. The store must have the capability that the strategy needs, or
+// [New] fails. closeStore may be nil.
 type Open func(ctx context.Context, addr string) (store backends.Store, closeStore func() error, err error)
 
-// Names are the strategies, in order.
+// Names returns the names of the strategies, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(strategies)) }
 
-// strategy is how to make one.
+// strategy says how to build a Locker.
 type strategy struct {
-	needs  string // the capability
-	quorum bool   // made of several stores
+	needs  string // the interface of package backends
+	quorum bool   // uses several stores
 	build  func(stores []backends.Store, c Config) (locker.Locker, error)
 }
 
@@ -63,10 +64,13 @@ var strategies = map[string]strategy{
 	"redlock-fenced": {"FencedStore", true, numbered},
 }
 
-// New opens the stores, checks them and returns the Locker that c describes, with what closes its stores. The nodes of a
-// quorum are distinct servers and none a replica, or it fails (see backends.CheckNodes); as many may be unreachable as the
-// quorum can do without. An error for a name that does not exist, or for a backend without what the strategy needs, lists
-// what there is.
+// New opens the stores, checks them and returns the Locker that c describes. closeStores closes the
+// stores. If the name of a strategy or backend does not exist, the error lists the names that do.
+// If the backend lacks the capability that the strategy needs, the error lists the strategies that
+// the backend can serve.
+//
+// For a quorum, New calls [backends.CheckNodes]: nodes that are the same server, or a replica, are
+// an error. Nodes may be unreachable, as many as the quorum can do without.
 func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeStores func() error, err error) {
 	s, known := strategies[c.Strategy]
 	open := from[c.Backend]
@@ -115,7 +119,7 @@ func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeSt
 	return l, opened.close, nil
 }
 
-// closers close what was opened, the last first.
+// closers close the stores in the reverse order of opening.
 type closers []func() error
 
 func (cs closers) close() error {
@@ -128,10 +132,10 @@ func (cs closers) close() error {
 	return errors.Join(errs...)
 }
 
-// errCapability is a store that can't do what the strategy needs.
+// errCapability says that a store lacks the capability that the strategy needs.
 var errCapability = errors.New("missing capability")
 
-// one makes a strategy of one store.
+// one builds a strategy that uses one store.
 func one[S any](build func(S) locker.Locker) func([]backends.Store, Config) (locker.Locker, error) {
 	return func(stores []backends.Store, _ Config) (locker.Locker, error) {
 		s, ok := stores[0].(S)
@@ -171,7 +175,7 @@ func options(c Config) (opts []redlock.Option) {
 	return opts
 }
 
-// check lets as many nodes be unreachable as the quorum can do without.
+// check accepts unreachable nodes, as many as the quorum can do without.
 func check(ctx context.Context, stores []backends.Store, quorum int) error {
 	nodes := make([]backends.Identifier, len(stores))
 	for i, s := range stores {
@@ -188,7 +192,7 @@ func check(ctx context.Context, stores []backends.Store, quorum int) error {
 	return err
 }
 
-// possible are the strategies that can be made of stores like s.
+// possible returns the names of the strategies that can use stores like s.
 func possible(s backends.Store) (names []string) {
 	_, queues := s.(backends.QueuedStore)
 	_, numbers := s.(backends.NumberedStore)

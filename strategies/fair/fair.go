@@ -1,36 +1,48 @@
-// Package fair grants a lock in the order in which it was asked for, across processes. It is package single, and those who wait
-// stand in a queue beside the lock.
+// Package fair grants a lock in the order of the requests, across processes. It is package single
+// with a strict order: waiters stand in a queue beside the lock.
 //
-// With Redis each command is one script. A place in the queue is a ticket, the last one and one more.
+// With Redis each command is one script. A position in the queue is a ticket: one more than the
+// last ticket.
 //
-//	acquire   SET key token NX PX ttl    if key is reserved for who asks, or free and nobody is before him in the queue; else
-//	                                     ZADD queue ticket waiter, unless he has a place
+//	acquire   SET key token NX PX ttl    if key is reserved for this waiter, or free and nobody is
+//	                                     before it in the queue; otherwise
+//	          ZADD queue ticket waiter   unless it has a position
 //	extend    PEXPIRE key ttl            if key holds token and would end sooner
-//	release   SET key reservation PX     if key holds token: for the first of the queue who can be told, and PUBLISH to him;
-//	                                     DEL key if nobody waits
+//	release   SET key reservation PX     if key holds token: for the first connected waiter, and
+//	          PUBLISH a wake             to that waiter; or
+//	          DEL key                    if nobody waits
 //
-// A free lock with a queue, whose holder has died, is reserved for the first by whoever asks next.
+// A free lock with a queue is one whose holder has died. The next caller that asks reserves it for
+// the head of the queue.
 //
 // # What it promises beyond single
 //
-// Nobody who asks while others wait is granted the lock before them: neither by chance nor because he is quicker. A waiter is
-// a [locker.Client] and key: those of one Client stand in its own line and are one waiter in the queue, so that
-// Clients take turns, however many calls each has waiting. The place is in the Position of a [locker.HeldError].
+// A caller that asks while others wait is not granted the lock before them, however quick it is. A
+// waiter is a pair of [locker.Client] and key. The calls of one Client stand in a line of their own
+// and are one waiter in the queue. So Clients take turns, however many calls each of them has
+// waiting. The Position of a [locker.HeldError] is the position in the queue.
 //
-// Who does not take the lock when it is his turn, since he has died or is stopped, is passed over: at once if his connection
-// is gone, and after [backends.Reservation] otherwise. He has to queue again.
+// A head that does not take the lock loses its position and must queue again. It is passed over at
+// once if its connection is gone, and after [backends.Reservation] otherwise.
 //
 // # What it does not promise
 //
-// All that single does not promise. The order is that in which the store has heard of the waiters, which is after their first
-// refusal and a message more; and a store that forgets has forgotten the queue as well: waiters queue again in the order
-// in which they look. A call that does not wait (TryLock) takes no place. Locks of package single on the same key are
-// excluded, and do not respect the queue while the lock is free. And [locker.WithHandover] is a leave to pass those who wait
-// elsewhere, up to so many times.
+// What single does not promise, fair does not promise either. In addition:
 //
-// With Redis, an order needs scripts and wakes, and is refused under WithoutScripts, WithoutWakes and WithReplicas. While a slot of
-// a Redis Cluster moves, Acquire fails there (TRYAGAIN), since it is about two keys; and who is first in line and has lost
-// its connection costs a reservation there, since no server knows of all connections.
+//   - The order is the order in which the store learns of the waiters. That is after the first
+//     attempt of a waiter and one more message.
+//   - A store that forgets has forgotten the queue too. Waiters then queue again in the order of
+//     their next attempts.
+//   - A call that does not wait (TryLock) takes no position.
+//   - A lock of package single on the same key is excluded, but does not respect the queue while
+//     the lock is free.
+//   - [locker.WithHandover] lets a Client pass the lock between its own callers while others wait,
+//     up to the number of times given to it.
+//
+// With Redis the order needs scripts and wake-ups. Acquire fails with a permanent error under
+// WithoutScripts, WithoutWakes and WithReplicas. While a slot of a Redis Cluster moves, Acquire
+// fails there (TRYAGAIN), since it uses two keys. In a cluster, a head that has lost its connection
+// costs one reservation, since no server knows of all connections.
 package fair
 
 import (
