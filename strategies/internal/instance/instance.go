@@ -1,5 +1,5 @@
-// Package instance is what strategies share that keep a lock in one store, where each grant is something that its token
-// names: they differ in how it is put there, and so in what a grant tells.
+// Package instance is the common part of the strategies that keep a lock in one store. In each of
+// them the token names the grant. They differ in how the grant is stored and in what it reports.
 package instance
 
 import (
@@ -14,18 +14,19 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A Place is where a strategy keeps its locks. The promises of [backends.Store] on errors, ctx and ttl hold for it.
+// A Place is where a strategy keeps its locks. It keeps the promises of [backends.Store] on errors,
+// ctx and ttl.
 type Place interface {
 	// Put stores the token of req under its key, as SetNX of a store does.
 	Put(ctx context.Context, req locker.Request) (backends.Result, error)
-	// ExpireIf and DeleteIf are those of a store: they do it if key has the token.
+	// ExpireIf and DeleteIf act only if key holds token, as those of a store.
 	ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (ok bool, err error)
 	DeleteIf(ctx context.Context, key, token string) (ok bool, err error)
-	// Watch is that of a Locker.
+	// Watch is as in [locker.Watcher].
 	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
-// Over returns a Locker that keeps its locks in place, which is in store.
+// Over returns a Locker that keeps its locks in place. store is the store below place.
 func Over(place Place, store any) locker.Locker { return over(place, store) }
 
 func over(place Place, store any) *instance {
@@ -36,8 +37,8 @@ func over(place Place, store any) *instance {
 	return i
 }
 
-// Is tells whether l is a Locker of this package. It leaves the cleanup of an attempt under a ctx
-// with [cleanup.ByCaller] to its caller.
+// Is reports whether l is a Locker of this package. Under a ctx with [cleanup.ByCaller] such a
+// Locker leaves the cleanup of an attempt to its caller.
 func Is(l locker.Locker) bool {
 	switch l.(type) {
 	case *instance, *started:
@@ -49,22 +50,22 @@ func Is(l locker.Locker) bool {
 // Set stores token under key, as SetNX of a [backends.Store] does.
 type Set func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error)
 
-// Endpoint is the address of the server that has the store, for the texts of errors: see package address.
+// Endpoint is the address of the store's server, for error texts: see package address.
 func (i *instance) Endpoint() string { return address.Of(i.place) }
 
-// Endpoint is that of the store.
+// Endpoint returns the address of the store.
 func (v value) Endpoint() string { return address.Of(v.Store) }
 
-// New returns a Locker that takes its locks with set and does all else with store.
+// New returns a Locker that acquires with set, and uses store for all other calls.
 func New(store backends.Store, set Set) locker.Locker { return Over(value{store, set}, store) }
 
-// value is the place of a lock that is one value.
+// value is a Place where a lock is one value.
 type value struct {
 	backends.Store
 	set Set
 }
 
-// Watch wakes all who wait: there is no queue.
+// Watch wakes all waiters: there is no queue.
 func (v value) Watch(ctx context.Context, key, _ string, wake func()) error {
 	return v.Store.Watch(ctx, key, wake)
 }
@@ -78,11 +79,11 @@ type instance struct {
 	cleanups cleanup.Queue
 }
 
-// ErrLate is a grant whose reply took longer than the lease lasts.
+// ErrLate says that the reply to a grant took longer than the lease lasts.
 var ErrLate = errors.New("granted so late that the lease had ended")
 
-// Acquire makes one attempt to store the token. A reply that does not come leaves the outcome open; then the token is
-// removed in the background until the store says that it is gone.
+// Acquire makes one attempt to store the token. If no reply comes, the outcome is unknown. A
+// cleanup then removes the token in the background until the store confirms that it is gone.
 func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
 	if err := req.Validate(); err != nil {
 		return locker.Lease{}, err
@@ -94,10 +95,10 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locke
 	if err != nil {
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	}
-	haunted := i.cleanups.Haunted(req.Key) // the cleanup may be answered before this attempt is
+	haunted := i.cleanups.Haunted(req.Key) // asked before the attempt: the cleanup may be answered first
 	started, res := time.Now(), backends.Result{}
 	err = errGone
-	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // also if the store panics
+	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // deferred in case the store panics
 	res, err = i.put(ctx, req, call, started)
 	if err == nil && !res.OK {
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
@@ -110,18 +111,19 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locke
 	return lease, err
 }
 
-// put asks the store, and counts the attempt out.
+// put sends the attempt and ends the call that Reserve began.
 func (i *instance) put(ctx context.Context, req locker.Request, call cleanup.Call, started time.Time) (res backends.Result, err error) {
 	err = errGone
 	defer func() { i.heard(ctx, call, started, err) }()
 	return i.place.Put(ctx, req)
 }
 
-// errGone is the outcome of a call that never returned: the store panicked or ended the goroutine.
+// errGone is the error of a call that never returned: the store panicked or ended the goroutine.
 var errGone = errors.New("the store ended the call")
 
-// heard notes what an attempt says of the server. A permanent error is an answer: it may be about
-// the key alone. A caller that was in a hurry says nothing. The quorum judges its nodes itself.
+// heard notes what an attempt shows about the server. A permanent error is an answer: it may
+// concern the key alone. A call whose ctx ended soon shows nothing. A quorum judges its nodes
+// itself.
 func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Time, err error) {
 	switch {
 	case !i.cleanups.OneServer:
@@ -134,10 +136,10 @@ func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Ti
 	}
 }
 
-const hurry = time.Second // a call whose ctx ends sooner does not show that the server hangs
+const hurry = time.Second // a call whose ctx ends within this time does not show that the server hangs
 
-// acquired makes of what the store has answered what a Locker does. It gives back the slot of the
-// attempt, unless that is needed for a cleanup.
+// acquired turns the store's answer into the result of Acquire. It frees the slot of the attempt,
+// unless a cleanup needs it.
 func (i *instance) acquired(ctx context.Context, req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
 	lease, err := granted(req, started, res, err)
 	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
@@ -148,7 +150,8 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 	return outcome(req, lease, res, err)
 }
 
-// granted is the lease of a grant, if it has not ended yet.
+// granted builds the lease of an attempt. If a granted lease has ended already, the error is
+// ErrLate.
 func granted(req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
@@ -170,7 +173,7 @@ func outcome(req locker.Request, lease locker.Lease, res backends.Result, err er
 	return lease, nil
 }
 
-// entry is the cleanup of what an attempt may have left.
+// entry is the cleanup after an attempt whose outcome is unknown.
 func (i *instance) entry(req locker.Request) cleanup.Entry {
 	return cleanup.Entry{Key: req.Key, TTL: req.TTL, Remove: func(ctx context.Context) error {
 		_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
@@ -178,9 +181,8 @@ func (i *instance) entry(req locker.Request) cleanup.Entry {
 	}}
 }
 
-// cleanedUp is the error of an attempt that may have left something in the store, and says until
-// when that is looked for: a time of day in the local time zone, as in the lines of a log beside
-// it.
+// cleanedUp is the error of an attempt that may have left its token in the store. The text says
+// until when the cleanup runs, as local time of day, like the lines of the log beside it.
 type cleanedUp struct {
 	error
 	until time.Time
@@ -222,7 +224,8 @@ func Extended(lease locker.Lease, started time.Time, ttl time.Duration) locker.L
 	return lease
 }
 
-// Release removes the token. It is sent once: whoever repeats it knows why it may find nothing.
+// Release removes the token. It sends the command once: a caller that repeats it knows why the
+// second one may find nothing.
 func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 	if err := lease.Validate("release"); err != nil {
 		return err
@@ -241,7 +244,7 @@ func released(lease locker.Lease, ok bool, err error) error {
 	return nil
 }
 
-// Watch passes on what the store knows.
+// Watch passes on the wake-ups of the store.
 func (i *instance) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	if err := locker.ValidateKey(key); err != nil {
 		return Fault("watch", key, err)
@@ -253,7 +256,8 @@ func (i *instance) Watch(ctx context.Context, key, waiter string, wake func()) e
 	return Fault("watch", key, err)
 }
 
-// Fault is the error of an operation on a store, to which a value of another type is foreign.
+// Fault wraps err as the error of an operation on key. A value of another type under the key is
+// reported as [locker.ErrForeignKey].
 func Fault(op, key string, err error) error {
 	if errors.Is(err, backends.ErrWrongType) {
 		err = fmt.Errorf("%w: %w", locker.ErrForeignKey, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Missing is the Locker over a store that is nil, or a nil pointer: it answers every call with an
-// error. For any other store it is nil.
+// Missing returns a Locker that answers every call with an error, if store is nil or a nil pointer.
+// For any other store it returns nil.
 func Missing(store any) locker.Locker {
 	if IsNil(store) {
 		return missing{}
@@ -17,7 +17,7 @@ func Missing(store any) locker.Locker {
 	return nil
 }
 
-// IsNil tells whether v is nil, or a nil pointer in an interface.
+// IsNil reports whether v is nil, or a nil pointer in an interface.
 func IsNil(v any) bool {
 	value := reflect.ValueOf(v)
 	return v == nil || value.Kind() == reflect.Pointer && value.IsNil()
@@ -45,7 +45,7 @@ type noStore struct{}
 
 func (noStore) Error() string { return "store is nil" }
 
-// Permanent says that repeating will not help.
+// Permanent returns true: repeating does not help.
 func (noStore) Permanent() bool { return true }
 
 // ErrorType is "invalid".

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Queued returns a Locker that keeps its locks in store, and whose waiters stand in the store's queues. In order, a free lock is
-// for the first of them only.
+// Queued returns a Locker that keeps its locks in store. Its waiters stand in the store's queues.
+// If inOrder is true, only the head of a queue gets a free lock.
 func Queued(store backends.QueuedStore, inOrder bool) locker.Locker {
 	l := over(queued{store, inOrder}, store)
 	if starts, ok := starting.Of(store); ok && !inOrder {
@@ -33,7 +33,7 @@ func (q queued) Put(ctx context.Context, req locker.Request) (backends.Result, e
 	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, q.turn(req))
 }
 
-// errShared is bad input: other software does not stand in the queue, so there is no order to keep.
+// errShared is permanent: other software does not stand in the queue, so there is no order to keep.
 var errShared error = invalid("fair keeps an order, which there is not under locker.WithSharedKeys; use single or fenced")
 
 type invalid string
@@ -42,11 +42,11 @@ func (e invalid) Error() string   { return string(e) }
 func (invalid) Permanent() bool   { return true }
 func (invalid) ErrorType() string { return "invalid" }
 
-// Endpoint is that of the store.
+// Endpoint returns the address of the store.
 func (q queued) Endpoint() string { return address.Of(q.QueuedStore) }
 
-// Numbered returns a Locker that keeps its locks in store, which numbers them. If it has queues,
-// waiters stand in those.
+// Numbered returns a Locker that keeps its locks in store, which numbers them. If the store has
+// queues, waiters stand in them.
 func Numbered(store backends.NumberedStore) locker.Locker {
 	queues, ok := store.(backends.QueuedStore)
 	if !ok {
@@ -57,7 +57,7 @@ func Numbered(store backends.NumberedStore) locker.Locker {
 	return Over(numbered{queued{queues, false}, store}, store)
 }
 
-// numbered is a place whose grants have numbers.
+// numbered is a Place whose grants have numbers.
 type numbered struct {
 	queued
 	store backends.NumberedStore
@@ -67,7 +67,7 @@ func (n numbered) Put(ctx context.Context, req locker.Request) (backends.Result,
 	return n.store.SetNXNumbered(ctx, req.Key, req.Token, req.TTL, n.turn(req))
 }
 
-// turn is how a request stands in the queue.
+// turn says how the store should treat the request in its queue.
 func (q queued) turn(req locker.Request) backends.Turn {
 	return backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder, Free: req.Free}
 }
@@ -77,7 +77,7 @@ func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) erro
 		return q.QueuedStore.Watch(ctx, key, wake)
 	}
 	err := q.WatchQueued(ctx, key, waiter, wake)
-	if !q.inOrder && cleanup.Permanent(err) { // it may be permitted to wait as others do
+	if !q.inOrder && cleanup.Permanent(err) { // a plain Watch may be permitted
 		return q.QueuedStore.Watch(ctx, key, wake)
 	}
 	return err

@@ -9,10 +9,9 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A Starter is a Locker that can be asked without waiting for its answer: see
-// package starting, whose promises hold here. The request is valid, and of nobody who
-// stands in a queue; the lease is valid. The caller cleans up after an attempt whose outcome is
-// unknown.
+// A Starter is a Locker with calls that return before the answer comes. Package starting describes
+// how then is called. The request must be valid and have no Waiter; the lease must be valid. The
+// caller must clean up after an attempt whose outcome is unknown.
 type Starter interface {
 	locker.Locker
 	StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error))
