@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// ballot counts what the nodes say to one question.
+// ballot counts the answers of the nodes to one question.
 type ballot struct {
 	*quorum
 	votes                           []Vote // by node
@@ -25,8 +25,8 @@ func (q *quorum) ballot() ballot {
 	return b
 }
 
-// poll counts until it is decided, or the limit or ctx ends: by a quorum that did as it was asked, or by so many that have
-// lost the lease that there is none.
+// poll counts answers until the question is decided, or the limit or ctx ends. It is decided when a
+// quorum has done as asked, or when so many nodes have lost the lease that no quorum is left.
 func (q *quorum) poll(ctx context.Context, r *round, rest *leftovers, skipped ...int) ballot {
 	b := q.ballot()
 	for _, i := range skipped {
@@ -53,7 +53,7 @@ func (q *quorum) poll(ctx context.Context, r *round, rest *leftovers, skipped ..
 	return b
 }
 
-// open: the silent nodes can still make a quorum of those that did it, or of those that have lost it.
+// open reports whether the silent nodes can still decide the question, one way or the other.
 func (b *ballot) open() bool {
 	silent := len(b.nodes) - b.answered
 	decided := b.granted >= b.need || b.lost > b.spare()
@@ -61,7 +61,7 @@ func (b *ballot) open() bool {
 	return !decided && possible
 }
 
-// short tells whether the nodes that were asked can't make the quorum without those that were held back.
+// short reports whether the quorum needs nodes that were held back.
 func (b *ballot) short(r *round) bool {
 	hope := b.granted + len(b.nodes) - b.answered - len(r.held)
 	if r.kind == releasing {
@@ -70,7 +70,7 @@ func (b *ballot) short(r *round) bool {
 	return len(r.held) > 0 && hope < b.need
 }
 
-// silence takes no answer for a failure.
+// silence counts nodes without an answer as failed.
 func (b *ballot) silence(r *round) {
 	for _, i := range r.held {
 		b.votes[i] = Vote{Outcome: Failed, Err: errSilent}
@@ -86,7 +86,7 @@ func (b *ballot) giveUp(why error, after time.Duration) {
 	}
 }
 
-// errNothing is the vote of a node that was never asked for the lease.
+// errNothing is the vote of a node that never got the question for the lease.
 var errNothing = fmt.Errorf("never asked for it: %w", locker.ErrLost)
 
 func (b *ballot) count(a answer) {
@@ -107,7 +107,8 @@ func (b *ballot) count(a answer) {
 	b.votes[a.node] = v
 }
 
-// election counts the answers to Acquire. Where grants are numbered, it also brings the nodes to one number: see NewFenced.
+// election counts the answers to Acquire. If grants are numbered, it also brings the nodes to one
+// number: see NewFenced.
 type election struct {
 	ballot
 	round  *round
@@ -115,16 +116,16 @@ type election struct {
 	fence  uint64 // of the lease, once a quorum has granted
 	// Of the nodes that granted:
 	numbers []uint64 // what each returned
-	landed  int      // have the number of the lease: these make the quorum
-	raising int      // are being asked to take it
+	landed  int      // have the number of the lease: these nodes make the quorum
+	raising int      // are being asked to take the number
 }
 
 func (q *quorum) elect(r *round, f *flight) *election {
 	return &election{ballot: q.ballot(), round: r, flight: f, numbers: make([]uint64, len(q.nodes))}
 }
 
-// hear counts until it is decided, or the limit or ctx ends. Nodes that were held back until then
-// are not asked.
+// hear counts answers until the election is decided, or the limit or ctx ends. Nodes that are still
+// held back then are not asked.
 func (e *election) hear(ctx context.Context) {
 	defer func() {
 		for _, i := range e.round.held {
@@ -159,29 +160,32 @@ func (e *election) hear(ctx context.Context) {
 
 func (e *election) won() bool { return e.landed >= e.need }
 
-// decided: the quorum has come together; or it can't any more, and it is clear whether that is contention or an outage.
+// decided reports whether the quorum is complete, or impossible. If it is impossible, it must also
+// be clear whether the cause is contention or an outage.
 func (e *election) decided() bool {
 	silent := len(e.nodes) - e.answered
 	if e.sequential && silent > 0 {
 		return false
 	}
-	// Once a node has failed, those that are silent may yet make it an outage; who would wait for a
-	// lock must know. Those that were held back are not asked for that.
+	// After a failure the silent nodes decide between contention and an outage. A caller that wants
+	// to wait for the lock must know which. Nodes held back count as failed: they are not asked
+	// only for this.
 	failed, silent := e.failed+len(e.round.held), silent-len(e.round.held)
 	unclear := failed > 0 && failed <= e.spare() && failed+silent+e.raising > e.spare()
 	return e.won() || e.hope() < e.need && !unclear
 }
 
-// hope is how many may have the number of the lease in the end.
+// hope returns how many nodes may have the number of the lease in the end.
 func (e *election) hope() int {
 	silent := len(e.nodes) - e.answered
-	if e.granted < e.need { // what counts as landed is still open
+	if e.granted < e.need { // the number of the lease is not known yet
 		return e.granted + silent
 	}
 	return e.landed + e.raising + silent
 }
 
-// number is called for each node that granted. The number of the lease is the greatest of the first quorum.
+// number is called for each node that granted. The greatest number of the first quorum becomes the
+// number of the lease.
 func (e *election) number(i int) {
 	switch {
 	case e.granted < e.need:
@@ -201,8 +205,8 @@ func (e *election) number(i int) {
 	}
 }
 
-// land counts a node whose number is that of the lease, and raises one that is behind. One that is ahead has taken part
-// in something that came later, and does not count.
+// land counts a node that has the number of the lease, and raises a node that is behind. A node
+// that is ahead has taken part in a later grant and does not count.
 func (e *election) land(i int) {
 	switch {
 	case e.numbers[i] == e.fence:

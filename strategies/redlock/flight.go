@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// flight is an attempt that some nodes have not answered yet. What they grant after the attempt has failed, or its lease
-// was released, is released as soon as it is received.
+// flight is an attempt that some nodes have not answered yet. A grant that arrives after the
+// attempt has failed, or after its lease was released, is released at once.
 type flight struct {
 	*quorum
 	ctx context.Context
@@ -23,12 +23,12 @@ type flight struct {
 	said    []response  // by node
 	due     []bool      // by node: a release will be sent once it has answered
 	slots   []bool      // by node: its answer was unknown, and the slot for a cleanup is reserved
-	awaited []*awaited  // answers that a release is to follow
+	awaited []*awaited  // releases that wait for an answer
 	won     bool        // the lease is granted
-	over    bool        // a grant that comes now is not wanted
-	forget  *time.Timer // set once all have answered, if some may still clean up by themselves
-	until   time.Time   // of that timer
-	other   *flight     // with the same token, such as a retransmission
+	over    bool        // a grant that arrives now is unwanted
+	forget  *time.Timer // set once all have answered, if the attempt must still be remembered
+	until   time.Time   // when that timer fires
+	other   *flight     // the attempt before this one with the same token: this is a retransmission
 }
 
 type response byte
@@ -36,19 +36,19 @@ type response byte
 const (
 	silent    response = iota
 	refused            // held by someone else
-	untouched          // nothing was sent, or the node will not do it
-	unknown            // an error: it may have the token, or come to have it
+	untouched          // nothing was sent, or the error is permanent
+	unknown            // an error: the node may have the token, now or later
 	granted
 )
 
-// errUnwanted is the vote of a node that granted what nobody wanted any more.
+// errUnwanted is the vote of a node whose grant came too late to be wanted.
 var errUnwanted = errors.New("granted after the attempt was over")
 
 // acquire asks one node.
 func (f *flight) acquire(ctx context.Context, i int, then reply) {
 	server := f.nodes[i].server
 	switch {
-	case f.sequential && !f.keep(): // its turn comes too late
+	case f.sequential && !f.keep(): // the attempt or its lease is over
 		f.answered(i, untouched)
 		then(0, errUnwanted)
 		return
@@ -57,7 +57,7 @@ func (f *flight) acquire(ctx context.Context, i int, then reply) {
 		then(0, &cleanup.FullError{})
 		return
 	}
-	haunted := server.Haunted(f.req.Key) // the cleanup may be answered before this attempt is
+	haunted := server.Haunted(f.req.Key) // asked before the attempt: the cleanup may be answered first
 	f.nodes[i].acquire(ctx, f.req, func(lease locker.Lease, err error) {
 		if errors.Is(err, locker.ErrHeld) && (haunted || server.Haunted(f.req.Key)) {
 			f.nodes[i].again(ctx, f.req, func(lease locker.Lease, err error) { then(f.hear(i, lease, err)) })
@@ -67,12 +67,12 @@ func (f *flight) acquire(ctx context.Context, i int, then reply) {
 	})
 }
 
-// hear takes the answer of one node, and returns what it counts for.
+// hear receives the answer of one node to the attempt, and returns the vote of the node.
 func (f *flight) hear(i int, lease locker.Lease, err error) (fence uint64, _ error) {
 	server := f.nodes[i].server
 	said := granted
 	switch inner, nested := errors.AsType[*QuorumError](err); {
-	case nested && !inner.Unsent(): // some of its nodes may have the token: it leaves them to this quorum
+	case nested && !inner.Unsent(): // some of its nodes may have the token: the node leaves them to this quorum
 		said = unknown
 	case errors.Is(err, locker.ErrHeld):
 		said = refused
@@ -93,26 +93,26 @@ func (f *flight) hear(i int, lease locker.Lease, err error) (fence uint64, _ err
 		err = errUnwanted
 	}
 	if f.nodes[i].raise == nil {
-		lease.Fence = 0 // a number is none among numbers that nobody compares
+		lease.Fence = 0 // nodes without raise do not agree on a number
 	}
 	return lease.Fence, err
 }
 
-// entry is the cleanup of what a node has of the attempt.
+// entry is the cleanup of one node after the attempt.
 func (f *flight) entry(i int, known bool) cleanup.Entry {
 	return f.cleanup(i, f.lease(), f.req.TTL, known)
 }
 
-// answered tells whether the node has granted what nobody wants any more and nobody waits to
-// release, and whether it may have done so.
+// answered notes an answer. unwanted reports a grant that is not wanted any more and that no
+// release waits for. unresolved reports the same for an answer that may be a grant.
 func (f *flight) answered(i int, said response) (unwanted, unresolved bool) {
 	f.mu.Lock()
 	f.said[i] = said
 	f.out--
 	last := f.out == 0
 	if last && !f.over && (slices.Contains(f.said, unknown) || slices.Contains(f.said, untouched)) {
-		// The release must know where there is nothing to release, and an extension, which node may
-		// clean up by itself.
+		// The attempt is still needed. A release must know which nodes have nothing to release; an
+		// extension must know which nodes may clean up by themselves.
 		last, f.forget = false, time.AfterFunc(f.req.TTL, func() { f.flying.land(f) })
 		f.until = time.Now().Add(f.req.TTL)
 	}
@@ -122,7 +122,7 @@ func (f *flight) answered(i int, said response) (unwanted, unresolved bool) {
 		if f.won || f.over {
 			f.nodes[i].server.Free()
 		} else {
-			f.slots[i] = true // until it is clear who cleans up, and when
+			f.slots[i] = true // until conclude or abandon decides on the cleanup
 		}
 	}
 	var follow []*awaited
@@ -143,14 +143,14 @@ func (f *flight) answered(i int, said response) (unwanted, unresolved bool) {
 	return unwanted, unresolved
 }
 
-// heard is what the nodes have said so far.
+// heard returns the answers so far.
 func (f *flight) heard() []response {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.said)
 }
 
-// untouched are the nodes that were not asked.
+// untouched returns the nodes whose response is untouched.
 func (f *flight) untouched() (nodes []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,7 +162,8 @@ func (f *flight) untouched() (nodes []int) {
 	return nodes
 }
 
-// await calls then once the node has answered the attempt, so that one release does for both; but not late.
+// await calls then once the node has answered the attempt, so that one release is enough for both.
+// It does not wait longer than awaitLimit.
 func (f *flight) await(i int, then func(response)) {
 	f.mu.Lock()
 	if said := f.said[i]; said != silent {
@@ -176,7 +177,7 @@ func (f *flight) await(i int, then func(response)) {
 	f.awaited = append(f.awaited, a)
 }
 
-// awaited is an answer that has not come.
+// awaited is a release that waits for the answer of a node.
 type awaited struct {
 	node     int
 	then     func(response)
@@ -191,13 +192,13 @@ func (f *flight) awaitNoMore(a *awaited) {
 		return
 	}
 	f.awaited = slices.Delete(f.awaited, i, i+1)
-	f.due[a.node] = false // an answer that comes now has missed the release
+	f.due[a.node] = false // an answer that arrives now has missed the release
 	f.mu.Unlock()
 	a.then(silent)
 }
 
-// miss is told that no release is sent to the node: its cleanup is due, and an answer that comes
-// now may miss that.
+// miss notes that no release is sent to the node. Its cleanup follows, and an answer that arrives
+// now may miss the cleanup.
 func (f *flight) miss(i int) {
 	if f == nil {
 		return
@@ -209,17 +210,18 @@ func (f *flight) miss(i int) {
 	}
 }
 
-const awaitLimit = 100 * time.Millisecond // or half the node limit: at its end nobody is left to send the release
+const awaitLimit = 100 * time.Millisecond // or half the node limit: at the end of the limit nobody is left to send the release
 
-// keep lets what is still to come count for the lease; it is false if the lease was released already.
+// keep reports whether later answers may count for the lease. It is false once the lease was
+// released.
 func (f *flight) keep() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.over
 }
 
-// conclude is told whether there is a lease. What nodes may have of it is cleaned up with its
-// release. It returns false if the lease was released already.
+// conclude notes whether the attempt won a lease. With a lease, the release of the lease cleans up
+// the nodes. It returns false if the lease was released already.
 func (f *flight) conclude(won bool) (kept bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +233,7 @@ func (f *flight) conclude(won bool) (kept bool) {
 	return !f.over
 }
 
-// free gives back the slot for a cleanup.
+// free frees the slot for a cleanup.
 func (f *flight) free(i int) {
 	if f.slots[i] {
 		f.slots[i] = false
@@ -239,8 +241,8 @@ func (f *flight) free(i int) {
 	}
 }
 
-// end makes a grant that comes from now on unwanted. If a release is about to be sent to all nodes, it awaits their
-// answers. It tells whether there are none to come.
+// end makes later grants unwanted. If a release is about to be sent to all nodes, the release waits
+// for the missing answers. end reports whether none are missing.
 func (f *flight) end(releasing bool) (all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,8 +260,8 @@ func (f *flight) end(releasing bool) (all bool) {
 	return false
 }
 
-// abandon releases on all nodes that may have granted. Those that have are waited for, so that the next attempt, of
-// whomever, finds them free; but not longer than the limit.
+// abandon releases on all nodes that may have granted. It waits for the nodes that have, up to the
+// limit, so that the next attempt finds them free.
 func (f *flight) abandon() {
 	lease := f.lease()
 	f.flying.abandon(f)
@@ -311,12 +313,12 @@ func (f *flight) abandon() {
 	}
 }
 
-// lease is what names the attempt.
+// lease returns the lease by which a release names the attempt.
 func (f *flight) lease() locker.Lease {
 	return locker.Lease{Key: f.req.Key, Token: f.req.Token, Owner: f.req.Owner}
 }
 
-// flights are found by the token, for the release of their lease.
+// flights finds attempts by their token, for the release of their lease.
 type flights struct {
 	mu      sync.Mutex
 	byToken map[string]*flight
@@ -334,8 +336,8 @@ func (fs *flights) start(ctx context.Context, q *quorum, req locker.Request) *fl
 	return f
 }
 
-// counts tells whether what node i has of the token will stay there: a node that has not answered, or failed, may yet
-// clean up after itself.
+// counts reports whether node i will keep the token. A node that has not answered, or has failed,
+// may still clean it up.
 func (fs *flights) counts(token string, i int) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -347,7 +349,7 @@ func (fs *flights) counts(token string, i int) bool {
 	return true
 }
 
-// prolong remembers the attempts of a token for as long as its lease.
+// prolong keeps the attempts of a token for as long as its extended lease.
 func (fs *flights) prolong(token string, ttl time.Duration) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -361,7 +363,7 @@ func (fs *flights) prolong(token string, ttl time.Duration) {
 	}
 }
 
-// land forgets f: all nodes have answered.
+// land forgets f.
 func (fs *flights) land(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -386,7 +388,7 @@ func (fs *flights) remove(f *flight) {
 	}
 }
 
-// abandon ends all attempts with the token of f: it is spent.
+// abandon ends all attempts with the token of f, since the token is spent.
 func (fs *flights) abandon(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -400,8 +402,8 @@ func (fs *flights) abandon(f *flight) {
 	}
 }
 
-// end is told before a lease is released. It returns the attempt that may still have answers to
-// come, or nil, and the nodes that were never asked for the lease.
+// end is called before the lease of token is released. It returns the latest attempt, which may
+// still wait for answers, or nil. It also returns the nodes that can't have the lease.
 func (fs *flights) end(token string) (first *flight, unasked []int) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// node is one of the quorum.
+// node is one node of the quorum.
 type node struct {
 	locker.Locker
-	raise  raise // nil: its grants have no number
-	own    bool  // it leaves the cleanup to the quorum; any other may clean up late by itself
+	raise  raise // nil: grants have no number
+	own    bool  // it leaves the cleanup to the quorum; other nodes may clean up late by themselves
 	server *cleanup.Queue
 }
 
@@ -22,8 +22,9 @@ func nodeOf(l locker.Locker, r raise) node {
 	return node{Locker: l, raise: r, own: instance.Is(l), server: new(cleanup.Queue)}
 }
 
-// acquire and release do not wait: then is called with the answer, once, and does not wait either. A node that can be asked so needs
-// no goroutine of its own for each question: what many ask it at once is sent by one.
+// acquire and release do not wait: then is called once with the answer and must not block. An
+// [instance.Starter] needs no goroutine for each call; its store sends many calls from one
+// goroutine.
 func (n *node) acquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
 	if s, ok := n.Locker.(instance.Starter); ok {
 		s.StartAcquire(ctx, req, then)
@@ -32,7 +33,7 @@ func (n *node) acquire(ctx context.Context, req locker.Request, then func(locker
 	stack.Go(func() (locker.Lease, error) { return n.Acquire(ctx, req) }, errGone, then)
 }
 
-// again asks once more when what earlier attempts of this process may have left is removed.
+// again makes another attempt after removing what earlier attempts of this process may have left.
 func (n *node) again(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
 	stack.Go(func() (locker.Lease, error) {
 		if _, err := n.server.Settle(ctx, req.Key); err != nil {
@@ -52,5 +53,6 @@ func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)
 
 type none struct{}
 
-// errGone is what is known of a call that has ended its goroutine: nothing, and nobody else will clean up.
+// errGone is the outcome of a call that ended its goroutine. It is unknown, and nobody else cleans
+// up.
 var errGone = errors.New("it ended the goroutine that asked it")

@@ -25,22 +25,23 @@ type config struct {
 	sequential bool
 }
 
-// WithQuorum sets how many nodes must hold the lock: from n/2+1, the default, to n. See the package comment for what
-// each choice tolerates.
+// WithQuorum sets how many nodes must hold the lock, from n/2+1, the default, to n. The package
+// comment says what each choice tolerates.
 func WithQuorum(w int) Option { return func(c *config) { c.need = w } }
 
-// WithDrift sets by which part of the TTL the clocks of nodes and holder may drift apart during it: the holder stops
-// believing that much earlier, and 2 ms for the rounding of expiries. It is [DefaultDrift] otherwise, and at least that,
-// since the nodes' own leases have this margin.
+// WithDrift sets how far the clocks of nodes and holder may drift apart, as a part of the TTL. The
+// lease ends earlier for the holder by that part, and by 2 ms for the rounding of expiries. The
+// default is [DefaultDrift]. It can't be less, since the nodes' own leases have this margin.
 func WithDrift(factor float64) Option { return func(c *config) { c.drift = factor } }
 
-// WithNodeLimit sets how long a node is waited for in Acquire, Extend and Release; [DefaultNodeLimit] without it, and
-// never longer than the TTL, or what is left of the lease. It need not be small: a node that does not answer costs time only when the others do not
-// make a quorum.
+// WithNodeLimit sets how long Acquire, Extend and Release wait for a node. The default is
+// [DefaultNodeLimit]. The wait is never longer than the TTL, or than what is left of the lease. The
+// limit need not be small: a node that does not answer costs time only if the others do not make a
+// quorum.
 func WithNodeLimit(d time.Duration) Option { return func(c *config) { c.limit = d } }
 
-// WithSequential asks one node after the other, and all of them, as the original text does: for comparison. A node that
-// does not answer then costs its limit each time.
+// WithSequential asks one node after the other, and all of them, as the original text does. It is
+// for comparison. A node that does not answer then costs its limit each time.
 func WithSequential() Option { return func(c *config) { c.sequential = true } }
 
 // invalid is bad input: nothing was sent.
@@ -48,7 +49,7 @@ type invalid string
 
 func (e invalid) Error() string { return "lockstep: redlock: " + string(e) }
 
-// Permanent says that repeating will not help.
+// Permanent returns true: repeating does not help.
 func (e invalid) Permanent() bool { return true }
 
 // ErrorType is "invalid".
@@ -78,7 +79,7 @@ func build(nodes []node, opts []Option) (locker.Locker, error) {
 	return &quorum{config: c, nodes: nodes}, nil
 }
 
-// distinct refuses what is no node of its own.
+// distinct checks that no node is nil or occurs twice.
 func distinct[N any](nodes []N) error {
 	for i, n := range nodes {
 		if instance.IsNil(n) {
@@ -93,7 +94,7 @@ func distinct[N any](nodes []N) error {
 	return nil
 }
 
-// same compares what can be compared.
+// same reports whether a and b are equal; values that can't be compared are not.
 func same(a, b any) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
 }

@@ -11,30 +11,31 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// QuorumError says why there was no quorum, with the vote of each node that had answered by then. It matches [locker.ErrHeld], unless more nodes
-// failed, or did not answer within the limit, than the quorum can do without: contention is not an outage, and an outage is not contention.
+// QuorumError says why there was no quorum, with the vote of each node that had answered by then.
+// It matches [locker.ErrHeld] unless more nodes failed, or did not answer within the limit, than
+// the quorum can do without. So contention and an outage are different errors.
 type QuorumError struct {
 	Needed int // the quorum
 	Votes  []Vote
 }
 
-// Vote is what one node said.
+// Vote is the answer of one node.
 type Vote struct {
 	Outcome Outcome
-	Err     error         // nil if it did as it was asked
-	Latency time.Duration // until it answered; 0 if Pending
+	Err     error         // nil if Granted
+	Latency time.Duration // of the answer; 0 if Pending
 }
 
-// Outcome is a vote in one word.
+// Outcome is a vote as one word.
 type Outcome string
 
-// The outcomes. What a node did that is Pending or has Failed is unknown.
+// The outcomes. After Pending or Failed it is unknown what the node did.
 const (
-	Granted Outcome = "granted" // did as it was asked
+	Granted Outcome = "granted" // did what it was asked to do
 	Held    Outcome = "held"    // someone else has the lock there
-	Lost    Outcome = "lost"    // has the lease no more
+	Lost    Outcome = "lost"    // does not have the lease any more
 	Failed  Outcome = "failed"  // an error
-	Pending Outcome = "pending" // was not waited for: it had not answered when it was decided
+	Pending Outcome = "pending" // had not answered when the question was decided
 )
 
 var (
@@ -42,7 +43,8 @@ var (
 	errOvertaken = errors.New("overtaken by another grant")
 )
 
-// Error says whether it is contention, counts the votes and gives each that is not Granted, by the place of its node, from 1.
+// Error says whether it is contention, counts the votes, and lists each vote that is not Granted
+// with the number of its node, from 1.
 func (e *QuorumError) Error() string {
 	var text strings.Builder
 	if e.contended() {
@@ -59,7 +61,7 @@ func (e *QuorumError) Error() string {
 	return text.String()
 }
 
-// String is the outcome, or what says more.
+// String returns the outcome, or a text that says more.
 func (v Vote) String() string {
 	var held *locker.HeldError
 	var own *locker.Error
@@ -78,7 +80,8 @@ func (v Vote) String() string {
 	return string(v.Outcome)
 }
 
-// Is matches locker.ErrHeld for contention, and locker.ErrForeignKey if values without expiry are in the way.
+// Is matches locker.ErrHeld for contention. It matches locker.ErrForeignKey if values without
+// expiry prevent a quorum.
 func (e *QuorumError) Is(target error) bool {
 	switch target {
 	case locker.ErrHeld:
@@ -89,7 +92,7 @@ func (e *QuorumError) Is(target error) bool {
 	return false
 }
 
-// Unwrap gives the errors of the nodes that failed, if that is why there was no quorum.
+// Unwrap returns the errors of the nodes that failed, unless it is contention.
 func (e *QuorumError) Unwrap() []error {
 	if e.contended() {
 		return nil
@@ -103,7 +106,7 @@ func (e *QuorumError) Unwrap() []error {
 	return errs
 }
 
-// Permanent says that so many nodes refuse that repeating will not help.
+// Permanent reports whether so many nodes have permanent errors that no quorum is possible.
 func (e *QuorumError) Permanent() bool {
 	refusing := 0
 	for _, v := range e.Votes {
@@ -114,7 +117,7 @@ func (e *QuorumError) Permanent() bool {
 	return refusing > e.spare()
 }
 
-// Unsent says that nothing was done: every node failed before anything was sent to it.
+// Unsent reports whether every node failed before anything was sent to it.
 func (e *QuorumError) Unsent() bool {
 	for _, v := range e.Votes {
 		if v.Outcome != Failed || !cleanup.Unsent(v.Err) {
@@ -127,7 +130,7 @@ func (e *QuorumError) Unsent() bool {
 // ErrorType is "quorum".
 func (e *QuorumError) ErrorType() string { return "quorum" }
 
-// Quorum counts those that did as they were asked.
+// Quorum counts the votes that are Granted, and all votes.
 func (e *QuorumError) Quorum() locker.Quorum {
 	return locker.Quorum{Granted: e.count(Granted), Size: len(e.Votes)}
 }
@@ -144,7 +147,7 @@ func (e *QuorumError) count(o Outcome) int {
 	return n
 }
 
-// contended: someone has it somewhere, and the nodes that failed would not have prevented a quorum.
+// contended reports whether a node is held and the failed nodes alone did not prevent a quorum.
 func (e *QuorumError) contended() bool {
 	return e.count(Held) > 0 && e.count(Failed) <= e.spare()
 }
@@ -159,8 +162,9 @@ func (e *QuorumError) foreign() bool {
 	return n > e.spare()
 }
 
-// left is when so many nodes are free again that there can be a quorum, if nobody extends; 0: unknown. It is asked of an
-// Acquire that found contention, so that some are held, and fewer than a quorum granted.
+// left returns when enough nodes are free for a quorum, if no holder extends; 0: unknown. It is
+// called only for an Acquire that found contention: some nodes are held, and fewer than a quorum
+// granted.
 func (e *QuorumError) left() time.Duration {
 	var lefts []time.Duration
 	for _, v := range e.Votes {
@@ -176,7 +180,7 @@ func (e *QuorumError) left() time.Duration {
 	return lefts[min(e.Needed-e.count(Granted), len(lefts))-1]
 }
 
-// refusal is the error of an operation that no quorum carried out.
+// refusal returns the error of an operation that no quorum carried out.
 func (q *quorum) refusal(op, key string, votes []Vote) error {
 	e := &QuorumError{Needed: q.need, Votes: votes}
 	if op == "acquire" && e.contended() {
@@ -185,7 +189,7 @@ func (q *quorum) refusal(op, key string, votes []Vote) error {
 	return &locker.Error{Op: op, Key: key, Err: e}
 }
 
-// lost is the error for a lease that so many nodes do not have any more that there is no quorum.
+// lost returns the error for a lease that too many nodes have lost.
 func (q *quorum) lost(lease locker.Lease, votes []Vote) error {
 	if !lease.Expires.IsZero() && lease.Ended() {
 		return locker.Lost(lease)

@@ -1,29 +1,36 @@
-// Package redlock locks on a quorum of independent nodes, each a Locker of its own: the lock is held as long as enough of
-// them hold it, so that it outlives nodes that fail. It is the algorithm of
-// https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ ("Redlock"), generic over the strategy below.
+// Package redlock keeps a lock on a quorum of independent nodes, each of them a Locker. The lock is
+// held as long as a quorum of the nodes holds it, so it survives nodes that fail. The algorithm is
+// https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ ("Redlock"). It works
+// over any strategy with leases.
 //
 // With n nodes and a quorum of w:
 //
-//	acquire   Acquire on all nodes at once, with one Token. Granted as soon as w have granted it, if TTL − elapsed − drift
-//	          is still positive. Refused as soon as w can't be reached; then released on all nodes that may have it.
-//	extend    Extend on all nodes at once. Only those count that still hold the Token; w of them, or nothing changes.
-//	release   Release on all nodes at once. Done as soon as w have said so.
+//	acquire   Acquire on all nodes at once, with one Token. Granted as soon as w nodes have granted
+//	          it, if TTL − elapsed − drift is still positive. Fails as soon as w can't be reached;
+//	          then Release on all nodes that may have it.
+//	extend    Extend on all nodes at once. Only nodes that still hold the Token count. Fewer than w
+//	          change nothing.
+//	release   Release on all nodes at once. Done as soon as w nodes have answered that it is free.
 //
-// A node that did not answer is not asked again before a probe is answered, as long as the others
-// can make the quorum; where they can't, a few calls at once ask it, and the rest fail with an
-// error that says that nothing was sent. What an attempt may have left on a node is removed when
-// the attempt has failed or the lease is released, and never before: then a node that says that it
-// has the token counts. Nothing is released on a node to which nothing was sent.
+// A node that did not answer is not asked again until a probe is answered, as long as the other
+// nodes can make the quorum. If they can't, a few calls at once ask the silent node. All other
+// calls fail with an error that says that nothing was sent.
 //
-// No node is waited for longer than [WithNodeLimit], whatever its client library does. A node that answers after the
-// decision is not lost: its grant counts at the next extension and is ended by the release, and if the attempt was refused
-// meanwhile, or the release has begun, the grant is released by whoever receives it.
+// What an attempt may have left on a node is removed when the attempt has failed or the lease is
+// released, and never before. So a node that says that it holds the token counts. Nothing is
+// released on a node to which nothing was sent.
+//
+// The quorum waits for no node longer than [WithNodeLimit], whatever the node's client library
+// does. A node may grant after the quorum has decided. If the lease is held, that grant counts at
+// the next extension and ends with the release. If the attempt has failed, or the release has
+// begun, the grant is released as soon as it arrives.
 //
 // # Which quorum
 //
-// The default, n/2+1, tolerates the most nodes that are down: n−w. It tolerates none that forgets a lock which is held: one
-// that restarts without its data, is made to forget by FLUSHALL or eviction, or whose clock jumps ahead. A larger quorum
-// gives up some of the first for the second:
+// The default quorum, n/2+1, tolerates the most nodes that are down: n−w. It tolerates no node that
+// forgets a lock which is held. A node forgets if it restarts without its data, by FLUSHALL, by
+// eviction, or if its clock jumps ahead. A larger quorum tolerates fewer nodes down and more that
+// forget:
 //
 //	n  w   nodes down   nodes that forget
 //	3  2       1               0
@@ -32,18 +39,19 @@
 //	5  4       1               2
 //	5  5       0               4
 //
-// With w of n, 2w−n−1 nodes may forget during the life of one lease, and there is still one that
-// both of two holders would need. Quarantine makes a node that restarts count as down for as long
-// as a lease may live, instead of forgetful. By default a process notices restarts of the nodes
-// that it used before; give the stores of a quorum the strict form (redisstore.WithQuarantine), which
-// also covers processes that start after a restart.
+// 2w−n−1 nodes may forget during the life of one lease: any two quorums then still share a node
+// that remembers. With quarantine, a node that restarts counts as down, not as forgetful, for as
+// long as a lease may live. By default a process notices restarts only of the nodes that it used
+// before. Give the stores of a quorum the strict form (redisstore.WithQuarantine). It also covers
+// processes that start after a restart.
 //
 // # What it does not promise
 //
-// Mutual exclusion rests on clocks that advance at the same rate within the drift, on every node and here. A holder that is
-// paused past its lease learns of it at its next look at its context, not before. Grants have no number: what the nodes
-// say of theirs is no order among quorums, so Fence is 0. [NewFenced] numbers them. Nodes that share a machine, a
-// master or a power supply are not independent; backends.CheckNodes finds those that are one server.
+// Mutual exclusion needs clocks that advance at the same rate within the drift, on every node and
+// in this process. A holder that is paused past its lease learns of it when it next looks at its
+// context, not before. Grants have no number, so Fence is 0: the numbers of the nodes do not put
+// quorums in an order. [NewFenced] numbers them. Nodes that share a machine, a master or a power
+// supply are not independent. backends.CheckNodes finds nodes that are the same server.
 package redlock
 
 import (
@@ -58,9 +66,9 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// New returns a Locker that holds a lock while a quorum of nodes does. The nodes are independent servers, each under a
-// strategy with leases, such as package single. That they are is for the caller to see to: backends.CheckNodes asks them.
-// Nodes are named by their place in the list, from 1, in errors.
+// New returns a Locker that holds a lock while a quorum of nodes holds it. The nodes must be
+// independent servers, each under a strategy with leases, such as package single. New does not
+// check this; backends.CheckNodes does. Errors name nodes by their position in the list, from 1.
 func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 	if err := distinct(nodes); err != nil {
 		return nil, err
@@ -72,25 +80,26 @@ func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 	return build(all, opts)
 }
 
-// quorum is the Locker. It remembers only attempts that some nodes have not granted or refused,
-// until they are released or their TTL is over.
+// quorum is the Locker. It remembers an attempt only while some node has neither granted it nor
+// reported the lock as held, and at most until its release or for its TTL.
 type quorum struct {
 	config
 	nodes  []node
 	flying flights
-	rounds atomic.Int32 // callers that wait for nodes
+	rounds atomic.Int32 // calls that wait for nodes
 }
 
-// errReleased is an attempt whose token was released while it was under way.
+// errReleased says that the token was released while its attempt was under way.
 var errReleased = errors.New("released while it was asked for")
 
-// errUncertain is the vote of a node whose attempt failed or was never answered, and of which the
-// quorum can't know that it leaves the cleanup to it: other software, or a node inside middleware.
-// It has the lease now, but does not count for an extension: its own cleanup may come later.
+// errUncertain is the vote of a node that has the lease although its attempt failed or was never
+// answered, if the node may have a cleanup of its own: other software, or a node inside middleware.
+// The node does not count for an extension, since its own cleanup may still delete the key.
 var errUncertain = errors.New("its attempt was never answered, and its own cleanup may still delete the key")
 
-// Acquire makes one attempt on all nodes. If it fails, the error has a [*QuorumError] with the vote of each; it matches
-// [locker.ErrHeld] unless more nodes failed than the quorum can do without.
+// Acquire makes one attempt on all nodes. If it fails, the error contains a [*QuorumError] with the
+// vote of each node. It matches [locker.ErrHeld] unless more nodes failed than the quorum can do
+// without.
 func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	if err := req.Validate(); err != nil {
 		return locker.Lease{}, err
@@ -98,7 +107,7 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	if err := ctx.Err(); err != nil {
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	req.Waiter = "" // a place with each node would keep everyone from a quorum: see Watch
+	req.Waiter = "" // positions with single nodes would keep every waiter from a quorum: see Watch
 	started := time.Now()
 	f := q.flying.start(ctx, q, req)
 	r := q.begin(ctx, min(q.limit, req.TTL), acquiring)
@@ -124,7 +133,7 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	if ctx.Value(cleanup.ByCaller{}) == nil {
 		f.abandon()
 	} else {
-		f.conclude(true) // it is a node of another quorum, which releases it
+		f.conclude(true) // this is a node of another quorum, which releases it
 	}
 	switch {
 	case e.won() && !kept:
@@ -137,9 +146,9 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	return locker.Lease{}, q.refusal("acquire", req.Key, e.votes)
 }
 
-// Extend moves the end of the lease to ttl from now on the nodes that still hold it, unless it is later already.
-// Fewer than the quorum leave the end as it was. If so many nodes have lost it that no quorum is left, the error
-// matches [locker.ErrLost].
+// Extend moves the end of the lease to ttl from now on the nodes that still hold it, unless it is
+// later already. If fewer than the quorum extend it, the returned lease is unchanged. If so many
+// nodes have lost it that no quorum is left, the error matches [locker.ErrLost].
 func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	if err := lease.Validate("extend"); err != nil {
 		return lease, err
@@ -155,7 +164,8 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		return lease, locker.Lost(lease)
 	}
 	started := time.Now()
-	// by a ttl that is short, the lease is just kept
+	// with a short ttl the extension only keeps the lease, so it may take as long as the lease
+	// lasts
 	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), extending)
 	defer r.end()
 	r.ask(func(ctx context.Context, i int, then reply) {
@@ -170,7 +180,7 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	b := q.poll(ctx, r, nil)
 	switch {
 	case b.granted >= q.need:
-		extended := lease // a copy: nodes that have not answered yet are being asked about lease
+		extended := lease // a copy: calls to nodes that have not answered yet read lease
 		if until := q.until(started, ttl); until.After(lease.Expires) {
 			extended.Expires = until
 		}
@@ -184,10 +194,11 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	return lease, q.refusal("extend", lease.Key, b.votes)
 }
 
-// until is the end of a lease that was asked for at started, with the drift beyond what locker.Until allows for.
+// until returns the end of a lease that was asked for at started. It subtracts the drift beyond the
+// part that locker.Until subtracts.
 func (q *quorum) until(started time.Time, ttl time.Duration) time.Time {
 	return locker.Until(started, ttl).Add(-time.Duration(float64(ttl) * (q.drift - DefaultDrift)))
 }
 
-// spare is how many nodes the quorum can do without.
+// spare returns how many nodes the quorum can do without.
 func (q *quorum) spare() int { return len(q.nodes) - q.need }

@@ -11,8 +11,9 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Release ends the lease on all nodes. It is done when a quorum has ended it: what is left on the others can't make one.
-// Those are told again in the background until they answer, or the lease has ended by itself.
+// Release ends the lease on all nodes. It is done when a quorum of nodes has ended it: the other
+// nodes can't make a quorum. They are asked again in the background until they answer, or the lease
+// has ended by itself.
 func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	if err := lease.Validate("release"); err != nil {
 		return err
@@ -40,14 +41,14 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 			release(granted)
 			return
 		}
-		flight.await(i, release) // whatever it was: the lease may have been found there by another attempt
+		flight.await(i, release) // release after any answer: another attempt may have got the lease there
 	}, func(i int) bool { return slices.Contains(unasked, i) })
 	b := q.poll(ctx, r, rest, unasked...)
 	switch {
 	case b.lost > q.spare():
-		rest.release(r) // fewer than a quorum can keep everyone else from one
+		rest.release(r) // fewer nodes than a quorum can keep all other callers from one
 		return q.lost(lease, b.votes)
-	case b.granted+b.lost >= q.need: // all of them had it, or nobody has shown that it had ended
+	case b.granted+b.lost >= q.need: // and too few nodes have lost it to show that it had ended before
 		rest.release(r)
 		return nil
 	case ended(ctx) != nil:
@@ -56,25 +57,26 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	return q.refusal("release", lease.Key, b.votes)
 }
 
-// untilGone is how long the nodes may hold what is left of a lease, at least: an extension that failed as a whole may have
-// moved the end on some of them, and a lease need not tell its end.
+// untilGone is how long, at least, the nodes may hold the rest of a lease. An extension that failed
+// as a whole may have moved the end on some nodes, and a lease need not tell its end.
 const untilGone = 30 * time.Second
 
-// leftovers are the nodes that a release has not reached. While it has failed as a whole, that is for its caller to repeat.
+// leftovers are the nodes that a release has not reached. It cleans them up once the release is
+// done. If the release fails as a whole, its caller repeats it instead.
 type leftovers struct {
 	*quorum
 	ctx    context.Context
 	lease  locker.Lease
-	flight *flight   // that may still have answers to come, or nil
+	flight *flight   // which may still wait for answers, or nil
 	until  time.Time // when the nodes forget by themselves
 
 	mu      sync.Mutex
 	said    []reached // by node
 	doubt   []bool    // by node: a grant may come later than the release
 	silent  int
-	done    bool            // a quorum is free
-	limit   *time.Timer     // for those that are silent then
-	pending *cleanup.Ledger // counts those that are silent when it is done
+	done    bool            // the release is done, so that cleanups may begin
+	limit   *time.Timer     // starts the cleanups of nodes that are silent then
+	pending *cleanup.Ledger // counts the silent nodes as one cleanup until limit
 }
 
 type reached byte
@@ -82,7 +84,7 @@ type reached byte
 const (
 	noAnswer reached = iota
 	failed
-	settled // it is free, or its cleanup is due
+	settled // it is free, or its cleanup has begun
 )
 
 func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, f *flight, ttl time.Duration) *leftovers {
@@ -93,16 +95,16 @@ func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, f *flight, t
 	}
 }
 
-// may notes what a node had said when it was about to be released.
+// may notes the answer of a node to the attempt, before the node is asked to release.
 func (l *leftovers) may(i int, said response) {
-	if said == unknown { // the answer of a node that is silent is heard by its attempt
+	if said == unknown { // the attempt itself takes care of the answer of a silent node
 		l.mu.Lock()
 		l.doubt[i] = true
 		l.mu.Unlock()
 	}
 }
 
-// heard notes what a node has answered, and returns it.
+// heard notes the answer of a node to the release, and returns it.
 func (l *leftovers) heard(i int, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,8 +126,8 @@ func (l *leftovers) heard(i int, err error) error {
 	return err
 }
 
-// release is called when no more is asked of the nodes by r. A client library may go on waiting for a reply that was lost,
-// for seconds: what is silent at the limit is cleaned up beside the call that hangs.
+// release is called when r asks no more nodes. A client library may wait seconds for a reply that
+// was lost. So a node that is silent at the limit is cleaned up while its call still hangs.
 func (l *leftovers) release(r *round) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +150,7 @@ func (l *leftovers) late() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tell(noAnswer)
-	l.pending.Done() // their cleanups count from here on
+	l.pending.Done() // from here on their cleanups count
 }
 
 func (l *leftovers) tell(which reached) {
@@ -163,7 +165,7 @@ func (l *leftovers) tell(which reached) {
 	}
 }
 
-// cleanup removes what a node has of a lease. It is known whether the node answered when it was asked for it.
+// cleanup removes the lease from a node. known says whether the node answered the attempt.
 func (q *quorum) cleanup(i int, lease locker.Lease, ttl time.Duration, known bool) cleanup.Entry {
 	n := &q.nodes[i]
 	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Remove: func(ctx context.Context) error {

@@ -10,20 +10,20 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// round puts questions to the nodes and hears their answers, for as long as its limit. The calls go on without the one who
-// asked: its ctx lends them its values only.
+// round sends one question to the nodes and receives their answers, until its limit. The calls go
+// on after the caller has returned: they use the values of its ctx, not its end.
 type round struct {
 	*quorum
 	kind    kind
-	limit   time.Duration // for one node
+	limit   time.Duration // for each node
 	began   time.Time
 	ctx     context.Context
 	cancel  context.CancelFunc
 	answers chan answer
-	users   atomic.Int32 // calls under way, and the one who asked
+	users   atomic.Int32 // calls under way, plus the caller
 
 	question question
-	held     []int // nodes that are not asked as long as the others can make the quorum
+	held     []int // nodes held back: not asked as long as the others can make the quorum
 }
 
 // kind is what a round is for.
@@ -33,31 +33,31 @@ const (
 	acquiring kind = iota
 	extending
 	releasing
-	abandoning // of which all nodes are asked at once
+	abandoning // the release after a failed attempt: always on all nodes at once
 )
 
-// question is what one node is asked. It does not wait: then is called with the answer, once.
+// question asks one node. It does not wait: then is called once with the answer.
 type question func(ctx context.Context, node int, then reply)
 
-// reply takes an answer, which may have a number.
+// reply receives an answer; fence is 0 if the answer has no number.
 type reply func(fence uint64, err error)
 
-// answer is what a node said.
+// answer is the answer of one node.
 type answer struct {
 	node    int
-	raise   bool // whether the question was to raise its number
+	raise   bool // it answers a raise
 	fence   uint64
 	err     error
-	latency time.Duration // since the round began, or it was the turn of the node
+	latency time.Duration // since the round began; in sequence, since the node was asked
 }
 
-// asking is a node that may be asked.
+// asking is a node that may be asked, with the call that its server let through.
 type asking struct {
 	node int
 	call cleanup.Call
 }
 
-// begin prepares questions, each to one node or to all at once.
+// begin starts a round for one question or several.
 func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round {
 	r := &round{quorum: q, kind: k, limit: limit, began: time.Now(), answers: make(chan answer, 2*len(q.nodes))}
 	turns := 1
@@ -70,8 +70,8 @@ func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round 
 	return r
 }
 
-// detached has the values of a ctx and not its end. Nodes that are asked for a grant leave the
-// cleanup to the quorum.
+// detached has the values of a ctx but not its end. With byCaller the nodes leave the cleanup to
+// the quorum.
 type detached struct {
 	context.Context
 	byCaller bool
@@ -88,22 +88,22 @@ func (d detached) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// leave ends the ctx of the calls when the last of them is over, rather than with the limit.
+// leave cancels the ctx of the calls after the last of them, instead of at the limit.
 func (r *round) leave() {
 	if r.users.Add(-1) == 0 {
 		r.cancel()
 	}
 }
 
-// end is called once, by the one who asked.
+// end is called once, by the caller of begin.
 func (r *round) end() {
 	r.rounds.Add(-1)
 	r.leave()
 }
 
-// ask puts one question to all nodes that can be expected to answer. If they are too few for a
-// quorum, it asks some of the others as well, and if these are too few, nobody: then it returns
-// false.
+// ask sends a question to all nodes that are expected to answer. If these are too few for a quorum,
+// it asks some of the other nodes as well. If they are still too few for an acquire, it asks no
+// node and returns false.
 func (r *round) ask(ask question, skip func(node int) bool) bool {
 	r.question = ask
 	if r.sequential {
@@ -144,11 +144,11 @@ func (r *round) ask(ask question, skip func(node int) bool) bool {
 	return true
 }
 
-// pending is how many calls of this process may be under way to a node that the others can do
-// without: a node that is slow must not gather more and more of them.
+// pending returns how many calls of this process may be under way to a node that the quorum can do
+// without. Otherwise a slow node would gather more and more calls.
 func (q *quorum) pending() int { return 128 + 2*int(q.rounds.Load()) }
 
-// askHeld asks the nodes that were held back. Those that can't be asked now have failed.
+// askHeld asks the nodes that were held back. A node that can't be asked now counts as failed.
 func (r *round) askHeld(failed func(answer)) {
 	for _, i := range r.held {
 		if c, ok := r.nodes[i].server.Ask(r.kind == acquiring, true, 0); ok {
@@ -170,13 +170,13 @@ func (silence) Error() string { return "not asked, since it did not answer or re
 // Unsent says that nothing was sent.
 func (silence) Unsent() bool { return true }
 
-// send puts a question to one node, and counts the call out when it is answered.
+// send asks one node, and reports the answer to the node's server queue.
 func (r *round) send(to asking, ask question) {
 	r.users.Add(1)
 	ask(r.ctx, to.node, func(fence uint64, err error) {
 		server, failed := r.nodes[to.node].server, failure(err)
 		if failed != nil && r.limit < r.quorum.limit && r.ctx.Err() != nil {
-			server.Withdraw(to.call) // a caller in a hurry: the node had less than its limit
+			server.Withdraw(to.call) // the node had less time than its limit
 		} else {
 			server.Answered(to.call, failed)
 		}
@@ -184,7 +184,7 @@ func (r *round) send(to asking, ask question) {
 	})
 }
 
-// again puts one more question to a node that was asked before.
+// again sends another question to a node that has answered.
 func (r *round) again(a answer, ask question) {
 	r.users.Add(1)
 	ask(r.ctx, a.node, func(fence uint64, err error) {
@@ -199,7 +199,7 @@ func (r *round) hear(a answer) {
 	r.leave()
 }
 
-// failure is err, unless a node that does all that it is asked to may say so.
+// failure returns nil for errors that a working node may return, and err for all others.
 func failure(err error) error {
 	if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) ||
 		errors.Is(err, errUnwanted) || errors.Is(err, errUncertain) {
@@ -208,7 +208,8 @@ func failure(err error) error {
 	return err
 }
 
-// askInTurn gives up a node that does not answer within the limit, even if its client library goes on waiting.
+// askInTurn asks one node after the other. It goes on after the limit, even if the client library
+// of a node still waits.
 func (r *round) askInTurn(ask question, skip func(int) bool) {
 	defer r.leave()
 	for i := range r.nodes {
@@ -232,7 +233,7 @@ func (r *round) askInTurn(ask question, skip func(int) bool) {
 	}
 }
 
-// next returns the next answer, or false when ctx or the limit has ended, and with it the hope for one.
+// next returns the next answer, or false when ctx or the limit has ended.
 func (r *round) next(ctx context.Context) (answer, bool) {
 	select {
 	case a := <-r.answers:
@@ -248,8 +249,8 @@ func (r *round) next(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// ended is the error of ctx, or DeadlineExceeded if its deadline is over and its timer has not fired
-// yet. On a busy machine the timer of the node limit may fire first.
+// ended returns the error of ctx. It returns DeadlineExceeded if the deadline is over and its timer
+// has not fired yet: on a busy machine the timer of the node limit may fire first.
 func ended(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
 		return context.DeadlineExceeded

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Watch is active once a quorum of nodes is. It wakes when w distinct nodes have hinted: on fewer, there is nothing to have
-// yet.
+// Watch is active once it is active on a quorum of nodes. It wakes when w distinct nodes have sent
+// a wake-up: after fewer of them, no quorum can be free yet.
 func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 	if err := locker.ValidateKey(key); err != nil {
 		return &locker.Error{Op: "watch", Key: key, Err: err}
@@ -19,7 +19,7 @@ func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 	if err := ctx.Err(); err != nil {
 		return &locker.Error{Op: "watch", Key: key, Err: err}
 	}
-	nodes, cancel := context.WithCancel(ctx) // those that watch, if there are too few
+	nodes, cancel := context.WithCancel(ctx) // also ends the watches of nodes if these are too few
 	h := &hints{quorum: q, ctx: ctx, wake: wake, heard: make([]hint, len(q.nodes))}
 	answers := make(chan answer, len(q.nodes))
 	for i := range q.nodes {
@@ -36,7 +36,7 @@ func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 		case a := <-answers:
 			if errors.Is(a.err, errors.ErrUnsupported) {
 				unsupported++
-				a.err = errNoWakes // beside a refusal, it does not mean: poll
+				a.err = errNoWakes // ErrUnsupported, beside another error, must not mean: poll
 			}
 			b.count(a)
 		case <-ctx.Done():
@@ -57,7 +57,7 @@ func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 
 var errNoWakes = errors.New("no wake-ups")
 
-// hints gathers what the nodes say for one waiter.
+// hints collects the wake-ups of the nodes for one waiter.
 type hints struct {
 	*quorum
 	ctx  context.Context
@@ -65,22 +65,24 @@ type hints struct {
 
 	mu    sync.Mutex
 	heard []hint      // by node
-	late  *time.Timer // for what may not have been echoes
+	late  *time.Timer // wakes in case some were no echoes
 }
 
-// hint is what a node has said since the last wake.
+// hint is the wake-ups of one node since the waiter was last woken.
 type hint struct {
 	any     bool
-	counted time.Time // long ago, it was about something else
-	// A release hints on every node, and the first w have woken the waiter: what the others say until then is an echo.
+	counted time.Time // when one came that was no echo; an old one does not count
+	// Every node sends a wake-up for a release, and the first w have woken the waiter. One that
+	// comes from another node before this time is an echo.
 	echo time.Time
 }
 
-// lateWake is the time within which the hints of a release mostly come.
+// lateWake is the time within which most wake-ups of one release arrive.
 const lateWake = 50 * time.Millisecond
 
-// hear wakes at the last hint of a quorum. A hint is taken for an echo by mistake if its node had no part in the lease that
-// the echo would be of, or has hinted before. So when w nodes have hinted and some did not count, it wakes a little later.
+// hear wakes the waiter at the last wake-up of a quorum. A wake-up is mistaken for an echo if its
+// node had no part in the released lease, or had sent its own before. So when w nodes have sent
+// one, but some did not count, hear wakes the waiter a little later.
 func (h *hints) hear(i int) {
 	h.mu.Lock()
 	now := time.Now()
@@ -111,7 +113,7 @@ func (h *hints) hear(i int) {
 
 func (h *hints) wakeLate() {
 	h.mu.Lock()
-	due := h.count(anyHint) >= h.need // it may have woken meanwhile
+	due := h.count(anyHint) >= h.need // hear may have woken the waiter meanwhile
 	if due {
 		h.forget()
 	}
@@ -121,7 +123,7 @@ func (h *hints) wakeLate() {
 	}
 }
 
-// forget is called for each wake.
+// forget is called for each wake of the waiter.
 func (h *hints) forget() {
 	for i := range h.heard {
 		h.heard[i].any, h.heard[i].counted = false, time.Time{}
