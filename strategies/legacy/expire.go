@@ -11,49 +11,55 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// Expire returns a Locker for the recipe of Josiah L. Carlson, Redis in Action (2013), chapters 6.2.3 and 6.2.5:
+// Expire returns a Locker for the recipe of Josiah L. Carlson, Redis in Action (2013), chapters
+// 6.2.3 and 6.2.5:
 // https://redis.io/ebook/part-2-core-concepts/chapter-6-application-components-in-redis/6-2-distributed-locking/.
 //
 //	acquire   SETNX key token              granted if it was set; then
 //	          PEXPIRE key ttl
-//	          PTTL key                     if it was not set; and if that says that key has no expiry
-//	          PEXPIRE key ttl              the "repair"
+//	          PTTL key                     if it was not set
+//	          PEXPIRE key ttl              if key has no expiry: the "repair"
 //	extend    WATCH key, GET key           if key holds token:
 //	          MULTI, PEXPIRE key ttl, EXEC
 //	release   WATCH key, GET key           if key holds token:
 //	          MULTI, DEL key, EXEC
 //
-// The book counts in seconds (EXPIRE, TTL), which are too coarse here; the keys are the same. Listing 6.11 repairs
-// "if not conn.ttl(…)", for a client library that gave None for no expiry. With those that give −1, as redis-py does
-// since 3.0, code like that never repairs. The extension is ours; in the book it is that of semaphores (6.3.3).
+// The book counts in seconds (EXPIRE, TTL), which are too coarse here; the keys are the same.
+// Listing 6.11 repairs "if not conn.ttl(…)", for a client library that returned None for no expiry.
+// Other libraries return −1, as redis-py does since 3.0: with them such code never repairs. The
+// extension is ours: the book has one only for semaphores (6.3.3).
 //
 // # What it promises
 //
-// One holder at a time, as package single does, as long as nobody dies or is late between SETNX and PEXPIRE. Only the token
-// extends and releases. A lease that ends in the store is told by Extend and Release. While extensions of different
-// length are under way at once, the last to arrive decides how long the key lives; the next extension mends it.
+// As with package single, there is one holder at a time, as long as no process dies or is late
+// between SETNX and PEXPIRE. Only the holder of the token extends and releases. Extend and Release
+// report a lease that has ended in the store. If extensions of different length are under way at
+// once, the last one to arrive decides how long the key lives. The next extension corrects that.
 //
 // # What it does not promise
 //
-//   - Locked for ever: a process that is killed between SETNX and PEXPIRE leaves a value without expiry. It stays until
-//     a waiter repairs it, and then for the waiter's TTL; where nobody waits, or old code does not repair, until an operator
-//     deletes it.
-//   - A repair that hits a living lock: a waiter finds no expiry because the holder's PEXPIRE is on its way, is delayed
-//     itself, and its PEXPIRE with a shorter TTL arrives after the holder's, or after the next holder's. Then the lock is
-//     free before its holder's lease ends, and two hold it. The same happens if the holder's PEXPIRE arrives later than
-//     the repair has expired, and finds the key of another.
-//   - A retransmission is refused: SETNX does not look whose token it finds.
-//   - It repairs every value without expiry, also one that is meant to have none, such as a stamp of GetSet: see
-//     the table in the package comment.
+//   - Locked for ever: a process that is killed between SETNX and PEXPIRE leaves a value without
+//     expiry. It stays until a waiter repairs it, and then for the waiter's TTL. If nobody waits,
+//     or old code does not repair, it stays until an operator deletes it.
+//   - A repair that hits a living lock: a waiter finds no expiry because the holder's PEXPIRE is on
+//     its way. The waiter is delayed, and its PEXPIRE with a shorter TTL arrives after the PEXPIRE
+//     of the holder, or of the next holder. Then the lock is free before its holder's lease ends,
+//     and two hold it. The same happens if the holder's PEXPIRE arrives after the repair has
+//     expired, and finds the key of another holder.
+//   - A retransmission finds the lock held: SETNX does not compare the token.
+//   - Expire repairs every value without expiry, also one that is meant to have none, such as a
+//     stamp of GetSet: see the table in the package comment.
 //
-// An attempt with an unknown outcome is cleaned up as the release is done, for the TTL or a minute if that is longer. If the
-// store is out of reach for longer than that, what is left is what a killed process leaves.
+// After an attempt with an unknown outcome, a cleanup sends the commands of a release, for the TTL
+// or a minute, whichever is longer. If the store can't be reached in that time, the value stays as
+// after a killed process.
 //
 // # How to get to single
 //
-// The two exclude each other on one key: a value without expiry is held (and foreign) for single, and Expire's
-// SETNX is refused by single's. So: replace old processes one by one. Keep at least one that repairs until the
-// last of the others has gone, or let an operator look for keys whose TTL is −1 after it has.
+// The two exclude each other on one key: single sees a value without expiry as held (and foreign),
+// and the SETNX of Expire fails while single holds the key. So replace old processes one by one.
+// Keep at least one process that repairs until the last old one has gone. Or let an operator look
+// for keys whose TTL is −1 after it has gone.
 func Expire(store backends.LegacyStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
@@ -67,7 +73,7 @@ type expire struct {
 	cleanups cleanup.Queue
 }
 
-// errGone is a key that was there when it was set and not when it was to get its expiry.
+// errGone says that the key was gone between SETNX and PEXPIRE.
 var errGone = errors.New("the key was gone before it got its expiry")
 
 // Acquire makes one attempt.
@@ -81,7 +87,7 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	}
 	known := false
 	defer func() {
-		if !known { // the store panicked: what that leaves is left as by a process that has died
+		if !known { // the store panicked: the value stays as after a process that has died
 			e.cleanups.Free()
 		}
 	}()
@@ -113,15 +119,16 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	return lease, nil
 }
 
-// half is an error of the second step after the first was done, or may have been. Whatever it says
-// of its own step, there may be something to clean up.
+// half is an error after SETNX was done, or may have been. Its cause may say that it was not sent
+// or is permanent; but there may be something to clean up.
 type half struct{ error }
 
 func (h half) Unwrap() error { return h.error }
 func (half) Unsent() bool    { return false }
 func (half) Permanent() bool { return false }
 
-// expire gives our own new value its expiry. This is where a process must not die.
+// expire gives the new value its expiry. A process that dies before it leaves a lock without
+// expiry.
 func (e *expire) expire(ctx context.Context, req locker.Request) error {
 	found, err := e.store.Expire(ctx, req.Key, req.TTL)
 	if err == nil && !found {
@@ -130,7 +137,7 @@ func (e *expire) expire(ctx context.Context, req locker.Request) error {
 	return err
 }
 
-// refused says how long the value in the way still lives, and repairs it if it lives for ever.
+// refused returns the error of a lock that is held. It repairs the value if it has no expiry.
 func (e *expire) refused(ctx context.Context, req locker.Request) error {
 	left, found, err := e.store.Left(ctx, req.Key)
 	if err == nil && found && left == 0 {
@@ -143,9 +150,9 @@ func (e *expire) refused(ctx context.Context, req locker.Request) error {
 	return held(req, left)
 }
 
-// undo removes the token. If the store has refused to give it an expiry, that is done before anyone
-// hears of it. What is left does not end by itself, so a clean-up goes on for a minute even if the
-// TTL is shorter. It returns true if nothing is left.
+// undo removes the token, and returns true if nothing is left. After a permanent error of PEXPIRE
+// it removes the token before Acquire returns. The value has no expiry, so a cleanup goes on for a
+// minute even if the TTL is shorter.
 func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undone bool) {
 	remove := func(ctx context.Context) error {
 		_, err := e.store.TxDeleteIf(ctx, req.Key, req.Token)
@@ -159,8 +166,9 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 	return false
 }
 
-// Extend moves the end of the lease to ttl from now, unless it is later already. The store would shorten it, so it is
-// asked for what the lease has left if that is more; a lease that is named by Key and Token alone does not say.
+// Extend moves the end of the lease to ttl from now, unless it is later already. PEXPIRE would
+// shorten the life of the key. So Extend sends what the lease has left if that is more than ttl. A
+// lease made of Key and Token alone does not say what it has left.
 func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	if err := checkExtension(e.store, lease, ttl); err != nil {
 		return lease, err
@@ -176,8 +184,8 @@ func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	return instance.Extended(lease, started, ttl), nil
 }
 
-// longer is ttl, or what makes a key live until the end of the lease if that is more: the ttl for which locker.Until would
-// say that end, in whole milliseconds.
+// longer returns ttl, or a longer time if the lease ends later than that. The longer time is the
+// ttl with which locker.Until gives the end of the lease, in whole milliseconds.
 func longer(lease locker.Lease, started time.Time, ttl time.Duration) time.Duration {
 	if !lease.Expires.After(locker.Until(started, ttl)) {
 		return ttl

@@ -14,56 +14,65 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// GetSet returns a Locker for the recipe of the Redis documentation, "Design pattern: Locking with SETNX":
-// https://redis.io/docs/latest/commands/setnx/. The value under the key is the time at which the lock may be taken from its
-// holder, by whose clock nobody asks.
+// GetSet returns a Locker for the recipe of the Redis documentation, "Design pattern: Locking with
+// SETNX": https://redis.io/docs/latest/commands/setnx/. The value under the key is the time from
+// which anybody may take the lock. Each client compares it with its own clock.
 //
 //	acquire   SETNX key stamp     granted if it was set; otherwise
-//	          GET key             refused if that stamp is not past
-//	          GETSET key stamp    granted if what was there is past too, or was nothing
+//	          GET key             held if that stamp is not past
+//	          GETSET key stamp    granted if the old value was past too, or absent
 //	          PTTL key            only if the value is no stamp: how long it will be in the way
 //	extend    GET key             lost if that is not our stamp
-//	          GETSET key stamp    lost if what was there is not our stamp
+//	          GETSET key stamp    lost if the old value is not our stamp
 //	release   DEL key             if our own stamp is not past
 //
-// A stamp is the Unix time, the TTL and 1, in whole seconds: that is how the documentation has it, and so most of the old
-// code. With [InMilliseconds] all three are in milliseconds. Seconds make a lock last up to two seconds longer than
-// the lease. Anything else, also a stamp in the other unit and a mere 1, is foreign and never taken from whoever put it
-// there; but a token that happens to be a number of the size of a stamp is taken for one. (Old code is less careful: it
-// often reads a word as 0, and takes the lock.)
+// A stamp is the Unix time, plus the TTL, plus 1, in whole seconds. The documentation counts in
+// seconds, and so does most old code. With [InMilliseconds] all three are in milliseconds. With
+// seconds a lock may last up to two seconds longer than the lease.
 //
-// The documentation has no extension; this one is ours, and tells a holder what can be told. Nor does it say how often a
-// DEL whose reply was lost may be sent: a second one goes by WATCH, GET, MULTI, DEL, EXEC, if our stamp is still there.
+// Any other value is foreign and is never taken. This includes a stamp in the other unit and a mere
+// 1. But a token that happens to be a number of the size of a stamp counts as a stamp. Old code is
+// less careful: it often reads a word as 0, and takes the lock.
 //
-// Nothing in the store tells whose a lock is, so the Locker keeps the stamps of its grants in memory, until they are released
-// or past. Only that Locker can extend or release them.
+// The documentation has no extension. This one is ours, and reports a loss where it can be seen.
+// The documentation does not say either whether to repeat a DEL whose reply was lost. Here the
+// second release uses WATCH, GET, MULTI, DEL, EXEC, if our stamp is still there.
+//
+// The store does not show whose a lock is. So the Locker keeps the stamps of its grants in memory
+// until they are released or past. Only that Locker can extend or release them.
 //
 // # What it promises
 //
-// One holder at a time, if all clocks agree, all use the same TTL, and no request is late. A process that dies is no
-// trouble: its stamp will be past. That is also all the clean-up there is: an attempt with an unknown outcome, as one
-// whose ctx has ended, may leave its stamp until it is past, since removing it might remove an equal one.
+// One holder at a time, if all clocks agree, all processes use the same TTL, and no request is
+// late. If a process dies, its stamp will be past. That is also the only cleanup. An attempt with
+// an unknown outcome, such as one whose ctx has ended, may leave its stamp until it is past:
+// removing it might remove an equal stamp of another holder.
 //
 // # What it does not promise
 //
-//   - A clock that is ahead takes a lock before its time, and so two hold it.
-//   - A loser with a shorter timeout: of two who find a stamp past and send GETSET, the second loses, but has overwritten
-//     the stamp of the winner. Its own is soon past, and someone takes the lock from a winner who believes in it for
-//     longer. Two hold it, until the winner's next extension tells it of the loss. The same does a GETSET that arrives late.
-//     (A loser with a longer timeout makes the lock last longer, and the winner's next extension fails as well.)
-//   - Equal stamps: two grants with the same stamp can't be told apart. If the store forgets the key, and another is
-//     granted it in the same second (or millisecond) with the same TTL, the first one's extension and release take the
-//     other's lock for its own.
-//   - The release does not look whose lock it deletes: if the key was lost in the store, or overwritten, and someone else has
-//     it, it is theirs.
-//   - A stamp that nobody takes stays under the key for ever. A retransmission is refused.
+//   - Clocks: a process with a clock that is ahead takes the lock too early, and two hold it.
+//   - A loser with a shorter timeout: two processes find a stamp past and send GETSET. The second
+//     loses, but has overwritten the stamp of the winner. The loser's stamp is past sooner, and a
+//     third process takes the lock while the winner still holds it. Two hold it until the winner's
+//     next extension reports the loss. A GETSET that arrives late has the same effect. (A loser
+//     with a longer timeout makes the lock last longer, and the winner's next extension fails as
+//     well.)
+//   - Equal stamps: two grants with the same stamp look the same. The store may forget the key and
+//     grant it again in the same second (or millisecond) with the same TTL. Then the first holder
+//     extends and releases the lock of the second.
+//   - Release does not compare: if the key was lost in the store, or overwritten, and another
+//     process has the lock, Release deletes that process's key.
+//   - A stamp that nobody takes stays under the key for ever. A retransmission finds the lock held.
 //
 // # How to get to single
 //
-// The two exclude each other on one key: to single a stamp is a value without expiry, held and foreign, and to GetSet a
-// token is foreign. But single never takes a stamp that is past, and waits for it until a GetSet does or an operator
-// deletes it; and old code that reads words as 0 takes single's lock. If yours does not, replace old processes one by
-// one, and delete stamps that are past when the last has gone. If it does, use another key for single, and make all
+// The two exclude each other on one key: for single a stamp is a value without expiry, held and
+// foreign, and for GetSet a token is foreign. But single never takes a stamp that is past. It waits
+// until a GetSet takes it or an operator deletes it. And old code that reads words as 0 takes the
+// lock of single.
+//
+// If your old code does not read words as 0, replace old processes one by one, and delete stamps
+// that are past when the last one has gone. If it does, use another key for single, and make all
 // processes take both locks first, as for [SetBit].
 func GetSet(store backends.LegacyStore, opts ...GetSetOption) locker.Locker {
 	if l := instance.Missing(store); l != nil {
@@ -82,14 +91,15 @@ func GetSet(store backends.LegacyStore, opts ...GetSetOption) locker.Locker {
 // A GetSetOption changes what [GetSet] returns.
 type GetSetOption func(*getSet)
 
-// InMilliseconds is for old code that counts milliseconds, as much of that in Java and JavaScript does.
+// InMilliseconds is for old code that counts milliseconds, such as much code in Java and
+// JavaScript.
 func InMilliseconds() GetSetOption { return func(g *getSet) { g.unit = milliseconds } }
 
 type getSet struct {
 	unwatched
 	store    backends.LegacyStore
 	unit     unit
-	now      func() time.Time // the wall clock: of the lease itself the locker package keeps the time
+	now      func() time.Time // the wall clock, for stamps; package locker times the lease itself
 	grants   grants[stamps]
 	cleanups cleanup.Queue
 }
@@ -112,7 +122,7 @@ func (g *getSet) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	lease := granted(req, started)
-	if lease.Ended() { // what is left is past soon
+	if lease.Ended() { // the stamp left in the store will soon be past
 		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
 	}
 	g.grants.remember(lease, &stamps{held: stamp, sent: []int64{stamp}})
@@ -122,7 +132,7 @@ func (g *getSet) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 // takeOver replaces a stamp that is past.
 func (g *getSet) takeOver(ctx context.Context, req locker.Request) (stamp int64, err error) {
 	value, found, err := g.store.Get(ctx, req.Key)
-	if err == nil && !found { // released since: someone else may be quicker, so begin anew
+	if err == nil && !found { // released since: another caller may be quicker, so begin anew
 		err = held(req, 0)
 	}
 	if err == nil {
@@ -134,12 +144,12 @@ func (g *getSet) takeOver(ctx context.Context, req locker.Request) (stamp int64,
 	stamp = g.unit.stamp(g.now(), req.TTL)
 	old, found, err := g.store.GetSet(ctx, req.Key, text(stamp))
 	if err == nil && found {
-		err = g.inTheWay(ctx, req, old) // then we have overwritten the stamp of who was quicker
+		err = g.inTheWay(ctx, req, old) // if so, this has overwritten the stamp of a quicker caller
 	}
 	return stamp, err
 }
 
-// inTheWay is nil for a stamp that is past.
+// inTheWay returns nil for a stamp that is past, and the error of Acquire for any other value.
 func (g *getSet) inTheWay(ctx context.Context, req locker.Request, value string) error {
 	now := g.now()
 	if stamp, ok := g.unit.parse(value, now); ok {
@@ -180,7 +190,7 @@ func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	}
 	if !found || !ours.has(old) {
 		g.grants.forget(lease)
-		if !found { // it was deleted since, and must not come back
+		if !found { // GETSET has created the key again after it was deleted
 			g.cleanups.Add(ctx, cleanup.Entry{TTL: ttl, Known: true, Remove: func(ctx context.Context) error {
 				return g.remove(ctx, lease.Key, stamp)
 			}})
@@ -205,7 +215,7 @@ func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
 	if ours == nil {
 		return locker.Lost(lease)
 	}
-	if ours.over(g.unit, g.now()) { // someone else may have it
+	if ours.over(g.unit, g.now()) { // another holder may have it
 		g.grants.forget(lease)
 		return locker.Lost(lease)
 	}
@@ -220,7 +230,8 @@ func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
 	return nil
 }
 
-// delete sends the recipe's DEL once, and looks before it repeats it: the first one may have been executed.
+// delete sends the recipe's DEL once. A repeat compares first: the DEL before it may have been
+// executed.
 func (g *getSet) delete(ctx context.Context, key string, ours *stamps) (ok bool, err error) {
 	if ours.firstRelease() {
 		return g.store.Delete(ctx, key)
@@ -232,7 +243,8 @@ func (g *getSet) delete(ctx context.Context, key string, ours *stamps) (ok bool,
 	return g.store.TxDeleteIf(ctx, key, value)
 }
 
-// stamps are those of one grant. While the outcome of an extension is unknown, any of several may lie under the key.
+// stamps are the stamps of one grant. After an extension with an unknown outcome, any of them may
+// be under the key.
 type stamps struct {
 	mu       sync.Mutex
 	held     int64   // the latest that is known to have been there
@@ -240,7 +252,7 @@ type stamps struct {
 	released bool    // DEL has been sent
 }
 
-// over tells that the holder must not believe any more that the lock is its own.
+// over reports whether the holder must stop believing that it has the lock.
 func (s *stamps) over(u unit, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,8 +265,8 @@ func (s *stamps) has(value string) bool {
 	return slices.ContainsFunc(s.sent, func(stamp int64) bool { return text(stamp) == value })
 }
 
-// next is a stamp about to be sent, never earlier than one that has been. Those that are past are dropped: who finds one
-// of them has the right to take the lock.
+// next returns the stamp to send, never earlier than one sent before. It drops stamps that are
+// past: any process that finds one of them may take the lock.
 func (s *stamps) next(u unit, now time.Time, ttl time.Duration) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,24 +6,24 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// grants is what a Locker remembers of the leases it has given, for recipes where nothing in the store tells whose a lock
-// is. Without it any Release would free whoever has the lock, and so would the clean-up of a [locker.Client] after an
-// attempt that it has left, and that may never have been granted.
+// grants are the leases that a Locker has granted, for recipes where the store does not show whose
+// a lock is. Without them any Release would free the lock of whoever has it. So would the cleanup
+// that a [locker.Client] makes after an attempt that may never have been granted.
 type grants[G any] struct {
-	over func(*G) bool // tells that a grant need not be remembered any more; nil: until forget
+	over func(*G) bool // reports that a grant can be forgotten; nil: only forget removes it
 
 	mu      sync.Mutex
 	of      map[grantee]*G
 	sweepAt int
 }
 
-// A grantee is what names a lease.
+// A grantee identifies a lease.
 type grantee struct{ key, token string }
 
 func name(l locker.Lease) grantee { return grantee{l.Key, l.Token} }
 
-// remember drops what is over whenever there are twice as many as after the last time, which is a constant cost per
-// grant.
+// remember also removes the grants that are over, each time when their number has doubled. So the
+// cost per grant is constant.
 func (gs *grants[G]) remember(l locker.Lease, g *G) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -43,7 +43,7 @@ func (gs *grants[G]) remember(l locker.Lease, g *G) {
 
 const minSweep = 128
 
-// get returns nil if l was not granted here, or is over.
+// get returns nil if l was not granted here, or is forgotten.
 func (gs *grants[G]) get(l locker.Lease) *G {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

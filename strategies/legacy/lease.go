@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// This is what the recipes have in common: what is refused before anything is sent, and what a grant is. When a lease ends
-// and what errors say is as for single, and in package instance.
+// The recipes share these checks before anything is sent, and the lease of a grant. The end of a
+// lease and the errors are as in single and in package instance.
 
 func checkRequest(ctx context.Context, store backends.LegacyStore, req locker.Request) error {
 	if err := req.Validate(); err != nil {
@@ -58,7 +58,7 @@ func held(req locker.Request, left time.Duration) error {
 	return &locker.HeldError{Key: req.Key, Attempts: 1, Left: max(left, 0)}
 }
 
-// unlessLost is for clean-up, to which it is as good that a lease is gone.
+// unlessLost is for a cleanup: a lease that is gone needs none.
 func unlessLost(err error) error {
 	if errors.Is(err, locker.ErrLost) {
 		return nil
@@ -66,7 +66,7 @@ func unlessLost(err error) error {
 	return err
 }
 
-// unwatched is the Watch of recipes that wake nobody.
+// unwatched is the Watch of recipes without wake-ups.
 type unwatched struct{}
 
 var errUnwatched = fmt.Errorf("a legacy recipe wakes nobody: %w", errors.ErrUnsupported)
@@ -79,12 +79,12 @@ func (unwatched) Watch(_ context.Context, key, _ string, _ func()) error {
 	return errUnwatched
 }
 
-// refusal is bad input: nothing was sent.
+// refusal is a permanent error: nothing was sent.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// Permanent says that repeating will not help.
+// Permanent returns true: repeating does not help.
 func (r refusal) Permanent() bool { return true }
 
 // ErrorType is "invalid".

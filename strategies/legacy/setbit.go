@@ -10,8 +10,9 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// SetBit returns a Locker for the lock that is one bit: whoever turns it on has it. SETBIT answers with the bit that was
-// there before (https://redis.io/docs/latest/commands/setbit/), so it is the test-and-set instruction of a processor.
+// SetBit returns a Locker for a lock that is one bit: whoever turns it on has the lock. SETBIT
+// answers with the old bit (https://redis.io/docs/latest/commands/setbit/), so it is the
+// test-and-set instruction of a processor.
 //
 //	acquire   SETBIT key 0 1    granted if the bit was off
 //	extend    GETBIT key 0      as long as the bit is on
@@ -19,28 +20,34 @@ import (
 //
 // # What it promises
 //
-// Of those who ask for a lock that is free, one is granted it. A lease that was not granted by this very Locker is neither
-// extended nor released: it keeps its grants in memory until they are released, and there is no other proof.
+// If several callers ask for a free lock, one of them is granted it. The Locker extends and
+// releases only leases that it has granted itself. It keeps its grants in memory until they are
+// released; there is no other proof.
 //
 // # What it does not promise
 //
-//   - No expiry: when a holder dies, or a reply to SETBIT is lost on the way, the lock is locked for ever, until an operator
-//     turns the bit off. An attempt with an unknown outcome is not cleaned up, because turning the bit off would free
-//     whoever has it. Leases end all the same, since a [locker.Client] must be told to stop: then it releases what it
-//     has. A lease that runs out in a process that lives is so given back soon after, not at that moment.
-//   - No owner: a release frees whoever has the lock. If an operator has freed the lock of a holder who seemed dead, and it
-//     was not, its late release frees the lock of the next one; until then its extensions succeed, as the bit is on.
-//     A Client repeats a Release whose reply was lost, and if the first one did arrive, and someone has taken the
-//     lock since, the repeat frees that one's lock.
-//   - Nobody can tell how long a lock that is held will be (HeldError.Left is 0). A retransmission is refused.
-//   - It takes any text under the key for a field of bits. ASCII has the first bit of every byte off, so the token of single
-//     or a stamp of GetSet counts as free; it is granted, and that lock is spoilt.
+//   - No expiry: if a holder dies, or a reply to SETBIT is lost, the lock is locked for ever, until
+//     an operator turns the bit off. An attempt with an unknown outcome is not cleaned up: turning
+//     the bit off would free the lock of whoever has it. Leases do end, so that a [locker.Client]
+//     stops and then releases the lock. So a lease that runs out in a living process is given back
+//     soon after its end, not at it.
+//   - No owner: a release frees the lock of whoever has it. Suppose an operator frees the lock of a
+//     holder that seems dead but is not. The late release of that holder frees the lock of the next
+//     holder. Until then its extensions succeed, as the bit is on. A Client repeats a Release whose
+//     reply was lost. If the first Release did arrive and another caller has taken the lock since,
+//     the repeat frees that lock.
+//   - No time: nobody knows how long a lock will be held (HeldError.Left is 0). A retransmission
+//     finds the lock held.
+//   - Any text under the key counts as a field of bits. In ASCII the first bit of every byte is
+//     off. So the token of single or a stamp of GetSet counts as free: SetBit is granted the lock
+//     and spoils the value.
 //
 // # How to get to single
 //
-// Not on one key: see the table in the package comment. And a released bit leaves a key without expiry, for which single
-// waits for ever. So use another key for single. First make all processes take both locks, the bit first (release
-// in the opposite order); when the last that takes the bit alone has gone, stop taking the bit, and delete its key.
+// Not on one key: see the table in the package comment. And a released bit leaves a key without
+// expiry, for which single waits for ever. So use another key for single. First make all processes
+// take both locks, the bit first (release in the opposite order). When the last process that takes
+// only the bit has gone, stop taking the bit, and delete its key.
 func SetBit(store backends.LegacyStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
@@ -51,19 +58,20 @@ func SetBit(store backends.LegacyStore) locker.Locker {
 	}}
 }
 
-// GetBit returns a Locker for [SetBit] as it is written by those who look before they leap. The literature has it as an
-// example of a race between check and act.
+// GetBit returns a Locker for [SetBit] as code writes it that looks before it leaps. Books have it
+// as an example of a race between check and act.
 //
-//	acquire   GETBIT key 0      if the bit is on, refused
-//	          SETBIT key 0 1    granted, whatever it was by then
+//	acquire   GETBIT key 0      held if the bit is on
+//	          SETBIT key 0 1    granted, whatever the old bit was
 //	extend    GETBIT key 0      as long as the bit is on
 //	release   SETBIT key 0 0
 //
 // # What it does not promise
 //
-// What SetBit does not, and mutual exclusion: two who both find the bit off both have the lock. It is here to be looked
-// at, and to be replaced by SetBit, with which it shares its keys: that can be done process by process, and each
-// process that is left can still break in.
+// What SetBit does not promise, and mutual exclusion: if two callers both find the bit off, both
+// have the lock. GetBit is here to be studied, and to be replaced by SetBit. It shares its keys
+// with SetBit, so processes can be replaced one by one; each old process can still break the
+// exclusion.
 func GetBit(store backends.LegacyStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
@@ -77,9 +85,8 @@ func GetBit(store backends.LegacyStore) locker.Locker {
 	}}
 }
 
-// persistence is how long the cleanup of a bit goes on while the store does not answer. A value
-// with an expiry needs a cleanup only until it ends by itself. A bit never does: if its cleanup
-// gives up, the lock stays locked. So no TTL says how long.
+// persistence is how long the cleanup of a bit goes on while the store does not answer. It does not
+// depend on the TTL: a bit has no expiry, so the lock stays locked if the cleanup gives up.
 const persistence = time.Hour
 
 type bit struct {
@@ -114,8 +121,8 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	return lease, nil
 }
 
-// Extend moves the end of the lease to ttl from now, unless it is later already. All it asks the store is whether
-// somebody has the lock.
+// Extend moves the end of the lease to ttl from now, unless it is later already. It asks the store
+// only whether somebody has the lock.
 func (b *bit) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	if err := checkExtension(b.store, lease, ttl); err != nil {
 		return lease, err
