@@ -4,7 +4,7 @@
 // single.
 //
 //	GetSet   SETNX of a time stamp, GETSET when it is past     each client's clock decides
-//	Expire   SETNX, then EXPIRE                                no expiry if the process dies in between
+//	Expire   SETNX, then EXPIRE                                can stay locked for ever
 //	SetBit   SETBIT, by the bit that was there before          no expiry, no owner
 //	GetBit   GETBIT, then SETBIT                               two may hold it
 //
