@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// metrics are the instruments, and the attributes that go with them.
+// metrics are the instruments and their attributes.
 type metrics struct {
 	acquireDuration metric.Float64Histogram
 	attempts        metric.Int64Histogram
@@ -26,18 +26,18 @@ type metrics struct {
 	renewals        metric.Int64Counter
 	slack           metric.Float64Histogram
 
-	once       sync.Once // for what is there before it happens
+	once       sync.Once // makes the series that begin at zero
 	attributes []attribute.KeyValue
 	base       []metric.AddOption // the attributes
 	baseRecord []metric.RecordOption
-	sets       sync.Map     // of a series, to the options that carry its attributes
+	sets       sync.Map     // from series to *options
 	kinds      atomic.Int64 // series with a kind of error
 }
 
-// maxSeries is for errors that are not ours, and have a kind that varies.
+// maxSeries limits the series with a kind of error: errors of others may have any number of kinds.
 const maxSeries = 200
 
-// Bounds of the histograms, in seconds and attempts.
+// Bounds of the histograms, in seconds or attempts.
 var (
 	acquireBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	holdBounds    = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
@@ -87,18 +87,18 @@ func report(err error) {
 	}
 }
 
-// enabled tells whether anybody listens.
+// enabled reports whether any instrument has a listener.
 func (m *metrics) enabled(ctx context.Context) bool {
 	return m.acquireDuration.Enabled(ctx) || m.attempts.Enabled(ctx) || m.contentions.Enabled(ctx) ||
 		m.waiting.Enabled(ctx) || m.held.Enabled(ctx) || m.holdDuration.Enabled(ctx) ||
 		m.losses.Enabled(ctx) || m.abandoned.Enabled(ctx) || m.renewals.Enabled(ctx) || m.slack.Enabled(ctx)
 }
 
-// begin counts a request. The first one makes the series of losses and contentions: one that begins with its first event looks
-// as if there had been none, to whoever compares two moments.
+// begin counts a request. The first request makes the series of losses and contentions with the
+// value 0. A series that begins with its first event would show no increase for that event.
 func (m *metrics) begin(ctx context.Context) {
 	m.once.Do(func() {
-		ctx := context.Background() // it is about no trace
+		ctx := context.Background() // these points belong to no trace
 		m.contentions.Add(ctx, 0, m.base...)
 		m.abandoned.Add(ctx, 0, m.base...)
 		for _, reason := range reasons {
@@ -110,7 +110,7 @@ func (m *metrics) begin(ctx context.Context) {
 
 var reasons = []locker.LostReason{locker.LostExpired, locker.LostStolen, locker.LostUnavailable, locker.LostQuorum, locker.LostMaxHold, locker.LostAbandoned}
 
-// countAcquire counts its outcome.
+// countAcquire counts the outcome of a request.
 func (m *metrics) countAcquire(ctx context.Context, r result, took time.Duration) {
 	m.waiting.Add(ctx, -1, m.base...)
 	s := series{key: "lock.outcome", value: string(r.outcome)}
@@ -141,10 +141,11 @@ func (m *metrics) countRenewal(ctx context.Context, o outcome, left time.Duratio
 	}
 }
 
-// series is what a data point has beyond the attributes of all.
+// series are the attributes of a data point beyond those of all points.
 type series struct{ key, value, errorType string }
 
-// options carry the attributes of a series. They are built once: there are few.
+// options carry the attributes of a series. They are built once for each series, since there are
+// few.
 type options struct {
 	record []metric.RecordOption
 	add    []metric.AddOption

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Option changes what [New] emits, or where to.
+// Option changes what [New] emits, or where it goes.
 type Option func(*config)
 
 type config struct {
@@ -52,20 +52,21 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithAttributes adds attributes to every span and every metric. Each combination of values is a time series, so keys of
-// locks do not belong here.
+// WithAttributes adds attributes to every span and every metric. Each combination of values is a
+// time series, so do not put the keys of locks here.
 func WithAttributes(attributes ...attribute.KeyValue) Option {
 	return func(c *config) { c.attributes = append(slices.Clip(c.attributes), attributes...) }
 }
 
-// WithNames sets lock.strategy and lock.backend on every span and every metric: for a Locker that was chosen by name (see package
-// strategies), the names by which it was.
+// WithNames sets lock.strategy and lock.backend on every span and every metric. Use it for a Locker
+// that was chosen by name (see package strategies), with these names.
 func WithNames(strategy, backend string) Option {
 	return WithAttributes(attribute.String("lock.strategy", strategy), attribute.String("lock.backend", backend))
 }
 
-// WithKeyAttribute sets what spans show of a key, to redact it or to group keys: "invoice/42" as "invoice". What
-// errors say, which names keys, is then left out of spans, except for its kind. The function must be safe for concurrent use.
+// WithKeyAttribute sets what spans show of a key, to redact it or to group keys: "invoice/42" as
+// "invoice". The texts of errors contain keys, so spans then show only the kind of an error. The
+// function must be safe for concurrent use.
 func WithKeyAttribute(shown func(key string) string) Option {
 	return func(c *config) {
 		if shown != nil {
@@ -74,6 +75,7 @@ func WithKeyAttribute(shown func(key string) string) Option {
 	}
 }
 
-// WithHoldSpan makes a span "lock hold" also for handles, that is, for Lock and TryLock. By default only [locker.Client.Do]
-// has one, since a handle may never be unlocked, and a span that does not end is never seen.
+// WithHoldSpan makes a span "lock hold" also for Lock and TryLock. By default only
+// [locker.Client.Do] has one: a caller may never unlock its Lock, and a span that does not end is
+// never exported.
 func WithHoldSpan() Option { return func(c *config) { c.holdSpan = true } }

@@ -1,19 +1,21 @@
-// Package otellocker makes locks visible through OpenTelemetry: what waits, what holds, what was lost and why.
+// Package otellocker makes locks visible through OpenTelemetry: waits, holds, and losses with their
+// reasons.
 //
-//	locks := locker.New(single.New(store), locker.WithMiddleware(otellocker.New()))  // one span per Lock
+//	locks := locker.New(single.New(store), locker.WithMiddleware(otellocker.New()))
 //
-// Given to [locker.WithMiddleware] it sees each Lock as a whole, the wait included; given to [locker.Wrap] each attempt, or
-// each node of a quorum. Where one of them is inside another, what is counted and what is held is told once, by the outermost that
-// has somebody to tell.
+// With [locker.WithMiddleware] it sees each Lock as a whole, wait included, and makes one span per
+// Lock. With [locker.Wrap] it sees each attempt, or each node of a quorum. If one otellocker is
+// inside another, each lock is counted and followed only once, by the outermost one that has a
+// listener.
 //
-// The names of spans, metrics and attributes are this project's own, since OpenTelemetry has none for locks; docs/observability.md
-// lists them. A key is on spans alone, never on metrics, whatever the number of locks. A token, which is a secret, is on
-// neither.
+// OpenTelemetry has no conventions for locks, so the names of spans, metrics and attributes are
+// this project's own. docs/observability.md lists them. Only spans contain the key, never metrics,
+// however many locks there are. Neither contains the token, which is a secret.
 //
 // # What it does not tell
 //
-// A Lock whose options or ctx are refused before anything is asked makes no span. The time in which a lock is held begins
-// and ends as the Client of this process sees it, not the server.
+// A Lock with invalid options, or with a ctx that has ended before anything is sent, makes no span.
+// A hold begins and ends when the Client of this process sees it, not when the server does.
 package otellocker
 
 import (
@@ -26,14 +28,16 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// ScopeName is the instrumentation scope of all that this package emits, and Version its version.
+// ScopeName is the instrumentation scope of everything that this package emits, and Version its
+// version.
 const (
 	ScopeName = "github.com/lockstep-go/lockstep/middleware/otellocker"
 	Version   = "0.1.0"
 )
 
-// New returns middleware that makes spans and metrics. Without providers given it uses the global ones, also if they are
-// set later. An instrument that the SDK refuses is reported to otel.Handle and not used.
+// New returns middleware that makes spans and metrics. Without providers it uses the global ones,
+// also if they are set later. If the SDK rejects an instrument, the error goes to otel.Handle and
+// the instrument is not used.
 func New(opts ...Option) locker.Middleware {
 	c := configure(opts)
 	t, m := newTracing(c), newMetrics(c)
@@ -42,14 +46,14 @@ func New(opts ...Option) locker.Middleware {
 	}
 }
 
-// observed is a Locker that is watched. Watch needs no watching: it is a hint.
+// observed is a Locker with spans and metrics. Watch has none: its wake-ups are only hints.
 type observed struct {
 	locker.Locker
 	*tracing
 	*metrics
 }
 
-// Acquire makes the span "lock acquire", which covers all attempts if the Client's wait is inside.
+// Acquire makes the span "lock acquire". It covers all attempts if the Client's wait is inside.
 func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
 	began := time.Now()
 	ctx, span := o.start(ctx, "lock acquire")
@@ -62,7 +66,7 @@ func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locke
 		o.begin(ctx)
 	}
 	err = errNoAnswer
-	defer func() { // also if the Locker panics
+	defer func() { // deferred in case the Locker panics
 		r := result{outcome: outcomeOf(ctx, err), lease: lease, err: err}
 		if counting {
 			o.countAcquire(ctx, r, time.Since(began))
@@ -88,7 +92,7 @@ func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locke
 func (o *observed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (extended locker.Lease, err error) {
 	began, seen := time.Now(), seenOf(ctx, lease.Key)
 	counting, following := !seen.counted && o.enabled(ctx), !seen.followed && o.follows(ctx, lease.Key)
-	if !counting && !following { // further out, it is told already
+	if !counting && !following { // an outer otellocker does it
 		return o.Locker.Extend(ctx, lease, ttl)
 	}
 	if counting && lease.Abandoned {
@@ -120,14 +124,15 @@ func (o *observed) Release(ctx context.Context, lease locker.Lease) (err error) 
 	return o.Locker.Release(ctx, lease)
 }
 
-// hold is what is seen of a lock while it is held.
+// hold says what to record while a lock is held.
 type hold struct {
 	acquire             trace.SpanContext
 	counting, following bool
 	spanned             bool
 }
 
-// follow tells what to do when a lock begins to be held, and at its end, which comes once, by Unlock or by loss.
+// follow returns a hook for the begin of a hold. The hook returns another one for its end, which is
+// called once, by Unlock or by a loss.
 func (o *observed) follow(h hold) func(context.Context, locker.Lease) (context.Context, func(time.Time, error)) {
 	return func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
 		began := time.Now()
@@ -157,11 +162,12 @@ func (o *observed) follow(h hold) func(context.Context, locker.Lease) (context.C
 
 type seenKey struct{}
 
-// seen tells an otellocker further in what one further out does: a lock is counted once, and followed once.
+// seen tells an inner otellocker what an outer one records, so that a lock is counted and followed
+// once.
 type seen struct {
 	lock     string // a Locker may need another lock to grant this one
-	counted  bool   // by metrics
-	followed bool   // by spans, beyond those of each attempt
+	counted  bool   // by the metrics of an outer one
+	followed bool   // by the spans of an outer one, other than those of each attempt
 }
 
 func seenOf(ctx context.Context, lock string) seen {
@@ -171,7 +177,7 @@ func seenOf(ctx context.Context, lock string) seen {
 	return seen{lock: lock}
 }
 
-// mark tells it those further in.
+// mark returns a ctx that tells inner ones what is recorded.
 func (s seen) mark(ctx context.Context, counting, following bool) context.Context {
 	s.counted, s.followed = s.counted || counting, s.followed || following
 	return context.WithValue(ctx, seenKey{}, s)

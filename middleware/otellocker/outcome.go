@@ -7,12 +7,12 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// outcome is how a request ended, in one word.
+// outcome is the end of a request as one word.
 type outcome string
 
 const (
 	acquired outcome = "acquired"
-	busy     outcome = "busy" // someone else has it, and the call did not wait, or not any more
+	busy     outcome = "busy" // another holder has the lock, and the call does not wait, or stopped waiting
 	timeout  outcome = "timeout"
 	canceled outcome = "canceled"
 	failed   outcome = "error"
@@ -22,10 +22,10 @@ const (
 	lost    outcome = "lost"
 )
 
-// errNoAnswer is what a Locker says that panics or ends the goroutine.
+// errNoAnswer stands for the answer of a Locker that panics or ends the goroutine.
 var errNoAnswer = errors.New("the locker did not answer")
 
-// outcomeOf tells apart what an Acquire under ctx ended with.
+// outcomeOf returns the outcome of an Acquire under ctx.
 func outcomeOf(ctx context.Context, err error) outcome {
 	switch over := ended(ctx, err); {
 	case err == nil:
@@ -40,18 +40,18 @@ func outcomeOf(ctx context.Context, err error) outcome {
 	return failed
 }
 
-// renewalOf tells apart what an Extend of a lock under ctx ended with.
+// renewalOf returns the outcome of an Extend of lock under ctx.
 func renewalOf(ctx context.Context, lock string, err error) outcome {
 	over, cause := ended(ctx, err), context.Cause(ctx)
 	switch {
 	case err == nil:
 		return renewed
-	case errors.Is(cause, locker.ErrReleased): // it may well find nothing any more
+	case errors.Is(cause, locker.ErrReleased): // after a release, Extend may find nothing
 		return canceled
 	case errors.Is(err, locker.ErrLost):
 		return lost
 	case over == canceled && errors.Is(cause, locker.ErrLost) && lossOf(cause) != locker.LostMaxHold:
-		return timeout // it hung until the lease had ended
+		return timeout // the call hung until the lease had ended
 	case over == timeout && unwanted(ctx, lock):
 		return canceled
 	case over != "":
@@ -60,14 +60,15 @@ func renewalOf(ctx context.Context, lock string, err error) outcome {
 	return failed
 }
 
-// unwanted tells whether an extension of a lock under ctx has become needless, since the time of who asked for the lock is over.
+// unwanted reports whether nobody needs an extension any more: the ctx that the lock was asked for
+// with has ended.
 func unwanted(ctx context.Context, lock string) bool {
 	o := originOf(ctx, lock)
 	return o != nil && o.asked.Err() != nil
 }
 
-// ended tells how ctx ended if that is why err came, and nothing if the caller's time was not over: a client library has
-// deadlines of its own, and a server that does not answer within them has failed.
+// ended returns how ctx ended if that is the cause of err, and nothing otherwise. A client library
+// has deadlines of its own: a server that does not answer within them has failed.
 func ended(ctx context.Context, err error) outcome {
 	switch over := ctx.Err(); {
 	case over == nil || !errors.Is(err, over):
@@ -85,17 +86,17 @@ type result struct {
 	err     error
 }
 
-// failed: the status of its span is Error.
+// failed reports whether the status of the span is Error.
 func (r *result) failed() bool { return r.outcome == timeout || r.outcome == failed }
 
-// attempts of the call; those of a Locker that does not wait are one.
+// attempts returns the attempts of the call; one for a Locker that does not wait.
 func (r *result) attempts() int {
 	var e *locker.Error
 	var held *locker.HeldError
 	switch {
 	case r.err == nil:
 		return max(r.lease.Attempts, 1)
-	case errors.As(r.err, &e) && e.Op == "lock": // the end of a wait, which may have been in line all the time
+	case errors.As(r.err, &e) && e.Op == "lock": // the end of a wait, with no attempt if the call never left the line
 		return e.Attempts
 	case errors.As(r.err, &e):
 		return max(e.Attempts, 1)
@@ -105,13 +106,14 @@ func (r *result) attempts() int {
 	return 1
 }
 
-// contended: someone else had the lock, or was before this call in line.
+// contended reports whether another holder had the lock, or another call was before this one in
+// line.
 func (r *result) contended() bool {
 	var e *locker.Error
 	return r.lease.Contended || errors.Is(r.err, locker.ErrHeld) || errors.As(r.err, &e) && e.Contended
 }
 
-// quorum is zero if there was none to count.
+// quorum returns the counted votes, or zero without a quorum.
 func (r *result) quorum() locker.Quorum {
 	if r.err == nil {
 		return r.lease.Quorum
@@ -127,10 +129,10 @@ func quorumOf(err error) locker.Quorum {
 	return locker.Quorum{}
 }
 
-// errorType is one word.
+// errorType returns one word for err.
 func errorType(err error) string { return (&locker.Error{Err: err}).ErrorType() }
 
-// lossOf is why a lock was lost, or empty if it was not.
+// lossOf returns why the lock was lost, or nothing if it was not.
 func lossOf(cause error) locker.LostReason {
 	var loss *locker.LostError
 	switch {

@@ -11,10 +11,10 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// tracing makes the spans. What would cost anything beyond starting one is done only if it is recorded.
+// tracing makes the spans. If a span is not recorded, it does nothing except start it.
 type tracing struct {
 	tracer   trace.Tracer
-	started  []trace.SpanStartOption // with every span
+	started  []trace.SpanStartOption // options of every span
 	shown    func(key string) string
 	redacts  bool
 	holdSpan bool
@@ -55,8 +55,8 @@ func (t *tracing) describeRelease(span trace.Span, lease locker.Lease, err error
 		return
 	}
 	span.SetAttributes(quorumAttributes(quorumOf(err))...)
-	if reason := lossOf(err); reason != "" { // nothing was left to release: the hold tells of the loss
-		if !lease.Granted.IsZero() { // else it is the clean-up of an attempt, and there was none
+	if reason := lossOf(err); reason != "" { // nothing to release: the span of the hold shows the loss
+		if !lease.Granted.IsZero() { // otherwise this is the cleanup of an attempt that stored nothing
 			span.SetAttributes(attribute.String("lock.lost.reason", string(reason)))
 		}
 		return
@@ -64,7 +64,7 @@ func (t *tracing) describeRelease(span trace.Span, lease locker.Lease, err error
 	t.fail(span, err)
 }
 
-// startHold makes the span of a hold, which becomes the parent of what the work does.
+// startHold makes the span of a hold, the parent of the spans of the work.
 func (t *tracing) startHold(ctx context.Context, lease locker.Lease, acquire trace.SpanContext) (context.Context, trace.Span) {
 	ctx, span := t.start(ctx, "lock hold")
 	if span.IsRecording() {
@@ -85,8 +85,9 @@ func (t *tracing) describeHold(span trace.Span, cause error) {
 	}
 }
 
-// recordRenewal makes the span of an extension that failed, after the fact: one that does what it should is not worth a span.
-// It is the root of a trace of its own, since the trace of the Lock is over long before a lock that is held for hours.
+// recordRenewal makes the span of an extension after it has failed: extensions that succeed have no
+// span. It is the root of a trace of its own, since the trace of the Lock may have ended hours
+// before.
 func (t *tracing) recordRenewal(ctx context.Context, began time.Time, lease locker.Lease, ttl time.Duration, o outcome, err error) {
 	from := acquireOf(ctx, lease.Key)
 	_, span := t.tracer.Start(ctx, "lock renew", append([]trace.SpanStartOption{
@@ -108,7 +109,7 @@ func (t *tracing) recordRenewal(ctx context.Context, began time.Time, lease lock
 func (t *tracing) fail(span trace.Span, err error) {
 	kind := errorType(err)
 	span.SetAttributes(attribute.String("error.type", kind))
-	if t.redacts { // the text names the key
+	if t.redacts { // the text contains the key
 		span.SetStatus(codes.Error, kind)
 		return
 	}
@@ -128,12 +129,12 @@ func quorumAttributes(q locker.Quorum) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.Int("lock.quorum.size", q.Size), attribute.Int("lock.quorum.acquired", q.Granted)}
 }
 
-type originKey struct{ lock string } // one lock may be taken under another
+type originKey struct{ lock string } // by lock: one lock may be taken under another
 
-// origin is what extensions find in their ctx: the span that the lock was acquired in, by whom it was made, and the ctx that
-// the lock was asked for under.
+// origin is what an extension finds in its ctx: the span that acquired the lock, the otellocker
+// that made it, and the ctx that the lock was asked for with.
 type origin struct {
-	by      *tracing // nil: by nobody
+	by      *tracing // nil: no otellocker
 	acquire trace.SpanContext
 	asked   context.Context
 }
@@ -148,8 +149,9 @@ func (t *tracing) withOrigin(ctx context.Context, lock string, h hold) context.C
 	return context.WithValue(ctx, originKey{lock}, &o)
 }
 
-// follows tells whether extensions of a lock under ctx are to have spans of t: if t has followed it from the start, or nobody
-// has, as when the lock was not sampled, or is extended by hand.
+// follows reports whether t makes the spans of extensions of a lock under ctx. It does if t has
+// followed the lock from the start. It does also if no otellocker has: the lock was not sampled, or
+// the caller extends it itself.
 func (t *tracing) follows(ctx context.Context, lock string) bool {
 	o := originOf(ctx, lock)
 	return o == nil || o.by == nil || o.by == t
@@ -160,7 +162,8 @@ func originOf(ctx context.Context, lock string) *origin {
 	return o
 }
 
-// acquireOf is the span that the lock was acquired in, or the one that an extension by hand is called in.
+// acquireOf returns the span that acquired the lock. For a caller that extends the lock itself it
+// returns the span of that call.
 func acquireOf(ctx context.Context, lock string) trace.SpanContext {
 	if o := originOf(ctx, lock); o != nil && o.acquire.IsValid() {
 		return o.acquire

@@ -8,27 +8,27 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// An Event is what a record tells, and its message.
+// An Event is the message of a record.
 type Event string
 
-// The events, and their levels unless [WithLevel] gives another.
+// The events with their default levels; see [WithLevel].
 const (
 	Acquired      Event = "lock acquired"       // Debug
-	Busy          Event = "lock busy"           // Debug: someone else has it, and the call was not to wait, or to ask no more
-	WaitCanceled  Event = "lock wait canceled"  // Debug: its ctx was, so whoever asked knows, and may just be shutting down
-	WaitTimedOut  Event = "lock wait timed out" // Warn: the limit of the wait, or the deadline of its ctx
-	AcquireFailed Event = "lock acquire failed" // Error: the store could not tell, or refused
+	Busy          Event = "lock busy"           // Debug: another holder has it, and the call does not wait, or stopped waiting
+	WaitCanceled  Event = "lock wait canceled"  // Debug: its ctx was canceled, so the caller knows, and may just be shutting down
+	WaitTimedOut  Event = "lock wait timed out" // Warn: the limit of the wait is over, or the deadline of its ctx
+	AcquireFailed Event = "lock acquire failed" // Error: any other error
 
 	Extended     Event = "lock extended"         // Debug
-	ExtendFailed Event = "lock extension failed" // Warn: the lease lasts, and another extension will follow
+	ExtendFailed Event = "lock extension failed" // Warn: the lease has not ended, and another extension follows
 
-	// Warn: its Lock became garbage without Unlock, and it is renewed on; once
+	// Warn: its Lock became garbage without Unlock, and the lease is still renewed; logged once
 	Abandoned Event = "lock abandoned"
 
 	Released        Event = "lock released"                      // Debug
-	ReleaseRepeated Event = "lock release not confirmed"         // Warn: the lease lasts, and the release is repeated
-	ReleaseFailed   Event = "lock release failed"                // Error: nobody knows that the lock is free before its lease ends
-	Lost            Event = "lock lost"                          // Error: its lease was over before Unlock, or Unlock found that it was
+	ReleaseRepeated Event = "lock release not confirmed"         // Warn: the lease has not ended, and the release is repeated
+	ReleaseFailed   Event = "lock release failed"                // Error: the lock may stay held until its lease ends
+	Lost            Event = "lock lost"                          // Error: its lease ended before Unlock, or Unlock found that it had
 	HeldTooLong     Event = "lock lost: held as long as allowed" // Warn: see locker.WithMaxHold
 )
 
@@ -50,7 +50,7 @@ var levels = map[Event]slog.Level{
 	HeldTooLong:     slog.LevelWarn,
 }
 
-// acquireEvent tells apart what an Acquire under ctx ended with.
+// acquireEvent returns the event of an Acquire under ctx.
 func acquireEvent(ctx context.Context, err error) (event Event, outcome string) {
 	over := ctx.Err()
 	switch {
@@ -68,7 +68,7 @@ func acquireEvent(ctx context.Context, err error) (event Event, outcome string) 
 	return AcquireFailed, "error"
 }
 
-// endEvent tells apart the ends of a hold. err is what went wrong, if anything did.
+// endEvent returns the event of the end of a hold. err is the error, if there is one.
 func endEvent(cause error) (event Event, reason locker.LostReason, err error) {
 	lost, known := errors.AsType[*locker.LostError](cause)
 	failed, unconfirmed := errors.AsType[*locker.Error](cause)

@@ -17,7 +17,7 @@ type log struct {
 	levels       map[Event]slog.Level
 }
 
-// enabled is asked before the attributes are put together.
+// enabled is checked before the attributes are built.
 func (l *log) enabled(ctx context.Context, event Event) bool {
 	return l.logger.Enabled(ctx, l.levels[event])
 }
@@ -31,14 +31,14 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 	if !l.enabled(ctx, event) {
 		return
 	}
-	lease.Key, lease.Owner = req.Key, req.Owner // there is no lease if it failed
+	lease.Key, lease.Owner = req.Key, req.Owner // a failed Acquire has no lease
 	attempts, left, quorum := lease.Attempts, time.Duration(0), lease.Quorum
 	if err != nil {
 		attempts, left, quorum = told(err)
 	}
 	attrs := append(l.about(lease),
 		slog.String("outcome", outcome), slog.Duration("ttl", req.TTL), slog.Duration("waited", time.Since(began)))
-	if attempts > 0 { // by a Locker that counts them
+	if attempts > 0 { // only some Lockers count them
 		attrs = append(attrs, slog.Int("attempts", attempts))
 	}
 	if contended := lease.Contended || attempts > 1 || errors.Is(err, locker.ErrHeld); contended || attempts > 0 {
@@ -53,7 +53,7 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 	l.write(ctx, event, l.with(attrs, err))
 }
 
-// told is what the error of an Acquire tells besides what went wrong.
+// told returns the facts in the error of an Acquire other than the cause.
 func told(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
 	if held, ok := errors.AsType[*locker.HeldError](err); ok {
 		attempts, left = held.Attempts, held.Left
@@ -68,7 +68,7 @@ func told(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
 	return attempts, left, quorum
 }
 
-// abandoned logs that nobody can unlock a lock which is renewed all the same.
+// abandoned logs a lock that nobody can unlock any more but that is still renewed.
 func (l *log) abandoned(ctx context.Context, lease locker.Lease) {
 	if lease.Abandoned && l.enabled(ctx, Abandoned) {
 		l.write(ctx, Abandoned, l.about(lease))
@@ -107,11 +107,12 @@ func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, held t
 	l.write(ctx, event, l.with(attrs, err))
 }
 
-// over tells that a failure means nothing but that the lease is over: that is told once, by the end of the hold. A lease
-// without an end is none that is held, but one that an attempt may have left.
+// over reports whether a failure only means that the lease has ended: the end of the hold logs
+// that. A lease without Expires does not count as ended: it is the cleanup of an attempt.
 func over(lease locker.Lease, err error) bool { return errors.Is(err, locker.ErrLost) || lease.Ended() }
 
-// refused: it is not repeated, and the end of the hold says why.
+// refused reports a permanent error. Such a release is not repeated, and the end of the hold logs
+// it.
 func refused(err error) bool {
 	var r interface{ Permanent() bool }
 	return errors.As(err, &r) && r.Permanent()
@@ -119,7 +120,7 @@ func refused(err error) bool {
 
 func left(lease locker.Lease) slog.Attr { return slog.Duration("left", time.Until(lease.Expires)) }
 
-// about begins the attributes of a record, with room for the rest.
+// about returns the first attributes of a record, with room for the rest.
 func (l *log) about(lease locker.Lease) []slog.Attr {
 	key := lease.Key
 	if l.keyAttribute != nil {
@@ -138,7 +139,8 @@ func (l *log) about(lease locker.Lease) []slog.Attr {
 	return attrs
 }
 
-// with adds what went wrong. The text would give away a key that is not to be logged.
+// with adds the error. It leaves the text out if keys are changed for the log: the text contains
+// the key.
 func (l *log) with(attrs []slog.Attr, err error) []slog.Attr {
 	if err == nil {
 		return attrs
