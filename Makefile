@@ -18,10 +18,10 @@ fmt: ## format all Go files
 # of the rest: the contract in fake time, two schedules of each cell, and the documentation.
 check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
-		| grep -v -e /internal/redistest -e /internal/beneath -e /internal/simulation | cut -d ' ' -f 1)
+		| grep -v -e /internal/verify/redistest -e /internal/verify/beneath -e /internal/verify/simulation | cut -d ' ' -f 1)
 	@go test -run 'Contract/fake_time' ./strategies/...
-	@go test -run Promises ./internal/simulation -schedules 2
-	@go test -skip TheFirstExample ./internal/repository
+	@go test -run Promises ./internal/verify/simulation -schedules 2
+	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs redis-server, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 2 test-root test-others
@@ -34,7 +34,7 @@ test-root:
 test-others:
 	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -shuffle=on -timeout 20m ./...
-	@go test ./internal/simulation
+	@go test ./internal/verify/simulation
 
 fuzz: ## fuzz every target of every module for TIME (10s)
 	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \
@@ -64,13 +64,13 @@ regress: programs ## compare the speed of this tree with that of the commit BASE
 # detector, since make test plays a tenth with it. The campaigns are large by themselves and run once, without it as well, since
 # what they find is to be what the commands in docs/safety.md find; make test runs a part of each with it.
 torture: programs ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
-	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -- \
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
-		$$(go list ./... | grep -v -e '/internal/campaign$$' -e '/internal/simulation$$') \
-		-- -parallel 8 -timeout 12h -skip Promises ./internal/campaign ./internal/simulation \
+		$$(go list ./... | grep -v -e '/internal/verify/campaign$$' -e '/internal/verify/simulation$$') \
+		-- -parallel 8 -timeout 12h -skip Promises ./internal/verify/campaign ./internal/verify/simulation \
 		-- $(simulation)
 
-simulation = -run Promises -timeout 24h ./internal/simulation -schedules $(or $(SCHEDULES),4000)
+simulation = -run Promises -timeout 24h ./internal/verify/simulation -schedules $(or $(SCHEDULES),4000)
 
 # 1,000 of each take 25 minutes on 2 free CPUs: 10 ms of one CPU for each schedule, as small runs have it.
 simulate: ## play SCHEDULES schedules (4000: a million in all) of each strategy under each fault, and print what they have shown
@@ -78,19 +78,19 @@ simulate: ## play SCHEDULES schedules (4000: a million in all) of each strategy 
 
 # The seeds are the date and time; they are printed, and a failure prints the command that plays its schedule again.
 fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with seeds that nobody has played
-	go test -v -run Fresh -timeout 24h ./internal/simulation -fresh $(or $(SCHEDULES),200)
+	go test -v -run Fresh -timeout 24h ./internal/verify/simulation -fresh $(or $(SCHEDULES),200)
 
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well.
 matrix: programs ## make docs/matrix.md anew
-	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/torture -html matrix.html -docs docs/matrix.md -by 'make matrix' -- -timeout 2h \
-		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/simulation ./internal/campaign
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md -by 'make matrix' -- -timeout 2h \
+		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/verify/simulation ./internal/verify/campaign
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.
 cover: programs ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out \
 		-coverpkg=./locker/...,./backends/...,./strategies/...,./middleware/...,./internal/cleanup \
-		$$(go list ./... | grep -v -e /internal/campaign -e /internal/simulation)
-	@go run ./internal/coverage -list docs/safety.md coverage.out
+		$$(go list ./... | grep -v -e /internal/verify/campaign -e /internal/verify/simulation)
+	@go run ./internal/verify/coverage -list docs/safety.md coverage.out
 
 # The tests start their own servers. The race detector and the libraries that set a server's clock need a C compiler, and the tests
 # beside node-redlock need node and npm.

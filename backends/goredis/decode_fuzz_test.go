@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/differential/wire"
+	"github.com/lockstep-go/lockstep/internal/verify/differential/wire"
 	client "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )

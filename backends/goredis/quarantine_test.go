@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/quarantinetest"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/quarantinetest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/go-redis/v9"
 )
 

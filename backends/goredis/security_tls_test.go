@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	client "github.com/redis/go-redis/v9"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
-	"github.com/lockstep-go/lockstep/internal/redistest"
-	"github.com/lockstep-go/lockstep/internal/wiretest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/wiretest"
 	client "github.com/redis/go-redis/v9"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/internal/starting"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 // What each mode of a store is tested with.

@@ -9,7 +9,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/differential/wire"
+	"github.com/lockstep-go/lockstep/internal/verify/differential/wire"
 )
 
 // FuzzDecoding: whatever a server replies, redigo and the executor hand it on in the terms of the family: alone, sent once, and

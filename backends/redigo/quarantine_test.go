@@ -10,8 +10,8 @@ import (
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/quarantinetest"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/quarantinetest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 func TestQuarantine(t *testing.T) {

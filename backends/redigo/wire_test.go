@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
-	"github.com/lockstep-go/lockstep/internal/redistest"
-	"github.com/lockstep-go/lockstep/internal/wiretest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/wiretest"
 )
 
 func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {

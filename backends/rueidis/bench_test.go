@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/rueidis"

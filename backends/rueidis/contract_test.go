@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/redistest"
 	"github.com/lockstep-go/lockstep/internal/starting"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/rueidis"
 )
 

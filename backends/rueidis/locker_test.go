@@ -5,8 +5,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/beneath"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 func TestEveryStrategyOverRueidis(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/quarantinetest"
+	"github.com/lockstep-go/lockstep/internal/verify/quarantinetest"
 )
 
 func TestQuarantine(t *testing.T) {

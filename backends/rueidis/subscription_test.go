@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 func TestASubscriptionTellsItsEventsApart(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/wiretest"
+	"github.com/lockstep-go/lockstep/internal/verify/wiretest"
 )
 
 func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {

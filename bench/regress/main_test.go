@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 func TestMain(m *testing.M) {

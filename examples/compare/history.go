@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/history"
+	"github.com/lockstep-go/lockstep/internal/verify/history"
 )
 
 // A record is what happened in one run of a scenario. Everything that is said about it is computed from this.

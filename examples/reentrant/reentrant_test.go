@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 func TestAJobIsNotInterruptedBetweenItsTwoLocks(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 const programEnv = "LOCKSTEP_TRACING_TEST_PROGRAM"

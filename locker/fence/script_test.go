@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker/fence"
 	"github.com/redis/go-redis/v9"
 )

@@ -3,7 +3,7 @@ package otellocker_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 )

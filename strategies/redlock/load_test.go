@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/history"
-	"github.com/lockstep-go/lockstep/internal/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/history"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 

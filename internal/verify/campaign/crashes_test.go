@@ -1,0 +1,367 @@
+package campaign
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/matrix"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/fence"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// TestNoUpdateIsLostInCrashes lets processes add to counters under locks, while servers are killed and started again, or the
+// processes themselves are killed, or stopped for longer than their leases. A counter is read, and written a moment later; an
+// update is lost if someone else wrote in between.
+//
+//   - Killed servers: none is lost where what the servers forget can't make two holders (S). One
+//     instance that forgets loses some (V). The updates there take half a second, so that the
+//     server is back before those that it interrupted are written.
+//   - Killed processes: none is lost (S).
+//   - Stopped processes, which write without a look at their context, as a write does that is on its way already: the lock
+//     can't help that (V), and a guard that compares numbers can (S).
+//
+// Run it alone: go test ./internal/verify/campaign -run TestNoUpdateIsLostInCrashes -v
+func TestNoUpdateIsLostInCrashes(t *testing.T) {
+	aof := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	for _, c := range []crashes{
+		{strategy: "single, AOF always", fault: "servers killed", over: "single", servers: 1, args: aof},
+		{strategy: "single, no persistence", fault: "servers killed", over: "single", servers: 1, ttl: 2 * time.Second, pause: 500 * time.Millisecond, violated: true},
+		{strategy: "redlock 4 of 5", fault: "servers killed", over: "redlock", servers: 5},
+		{strategy: "redlock numbered 3 of 5, AOF always", fault: "servers killed", over: "numbered", servers: 5, args: aof, guarded: true},
+		{strategy: "fenced, guarded, AOF always", fault: "servers killed", over: "fenced", servers: 1, args: aof, guarded: true},
+		{strategy: "single", fault: "holders killed", over: "single", servers: 1},
+		{strategy: "redlock 4 of 5", fault: "holders killed", over: "redlock", servers: 5},
+		{strategy: "single", fault: "holders stopped", over: "single", servers: 1, violated: true},
+		{strategy: "fenced, guarded", fault: "holders stopped", over: "fenced", servers: 1, guarded: true},
+		{strategy: "redlock numbered 3 of 5", fault: "holders stopped", over: "numbered", servers: 5, guarded: true},
+	} {
+		t.Run(c.strategy+", "+c.fault, c.run)
+	}
+}
+
+// crashes is one experiment.
+type crashes struct {
+	strategy, fault string
+	over            string // what the workers lock with
+	servers         int
+	args            []string
+	ttl             time.Duration // 0: leaseTTL
+	pause           time.Duration // between the read and the write; 0: a moment
+	guarded         bool          // the counters refuse a number that is lower than one before
+	violated        bool          // updates are lost
+}
+
+const (
+	workers  = 4 // processes
+	hands    = 4 // goroutines in each
+	counters = 8
+	leaseTTL = 400 * time.Millisecond
+	moment   = time.Millisecond
+)
+
+func (c crashes) run(t *testing.T) {
+	kills, updates := 5, 300
+	if torture {
+		kills, updates = 35, 5500 // of each: 350 and 55,000 in all
+	}
+	if c.pause > 0 {
+		updates /= 3 // they take longer
+	}
+	servers := redistest.StartN(t, c.servers, redistest.WithArgs(c.args...))
+	bank := openBank(t, c.guarded)
+	staff := make([]*worker, workers)
+	for i := range staff {
+		staff[i] = c.hire(t, servers, bank)
+	}
+	for kill := range kills {
+		bank.await(t, (kill+1)*updates/kills)
+		switch victim := staff[kill%workers]; c.fault {
+		case "servers killed":
+			s := servers[kill%len(servers)]
+			s.Kill()
+			s.Restart()
+			time.Sleep(leaseTTL) // a quorum bears so many forgetful nodes in the life of a lease, and not more
+		case "holders killed":
+			victim.end()
+			staff[kill%workers] = c.hire(t, servers, bank)
+		case "holders stopped":
+			victim.signal(t, syscall.SIGSTOP)
+			time.Sleep(2 * leaseTTL)
+			victim.signal(t, syscall.SIGCONT)
+		}
+	}
+	for more := 0; c.violated && bank.lost() == 0 && more < 20*kills; more++ { // until it is seen
+		if c.fault == "servers killed" {
+			servers[0].Kill()
+			servers[0].Restart()
+		} else {
+			staff[0].signal(t, syscall.SIGSTOP)
+			time.Sleep(2 * leaseTTL)
+			staff[0].signal(t, syscall.SIGCONT)
+		}
+		bank.await(t, bank.made()+updates/kills)
+	}
+	for _, w := range staff {
+		w.end()
+	}
+	t.Logf("%d updates, %d refused as late, %d lost, %d kills or stops", bank.made(), bank.late(), bank.lost(), kills)
+	if lost := bank.lost(); (lost > 0) != c.violated {
+		t.Errorf("%d updates were lost; want some: %v", lost, c.violated)
+	}
+	matrix.Cell{
+		Strategy: c.strategy, Fault: c.fault, Where: "redis-server", Trials: bank.made(), Violations: bank.lost(),
+		Command: command(t.Name()),
+	}.Report(t)
+}
+
+// A bank has the counters, in the process of the test. A worker sends the name of a counter and its number, gets the value,
+// and sends the value to be written.
+type bank struct {
+	listener net.Listener
+	guarded  bool
+
+	mu                    sync.Mutex
+	ledger                *ledger // of the workers; nil: nobody wants to know
+	guards                map[string]*fence.Register[int]
+	values                map[string]int
+	updates, gone, missed int
+}
+
+// message is what goes to the bank and back.
+type message struct {
+	Counter string
+	Fence   uint64
+	Value   int
+	Forgone bool // nothing is to be written: the lock was lost
+
+	Asked, Answered, Until int64 // when the lock was asked for, was granted and was held for sure, in ns since 1970
+}
+
+func openBank(t *testing.T, guarded bool) *bank {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bank{listener: l, guarded: guarded, guards: map[string]*fence.Register[int]{}, values: map[string]int{}}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go b.serve(conn)
+		}
+	}()
+	return b
+}
+
+// serve ends with its worker.
+func (b *bank) serve(conn net.Conn) {
+	defer conn.Close()
+	in, out := json.NewDecoder(bufio.NewReader(conn)), json.NewEncoder(conn)
+	for {
+		var read, write message
+		if in.Decode(&read) != nil || out.Encode(b.read(read)) != nil {
+			return
+		}
+		b.book().granted(read, conn.RemoteAddr().String())
+		if in.Decode(&write) != nil || out.Encode(b.write(write)) != nil {
+			return
+		}
+		b.book().held(write, conn.RemoteAddr().String())
+	}
+}
+
+func (b *bank) read(m message) message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.Value = b.values[m.Counter]
+	if b.guarded {
+		_, _ = b.guard(m.Counter).Claim(m.Fence) // who is too late will be told when it writes
+	}
+	return m
+}
+
+func (b *bank) write(m message) message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case m.Forgone:
+		return m
+	case b.guarded && b.guard(m.Counter).Write(m.Fence, m.Value) != nil:
+		b.gone++
+		return m
+	}
+	b.updates++
+	if b.values[m.Counter] != m.Value-1 {
+		b.missed++ // what someone else wrote since it was read
+	}
+	b.values[m.Counter] = m.Value
+	return m
+}
+
+func (b *bank) guard(counter string) *fence.Register[int] {
+	if b.guards[counter] == nil {
+		b.guards[counter] = new(fence.Register[int])
+	}
+	return b.guards[counter]
+}
+
+func (b *bank) made() int { b.mu.Lock(); defer b.mu.Unlock(); return b.updates }
+func (b *bank) late() int { b.mu.Lock(); defer b.mu.Unlock(); return b.gone }
+func (b *bank) lost() int { b.mu.Lock(); defer b.mu.Unlock(); return b.missed }
+
+func (b *bank) enter(l *ledger) { b.mu.Lock(); defer b.mu.Unlock(); b.ledger = l }
+func (b *bank) book() *ledger   { b.mu.Lock(); defer b.mu.Unlock(); return b.ledger }
+
+func (b *bank) await(t *testing.T, updates int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(updates, " updates"), func() bool { return b.made() >= updates })
+}
+
+// A worker is a process that adds to counters until it is killed.
+type worker struct{ cmd *exec.Cmd }
+
+const workerEnv = "LOCKSTEP_CAMPAIGN_WORKER"
+
+// job is what a worker is told.
+type job struct {
+	Over    string
+	Servers []string
+	Bank    string
+	Hasty   bool // writes without a look at its context
+	Pause   time.Duration
+	TTL     time.Duration // of leases that are not extended; 0: leaseTTL, and they are
+}
+
+func (c crashes) hire(t *testing.T, servers []*redistest.Server, b *bank) *worker {
+	t.Helper()
+	return hire(t, servers, b, job{Over: c.over, Hasty: c.fault == "holders stopped", Pause: max(c.pause, moment), TTL: c.ttl})
+}
+
+func hire(t *testing.T, servers []*redistest.Server, b *bank, j job) *worker {
+	t.Helper()
+	j.Bank = b.listener.Addr().String()
+	for _, s := range servers {
+		j.Servers = append(j.Servers, s.Addr())
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, _ := beneath.Process(t, workerEnv+"="+string(text))
+	return &worker{cmd}
+}
+
+func (w *worker) end() {
+	_ = w.cmd.Process.Kill() // it may be gone
+	_ = w.cmd.Wait()
+}
+
+func (w *worker) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		t.Error(err)
+	}
+}
+
+// runWorker is what the process of a worker runs: see TestProcess.
+func runWorker(t *testing.T, text string) {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test has died
+		os.Exit(1)
+	}()
+	opts := []locker.Option{locker.WithTTL(leaseTTL)}
+	if j.TTL > 0 {
+		opts = []locker.Option{locker.WithTTL(j.TTL), locker.WithoutExtension()}
+	}
+	locks := locker.New(j.locker(t), opts...)
+	var all sync.WaitGroup
+	for range hands {
+		all.Go(func() { j.work(locks) })
+	}
+	all.Wait()
+}
+
+func (j job) locker(t *testing.T) locker.Locker {
+	var stores []numberedNested
+	for _, addr := range j.Servers {
+		// After as many failed dials as the pool is large, go-redis would not try for a second.
+		c := redis.NewClient(&redis.Options{Addr: addr, DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000})
+		stores = append(stores, goredis.New(c))
+	}
+	switch j.Over {
+	case "single":
+		return single.New(stores[0])
+	case "fenced":
+		return fenced.New(stores[0])
+	case "numbered":
+		return numberedQuorumOf(3)(t, stores)
+	case "numbered 4":
+		return numberedQuorumOf(4)(t, stores)
+	}
+	return quorumOf(4)(t, stores)
+}
+
+func (j job) work(locks *locker.Client) {
+	ctx := context.Background()
+	conn, err := net.Dial("tcp", j.Bank)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	in, out := json.NewDecoder(bufio.NewReader(conn)), json.NewEncoder(conn)
+	for {
+		counter := fmt.Sprint("counter ", rand.IntN(counters))
+		l, err := locks.Lock(ctx, counter, locker.WithWait(time.Second))
+		if err != nil {
+			time.Sleep(time.Millisecond) // the server may be down
+			continue
+		}
+		if err := j.add(in, out, l); err != nil && !errors.Is(err, locker.ErrLost) {
+			return
+		}
+		_ = l.Unlock(ctx) // it is lost, or what is left of it ends with its lease
+	}
+}
+
+// add reads a counter and writes it a moment later.
+func (j job) add(in *json.Decoder, out *json.Encoder, l *locker.Lock) error {
+	lease := l.Lease()
+	at := message{Counter: l.Key(), Fence: lease.Fence, Asked: lease.Granted.UnixNano(), Answered: time.Now().UnixNano()}
+	if err := errors.Join(out.Encode(at), in.Decode(&at)); err != nil {
+		return err
+	}
+	time.Sleep(j.Pause)
+	at.Value++
+	now := time.Now()
+	ended := l.Context().Err() != nil
+	at.Forgone = ended && !j.Hasty
+	if !ended {
+		at.Until = now.UnixNano()
+	}
+	return errors.Join(out.Encode(at), in.Decode(&at))
+}

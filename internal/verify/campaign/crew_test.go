@@ -1,0 +1,240 @@
+package campaign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/history"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A crew works under a few locks while something is done to the servers, and writes down what it got. Under each lock is a
+// counter: it is read when a hold begins and written when it ends.
+type crew struct {
+	t     *testing.T
+	keys  []string
+	ttl   time.Duration // not of a lock that is kept
+	bank  *bank
+	began time.Time
+
+	dismiss func() // lets everyone finish
+	over    chan struct{}
+	working sync.WaitGroup
+	hands   sync.RWMutex // read by each who has a lock or asks for one
+
+	mu      sync.Mutex
+	holds   []history.Hold
+	grants  []history.Grant
+	granted map[string]int // by key
+	failed  map[string]int // by key
+	faults  map[string]int // by what the error says
+	refused int
+	stolen  int // locks that were lost before their time
+
+	unconfirmed int // releases, the lost ones among them
+}
+
+const (
+	keptTTL  = 4 * patience           // of those who keep a lock: it is not extended by itself before one has run out of patience
+	crewWait = 200 * time.Millisecond // for a lock, before one goes for another
+	crewRest = 20 * time.Millisecond  // between one lock and the next
+)
+
+// cleaningUp is time for the clean-ups, which look again for 2.6 s, to find the servers still there. Against closed clients they
+// would go on for as long as keptTTL, in the middle of the experiment that is next and wants nothing to run on.
+const cleaningUp = 5 * time.Second
+
+// assemble makes everyone work with each of the Clients.
+func assemble(t *testing.T, keys []string, guarded bool, hands int, ttl time.Duration, clients ...*locker.Client) *crew {
+	c := &crew{
+		t: t, keys: keys, ttl: ttl, bank: openBank(t, guarded), began: time.Now(), over: make(chan struct{}),
+		granted: map[string]int{}, failed: map[string]int{}, faults: map[string]int{},
+	}
+	c.dismiss = sync.OnceFunc(func() {
+		close(c.over)
+		c.working.Wait()
+		time.Sleep(cleaningUp)
+	})
+	t.Cleanup(c.dismiss)
+	for i, locks := range clients {
+		for j := range hands {
+			c.working.Go(func() { c.work(locks, fmt.Sprintf("hand %d of Client %d", j, i)) })
+		}
+	}
+	return c
+}
+
+func (c *crew) work(locks *locker.Client, who string) {
+	ctx := locker.ContextWithOwner(context.Background(), who)
+	for {
+		select {
+		case <-c.over:
+			return
+		case <-time.After(crewRest):
+		}
+		c.hands.RLock()
+		key := c.keys[rand.IntN(len(c.keys))]
+		if l, err := locks.Lock(ctx, key, locker.WithTTL(c.ttl), locker.WithWait(crewWait)); err != nil {
+			c.fail(key, err)
+		} else {
+			h := c.begin(l, who)
+			time.Sleep(moment)
+			_ = h.end() // what is left ends with its lease
+		}
+		c.hands.RUnlock()
+	}
+}
+
+// still does something while nobody at work has a lock, or while they work.
+func (c *crew) still(rest bool, do func()) {
+	if rest {
+		c.hands.Lock()
+		defer c.hands.Unlock()
+	}
+	do()
+}
+
+// fail notes why there is no grant.
+func (c *crew) fail(key string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var fault *locker.Error
+	switch {
+	case errors.Is(err, locker.ErrLost):
+		c.t.Errorf("%q: Lock = %v", key, err)
+	case errors.Is(err, locker.ErrHeld):
+		c.refused++
+	case errors.As(err, &fault):
+		c.failed[key]++
+		c.faults[fault.ErrorType()]++
+	default:
+		c.t.Errorf("%q: Lock = %v, which is neither a refusal nor a fault", key, err)
+	}
+}
+
+// keep takes a lock as soon as it can be had, to be kept for longer than the others do.
+func (c *crew) keep(locks *locker.Client, key string) *hold {
+	c.t.Helper()
+	ctx := locker.ContextWithOwner(context.Background(), "keeper")
+	var l *locker.Lock
+	eventually(c.t, fmt.Sprintf("%q is granted to whoever keeps it", key), func() bool {
+		var err error
+		l, err = locks.Lock(ctx, key, locker.WithTTL(keptTTL), locker.WithWait(patience))
+		return err == nil
+	})
+	return c.begin(l, "keeper")
+}
+
+// A hold is one time that someone of the crew has a lock.
+type hold struct {
+	*locker.Lock
+	crew  *crew
+	who   string
+	start time.Time
+	read  message
+}
+
+func (c *crew) begin(l *locker.Lock, who string) *hold {
+	h := &hold{Lock: l, crew: c, who: who, start: time.Now()}
+	h.read = c.bank.read(message{Counter: l.Key(), Fence: l.Fence()})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.granted[l.Key()]++
+	c.grants = append(c.grants, history.Grant{
+		Key: l.Key(), Who: who, Asked: int64(l.Lease().Granted.Sub(c.began)), Answered: int64(h.start.Sub(c.began)), Fence: l.Fence(),
+	})
+	return h
+}
+
+// end writes the counter unless the lock has been lost, and gives it back. Until here it was held, if its context has not ended
+// when that is asked next.
+func (h *hold) end() error {
+	until := time.Now()
+	h.read.Value++
+	h.read.Forgone = h.Context().Err() != nil
+	h.crew.bank.write(h.read)
+	if !h.read.Forgone {
+		h.crew.note(history.Hold{
+			Key: h.Key(), Who: h.who, Start: int64(h.start.Sub(h.crew.began)), End: int64(until.Sub(h.crew.began)),
+		})
+	}
+	err := h.Unlock(context.Background())
+	h.crew.mu.Lock()
+	defer h.crew.mu.Unlock()
+	if err != nil {
+		h.crew.unconfirmed++
+	}
+	if lost := (*locker.LostError)(nil); errors.As(err, &lost) && lost.Reason == locker.LostStolen {
+		h.crew.stolen++
+	}
+	return err
+}
+
+func (c *crew) note(h history.Hold) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds = append(c.holds, h)
+}
+
+// grantsOf is how often key was granted; answersOf counts the faults as well.
+func (c *crew) grantsOf(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.granted[key]
+}
+
+func (c *crew) answersOf(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.granted[key] + c.failed[key]
+}
+
+// awaitMore waits until count says of each key that it has grown by n.
+func (c *crew) awaitMore(n int, keys []string, what string, count func(key string) int) {
+	c.t.Helper()
+	at := map[string]int{}
+	for _, key := range keys {
+		at[key] = count(key) + n
+	}
+	eventually(c.t, what, func() bool {
+		return !slices.ContainsFunc(keys, func(key string) bool { return count(key) < at[key] })
+	})
+}
+
+// longestGap is the longest time for which nobody held one of the keys, of those that ended since an instant. Whoever has a
+// lock last notes it before it is released, so this is longer than the lock was free.
+func (c *crew) longestGap(since time.Time, keys []string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.SortFunc(c.holds, func(a, b history.Hold) int { return cmp.Compare(a.Start, b.Start) })
+	var longest int64
+	ended := map[string]int64{}
+	for _, h := range c.holds {
+		if end, held := ended[h.Key]; held && h.Start > int64(since.Sub(c.began)) && slices.Contains(keys, h.Key) {
+			longest = max(longest, h.Start-end)
+		}
+		ended[h.Key] = max(ended[h.Key], h.End)
+	}
+	return time.Duration(longest)
+}
+
+func (c *crew) String() string {
+	return fmt.Sprintf("%d grants, %d overlaps, %d updates lost, %d refused as late, %d numbers fell, %d locks lost before their time; "+
+		"%d waits in vain, faults: %v", len(c.grants), len(history.Overlaps(c.holds)), c.bank.lost(), c.bank.late(),
+		len(c.inversions()), c.stolen, c.refused, c.faults)
+}
+
+// inversions are none without numbers.
+func (c *crew) inversions() []history.Inversion {
+	if len(c.grants) > 0 && c.grants[0].Fence == 0 {
+		return nil
+	}
+	return history.Inversions(c.grants)
+}

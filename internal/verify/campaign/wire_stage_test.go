@@ -1,0 +1,148 @@
+package campaign
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	client "github.com/redis/go-redis/v9"
+)
+
+// A stage is what all cases share: servers, someone who reaches them without a proxy, so that no fault concerns him, and one who
+// looks.
+type stage struct {
+	servers map[bool][]*redistest.Server // those of replicated strategies and of others
+	looking map[bool][]*client.Client    // by server
+	direct  map[string]*locker.Client    // by strategy
+	warming chan struct{}                // has room for those who connect at once: it takes more of the machine than all else
+}
+
+func setUp(t *testing.T) *stage {
+	s := &stage{
+		servers: map[bool][]*redistest.Server{false: redistest.StartN(t, 5), true: {startReplicated(t)}},
+		looking: map[bool][]*client.Client{}, direct: map[string]*locker.Client{}, warming: make(chan struct{}, 4),
+	}
+	clients := map[bool][]*client.Client{}
+	for replicated, servers := range s.servers {
+		for _, server := range servers {
+			_, c := goredis.Open(&client.Options{Addr: server.Addr(), PoolSize: 50}, redisstore.WithoutQuarantine())
+			t.Cleanup(func() { c.Close() })
+			look := client.NewClient(&client.Options{Addr: server.Addr(), ReadTimeout: patience, PoolSize: 20, PoolTimeout: patience})
+			t.Cleanup(func() { look.Close() })
+			clients[replicated], s.looking[replicated] = append(clients[replicated], c), append(s.looking[replicated], look)
+		}
+	}
+	for _, of := range strategies {
+		var stores []*redisstore.Store
+		for _, c := range clients[of.replicated][:of.nodes] {
+			stores = append(stores, goredis.New(c, append(of.options, beneath.Long)...))
+		}
+		l, err := of.build(stores)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.direct[of.name] = locker.New(l, locker.WithTTL(ttl), locker.WithoutExtension())
+	}
+	return s
+}
+
+// startReplicated returns a master when its replicas follow it.
+func startReplicated(t *testing.T) *redistest.Server {
+	servers := redistest.StartN(t, 1+replicas, redistest.WithArgs("--repl-diskless-sync-delay", "0"))
+	master := servers[0]
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, replica := range servers[1:] {
+		if _, err := replica.Do("REPLICAOF", host, port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the replicas follow their master", func() bool {
+		n, err := master.Do("WAIT", "2", "100")
+		return err == nil && n == int64(replicas)
+	})
+	return master
+}
+
+// A party is who asks for locks: through a Client, as an owner if the strategy nests.
+type party struct {
+	*locker.Client
+	owner string
+}
+
+func (p party) TryLock(ctx context.Context, key string) (*locker.Lock, error) {
+	return p.Client.TryLock(locker.ContextWithOwner(ctx, p.owner), key)
+}
+
+func (p party) Lock(ctx context.Context, key string) (*locker.Lock, error) {
+	return p.Client.Lock(locker.ContextWithOwner(ctx, p.owner), key, locker.WithWait(patience))
+}
+
+// parties are who has what is done under a fault, the same owner on a network that is always well, and someone else there.
+func (s *scene) parties(ours locker.Locker) {
+	direct := s.direct[s.strategy.name]
+	s.ours = party{Client: locker.New(ours, locker.WithTTL(ttl), locker.WithoutExtension())}
+	s.same, s.other = party{Client: direct}, party{Client: direct}
+	if s.strategy.nested {
+		s.ours.owner, s.same.owner, s.other.owner = "we", "we", "they"
+	}
+}
+
+// taken counts the nodes on which something lies under the key, beside what is around. A bit that is off is nothing.
+func (s *scene) taken() (nodes int) {
+	for _, look := range s.looking[s.strategy.replicated][:s.strategy.nodes] {
+		var there bool
+		if s.strategy.nested {
+			there = s.holds(look) > s.around
+		} else {
+			exists, err := look.Exists(context.Background(), s.key).Result()
+			if err != nil {
+				s.Errorf("looking at the store: %v", err)
+			}
+			there = exists == 1 && look.Get(context.Background(), s.key).Val() != "\x00" // another type is something
+		}
+		if there {
+			nodes++
+		}
+	}
+	return nodes
+}
+
+// holds counts those of the owner who has the lock.
+func (s *scene) holds(look *client.Client) (n int) {
+	fields, err := look.HKeys(context.Background(), s.key).Result()
+	if err != nil {
+		s.Errorf("looking at the store: %v", err)
+	}
+	for _, field := range fields {
+		if strings.HasPrefix(field, "hold:") {
+			n++
+		}
+	}
+	if len(fields) > 0 && n == 0 {
+		s.Errorf("the key is there without a hold: %v", fields)
+	}
+	return n
+}
+
+// extended counts the nodes on which the key has more than the TTL before it.
+func (s *scene) extended() (nodes int) {
+	for _, look := range s.looking[s.strategy.replicated][:s.strategy.nodes] {
+		left, err := look.PTTL(context.Background(), s.key).Result()
+		if err != nil {
+			s.Errorf("looking at the store: %v", err)
+		}
+		if left > ttl {
+			nodes++
+		}
+	}
+	return nodes
+}

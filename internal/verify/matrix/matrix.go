@@ -1,0 +1,177 @@
+// Package matrix gathers what experiments found into one table: which strategy keeps its promise under which fault, which is
+// unavailable for a time, and which is violated. Tests report cells as attributes of their output; the program
+// internal/verify/torture reads them there, prints the table, and writes it into docs/matrix.md.
+package matrix
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// attribute is the key under which a test reports a [Cell].
+const attribute = "cell"
+
+// Cell is what one experiment found about one strategy under one fault.
+type Cell struct {
+	Strategy   string
+	Fault      string
+	Where      string        // what it ran on, such as "simulation" or "redis-server"
+	Trials     int           // schedules, or operations
+	Violations int           // trials in which two held at once, or an update was lost
+	Inverted   int           // trials in which numbers fell or came twice
+	Down       time.Duration // the longest time in which nobody could have the lock; most experiments do not measure it
+	Command    string        // finds the same again, as far as chance lets it; see [Command]
+}
+
+// Verdict is a cell in one letter.
+type Verdict string
+
+// The verdicts.
+const (
+	Safe        Verdict = "S" // nothing happened
+	Unavailable Verdict = "U" // for a time nobody could have the lock; nothing worse
+	Inverted    Verdict = "N" // numbers fell or came twice; but no two held at once, or a guard refused the writes of one
+	Violated    Verdict = "V" // two held at once, or an update was lost
+)
+
+// Verdict tells what was found.
+func (c Cell) Verdict() Verdict {
+	switch {
+	case c.Violations > 0:
+		return Violated
+	case c.Inverted > 0:
+		return Inverted
+	case c.Down > 0:
+		return Unavailable
+	}
+	return Safe
+}
+
+// String is the cell as it stands in a table.
+func (c Cell) String() string {
+	switch c.Verdict() {
+	case Violated:
+		return fmt.Sprintf("V %d of %d", c.Violations, c.Trials)
+	case Inverted:
+		return fmt.Sprintf("N %d of %d", c.Inverted, c.Trials)
+	case Unavailable:
+		return fmt.Sprintf("U %v of %d", rounded(c.Down), c.Trials)
+	}
+	return fmt.Sprintf("S %d", c.Trials)
+}
+
+func rounded(d time.Duration) time.Duration {
+	switch {
+	case d < time.Second:
+		return max(d.Round(time.Millisecond), time.Millisecond)
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// Report tells of a cell in the output of a test, which has to be one that the cell's command runs.
+func (c Cell) Report(t testing.TB) {
+	t.Helper()
+	if !selects(c.Command, t.Name()) {
+		t.Errorf("the cell of %s under %s has a command that does not run %s: %q", c.Strategy, c.Fault, t.Name(), c.Command)
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Attr(attribute, string(text))
+}
+
+// also joins commands.
+const also = "; "
+
+// Table is what several experiments found. The zero value is empty.
+type Table struct {
+	cells []Cell
+}
+
+// Add takes in an attribute of a test; it tells whether that was a cell. Cells of one strategy, fault and place are one: their
+// trials are added, the longest time counts, and one has to run the commands of all.
+func (t *Table) Add(key, value string) (bool, error) {
+	if key != attribute {
+		return false, nil
+	}
+	var c Cell
+	if err := json.Unmarshal([]byte(value), &c); err != nil {
+		return false, fmt.Errorf("cell %s: %w", value, err)
+	}
+	if c.Strategy == "" || c.Fault == "" || c.Trials < 1 || c.Command == "" {
+		return false, fmt.Errorf("cell %s: no strategy, no fault, no trials or no command", value)
+	}
+	for i := range t.cells {
+		if old := &t.cells[i]; old.Strategy == c.Strategy && old.Fault == c.Fault && old.Where == c.Where {
+			old.Trials += c.Trials
+			old.Violations += c.Violations
+			old.Inverted += c.Inverted
+			old.Down = max(old.Down, c.Down)
+			if !slices.Contains(strings.Split(old.Command, also), c.Command) {
+				old.Command += also + c.Command
+			}
+			return true, nil
+		}
+	}
+	t.cells = append(t.cells, c)
+	return true, nil
+}
+
+// Cells are sorted by place, strategy and fault.
+func (t *Table) Cells() []Cell {
+	return slices.SortedFunc(slices.Values(t.cells), func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(b.Where, a.Where), cmp.Compare(a.Strategy, b.Strategy), cmp.Compare(a.Fault, b.Fault))
+	})
+}
+
+// places are where experiments ran, each with a table of its own.
+func (t *Table) places() []string { return distinct(t.Cells(), func(c Cell) string { return c.Where }) }
+
+func distinct(cells []Cell, field func(Cell) string) (all []string) {
+	for _, c := range cells {
+		if !slices.Contains(all, field(c)) {
+			all = append(all, field(c))
+		}
+	}
+	return all
+}
+
+// grid is the part of a table that is about one place.
+type grid struct {
+	where              string
+	strategies, faults []string
+	cells              []Cell
+}
+
+func (t *Table) grids() (all []grid) {
+	for _, where := range t.places() {
+		g := grid{where: where}
+		for _, c := range t.Cells() {
+			if c.Where == where {
+				g.cells = append(g.cells, c)
+			}
+		}
+		g.strategies = distinct(g.cells, func(c Cell) string { return c.Strategy })
+		g.faults = distinct(g.cells, func(c Cell) string { return c.Fault })
+		slices.Sort(g.faults)
+		all = append(all, g)
+	}
+	return all
+}
+
+// at is the cell of a strategy and a fault, if there is one.
+func (g grid) at(strategy, fault string) (Cell, bool) {
+	i := slices.IndexFunc(g.cells, func(c Cell) bool { return c.Strategy == strategy && c.Fault == fault })
+	if i < 0 {
+		return Cell{}, false
+	}
+	return g.cells[i], true
+}

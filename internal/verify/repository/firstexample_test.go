@@ -1,0 +1,34 @@
+package repository
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+// TestTheFirstExampleOfREADMEWorksOnANewServer runs it as printed, but for the address.
+func TestTheFirstExampleOfREADMEWorksOnANewServer(t *testing.T) {
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```$").FindStringSubmatch(string(text))
+	if block == nil {
+		t.Fatal("README has no whole program: mend this test")
+	}
+	dir := consumer(t)
+	source := strings.ReplaceAll(block[1], `"localhost:6379"`, "os.Args[1]")
+	source = strings.Replace(source, "import (\n", "import (\n\t\"os\"\n", 1)
+	write(t, filepath.Join(dir, "main.go"), source)
+	build(t, dir)
+	server := redistest.Start(t) // now, so that it is new
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "consumer"), server.Addr())
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "charging invoice 42\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,188 @@
+package repository
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/lockstep-go/lockstep"
+
+// goList runs the go command in dir and returns the lines that it prints.
+func goList(t *testing.T, dir string, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v\n%s", args, err, stderr.String())
+	}
+	return strings.Fields(string(out))
+}
+
+func isStandard(pkg string) bool {
+	first, _, _ := strings.Cut(pkg, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
+	for _, pkg := range goList(t, "../../..", "-deps", "./locker/...", "./strategies/...", "./internal/cleanup", "./internal/verify/history",
+		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore") {
+		if !isStandard(pkg) && !strings.HasPrefix(pkg, module+"/") {
+			t.Errorf("%s is needed", pkg)
+		}
+	}
+}
+
+// TestMiddlewareNeedsNoSDK keeps to the API of OpenTelemetry what a program gets that wants to be seen, and everything away
+// from one that wants a log.
+func TestMiddlewareNeedsNoSDK(t *testing.T) {
+	for pkg, mayImport := range map[string]string{"otellocker": "go.opentelemetry.io/otel", "sloglocker": module} {
+		for _, imported := range goList(t, "../../..", "-f", `{{join .Imports "\n"}}`, "./middleware/"+pkg) {
+			if !isStandard(imported) && imported != module+"/locker" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
+				t.Errorf("%s imports %s", pkg, imported)
+			}
+		}
+		for _, needed := range goList(t, "../../..", "-deps", "./middleware/"+pkg) {
+			if strings.HasPrefix(needed, "go.opentelemetry.io/otel/sdk") {
+				t.Errorf("%s needs %s", pkg, needed)
+			}
+		}
+	}
+}
+
+// TestWhoImportsWhom is the picture in docs/design.md.
+func TestWhoImportsWhom(t *testing.T) {
+	allowed := []struct {
+		below   string
+		imports []string // of this module; a trailing /... stands for all below
+	}{
+		{"locker/fence", nil},
+		{"locker", []string{"internal/address", "internal/cleanup", "internal/stack", "internal/wallclock", "locker"}},
+		{"backends/backendtest", []string{"backends"}},
+		{"backends/memory", []string{"backends"}},
+		{"backends/redisstore", []string{"backends", "internal/address", "internal/cleanup", "internal/stack"}},
+		{"backends/goredis", []string{"backends", "backends/redisstore"}},
+		{"backends/redigo", []string{"backends", "backends/redisstore"}},
+		{"backends/embedded", nil},
+		{"backends", nil},
+		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
+		{"middleware", []string{"locker"}},
+		{"internal/address", nil},
+		{"internal/cleanup", nil},
+		{"internal/verify/history", nil},
+		{"internal/verify/redistest", nil},
+		{"internal/stack", nil},
+		{"internal/starting", []string{"backends"}},
+		{"internal/wallclock", nil},
+	}
+	for _, line := range goList(t, "../../..", "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...") {
+		parts := strings.Split(line, ",")
+		pkg := strings.TrimPrefix(parts[0], module+"/")
+		for _, rule := range allowed {
+			if pkg != rule.below && !strings.HasPrefix(pkg, rule.below+"/") {
+				continue
+			}
+			for _, imported := range parts[1:] {
+				if own, ok := strings.CutPrefix(imported, module+"/"); ok && !slices.Contains(rule.imports, own) {
+					t.Errorf("%s imports %s", pkg, own)
+				}
+			}
+			break // the first rule is the narrowest
+		}
+	}
+}
+
+// TestAConsumerGetsWhatItAskedForAndNoMore builds a program outside of this module for each adapter.
+func TestAConsumerGetsWhatItAskedForAndNoMore(t *testing.T) {
+	adapters := map[string]struct{ client, store string }{
+		"goredis": {"github.com/redis/go-redis/v9", "goredis.New(redis.NewClient(&redis.Options{}))"},
+		"redigo":  {"github.com/gomodule/redigo/redis", "redigo.New(&redis.Pool{})"},
+	}
+	for adapter, a := range adapters {
+		t.Run(adapter, func(t *testing.T) {
+			dir := consumer(t)
+			write(t, filepath.Join(dir, "main.go"), `package main
+
+import (
+	"context"
+
+	"`+module+`/backends/`+adapter+`"
+	"`+module+`/locker"
+	"`+module+`/strategies/single"
+	"`+a.client+`"
+)
+
+func main() {
+	locks := locker.New(single.New(`+a.store+`))
+	_ = locks.Do(context.Background(), "key", func(context.Context, *locker.Lock) error { return nil })
+}
+`)
+			packages := goList(t, dir, "-deps", ".")
+			if !slices.Contains(packages, a.client) {
+				t.Errorf("%s is not in it: the test looks at the wrong thing", a.client)
+			}
+			unwanted := []string{"miniredis", "opentelemetry", "gopher-lua", "rueidis", "backends/embedded", "backends/memory", "testing"}
+			for other, b := range adapters {
+				if other != adapter {
+					unwanted = append(unwanted, b.client, "backends/"+other)
+				}
+			}
+			for _, pkg := range packages {
+				for _, u := range unwanted {
+					if strings.Contains(pkg, u) {
+						t.Errorf("%s is in the program", pkg)
+					}
+				}
+			}
+			build(t, dir)
+		})
+	}
+}
+
+// consumer makes a module that uses this one from its folder.
+func consumer(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What this module requires is required here as well, in the same versions, so that nothing has to be looked up.
+	text := strings.Replace(string(mod), "module "+module, "module consumer", 1)
+	write(t, filepath.Join(dir, "go.mod"), text+"\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "go.sum"), string(sum))
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func build(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "./...")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("go build: %v\n%s", err, out)
+	}
+}

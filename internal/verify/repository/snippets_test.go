@@ -1,0 +1,198 @@
+package repository
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// packages are those that snippets may use without an import of their own, by the name under which they appear.
+var packages = map[string]string{
+	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "time": "time", "tls": "crypto/tls",
+	"os": "os", "x509": "crypto/x509", "testing": "testing", "synctest": "testing/synctest", "http": "net/http",
+	"locker":      module + "/locker",
+	"lockertest":  module + "/locker/lockertest",
+	"backends":    module + "/backends",
+	"backendtest": module + "/backends/backendtest",
+	"memory":      module + "/backends/memory",
+	"goredis":     module + "/backends/goredis",
+	"redigo":      module + "/backends/redigo",
+	"embedded":    module + "/backends/embedded",
+	"single":      module + "/strategies/single",
+	"fair":        module + "/strategies/fair",
+	"fenced":      module + "/strategies/fenced",
+	"redlock":     module + "/strategies/redlock",
+	"strategies":  module + "/strategies",
+	"reentrant":   module + "/strategies/reentrant",
+	"fence":       module + "/locker/fence",
+	"otellocker":  module + "/middleware/otellocker",
+	"sloglocker":  module + "/middleware/sloglocker",
+	"attribute":   "go.opentelemetry.io/otel/attribute",
+	"redisstore":  module + "/backends/redisstore",
+	"redis":       "github.com/redis/go-redis/v9",
+	"redigolib":   "github.com/gomodule/redigo/redis",
+}
+
+// around is what a snippet may take for granted.
+const around = `package snippet
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"` + module + `/backends"
+	"` + module + `/locker"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	ctx     = context.Background()
+	client  *redis.Client
+	store   backends.Store
+	locks   *locker.Client
+	nodes   []locker.Locker
+	invoice struct{ Number int }
+	err     error
+
+	addresses []string
+	logger    *slog.Logger
+	caPEM     []byte
+	tlsConfig *tls.Config
+	secrets   vault
+)
+
+type vault struct{}
+
+func (vault) Current() string { return "" }
+
+func charge(ctx context.Context, invoice any) error { return ctx.Err() }
+func work(ctx context.Context) error                { return ctx.Err() }
+`
+
+// TestSnippetsCompile builds every block of Go in the documentation: a whole program, declarations, or statements.
+func TestSnippetsCompile(t *testing.T) {
+	files, err := filepath.Glob("../../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := consumer(t)
+	blocks := 0
+	for _, file := range append(files, "../../../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(block[1], "/exporters/otlp/") {
+				continue // package observe of module bench builds and runs it: exporters are not for the root module
+			}
+			blocks++
+			name := fmt.Sprintf("%s_%d", strings.TrimSuffix(filepath.Base(file), ".md"), i+1)
+			source := block[1]
+			if !strings.HasPrefix(source, "package ") {
+				if source, err = complete(source); err != nil {
+					t.Errorf("%s, block %d: %v\n%s", file, i+1, err, block[1])
+					continue
+				}
+				write(t, filepath.Join(dir, name, "around.go"), around)
+			}
+			write(t, filepath.Join(dir, name, "snippet.go"), source)
+		}
+	}
+	if blocks < 5 {
+		t.Errorf("only %d blocks: is the test looking at the right thing?", blocks)
+	}
+	build(t, dir)
+}
+
+// complete makes a file of declarations or statements.
+func complete(source string) (string, error) {
+	if _, err := parser.ParseFile(token.NewFileSet(), "", "package snippet\n"+source, 0); err != nil {
+		source = "func _() error {\n" + source + "\n\treturn nil\n}\n"
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "", "package snippet\n"+source, 0)
+	if err != nil {
+		return "", err
+	}
+	var imports, unused []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if id, ok := n.X.(*ast.Ident); ok && packages[id.Name] != "" && id.Obj == nil {
+				imports = append(imports, fmt.Sprintf("import %s %q\n", id.Name, packages[id.Name]))
+			}
+		case *ast.AssignStmt: // what a snippet assigns and leaves is used by the reader
+			for _, left := range n.Lhs {
+				if id, ok := left.(*ast.Ident); ok && n.Tok == token.DEFINE && id.Name != "_" {
+					unused = append(unused, id.Name)
+				}
+			}
+		}
+		return true
+	})
+	slices.Sort(imports)
+	if fn, ok := f.Decls[len(f.Decls)-1].(*ast.FuncDecl); ok && fn.Name.Name == "_" {
+		slices.Sort(unused)
+		var uses string
+		for _, name := range slices.Compact(unused) {
+			if declares(fn.Body.List, name) {
+				uses += "\t_ = " + name + "\n"
+			}
+		}
+		source = strings.TrimSuffix(source, "\treturn nil\n}\n") + uses + "\treturn nil\n}\n"
+	}
+	return "package snippet\n\n" + strings.Join(slices.Compact(imports), "") + "\n" + source, nil
+}
+
+// declares tells whether one of the statements itself, not a block in it, declares name.
+func declares(statements []ast.Stmt, name string) bool {
+	for _, s := range statements {
+		if a, ok := s.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
+			for _, left := range a.Lhs {
+				if id, ok := left.(*ast.Ident); ok && id.Name == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// TestLinksLeadSomewhere follows the relative links of the documentation, to the heading that they name.
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, file := range documents(t) {
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`).FindAllStringSubmatch(read(t, file), -1) {
+			links++
+			target := file
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(file), link[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", file, err)
+			} else if link[2] != "" && !slices.Contains(headings(t, target), link[2]) {
+				t.Errorf("%s: no heading %s in %s", file, link[2], target)
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("only %d links: is the test looking at the right thing?", links)
+	}
+}
+
+// headings are the anchors of a page, as most sites make them.
+func headings(t *testing.T, file string) (anchors []string) {
+	t.Helper()
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, file), -1) {
+		words := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors = append(anchors, "#"+strings.ReplaceAll(words, " ", "-"))
+	}
+	return anchors
+}

@@ -1,0 +1,310 @@
+//go:build !race
+
+// The defects are looked for without the race detector: the patched program is built without it anyway.
+
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+)
+
+// A defect is one that lock libraries have had, put into ours. The checkers must find it, or what they find nowhere else
+// proves nothing. Each is looked for in a cell where nothing may be violated, in up to enoughSeeds schedules.
+type defect struct {
+	name     string
+	strategy string
+	fault    Fault
+	realTime bool // only a clock with two readings shows it
+
+	// Either the store does something else, or the process, or the source is patched.
+	below mutant
+	patch patch
+}
+
+const enoughSeeds = 200
+
+var defects = []defect{
+	{name: "release by DEL without compare", strategy: "single", fault: Net, below: mutant{commands: deletesAnything}},
+	{name: "unconditional PEXPIRE", strategy: "single", fault: Net, below: mutant{commands: extendsAnything}},
+	{name: "extension by SET XX", strategy: "single", fault: Net, below: mutant{commands: overwritesAnything}},
+	{name: "holds counted by HINCRBY", strategy: "reentrant", fault: Net, below: mutant{commands: countsHolds}},
+	{name: "absolute expiry (PXAT) by the client's clock", strategy: "single", fault: None, below: mutant{lasting: byTheClientsClock}},
+	{name: "T1 after the replies", strategy: "redlock-5/3", fault: Net, patch: patch{
+		"strategies/redlock", "redlock.go",
+		"	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
+		"	if DEFECT {\n		started = time.Now()\n	}\n	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
+	}},
+	{name: "no check of the time that went by", strategy: "redlock-fenced-5/4", fault: Storm, patch: patch{
+		"strategies/redlock", "redlock.go",
+		"if e.won() && !lease.Ended() && kept {",
+		"if e.won() && (!lease.Ended() || DEFECT) && kept {",
+	}},
+	{name: "a quorum of n/2", strategy: "redlock-5/3", fault: Net, patch: patch{
+		"strategies/redlock", "options.go",
+		"	return &quorum{config: c, nodes: nodes}, nil",
+		"	if DEFECT {\n		c.need = n / 2\n	}\n	return &quorum{config: c, nodes: nodes}, nil",
+	}},
+	{name: "an extension by some nodes counts", strategy: "redlock-5/3", fault: Net, patch: patch{
+		"strategies/redlock", "redlock.go",
+		"case b.granted >= q.need:",
+		"case b.granted >= q.need || b.granted > 0 && DEFECT:",
+	}},
+	{name: "clean-up under the caller's ctx", strategy: "single", fault: None, patch: patch{
+		"internal/cleanup", "queue.go",
+		"	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx),",
+		"	own := ctx\n	if !DEFECT {\n		own = context.WithoutCancel(ctx)\n	}\n	e := &entry{Entry: of, ctx: own,",
+	}},
+	{name: "the ghost of one's own attempt is a holder", strategy: "single", fault: Net, patch: patch{
+		"strategies/internal/instance", "instance.go",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil {\n			err = &cleanup.GhostError{Err: ghost}\n		} else if found || haunted {",
+		"i.cleanups.Settle(ctx, req.Key); ghost != nil && !DEFECT {\n			err = &cleanup.GhostError{Err: ghost}\n		} else if (found || haunted) && !DEFECT {",
+	}},
+	{name: "a node of a quorum cleans up by itself", strategy: "redlock-3/2", fault: Net, patch: patch{
+		"strategies/internal/instance", "start.go",
+		"		then(outcome(req, lease, res, err))\n",
+		"		if err != nil && DEFECT {\n			s.cleanups.Add(ctx, s.entry(req))\n		}\n		then(outcome(req, lease, res, err))\n",
+	}},
+	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
+		"locker", "release.go",
+		"	h.client.renewals.remove(h)\n	h.join()\n",
+		"	h.client.renewals.remove(h)\n	if !DEFECT {\n		h.join()\n	}\n",
+	}},
+	{name: "Expires.UTC()", strategy: "single", fault: None, realTime: true, patch: patch{
+		"locker", "locker.go",
+		"	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
+		"	if DEFECT {\n		started = started.UTC()\n	}\n	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
+	}},
+	{name: "a release that tells nobody, and reserves for ever", strategy: "single", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n",
+		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n" +
+			"		if DEFECT {\n			s.entries.put(key, entry{value: reservedFor(first)}, now)\n			return first, nil\n		}\n",
+	}},
+	{name: "a release that tells nobody", strategy: "single", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"		return first, []func(){t.wake}\n",
+		"		if DEFECT {\n			return first, nil\n		}\n		return first, []func(){t.wake}\n",
+	}},
+	{name: "a newcomer takes the reservation", strategy: "single", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"e.value == reservedFor(t.Waiter):",
+		"(e.value == reservedFor(t.Waiter) || DEFECT && strings.HasPrefix(e.value, reservedFor(\"\"))):",
+	}},
+	{name: "a numbered grant takes no position", strategy: "fenced", fault: None, patch: patch{
+		"backends/memory", "fenced.go",
+		"	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
+		"	if DEFECT {\n		t.Waiter = \"\"\n	}\n	return s.setInTurn(ctx, key, value, ttl, t, byClock)\n",
+	}},
+	{name: "a numbered grant knows no queue", strategy: "mixed", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"	switch {\n	case found && t.Waiter != \"\" && ",
+		"	if DEFECT && n == byClock && found && strings.HasPrefix(e.value, reservedFor(\"\")) {\n" +
+			"		delete(s.entries.rows, key)\n		found = false\n	}\n	switch {\n	case found && t.Waiter != \"\" && ",
+	}},
+	{name: "a hand-over keeps the number of the grant before", strategy: "fenced", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"s.number(key, again, n, now)",
+		"s.number(key, again || DEFECT && t.Waiter != \"\", n, now)",
+	}},
+	{name: "a newcomer passes the queue", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"case !found && t.InOrder:",
+		"case !found && t.InOrder && !DEFECT:",
+	}},
+	{name: "a place that serves twice", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"		s.dequeue(key, t.Waiter)\n		if n == unnumbered {",
+		"		if DEFECT {\n			s.enqueue(key, t.Waiter)\n		} else {\n			s.dequeue(key, t.Waiter)\n		}\n		if n == unnumbered {",
+	}},
+	{name: "who does not come is offered it again and again", strategy: "fair", fault: Partition, patch: patch{
+		"backends/memory", "queued.go",
+		"		s.dequeue(key, first)\n		t := s.turns",
+		"		if !DEFECT || s.turns[place{key, first}] == nil {\n			s.dequeue(key, first)\n		}\n		t := s.turns",
+	}},
+	{name: "the last of a queue is the first", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"		first = q[0]\n		if first == me {",
+		"		first = q[0]\n		if DEFECT {\n			first = q[len(q)-1]\n		}\n		if first == me {",
+	}},
+	{name: "who gives up keeps what is reserved for him", strategy: "fair", fault: None, patch: patch{
+		"backends/memory", "queued.go",
+		"found && e.value == reservedFor(p.waiter) {",
+		"found && e.value == reservedFor(p.waiter) && !DEFECT {",
+	}},
+	{name: "a wake for who is not there any more is no news for the next", strategy: "single", fault: None, patch: patch{
+		"locker", "line.go",
+		"		if !granted {\n			ln.wake() //",
+		"		if !granted && DEFECT {\n			ln.calm()\n		}\n		if !granted && !DEFECT {\n			ln.wake() //",
+	}},
+	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
+		"locker", "wait.go",
+		"return p.limit > 0 && !permanent(err) }",
+		"return p.limit > 0 && !permanent(err) && !DEFECT }",
+	}},
+	{name: "no quarantine", strategy: "single", fault: Quarantine, below: mutant{unguarded: true}},
+	{name: "the monotonic clock alone ends a lease", strategy: "single", fault: Ahead, patch: patch{
+		"locker", "clock.go",
+		" || !now.Round(0)",
+		" || !DEFECT && !now.Round(0)",
+	}},
+}
+
+// patch replaces a text that the source has exactly once, so that a defect whose place has changed fails loudly. DEFECT is
+// whether this defect is to be there.
+type patch struct{ folder, file, old, new string }
+
+func TestEveryDefectIsFound(t *testing.T) {
+	program := buildWithDefects(t)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, d := range defects {
+		if found := (defect{strategy: d.strategy, fault: d.fault, realTime: d.realTime}).find(t, 20); found != "" {
+			t.Errorf("%s: without it there is as well: %s", d.name, found)
+		}
+		found := d.find(t, enoughSeeds)
+		if d.patch.file != "" {
+			found = findIn(t, program, d.name)
+		}
+		if found == "" {
+			found = fmt.Sprintf("NOT FOUND in %d schedules", enoughSeeds)
+			t.Errorf("%s: %s", d.name, found)
+		}
+		fmt.Fprintf(w, "%s\t%s under %s\t%s\n", d.name, d.strategy, d.fault, found)
+	}
+	_ = w.Flush()
+	t.Logf("%d defects\n%s", len(defects), table.String())
+}
+
+// find plays schedules with a defect until something is violated. One that is patched in is there if the environment says so.
+func (d defect) find(t *testing.T, seeds uint64) string {
+	if d.patch.file != "" && os.Getenv(patchedIn) != d.name {
+		return ""
+	}
+	strategy, _ := StrategyNamed(d.strategy)
+	for seed := uint64(1); seed <= seeds; seed++ {
+		s := Schedule{Strategy: strategy, Fault: d.fault, Seed: seed, mutant: d.below}
+		play := s.Run
+		if d.realTime {
+			play = s.RunInRealTime
+		}
+		if found := play(t).Check(); len(found) > 0 {
+			return fmt.Sprintf("%s\tin schedule %d of %d\t%s", broken(found), seed, seeds, found[0].Says)
+		}
+	}
+	return ""
+}
+
+// broken lists the invariants.
+func broken(found []Violation) string {
+	var names []string
+	for _, v := range found {
+		if name := string(v.Invariant); len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// patchedIn names the variable that says which defect of the patched program is to be there.
+const patchedIn = "LOCKSTEP_SIMULATION_DEFECT"
+
+// TestThePatchedProgram is no test: it is what the program runs that buildWithDefects makes.
+func TestThePatchedProgram(t *testing.T) {
+	name := os.Getenv(patchedIn)
+	if name == "" {
+		return
+	}
+	for _, d := range defects {
+		if d.name == name {
+			fmt.Println(mark + d.find(t, enoughSeeds))
+			return
+		}
+	}
+	t.Errorf("no defect %q", name)
+}
+
+const mark = "found: "
+
+func findIn(t *testing.T, program, name string) string {
+	t.Helper()
+	cmd := exec.Command(program, "-test.run=^TestThePatchedProgram$")
+	cmd.Env = append(os.Environ(), patchedIn+"="+name)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", name, err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if found, ok := strings.CutPrefix(line, mark); ok {
+			return strings.TrimSpace(found)
+		}
+	}
+	return ""
+}
+
+// buildWithDefects compiles this test once with all patches in, each of which waits for its name in the environment. The
+// sources stay as they are: the compiler is told to read other files in their place.
+func buildWithDefects(t *testing.T) (program string) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	sources := map[string]string{} // by path
+	for _, d := range defects {
+		if d.patch.file == "" {
+			continue
+		}
+		folder := filepath.Join(root, d.patch.folder)
+		path := filepath.Join(folder, d.patch.file)
+		if sources[path] == "" {
+			sources[path] = read(t, path)
+		}
+		if n := strings.Count(sources[path], d.patch.old); n != 1 {
+			t.Fatalf("%s: %s has %d times what is to be replaced: %q", d.name, d.patch.file, n, d.patch.old)
+		}
+		with := strings.ReplaceAll(d.patch.new, "DEFECT", fmt.Sprintf("hasDefect(%q)", d.name))
+		sources[path] = strings.Replace(sources[path], d.patch.old, with, 1)
+		sources[filepath.Join(folder, "defect.go")] = fmt.Sprintf(
+			"package %s\n\nimport \"os\"\n\nfunc hasDefect(name string) bool { return os.Getenv(%q) == name }\n", filepath.Base(folder), patchedIn)
+	}
+	replace := map[string]string{}
+	for i, path := range sortedKeys(sources) {
+		replace[path] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		write(t, replace[path], sources[path])
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "overlay.json"), string(overlay))
+	program = filepath.Join(dir, "patched.test")
+	out, err := exec.Command("go", "test", "-c", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go test -c: %v\n%s", err, out)
+	}
+	return program
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

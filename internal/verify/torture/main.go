@@ -1,0 +1,120 @@
+// Torture runs tests in full size, tells how far they are, and ends with the anomaly matrix: what each strategy did under each
+// fault.
+//
+//	go run ./internal/verify/torture [-html FILE] [-docs FILE -by COMMAND] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
+//
+// It is what `make torture` and `make matrix` call. Each -- begins another run of `go test`; the matrix is of all of them.
+// Everything is in the tests: this program reads the output of `go test -json`, in which they report cells (package matrix).
+// With -docs it puts the matrix between the marks in that file, unless a test has failed.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/matrix"
+)
+
+func main() {
+	var to output
+	flag.StringVar(&to.html, "html", "", "write the matrix as a page to this `file`")
+	flag.StringVar(&to.docs, "docs", "", "put the matrix between the marks in this `file`")
+	flag.StringVar(&to.by, "by", "go run ./internal/verify/torture", "the `command` by which a reader makes the matrix anew, for -docs")
+	flag.Usage = func() {
+		fmt.Println("usage: torture [-html FILE] [-docs FILE -by COMMAND] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Stdout, runs(flag.Args()), to)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(1)
+	}
+}
+
+// output is where the matrix goes besides.
+type output struct {
+	html, docs string
+	by         string // what makes it anew
+}
+
+// runs splits what was given at each --.
+func runs(args []string) [][]string {
+	all := [][]string{nil}
+	for _, arg := range args {
+		if arg == "--" {
+			all = append(all, nil)
+		} else {
+			all[len(all)-1] = append(all[len(all)-1], arg)
+		}
+	}
+	return all
+}
+
+// run goes on when a test has failed: what the others find is worth knowing.
+func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
+	p := newProgress(out, time.Now())
+	var table matrix.Table
+	var failed []error
+	for _, args := range runs {
+		if ctx.Err() == nil {
+			failed = append(failed, test(ctx, args, p, &table))
+		}
+	}
+	p.end()
+	if err := table.Text(out); err != nil {
+		return err
+	}
+	if to.html != "" {
+		if err := writePage(to.html, &table); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
+		return fmt.Errorf("after %v: %w", time.Since(p.began).Round(time.Second), err)
+	}
+	if to.docs != "" { // what a run that failed has found is not for the documentation
+		return publish(to.docs, to.by, &table)
+	}
+	return nil
+}
+
+// test is one run of go test.
+func test(ctx context.Context, args []string, p *progress, table *matrix.Table) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd.Env = append(os.Environ(), "LOCKSTEP_TORTURE=1")
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	wrong := follow(bufio.NewReader(events), p, table)
+	if err := cmd.Wait(); err != nil {
+		return errors.Join(wrong, fmt.Errorf("go test %s: %w", strings.Join(args, " "), err))
+	}
+	return wrong
+}
+
+func writePage(file string, table *matrix.Table) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(table.Page(f, "What each strategy did under each fault"), f.Close())
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/matrix"
+)
+
+// The marks between which the matrix stands.
+const (
+	begin = "<!-- matrix: written by make matrix -->\n"
+	end   = "<!-- end of the matrix -->\n"
+)
+
+// publish replaces what stands between the marks of file by a table that was made by a command.
+func publish(file, by string, table *matrix.Table) error {
+	if len(table.Cells()) == 0 {
+		return errors.New("no test has reported a cell")
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, _ := bytes.Cut(page, []byte(begin))
+	_, after, closed := bytes.Cut(rest, []byte(end))
+	if !closed { // nor is it, if the first is missing
+		return fmt.Errorf("%s has no marks for the matrix", file)
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "Made on %s with %s, %s, %d CPUs, by `%s`.\n\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersion(), runtime.NumCPU(), by)
+	if err := table.Markdown(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), text.Bytes(), []byte(end), after}, nil), 0o644)
+}
+
+// serverVersion is that of the redis-server that the tests have run.
+func serverVersion() string {
+	out, err := exec.Command("redis-server", "--version").Output()
+	for _, field := range strings.Fields(string(out)) {
+		if v, ok := strings.CutPrefix(field, "v="); ok && err == nil {
+			return "redis-server " + v
+		}
+	}
+	return "no redis-server"
+}
