@@ -31,7 +31,8 @@ func raw(client *redis.Client) func(context.Context) error {
 	}
 }
 
-// scripts is raw with a script for the acquisition as well, as one that is to tell the holder's time left would be.
+// scripts is raw with a script for the acquisition too. Such a script could return the rest of the
+// holder's lease.
 func scripts(client *redis.Client) func(context.Context) error {
 	acquire := redis.NewScript(`local value = redis.call('GET', KEYS[1])
 if not value then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return {1, 0} end

@@ -1,7 +1,7 @@
-// Command bench measures Lockstep beside raw commands and beside other lock libraries, on a redis-server that it
-// starts itself, in one run: contenders take turns in random order, and every figure is a median. Absolute figures
-// depend on the machine; only ratios within one run count. The row "raw again" is the same code as "raw": how far its
-// ratio is from 1 is the noise.
+// Command bench measures Lockstep beside raw commands and other lock libraries, on a redis-server
+// that it starts itself. In one run the contenders take turns in random order, and every figure is a
+// median. Absolute figures depend on the machine: compare only ratios of one run. The row "raw again"
+// is the same code as "raw": the distance of its ratio from 1 is the noise.
 package main
 
 import (
@@ -52,14 +52,14 @@ func run(rounds int, pinned bool) error {
 	return quorums(rounds, pinned)
 }
 
-// contender takes and releases one lock nobody else wants.
+// contender takes and releases one lock that no other contender wants.
 type contender struct {
 	name string
 	pair func(ctx context.Context) error
 	ctx  context.Context
 }
 
-// sequential prints how long one lock and unlock takes, one after the other.
+// sequential prints the time of one lock and unlock.
 func sequential(client *redis.Client, rounds int) error {
 	canEnd, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -76,7 +76,7 @@ func sequential(client *redis.Client, rounds int) error {
 	})
 }
 
-// measure lets contenders take turns.
+// measure lets the contenders take turns and prints a table.
 func measure(rounds int, contenders []contender) error {
 	times := make([][]time.Duration, len(contenders))
 	for round := range rounds + rounds/10 {

@@ -17,13 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Five nodes, of which three are a quorum.
+// Three of five nodes are a quorum.
 const (
 	nodes = 5
 	three = 3
 )
 
-// names gives each pair a lock of its own: what a quorum was released without is still on its way when the next begins.
+// names gives each pair its own lock: the release may still be under way on some nodes when the next
+// pair begins.
 type names struct {
 	prefix string
 	n      atomic.Int64
@@ -31,8 +32,8 @@ type names struct {
 
 func (n *names) next() string { return n.prefix + strconv.FormatInt(n.n.Add(1), 10) }
 
-// rawQuorum asks all five at once, with a goroutine each, and goes on when three have answered: the least that a quorum
-// can cost with these clients.
+// rawQuorum asks all five nodes at once, with a goroutine for each, and goes on when three have
+// answered: the lowest cost of a quorum with these clients.
 func rawQuorum(clients []*redis.Client, key *names) func(context.Context) error {
 	release := redis.NewScript(
 		`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
@@ -99,7 +100,7 @@ func redsyncQuorum(clients []*redis.Client, key *names) func(context.Context) er
 	}
 }
 
-// quorums prints how long a lock and unlock on three of five servers takes.
+// quorums prints the time of one lock and unlock on three of five servers.
 func quorums(rounds int, pinned bool) error {
 	var clients []*redis.Client
 	for range nodes {

@@ -1,3 +1,3 @@
-// Package observe has no code: its tests try docs/observability.md on what it speaks of, that is, on the exporters of
-// OpenTelemetry, a collector, and Prometheus.
+// Package observe has no code. Its tests run docs/observability.md against the exporters of
+// OpenTelemetry, a collector and Prometheus.
 package observe

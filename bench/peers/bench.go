@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const ttl = 10 * time.Second // of every lease, where a case does not say otherwise
+const ttl = 10 * time.Second // of every lease, unless a case sets another
 
 // bench is one run.
 type bench struct {
@@ -24,10 +24,10 @@ type bench struct {
 	out     io.Writer
 	servers []*lab.Server // the same for all contenders
 	admins  []*redis.Client
-	keys    atomic.Int64 // that turns were given
+	keys    atomic.Int64 // given to turns so far
 }
 
-// start sees to it that there are n servers.
+// start starts servers until there are n.
 func (b *bench) start(n int) error {
 	for len(b.servers) < n {
 		s, err := lab.StartServer(b.pinned)
@@ -47,7 +47,7 @@ func (b *bench) close() {
 	}
 }
 
-// addrs are those of the first n servers.
+// addrs are the addresses of the first n servers.
 func (b *bench) addrs(n int) []string {
 	var all []string
 	for _, s := range b.servers[:n] {
@@ -56,7 +56,7 @@ func (b *bench) addrs(n int) []string {
 	return all
 }
 
-// size is how much of something there is, in full and in short.
+// size chooses between the full and the short run.
 func (b *bench) size(full, short int) int {
 	if b.short {
 		return short
@@ -71,20 +71,21 @@ func (b *bench) time(full, short time.Duration) time.Duration {
 	return full
 }
 
-// patience is for a turn that takes no time worth mentioning. Some peers never end.
+// patience is the time limit of a turn that should take almost no time. Some peers never end.
 func (b *bench) patience() time.Duration { return b.time(20*time.Second, 2*time.Second) }
 
-// half and third are the numbers of repetitions of what is costly.
+// half and third are the numbers of repetitions of costly cases.
 func (b *bench) half() int { return (b.repeat + 1) / 2 }
 
 func (b *bench) third() int { return (b.repeat + 2) / 3 }
 
-// A turn is that of one contender, in one repetition. What it opens is closed when it is over, also if it hangs.
+// A turn is the work of one contender in one repetition. Everything that it opens is closed when it is
+// over, even if it hangs.
 type turn struct {
 	*bench
 	contender
-	sent    atomic.Int64 // commands of the clients that were opened with counting
-	key     string       // nobody else's
+	sent    atomic.Int64 // commands of the clients that count them
+	key     string       // of this turn alone
 	working sync.WaitGroup
 
 	mu     sync.Mutex
@@ -107,7 +108,7 @@ func (t *turn) open(p place) (*locks, error) {
 	return l, nil
 }
 
-// after has something done at the end of the turn, or at once if it has ended; then it returns false.
+// after calls end at the end of the turn. If the turn has ended, it calls end at once and returns false.
 func (t *turn) after(end func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,8 +120,8 @@ func (t *turn) after(end func()) bool {
 	return true
 }
 
-// stray notes a call that failed, and tells whether the turn may go on: who fails now and then is measured all the same, and it
-// is said.
+// stray notes a call that failed, and reports whether the turn may go on. A contender whose calls fail
+// now and then is still measured, and the report names the failures.
 func (t *turn) stray(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,8 +138,8 @@ func (t *turn) strayed() []error {
 	return slices.Clone(t.strays)
 }
 
-// end closes everything and gives those who still work a moment to notice. One may be left that has a lock and nobody any more
-// to give it back to.
+// end closes everything and gives the goroutines a moment to stop. A goroutine may remain that holds a
+// lock and cannot release it any more.
 func (t *turn) end() {
 	t.mu.Lock()
 	ends := t.ends
@@ -163,15 +164,15 @@ func (t *turn) end() {
 	wait(t.time(time.Second, 100*time.Millisecond), t.working.Wait)
 }
 
-// everybody gives each contender of a table a turn in each repetition, in random order, and notes its figures. A turn that is
-// not over in time is given up.
+// everybody gives each contender of a table a turn in each repetition, in random order, and notes its
+// figures. A turn that is over its time limit is left.
 func (b *bench) everybody(tb *table, repeat int, limit time.Duration, what func(*turn) ([]float64, error)) error {
 	tb.repetitions = repeat
 	for rep := range repeat {
 		for _, i := range rand.Perm(len(tb.rows)) {
 			r := tb.rows[i]
 			if len(r.broke) >= 2 {
-				continue // it would cost the limit each time
+				continue // it would take the time limit again
 			}
 			b.progress("%s: repetition %d of %d, %s", tb.title, rep+1, repeat, r.name)
 			t := &turn{bench: b, contender: r.contender, key: fmt.Sprintf("bench:%d", b.keys.Add(1))}
@@ -196,8 +197,8 @@ func (b *bench) everybody(tb *table, repeat int, limit time.Duration, what func(
 	return nil
 }
 
-// settle sees to it that what a contender left is nothing to the next: its keys, and what its clients go on asking after they were
-// closed. With 1,000 of them that may be 100,000 commands a second, for seconds.
+// settle keeps the rest of one contender from the next: it deletes the keys, and waits until the closed
+// clients send no more commands. 1,000 clients may send 100,000 commands a second, for seconds.
 func (b *bench) settle() error {
 	for _, admin := range b.admins {
 		if err := admin.FlushAll(context.Background()).Err(); err != nil {
@@ -243,17 +244,17 @@ func within[T any](limit time.Duration, do func() (T, error)) (T, error) {
 }
 
 func (b *bench) print(format string, args ...any) {
-	_, _ = fmt.Fprintf(b.out, format, args...) // there is nobody else to tell that nobody reads it
+	_, _ = fmt.Fprintf(b.out, format, args...) // an error has no other place to go
 }
 
-// tell is for whoever wonders what takes so long.
+// tell writes a line under -v.
 func (b *bench) tell(format string, args ...any) {
 	if b.verbose {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
 	}
 }
 
-// progress is for whoever looks on.
+// progress shows the present turn on a terminal.
 func (b *bench) progress(format string, args ...any) {
 	info, err := os.Stderr.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 && !b.short && !b.verbose {

@@ -16,8 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A chart shows one metric of a table: a dot for each median, and a line for its range, on a logarithmic scale, since what
-// polls is far from what is woken.
+// A chart shows one metric of a table: a dot for each median and a line for its range. The scale is
+// logarithmic, since contenders that poll are far from contenders that are woken.
 type chart struct {
 	file   string // without .svg
 	table  *table
@@ -32,14 +32,14 @@ var colours = map[kind]color.Color{
 	ours:      color.RGBA{0xc4, 0x3c, 0x2c, 0xff},
 }
 
-// empty tells that there is nothing to draw.
+// empty reports that there is nothing to draw.
 func (c chart) empty() bool {
 	return !slices.ContainsFunc(c.table.rows, func(r *row) bool { return len(r.figures[c.metric]) > 0 && slices.Min(r.figures[c.metric]) > 0 })
 }
 
 const chartWidth = 24 * vg.Centimeter
 
-// scale is about what the names of the rows leave of the width.
+// scale is about the width beside the names of the rows.
 func (c chart) scale() vg.Length {
 	longest := 0
 	for _, r := range c.table.rows {
@@ -48,7 +48,7 @@ func (c chart) scale() vg.Length {
 	return chartWidth - vg.Length(longest+6)*perLetter*0.8
 }
 
-// draw writes it to a file, as SVG.
+// draw writes the chart to a file, as SVG.
 func (c chart) draw(file string) error {
 	p := plot.New()
 	p.Title.Text = c.title()
@@ -73,7 +73,7 @@ func (c chart) draw(file string) error {
 		median, least, most := lab.Spread(figures)
 		if least <= 0 {
 			names[y] += fmt.Sprintf(" (%g)", median)
-			continue // a logarithm has no place for it
+			continue // it has no logarithm
 		}
 		lowest, highest = min(lowest, least), max(highest, most)
 		spread, err := plotter.NewLine(plotter.XYs{{X: least, Y: float64(y)}, {X: most, Y: float64(y)}})
@@ -95,7 +95,7 @@ func (c chart) draw(file string) error {
 	return save(p, chartWidth, vg.Length(2.5+0.65*float64(len(names)))*vg.Centimeter, file)
 }
 
-// save leaves a margin, and names fonts of the same widths for those who have not got the one that it was laid out with.
+// save leaves a margin, and names further fonts of the same widths.
 func save(p *plot.Plot, width, height vg.Length, file string) error {
 	p.Title.Padding, p.X.Label.Padding = vg.Points(6), vg.Points(4)
 	svg := vgsvg.New(width, height)
@@ -112,7 +112,7 @@ func save(p *plot.Plot, width, height vg.Length, file string) error {
 	return os.WriteFile(file, bytes.ReplaceAll(text.Bytes(), []byte(laidOut), []byte(alike)), 0o644)
 }
 
-// label also says which way is better.
+// label also says which direction is better.
 func (m metric) label() string {
 	if m.most {
 		return m.name + " (median and range; more is better →)"
@@ -120,14 +120,13 @@ func (m metric) label() string {
 	return m.name + " (median and range; ← less is better)"
 }
 
-// ticks are at 1, 2 and 5 of each power of ten. Where their numbers would not fit beside each
-// other, only powers of ten have one, or every second or third of them.
+// ticks are at 1, 2 and 5 of each power of ten. If their numbers do not fit beside each other, there are
+// fewer ticks, or fewer of them have a number.
 type ticks struct {
 	width vg.Length // of the scale
 }
 
-// perLetter is the width of a digit, with room for fonts that are wider than the one the chart is
-// laid out with.
+// perLetter is the width of a digit, with room for wider fonts than the font of the layout.
 const perLetter = vg.Length(7.5)
 
 func (t ticks) Ticks(least, most float64) []plot.Tick {
@@ -159,7 +158,7 @@ func (t ticks) fit(all []plot.Tick, least, most float64) bool {
 	return true
 }
 
-// ticksOf has numbers at every so many powers of ten.
+// ticksOf puts a number at every n-th power of ten, where n is every.
 func ticksOf(least, most float64, steps []float64, every int) (all []plot.Tick) {
 	for power := math.Floor(math.Log10(least)); power <= math.Log10(most); power++ {
 		for _, n := range steps {

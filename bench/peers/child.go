@@ -15,8 +15,8 @@ import (
 
 const jobEnv = "LOCKSTEP_BENCH_JOB"
 
-// A job is what a process of its own is started for: to be frozen or killed, or so that its memory and its time are nobody
-// else's.
+// A job is the work of a separate process: one that can be frozen or killed, or one whose memory and
+// CPU time are measured alone.
 type job struct {
 	Kind      string // of jobs
 	Contender string
@@ -24,8 +24,8 @@ type job struct {
 	Key       string
 	TTL       time.Duration
 	Count     int           // of locks, or of waiters
-	Keys      int           // among which these are spread
-	Settle    time.Duration // from the last request until things count as quiet
+	Keys      int           // of these locks or waiters
+	Settle    time.Duration // the pause after the last request, before the measurement
 	Window    time.Duration // of the measurement
 }
 
@@ -51,11 +51,11 @@ func beChild() {
 	os.Exit(0)
 }
 
-// say tells the parent a word, and something that belongs to it.
+// say sends the parent a word and a value.
 func say(word string, what any) {
 	text, err := json.Marshal(what)
 	if err != nil {
-		panic(err) // nothing of the kind is said here
+		panic(err) // every value here can be encoded
 	}
 	fmt.Printf("%s %s\n", word, text)
 }
@@ -67,7 +67,7 @@ type child struct {
 	lines chan string
 }
 
-// child starts a process that ends with the turn at the latest.
+// child starts a process that ends no later than the turn.
 func (t *turn) child(j job) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *child) tell(word string) error {
 	return err
 }
 
-// hear waits for a word, and reads what belongs to it. The limit is that of the turn.
+// hear waits for a word and reads its value. It ends at the time limit of the turn.
 func (c *child) hear(word string, what any) error {
 	line, ok := <-c.lines
 	if !ok {

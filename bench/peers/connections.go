@@ -12,8 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// goredis is a client of server i with the options that it has when nobody sets any, but for those
-// of the place.
+// goredis is a client of server i with the default options, except for the options of the place.
 func (p place) goredis(i int) *redis.Client {
 	o := &redis.Options{Addr: p.addrs[i], PoolSize: p.poolSize, ContextTimeoutEnabled: p.contextTimeout}
 	if p.sent != nil {
@@ -41,7 +40,8 @@ func closing(clients []*redis.Client) func() {
 	}
 }
 
-// rueidisOption is the least that rueidis needs to know. A thousand clients in one process need smaller buffers.
+// rueidisOption has the options that rueidis needs. A thousand clients in one process need smaller
+// buffers.
 func (p place) rueidisOption(i int) rueidis.ClientOption {
 	o := rueidis.ClientOption{InitAddress: []string{p.addrs[i]}, ForceSingleClient: true}
 	if p.waiters >= 100 {
@@ -72,8 +72,8 @@ func (p place) rueidisEach() (all []rueidis.Client, end func(), err error) {
 	return all, end, nil
 }
 
-// counted makes a connection count the commands that it sends. A server counts those inside scripts as well, and does not
-// tell them apart.
+// counted makes a connection count the commands that it sends. The count of a server includes the
+// commands inside scripts.
 func counted(sent *atomic.Int64) func(net.Conn, error) (net.Conn, error) {
 	return func(conn net.Conn, err error) (net.Conn, error) {
 		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
@@ -84,24 +84,24 @@ func counted(sent *atomic.Int64) func(net.Conn, error) (net.Conn, error) {
 }
 
 type counting struct {
-	*net.TCPConn // all of it, so that a client library finds what it looks for
+	*net.TCPConn // with all its methods, which client libraries look for
 	sent         *atomic.Int64
 	requests     requests
 }
 
 func (c *counting) Write(b []byte) (int, error) {
-	c.sent.Add(c.requests.count(b)) // before it is out, so that no reply comes before its request counts
+	c.sent.Add(c.requests.count(b)) // before the write, so that no reply comes before its request counts
 	return c.TCPConn.Write(b)
 }
 
-// requests reads what clients send, which is arrays of bulk strings and nothing else. See
+// requests reads the bytes of clients. They send only arrays of bulk strings. See
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
 type requests struct {
-	line []byte // the beginning of a header that is not all there
+	line []byte // the beginning of a header that is not complete
 	skip int    // bytes of a bulk string, and its end of line
 }
 
-// count tells how many requests begin in b.
+// count returns the number of requests that begin in b.
 func (r *requests) count(b []byte) (n int64) {
 	for len(b) > 0 {
 		if r.skip > 0 {

@@ -15,33 +15,33 @@ import (
 type contender struct {
 	name    string
 	kind    kind
-	options string // what it is told, in the words of its library
+	options string // in the words of its library
 	open    func(place) (*locks, error)
 }
 
 type kind int
 
 const (
-	reference kind = iota // what a lock could cost
+	reference kind = iota // the possible cost of a lock
 	peer
 	ours
 )
 
-// place is where a contender locks, and what a client of its own is opened for.
+// place has the servers of a contender, and the options of its client.
 type place struct {
 	addrs   []string
 	ttl     time.Duration
-	waiters int           // how many want one key at once, for those that poll
-	sent    *atomic.Int64 // counts the commands that its connections send; nil: nobody counts
+	waiters int           // callers that want one key at once, for contenders that poll
+	sent    *atomic.Int64 // counts the commands that its connections send; nil: they are not counted
 
 	// Options of go-redis; 0 and false are its defaults.
 	poolSize       int
 	contextTimeout bool
 }
 
-// locks is an open client, with connections of its own: what one process would have.
+// locks is an open client with its own connections, as one process has it.
 type locks struct {
-	// lock waits until key is free. With a reference that does not wait, a lock that is held is an error.
+	// lock waits until key is free. A reference that does not wait returns an error if it is held.
 	lock  func(ctx context.Context, key string) (unlock, error)
 	pairs func(ctx context.Context, n int) error // takes and releases n locks at once; nil for most
 	close func()
@@ -49,7 +49,7 @@ type locks struct {
 
 type unlock func(context.Context) error
 
-// The names that the musts ask for.
+// The names in the musts.
 const (
 	plain       = "lockstep"
 	overRueidis = "lockstep over rueidis"
@@ -59,14 +59,14 @@ const (
 	ofFiveRueidis = "lockstep, redlock over rueidis"
 )
 
-// The rows. A further way to lock with Lockstep is one line here, and none elsewhere.
+// The rows. To add a way to lock with Lockstep, add one line here.
 var (
 	lockstepOnOne = []contender{
 		{plain, ours, "goredis.New(redis.NewClient(Addr), WithMaxTTL), single.New, locker.WithTTL", lockstepGoredis()},
 		{overRueidis, ours,
 			"rueidis.New(rueidis.NewClient(InitAddress, ForceSingleClient), WithMaxTTL), single.New, locker.WithTTL", lockstepRueidis},
 	}
-	lockstepOneClient = []contender{ // where the goroutines of one Client want one key
+	lockstepOneClient = []contender{ // if the goroutines of one Client want one key
 		{handing, ours, "as lockstep, with locker.WithHandover(64)", lockstepGoredis(locker.WithHandover(64))},
 	}
 	lockstepOnFive = []contender{
@@ -88,7 +88,7 @@ var (
 	rawQuorum = contender{"raw, done at 3 of 5", reference,
 		"5 × redis.NewClient(Addr): the raw commands to all at once, a goroutine each", openRawQuorum}
 
-	// peersOnFree lock what nobody else wants, so that there is nothing to tune but what they send.
+	// peersOnFree lock keys that no other contender wants. Only the commands that they send matter.
 	peersOnFree = []contender{
 		{"redislock", peer, "redislock.New(redis.NewClient(Addr))", openRedislock(nil)},
 		{"redsync", peer, "goredis.NewPool(redis.NewClient(Addr)), WithExpiry", openRedsync(overGoredis)},
@@ -97,7 +97,8 @@ var (
 			openRedsync(overRueidisPools)},
 		rueidislockAsItIs, rueidislockTuned,
 	}
-	// peersThatWait come as they are, and tuned. Those that give up are called again.
+	// peersThatWait have their default options, or tuned ones. A call that ends without the lock is
+	// repeated.
 	peersThatWait = []contender{
 		{"redislock", peer, "LinearBackoff(100ms), as in its README", openRedislock(fixed(100 * time.Millisecond))},
 		{"redislock, tuned", peer, "LinearBackoff: 1 ms, from 100 waiters on 5 ms", openRedislock(tuned)},
@@ -111,7 +112,7 @@ var (
 	rueidislockTuned = contender{"rueidislock, tuned", peer,
 		"KeyValidity, KeyMajority 1, NoLoopTracking, TryNextAfter 1 s", openRueidislock(true)}
 
-	// redsyncInTime has a client that ends a call with its ctx: for the case in which a node hangs.
+	// redsyncInTime has a client that ends a call with its ctx, for the case with a node that hangs.
 	redsyncInTime = contender{"redsync, ContextTimeoutEnabled", peer,
 		"5 × goredis.NewPool(redis.NewClient(Addr, ContextTimeoutEnabled)), WithExpiry", func(p place) (*locks, error) {
 			p.contextTimeout = true
@@ -126,12 +127,12 @@ var (
 	}
 )
 
-// pause is how long one that polls sleeps, by how many do.
+// pause is the sleep between two polls, by the number of waiters.
 type pause func(waiters int) time.Duration
 
 func fixed(d time.Duration) pause { return func(int) time.Duration { return d } }
 
-// tuned: pauses that are shorter than this only fill the server with refusals.
+// tuned pauses are the shortest that help. Shorter ones only load the server with attempts that fail.
 func tuned(waiters int) time.Duration {
 	if waiters >= 100 {
 		return 5 * time.Millisecond
@@ -139,13 +140,13 @@ func tuned(waiters int) time.Duration {
 	return time.Millisecond
 }
 
-// What is added to the name of a contender that is there in another form as well.
+// Suffixes for the names of variants of a contender.
 const (
 	perCall = ", ctx per call"
 	pool64  = ", PoolSize 64"
 )
 
-// eachPerCall are contenders in which each pair of Lock and Unlock has a ctx of its own. It can be
+// eachPerCall returns variants in which each pair of Lock and Unlock has its own ctx. It can be
 // cancelled, like the ctx of a request.
 func eachPerCall(all ...contender) []contender {
 	return variants(all, perCall, "each pair with a ctx from context.WithCancel", func(c contender) func(place) (*locks, error) {
@@ -172,7 +173,7 @@ func eachPerCall(all ...contender) []contender {
 	})
 }
 
-// eachPool64 are contenders with a connection of go-redis for each of the goroutines.
+// eachPool64 returns variants with one go-redis connection for each goroutine.
 func eachPool64(all ...contender) []contender {
 	return variants(all, pool64, "PoolSize: 64", func(c contender) func(place) (*locks, error) {
 		return func(p place) (*locks, error) {
@@ -190,7 +191,7 @@ func variants(all []contender, suffix, options string, open func(contender) func
 	return all
 }
 
-// named are those of all with these names.
+// named returns the contenders with these names.
 func named(all []contender, names ...string) (some []contender) {
 	for _, c := range all {
 		if slices.Contains(names, c.name) {
@@ -202,14 +203,14 @@ func named(all []contender, names ...string) (some []contender) {
 
 const aa = ", again (A/A)"
 
-// again is the same contender once more: how far the two are apart is the noise.
+// again is the same contender once more. The distance between the two is the noise.
 func again(c contender) contender {
 	c.name += aa
 	c.kind, c.options = reference, "the same code"
 	return c
 }
 
-// openNamed opens a client in a process that was told a name.
+// openNamed opens the client of the contender with this name, in a separate process.
 func openNamed(name string, p place) (*locks, error) {
 	name = strings.TrimSuffix(name, aa)
 	for _, c := range slices.Concat(lockstepOnOne, peersThatWait, []contender{bareWake, popWake}) {

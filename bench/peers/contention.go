@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// contention is case (c): 16 goroutines take one lock and give it back at once, again and again; in one client, and in 16.
-// What counts is how often the lock changes its owner: who takes it again at once, before the others know that it is free,
-// serves nobody but himself.
+// contention is case (c): 16 goroutines take one lock and release it at once, again and again, in one
+// client and in 16. The figure is the number of owner changes. A goroutine that takes the lock again
+// before the others know that it is free serves only itself.
 func contention(b *bench) (*report, error) {
 	metrics := []metric{
 		{"owner changes/s", 0, true}, {"acquisitions/s", 0, true}, {"least / most of a goroutine", 2, true},
@@ -56,7 +56,7 @@ func contention(b *bench) (*report, error) {
 	return r, nil
 }
 
-// judged are the rows of ours that the same marks hold for.
+// judged are the rows of Lockstep with the same marks.
 var judged = []struct{ name, says string }{
 	{plain, ""}, {plain + perCall, perCall}, {overRueidis, " over rueidis"}, {overRueidis + perCall, " over rueidis" + perCall},
 }
@@ -67,7 +67,7 @@ const rivals = 16
 
 var errTwo = errors.New("two held it at once")
 
-// contend lets the rivals share so many clients.
+// contend lets the rivals share this number of clients.
 func (t *turn) contend(clients int) ([]float64, error) {
 	var all []*locks
 	for range clients {
@@ -110,13 +110,13 @@ func (t *turn) contend(clients int) ([]float64, error) {
 	}, nil
 }
 
-// arena is where they meet, and sees whether two hold the lock at once.
+// arena counts the holds of the rivals, and notices if two hold the lock at once.
 type arena struct {
 	over, counting atomic.Bool
 	inside         atomic.Int32
 	overlaps       atomic.Int64
 	changes        atomic.Int64
-	last           atomic.Int64 // who had it last, counted from 1
+	last           atomic.Int64 // the last holder, counted from 1
 	holds          [rivals]atomic.Int64
 
 	mu     sync.Mutex

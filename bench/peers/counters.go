@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// counters are what a server has done, and the clients of a turn have sent, at an instant.
+// counters are the work of a server and the commands of the clients of a turn, up to an instant.
 type counters struct {
 	at       time.Time
 	sent     int64 // by clients that count
-	executed int64 // by the server, inside scripts as well
+	executed int64 // by the server, also inside scripts
 	cpu      time.Duration
 }
 
-// counters asks the first server.
+// counters reads the counters of the first server.
 func (t *turn) counters() (counters, error) {
 	c := counters{at: time.Now(), sent: t.sent.Load()}
 	info, err := t.admins[0].InfoMap(context.Background(), "all").Result()
@@ -37,7 +37,7 @@ func (t *turn) counters() (counters, error) {
 	return c, nil
 }
 
-// executed asks a server.
+// executed reads the number of commands that a server has run.
 func executed(admin *redis.Client) (int64, error) {
 	info, err := admin.InfoMap(context.Background(), "stats").Result()
 	if err != nil {
@@ -54,10 +54,10 @@ func executedBy(info map[string]map[string]string) (int64, error) {
 	return n, nil
 }
 
-// since is what has happened from before to c; the question itself is not counted.
+// since is the difference between two readings, without the command that read them.
 func (c counters) since(before counters) counters {
 	return counters{sent: c.sent - before.sent, executed: c.executed - before.executed - 1, cpu: c.cpu - before.cpu}
 }
 
-// per is a number for each of n; there may have been none.
+// per divides; n may be 0.
 func per[N int64 | time.Duration](what N, n int) float64 { return float64(what) / float64(n) }

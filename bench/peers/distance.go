@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// distance is case (h): cases (a), (b) and (d) where the server is far away. Each client reaches it
-// through a relay that passes every byte on 12 ms late, in both directions. CPU time counts for little
-// there, and what counts is how often a client waits for an answer. So times are told in round trips.
+// distance is case (h): cases (a), (b) and (d) with a server far away. Each client reaches it through a
+// relay that delays every byte by 12 ms, in both directions. CPU time matters little there. The number
+// of waits for an answer decides, so times are given in round trips.
 func distance(b *bench) (*report, error) {
 	late := b.time(12*time.Millisecond, time.Millisecond)
 	relay, err := lab.Delay(b.servers[0].Addr, late)
@@ -75,8 +75,8 @@ func (b *bench) farInOrder(far place) (*table, error) {
 	})
 }
 
-// farAtOnce is the second part: 64 goroutines with a key each. If nobody waits for anything but the
-// server, they make 64 pairs in two round trips.
+// farAtOnce is the second part: 64 goroutines with a key each. If they wait only for the server, they
+// make 64 pairs in two round trips.
 func (b *bench) farAtOnce(far place) (*table, error) {
 	tb := newTable("24 ms away: 64 goroutines, distinct keys, one client", "",
 		[]metric{{"pairs/s", 0, true}, {"× 64 in 2 round trips", 3, true}, ping},
@@ -99,11 +99,10 @@ func (b *bench) farAtOnce(far place) (*table, error) {
 	})
 }
 
-// steady tells how many pairs in a second 64 goroutines make. A pair takes so long that a goroutine
-// makes few of them, and all may end theirs at the same time. So each goroutine counts whole pairs,
-// and the time that these took.
+// steady returns the pairs per second of 64 goroutines. A pair takes so long that each goroutine makes
+// only a few, and all may end at the same time. So each goroutine counts whole pairs and their time.
 func (t *turn) steady(l *locks) (float64, error) {
-	begin := time.Now().Add(t.turn / 2) // connections, and whatever else is there only once
+	begin := time.Now().Add(t.turn / 2) // until then it warms up
 	end := begin.Add(2 * t.turn)
 	var mu sync.Mutex
 	var rate float64
@@ -141,8 +140,8 @@ func (t *turn) steady(l *locks) (float64, error) {
 	return rate, failed
 }
 
-// farHandOver is the third part: two clients hand one key over, and one of them waits. It is held for
-// five round trips, so that the other one has lined up.
+// farHandOver is the third part: two clients pass one key to each other, and one of them waits. A hold
+// lasts five round trips, so that the other client is in the queue.
 func (b *bench) farHandOver(far place, trip time.Duration) (*table, error) {
 	all := slices.Concat([]contender{bareWake, again(bareWake), popWake}, lockstepOnOne,
 		named(peersThatWait, append(slices.Clone(tunedPeers), rueidislockTuned.name)...), eachPerCall(lockstepOnOne...))
@@ -164,17 +163,17 @@ func (b *bench) farHandOver(far place, trip time.Duration) (*table, error) {
 	})
 }
 
-// ping is what a round trip took in the turn that is told in round trips.
+// ping is the round trip in a turn whose times are given in round trips.
 var ping = metric{"a PING, ms", 2, false}
 
-// farAndFree lock what nobody else wants.
+// farAndFree are the contenders on keys that no other contender wants.
 func farAndFree() []contender {
 	return slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis}, lockstepOnOne,
 		named(peersOnFree, "redislock", "redsync"), eachPerCall(lockstepOnOne...))
 }
 
-// roundTrip is the median of some PINGs, in milliseconds. Each turn measures it anew, since what else
-// the machine does changes it.
+// roundTrip is the median of some PINGs, in milliseconds. Each turn measures it again, since the load of
+// the machine changes it.
 func roundTrip(far place) (float64, error) {
 	ctx := context.Background()
 	c := far.goredis(0)

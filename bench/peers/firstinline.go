@@ -11,8 +11,9 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// firstInLine is the second part of case (d): of those who wait, the one who came first is a process of its own, which is
-// stopped (SIGSTOP) or killed (SIGKILL) just before the lock is given back. What counts is when the next of the others has it.
+// firstInLine is the second part of case (d). The first waiter is a separate process, which is stopped
+// (SIGSTOP) or killed (SIGKILL) just before the release. The figure is the time until another waiter
+// has the lock.
 func firstInLine(b *bench) (*table, error) {
 	tb := newTable("The first in line is frozen or killed, 3 wait behind it", "", []metric{
 		{"frozen: p50, ms", 2, false}, {"longest", 1, false}, {"killed: p50, ms", 2, false}, {"longest", 1, false},
@@ -43,7 +44,7 @@ func firstInLine(b *bench) (*table, error) {
 
 const behind = 3
 
-// withFrozen uses one process for all, which goes on between.
+// withFrozen uses one process for all repetitions, and continues it after each.
 func (t *turn) withFrozen(all []*locks, n int) (times []time.Duration, err error) {
 	c, err := t.waiter()
 	if err != nil {
@@ -78,7 +79,7 @@ func (t *turn) withKilled(all []*locks, n int) (times []time.Duration, err error
 	return times, nil
 }
 
-// waiter is a process that locks once for each line that it reads.
+// waiter starts a process that locks once for each line that it reads.
 func (t *turn) waiter() (*child, error) {
 	c, err := t.child(job{Kind: "stand in line", Contender: t.name, Addr: t.addrs(1)[0], Key: t.key, TTL: ttl})
 	if err != nil {
@@ -93,14 +94,14 @@ func standInLine(j job, in *bufio.Reader) error {
 		return err
 	}
 	ctx := context.Background()
-	// With another key first, so that its connections are there.
+	// Another key first, so that its connections are open.
 	if _, err := l.some(j.Key+":warm", 0, 1); err != nil {
 		return err
 	}
 	say("ready", struct{}{})
 	for {
 		if _, err := in.ReadString('\n'); err != nil {
-			return nil //nolint:nilerror // there are no more
+			return nil //nolint:nilerror // the end of the input
 		}
 		say("asking", struct{}{})
 		unlock, err := l.lock(ctx, j.Key)
@@ -114,7 +115,8 @@ func standInLine(j job, in *bufio.Reader) error {
 	}
 }
 
-// disturbed holds the lock, lets the process and then the others wait for it, disturbs the process and gives the lock back.
+// disturbed holds the lock, lets the process and then the others wait for it, disturbs the process and
+// releases the lock.
 func (t *turn) disturbed(all []*locks, c *child, disturb func() error) (time.Duration, error) {
 	ctx := context.Background()
 	release, err := all[0].lock(ctx, t.key)
@@ -124,7 +126,7 @@ func (t *turn) disturbed(all []*locks, c *child, disturb func() error) (time.Dur
 	if err := errors.Join(c.tell("lock"), c.hear("asking", &struct{}{})); err != nil {
 		return 0, err
 	}
-	asked := t.time(50*time.Millisecond, 10*time.Millisecond) // long enough that the server knows
+	asked := t.time(50*time.Millisecond, 10*time.Millisecond) // until the server knows the waiter
 	time.Sleep(asked)
 	var mu sync.Mutex
 	var first time.Time

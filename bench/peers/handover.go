@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// handOver is case (d): a lock is held for 20 ms while others wait for it, each with a client of its own. What counts is the
-// time from the call of Unlock to the return of the next one's Lock. Whoever has had it lines up again when the next one has
-// it. See firstInLine for the second part.
+// handOver is case (d): a lock is held for 20 ms while others wait for it, each with its own client. The
+// figure is the time from the call of Unlock to the return of the next Lock. A holder waits again as
+// soon as the next one has the lock. firstInLine is the second part.
 func handOver(b *bench) (*report, error) {
 	metrics := []metric{
 		{"p50, ms", 2, false}, {"p99, ms", 2, false}, {"commands sent per acquisition", 1, false}, {"executed", 1, false},
@@ -61,7 +61,7 @@ func handOver(b *bench) (*report, error) {
 			atMost("1,000 waiters, p50"+c.says, thousand.median(c.name, 0)/hundred.median(c.name, 0), 1.5, 1.5, "× that of 100"),
 		)
 	}
-	for _, c := range []struct{ name, says string }{judged[0], judged[2]} { // processes of their own
+	for _, c := range []struct{ name, says string }{judged[0], judged[2]} { // firstInLine has no rows with a ctx per call
 		r.musts = append(r.musts,
 			atMost("first in line frozen, p50"+c.says, frozen.median(c.name, 0), 250, 250, "ms"),
 			atMost("first in line killed, p50"+c.says, frozen.median(c.name, 2), 5, 5, "ms"),
@@ -77,18 +77,18 @@ func handOver(b *bench) (*report, error) {
 
 const holdFor = 20 * time.Millisecond
 
-// hold is random to a part, so that no pause of those who poll fits into it.
+// hold sleeps for a partly random time, so that it is no multiple of a polling interval.
 func hold(d time.Duration) { time.Sleep(d + rand.N(d/4)) }
 
-// handOvers are those of one key. There is a client more than there are waiters.
+// handOvers describes the hand-overs of one key. There is one client more than there are waiters.
 type handOvers struct {
 	place
 	hold   time.Duration // how long each has the lock, at least
 	enough int
-	limit  time.Duration // of those that take long there are fewer
+	limit  time.Duration // slow contenders make fewer in this time
 }
 
-// passOn passes a lock on among the waiters and one more.
+// passOn passes a lock between the waiters and one more client.
 func (t *turn) passOn(h handOvers) ([]float64, error) {
 	var all []*locks
 	for range h.waiters + 1 {
@@ -119,7 +119,7 @@ func (t *turn) passOn(h handOvers) ([]float64, error) {
 			}
 		})
 	}
-	// They have connections to open, and whatever else is there only once.
+	// Until then they warm up.
 	time.Sleep(t.time(500*time.Millisecond, 20*time.Millisecond) + time.Duration(h.waiters)*t.time(2*time.Millisecond, 0))
 	before, err := t.counters()
 	if err != nil {
@@ -147,22 +147,22 @@ func (t *turn) passOn(h handOvers) ([]float64, error) {
 	}, nil
 }
 
-// baton is what they pass on.
+// baton counts the hand-overs of one lock.
 type baton struct {
-	settled chan struct{} // closed when the first one may begin
+	settled chan struct{} // closed when the first holder may begin
 	over    chan struct{} // closed at the end
 	enough  int
 	hold    time.Duration
 	done    chan struct{} // closed when there were enough
 
 	mu       sync.Mutex
-	released time.Time     // when Unlock was called; zero: it is held
-	next     chan struct{} // closed when the next one has it
+	released time.Time     // when Unlock was called; zero: the lock is held
+	next     chan struct{} // closed when the next holder has the lock
 	took     []time.Duration
 	failed   error
 }
 
-// run waits for the lock again and again, or begins with it.
+// run waits for the lock again and again. The first holder begins with the lock.
 func (b *baton) run(ctx context.Context, l *locks, key string, held unlock) error {
 	if held != nil {
 		<-b.settled
@@ -221,7 +221,7 @@ func (b *baton) leave() (next <-chan struct{}) {
 	return b.next
 }
 
-// fail counts until the end: then everybody is cut off.
+// fail notes an error, unless the turn is over: then all connections are closed.
 func (b *baton) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

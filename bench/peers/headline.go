@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// A headline is a figure to quote. It is told as the range of several runs, never as the
-// best of them.
+// A headline is a figure to quote. It is given as the range of several runs, never as the best run.
 type headline struct {
 	what string
 	got  float64
 	unit string
 }
 
-// headlines are those of several runs, as a table.
+// headlines returns the headlines of several runs as a table.
 func headlines(runs []map[string]*report) string {
 	figures := map[string][]float64{}
 	var order []headline
@@ -49,7 +48,7 @@ func headlines(runs []map[string]*report) string {
 	return s.String()
 }
 
-// span tells of runs without a figure as well: the range of the others would be too good.
+// span also counts the runs without a figure. Without them the range would look too good.
 func (h headline) span(all []float64, runs int) string {
 	if len(all) == 0 {
 		return "not measured"
@@ -70,7 +69,7 @@ func (h headline) span(all []float64, runs int) string {
 	return text
 }
 
-// publishHeadlines puts them between their marks.
+// publishHeadlines puts the headlines between their marks.
 func publishHeadlines(file, text string) error {
 	if _, err := os.Stat(file); err != nil {
 		return err

@@ -1,12 +1,13 @@
-// Command peers measures Lockstep beside other lock libraries and beside raw commands, on redis-servers that it starts itself,
-// in one run: the contenders of a case take turns in random order, in several repetitions, and every figure is the median of
-// these with its range. One contender of each case is there twice: how far the two are apart is the noise. Absolute figures
-// depend on the machine; only ratios within one run count.
+// Command peers measures Lockstep beside other lock libraries and raw commands, on redis-servers that it
+// starts itself. In one run the contenders of a case take turns in random order, in several
+// repetitions. Every figure is the median of the repetitions, with its range. One contender of each case
+// runs twice: the distance between the two is the noise. Absolute figures depend on the machine: compare
+// only ratios of one run.
 //
 //	cd bench && go run ./peers                                  # everything, about 50 minutes
 //	cd bench && go run ./peers -case a,d -repeat 3              # some of it
-//	cd bench && go run ./peers -short -v                        # everything, too little of it to mean anything; telling of each turn
-//	cd bench && go run ./peers -docs ../docs/performance.md     # and write down what came out
+//	cd bench && go run ./peers -short -v                        # a short run without meaning, with a line for each turn
+//	cd bench && go run ./peers -docs ../docs/performance.md     # and write the results into the page
 //	cd bench && go run ./peers -runs 3 -headlines ../docs/performance.md    # the figures to quote, as ranges of three runs
 //
 // Each case is a file that begins with what it measures; contender.go has the rows.
@@ -27,7 +28,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-func init() { logging.Disable() } // go-redis tells of every connection that fails, and some are made to
+func init() { logging.Disable() } // go-redis logs every connection that fails, and some must fail here
 
 func main() {
 	lab.Spin()
@@ -56,8 +57,7 @@ func main() {
 	}
 }
 
-// several runs everything so often, and tells the range of the headline figures. What -docs writes
-// is the last run.
+// several makes s.runs runs and prints the range of the headline figures. -docs writes the last run.
 func several(s settings, out io.Writer) error {
 	if s.quoted != "" && (s.runs < 3 || len(s.only) > 0) {
 		return errors.New("-headlines needs all cases and -runs 3 or more: one run may be the best one")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A must is what we hold ourselves to. A figure that is not there (NaN) is not met.
+// A must is a limit that this project sets itself. A figure that is missing (NaN) does not meet it.
 type must struct {
 	what       string
 	got        float64
@@ -15,7 +15,7 @@ type must struct {
 	unit       string
 }
 
-// atMost and atLeast have an aim that is the limit where there is no further one.
+// atMost and atLeast take the limit as the aim if there is no further aim.
 func atMost(what string, got, limit, aim float64, unit string) must {
 	return must{what, got, limit, aim, false, unit}
 }
@@ -60,7 +60,7 @@ func musts(all []must) string {
 	return s.String()
 }
 
-// figure has as many digits as tell it from its limit.
+// figure formats a figure, with two digits for small ones.
 func (m must) figure(f float64) string {
 	digits := 2
 	if math.Abs(f) >= 100 || f == math.Trunc(f) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// upToAnHour is for cases with leases of minutes. It costs nothing.
+// upToAnHour is for cases with leases of minutes. It has no cost.
 var upToAnHour = redisstore.WithMaxTTL(time.Hour)
 
 func lockstepGoredis(opts ...locker.Option) func(place) (*locks, error) {
@@ -47,7 +47,7 @@ func lockstepRedlockRueidis(p place) (*locks, error) {
 	return quorum(p, nodes, end)
 }
 
-// rueidisLocks has a client for each server.
+// rueidisLocks opens a client for each server.
 func (p place) rueidisLocks() ([]locker.Locker, func(), error) {
 	clients, end, err := p.rueidisEach()
 	if err != nil {

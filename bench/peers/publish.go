@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// marks are those between which a part of the page stands: the run, or a case.
+// marks enclose a part of the page: the run, or a case.
 func marks(part string) (begin, end []byte) {
 	return []byte(fmt.Sprintf("<!-- bench-peers: %s, written by make bench-peers -->\n", part)),
 		[]byte(fmt.Sprintf("<!-- end of bench-peers: %s -->\n", part))
 }
 
-// publish replaces what stands between the marks of the parts, and leaves the rest of the file alone.
+// publish replaces the text between the marks of the parts. The rest of the file stays as it is.
 func publish(file string, parts map[string]string) error {
 	page, err := os.ReadFile(file)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// fiveNodes is case (e): cases (a) and (b) on five redis-servers, of which three are enough; and then with one of them stopped
-// (SIGSTOP): its connections stay open, and nothing is answered.
+// fiveNodes is case (e): cases (a) and (b) on five redis-servers with a quorum of three. In the last part
+// one server is stopped (SIGSTOP): its connections stay open, and it answers nothing.
 func fiveNodes(b *bench) (*report, error) {
 	if err := b.start(nodes); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func fiveNodes(b *bench) (*report, error) {
 
 const nodes = 5
 
-// withOneHung measures with all five, and then with four.
+// withOneHung measures with five servers, and then with four.
 func (t *turn) withOneHung(here place) ([]float64, error) {
 	l, err := t.open(here)
 	if err != nil {
@@ -87,7 +87,7 @@ func (t *turn) withOneHung(here place) ([]float64, error) {
 	if err := last.Freeze(); err != nil {
 		return nil, err
 	}
-	if !t.after(func() { _ = last.Thaw() }) { // the first thing at the end: clients that close may wait for it
+	if !t.after(func() { _ = last.Thaw() }) { // first at the end: clients that close may wait for it
 		_ = last.Thaw()
 	}
 	hung, err := t.forAWhile(l, t.key+":alone:hung", pairs, patience)
@@ -97,7 +97,7 @@ func (t *turn) withOneHung(here place) ([]float64, error) {
 	p50 := lab.Quantile(hung, 50)
 	figures := []float64{p50, p50 / lab.Quantile(healthy, 50), lab.Quantile(hung, 100), math.NaN(), math.NaN()}
 	if p50 > 1000 {
-		return figures, nil // a second each, and 64 at once: there is nothing to learn
+		return figures, nil // 64 at once would take a second each, and show nothing more
 	}
 	rate, err := t.flatOut(l, t.key+":hung")
 	if err != nil {
@@ -107,7 +107,7 @@ func (t *turn) withOneHung(here place) ([]float64, error) {
 	return figures, nil
 }
 
-// forAWhile takes n locks one after the other, or as many as it can in a while; one at least.
+// forAWhile takes n locks one after the other. It stops early after a while, but not before the first.
 func (t *turn) forAWhile(l *locks, key string, n int, while time.Duration) (times []time.Duration, err error) {
 	failed := 0
 	for start := time.Now(); len(times) < n && (len(times) == 0 || time.Since(start) < while); {

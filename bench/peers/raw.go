@@ -16,7 +16,7 @@ const (
 	releaseLua = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 )
 
-// openRawGoredis is the least that a safe lock on one instance can cost. It does not wait.
+// openRawGoredis has the lowest cost of a safe lock on one server. It does not wait.
 func openRawGoredis(p place) (*locks, error) {
 	c := p.goredis(0)
 	release := redis.NewScript(releaseLua)
@@ -49,8 +49,8 @@ func openRawRueidis(p place) (*locks, error) {
 	}, nil
 }
 
-// openFIFO lets the goroutines of one process stand in line, and each lock for itself: what a client can reach that gives
-// other processes their turn after every hold.
+// openFIFO puts the goroutines of one process in a line, and each takes the lock from the server. A
+// client that lets other processes in after every hold can be this fast.
 func openFIFO(p place) (*locks, error) {
 	raw, err := openRawGoredis(p)
 	if err != nil {
@@ -104,8 +104,8 @@ func (f *fifo) leave() {
 	f.waiting = f.waiting[1:]
 }
 
-// openRawQuorum asks all at once, with a goroutine each, and goes on when three have answered: the least that a quorum can
-// cost with these clients.
+// openRawQuorum asks all nodes at once, with a goroutine for each, and goes on when three have answered:
+// the lowest cost of a quorum with these clients.
 func openRawQuorum(p place) (*locks, error) {
 	clients := p.goredisEach()
 	release := redis.NewScript(releaseLua)

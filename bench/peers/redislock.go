@@ -8,7 +8,7 @@ import (
 	"github.com/bsm/redislock"
 )
 
-// openRedislock polls with linear backoff; without a pause it makes one attempt.
+// openRedislock polls with linear backoff. Without a pause it makes one attempt.
 func openRedislock(sleep pause) func(place) (*locks, error) {
 	return func(p place) (*locks, error) {
 		c := p.goredis(0)
@@ -23,7 +23,7 @@ func openRedislock(sleep pause) func(place) (*locks, error) {
 					}
 					held, err := l.Obtain(ctx, key, p.ttl, o)
 					if errors.Is(err, redislock.ErrNotObtained) && sleep != nil && ctx.Err() == nil && !closed.Load() {
-						continue // it waits for the TTL at most
+						continue // Obtain waits for the TTL at most
 					}
 					if err != nil {
 						return nil, err

@@ -17,7 +17,7 @@ func openRedsync(over pools, opts ...redsync.Option) func(place) (*locks, error)
 		if err != nil {
 			return nil, err
 		}
-		open, cancel := context.WithCancel(context.Background()) // it would go on trying with a client that is closed
+		open, cancel := context.WithCancel(context.Background()) // ends the attempts when the client is closed
 		sync := redsync.New(all...)
 		opts := append([]redsync.Option{redsync.WithExpiry(p.ttl)}, opts...)
 		return &locks{
@@ -30,7 +30,7 @@ func openRedsync(over pools, opts ...redsync.Option) func(place) (*locks, error)
 					err := m.LockContext(ctx)
 					if taken := (*redsync.ErrTaken)(nil); err != nil && ctx.Err() == nil && open.Err() == nil &&
 						(errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed)) {
-						continue // it gives up after its tries
+						continue // it stops after its tries
 					}
 					if err != nil {
 						return nil, err
@@ -72,7 +72,7 @@ func openRedsyncFast(over pools) func(place) (*locks, error) {
 	return openRedsync(over, redsync.WithFailFast(true))
 }
 
-// pools is what redsync calls the clients of the nodes.
+// pools opens the clients of the nodes, which redsync calls pools.
 type pools func(place) (all []redis.Pool, end func(), err error)
 
 func overGoredis(p place) ([]redis.Pool, func(), error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// renewal is case (f): a process holds 100,000 locks with a TTL of 30 s, and does nothing else than keep them. redsync and
+// renewal is case (f): a process holds 100,000 locks with a TTL of 30 s and only renews them. redsync and
 // redislock do not renew by themselves, so they are not here.
 func renewal(b *bench) (*report, error) {
 	n, life := b.size(100_000, 100), b.time(30*time.Second, ttl)
@@ -26,7 +26,8 @@ func renewal(b *bench) (*report, error) {
 		tb.rows = slices.Insert(tb.rows, 1, newTable("", "", tb.metrics, again(lockstepOnOne[0])).rows[0])
 	}
 	err := b.everybody(tb, b.third(), b.time(150*time.Second, 20*time.Second), func(t *turn) ([]float64, error) {
-		// Two thirds are two renewals of ours, and longer than one of anybody else; it began with another third.
+		// The window of two thirds of the TTL has two renewals of Lockstep, and more than one of any
+		// other. A third and a little more passes before it.
 		c, err := t.child(job{
 			Kind: "hold many", Contender: t.name, Addr: t.addrs(1)[0], Key: t.key, TTL: life, Count: n,
 			Settle: b.time(life/3+life/10, 100*time.Millisecond), Window: b.time(life*2/3, 200*time.Millisecond),
@@ -80,9 +81,9 @@ func renewal(b *bench) (*report, error) {
 	return r, nil
 }
 
-// holding is what the process finds of itself.
+// holding is what the process measures of itself.
 type holding struct {
-	Core       float64 // CPU time by time
+	Core       float64 // CPU time divided by time
 	Heap       float64 // bytes per lock
 	Goroutines int
 	Sent       int64
@@ -98,7 +99,7 @@ func holdMany(j job, in *bufio.Reader) error {
 		return err
 	}
 	before := heap()
-	held := make([]unlock, j.Count) // its own size is not that of the locks
+	held := make([]unlock, j.Count) // its own size does not count as locks
 	before += float64(cap(held) * 8)
 	if err := atOnce(j.Count, func(i int) (err error) {
 		held[i], err = l.lock(context.Background(), fmt.Sprintf("%s:%d", j.Key, i))
@@ -128,7 +129,7 @@ func holdMany(j job, in *bufio.Reader) error {
 	return nil
 }
 
-// warm opens all connections that l can have, which are not what a lock or a waiter costs.
+// warm opens all connections of l, since they are no part of the cost of a lock or a waiter.
 func warm(l *locks, key string) error {
 	return atOnce(4*many, func(i int) error {
 		_, err := l.some(key+":warm", i, 1)
@@ -136,7 +137,7 @@ func warm(l *locks, key string) error {
 	})
 }
 
-// atOnce does something n times, 64 at once.
+// atOnce calls do n times, 64 at once.
 func atOnce(n int, do func(i int) error) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -157,10 +158,10 @@ func atOnce(n int, do func(i int) error) error {
 	return failed
 }
 
-// heap is how many bytes are in use when all garbage is gone.
+// heap is the number of bytes in use after garbage collection.
 func heap() float64 {
 	runtime.GC()
-	runtime.GC() // what has a finalizer, or lies in a pool, goes with the second one
+	runtime.GC() // the second one frees objects with a finalizer or in a pool
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A report is what a case came to.
+// A report is the result of a case.
 type report struct {
 	tables []*table
 	charts []chart
@@ -39,7 +39,7 @@ func (r *report) markdown() string {
 	return strings.Join(append(parts, r.options()), "\n")
 }
 
-// options says what the contenders were told, each once.
+// options lists the options of each contender once.
 func (r *report) options() string {
 	var s strings.Builder
 	s.WriteString("Options:\n\n")
@@ -55,7 +55,7 @@ func (r *report) options() string {
 	return s.String()
 }
 
-// draw puts the charts into a folder beside the page, which has its name.
+// draw puts the charts into a folder beside the page, with the name of the page.
 func (r *report) draw(page string) error {
 	dir := strings.TrimSuffix(page, filepath.Ext(page))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -72,7 +72,7 @@ func (r *report) draw(page string) error {
 	return nil
 }
 
-// introduction says on what all of it was measured.
+// introduction describes the machine, the server and the versions.
 func (b *bench) introduction() (string, error) {
 	info, err := b.admins[0].InfoMap(context.Background(), "server").Result()
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *bench) flags() string {
 	return s.String()
 }
 
-// versions are those of the contenders, as they were built in.
+// versions are the built-in versions of the contenders.
 func versions() []string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -132,7 +132,7 @@ func versions() []string {
 	return all
 }
 
-// processors are those of the machine, also if this process may use one of them only.
+// processors are the CPUs of the machine, even if this process may use only one of them.
 func processors() (model string, n int) {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -24,7 +24,7 @@ func openRueidislock(tuned bool) func(place) (*locks, error) {
 				if err != nil {
 					return nil, err
 				}
-				return func(context.Context) error { release(); return nil }, nil // it tells no error
+				return func(context.Context) error { release(); return nil }, nil // it returns no error
 			},
 			close: l.Close,
 		}, nil

@@ -13,24 +13,24 @@ import (
 // A table has a row for each contender and a column for each metric.
 type table struct {
 	title   string
-	base    string // the row that ratios of the first metric are to; "": no ratios
+	base    string // the row that the first metric is divided by; empty: no ratios
 	metrics []metric
 	rows    []*row
 
-	repetitions int // that every contender had its turn in
+	repetitions int // of all contenders
 }
 
 type metric struct {
 	name   string
-	digits int  // behind the point
+	digits int  // after the point
 	most   bool // more is better
 }
 
 type row struct {
 	contender
 	figures [][]float64 // by metric, one for each repetition
-	broke   []error     // the repetitions that came to nothing
-	strays  []error     // the calls that failed in the others
+	broke   []error     // one for each repetition without a result
+	strays  []error     // calls that failed in the other repetitions
 }
 
 func newTable(title, base string, metrics []metric, contenders ...contender) *table {
@@ -41,7 +41,7 @@ func newTable(title, base string, metrics []metric, contenders ...contender) *ta
 	return t
 }
 
-// note leaves out what had nothing to be divided by.
+// note adds figures, without those that were divided by zero.
 func (r *row) note(figures []float64) {
 	for i, f := range figures {
 		if !math.IsNaN(f) && !math.IsInf(f, 0) {
@@ -50,7 +50,7 @@ func (r *row) note(figures []float64) {
 	}
 }
 
-// reasons has each once, and of those that many goroutines had the first.
+// reasons lists each error once. Of a joined error it takes the first line.
 func reasons(errs []error) string {
 	var all []string
 	for _, err := range errs {
@@ -79,10 +79,10 @@ func (r *row) median(metric int) float64 {
 	return median
 }
 
-// bestPeer is the best of what the others have.
+// bestPeer is the best median of the peers.
 func (t *table) bestPeer(metric int) float64 { return t.bestPeerThrough(metric) }
 
-// bestPeerThrough is the best of those named, or of all if none is.
+// bestPeerThrough is the best median of the named peers, or of all peers without names.
 func (t *table) bestPeerThrough(metric int, names ...string) float64 {
 	best := math.NaN()
 	for _, r := range t.rows {
@@ -154,7 +154,7 @@ func (t *table) markdown() string {
 	return strings.TrimSuffix(s.String(), "\n") + "\n"
 }
 
-// repeated says how much the figures are worth.
+// repeated says how many repetitions the figures have.
 func (t *table) repeated() string {
 	if t.repetitions == 1 {
 		return "one repetition: no range"
@@ -184,7 +184,7 @@ func (r *row) cell(i int, m metric) string {
 	return fmt.Sprintf("%s (%s–%s)", number(median, m.digits), number(least, m.digits), number(most, m.digits))
 }
 
-// number has no more digits than it needs, and a mark at the thousands.
+// number formats f with so many digits, and with commas at the thousands.
 func number(f float64, digits int) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "–"

@@ -12,7 +12,7 @@ import (
 
 const many = 64
 
-// throughput is case (b): 64 goroutines of one client take and release locks that nobody else wants, as fast as they can.
+// throughput is case (b): 64 goroutines of one client take and release a lock each, as fast as they can.
 func throughput(b *bench) (*report, error) {
 	overGoredis := slices.Concat(named(lockstepOnOne, plain), named(peersOnFree, "redislock", "redsync"))
 	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis, pipelined}, lockstepOnOne, peersOnFree,
@@ -63,7 +63,7 @@ func throughput(b *bench) (*report, error) {
 	return r, nil
 }
 
-// flatOut tells how many pairs in a second 64 goroutines make, on keys that begin with key.
+// flatOut returns the pairs per second of 64 goroutines, on keys that begin with key.
 func (t *turn) flatOut(l *locks, key string) (float64, error) {
 	var pairs atomic.Int64
 	var stop atomic.Bool
@@ -97,7 +97,7 @@ func (t *turn) flatOut(l *locks, key string) (float64, error) {
 			})
 		}
 	}
-	time.Sleep(t.turn / 4) // connections, and whatever else is there only once
+	time.Sleep(t.turn / 4) // warms up
 	start, before := time.Now(), pairs.Load()
 	time.Sleep(t.turn)
 	made, took := pairs.Load()-before, time.Since(start)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// waiters is case (g): 10,000 goroutines of one client wait for locks that are held all the time, all for the same one, or
-// each for its own, with a ctx that can end. What counts is what that costs while nothing happens.
+// waiters is case (g): 10,000 goroutines of one client wait for locks that are held all the time, for one
+// lock or for a lock each, with a ctx that can end. The figures are the cost while nothing happens.
 func waiters(b *bench) (*report, error) {
 	n := b.size(10_000, 50)
 	all := slices.Concat(lockstepOnOne, []contender{rueidislockAsItIs, rueidislockTuned}, peersThatPoll())
@@ -52,13 +52,14 @@ func waiters(b *bench) (*report, error) {
 	return r, nil
 }
 
-// peersThatPoll are not tuned: ten thousand of them are enough as they are.
+// peersThatPoll are not tuned: ten thousand of them load the server enough.
 func peersThatPoll() []contender { return []contender{peersThatWait[0], peersThatWait[2]} }
 
 func (t *turn) crowd(n, keys int) ([]float64, error) {
 	c, err := t.child(job{
 		Kind: "wait in a crowd", Contender: t.name, Addr: t.addrs(1)[0], Key: t.key, TTL: 10 * time.Minute, Count: n, Keys: keys,
-		// Who has waited for less than 24 s still looks more often than he will: after a quarter of that time, 6 s at most.
+		// A waiter that has waited for less than 24 s makes attempts more often than later: after a
+		// quarter of that time, 6 s at most.
 		Settle: t.time(25*time.Second, 150*time.Millisecond), Window: t.time(8*time.Second, 150*time.Millisecond),
 	})
 	if err != nil {
@@ -86,7 +87,7 @@ func (t *turn) crowd(n, keys int) ([]float64, error) {
 	}, nil
 }
 
-// crowd is what the process finds of itself.
+// crowd is what the process measures of itself.
 type crowd struct {
 	Heap       float64 // bytes per waiter
 	Goroutines int
@@ -120,7 +121,7 @@ func waitInACrowd(j job, in *bufio.Reader) error {
 	for i := range keys {
 		keys[i] = key(i)
 	}
-	// Not all at once: clients with few connections give up those who wait long for one.
+	// Not all at once: clients with few connections fail calls that wait long for one.
 	gates, failed := make([]chan struct{}, j.Count/atAGate+1), make(chan error, j.Count)
 	for i := range gates {
 		gates[i] = make(chan struct{})

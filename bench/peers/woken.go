@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// missed is how long those sleep who are not woken.
+// missed is the sleep of a waiter that is not woken.
 const missed = time.Second
 
-// openPubSub wakes everybody at each release: the quickest that one waiter can be woken.
+// openPubSub wakes all waiters at each release. No way to wake one waiter is quicker.
 func openPubSub(p place) (*locks, error) {
 	c := p.goredis(0)
 	release := redis.NewScript(`if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -48,7 +48,7 @@ return redis.call('PUBLISH', KEYS[1] .. ':wake', '')`)
 	}, nil
 }
 
-// subscriptions of one client, kept once there is one.
+// subscriptions of one client. They stay open.
 type subscriptions struct {
 	client *redis.Client
 
@@ -93,7 +93,7 @@ func (s *subscriptions) close() {
 	_ = s.client.Close()
 }
 
-// openBLPOP wakes one: the server keeps those who wait in the order in which they came.
+// openBLPOP wakes one waiter: the server serves waiters in the order of their requests.
 func openBLPOP(p place) (*locks, error) {
 	c := p.goredis(0)
 	release := redis.NewScript(`if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end

@@ -1,12 +1,12 @@
-// Command regress tells whether a change made anything slower. It builds the same small worker
-// against this tree and against an older commit, and lets the two take turns in random order on the
-// same servers, each in a process of its own. Every row is the ratio new / old, pair by pair: its
-// median, and the interval that has the median with a probability of 95 %. The rows A/A compare the
-// old version with itself: they are the noise.
+// Command regress shows whether a change made anything slower. It builds the same small worker against
+// this tree and against an older commit. The two take turns in random order on the same servers, each
+// in its own process. Every row is the ratio new / old, pair by pair: the median, and the interval that
+// contains the true median with a probability of 95 %. The column A/A compares the old version with
+// itself: it is the noise.
 //
-// Where the linker puts a function can change the CPU time of a pair by 15 %, in either direction,
-// and any change of the code moves all functions. So each version is linked several times, with its
-// functions in random order, and each turn takes one of these programs.
+// The place that the linker gives a function can change the CPU time of a pair by 15 %, up or down. Any
+// change of the code moves all functions. So each version is linked several times, with its functions
+// in random order, and each turn runs one of these programs.
 //
 //	cd bench && go run ./regress -base v0.1.0                  # 20 turns of each case, about 15 minutes
 //	cd bench && go run ./regress -base HEAD~3 -case a,b-ctx    # some of the cases
@@ -33,7 +33,7 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// cost is what the worker prints.
+// cost is the output of the worker.
 type cost struct{ P50, Pairs, CPU, Allocations, Commands float64 }
 
 var figures = []struct {
@@ -95,7 +95,7 @@ func compare(out io.Writer, base string, cases []string, turns int, turn time.Du
 		addrs = append(addrs, s.Addr)
 	}
 	defer lab.KeepAwake()()
-	// nobody else is there to be told
+	// an error of out has no other place to go
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
 	say("Ratios new / old (%s), pair by pair: median [95 %% interval of the median], %d turns of %v.\n\n", base, turns, turn)
 	say("| case | figure | new / old | A/A |\n|---|---|---|---|\n")
@@ -121,7 +121,7 @@ func compare(out io.Writer, base string, cases []string, turns int, turn time.Du
 	return nil
 }
 
-// build makes the worker of both versions. The older one is this worker in a checkout of base.
+// build builds the worker for both versions. The older one is this worker in a checkout of base.
 func build(dir, base string, layouts int) (older, newer []string, err error) {
 	tree := filepath.Join(dir, "tree")
 	if err := run(".", "git", "clone", "--quiet", "--shared", "--no-checkout", "..", tree); err != nil {
@@ -135,7 +135,7 @@ func build(dir, base string, layouts int) (older, newer []string, err error) {
 		return nil, nil, err
 	}
 	if err := os.CopyFS(filepath.Join(tree, "bench", "regress", "worker"), os.DirFS(filepath.Join("regress", "worker"))); err != nil &&
-		!os.IsExist(err) { // base has a worker of its own: its cases are its own
+		!os.IsExist(err) { // base has its own worker, with its own cases
 		return nil, nil, err
 	}
 	if older, err = link(filepath.Join(tree, "bench"), filepath.Join(dir, "older"), layouts); err != nil {
@@ -179,8 +179,8 @@ func measure(program, name string, addrs []string, turn time.Duration) (c cost, 
 	return c, json.Unmarshal(printed, &c)
 }
 
-// interval is the median, and the order statistics around it that have the true median with 95 %:
-// by the sign test.
+// interval is the median, and the order statistics that contain the true median with a probability of
+// 95 %, by the sign test.
 func interval(ratios []float64) string {
 	slices.Sort(ratios)
 	median, least, most := lab.Spread(ratios)
@@ -190,8 +190,8 @@ func interval(ratios []float64) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", median, least, most)
 }
 
-// rank is the greatest k for which at most k-1 of n fair coins show heads with a probability of 2.5
-// %; 0 if n is too small.
+// rank is the greatest k such that at most k-1 of n fair coins show heads with a probability of at
+// most 2.5 %. It is 0 if n is too small.
 func rank(n int) (k int) {
 	chance, sum := 1.0, 0.0
 	for range n {

@@ -20,11 +20,11 @@ const (
 	clientCPU, serverCPU = 0, 1
 )
 
-// PinSelf gives the client a CPU of its own, as if the server were on another machine. Where the kernel is free to
-// choose, it runs client and server on one CPU in turns as long as nothing else is runnable, and moves one of them at
-// the first sign of concurrency: then most of what one measures is where they were put.
+// PinSelf gives the client a CPU of its own, as if the server were on another machine. Without it,
+// the kernel runs client and server in turns on one CPU as long as nothing else is runnable, and
+// moves one of them at the first sign of concurrency. Their placement then decides most of a figure.
 //
-// It starts the program anew, so it comes first.
+// It starts the program again, so call it first.
 func PinSelf() error {
 	if os.Getenv(pinnedEnv) != "" {
 		return nil
@@ -39,7 +39,7 @@ func PinSelf() error {
 	if err != nil {
 		return err
 	}
-	// Started anew, all threads are there, and the runtime knows that it has one CPU.
+	// After the restart all threads are pinned, and the runtime knows that it has one CPU.
 	return syscall.Exec(self, os.Args, append(os.Environ(), pinnedEnv+"=1"))
 }
 
@@ -52,8 +52,8 @@ func pin(pid, cpu int) error {
 	return unix.SchedSetaffinity(pid, &set)
 }
 
-// KeepAwake runs a process on every CPU that gives way at once: a CPU that falls asleep between two commands takes so
-// long to wake that nothing else shows. The program calls Spin first of all.
+// KeepAwake runs a process of idle priority on each of the two CPUs. A CPU that sleeps between two
+// commands takes long to wake, which would hide every other effect. The program must call Spin first.
 func KeepAwake() (stop func()) {
 	var spinners []*exec.Cmd
 	for cpu := range 2 {
@@ -77,20 +77,20 @@ func Spin() {
 	if cpu == "" {
 		return
 	}
-	const schedIdle = 5 // see sched(7): it gives way at once, and its CPU counts as idle
+	const schedIdle = 5 // see sched(7): it yields at once, and its CPU counts as idle
 	var priority int32
 	if n, err := strconv.Atoi(cpu); err == nil {
 		_ = pin(0, n)
 	}
 	_, _, _ = syscall.Syscall(syscall.SYS_SCHED_SETSCHEDULER, 0, schedIdle, uintptr(unsafe.Pointer(&priority)))
 	for parent := os.Getppid(); os.Getppid() == parent; {
-		for range 100_000_000 { // this is the work
+		for range 100_000_000 { // keeps the CPU busy
 		}
 	}
 	os.Exit(0)
 }
 
-// CPUTime is what this process has used of all CPUs.
+// CPUTime is the CPU time of this process, on all CPUs.
 func CPUTime() (time.Duration, error) {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -99,7 +99,7 @@ func CPUTime() (time.Duration, error) {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano()), nil
 }
 
-// cpuTime is what another process has used of all CPUs. To ask costs that process nothing.
+// cpuTime is the CPU time of another process, on all CPUs. The call costs that process nothing.
 func cpuTime(p *os.Process) (time.Duration, error) {
 	const scheduler = 2 // CPUCLOCK_SCHED of the kernel: see clock_getcpuclockid(3)
 	var used unix.Timespec
@@ -113,7 +113,7 @@ func cpuTime(p *os.Process) (time.Duration, error) {
 // runtime waits for whole milliseconds when it has nothing else to do.
 type alarm struct {
 	fd   int
-	file *os.File // of fd; through it the runtime waits for the timer as for a connection
+	file *os.File // of fd; the runtime waits for it as for a connection
 }
 
 func newAlarm() (*alarm, error) {
@@ -132,7 +132,7 @@ func (a *alarm) wait(d time.Duration) error {
 	if err := unix.TimerfdSettime(a.fd, 0, &once, nil); err != nil {
 		return fmt.Errorf("timerfd_settime: %w", err)
 	}
-	_, err := a.file.Read(make([]byte, 8)) // how often it went off
+	_, err := a.file.Read(make([]byte, 8)) // the number of expirations
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Relay stands between clients and a server, and passes on every byte late: a long way between
+// A Relay stands between clients and a server and delays every byte: it plays a long distance between
 // two machines.
 type Relay struct {
 	Addr string // where clients connect
@@ -22,9 +22,9 @@ type Relay struct {
 	open   map[*net.TCPConn]bool
 }
 
-// Delay starts a relay on a free loopback port. It passes on each chunk of bytes d after it was read,
-// in both directions and in order. A chunk does not wait for the delay of the chunks before it. So a
-// round trip takes 2 d longer; to open a connection takes no longer than without the relay.
+// Delay starts a relay on a free loopback port. It sends each chunk of bytes d after it has read it,
+// in both directions and in order. A chunk does not wait for the delays of the chunks before it. So a
+// round trip takes 2 d longer. Opening a connection takes no longer than without the relay.
 func Delay(target string, d time.Duration) (*Relay, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func Delay(target string, d time.Duration) (*Relay, error) {
 	return r, nil
 }
 
-// Close ends all connections and waits until nothing of the relay runs. Bytes under way are lost.
+// Close ends all connections and waits until no goroutine of the relay runs. Bytes under way are lost.
 func (r *Relay) Close() {
 	_ = r.listener.Close() // nothing was written that a failed Close could lose
 	r.mu.Lock()
@@ -48,7 +48,7 @@ func (r *Relay) Close() {
 }
 
 func (r *Relay) accept() {
-	defer func() { _ = r.listener.Close() }() // if Accept fails by itself, clients shall notice
+	defer func() { _ = r.listener.Close() }() // if Accept fails by itself, clients must notice
 	for {
 		client, err := r.listener.Accept()
 		if err != nil {
@@ -79,7 +79,7 @@ func (r *Relay) serve(client *net.TCPConn) {
 	back.Wait()
 }
 
-// remember tells whether the relay is still open, and has Close end the connection.
+// remember reports whether the relay is still open. Then Close ends the connection.
 func (r *Relay) remember(conn *net.TCPConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,12 +99,12 @@ func (r *Relay) forget(conn *net.TCPConn) {
 // A chunk is what one Read returned.
 type chunk struct {
 	due   time.Time
-	bytes []byte // none: there are no more
+	bytes []byte // empty: the end
 }
 
-// pass is one direction. It ends when the sender has ended it, or when nobody takes the bytes.
+// pass is one direction. It ends when the sender closes it, or when the receiver takes no bytes.
 func (r *Relay) pass(from, to *net.TCPConn) {
-	queue := make(chan chunk, 1024) // when it is full, the relay stops reading, like a network
+	queue := make(chan chunk, 1024) // when it is full, the relay stops reading, as a network does
 	var reading sync.WaitGroup
 	reading.Go(func() { r.read(from, queue) })
 	if r.write(queue, to) != nil {

@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// A Process is a child that can be stopped at any moment. On Linux it ends with this process at the latest.
+// A Process is a child that can be stopped at any moment. On Linux it ends when this process ends.
 type Process struct {
 	handle *os.Process
 	ended  chan struct{}
 }
 
-// StartProcess runs cmd. Its output must not be a pipe of exec's own, which would be closed when it ends.
+// StartProcess runs cmd. Do not use a pipe of package exec for its output: it is closed when the
+// process ends.
 func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	dieWithParent(cmd)
 	p := &Process{ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the kernel takes the thread that forks for the parent
+		runtime.LockOSThread() // to the kernel, the thread that forks is the parent
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -35,17 +36,17 @@ func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Kill ends it with SIGKILL, also if it is frozen, and waits until it is gone.
+// Kill ends it with SIGKILL, even if it is frozen, and waits until it has ended.
 func (p *Process) Kill() {
 	_ = p.handle.Kill() // it may have ended
 	<-p.ended
 }
 
-// Freeze stops it with SIGSTOP: its connections stay open, and it does nothing until Thaw.
+// Freeze stops it with SIGSTOP. Its connections stay open, and it does nothing until Thaw.
 func (p *Process) Freeze() error { return freeze(p.handle) }
 
-// Thaw lets it go on.
+// Thaw continues it.
 func (p *Process) Thaw() error { return thaw(p.handle) }
 
-// CPUTime is what it has used of all CPUs so far. It costs the process nothing; it is for Linux.
+// CPUTime is its CPU time so far, on all CPUs. The call costs the process nothing. Linux only.
 func (p *Process) CPUTime() (time.Duration, error) { return cpuTime(p.handle) }

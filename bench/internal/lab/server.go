@@ -1,4 +1,4 @@
-// Package lab is what every measurement here stands on: redis-servers, CPUs that do not fall asleep, and medians.
+// Package lab has what all measurements share: redis-servers, CPUs that do not sleep, and medians.
 package lab
 
 import (
@@ -15,7 +15,7 @@ type Server struct {
 	*Process
 }
 
-// StartServer starts one; pinned, on the CPU that is not the client's.
+// StartServer starts a server. If pinned, it runs on another CPU than the client.
 func StartServer(pinned bool) (*Server, error) {
 	port, err := freePort()
 	if err != nil {

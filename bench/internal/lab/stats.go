@@ -16,7 +16,7 @@ func Quantile(times []time.Duration, percent int) float64 {
 	return Micros(times, percent) / 1000
 }
 
-// Spread is the median and the range of some figures, which must not be none.
+// Spread returns the median and the range of at least one figure.
 func Spread(figures []float64) (median, least, most float64) {
 	sorted := slices.Sorted(slices.Values(figures))
 	n := len(sorted)

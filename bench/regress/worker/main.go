@@ -1,6 +1,6 @@
-// Command worker does the work of one case once, on servers that are there already, and prints what
-// it cost as JSON. Command regress builds it against two versions of Lockstep, so it uses only what
-// both have.
+// Command worker does the work of one case once, on servers that run already, and prints its cost as
+// JSON. Command regress builds it against two versions of Lockstep, so it uses only names that both
+// have.
 package main
 
 import (
@@ -31,14 +31,14 @@ type Cost struct {
 	Pairs       float64 // per second, of all goroutines
 	CPU         float64 // of this process, in µs
 	Allocations float64
-	Commands    float64 // that the servers have run
+	Commands    float64 // run by the servers
 }
 
 // A job is one case.
 type job struct {
 	clients     int  // each with connections of its own
 	goroutines  int  // of each client
-	sameKey     bool // all want one lock
+	sameKey     bool // all goroutines want one lock
 	quorum      bool // of all servers
 	cancellable bool // each call has a ctx that can be cancelled
 }
@@ -93,7 +93,7 @@ func (j job) run(addrs []string, turn time.Duration) (Cost, error) {
 		defer end()
 		clients[i] = c
 	}
-	if _, err := j.work(clients, turn/5); err != nil { // connections, and whatever else is made only once
+	if _, err := j.work(clients, turn/5); err != nil { // warms up: opens connections, loads scripts
 		return Cost{}, err
 	}
 	sent, err := commands(admins)
@@ -151,7 +151,7 @@ func open(addrs []string) (*locker.Client, func(), error) {
 	return locker.New(l), end, nil
 }
 
-// work gives the time that each pair took.
+// work returns the time of each pair.
 func (j job) work(clients []*locker.Client, turn time.Duration) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var all []time.Duration
@@ -181,7 +181,7 @@ func (j job) work(clients []*locker.Client, turn time.Duration) ([]time.Duration
 func (j job) pairs(client *locker.Client, key string, turn time.Duration) (times []time.Duration, err error) {
 	for end := time.Now().Add(turn); time.Now().Before(end); {
 		name := key
-		if !j.sameKey { // what a quorum was released without is still on its way
+		if !j.sameKey { // the last release may still be under way on some nodes
 			name += strconv.Itoa(len(times) % 64)
 		}
 		start := time.Now()
@@ -215,7 +215,7 @@ func cpuTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// commands is how many the servers have run.
+// commands is the number of commands that the servers have run.
 func commands(admins []*redis.Client) (all int64, err error) {
 	for _, c := range admins {
 		info, err := c.Info(context.Background(), "stats").Result()
