@@ -47,14 +47,14 @@ func TestCitedTestsExist(t *testing.T) {
 	}
 }
 
-// documents are what a user reads.
+// documents are the pages for users and contributors.
 func documents(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(files, "../../../README.md")
+	return append(files, "../../../README.md", "../../../CONTRIBUTING.md", "../../../SECURITY.md")
 }
 
 func read(t *testing.T, file string) string {
