@@ -18,12 +18,12 @@ fmt: ## format all Go files
 # of the rest: the contract in fake time, two schedules of each cell, and the documentation.
 check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
-		| grep -v -e /internal/redistest -e /internal/beneath -e /internal/simulation | cut -d ' ' -f 1)
+		| grep -v -e /internal/verify/redistest -e /internal/verify/beneath -e /internal/verify/simulation | cut -d ' ' -f 1)
 	@go test -run 'Contract/fake_time' ./strategies/single ./strategies/fair ./strategies/fenced ./strategies/reentrant
 	@go test -run 'Contract.*InFakeTime' ./strategies/redlock
 	@go test -run 'Contract//fake_time' ./strategies/legacy
-	@go test -run Promises ./internal/simulation -schedules 2
-	@go test -skip TheFirstExample ./internal/repository
+	@go test -run Promises ./internal/verify/simulation -schedules 2
+	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs redis-server, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 2 test-root test-others

@@ -1,7 +1,7 @@
 // Command bench measures Lockstep beside raw commands and other lock libraries, on a redis-server
-// that it starts itself. In one run the contenders take turns in random order, and every figure is a
-// median. Absolute figures depend on the machine: compare only ratios of one run. The row "raw again"
-// is the same code as "raw": the distance of its ratio from 1 is the noise.
+// that it starts itself. In one run the contenders take turns in random order, and every figure is
+// a median. Absolute figures depend on the machine: compare only ratios of one run. The row "raw
+// again" is the same code as "raw": the distance of its ratio from 1 is the noise.
 package main
 
 import (

@@ -23,8 +23,8 @@ const (
 	three = 3
 )
 
-// names gives each pair its own lock: the release may still be under way on some nodes when the next
-// pair begins.
+// names gives each pair its own lock: the release may still be under way on some nodes when the
+// next pair begins.
 type names struct {
 	prefix string
 	n      atomic.Int64

@@ -1,6 +1,6 @@
 // Package interop has no code. Its tests show that Lockstep and other software that locks in Redis
-// exclude each other on the same key. So a team can migrate one program at a time, or never. The tests
-// use real redis-servers and published packages, in the versions of go.mod and
+// exclude each other on the same key. So a team can migrate one program at a time, or never. The
+// tests use real redis-servers and published packages, in the versions of go.mod and
 // node/package-lock.json:
 //
 //	theirs                            servers   ours                           test
@@ -12,33 +12,33 @@
 //	StackExchange.Redis (.NET)        1         single, fenced                 TestStackExchangeRedis
 //
 // For StackExchange.Redis, the test sends the commands of its LockTake, LockQuery, LockExtend and
-// LockRelease, as read in its source. The other libraries run themselves, node-redlock in a process of
-// its own.
+// LockRelease, as read in its source. The other libraries run themselves, node-redlock in a process
+// of its own.
 //
-// The table of sentences in interop_test.go runs for each library. A holder keeps the other side out.
-// A waiter of the other side gets the lock by the release or by the end of the lease, and not before.
-// An extension counts for the other side. A side that has lost the lock cannot touch the lock of the
-// other side. A register under the lock loses no update under load from both sides.
+// The table of sentences in interop_test.go runs for each library. A holder keeps the other side
+// out. A waiter of the other side gets the lock by the release or by the end of the lease, and not
+// before. An extension counts for the other side. A side that has lost the lock cannot touch the
+// lock of the other side. A register under the lock loses no update under load from both sides.
 //
 // # What to know
 //
-// The other libraries send no wake-ups. A waiter of Lockstep that waits for them polls, every 250 ms or
-// sooner (locker.WithBackoff), and makes an attempt at once when their lease ends by itself. Their
-// waiters poll as always.
+// The other libraries send no wake-ups. A waiter of Lockstep that waits for them polls, every 250
+// ms or sooner (locker.WithBackoff), and makes an attempt at once when their lease ends by itself.
+// Their waiters poll as always.
 //
 // Two quorums must overlap. Each side needs more than half of the nodes, so every choice of
 // redlock.WithQuorum excludes the other side. Both sides need the same list of nodes.
 //
 // node-redlock 5 (beta) repeats an attempt on several servers without releasing the grants of the
-// attempt before, and takes these for another holder's. After a split vote it blocks itself for its TTL
-// and longer, and several of its processes block everybody. With retryCount 0 and a loop around acquire,
-// as in node/driver.js, it does not.
+// attempt before, and takes these for another holder's. After a split vote it blocks itself for its
+// TTL and longer, and several of its processes block everybody. With retryCount 0 and a loop around
+// acquire, as in node/driver.js, it does not.
 //
 // redsync gives each server 5 % of the expiry to answer (WithTimeoutFactor), which is little for a
 // short lease.
 //
-// LockTake with TimeSpan.MaxValue leaves a value without expiry. A waiter of Lockstep waits for it, and
-// the error matches locker.ErrForeignKey beside ErrHeld.
+// LockTake with TimeSpan.MaxValue leaves a value without expiry. A waiter of Lockstep waits for it,
+// and the error matches locker.ErrForeignKey beside ErrHeld.
 //
 // # A database
 //

@@ -79,8 +79,8 @@ func (b *bench) half() int { return (b.repeat + 1) / 2 }
 
 func (b *bench) third() int { return (b.repeat + 2) / 3 }
 
-// A turn is the work of one contender in one repetition. Everything that it opens is closed when it is
-// over, even if it hangs.
+// A turn is the work of one contender in one repetition. Everything that it opens is closed when it
+// is over, even if it hangs.
 type turn struct {
 	*bench
 	contender
@@ -108,7 +108,8 @@ func (t *turn) open(p place) (*locks, error) {
 	return l, nil
 }
 
-// after calls end at the end of the turn. If the turn has ended, it calls end at once and returns false.
+// after calls end at the end of the turn. If the turn has ended, it calls end at once and returns
+// false.
 func (t *turn) after(end func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,8 +121,8 @@ func (t *turn) after(end func()) bool {
 	return true
 }
 
-// stray notes a call that failed, and reports whether the turn may go on. A contender whose calls fail
-// now and then is still measured, and the report names the failures.
+// stray notes a call that failed, and reports whether the turn may go on. A contender whose calls
+// fail now and then is still measured, and the report names the failures.
 func (t *turn) stray(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,8 +139,8 @@ func (t *turn) strayed() []error {
 	return slices.Clone(t.strays)
 }
 
-// end closes everything and gives the goroutines a moment to stop. A goroutine may remain that holds a
-// lock and cannot release it any more.
+// end closes everything and gives the goroutines a moment to stop. A goroutine may remain that
+// holds a lock and cannot release it any more.
 func (t *turn) end() {
 	t.mu.Lock()
 	ends := t.ends
@@ -164,8 +165,8 @@ func (t *turn) end() {
 	wait(t.time(time.Second, 100*time.Millisecond), t.working.Wait)
 }
 
-// everybody gives each contender of a table a turn in each repetition, in random order, and notes its
-// figures. A turn that is over its time limit is left.
+// everybody gives each contender of a table a turn in each repetition, in random order, and notes
+// its figures. A turn that is over its time limit is left.
 func (b *bench) everybody(tb *table, repeat int, limit time.Duration, what func(*turn) ([]float64, error)) error {
 	tb.repetitions = repeat
 	for rep := range repeat {
@@ -197,8 +198,9 @@ func (b *bench) everybody(tb *table, repeat int, limit time.Duration, what func(
 	return nil
 }
 
-// settle keeps the rest of one contender from the next: it deletes the keys, and waits until the closed
-// clients send no more commands. 1,000 clients may send 100,000 commands a second, for seconds.
+// settle keeps the rest of one contender from the next: it deletes the keys, and waits until the
+// closed clients send no more commands. 1,000 clients may send 100,000 commands a second, for
+// seconds.
 func (b *bench) settle() error {
 	for _, admin := range b.admins {
 		if err := admin.FlushAll(context.Background()).Err(); err != nil {

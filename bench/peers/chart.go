@@ -120,8 +120,8 @@ func (m metric) label() string {
 	return m.name + " (median and range; ← less is better)"
 }
 
-// ticks are at 1, 2 and 5 of each power of ten. If their numbers do not fit beside each other, there are
-// fewer ticks, or fewer of them have a number.
+// ticks are at 1, 2 and 5 of each power of ten. If their numbers do not fit beside each other,
+// there are fewer ticks, or fewer of them have a number.
 type ticks struct {
 	width vg.Length // of the scale
 }

@@ -15,8 +15,8 @@ import (
 
 const jobEnv = "LOCKSTEP_BENCH_JOB"
 
-// A job is the work of a separate process: one that can be frozen or killed, or one whose memory and
-// CPU time are measured alone.
+// A job is the work of a separate process: one that can be frozen or killed, or one whose memory
+// and CPU time are measured alone.
 type job struct {
 	Kind      string // of jobs
 	Contender string

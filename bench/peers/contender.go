@@ -112,7 +112,8 @@ var (
 	rueidislockTuned = contender{"rueidislock, tuned", peer,
 		"KeyValidity, KeyMajority 1, NoLoopTracking, TryNextAfter 1 s", openRueidislock(true)}
 
-	// redsyncInTime has a client that ends a call with its ctx, for the case with a node that hangs.
+	// redsyncInTime has a client that ends a call with its ctx, for the case with a node that
+	// hangs.
 	redsyncInTime = contender{"redsync, ContextTimeoutEnabled", peer,
 		"5 × goredis.NewPool(redis.NewClient(Addr, ContextTimeoutEnabled)), WithExpiry", func(p place) (*locks, error) {
 			p.contextTimeout = true
@@ -132,7 +133,8 @@ type pause func(waiters int) time.Duration
 
 func fixed(d time.Duration) pause { return func(int) time.Duration { return d } }
 
-// tuned pauses are the shortest that help. Shorter ones only load the server with attempts that fail.
+// tuned pauses are the shortest that help. Shorter ones only load the server with attempts that
+// fail.
 func tuned(waiters int) time.Duration {
 	if waiters >= 100 {
 		return 5 * time.Millisecond

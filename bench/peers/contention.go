@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// contention is case (c): 16 goroutines take one lock and release it at once, again and again, in one
-// client and in 16. The figure is the number of owner changes. A goroutine that takes the lock again
-// before the others know that it is free serves only itself.
+// contention is case (c): 16 goroutines take one lock and release it at once, again and again, in
+// one client and in 16. The figure is the number of owner changes. A goroutine that takes the lock
+// again before the others know that it is free serves only itself.
 func contention(b *bench) (*report, error) {
 	metrics := []metric{
 		{"owner changes/s", 0, true}, {"acquisitions/s", 0, true}, {"least / most of a goroutine", 2, true},

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// distance is case (h): cases (a), (b) and (d) with a server far away. Each client reaches it through a
-// relay that delays every byte by 12 ms, in both directions. CPU time matters little there. The number
-// of waits for an answer decides, so times are given in round trips.
+// distance is case (h): cases (a), (b) and (d) with a server far away. Each client reaches it
+// through a relay that delays every byte by 12 ms, in both directions. CPU time matters little
+// there. The number of waits for an answer decides, so times are given in round trips.
 func distance(b *bench) (*report, error) {
 	late := b.time(12*time.Millisecond, time.Millisecond)
 	relay, err := lab.Delay(b.servers[0].Addr, late)
@@ -75,8 +75,8 @@ func (b *bench) farInOrder(far place) (*table, error) {
 	})
 }
 
-// farAtOnce is the second part: 64 goroutines with a key each. If they wait only for the server, they
-// make 64 pairs in two round trips.
+// farAtOnce is the second part: 64 goroutines with a key each. If they wait only for the server,
+// they make 64 pairs in two round trips.
 func (b *bench) farAtOnce(far place) (*table, error) {
 	tb := newTable("24 ms away: 64 goroutines, distinct keys, one client", "",
 		[]metric{{"pairs/s", 0, true}, {"× 64 in 2 round trips", 3, true}, ping},
@@ -99,8 +99,9 @@ func (b *bench) farAtOnce(far place) (*table, error) {
 	})
 }
 
-// steady returns the pairs per second of 64 goroutines. A pair takes so long that each goroutine makes
-// only a few, and all may end at the same time. So each goroutine counts whole pairs and their time.
+// steady returns the pairs per second of 64 goroutines. A pair takes so long that each goroutine
+// makes only a few, and all may end at the same time. So each goroutine counts whole pairs and
+// their time.
 func (t *turn) steady(l *locks) (float64, error) {
 	begin := time.Now().Add(t.turn / 2) // until then it warms up
 	end := begin.Add(2 * t.turn)
@@ -140,8 +141,8 @@ func (t *turn) steady(l *locks) (float64, error) {
 	return rate, failed
 }
 
-// farHandOver is the third part: two clients pass one key to each other, and one of them waits. A hold
-// lasts five round trips, so that the other client is in the queue.
+// farHandOver is the third part: two clients pass one key to each other, and one of them waits. A
+// hold lasts five round trips, so that the other client is in the queue.
 func (b *bench) farHandOver(far place, trip time.Duration) (*table, error) {
 	all := slices.Concat([]contender{bareWake, again(bareWake), popWake}, lockstepOnOne,
 		named(peersThatWait, append(slices.Clone(tunedPeers), rueidislockTuned.name)...), eachPerCall(lockstepOnOne...))
@@ -172,8 +173,8 @@ func farAndFree() []contender {
 		named(peersOnFree, "redislock", "redsync"), eachPerCall(lockstepOnOne...))
 }
 
-// roundTrip is the median of some PINGs, in milliseconds. Each turn measures it again, since the load of
-// the machine changes it.
+// roundTrip is the median of some PINGs, in milliseconds. Each turn measures it again, since the
+// load of the machine changes it.
 func roundTrip(far place) (float64, error) {
 	ctx := context.Background()
 	c := far.goredis(0)

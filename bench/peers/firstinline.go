@@ -11,9 +11,9 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// firstInLine is the second part of case (d). The first waiter is a separate process, which is stopped
-// (SIGSTOP) or killed (SIGKILL) just before the release. The figure is the time until another waiter
-// has the lock.
+// firstInLine is the second part of case (d). The first waiter is a separate process, which is
+// stopped (SIGSTOP) or killed (SIGKILL) just before the release. The figure is the time until
+// another waiter has the lock.
 func firstInLine(b *bench) (*table, error) {
 	tb := newTable("The first in line is frozen or killed, 3 wait behind it", "", []metric{
 		{"frozen: p50, ms", 2, false}, {"longest", 1, false}, {"killed: p50, ms", 2, false}, {"longest", 1, false},
@@ -115,8 +115,8 @@ func standInLine(j job, in *bufio.Reader) error {
 	}
 }
 
-// disturbed holds the lock, lets the process and then the others wait for it, disturbs the process and
-// releases the lock.
+// disturbed holds the lock, lets the process and then the others wait for it, disturbs the process
+// and releases the lock.
 func (t *turn) disturbed(all []*locks, c *child, disturb func() error) (time.Duration, error) {
 	ctx := context.Background()
 	release, err := all[0].lock(ctx, t.key)

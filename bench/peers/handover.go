@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// handOver is case (d): a lock is held for 20 ms while others wait for it, each with its own client. The
-// figure is the time from the call of Unlock to the return of the next Lock. A holder waits again as
-// soon as the next one has the lock. firstInLine is the second part.
+// handOver is case (d): a lock is held for 20 ms while others wait for it, each with its own
+// client. The figure is the time from the call of Unlock to the return of the next Lock. A holder
+// waits again as soon as the next one has the lock. firstInLine is the second part.
 func handOver(b *bench) (*report, error) {
 	metrics := []metric{
 		{"p50, ms", 2, false}, {"p99, ms", 2, false}, {"commands sent per acquisition", 1, false}, {"executed", 1, false},

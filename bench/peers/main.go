@@ -1,8 +1,8 @@
-// Command peers measures Lockstep beside other lock libraries and raw commands, on redis-servers that it
-// starts itself. In one run the contenders of a case take turns in random order, in several
-// repetitions. Every figure is the median of the repetitions, with its range. One contender of each case
-// runs twice: the distance between the two is the noise. Absolute figures depend on the machine: compare
-// only ratios of one run.
+// Command peers measures Lockstep beside other lock libraries and raw commands, on redis-servers
+// that it starts itself. In one run the contenders of a case take turns in random order, in several
+// repetitions. Every figure is the median of the repetitions, with its range. One contender of each
+// case runs twice: the distance between the two is the noise. Absolute figures depend on the
+// machine: compare only ratios of one run.
 //
 //	cd bench && go run ./peers                                  # everything, about 50 minutes
 //	cd bench && go run ./peers -case a,d -repeat 3              # some of it
@@ -57,7 +57,8 @@ func main() {
 	}
 }
 
-// several makes s.runs runs and prints the range of the headline figures. -docs writes the last run.
+// several makes s.runs runs and prints the range of the headline figures. -docs writes the last
+// run.
 func several(s settings, out io.Writer) error {
 	if s.quoted != "" && (s.runs < 3 || len(s.only) > 0) {
 		return errors.New("-headlines needs all cases and -runs 3 or more: one run may be the best one")

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pipelined sends 64 SETs in one round trip, and 64 releases in the next. No lock library can reach it,
-// since none knows beforehand which locks will be wanted.
+// pipelined sends 64 SETs in one round trip, and 64 releases in the next. No lock library can reach
+// it, since none knows beforehand which locks will be wanted.
 var pipelined = contender{"go-redis, pipelines of 64", reference,
 	"redis.NewClient(Addr): 64 × SET NX PX in a pipeline, then 64 × EVALSHA", openPipelined}
 

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// fiveNodes is case (e): cases (a) and (b) on five redis-servers with a quorum of three. In the last part
-// one server is stopped (SIGSTOP): its connections stay open, and it answers nothing.
+// fiveNodes is case (e): cases (a) and (b) on five redis-servers with a quorum of three. In the
+// last part one server is stopped (SIGSTOP): its connections stay open, and it answers nothing.
 func fiveNodes(b *bench) (*report, error) {
 	if err := b.start(nodes); err != nil {
 		return nil, err
@@ -107,7 +107,8 @@ func (t *turn) withOneHung(here place) ([]float64, error) {
 	return figures, nil
 }
 
-// forAWhile takes n locks one after the other. It stops early after a while, but not before the first.
+// forAWhile takes n locks one after the other. It stops early after a while, but not before the
+// first.
 func (t *turn) forAWhile(l *locks, key string, n int, while time.Duration) (times []time.Duration, err error) {
 	failed := 0
 	for start := time.Now(); len(times) < n && (len(times) == 0 || time.Since(start) < while); {

@@ -104,8 +104,8 @@ func (f *fifo) leave() {
 	f.waiting = f.waiting[1:]
 }
 
-// openRawQuorum asks all nodes at once, with a goroutine for each, and goes on when three have answered:
-// the lowest cost of a quorum with these clients.
+// openRawQuorum asks all nodes at once, with a goroutine for each, and goes on when three have
+// answered: the lowest cost of a quorum with these clients.
 func openRawQuorum(p place) (*locks, error) {
 	clients := p.goredisEach()
 	release := redis.NewScript(releaseLua)

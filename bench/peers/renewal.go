@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// renewal is case (f): a process holds 100,000 locks with a TTL of 30 s and only renews them. redsync and
-// redislock do not renew by themselves, so they are not here.
+// renewal is case (f): a process holds 100,000 locks with a TTL of 30 s and only renews them.
+// redsync and redislock do not renew by themselves, so they are not here.
 func renewal(b *bench) (*report, error) {
 	n, life := b.size(100_000, 100), b.time(30*time.Second, ttl)
 	tb := newTable(fmt.Sprintf("%s locks held, TTL %v", number(float64(n), 0), life), "", []metric{
@@ -26,8 +26,8 @@ func renewal(b *bench) (*report, error) {
 		tb.rows = slices.Insert(tb.rows, 1, newTable("", "", tb.metrics, again(lockstepOnOne[0])).rows[0])
 	}
 	err := b.everybody(tb, b.third(), b.time(150*time.Second, 20*time.Second), func(t *turn) ([]float64, error) {
-		// The window of two thirds of the TTL has two renewals of Lockstep, and more than one of any
-		// other. A third and a little more passes before it.
+		// The window of two thirds of the TTL has two renewals of Lockstep, and more than one of
+		// any other. A third and a little more passes before it.
 		c, err := t.child(job{
 			Kind: "hold many", Contender: t.name, Addr: t.addrs(1)[0], Key: t.key, TTL: life, Count: n,
 			Settle: b.time(life/3+life/10, 100*time.Millisecond), Window: b.time(life*2/3, 200*time.Millisecond),

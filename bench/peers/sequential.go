@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 )
 
-// sequential is case (a): one goroutine takes and releases a free lock, again and again. It does so with a
-// ctx that can't end, and with a new ctx for each pair. All contenders are open at once and take turns
-// of 20 pairs. The CPU time of the server is measured over these turns.
+// sequential is case (a): one goroutine takes and releases a free lock, again and again. It does so
+// with a ctx that can't end, and with a new ctx for each pair. All contenders are open at once and
+// take turns of 20 pairs. The CPU time of the server is measured over these turns.
 func sequential(b *bench) (*report, error) {
 	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis}, lockstepOnOne, peersOnFree,
 		eachPerCall(lockstepOnOne...), eachPerCall(named(peersOnFree, "redislock", "redsync")...))
@@ -47,8 +47,8 @@ func sequential(b *bench) (*report, error) {
 
 const atATime = 20
 
-// inTurns measures pairs one after the other. The third figure is the CPU time of server for a pair,
-// unless server is nil.
+// inTurns measures pairs one after the other. The third figure is the CPU time of server for a
+// pair, unless server is nil.
 func (b *bench) inTurns(tb *table, p place, server *lab.Server) error {
 	type runner struct {
 		*row
@@ -108,8 +108,8 @@ func (b *bench) inTurns(tb *table, p place, server *lab.Server) error {
 	return nil
 }
 
-// microsOf is the CPU time of a server, in microseconds. It is NaN if server is nil, or if the system
-// cannot tell.
+// microsOf is the CPU time of a server, in microseconds. It is NaN if server is nil, or if the
+// system cannot tell.
 func microsOf(server *lab.Server) float64 {
 	if server == nil {
 		return math.NaN()
@@ -121,8 +121,8 @@ func microsOf(server *lab.Server) float64 {
 	return float64(used.Nanoseconds()) / 1000
 }
 
-// some takes n free locks one after the other. Each has its own key, since the last release of a quorum
-// may still be under way on some nodes.
+// some takes n free locks one after the other. Each has its own key, since the last release of a
+// quorum may still be under way on some nodes.
 func (l *locks) some(key string, first, n int) ([]time.Duration, error) {
 	ctx := context.Background()
 	times := make([]time.Duration, n)

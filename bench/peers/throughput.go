@@ -12,7 +12,8 @@ import (
 
 const many = 64
 
-// throughput is case (b): 64 goroutines of one client take and release a lock each, as fast as they can.
+// throughput is case (b): 64 goroutines of one client take and release a lock each, as fast as they
+// can.
 func throughput(b *bench) (*report, error) {
 	overGoredis := slices.Concat(named(lockstepOnOne, plain), named(peersOnFree, "redislock", "redsync"))
 	all := slices.Concat([]contender{rawGoredis, again(rawGoredis), rawRueidis, pipelined}, lockstepOnOne, peersOnFree,

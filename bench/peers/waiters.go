@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// waiters is case (g): 10,000 goroutines of one client wait for locks that are held all the time, for one
-// lock or for a lock each, with a ctx that can end. The figures are the cost while nothing happens.
+// waiters is case (g): 10,000 goroutines of one client wait for locks that are held all the time,
+// for one lock or for a lock each, with a ctx that can end. The figures are the cost while nothing
+// happens.
 func waiters(b *bench) (*report, error) {
 	n := b.size(10_000, 50)
 	all := slices.Concat(lockstepOnOne, []contender{rueidislockAsItIs, rueidislockTuned}, peersThatPoll())

@@ -1,12 +1,12 @@
-// Command regress shows whether a change made anything slower. It builds the same small worker against
-// this tree and against an older commit. The two take turns in random order on the same servers, each
-// in its own process. Every row is the ratio new / old, pair by pair: the median, and the interval that
-// contains the true median with a probability of 95 %. The column A/A compares the old version with
-// itself: it is the noise.
+// Command regress shows whether a change made anything slower. It builds the same small worker
+// against this tree and against an older commit. The two take turns in random order on the same
+// servers, each in its own process. Every row is the ratio new / old, pair by pair: the median, and
+// the interval that contains the true median with a probability of 95 %. The column A/A compares
+// the old version with itself: it is the noise.
 //
-// The place that the linker gives a function can change the CPU time of a pair by 15 %, up or down. Any
-// change of the code moves all functions. So each version is linked several times, with its functions
-// in random order, and each turn runs one of these programs.
+// The place that the linker gives a function can change the CPU time of a pair by 15 %, up or down.
+// Any change of the code moves all functions. So each version is linked several times, with its
+// functions in random order, and each turn runs one of these programs.
 //
 //	cd bench && go run ./regress -base v0.1.0                  # 20 turns of each case, about 15 minutes
 //	cd bench && go run ./regress -base HEAD~3 -case a,b-ctx    # some of the cases
@@ -179,8 +179,8 @@ func measure(program, name string, addrs []string, turn time.Duration) (c cost, 
 	return c, json.Unmarshal(printed, &c)
 }
 
-// interval is the median, and the order statistics that contain the true median with a probability of
-// 95 %, by the sign test.
+// interval is the median, and the order statistics that contain the true median with a probability
+// of 95 %, by the sign test.
 func interval(ratios []float64) string {
 	slices.Sort(ratios)
 	median, least, most := lab.Spread(ratios)

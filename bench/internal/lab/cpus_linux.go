@@ -22,7 +22,8 @@ const (
 
 // PinSelf gives the client a CPU of its own, as if the server were on another machine. Without it,
 // the kernel runs client and server in turns on one CPU as long as nothing else is runnable, and
-// moves one of them at the first sign of concurrency. Their placement then decides most of a figure.
+// moves one of them at the first sign of concurrency. Their placement then decides most of a
+// figure.
 //
 // It starts the program again, so call it first.
 func PinSelf() error {
@@ -53,7 +54,8 @@ func pin(pid, cpu int) error {
 }
 
 // KeepAwake runs a process of idle priority on each of the two CPUs. A CPU that sleeps between two
-// commands takes long to wake, which would hide every other effect. The program must call Spin first.
+// commands takes long to wake, which would hide every other effect. The program must call Spin
+// first.
 func KeepAwake() (stop func()) {
 	var spinners []*exec.Cmd
 	for cpu := range 2 {

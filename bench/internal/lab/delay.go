@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Relay stands between clients and a server and delays every byte: it plays a long distance between
-// two machines.
+// A Relay stands between clients and a server and delays every byte: it plays a long distance
+// between two machines.
 type Relay struct {
 	Addr string // where clients connect
 
@@ -22,9 +22,10 @@ type Relay struct {
 	open   map[*net.TCPConn]bool
 }
 
-// Delay starts a relay on a free loopback port. It sends each chunk of bytes d after it has read it,
-// in both directions and in order. A chunk does not wait for the delays of the chunks before it. So a
-// round trip takes 2 d longer. Opening a connection takes no longer than without the relay.
+// Delay starts a relay on a free loopback port. It sends each chunk of bytes d after it has read
+// it, in both directions and in order. A chunk does not wait for the delays of the chunks before
+// it. So a round trip takes 2 d longer. Opening a connection takes no longer than without the
+// relay.
 func Delay(target string, d time.Duration) (*Relay, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +36,8 @@ func Delay(target string, d time.Duration) (*Relay, error) {
 	return r, nil
 }
 
-// Close ends all connections and waits until no goroutine of the relay runs. Bytes under way are lost.
+// Close ends all connections and waits until no goroutine of the relay runs. Bytes under way are
+// lost.
 func (r *Relay) Close() {
 	_ = r.listener.Close() // nothing was written that a failed Close could lose
 	r.mu.Lock()

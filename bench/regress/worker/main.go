@@ -1,6 +1,6 @@
-// Command worker does the work of one case once, on servers that run already, and prints its cost as
-// JSON. Command regress builds it against two versions of Lockstep, so it uses only names that both
-// have.
+// Command worker does the work of one case once, on servers that run already, and prints its cost
+// as JSON. Command regress builds it against two versions of Lockstep, so it uses only names that
+// both have.
 package main
 
 import (
