@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// An Identifier is a store that can tell which server it is on.
+// An Identifier is a store that knows which server it is on.
 type Identifier interface {
 	Identify(ctx context.Context) (Identity, error)
 }
 
-// Identity is what makes a server an independent node, or not.
+// Identity shows whether a server is an independent node.
 type Identity struct {
-	Server string // equal for the same running server, by whatever address; never empty
-	Role   string // "master" takes writes of its own, anything else follows another; empty: unknown
+	Server string // the same for one running server, whatever its address; never empty
+	Role   string // "master" takes writes; any other follows another server; empty: unknown
 }
 
-// CheckNodes asks all nodes of a quorum at once what they are: a quorum is worth something only if they are distinct, and
-// none follows another. The error is a [*NodesError]. Who can do with fewer nodes looks at its Unreachable.
+// CheckNodes asks all nodes of a quorum at once for their identity. A quorum needs nodes that are
+// distinct servers, and none that follows another. The error is a [*NodesError]. A caller that can
+// do with fewer nodes looks at its Unreachable.
 func CheckNodes(ctx context.Context, nodes ...Identifier) error {
 	type answer struct {
 		node int
@@ -45,7 +46,7 @@ func CheckNodes(ctx context.Context, nodes ...Identifier) error {
 		case a := <-answers:
 			found[a.node] = a
 			delete(silent, a.node)
-		case <-ctx.Done(): // a client library may not look at it
+		case <-ctx.Done(): // a client library may not obey ctx
 		}
 	}
 	for i := range silent {
@@ -72,10 +73,10 @@ func CheckNodes(ctx context.Context, nodes ...Identifier) error {
 	return e
 }
 
-// NodesError says which nodes of a quorum are none, by their index.
+// NodesError lists, by index, the nodes that are not independent or can't be reached.
 type NodesError struct {
-	Same        [][2]int // pairs that are one server: it would be counted twice
-	Followers   []int    // those that copy another server
+	Same        [][2]int // pairs that are one server, which would count twice
+	Followers   []int    // replicas of another server
 	Unreachable map[int]error
 }
 
@@ -97,7 +98,7 @@ func (e *NodesError) Error() string {
 	return "lockstep: check nodes: " + strings.Join(parts, "; ")
 }
 
-// Unwrap gives what the unreachable nodes said.
+// Unwrap returns the errors of the unreachable nodes.
 func (e *NodesError) Unwrap() []error {
 	errs := make([]error, 0, len(e.Unreachable))
 	for _, i := range slices.Sorted(maps.Keys(e.Unreachable)) {

@@ -5,37 +5,40 @@ import (
 	"time"
 )
 
-// A QueuedStore lets those who wait for a key stand in a queue beside it, so that a release wakes one of them and not all.
-// A key that is given up while someone waits is not free: it is reserved, for [Reservation], for the one who has waited
-// longest and can be told. Only SetNXQueued for that waiter takes it then; to all other calls the key holds a value of someone
-// else. A reservation that is not taken ends, and the key is free to whoever asks.
+// A QueuedStore keeps a queue of waiters beside each key, so that a release wakes one waiter and
+// not all. A key that is released while a waiter is in the queue is not free. It is reserved, for
+// [Reservation], for the first waiter that can be told. Only SetNXQueued for that waiter takes it
+// then. For all other calls the key is held. A reservation that is not taken ends, and then the key
+// is free for any caller.
 //
-// So a waiter who has died, is frozen, or is not reached by the message that it is his turn costs the others no more than one
-// reservation. He has lost his place by then.
+// So a waiter that is dead, frozen, or not reached by its wake-up costs the others at most one
+// reservation. It has lost its position by then.
 type QueuedStore interface {
 	Store
 
-	// SetNXQueued is SetNX for someone who may wait. Refused, t.Waiter takes a place behind those who have one, or keeps his, and
-	// the Result has it in Position. A waiter who is granted the key has no place any more. Whoever asks with a Waiter
-	// watches for him already; a store may give no place to one who is not watched for.
+	// SetNXQueued is SetNX for a caller that may wait. If the key is held, t.Waiter takes the last
+	// position, or keeps the one that it has. The Result has it in Position. A waiter that is
+	// granted the key has no position any more. A caller with a Waiter has a WatchQueued for it
+	// already; a store may give no position without one.
 	SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t Turn) (Result, error)
 
-	// WatchQueued is Watch for one waiter: wake is called when key is reserved for him, when it may have become free beside
-	// him, and when a message may have been missed. Once ctx is done he gives up his place, and what was reserved for him
-	// goes to the next.
+	// WatchQueued is Watch for one waiter. It calls wake when key is reserved for the waiter, when
+	// key may be free for another reason, and when a message may have been missed. Once ctx is done
+	// the waiter leaves the queue, and a reservation for it goes to the next waiter.
 	WatchQueued(ctx context.Context, key, waiter string, wake func()) error
 }
 
-// Turn says how SetNXQueued treats the queue.
+// Turn says how SetNXQueued uses the queue.
 type Turn struct {
-	Waiter string // names the place: unique, printable, without @; empty: whoever asks has none and gets none
-	// InOrder grants a free key to the first of the queue only. To anybody else it is reserved for the first, as if it had just
-	// been released. Without it a free key goes to whoever asks.
+	Waiter string // names the waiter: unique, printable, without @; empty: the call takes no position
+	// InOrder grants a free key only to the head of the queue. For any other caller the key is
+	// reserved for the head, as if it had just been released. Without InOrder any caller gets a
+	// free key.
 	InOrder bool
-	// Free is a hint: the key has just been released, and nobody else was seen to want it. A store may ask in the way that is
-	// quickest for a free key.
+	// Free is a hint: the key has just been released, and the caller knows of nobody else that
+	// wants it. A store may use the call that is quickest for a free key.
 	Free bool
 }
 
-// Reservation is how long a key waits for the one whose turn it is.
+// Reservation is how long a released key is kept for the head of its queue.
 const Reservation = 200 * time.Millisecond

@@ -1,7 +1,10 @@
-// Package embedded runs a miniredis in this process: a store for quickstarts and tests that needs nothing installed. It
-// is not a server to rely on: it holds everything in this process's memory, and ends with it; and a value ends sooner
-// than asked by as long as the process was kept from running in the middle of a command. It tells no uptime, so
-// quarantine lets it pass.
+// Package embedded runs a miniredis in this process. It is a store for quickstarts and tests that
+// needs no installation. Do not rely on it as a server:
+//
+//   - It holds everything in the memory of this process, and ends with it.
+//   - A value may end too soon, by the time for which the process was paused in the middle of a
+//     command.
+//   - It reports no uptime, so quarantine does not hold it back.
 package embedded
 
 import (
@@ -12,10 +15,11 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Server is a running miniredis. Its keys expire as time goes by.
+// Server is a running miniredis. Its keys expire in real time.
 type Server struct{ mini *miniredis.Miniredis }
 
-// Start starts a server on a free port of 127.0.0.1, for any Redis client, of this process or another.
+// Start starts a server on a free port of 127.0.0.1, for Redis clients in this process or another
+// one.
 func Start() (*Server, error) {
 	s := New()
 	if err := s.mini.StartAddr("127.0.0.1:0"); err != nil {
@@ -24,20 +28,22 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// New returns a server that only Dial reaches.
+// New returns a server that only Dial can reach.
 func New() *Server {
 	s := &Server{miniredis.NewMiniRedis()}
 	s.mini.ClockTTL(true)
 	return s
 }
 
-// Addr is host:port of a server that was started.
+// Addr returns the host:port of a server made by Start.
 func (s *Server) Addr() string { return s.mini.Addr() }
 
-// Dial connects without a socket, whatever the address, so that a client with this as its Dialer works inside a
-// testing/synctest bubble, with a server that was made there by New. What go-redis shares between bubbles has to be kept
-// out of them: give it an IP address and MaintNotificationsConfig with ModeDisabled, or it asks the real network, and a
-// PoolSize that is never reached, or a timer of one bubble turns up in another.
+// Dial connects without a socket, whatever the address. A client with Dial as its Dialer works in a
+// testing/synctest bubble, with a server made by New in the same bubble.
+//
+// go-redis shares state between bubbles. To avoid that, give it an IP address and
+// MaintNotificationsConfig with ModeDisabled; otherwise it asks the real network. Give it a
+// PoolSize that is never reached; otherwise a timer of one bubble is used in another.
 func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
 	c, err := s.mini.Dial()
 	if err != nil {
@@ -46,5 +52,5 @@ func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
 	return newPipe(c), nil
 }
 
-// Close ends the server and its connections. What it held is gone.
+// Close ends the server and its connections. Its data is lost.
 func (s *Server) Close() { s.mini.Close() }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// pipe is a connection on which the server is never kept waiting for the client to read, as a socket's buffers see to. On
-// a bare net.Pipe, a client that holds a lock while it writes, and a reader that waits for that lock, stand still together with a
-// server that is about to send a message.
+// pipe is a connection whose server never waits for the client to read; the buffers of a socket do
+// the same. A bare net.Pipe can deadlock: the client holds a lock while it writes, its reader waits
+// for that lock, and the server is about to send a message.
 type pipe struct {
-	net.Conn          // to the server: what the client writes
+	net.Conn          // to the server, for writes of the client
 	reads    net.Conn // what the server has written
 
 	mu      sync.Mutex
@@ -30,7 +30,7 @@ func newPipe(server net.Conn) *pipe {
 	return p
 }
 
-// take keeps what the server sends.
+// take buffers what the server sends.
 func (p *pipe) take() {
 	for chunk := make([]byte, 4096); ; {
 		n, err := p.Conn.Read(chunk)
@@ -45,9 +45,9 @@ func (p *pipe) take() {
 	}
 }
 
-// give passes it on to who reads.
+// give passes the buffer on to the reader.
 func (p *pipe) give(to net.Conn) {
-	defer func() { _ = to.Close() }() // who reads finds the end
+	defer func() { _ = to.Close() }() // the reader sees EOF
 	for {
 		p.mu.Lock()
 		for p.waiting.Len() == 0 && p.err == nil {

@@ -2,7 +2,7 @@ package memory
 
 import "time"
 
-// An entry is what lies under a key. Calls for one kind find any other an error.
+// An entry is the value under a key. A call for one kind fails on any other kind.
 type entry struct {
 	kind    kind
 	value   string    // text
@@ -15,10 +15,10 @@ type kind byte
 const (
 	text kind = iota
 	nested
-	other // stands for a type that nothing here writes
+	other // any type that this package does not write
 )
 
-// left is 0 for an entry that never expires.
+// left returns 0 for an entry that never expires.
 func (e entry) left(now time.Time) time.Duration {
 	if e.expires.IsZero() {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// fence is the last number that was given for a key.
+// fence is the last number of a key.
 type fence struct {
 	last    uint64
 	expires time.Time // zero: never
@@ -19,9 +19,8 @@ const fenceLimit = 1 << 53
 
 func (f fence) expired(now time.Time) bool { return !f.expires.IsZero() && !now.Before(f.expires) }
 
-// SetNXNumbered implements [backends.NumberedStore]. It numbers by the wall clock, in µs since
-// 1970, or by the last number and one more if that is greater. The number is kept for
-// [backends.FenceRetention].
+// SetNXNumbered implements [backends.NumberedStore]. The number is the wall clock in µs since 1970,
+// or the last number plus one if that is greater. The number is kept for [backends.FenceRetention].
 func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 	return s.setInTurn(ctx, key, value, ttl, t, byClock)
 }
@@ -31,19 +30,19 @@ func (s *Store) SetNXFenced(ctx context.Context, key, value string, ttl time.Dur
 	return s.setInTurn(ctx, key, value, ttl, backends.Turn{}, byCount)
 }
 
-// numbering says how the next number is found.
+// numbering says how to find the next number.
 type numbering int
 
 const (
 	unnumbered numbering = iota
-	byCount              // the last number and one more
-	byClock              // the time in µs, or one more than the last number if that is greater
+	byCount              // the last number plus one
+	byClock              // the time in µs, or the last number plus one if that is greater
 )
 
 var errNumbersEnd = refusal{errors.New("the numbers of the key have come to their end at 2^53")}
 
-// number gives a grant its number: again says that the value was there before and keeps its own.
-// The mutex is held.
+// number returns the number of a grant. again says that the value was there before: it keeps its
+// number. The mutex must be held.
 func (s *Store) number(key string, again bool, n numbering, now time.Time) (uint64, error) {
 	f, _ := s.fences.live(key, now)
 	if !again || f.last == 0 { // 0 is no number
@@ -64,7 +63,8 @@ func (s *Store) number(key string, again bool, n numbering, now time.Time) (uint
 	return f.last, nil
 }
 
-// RaiseFence implements [backends.FencedStore]. It leaves the counter without expiry, since who raises it counts.
+// RaiseFence implements [backends.FencedStore]. The counter then has no expiry, since its user
+// counts grants.
 func (s *Store) RaiseFence(ctx context.Context, key, value string, to uint64) (landed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

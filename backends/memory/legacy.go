@@ -7,11 +7,11 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// Legacy returns the same store with the plain commands besides. That is a type of its own because two of them are called
-// like what a Store has for those who look from outside, Get and Delete.
+// Legacy returns the same store with the plain commands. It has a type of its own because its Get
+// and Delete differ from those of Store, which are for tests.
 func (s *Store) Legacy() *LegacyStore { return &LegacyStore{s} }
 
-// A LegacyStore is a Store that is a [backends.LegacyStore] as well.
+// A LegacyStore is a Store that is also a [backends.LegacyStore].
 type LegacyStore struct{ *Store }
 
 var (
@@ -24,7 +24,7 @@ var (
 // MaxTTL implements [backends.LegacyStore].
 func (l *LegacyStore) MaxTTL() time.Duration { return l.maxTTL }
 
-// SetNXForever implements [backends.LegacyStore]. A value of another type is one that is there.
+// SetNXForever implements [backends.LegacyStore]. A value of any type keeps the key from being set.
 func (l *LegacyStore) SetNXForever(ctx context.Context, key, value string) (ok bool, err error) {
 	err = l.do(ctx, key, func(_ entry, there bool, now time.Time) {
 		if ok = !there; ok {
@@ -114,7 +114,8 @@ func (l *LegacyStore) GetBit(ctx context.Context, key string, offset uint32) (on
 	return on, err
 }
 
-// SetBit implements [backends.LegacyStore]. The value has no expiry if the bit is its first; one that it has stays.
+// SetBit implements [backends.LegacyStore]. A new value has no expiry; an existing one keeps its
+// expiry.
 func (l *LegacyStore) SetBit(ctx context.Context, key string, offset uint32, on bool) (was bool, err error) {
 	err = l.doText(ctx, key, func(e entry, _ bool, now time.Time) {
 		was = bit(e.value, offset)
@@ -124,7 +125,7 @@ func (l *LegacyStore) SetBit(ctx context.Context, key string, offset uint32, on 
 	return was, err
 }
 
-// bit n of a value is in its byte n/8, the highest bit first.
+// bit returns bit n of a value: in byte n/8, the highest bit first.
 func bit(value string, n uint32) bool {
 	return int(n/8) < len(value) && value[n/8]&mask(n) != 0
 }
@@ -156,7 +157,7 @@ func (l *LegacyStore) doText(ctx context.Context, key string, command func(e ent
 	return err
 }
 
-// do runs one command on what is under key, which is the zero entry if there is nothing.
+// do runs one command on the entry of key, or on the zero entry if there is none.
 func (l *LegacyStore) do(ctx context.Context, key string, command func(e entry, found bool, now time.Time)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Package memory is a store in a map of this process: the reference for other backends, and the one to use in tests,
-// in fake time too. It excludes goroutines, not processes; what it holds ends with the process.
+// Package memory is a store in a map of this process. It is the reference for other backends, and
+// the store to use in tests, also in fake time. It excludes goroutines, not processes. Its data
+// ends with the process.
 package memory
 
 import (
@@ -34,31 +35,34 @@ func New(opts ...Option) *Store {
 // An Option changes what [New] returns.
 type Option func(*Store)
 
-// WithMaxTTL sets the longest life that the store gives a value; it is [backends.DefaultMaxTTL], 30 seconds,
-// otherwise. A ttl is at least a millisecond, so a store with a lower limit refuses them all.
+// WithMaxTTL sets the longest life that the store gives a value. The default is
+// [backends.DefaultMaxTTL], 30 seconds. A ttl is at least a millisecond, so with a lower limit the
+// store rejects every ttl.
 func WithMaxTTL(d time.Duration) Option {
 	return func(s *Store) { s.maxTTL = d }
 }
 
 // A Store is a [backends.NumberedStore], a [backends.FencedStore], a [backends.NestedStore] and a
-// [backends.QueuedStore], and with Legacy a [backends.LegacyStore]. The value of a lock, numbered
-// or not, is a text, and so is what the plain commands work on. Nested holds are another type to
-// them, and the other way about.
+// [backends.QueuedStore]. Its Legacy is a [backends.LegacyStore] as well. The value of a lock,
+// numbered or not, is a text, and the plain commands work on texts. Nested holds are another type.
 //
-// It keeps time to the nanosecond, and calls wake functions before DeleteIf or Leave returns, in the order in which they
-// were registered. It has no goroutine but the short ones in which the end of a context removes a watch and a reservation ends, so it
-// can be used in a bubble of testing/synctest; but a store belongs in one bubble, since each has a time of its own.
+// It keeps time to the nanosecond. It calls wake functions before DeleteIf or Leave returns, in the
+// order in which they were registered.
 //
-// It goes by the monotonic clock. That clock stops while the machine is suspended, and here it may: the values are
-// in the memory of the only process that can use them, which is suspended with them.
+// It can be used in a testing/synctest bubble: its only goroutines are short, at the end of a
+// context and at the end of a reservation. Use a store in one bubble only, since each bubble has
+// its own time.
+//
+// It uses the monotonic clock. That clock stops while the machine is suspended. This does no harm
+// here: the only process that can use the values is suspended as well.
 type Store struct {
 	id     string
 	maxTTL time.Duration
 
 	mu      sync.Mutex
-	ahead   time.Duration // of the clock of this process, since it jumped
+	ahead   time.Duration // of the clock of this process, by Jump
 	entries table[entry]
-	fences  table[fence] // the last number of each key, which outlives the entry
+	fences  table[fence] // the last number of each key; it outlives the entry
 	watches map[string][]*watch
 	queues  map[string]queue
 	turns   map[place]*turn
@@ -72,7 +76,7 @@ var (
 	_ backends.Identifier    = (*Store)(nil)
 )
 
-// SetNX implements [backends.Store]. It allocates nothing, except when the map has to grow.
+// SetNX implements [backends.Store]. It allocates only if the map must grow.
 func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 	if err := s.check(ctx, ttl); err != nil {
 		return backends.Result{}, err
@@ -83,7 +87,7 @@ func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration)
 	return res, err
 }
 
-// grant also tells whether value was there already.
+// grant also returns whether value was there already.
 func (s *Store) grant(key, value string, ttl time.Duration, now time.Time) (res backends.Result, again bool, err error) {
 	e, found := s.entries.live(key, now)
 	switch {
@@ -93,15 +97,15 @@ func (s *Store) grant(key, value string, ttl time.Duration, now time.Time) (res 
 		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, false, nil
 	}
 	until := now.Add(ttl)
-	if found && e.expires.After(until) { // what was extended since stays so
+	if found && e.expires.After(until) { // an extension in between must not be undone
 		until = e.expires
 	}
 	s.entries.put(key, entry{value: value, expires: until}, now)
 	return backends.Result{OK: true}, found, nil
 }
 
-// ExpireIf implements [backends.Store]. A value without expiry stays as it is, and the answer is true: for ever is no
-// shorter than ttl.
+// ExpireIf implements [backends.Store]. A value without expiry stays as it is, and ok is true: it
+// lives longer than ttl.
 func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error) {
 	if err := s.check(ctx, ttl); err != nil {
 		return false, err
@@ -129,7 +133,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 		return false, err
 	}
 	ok, wakes, err := s.remove(key, value)
-	wakeAll(wakes) // not under the mutex: the first thing a waiter does may be a call
+	wakeAll(wakes) // not under the mutex: a wake function may call the store
 	return ok, err
 }
 
@@ -155,10 +159,10 @@ func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 	return backends.Identity{Server: s.id, Role: "master"}, nil
 }
 
-// now is the store's time. The mutex is held.
+// now returns the store's time. The mutex must be held.
 func (s *Store) now() time.Time { return time.Now().Add(s.ahead) }
 
-// check refuses what must not reach the map.
+// check returns the error of a call that must change nothing.
 func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -176,7 +180,7 @@ const minTTL = time.Millisecond
 
 var errWrongType = refusal{backends.ErrWrongType}
 
-// refusal is an error that leaves no doubt: nothing was changed and nothing will be.
+// refusal is a permanent error: nothing was changed and nothing will be.
 type refusal struct{ error }
 
 func (refusal) Permanent() bool   { return true }

@@ -7,10 +7,10 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// nest is the holds of one owner. Its entry expires with the last of them.
+// nest has the holds of one owner. Its entry expires with the last hold.
 type nest struct {
 	owner string
-	ends  map[string]time.Time // of each hold, by its token
+	ends  map[string]time.Time // by token
 }
 
 // Enter implements [backends.NestedStore].
@@ -80,7 +80,7 @@ func (s *Store) leave(key, token string) (bool, []*watch, error) {
 	return true, nil, nil
 }
 
-// holds returns what is under key without the holds that have ended.
+// holds returns the entry of key without the holds that have ended.
 func (s *Store) holds(key string, now time.Time) (e entry, found bool, err error) {
 	e, found = s.entries.live(key, now)
 	switch {
@@ -94,14 +94,14 @@ func (s *Store) holds(key string, now time.Time) (e entry, found bool, err error
 			delete(e.nest.ends, token)
 		}
 	}
-	if e.nest.ends != nil && len(e.nest.ends) == 0 { // an Expire of old software has let the key outlive them
+	if e.nest.ends != nil && len(e.nest.ends) == 0 { // an Expire by old software has made the key outlive the holds
 		delete(s.entries.rows, key)
 		return entry{}, false, nil
 	}
 	return e, true, nil
 }
 
-// hold makes token a hold until end, or as long as it would have lived.
+// hold makes token a hold until end, or until its present end if that is later.
 func (s *Store) hold(key string, e entry, token string, end, now time.Time) {
 	if end.After(e.nest.ends[token]) {
 		e.nest.ends[token] = end

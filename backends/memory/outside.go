@@ -2,9 +2,9 @@ package memory
 
 import "time"
 
-// Get returns what is stored under key and how long it still lives, for tests and for whoever looks from outside. left
-// is 0 if the value has no expiry. A value of another type reads as the empty string. ok is false if there is
-// nothing, or if it has expired.
+// Get returns the value under key and how long it still lives, for tests and other observers. left
+// is 0 if the value has no expiry. A value of another type is returned as the empty string. ok is
+// false if there is no value, or if it has expired.
 func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -16,8 +16,9 @@ func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
 	return e.value, e.left(now), true
 }
 
-// Set stores value under key whatever was there, as other software or an operator might do. With a ttl of 0 it has no
-// expiry, so SetNX reports it as foreign. No limit applies, and nobody is woken.
+// Set stores value under key, whatever is there, as other software or an operator might do. With a
+// ttl of 0 the value has no expiry, so SetNX reports it as foreign. No limit applies, and nobody is
+// woken.
 func (s *Store) Set(key, value string, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,22 +30,24 @@ func (s *Store) Set(key, value string, ttl time.Duration) {
 	s.entries.put(key, e, now)
 }
 
-// SetOther puts a value of another type under key whatever was there, such as a list where a string should be. SetNX,
-// ExpireIf, DeleteIf and Enter of that key then fail with an error that matches [backends.ErrWrongType].
+// SetOther stores a value of another type under key, whatever is there, such as a list instead of a
+// string. SetNX, ExpireIf, DeleteIf and Enter of that key then fail with an error that matches
+// [backends.ErrWrongType].
 func (s *Store) SetOther(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries.put(key, entry{kind: other}, s.now())
 }
 
-// SetNested puts holds of nobody, which never end, under key whatever was there, so that Enter reports it as foreign.
+// SetNested stores holds without an owner or an end under key, whatever is there. Enter then
+// reports them as foreign.
 func (s *Store) SetNested(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries.put(key, entry{kind: nested, nest: &nest{}}, s.now())
 }
 
-// Delete removes what is stored under key, whatever it is, and wakes those who watch it, even if there was nothing.
+// Delete removes any value under key, and wakes the watchers of key even if there was none.
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	delete(s.entries.rows, key)
@@ -60,8 +63,9 @@ func (s *Store) Delete(key string) {
 	wakeAll(queued)
 }
 
-// Jump sets the store's clock forward by d, or back if d is negative, as an operator or a time server may do to the machine
-// it is on: what is stored ends that much sooner or later than its ttl says. What has ended before does not come back.
+// Jump moves the store's clock forward by d, or back if d is negative, as an operator or a time
+// server may do to a machine. Values end that much sooner or later than their ttl says. Values that
+// have ended before the jump do not come back.
 func (s *Store) Jump(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,16 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A queue is the waiters of one key, the first first; turns are those who can be told. Their names are unique.
+// A queue has the waiters of one key by their unique names, the head first. turns has the waiters
+// that can be told.
 type (
 	queue []string
 	place struct{ key, waiter string }
 	turn  struct{ wake func() }
 )
 
-// reservedFor is the value of a key that waits for the one whose turn it is. No call can name it as its own.
+// reservedFor returns the value of a key that is reserved for a waiter. No caller can use it as its
+// own value.
 func reservedFor(waiter string) string { return "\x00reserved for " + waiter }
 
 // SetNXQueued implements [backends.QueuedStore].
@@ -86,7 +88,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return err
 	}
 	p, t := place{key, waiter}, &turn{wake: func() {
-		if ctx.Err() == nil { // AfterFunc runs in its own time
+		if ctx.Err() == nil { // AfterFunc may run later than the end of ctx
 			wake()
 		}
 	}}
@@ -97,11 +99,11 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	return nil
 }
 
-// giveUp is called when a waiter has gone.
+// giveUp removes a waiter whose ctx is done.
 func (s *Store) giveUp(p place, t *turn) {
 	s.mu.Lock()
 	var wakes []func()
-	if s.turns[p] == t { // else he has come again
+	if s.turns[p] == t { // otherwise the waiter watches again
 		delete(s.turns, p)
 		s.dequeue(p.key, p.waiter)
 		now := s.now()
@@ -113,7 +115,8 @@ func (s *Store) giveUp(p place, t *turn) {
 	wakeAll(wakes)
 }
 
-// free gives the key to the first waiter or to nobody, and returns whom to tell. The mutex is held, as in what follows.
+// free deletes the key or reserves it for the first waiter, and returns the functions that wake.
+// The mutex must be held here and in the functions below.
 func (s *Store) free(key string, now time.Time) (wakes []func()) {
 	delete(s.entries.rows, key)
 	first, wakes := s.offer(key, "", now)
@@ -126,8 +129,8 @@ func (s *Store) free(key string, now time.Time) (wakes []func()) {
 	return wakes
 }
 
-// offer reserves the key for the first of the queue who can be told, and tells who that is. It leaves me, who needs no
-// reservation, and the key alone when me is the first.
+// offer reserves the key for the first waiter in the queue that can be told, and returns the
+// waiter. If me is first, it needs no reservation, and offer does not change the key.
 func (s *Store) offer(key, me string, now time.Time) (first string, wakes []func()) {
 	for q := s.queues[key]; len(q) > 0; q = s.queues[key] {
 		first = q[0]
@@ -140,7 +143,7 @@ func (s *Store) offer(key, me string, now time.Time) (first string, wakes []func
 			continue
 		}
 		s.entries.put(key, entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)
-		if len(s.queues[key]) > 0 { // if the first does not come, someone has to know
+		if len(s.queues[key]) > 0 { // if the first waiter does not come, the next must learn of it
 			time.AfterFunc(backends.Reservation, func() { s.remind(key) })
 		}
 		return first, []func(){t.wake}
@@ -148,7 +151,7 @@ func (s *Store) offer(key, me string, now time.Time) (first string, wakes []func
 	return "", nil
 }
 
-// remind wakes the first of the queue, whoever that is by now.
+// remind wakes the head of the queue at that time.
 func (s *Store) remind(key string) {
 	s.mu.Lock()
 	var t *turn
@@ -161,7 +164,8 @@ func (s *Store) remind(key string) {
 	}
 }
 
-// enqueue gives a waiter who can be told a place, unless he has one, and says which.
+// enqueue gives a waiter that can be told the last position, unless it has one, and returns the
+// position.
 func (s *Store) enqueue(key, waiter string) (position int) {
 	if waiter == "" || s.turns[place{key, waiter}] == nil {
 		return 0

@@ -2,8 +2,8 @@ package memory
 
 import "time"
 
-// A table is a map of rows that may expire. It does not remove one that has: put will overwrite it or sweep it, and
-// until then every reader comes through live.
+// A table is a map of rows that may expire. An expired row stays until put overwrites or sweeps it,
+// so every reader calls live.
 type table[R row] struct {
 	rows    map[string]R
 	sweepAt int // number of rows at which put looks for expired ones
@@ -23,11 +23,11 @@ func (t *table[R]) live(key string, now time.Time) (r R, found bool) {
 	return r, found
 }
 
-// put stores r, and before the map grows past sweepAt drops all that has expired. The mark is then set to twice what is
-// left, so that a sweep of n rows comes after at least n/2 new keys, which is a constant cost per put, and the map
-// never holds more than minSweep rows or twice those alive at the last sweep. The price is that one put in many
-// takes longer. A goroutine or a timer per row would have to be stopped by someone; a heap by expiry costs
-// every DeleteIf.
+// put stores r. Before the map grows past sweepAt, put drops all expired rows, and sets sweepAt to
+// twice the number that is left. So a sweep of n rows comes after at least n/2 new keys: a constant
+// cost per put. The map never holds more than minSweep rows, or twice the rows alive at the last
+// sweep. The price is that a few puts take longer. With a goroutine or timer per row, something
+// would have to stop it; a heap by expiry would cost every DeleteIf.
 func (t *table[R]) put(key string, r R, now time.Time) {
 	if len(t.rows) >= t.sweepAt {
 		t.sweep(now)
@@ -44,5 +44,5 @@ func (t *table[R]) sweep(now time.Time) {
 	}
 }
 
-// minSweep spares a small store from sweeping all the time.
+// minSweep keeps a small store from sweeping all the time.
 const minSweep = 128

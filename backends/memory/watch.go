@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Watch implements [backends.Store]. DeleteIf and [Store.Delete] wake; the end of a value by expiry does not, since
-// whoever was refused has been told when that will be. Once ctx is done wake is not called again, except by a
-// DeleteIf that is under way.
+// Watch implements [backends.Store]. DeleteIf and [Store.Delete] wake. The expiry of a value does
+// not: a caller that finds the key held is told when it expires. Once ctx is done wake is not
+// called again, except by a DeleteIf that is under way.
 func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	w := &watch{wake: func() {
-		if ctx.Err() == nil { // AfterFunc runs in its own time
+		if ctx.Err() == nil { // AfterFunc may run later than the end of ctx
 			wake()
 		}
 	}}
@@ -24,11 +24,11 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	return nil
 }
 
-// watch has an identity, which a func has not.
+// watch gives a wake function an identity, since functions can't be compared.
 type watch struct{ wake func() }
 
-// unwatch makes a new slice: the old one may be in the hands of a DeleteIf. Watch may append in place, since that
-// changes nothing within the length that a DeleteIf has seen.
+// unwatch makes a new slice: a DeleteIf may be using the old one. Watch may append in place, since
+// that does not change the elements which a DeleteIf sees.
 func (s *Store) unwatch(key string, w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
