@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// FuzzAddress: no error about an address shows its password, neither as it was written nor as it is meant, whether the program's
-// Open repeats the address, the password or what net/url says of it; and an address without one is shown as it is.
+// FuzzAddress: no error about an address shows its password, neither as written nor decoded. This
+// holds also if the program's Open repeats the address, the password or the text of net/url. An
+// address without a password is shown unchanged.
 func FuzzAddress(f *testing.F) {
 	for _, seed := range []struct{ scheme, user, password, host string }{
 		{"redis://", "user", "S3CRET!", "host:6379/1"}, {"", "user", "S3CRET!", "host:6379"}, {"redis://", "", "S3C%52ET", "host"},
@@ -21,7 +22,7 @@ func FuzzAddress(f *testing.F) {
 		if strings.ContainsAny(scheme, ":/@") || strings.ContainsAny(host, "@") || strings.Contains(host, "://") || strings.Contains(user, "://") || strings.Contains(password, "://") {
 			scheme = "redis"
 			if strings.ContainsAny(host, "@") || strings.Contains(host+user+password, "://") {
-				return // it has another form than this one
+				return // the address has another form
 			}
 		}
 		if scheme != "" {
@@ -54,7 +55,8 @@ func FuzzAddress(f *testing.F) {
 			}
 			text := (&openError{backend: "b", addr: addr, err: err}).Error()
 			for _, secret := range []string{password, plain, inside(password), inside(plain)} {
-				// One that is in the rest of it, or in our own words, can't be told from them.
+				// A password that is also in the rest of the address, or in our own text, can't be
+				// told apart.
 				if len(secret) > 3 && strings.Contains(text, secret) && !strings.Contains(words+inside(scheme+host)+scheme+host, secret) {
 					t.Errorf("%q: %s", addr, text)
 				}
@@ -63,7 +65,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// inside is what %q writes, without the quotes.
+// inside returns s as %q writes it, without the quotes.
 func inside(s string) string {
 	s = fmt.Sprintf("%q", s)
 	return s[1 : len(s)-1]

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies"
 )
 
-// FuzzConfig: a configuration is taken if and only if its documentation allows it, and whatever was opened for one that is not is
-// closed again.
+// FuzzConfig: New accepts a configuration if and only if the documentation allows it. If not, it
+// closes every store that it opened.
 func FuzzConfig(f *testing.F) {
 	f.Add(uint8(0), uint8(1), 0, 0.0)
 	f.Add(uint8(5), uint8(5), 3, 0.01)

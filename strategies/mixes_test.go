@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestNoStrategyOfTheQueueStarvesAnother: four Clients of each strategy want one key again and
-// again, until there were so many grants. No party has less than a third of its fair share.
+// TestNoStrategyOfTheQueueStarvesAnother: four Clients of each strategy lock one key again and
+// again, until there were enough grants. No party gets less than a third of its fair share.
 func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 	grants, clients := 300, 4
 	if torture {
@@ -76,9 +76,9 @@ func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 	}
 }
 
-// Who does without wakes or scripts, or shares its keys with other software, is not in the queue
-// and may starve, so no share is promised beside it. The lock excludes all the same, and a release
-// reaches those in the queue: everybody's last grant comes.
+// A Client without wake-ups or scripts, or with shared keys, is not in the queue. It may starve, so
+// no share is promised where one takes part. The lock still excludes, and a release still reaches
+// the waiters in the queue: the last grant of every party comes.
 func TestWhoIsNotInTheQueueExcludesAllTheSame(t *testing.T) {
 	grants := 40 // of each party
 	if torture {

@@ -62,7 +62,7 @@ func TestAQuorumRefusesANilNode(t *testing.T) {
 	}
 }
 
-// nobody is a Locker of another make.
+// nobody is a Locker of other software.
 type nobody struct{ locker.Locker }
 
 func (*nobody) Release(context.Context, locker.Lease) error { return nil }

@@ -17,8 +17,8 @@ import (
 )
 
 // TestARestartFailsNoRequestThatHasWithWait: the server is away for 1.5 s while 50 requests at once
-// want ten locks, again and again. A request that held its lock when the server went may lose it;
-// all others succeed.
+// lock ten keys again and again. A request that held its lock when the server went may lose it. All
+// others succeed.
 func TestARestartFailsNoRequestThatHasWithWait(t *testing.T) {
 	const requests, keys = 50, 10
 	server := redistest.Start(t)
@@ -47,7 +47,7 @@ func TestARestartFailsNoRequestThatHasWithWait(t *testing.T) {
 					close(half)
 				}
 				mu.Unlock()
-				_ = l.Unlock(t.Context()) // whose reply may be lost
+				_ = l.Unlock(t.Context()) // the reply may be lost
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func TestARestartFailsNoRequestThatHasWithWait(t *testing.T) {
 	}
 }
 
-// Without WithWait nothing has said how long an outage may last.
+// Without WithWait nothing says how long an outage may last.
 func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
 	server := redistest.Start(t)
 	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1}, redisstore.WithoutQuarantine())
@@ -86,7 +86,7 @@ func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
 }
 
 // TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters: a thousand goroutines wait for a
-// key each, on a server that is out of memory, and then is killed.
+// key each, on a server that is out of memory and is then killed.
 func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) {
 	const waiters, limit = 1000, 100 // attempts in half a second; each waiter by itself would make one
 	server := redistest.Start(t)
@@ -107,7 +107,7 @@ func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) 
 			_ = l.Unlock(t.Context())
 		})
 	}
-	time.Sleep(500 * time.Millisecond) // the first attempts of all may be under way before one has failed
+	time.Sleep(500 * time.Millisecond) // all first attempts may be under way before one has failed
 	sent := limit
 	for tries := 0; tries < 5 && sent >= limit; tries++ {
 		before := refusals(t, server)
@@ -118,11 +118,11 @@ func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) 
 		t.Errorf("%d attempts in half a second, want fewer than %d", sent, limit)
 	}
 	server.Kill()
-	server.Restart() // with memory
+	server.Restart() // now with memory
 	all.Wait()
 }
 
-// refusals is how many commands the server has refused since it is out of memory.
+// refusals returns how many commands the server has rejected since it is out of memory.
 func refusals(t *testing.T, server *redistest.Server) (n int) {
 	t.Helper()
 	info, err := server.Do("INFO", "errorstats")

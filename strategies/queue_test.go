@@ -20,9 +20,8 @@ import (
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 // TestAHandOverCostsFewCommandsHoweverManyWait: many Clients wait for one key, each with a Store of
-// its own. The release wakes the head of the queue and nobody else. Everything that these
-// strategies send is a script or is about a channel; all other commands that the server counts are
-// those of the scripts.
+// its own. The release wakes only the head of the queue. These strategies send only scripts and
+// commands about channels; all other commands that the server counts come from the scripts.
 func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 	clients, locks := 60, 10
 	if torture {
@@ -65,7 +64,7 @@ func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 	}
 }
 
-// sent is how many commands a server was sent that are no part of a script, less those that open a
+// sent returns how many commands a server received, without those of scripts and those that open a
 // connection.
 func sent(t *testing.T, server *redistest.Server) (calls int) {
 	t.Helper()

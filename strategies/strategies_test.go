@@ -105,7 +105,7 @@ var errDown = errors.New("down")
 type farm struct {
 	stores []backends.Store
 	closed []string
-	down   int // so many of the first can't be reached
+	down   int // the first nodes, this many, can't be reached
 }
 
 func newFarm() *farm { return &farm{} }
@@ -144,7 +144,7 @@ func (f *farm) backends() strategies.Backends {
 	}
 }
 
-// node is a Store that can say what it is, and nothing more.
+// node is a Store that is also an Identifier, and nothing more.
 type node struct {
 	backends.Store
 	role string

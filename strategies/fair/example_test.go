@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/fair"
 )
 
-// Two processes wait for a third; here each is a Client. Whoever is not first in the queue is told his place, and who does not
-// wait passes nobody.
+// Two processes wait for a third; in this example each process is a Client. A waiter behind the
+// head learns its position. A caller that does not wait passes no waiter.
 func ExampleNew() {
 	ctx := context.Background()
 	store := memory.New()
@@ -29,7 +29,7 @@ func ExampleNew() {
 		defer close(done)
 		l, err := first.Lock(ctx, "invoice/42", locker.WithBackoff(func(attempt int, _ float64) time.Duration {
 			if attempt == 2 {
-				close(waits) // it has asked for a place
+				close(waits) // it has made an attempt, which takes a position
 			}
 			return time.Minute
 		}))

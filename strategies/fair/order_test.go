@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// What package fair promises beyond single, in fake time.
+// These tests check what package fair promises beyond single, in fake time.
 
 const clients = 16
 
@@ -29,8 +29,8 @@ type arrivals struct {
 	when    []time.Time
 }
 
-// arrive calls Lock in a goroutine, and returns when it waits. Whoever is granted the lock notes it, and gives it back after a
-// while.
+// arrive calls Lock in a goroutine, and returns when that call waits. A call that is granted the
+// lock notes it and releases the lock after a while.
 func (a *arrivals) arrive(who int, locks *locker.Client, hold time.Duration, opts ...locker.Option) {
 	a.all.Go(func() {
 		l, err := locks.Lock(a.t.Context(), "key", opts...)
@@ -55,7 +55,7 @@ func (a *arrivals) sum() int {
 	return len(a.granted)
 }
 
-// wantInOrder waits for all, and lets what idles of their Clients end.
+// wantInOrder waits for all calls, and for the idle goroutines of their Clients to end.
 func (a *arrivals) wantInOrder(want ...int) {
 	a.t.Helper()
 	a.all.Wait()
@@ -100,7 +100,7 @@ func TestClientsAreGrantedTheLockInTheOrderInWhichTheyAsked(t *testing.T) {
 	})
 }
 
-// A Client is one waiter, however many calls of it wait.
+// A Client is one waiter, however many of its calls wait.
 func TestClientsTakeTurnsHoweverManyCallsEachHasWaiting(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		l := mustLock(t, locker.New(fair.New(store)))
@@ -154,7 +154,7 @@ func TestTryLockNeitherPassesWaitersNorTakesAPlace(t *testing.T) {
 			}
 		}
 		try()
-		outside.Delete("key") // it is free now, and nobody has been told
+		outside.Delete("key") // it is free now, without a wake-up
 		try()
 		for a.sum() < 3 {
 			try()
@@ -164,7 +164,7 @@ func TestTryLockNeitherPassesWaitersNorTakesAPlace(t *testing.T) {
 		try()
 		a.wantInOrder(0, 1, 2)
 		mustUnlock(t, mustLock(t, quick))
-		_ = l.Unlock(t.Context()) // it was lost
+		_ = l.Unlock(t.Context()) // the lock was lost
 	})
 }
 
@@ -221,11 +221,11 @@ func TestAWaiterWhoGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	})
 }
 
-// What is granted to a call that has just given up goes to the next without delay.
+// A grant to a call that has just stopped waiting goes to the next waiter without delay.
 func TestATurnThatComesTooLateGoesToTheNext(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		for range 50 {
-			l, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithWait(time.Second)) // what came too late is being given back
+			l, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithWait(time.Second)) // the late grant is being released
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +268,7 @@ func TestClientsThatLoopAreGrantedTheLockEquallyOften(t *testing.T) {
 	})
 }
 
-// A loop is Clients that lock again and again, until they have done so often enough in sum.
+// A loop is a number of Clients that lock again and again until there were enough grants in total.
 type loop struct {
 	all  sync.WaitGroup
 	left chan struct{}
@@ -291,7 +291,7 @@ func (lo *loop) run(t *testing.T, locks *locker.Client, who int) {
 				return errEnough
 			}
 			lo.had[who]++
-			time.Sleep(time.Millisecond) // in fake time: until whoever had the lock before waits again
+			time.Sleep(time.Millisecond) // in fake time: until the holder before waits again
 			return nil
 		})
 		if errors.Is(err, errEnough) {
@@ -315,7 +315,8 @@ func (lo *loop) wantFair(t *testing.T) {
 	}
 }
 
-// Package single knows of no queue: its locks are excluded, and pass those who wait while the lock is free.
+// Package single does not use the queue here: its locks are excluded, and pass the waiters while
+// the lock is free.
 func TestALockOfPackageSingleIsExcludedAndRespectsNoQueue(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		dead := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second}
@@ -329,7 +330,7 @@ func TestALockOfPackageSingleIsExcludedAndRespectsNoQueue(t *testing.T) {
 		if _, err := old.TryLock(t.Context(), "key"); !errors.Is(err, locker.ErrHeld) {
 			t.Errorf("TryLock of a lock that is held = %v", err)
 		}
-		time.Sleep(time.Until(ends)) // the waiter looks a millisecond later
+		time.Sleep(time.Until(ends)) // the waiter makes its attempt a millisecond later
 		mustUnlock(t, mustLock(t, old))
 		a.wantInOrder(0)
 	})

@@ -28,15 +28,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What becomes of the queue when a process in it dies or stands still, on a real server.
+// These tests kill or stop a process in the queue, on a real server.
 
 // patience is how long a test waits for what must happen on any machine.
 const patience = 30 * time.Second
 
 const queue = "{key}:\x00queue"
 
-// TestProcess is no test: it is what the processes run that the tests below start. They wait for the lock, and say when they
-// have had it.
+// TestProcess is not a test. It is the code of the processes that the tests below start. They wait
+// for the lock, and report when they have had it.
 func TestProcess(t *testing.T) {
 	addr := os.Getenv("LOCKSTEP_TEST_REDIS")
 	if addr == "" {
@@ -50,14 +50,14 @@ func TestProcess(t *testing.T) {
 	fmt.Println("had it")
 }
 
-// locks are those of a client library of its own.
+// locks returns a Client with its own client library.
 func locks(t *testing.T, addr string) *locker.Client {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { client.Close() })
 	return locker.New(fair.New(goredis.New(client, beneath.Long)), locker.WithTTL(time.Minute))
 }
 
-// queued waits until so many stand in the queue.
+// queued waits until n waiters are in the queue.
 func queued(t *testing.T, server *redistest.Server, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); command(t, server, "ZCARD", queue) != int64(n); time.Sleep(2 * time.Millisecond) {
@@ -76,7 +76,8 @@ func command(t *testing.T, server *redistest.Server, args ...string) any {
 	return reply
 }
 
-// behind holds the lock, with a process first in the queue and a call of ours behind it, which tells when it is granted.
+// behind holds the lock. A process is at the head of the queue, and a call of this test is behind
+// it. next receives the lock of that call.
 func behind(t *testing.T) (server *redistest.Server, held *locker.Lock, first *exec.Cmd, says *bufio.Reader, next <-chan *locker.Lock) {
 	t.Helper()
 	server = redistest.Start(t)
@@ -104,7 +105,7 @@ func TestAProcessThatIsKilledIsPassedOverAtOnce(t *testing.T) {
 	}
 	_ = first.Wait() // it was killed
 	_, channel, _ := strings.Cut(members[0].(string), "@")
-	for command(t, server, "PUBSUB", "NUMSUB", channel).([]any)[1] != int64(0) { // until the server has noticed
+	for command(t, server, "PUBSUB", "NUMSUB", channel).([]any)[1] != int64(0) { // until the server has noticed it
 		time.Sleep(time.Millisecond)
 	}
 	mustUnlock(t, held)
@@ -158,7 +159,7 @@ func TestClientsThatLoopTakeTurnsOnARealServer(t *testing.T) {
 			client := func() *locker.Client {
 				s, conns := open(server.Addr())
 				t.Cleanup(func() { conns.Close() })
-				return locker.New(fair.New(s), locker.WithTTL(time.Hour)) // ends in no round
+				return locker.New(fair.New(s), locker.WithTTL(time.Hour)) // longer than any round
 			}
 			r := rotation{t: t, server: server, who: map[string]int{}, last: -1}
 			held := mustLock(t, client())
@@ -178,22 +179,23 @@ func TestClientsThatLoopTakeTurnsOnARealServer(t *testing.T) {
 	}
 }
 
-// A rotation is Clients that lock again and again. Whoever has the lock gives it back when all others stand in the queue: then it
-// says who comes next, however slow anybody is. But a reservation ends: a turn that comes as late as that shows nothing.
+// A rotation is a number of Clients that lock again and again. The holder releases the lock when
+// all others are in the queue. Then the queue alone decides who is next, however slow a Client is.
+// A reservation can end, so a grant that comes later than that shows nothing.
 type rotation struct {
 	t      *testing.T
 	server *redistest.Server
 	all    sync.WaitGroup
 
-	who map[string]int // by the channel of their stores
+	who map[string]int // by the channel of its store
 
 	mu          sync.Mutex
 	turns, slow int
 
-	last       int       // who had the lock before; -1: somebody else
-	queue      []int     // when he gave it back
-	subscribed string    // then
-	released   time.Time // not after that
+	last       int       // the holder before; -1: somebody else
+	queue      []int     // when that holder released the lock
+	subscribed string    // at that time
+	released   time.Time // at or before this time
 }
 
 func (r *rotation) run(locks *locker.Client, who int) {
@@ -239,7 +241,7 @@ func (r *rotation) turn(who int, granted time.Time) error {
 	return nil
 }
 
-// giveBack notes what there is to know before.
+// giveBack notes the state of the queue before a release.
 func (r *rotation) giveBack() {
 	r.queue = nil
 	for _, channel := range r.channels() {
@@ -248,7 +250,7 @@ func (r *rotation) giveBack() {
 	r.subscribed, r.released = r.connections(), time.Now()
 }
 
-// channels are those of the queue.
+// channels returns the channels of the stores in the queue.
 func (r *rotation) channels() (all []string) {
 	for _, member := range command(r.t, r.server, "ZRANGE", queue, "0", "-1").([]any) {
 		_, channel, _ := strings.Cut(member.(string), "@")
@@ -257,7 +259,8 @@ func (r *rotation) channels() (all []string) {
 	return all
 }
 
-// connections are those that hear of turns. Who loses his is passed over.
+// connections returns the connections that receive wake-ups. A waiter that loses its connection is
+// passed over.
 func (r *rotation) connections() string {
 	var ids []string
 	for line := range strings.Lines(command(r.t, r.server, "CLIENT", "LIST", "TYPE", "pubsub").(string)) {

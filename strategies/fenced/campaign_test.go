@@ -21,9 +21,10 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// A campaign takes locks from a server that is killed and started again all the time, and logs every grant.
+// A campaign acquires locks from a server that is killed and started again all the time, and logs
+// every grant.
 type campaign struct {
-	kills, grants int // so many grants between one kill and the next
+	kills, grants int // grants: between one kill and the next
 	server        *redistest.Server
 	locker        locker.Locker
 }
@@ -42,7 +43,7 @@ func (c campaign) run(t *testing.T) []history.Grant {
 	defer stop()
 	var all sync.WaitGroup
 	var made atomic.Int64
-	var failed atomic.Pointer[error] // what an attempt said last
+	var failed atomic.Pointer[error] // the last error of an attempt
 	began, logs := time.Now(), make([][]history.Grant, takers)
 	for i := range takers {
 		all.Go(func() {
@@ -58,7 +59,7 @@ func (c campaign) run(t *testing.T) []history.Grant {
 					_ = c.locker.Release(ctx, lease) // the server may be gone by now
 				case !errors.Is(err, locker.ErrHeld):
 					failed.Store(&err)
-					time.Sleep(time.Millisecond) // it is down
+					time.Sleep(time.Millisecond) // the server is down
 				}
 			}
 		})
@@ -85,12 +86,12 @@ func (c campaign) run(t *testing.T) []history.Grant {
 	return grants
 }
 
-// start is a server with the store of a client on it.
+// start returns a server and the store of a client on it.
 func start(t *testing.T, args ...string) (*redistest.Server, numbering) {
 	t.Helper()
-	logging.Disable() // go-redis tells of every failed dial
+	logging.Disable() // go-redis logs every failed dial
 	server := redistest.Start(t, redistest.WithArgs(args...))
-	// After as many failed dials as the pool is large, go-redis would not try for a second.
+	// After PoolSize failed dials go-redis would not try for a second.
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000})
 	t.Cleanup(func() { client.Close() })
 	return server, goredis.New(client)
@@ -103,7 +104,7 @@ func TestNumbersOnlyRiseUnderKills(t *testing.T) {
 	}
 	for name, args := range map[string][]string{
 		"AOF always":     {"--appendonly", "yes", "--appendfsync", "always"},
-		"no persistence": nil, // they follow the clock
+		"no persistence": nil, // numbers follow the clock
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, store := start(t, args...)
@@ -118,13 +119,13 @@ func TestNumbersOnlyRiseUnderKills(t *testing.T) {
 	}
 }
 
-// numbering numbers grants in both ways.
+// numbering is a store that numbers grants in both ways.
 type numbering interface {
 	backends.NumberedStore
 	backends.FencedStore
 }
 
-// A mutant: the number is a plain count. It shows that the campaign can find what it looks for.
+// A mutant: the number is a plain counter. It shows that the campaign can find numbers that fall.
 func TestNumbersThatAreCountedFallWhenTheServerForgetsThem(t *testing.T) {
 	server, store := start(t)
 	counting := instance.New(store, store.SetNXFenced)

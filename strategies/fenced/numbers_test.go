@@ -16,7 +16,7 @@ import (
 
 const long = 10 * time.Minute // a ttl that does not end during a test
 
-// numbered takes and releases the lock, whose number must be greater than after.
+// numbered acquires and releases the lock. The number must be greater than after.
 func numbered(t *testing.T, c *locker.Client, after uint64) uint64 {
 	t.Helper()
 	l, err := c.Lock(t.Context(), "key", locker.WithTTL(long))
@@ -81,7 +81,7 @@ func TestARetransmissionAndAnExtensionKeepTheNumber(t *testing.T) {
 		if err := l.Release(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		// The same token once more, as only a test would use it: the lock was free in between.
+		// The same token again, which only a test would use: the lock was free in between.
 		if next, err := l.Acquire(t.Context(), req); err != nil || next.Fence <= first.Fence {
 			t.Errorf("the next grant = %v with fence %d after %d", err, next.Fence, first.Fence)
 		}

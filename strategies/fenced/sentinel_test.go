@@ -16,8 +16,8 @@ func TestContractThroughClusterAndSentinel(t *testing.T) {
 	beneath.RunReplicated(t, lockertest.Harness{}, over)
 }
 
-// The replica knows neither of the grant nor of its number, so two hold the lock at once; but the later one has the greater
-// number, by which a resource can tell.
+// The replica has neither the grant nor its number, so two hold the lock at once. But the later
+// grant has the greater number, so a resource can tell them apart.
 func TestNumbersRiseAcrossAFailoverThatLostTheCounter(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1)

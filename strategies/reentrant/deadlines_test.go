@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 )
 
-// Each hold has a deadline of its own. These tests are about when, so they run in fake time.
+// Each hold has its own deadline. These tests check times, so they run in fake time.
 
 func acquire(t *testing.T, l locker.Locker, token string, ttl time.Duration, holds int) locker.Lease {
 	t.Helper()
@@ -31,7 +31,7 @@ func extend(t *testing.T, l locker.Locker, lease locker.Lease, ttl time.Duration
 	return lease
 }
 
-// wantLost checks that a hold can be neither extended nor released, by what the store says.
+// wantLost checks that the store rejects an extension and a release of a hold.
 func wantLost(t *testing.T, l locker.Locker, lease locker.Lease) {
 	t.Helper()
 	bare := locker.Lease{Key: lease.Key, Token: lease.Token}
@@ -43,7 +43,8 @@ func wantLost(t *testing.T, l locker.Locker, lease locker.Lease) {
 	}
 }
 
-// wantLeft checks what somebody else is told. Stores may count in milliseconds, and round up.
+// wantLeft checks the Left that another caller gets. Stores may count in milliseconds, and round
+// up.
 func wantLeft(t *testing.T, l locker.Locker, want time.Duration) {
 	t.Helper()
 	_, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "theirs", Owner: "another job", TTL: time.Second})
@@ -86,7 +87,7 @@ func TestAnExtensionOfTheOuterHoldDoesNotProlongAnInner(t *testing.T) {
 		wantLeft(t, l, 10*time.Second)
 		time.Sleep(110 * time.Millisecond)
 		wantLost(t, l, inner)
-		next := acquire(t, l, "next", time.Second, 2) // the one that has ended does not count
+		next := acquire(t, l, "next", time.Second, 2) // the ended hold does not count
 		if err := errors.Join(l.Release(t.Context(), outer), l.Release(t.Context(), next)); err != nil {
 			t.Errorf("Release = %v", err)
 		}
@@ -134,7 +135,7 @@ func TestTheLockIsFreeWhenTheLastHoldRunsOut(t *testing.T) {
 	})
 }
 
-// The Client extends the outer hold all the time, and the inner one is left to run out.
+// The Client renews the outer hold, and the test lets the inner one run out.
 func TestAnInnerHoldThatRunsOutIsLostAloneUnderAClient(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(time.Second))

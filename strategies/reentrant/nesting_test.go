@@ -19,14 +19,14 @@ func as(ctx context.Context, owner string) context.Context {
 	return locker.ContextWithOwner(ctx, owner)
 }
 
-// lock takes key, which must be granted as the owner's hold number holds.
+// lock acquires key. The owner must then have as many holds as holds.
 func lock(ctx context.Context, t *testing.T, c *locker.Client, holds int, opts ...locker.Option) *locker.Lock {
 	t.Helper()
 	l, err := c.TryLock(ctx, "key", opts...)
 	if err != nil {
 		t.Fatalf("TryLock = %v", err)
 	}
-	t.Cleanup(func() { l.Unlock(context.Background()) }) // if the test fails: nothing of a hold may outlive a bubble
+	t.Cleanup(func() { l.Unlock(context.Background()) }) // in case the test fails: no hold may outlive a bubble
 	if got := l.Lease().Holds; got != holds {
 		t.Errorf("granted as hold %d; want %d", got, holds)
 	}
@@ -95,7 +95,7 @@ func TestTheLockIsFreeWhenTheLastHoldIsReleasedInWhateverOrder(t *testing.T) {
 						}
 					}
 					unlock(t, held[i])
-					if again := held[i].Unlock(t.Context()); again != nil { // the first one's result, and nothing is sent
+					if again := held[i].Unlock(t.Context()); again != nil { // the result of the first Unlock, and nothing is sent
 						t.Errorf("a second Unlock = %v", again)
 					}
 				}
@@ -108,7 +108,7 @@ func TestTheLockIsFreeWhenTheLastHoldIsReleasedInWhateverOrder(t *testing.T) {
 	}
 }
 
-// A client library that sends a command again, or a caller that has lost the reply.
+// A client library may send a command again; so may a caller that has lost the reply.
 func TestAHoldThatIsEnteredTwiceIsOneHold(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
 		faulty := backendtest.FaultyNested(store)
@@ -118,7 +118,7 @@ func TestAHoldThatIsEnteredTwiceIsOneHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		faulty.Once(backendtest.Enter, func(ctx context.Context, execute func(context.Context) error) error {
-			_ = execute(ctx) // its reply is lost
+			_ = execute(ctx) // the reply is lost
 			return execute(ctx)
 		})
 		inner, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "inner", Owner: "job", TTL: long})
@@ -160,7 +160,7 @@ func TestAnAttemptWithAnUnknownOutcomeLeavesNoHoldAndTheOthersAlone(t *testing.T
 				if _, err := c.TryLock(job, "key"); err == nil || errors.Is(err, locker.ErrHeld) {
 					t.Errorf("TryLock = %v", err)
 				}
-				time.Sleep(5 * time.Second) // by now all clean-up is over
+				time.Sleep(5 * time.Second) // by now all cleanups are done
 				unlock(t, lock(job, t, c, 2), outer)
 				if outside.Holds("key") {
 					t.Error("something is left under the key")

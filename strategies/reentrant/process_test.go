@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestProcess is no test: it is what the process runs that the test below starts.
+// TestProcess is not a test. It is the code of the process that the test below starts.
 func TestProcess(t *testing.T) {
 	addr := os.Getenv("LOCKSTEP_TEST_REDIS")
 	if addr == "" {
@@ -47,7 +47,7 @@ func TestProcessesThatShareAnOwnerNameHoldTogether(t *testing.T) {
 	waiting := locking(as(t.Context(), "another job"), c)
 	unlock(t, ours)
 	refused(as(t.Context(), "another job"), t, c)
-	unlock(t, lock(as(t.Context(), "job"), t, c, 2)) // with the hold of the other process
+	unlock(t, lock(as(t.Context(), "job"), t, c, 2)) // 2 holds: this one and that of the other process
 	select {
 	case l := <-waiting:
 		t.Fatalf("another owner has the lock beside the other process: %v", l.err)

@@ -15,8 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An RLock of Redisson is a hash as well: a field <id of the client>:<thread>, with the number of its holds, and an expiry
-// of 30 s. Redisson takes the lock if the key is absent or has its own field, and is refused otherwise.
+// An RLock of Redisson is a hash too: a field <id of the client>:<thread> with the number of its
+// holds, and an expiry of 30 s. Redisson acquires the lock if the key is absent or has its own
+// field. Otherwise it finds the lock held.
 func TestALockOfRedissonIsRespectedAsHeldAndTheOtherWayRound(t *testing.T) {
 	mini, err := embedded.Start()
 	if err != nil {

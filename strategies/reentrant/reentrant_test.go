@@ -15,7 +15,7 @@ func TestContract(t *testing.T) {
 }
 
 var harness = lockertest.Harness{
-	Except: []string{"an owner that asks with a new token is refused like anyone"}, // that is what this one is for
+	Except: []string{"an owner that asks with a new token is refused like anyone"}, // reentrant grants it
 }
 
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
@@ -29,7 +29,7 @@ var ops = map[lockertest.Op]backendtest.Op{
 	lockertest.Release: backendtest.Leave,
 }
 
-// disturber takes a hash for a foreign value, and a string for one of another type.
+// disturber uses a hash as a foreign value, and a string as a value of another type.
 type disturber struct{ beneath.Disturber }
 
 func (d disturber) SetForeign(key string) { d.SetForeignHash(key) }

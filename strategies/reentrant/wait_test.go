@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 )
 
-// hardlyEver is the pause between attempts of a waiter who is not woken.
+// hardlyEver is the pause between the attempts of a waiter that is not woken.
 func hardlyEver(int, float64) time.Duration { return long }
 
 type locked struct {
@@ -59,11 +59,12 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 		faulty := &wakeCounter{FaultNestedStore: backendtest.FaultyNested(store)}
 		other := locker.New(reentrant.New(faulty), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
 		waiting := locking(as(t.Context(), "another job"), other)
-		// It asks, then it watches and asks again, and then it sleeps until it is woken.
+		// The waiter makes an attempt, watches, makes another attempt, and then sleeps until it is
+		// woken.
 		eventually(t, "the other one has asked twice", func() bool { return faulty.Calls(backendtest.Enter) == 2 })
 
 		unlock(t, inner)
-		faulty.mustHearOf(t, "another key") // which a wake of before would have come ahead of
+		faulty.mustHearOf(t, "another key") // an earlier wake-up would have come before this one
 		if n := faulty.wakes.Load(); n != 0 {
 			t.Errorf("the other one was woken %d times by a release that does not free the lock", n)
 		}
@@ -94,7 +95,8 @@ func (w *wakeCounter) Watch(ctx context.Context, key string, wake func()) error 
 	})
 }
 
-// mustHearOf waits for a wake of another key. A store hears of all its keys on one connection.
+// mustHearOf waits for a wake-up of another key. A store receives the wake-ups of all keys on one
+// connection.
 func (w *wakeCounter) mustHearOf(t *testing.T, another string) {
 	t.Helper()
 	woken := make(chan struct{}, 10)
@@ -114,7 +116,8 @@ func (w *wakeCounter) mustHearOf(t *testing.T, another string) {
 	}
 }
 
-// Whoever waits for the lock here waits for the very owner that nests: behind one of them it would wait for itself.
+// Other callers wait here for the very owner that nests. Behind one of them the owner would wait
+// for itself.
 func TestANestedLockNeverWaitsBehindAnotherOwnerInTheSameClient(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(long))
@@ -143,7 +146,8 @@ func TestANestedLockNeverWaitsBehindAnotherOwnerInTheSameClient(t *testing.T) {
 	})
 }
 
-// The others of its own name sleep until they are woken, or for very long, and do not know that their owner has got it.
+// The other waiters of the same owner sleep until they are woken, or for very long. They do not
+// know that their owner has got the lock.
 func TestANestedLockNeverWaitsBehindTheWaitersOfItsOwner(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
@@ -155,7 +159,7 @@ func TestANestedLockNeverWaitsBehindTheWaitersOfItsOwner(t *testing.T) {
 			go lockInto(job, waiting, c)
 		}
 		time.Sleep(time.Second)
-		outside.Expire("key") // which wakes nobody
+		outside.Expire("key") // an expiry wakes nobody
 		outer := lock(job, t, elsewhere, 1)
 
 		began := time.Now()
@@ -170,7 +174,8 @@ func TestANestedLockNeverWaitsBehindTheWaitersOfItsOwner(t *testing.T) {
 	})
 }
 
-// Two goroutines under one name that both had to wait for someone else hold the lock together in the end.
+// Two goroutines under one name both had to wait for another owner. In the end they hold the lock
+// together.
 func TestAllWhoWaitUnderOneNameGetTheLockTogether(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(long))

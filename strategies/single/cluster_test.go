@@ -18,7 +18,7 @@ func TestContractThroughClusterAndSentinel(t *testing.T) {
 	beneath.RunReplicated(t, lockertest.Harness{}, over)
 }
 
-// inCluster is a Client of its own, which learns for itself where the slots are.
+// inCluster returns a Client with its own client library, which learns the slots by itself.
 func inCluster(t *testing.T, cluster *redistest.Cluster, opts ...locker.Option) *locker.Client {
 	t.Helper()
 	return locker.New(single.New(goredis.New(beneath.DialCluster(t, cluster), beneath.Long)), opts...)

@@ -17,9 +17,9 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// TestManyLossesAreTold loses many locks at once: a goroutine for each lock notes when it was told.
-// In the small form each of them is told. With LOCKSTEP_TORTURE=1 there are 100,000, five times,
-// and each is told between its end and the margin after it.
+// TestManyLossesAreTold loses many locks at once. A goroutine for each lock notes when it learns of
+// the loss. The small form checks that each lock reports it. With LOCKSTEP_TORTURE=1 there are
+// 100,000 locks, five times, and each reports the loss between its end and the margin after it.
 func TestManyLossesAreTold(t *testing.T) {
 	runs, locks, ttl := 1, 2_000, 2*time.Second
 	if torture {
@@ -76,7 +76,7 @@ func loseMany(t *testing.T, n int, ttl time.Duration) {
 	}
 }
 
-// judge looks at the times.
+// judge checks the times.
 func judge(t *testing.T, held []*locker.Lock, told []time.Time, paused time.Time, ttl time.Duration) {
 	n, now := len(held), time.Now()
 	margin := now.Add(ttl).Sub(locker.Until(now, ttl))

@@ -27,7 +27,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestProcess is no test: it is what the processes run that the tests below start.
+// TestProcess is not a test. It is the code of the processes that the tests below start.
 func TestProcess(t *testing.T) {
 	role, addr := os.Getenv("LOCKSTEP_TEST_ROLE"), os.Getenv("LOCKSTEP_TEST_REDIS")
 	if role == "" {
@@ -50,7 +50,8 @@ func process(t *testing.T, role string, server *redistest.Server, env ...string)
 	return beneath.Process(t, append(env, "LOCKSTEP_TEST_ROLE="+role, "LOCKSTEP_TEST_REDIS="+server.Addr())...)
 }
 
-// A holder that was paused beyond its TTL must learn of it at its next look, and not touch what is the next one's.
+// A holder that was paused beyond its TTL must learn of it when it next looks, and must not touch
+// the lock of the next holder.
 
 func holdAndReport(t *testing.T, locks *locker.Client) {
 	l, err := locks.Lock(t.Context(), "key")
@@ -59,7 +60,7 @@ func holdAndReport(t *testing.T, locks *locker.Client) {
 	}
 	fmt.Println("held")
 	var line string
-	_, _ = fmt.Scanln(&line)  // the process is stopped here, long enough
+	_, _ = fmt.Scanln(&line)  // the process is stopped here, longer than its TTL
 	lost := l.Context().Err() // its next look
 	unlocked := l.Unlock(t.Context())
 	fmt.Println(lost != nil, errors.Is(context.Cause(l.Context()), locker.ErrLost), errors.Is(unlocked, locker.ErrLost))
@@ -78,11 +79,11 @@ func TestAHolderThatWasPausedFindsItsLockLostAndLeavesTheNextOneAlone(t *testing
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	next, err := locks.Lock(t.Context(), "key") // once the lease of the paused one has run out
+	next, err := locks.Lock(t.Context(), "key") // when the lease of the paused process has ended
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It finds the line as soon as it goes on, before any timer of its own has had a chance.
+	// The process reads the line as soon as it goes on, before any timer of its own can fire.
 	if _, err := io.WriteString(in, "go\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These are the hazards of a real server and a real client library, with the library's own options and retries.
+// These tests use a real server and a real client library, with the library's own options and
+// retries.
 
 // patience is how long a test waits for what must happen on any machine.
 const patience = 30 * time.Second
@@ -48,7 +49,8 @@ func exists(t *testing.T, s *redistest.Server, key string) bool {
 	return n == int64(1)
 }
 
-// behindProxy is a Client that talks to a real server through a proxy, with go-redis as it comes except for changes.
+// behindProxy returns a Client that talks to a real server through a proxy, with the defaults of
+// go-redis except for change.
 func behindProxy(t *testing.T, change func(*redis.Options), opts ...locker.Option) (*locker.Client, *redistest.Proxy, *redistest.Server) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -68,8 +70,8 @@ func isRelease(args []string) bool {
 
 func isScript(args []string) bool { return strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") }
 
-// The server has executed what it was asked, and the connection breaks before its reply. Nobody may take that for a
-// refusal, or for a loss, and nothing may stay locked.
+// The server has executed the command, and the connection breaks before its reply. That must not
+// count as held or lost, and nothing may stay locked.
 
 func TestALostReplyToAcquireIsNoRefusal(t *testing.T) {
 	locks, proxy, server := behindProxy(t, nil, locker.WithTTL(time.Minute))
@@ -174,7 +176,7 @@ func TestALostReplyToReleaseIsNoLoss(t *testing.T) {
 			}
 			lost := proxy.Add(redistest.Rule{Fault: fault, Match: func(args []string) bool {
 				return isScript(args) && isRelease(args)
-			}, Nth: 2}) // the first one is NOSCRIPT's
+			}, Nth: 2}) // the first reply is NOSCRIPT
 			if err := l.Unlock(t.Context()); err != nil {
 				t.Errorf("Unlock = %v", err)
 			}
@@ -186,13 +188,14 @@ func TestALostReplyToReleaseIsNoLoss(t *testing.T) {
 	}
 }
 
-// A server that is stopped takes everything and answers nothing; when it goes on, it does all that was asked of it.
+// A stopped server accepts every command and answers none. When it goes on, it executes all of
+// them.
 
 func TestLockReturnsWithItsCtxWhileTheServerIsStopped(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*redis.Options)
-		stop   time.Duration // how much longer the server stands still
+		stop   time.Duration // how much longer the server is stopped
 	}{
 		{"go-redis as it comes", nil, 0},
 		{"short socket timeouts, stopped for longer", func(o *redis.Options) {
@@ -226,7 +229,7 @@ func TestLockReturnsWithItsCtxWhileTheServerIsStopped(t *testing.T) {
 				if _, err = locks.Lock(ctx, "key"); !errors.Is(err, want) || errors.Is(err, locker.ErrHeld) {
 					t.Errorf("Lock = %v, want %v alone", err, want)
 				}
-				// Lock has returned, and the server still stands still.
+				// Lock has returned, and the server is still stopped.
 				time.Sleep(c.stop)
 				server.Resume()
 				stays(t, server, "key")
@@ -247,7 +250,7 @@ func stays(t *testing.T, server *redistest.Server, key string) {
 	})
 }
 
-// A waiter, too, is told at once that it lacks a permission.
+// A waiter also learns at once that it lacks a permission.
 
 func TestAMissingPermissionEndsTheWaitAtOnce(t *testing.T) {
 	server := redistest.Start(t)

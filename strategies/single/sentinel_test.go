@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// bySentinel is a Client of its own, which the sentinels lead to the master.
+// bySentinel returns a Client with its own client library, which the sentinels lead to the master.
 func bySentinel(t *testing.T, s *redistest.Sentinel, store []redisstore.Option, opts ...locker.Option) *locker.Client {
 	t.Helper()
 	return locker.New(single.New(goredis.New(beneath.DialSentinel(t, s), append(store, beneath.Long)...)), opts...)
@@ -27,14 +27,15 @@ func TestALockIsHeldThroughAFailoverBySentinel(t *testing.T) {
 	heldThroughFailover(t, connect, "invoice/42", s.Replicas()[0], func() { s.AwaitFailover(s.KillMaster()) })
 }
 
-// heldThroughFailover holds a lock that replica has, while failover kills the master and makes replica the new one.
+// heldThroughFailover holds a lock that replica has. Meanwhile failover kills the master and makes
+// replica the new one.
 func heldThroughFailover(t *testing.T, connect func(...locker.Option) *locker.Client, key string, replica *redistest.Server, failover func()) {
 	l, err := connect(locker.WithTTL(2*patience)).Lock(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the replica has the lock", func() bool {
-		n, err := replica.Do("DBSIZE") // it has no other keys, and lets nobody look at this one
+		n, err := replica.Do("DBSIZE") // the replica has no other keys, and does not let the test read this one
 		return err == nil && n != int64(0)
 	})
 	others := connect()
@@ -79,8 +80,9 @@ func heldThroughFailover(t *testing.T, connect func(...locker.Option) *locker.Cl
 	}
 }
 
-// What single does not promise: replication is asynchronous, so a grant that the replica has not heard of is made again
-// when it is promoted, and two hold the lock. The first one is told when it is next extended.
+// single does not promise this. Replication is asynchronous: a grant that has not reached the
+// replica is made again after the promotion, and two hold the lock. The first holder learns of it
+// at its next extension.
 func TestAFailoverGrantsAgainWhatWasNotReplicated(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1)
@@ -110,7 +112,7 @@ func TestAFailoverGrantsAgainWhatWasNotReplicated(t *testing.T) {
 	}
 }
 
-// With WithReplicas the first one is not granted in the same situation.
+// With WithReplicas the first grant fails in the same situation.
 func TestWithReplicasNothingIsGrantedThatAFailoverWouldGrantAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1)

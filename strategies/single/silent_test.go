@@ -17,11 +17,11 @@ import (
 )
 
 // TestWhatASilentConnectionCosts makes one connection after another fall silent under 64
-// goroutines, which share round trips. The calls of one round trip wait a second, and under
+// goroutines, whose calls go out in batches. The calls of one batch wait a second, and under
 // WithWait none of them fails.
 //
-// With LOCKSTEP_TORTURE=1 it takes longer, and prints beside it what the same costs without
-// WithWait, and calls of go-redis that share nothing.
+// With LOCKSTEP_TORTURE=1 it takes longer. It then also prints the cost without WithWait, and the
+// cost of go-redis calls without batches.
 func TestWhatASilentConnectionCosts(t *testing.T) {
 	events := 3
 	if torture {
@@ -35,7 +35,7 @@ func TestWhatASilentConnectionCosts(t *testing.T) {
 	for _, contender := range []struct {
 		name string
 		pair func(c *client.Client) pairOfCalls
-		must bool // succeed
+		must bool // all calls must succeed
 	}{
 		{"lockstep, WithWait", lock(locker.WithWait(10 * time.Second)), true},
 		{"lockstep", lock(), false},

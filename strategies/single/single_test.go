@@ -20,7 +20,7 @@ func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
 	}})
 }
 
-// TestContractWithoutQueues is about stores that wake all who wait.
+// TestContractWithoutQueues uses stores that wake all waiters.
 func TestContractWithoutQueues(t *testing.T) {
 	for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
 		t.Run(name+" in fake time", func(t *testing.T) {

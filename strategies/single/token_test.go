@@ -13,7 +13,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// reusing is a mutant: it gives all attempts the same Token, as a library does that draws one per lock object.
+// reusing is a mutant. It gives all attempts the same Token, like a library with one token per lock
+// object.
 type reusing struct{ locker.Locker }
 
 func (r reusing) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -21,8 +22,8 @@ func (r reusing) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	return r.Locker.Acquire(ctx, req)
 }
 
-// TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext plays it with a mutant, too, to show that the play can
-// end with two holders.
+// TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext also runs with a mutant, to show
+// that the run can end with two holders.
 func TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext(t *testing.T) {
 	for name, mutate := range map[string]func(locker.Locker) locker.Locker{
 		"as it is":        func(l locker.Locker) locker.Locker { return l },
@@ -33,18 +34,19 @@ func TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext(t *testing.T) 
 			faulty := backendtest.Faulty(store)
 			locks := locker.New(mutate(single.New(faulty)), locker.WithoutExtension())
 
-			// The reply to the first attempt gets lost, and its clean-up is slow.
+			// The reply to the first attempt is lost, and its cleanup is slow.
 			faulty.Once(backendtest.SetNX, backendtest.LoseReply)
 			faulty.Once(backendtest.DeleteIf, backendtest.Late(time.Second))
 			if _, err := locks.Lock(t.Context(), "key"); err == nil || errors.Is(err, locker.ErrHeld) {
 				t.Fatalf("%s: Lock = %v", name, err)
 			}
-			// The caller tries again. What the first attempt left is ours to the mutant, and someone's otherwise.
+			// The caller tries again. The mutant takes the token of the first attempt for its own;
+			// without the mutant it is the token of another holder.
 			first, err := locks.Lock(t.Context(), "key")
 			if err != nil {
 				t.Fatalf("%s: Lock = %v", name, err)
 			}
-			time.Sleep(5 * time.Second) // by now all clean-up is over
+			time.Sleep(5 * time.Second) // by now all cleanups are done
 			second, err := locker.New(single.New(store)).TryLock(t.Context(), "key")
 			switch name {
 			case "as it is":
@@ -61,7 +63,7 @@ func TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext(t *testing.T) 
 				if err := second.Unlock(t.Context()); err != nil {
 					t.Error(err)
 				}
-				_ = first.Unlock(t.Context()) // lost, as was to be shown
+				_ = first.Unlock(t.Context()) // lost, as the test has shown
 			}
 		})
 	}
@@ -73,7 +75,7 @@ func TestAGrantWhoseReplyComesAfterItsOwnEndIsNone(t *testing.T) {
 		faulty := backendtest.Faulty(store)
 		faulty.Set(backendtest.SetNX, func(ctx context.Context, execute func(context.Context) error) error {
 			err := execute(ctx)
-			time.Sleep(995 * time.Millisecond) // less than the store keeps it, more than the holder may believe
+			time.Sleep(995 * time.Millisecond) // shorter than the life in the store, longer than the lease for the holder
 			return err
 		})
 		_, err := single.New(faulty).Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second})

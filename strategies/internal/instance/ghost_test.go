@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// slowPlace stores a token, and each call takes its time there and back.
+// slowPlace stores a token. Each call takes time on the way there and on the way back.
 type slowPlace struct {
 	mu    sync.Mutex
 	token string
@@ -22,7 +22,7 @@ type slowPlace struct {
 
 type trip struct {
 	there, back time.Duration
-	err         error // in place of the answer
+	err         error // instead of the answer
 }
 
 func (p *slowPlace) Put(_ context.Context, req locker.Request) (backends.Result, error) {
@@ -59,8 +59,8 @@ func (p *slowPlace) ExpireIf(context.Context, string, string, time.Duration) (bo
 }
 func (p *slowPlace) Watch(context.Context, string, string, func()) error { return nil }
 
-// An attempt that fails has stored its token; the next attempt is refused because of it, whatever
-// comes first: its answer or that of the cleanup.
+// A failed attempt has stored its token. Because of it the next attempt finds the lock held,
+// whether its answer comes before that of the cleanup or after.
 func TestAnAttemptIsNotToldOfTheGhostOfTheOneBefore(t *testing.T) {
 	for name, c := range map[string]struct{ first, second trip }{
 		"the cleanup is answered later": {trip{err: errors.New("connection reset")}, trip{}},

@@ -36,7 +36,7 @@ func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
 	}
 }
 
-// numbers is a store that numbers grants, and has no queue. It notes what turn is asked for.
+// numbers is a store that numbers grants and has no queue. It notes the Turn of a call.
 type numbers struct {
 	backends.NumberedStore
 	turns []backends.Turn

@@ -145,7 +145,7 @@ func TestAnOutageCostsAConstantNumberOfAttemptsWhateverTheNumberOfKeys(t *testin
 							}
 						})
 					}
-					time.Sleep(time.Second) // all have made their first attempt
+					time.Sleep(time.Second) // by then all have made their first attempt
 					s.set(fault)
 					time.Sleep(outage)
 					if sets, watches, removes := s.counts(); sets > 60 || sets < 10 || watches > 60 || removes > 60 {
@@ -217,7 +217,7 @@ func TestRenewalsAndReleasesAreSentWhileGrantsFail(t *testing.T) {
 			_, _ = l.Acquire(t.Context(), req(i))
 		}
 		s.mu.Lock()
-		s.parts = true // all keys but those that begin with "d" are answered: as in quarantine, after the gate has closed
+		s.parts = true // keys that do not begin with "d" are answered: as in quarantine, after the gate has closed
 		s.mu.Unlock()
 		for _, lease := range leases {
 			if _, err := l.Extend(t.Context(), lease, 20*time.Second); err != nil {
@@ -230,7 +230,7 @@ func TestRenewalsAndReleasesAreSentWhileGrantsFail(t *testing.T) {
 	})
 }
 
-// A cluster is several servers: the keys of the others can be locked, and nobody's are held back.
+// A cluster is several servers: keys on the working servers can be locked, and no key is held back.
 func TestAClusterWithAPartThatIsDownGrantsTheOtherKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -276,7 +276,8 @@ type forbidden struct{}
 func (forbidden) Error() string   { return "not permitted" }
 func (forbidden) Permanent() bool { return true }
 
-// A key with a permanent error holds no other key back, and one that answers a probe ends the outage.
+// A permanent error for one key does not hold back other keys. As the answer to a probe it ends the
+// outage.
 func TestAPermanentErrorIsAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// A hook of a client library may panic below a program that recovers. An attempt that never returned
-// gives back its slot when it is cleaned up.
+// A hook of a client library may panic in a program that recovers. An attempt that never returned
+// frees its slot when it is cleaned up.
 func TestAttemptsThatPanicKeepNoSlot(t *testing.T) {
 	one, old := &panics{Store: memory.New()}, &panicsToo{LegacyStore: memory.New().Legacy()}
 	for name, tt := range map[string]struct {

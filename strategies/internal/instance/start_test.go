@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// startable is a store in memory that can be asked without waiting for its answer, and heeds no end of a ctx.
+// startable is a memory store with the calls of package starting, which ignores the end of a ctx.
 type startable struct{ *memory.Store }
 
 func (s *startable) Self() backends.Store { return s }
@@ -36,7 +36,7 @@ func TestAnAttemptThatIsStartedUnderACtxThatIsDoneSendsNothing(t *testing.T) {
 	}{"a ctx that is done": {ended, context.Canceled}, "one that goes on": {t.Context(), nil}} {
 		answer := make(chan error)
 		req := locker.Request{Key: name, Token: "token", TTL: time.Second}
-		l.StartAcquire(c.ctx, req, func(_ locker.Lease, err error) { answer <- err }) // on another goroutine, or it would hang
+		l.StartAcquire(c.ctx, req, func(_ locker.Lease, err error) { answer <- err }) // then must run on another goroutine, or this would hang
 		if err := <-answer; !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
