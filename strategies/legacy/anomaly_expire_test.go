@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// Each of these produces a violation that the comment of Expire tells of.
+// Each of these tests produces a violation that the comment of Expire describes.
 
 func TestAnomalyExpireKilledBetween(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, s beneath.Store, _ beneath.Outside) {
@@ -21,11 +21,11 @@ func TestAnomalyExpireKilledBetween(t *testing.T) {
 		if left, found, err := store.Left(t.Context(), "key"); !found || left != 0 || err != nil {
 			t.Fatalf("what is left lives for %v, found %v, %v; want it for ever", left, found, err)
 		}
-		// Single does not touch it.
+		// single does not touch it.
 		if held := isPermanent(t, "single", single.New(s), brief); !held.Foreign {
 			t.Errorf("single: %v, want it to be foreign", held)
 		}
-		// A waiter of the recipe gives it an expiry, and so gets the lock.
+		// A waiter of the recipe gives the value an expiry, and so gets the lock.
 		began := time.Now()
 		isPermanent(t, "the repairer", legacy.Expire(store), brief)
 		if left, _, err := store.Left(t.Context(), "key"); left > brief || err != nil {
@@ -54,7 +54,7 @@ func TestAnomalyExpireRepairHitsALivingLock(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, s beneath.Store, _ beneath.Outside) {
 		store := plain(s)
 
-		// Alice has set the key, and it has no expiry yet. Bob sees that, and is about to repair it.
+		// Alice has set the key, which has no expiry yet. Bob sees that, and is about to repair it.
 		alicesPause := pauseBefore(backendtest.Expire, store)
 		alice := getting(t, "alice", legacy.Expire(alicesPause), long)
 		<-alicesPause.arrived

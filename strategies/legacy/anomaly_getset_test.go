@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
-// Each of these produces a violation that the comment of GetSet tells of.
+// Each of these tests produces a violation that the comment of GetSet describes.
 
 // getSet is the recipe in milliseconds, so that tests need not wait for seconds.
 func getSet(store backends.LegacyStore, opts ...legacy.GetSetOption) locker.Locker {
@@ -41,20 +41,22 @@ func TestAnomalyGetSetLoserWithShorterTimeout(t *testing.T) {
 		store := plain(s)
 		leaveStaleStamp(t, store)
 
-		// Bob finds the stamp past, and so does Alice. She is quicker: her GETSET finds it still past, and she has the lock.
+		// Bob finds the stamp past, and so does Alice. Alice is quicker: her GETSET finds it still
+		// past, and she has the lock.
 		pause := pauseBefore(backendtest.GetSet, store)
 		bob := asks(t, getSet(pause), brief)
 		<-pause.arrived
 		alice := gets(t, "alice", getSet(store), long)
 
-		// Bob's GETSET finds hers, and he has lost. But now his stamp is under the key.
+		// Bob's GETSET finds the stamp of Alice, so he has lost. But now his stamp is under the
+		// key.
 		if err := pause.goOn(bob); !errors.Is(err, locker.ErrHeld) {
 			t.Fatalf("bob: Acquire = %v", err)
 		}
 		carol := gets(t, "carol", getSet(store), long)
 		allHold(t, alice, carol)
 
-		// Whoever extends is told.
+		// The holder learns of it at its extension.
 		if err := alice.lock.Extend(t.Context(), long); !errors.Is(err, locker.ErrLost) {
 			t.Errorf("alice: Extend = %v", err)
 		}
@@ -64,7 +66,7 @@ func TestAnomalyGetSetLoserWithShorterTimeout(t *testing.T) {
 	})
 }
 
-// leaveStaleStamp leaves what a holder does that died an hour ago.
+// leaveStaleStamp leaves the stamp of a holder that died an hour ago.
 func leaveStaleStamp(t *testing.T, store backends.LegacyStore) {
 	t.Helper()
 	past := strconv.FormatInt(time.Now().Add(-time.Hour).UnixMilli(), 10)

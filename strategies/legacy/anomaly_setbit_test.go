@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
-// Each of these produces a violation that the comment of SetBit or of GetBit tells of.
+// Each of these tests produces a violation that the comment of SetBit or of GetBit describes.
 
 func TestAnomalyGetBitRace(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, s beneath.Store, _ beneath.Outside) {
@@ -42,7 +42,7 @@ func TestSetBitHasNoRace(t *testing.T) {
 func TestAnomalySetBitOwnerDies(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, s beneath.Store, _ beneath.Outside) {
 		store := plain(s)
-		lease, err := legacy.SetBit(store).Acquire(t.Context(), request(time.Second)) // and is never heard of again
+		lease, err := legacy.SetBit(store).Acquire(t.Context(), request(time.Second)) // a holder that then dies
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,14 +62,14 @@ func TestAnomalySetBitReleasedByAnyone(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, s beneath.Store, outside beneath.Outside) {
 		store := plain(s)
 		alice := gets(t, "alice", legacy.SetBit(store), long)
-		outside.Delete("key") // Alice seemed dead, and someone has freed her lock.
+		outside.Delete("key") // Alice seemed dead, and an operator has freed her lock
 		bob := gets(t, "bob", legacy.SetBit(store), long)
 		if err := alice.lock.Extend(t.Context(), long); err != nil {
 			t.Fatalf("alice: Extend = %v", err)
 		}
 		allHold(t, alice, bob)
 
-		// When she is done, she frees Bob's.
+		// When Alice is done, she frees Bob's lock.
 		if err := alice.lock.Unlock(t.Context()); err != nil {
 			t.Fatalf("alice: Unlock = %v", err)
 		}
@@ -84,7 +84,7 @@ func TestAnomalySetBitReleaseRepeated(t *testing.T) {
 		faulty := backendtest.FaultyLegacy(store)
 		alice := gets(t, "alice", legacy.SetBit(faulty), long)
 
-		// The reply to her release is lost, and until the Client sends it again, Bob has taken the lock.
+		// The reply to Alice's release is lost. Before the Client repeats it, Bob takes the lock.
 		var bob holder
 		faulty.Once(backendtest.SetBit, func(ctx context.Context, execute func(context.Context) error) error {
 			err := backendtest.LoseReply(ctx, execute)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 )
 
-// TestMain lets more tests run at once than there are processors: on real servers they sleep most of the time.
+// TestMain runs more tests at once than there are processors: on real servers they mostly sleep.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String()); err == nil && n < 16 {
@@ -33,8 +33,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestContractOfStampsThatAreCutOff begins late in a second: a stamp in seconds leaves the rest of
-// the second out. Fake time begins with a whole one.
+// TestContractOfStampsThatAreCutOff begins late in a second, since a stamp in seconds cuts off the
+// rest of the second. Fake time begins with a whole second.
 func TestContractOfStampsThatAreCutOff(t *testing.T) {
 	for _, r := range recipes {
 		if r.coarse == 0 {
@@ -50,7 +50,7 @@ func TestContractOfStampsThatAreCutOff(t *testing.T) {
 	}
 }
 
-// plain gives the plain commands of a store.
+// plain returns the plain commands of a store.
 func plain(store any) backends.LegacyStore {
 	if s, ok := store.(*memory.Store); ok {
 		return s.Legacy()

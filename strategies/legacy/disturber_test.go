@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 )
 
-// disturbed makes a Locker of r over store with faults in between. The recipes use the same commands for different
-// purposes, so a fault is chosen by what the Locker was asked for.
+// disturbed makes a Locker of r over store with faults in between. The recipes use the same
+// commands for different purposes, so the operation of the Locker selects the fault.
 func (r recipe) disturbed(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
 	d := &disturber{
 		Outside: outside, store: plain(store), recipe: r,
@@ -23,13 +23,13 @@ func (r recipe) disturbed(store beneath.Store, outside beneath.Outside) (locker.
 	}
 	faulty := backendtest.FaultyLegacy(d.store)
 	faulty.Set(backendtest.All, d.meet(""))
-	for _, op := range []backendtest.Op{backendtest.Delete, backendtest.TxDeleteIf} { // clean-up keeps the values of Acquire's ctx
+	for _, op := range []backendtest.Op{backendtest.Delete, backendtest.TxDeleteIf} { // a cleanup keeps the values of Acquire's ctx
 		faulty.Set(op, d.meet(lockertest.Release))
 	}
 	return marked{r.new(faulty)}, d
 }
 
-// marked puts into the ctx what the Locker is asked for.
+// marked puts the operation of the Locker into the ctx.
 type marked struct{ locker.Locker }
 
 type opKey struct{}
@@ -60,7 +60,8 @@ type disturber struct {
 	queued   map[lockertest.Op][]lockertest.Fault
 }
 
-// Holds tells whether the recipe would be kept out: a stamp that is past stays under the key, and so does a bit that is off.
+// Holds reports whether the recipe would find the lock held. A stamp that is past stays under the
+// key, and so does a bit that is off.
 func (d *disturber) Holds(key string) bool {
 	value, found, err := d.store.Get(context.Background(), key)
 	if errors.Is(err, backends.ErrWrongType) || err == nil && value == "" {
@@ -84,7 +85,7 @@ func (d *disturber) FaultOnce(op lockertest.Op, faults ...lockertest.Fault) {
 	d.queued[op] = append(d.queued[op], faults...)
 }
 
-// meet is the fault of every call for op, or for what the ctx says.
+// meet returns the fault set for the call op, or for the operation in the ctx.
 func (d *disturber) meet(op lockertest.Op) backendtest.Fault {
 	return func(ctx context.Context, execute func(context.Context) error) error {
 		op := op
@@ -108,7 +109,8 @@ func (d *disturber) next(op lockertest.Op) lockertest.Fault {
 	return d.standing[lockertest.All]
 }
 
-// isStampToCome is for stamps of so many in a second.
+// isStampToCome recognizes stamps that are not past, with perSecond units in a second, and other
+// values.
 func isStampToCome(perSecond int64) func(value string) bool {
 	return func(value string) bool {
 		stamp, err := strconv.ParseInt(value, 10, 64)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// kinds are those of the table in the package comment.
+// kinds are the recipes of the table in the package comment.
 var kinds = map[string]func(beneath.Store) locker.Locker{
 	"single": func(s beneath.Store) locker.Locker { return single.New(s) },
 	"GetSet": func(s beneath.Store) locker.Locker { return legacy.GetSet(plain(s)) },
@@ -43,7 +43,7 @@ func TestWhoExcludesWhomOnOneKey(t *testing.T) {
 	}
 }
 
-// whatComes asks for a lock for a while that someone has for much longer.
+// whatComes tries for a while to get a lock that is held for much longer.
 func whatComes(t *testing.T, has holder, asking locker.Locker) string {
 	t.Helper()
 	began := time.Now()
@@ -76,7 +76,7 @@ func TestAReleasedBitKeepsOthersOutForEver(t *testing.T) {
 	})
 }
 
-// TestOldAndNewProcessesExcludeEachOther is a migration under way: some processes have single already.
+// TestOldAndNewProcessesExcludeEachOther runs a migration: some processes use single already.
 func TestOldAndNewProcessesExcludeEachOther(t *testing.T) {
 	for _, old := range []string{"Expire", "GetSet"} {
 		t.Run(old, func(t *testing.T) {

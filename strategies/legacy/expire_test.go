@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
-// TestAFaultBetweenSetnxAndExpireLeavesNothing: as long as the process lives.
+// TestAFaultBetweenSetnxAndExpireLeavesNothing as long as the process lives.
 func TestAFaultBetweenSetnxAndExpireLeavesNothing(t *testing.T) {
 	for name, fault := range map[string]backendtest.Fault{
 		"the request is lost": backendtest.Fail,
@@ -46,7 +46,7 @@ func TestAFaultBetweenSetnxAndExpireLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestACleanUpOutlivesAShortTTL since what it is to remove may have no expiry.
+// TestACleanUpOutlivesAShortTTL, since the value to remove may have no expiry.
 func TestACleanUpOutlivesAShortTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
@@ -94,10 +94,11 @@ func TestAKeyThatIsGoneBeforeItsExpiryIsNotGranted(t *testing.T) {
 	})
 }
 
-// TestAShorterExtensionLeavesALongLeaseItsLife also in the store, which would shorten it.
+// TestAShorterExtensionLeavesALongLeaseItsLife also checks the store, where PEXPIRE would shorten
+// it.
 func TestAShorterExtensionLeavesALongLeaseItsLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(memory.WithMaxTTL(time.Minute)) // so it must not be asked for more than before
+		store := memory.New(memory.WithMaxTTL(time.Minute)) // so Extend must not send more than the ttl of before
 		l := legacy.Expire(store.Legacy())
 		lease := grant(t, l, time.Minute)
 		for range 5 {
@@ -130,8 +131,8 @@ func (unsent) Unsent() bool { return true }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// A quorum cleans up after its nodes, but not where a node says that nothing was done. The key
-// would stay locked for ever.
+// A quorum cleans up after its nodes, but not where a node reports that nothing was done. Then the
+// key would stay locked for ever.
 func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 	store := inMemory()
 	faulty := backendtest.FaultyLegacy(store.Legacy())

@@ -2,10 +2,10 @@ package legacy
 
 import "time"
 
-// WithClock gives a GetSet a wall clock of its own, for clocks that differ.
+// WithClock gives a GetSet its own wall clock, for tests with clocks that differ.
 func WithClock(now func() time.Time) GetSetOption { return func(g *getSet) { g.now = now } }
 
-// Remembers is how many grants l keeps in memory.
+// Remembers returns how many grants l keeps in memory.
 func Remembers(l any) int {
 	switch l := l.(type) {
 	case *getSet:
@@ -22,7 +22,7 @@ func (gs *grants[G]) count() int {
 	return len(gs.of)
 }
 
-// Sent is how many stamps l counts as its own, of all its grants.
+// Sent returns how many stamps l counts as its own, for all its grants.
 func Sent(l any) (n int) {
 	g := l.(*getSet)
 	g.grants.mu.Lock()
@@ -33,7 +33,7 @@ func Sent(l any) (n int) {
 	return n
 }
 
-// TakeSlots leaves no slot for another attempt of an Expire, until it frees them.
+// TakeSlots takes all slots of an Expire until free is called.
 func TakeSlots(l any) (free func()) {
 	q, n := &l.(*expire).cleanups, 0
 	for q.TryReserve() {

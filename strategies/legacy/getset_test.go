@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
-// at is a clock that stands still.
+// at returns a clock that stands still.
 func at(t time.Time) legacy.GetSetOption { return legacy.WithClock(func() time.Time { return t }) }
 
 func grant(t *testing.T, l locker.Locker, ttl time.Duration) locker.Lease {
@@ -161,14 +161,15 @@ func TestExtendNeverMakesAStampEarlier(t *testing.T) {
 		l := legacy.GetSet(store.Legacy())
 		lease := grant(t, l, time.Minute)
 		first := stored(t, store)
-		named := locker.Lease{Key: lease.Key, Token: lease.Token} // which does not tell when it ends
+		named := locker.Lease{Key: lease.Key, Token: lease.Token} // such a lease does not say when it ends
 		if _, err := l.Extend(t.Context(), named, time.Second); err != nil || stored(t, store) != first {
 			t.Errorf("Extend = %v, the stamp was %s and is %s", err, first, stored(t, store))
 		}
 	})
 }
 
-// In each of these the extension finds its stamp by GET, and then something else by GETSET.
+// In each of these tests the extension finds its own stamp with GET, and then another value with
+// GETSET.
 
 func TestExtendDoesNotBringAKeyBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -217,8 +218,8 @@ func TestReleaseIsNotSentWhenOurStampIsPast(t *testing.T) {
 	})
 }
 
-// TestAnExtensionThatMayNotHaveLandedDoesNotCountForRelease: the stamp that is known to be there is past, so someone else
-// may have the lock.
+// TestAnExtensionThatMayNotHaveLandedDoesNotCountForRelease: the last stamp known to be in the
+// store is past, so another process may have the lock.
 func TestAnExtensionThatMayNotHaveLandedDoesNotCountForRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
@@ -233,7 +234,7 @@ func TestAnExtensionThatMayNotHaveLandedDoesNotCountForRelease(t *testing.T) {
 	})
 }
 
-// sparesTheNext releases a lease whose stamp is past when someone else has the lock.
+// sparesTheNext releases a lease whose stamp is past while another holder has the lock.
 func sparesTheNext(t *testing.T, store *memory.Store, l locker.Locker, lease locker.Lease) {
 	t.Helper()
 	time.Sleep(3 * time.Second)
@@ -275,7 +276,7 @@ func TestAReleaseThatIsRepeatedLooksFirst(t *testing.T) {
 func TestOnlyTheLockerThatGrantedItEndsALease(t *testing.T) {
 	for _, r := range recipes {
 		if r.name == "Expire" {
-			continue // there the token suffices
+			continue // for these the token is enough
 		}
 		t.Run(r.name, func(t *testing.T) {
 			store := inMemory()

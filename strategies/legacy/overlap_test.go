@@ -22,7 +22,7 @@ const (
 	brief = 100 * time.Millisecond // one whose end the test waits for
 )
 
-// inMemory is a store that grants leases that are long.
+// inMemory returns a store that accepts long leases.
 func inMemory() *memory.Store { return memory.New(memory.WithMaxTTL(long)) }
 
 // A holder has the lock and believes in it.
@@ -32,7 +32,7 @@ type holder struct {
 	since int64
 }
 
-// gets waits for the lock, which who must get.
+// gets waits for the lock, and fails the test if who does not get it.
 func gets(t *testing.T, who string, l locker.Locker, ttl time.Duration) holder {
 	t.Helper()
 	h := <-getting(t, who, l, ttl)
@@ -42,7 +42,7 @@ func gets(t *testing.T, who string, l locker.Locker, ttl time.Duration) holder {
 	return h
 }
 
-// getting is gets in the background.
+// getting calls gets in the background.
 func getting(t *testing.T, who string, l locker.Locker, ttl time.Duration) <-chan holder {
 	t.Helper()
 	got := make(chan holder, 1)
@@ -51,14 +51,14 @@ func getting(t *testing.T, who string, l locker.Locker, ttl time.Duration) <-cha
 		if err != nil {
 			t.Errorf("%s: Lock = %v", who, err)
 		} else {
-			t.Cleanup(func() { _ = lock.Unlock(context.Background()) }) // whatever came of it
+			t.Cleanup(func() { _ = lock.Unlock(context.Background()) }) // whatever its state
 		}
 		got <- holder{who, lock, time.Now().UnixNano()}
 	}()
 	return got
 }
 
-// isPermanent asks for the lock once, which must be held.
+// isPermanent makes one attempt, which must find the lock held.
 func isPermanent(t *testing.T, who string, l locker.Locker, ttl time.Duration) *locker.HeldError {
 	t.Helper()
 	_, err := locker.New(l, locker.WithTTL(ttl)).TryLock(t.Context(), "key")
@@ -69,7 +69,8 @@ func isPermanent(t *testing.T, who string, l locker.Locker, ttl time.Duration) *
 	return held
 }
 
-// allHold checks that all of them believe that they hold the lock now, and that this is a violation.
+// allHold checks that all holders believe that they hold the lock now, and that this is a
+// violation.
 func allHold(t *testing.T, holders ...holder) {
 	t.Helper()
 	now := time.Now().UnixNano()
@@ -90,7 +91,8 @@ func allHold(t *testing.T, holders ...holder) {
 	t.Log(found)
 }
 
-// A pausing store stops before its next call of op until goOn is called, as a process does that is not given the processor.
+// A pausing store stops before its next call of op until goOn is called, like a process that gets
+// no processor time.
 type pausing struct {
 	*backendtest.FaultLegacyStore
 	arrived, released chan struct{}
@@ -106,7 +108,7 @@ func pauseBefore(op backendtest.Op, store backends.LegacyStore) pausing {
 	return p
 }
 
-// goOn returns when the paused call and all that follows it is done.
+// goOn returns when the paused call and everything after it is done.
 func (p pausing) goOn(done <-chan error) error {
 	close(p.released)
 	return <-done
@@ -126,7 +128,8 @@ func request(ttl time.Duration) locker.Request {
 	return locker.Request{Key: "key", Token: locker.NewToken(), TTL: ttl}
 }
 
-// dies makes an attempt in a process that is killed before its next call of op: nothing of it runs any more.
+// dies makes an attempt in a process that is killed before its next call of op: the rest never
+// runs.
 func dies(t *testing.T, before backendtest.Op, store backends.LegacyStore, recipe func(backends.LegacyStore) locker.Locker) {
 	t.Helper()
 	faulty := backendtest.FaultyLegacy(store)

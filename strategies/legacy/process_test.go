@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestProcess is no test: it is what the process runs that the test below starts.
+// TestProcess is not a test. It is the code of the process that the test below starts.
 func TestProcess(t *testing.T) {
 	addr := os.Getenv("LOCKSTEP_TEST_REDIS")
 	if addr == "" {

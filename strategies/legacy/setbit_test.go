@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
-// TestAnAttemptThatWasLeftDoesNotFreeTheHolder: the Client cleans up after an attempt whose ctx ends, and for a bit that
-// could mean to turn off someone else's.
+// TestAnAttemptThatWasLeftDoesNotFreeTheHolder: the Client cleans up after an attempt whose ctx
+// ends. For a bit that could turn off the bit of another holder.
 func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
@@ -26,14 +26,14 @@ func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
 		if _, err := locker.New(legacy.SetBit(faulty)).Lock(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Lock = %v", err)
 		}
-		time.Sleep(time.Second) // in which the Client cleans up
+		time.Sleep(time.Second) // the Client cleans up meanwhile
 		close(release)
 		synctest.Wait()
 		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)
 	})
 }
 
-// TestAFailedAttemptDoesNotFreeTheHolder: for nobody knows whose bit it is.
+// TestAFailedAttemptDoesNotFreeTheHolder, since nobody knows whose bit it is.
 func TestAFailedAttemptDoesNotFreeTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
@@ -48,7 +48,8 @@ func TestAFailedAttemptDoesNotFreeTheHolder(t *testing.T) {
 	})
 }
 
-// TestAGrantThatComesLateIsReleased by the Client that has left the attempt: the recipe itself would not know whose it is.
+// TestAGrantThatComesLateIsReleased by the Client that has left the attempt. The recipe itself
+// would not know whose bit it is.
 func TestAGrantThatComesLateIsReleased(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce: the second try finds the bit off, and that is as good.
+// TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce: the second try finds the bit off, which is
+// enough.
 func TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// FuzzStamp: a stamp is read as it was written; the lock with it can be taken when the lease is over and not before, and at most
-// two units later.
+// FuzzStamp: a stamp is read as it was written. Its lock can be taken when the lease is over, not
+// before, and at most two units later.
 func FuzzStamp(f *testing.F) {
 	f.Add(int64(1_767_225_600), int64(0), int64(10*time.Second), false)
 	f.Add(int64(1_767_225_600), int64(999_999_999), int64(1500*time.Millisecond), false)
@@ -38,8 +38,9 @@ func FuzzStamp(f *testing.F) {
 	})
 }
 
-// FuzzForeignValue: decimal digits, with a point or without, are a stamp if they are within a hundredth and a hundredfold of the
-// time; nothing else is. So nobody's lock is taken because of how it happens to be read.
+// FuzzForeignValue: decimal digits, with a point or without, are a stamp if they are within a
+// hundredth and a hundredfold of the time. Nothing else is. So no lock is taken because its value
+// happens to look like a stamp.
 func FuzzForeignValue(f *testing.F) {
 	for _, value := range []string{
 		"", "1", "0", "token", "1767225600", "1767225600.25", "1767225600000", ".5", "5.", ".", "1.2.3", "-1767225600", "+1767225600", " 1767225600",
@@ -59,7 +60,7 @@ func FuzzForeignValue(f *testing.F) {
 		if want {
 			quotient, _ := new(big.Float).Quo(number, big.NewFloat(u.exact(now))).Float64()
 			if near(quotient, 100) || near(quotient, 0.01) {
-				return // either is as good
+				return // both results are right
 			}
 			want = quotient > 0.01 && quotient < 100
 		}
@@ -86,8 +87,9 @@ func unitOf(inMilliseconds bool) unit {
 	return seconds
 }
 
-// precision is how well a float64 knows the time in milliseconds. A lease ends milliseconds before its stamp is past.
+// precision is the precision of a time in milliseconds as a float64. A lease ends milliseconds
+// before its stamp is past.
 const precision = 2 * time.Microsecond
 
-// ours tells whether now is in this century, where clocks may be wrong by as much as they like.
+// ours reports whether now is in this century, in which clocks may be wrong by any amount.
 func ours(now time.Time) bool { return now.Year() >= 2000 && now.Year() < 2100 }

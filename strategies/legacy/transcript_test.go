@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A transcript is a recipe, as its comment has it, played by one client on one connection.
+// A transcript is a recipe as in its comment, run by one client on one connection.
 type transcript struct {
 	name  string
 	new   func(backends.LegacyStore) locker.Locker
@@ -74,7 +74,7 @@ func TestEachRecipeSendsItsCommandsAndNoOthers(t *testing.T) {
 	}
 }
 
-// A wire is a Locker, and everything that it sends.
+// A wire is a Locker with a record of everything that it sends.
 type wire struct {
 	t      *testing.T
 	locker locker.Locker
@@ -90,7 +90,8 @@ func listen(t *testing.T, recipe func(backends.LegacyStore) locker.Locker) *wire
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 1})
 	t.Cleanup(func() { client.Close() })
 	store := goredis.New(client, beneath.Long)
-	// What a client and a store send first on a connection, such as HELLO, is not the recipe's.
+	// The first commands of a client and a store on a connection, such as HELLO, are not part of
+	// the recipe.
 	if _, err := store.TxDeleteIf(t.Context(), "another", "value"); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func listen(t *testing.T, recipe func(backends.LegacyStore) locker.Locker) *wire
 	return w
 }
 
-// heard gives the commands since it was last asked.
+// heard returns the commands since the call before.
 func (w *wire) heard() string {
 	seen := w.proxy.Seen()
 	since := seen[w.before:]
@@ -134,7 +135,7 @@ func (w *wire) release() {
 	}
 }
 
-// leave puts a value without expiry under the key.
+// leave stores a value without expiry under the key.
 func leave(value string) func(w *wire) {
 	return func(w *wire) {
 		if _, err := w.server.Do("SET", "key", value); err != nil {

@@ -38,7 +38,7 @@ func TestItIsDecidedAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
 				var err error
 				granted := c.n-c.held-c.down-c.slow >= c.w
 				outage, limit := c.down > c.n-c.w, time.Duration(0)
-				if !granted && !outage && c.down > 0 && c.down+c.slow > c.n-c.w { // is it one?
+				if !granted && !outage && c.down > 0 && c.down+c.slow > c.n-c.w { // is it an outage?
 					outage, limit = true, redlock.DefaultNodeLimit
 				}
 				took(t, limit, func() { lease, err = l.Acquire(t.Context(), req) })
@@ -56,7 +56,7 @@ func TestItIsDecidedAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
 					t.Error("the token is still somewhere")
 				}
 				heal(nodes)
-				time.Sleep(2 * time.Hour) // late grants are released by who receives them
+				time.Sleep(2 * time.Hour) // late grants are released when they arrive
 				if holding(nodes, req.Token) != 0 {
 					t.Error("a late grant was kept")
 				}
@@ -166,7 +166,7 @@ func TestAnAttemptWhoseCtxEndsReturnsAtOnceAndLeavesNothing(t *testing.T) {
 	})
 }
 
-// slowTimer is a ctx whose time is over and whose timer has not had its turn, as on a busy machine.
+// slowTimer is a ctx whose deadline is over but whose timer has not fired, as on a busy machine.
 type slowTimer struct {
 	context.Context
 	end time.Time
@@ -255,7 +255,8 @@ func TestGrantsHaveNoNumberWhateverTheNodesSay(t *testing.T) {
 	}
 }
 
-// A place with each node would keep everyone from a quorum: see Watch, which names no waiter either.
+// Positions with single nodes would keep every waiter from a quorum. See Watch, which names no
+// waiter either.
 func TestNoNodeIsAskedForAPlaceInItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := make([]locker.Locker, 3)

@@ -5,7 +5,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Flying is how many tokens have attempts that are remembered.
+// Flying returns how many tokens have attempts that are remembered.
 func Flying(l locker.Locker) int {
 	fs := &l.(*quorum).flying
 	fs.mu.Lock()
@@ -13,7 +13,7 @@ func Flying(l locker.Locker) int {
 	return len(fs.byToken)
 }
 
-// Servers is what the quorum knows of its nodes.
+// Servers returns the state of each node's server queue.
 func Servers(l locker.Locker) []cleanup.Stats {
 	var all []cleanup.Stats
 	for _, n := range l.(*quorum).nodes {
@@ -22,7 +22,7 @@ func Servers(l locker.Locker) []cleanup.Stats {
 	return all
 }
 
-// TakeSlots leaves no slot for another attempt at node i.
+// TakeSlots takes all slots of node i.
 func TakeSlots(l locker.Locker, i int) {
 	for l.(*quorum).nodes[i].server.TryReserve() {
 	}

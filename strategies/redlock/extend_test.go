@@ -72,7 +72,8 @@ func TestExtendDoesNotCountANodeThatIsCleanedUp(t *testing.T) {
 		}
 		theirs, _ := redlock.New(others)
 
-		// Node 3 stores the token, its answer is lost, and it can't be reached for the clean-up until the extension.
+		// Node 3 stores the token and its answer is lost. The cleanup can't reach it until the
+		// extension.
 		faults[2].Once(backendtest.SetNX, func(ctx context.Context, call func(context.Context) error) error {
 			_ = call(ctx)
 			return errDown
@@ -80,7 +81,7 @@ func TestExtendDoesNotCountANodeThatIsCleanedUp(t *testing.T) {
 		faults[2].Set(backendtest.DeleteIf, func(context.Context, func(context.Context) error) error { return errDown })
 		lease := mustAcquire(t, mine, request())
 		time.Sleep(ttl / 3)
-		// Node 2 is cut off from us from now on; it forgets nothing.
+		// Node 2 can't be reached from now on; it forgets nothing.
 		faults[1].Set(backendtest.All, func(context.Context, func(context.Context) error) error { return errDown })
 		faults[2].Clear()
 		extended, err := mine.Extend(t.Context(), lease, ttl)
@@ -125,7 +126,7 @@ func TestNodesThatAreSlowToExtendAreAskedAboutTheLeaseAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		for _, n := range nodes[3:] {
-			n.set("extend", behaviour{after: 100 * time.Millisecond}) // they read it when Extend has returned
+			n.set("extend", behaviour{after: 100 * time.Millisecond}) // these nodes read the lease after Extend has returned
 		}
 		l := quorumOf(t, nodes)
 		lease := mustAcquire(t, l, request())

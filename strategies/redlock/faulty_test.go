@@ -19,12 +19,12 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// faulty is a server, perhaps behind a proxy, and what is wrong with it from begin to end.
+// faulty is a server, or a proxy before one, with a fault between begin and end.
 type faulty struct {
 	behind bool // a proxy
-	wary   bool // the store has quarantine
-	mute   bool // it can't be asked what it has done, and would keep who asks waiting
-	judged bool // a quorum must go on at about the speed that it had
+	wary   bool // the store uses quarantine
+	mute   bool // it can't report what it has done, and a query would hang
+	judged bool // a quorum must keep about the same speed
 	begin  func(t *testing.T, s *redistest.Server, p *redistest.Proxy)
 	end    func(s *redistest.Server, p *redistest.Proxy)
 }
@@ -44,7 +44,7 @@ func refusing(args ...string) faulty {
 	}
 }
 
-// saying is a server whose grants and scripts get a reply that is hard to bring about.
+// saying is a server whose grants and scripts get a reply that real servers seldom give.
 func saying(reply string) faulty {
 	return faulty{
 		behind: true,
@@ -117,12 +117,12 @@ type damaged struct {
 	quorum  locker.Locker
 	client  *locker.Client
 	servers []*redistest.Server
-	proxies []*redistest.Proxy // nil: not behind one
-	bad     int                // the last so many
+	proxies []*redistest.Proxy // nil: no proxies
+	bad     int                // this many, at the end of the list
 }
 
 func damage(tb testing.TB, n, bad int, how faulty) *damaged {
-	logging.Disable() // it tells of every failed dial
+	logging.Disable() // go-redis logs every failed dial
 	d := &damaged{servers: redistest.StartN(tb, n), proxies: make([]*redistest.Proxy, n), bad: bad}
 	stores := make([]backends.FencedStore, n)
 	for i, s := range d.servers {
@@ -135,7 +135,7 @@ func damage(tb testing.TB, n, bad int, how faulty) *damaged {
 		if !how.wary {
 			opts = append(opts, redisstore.WithoutQuarantine())
 		}
-		// New would hang for as long as go-redis does by itself
+		// New would hang as long as go-redis does by default
 		store, conn := goredis.Open(&redis.Options{Addr: addr}, opts...)
 		tb.Cleanup(func() { conn.Close() })
 		stores[i] = store
@@ -155,8 +155,8 @@ func (d *damaged) each(do func(s *redistest.Server, p *redistest.Proxy)) {
 	}
 }
 
-// run locks and unlocks so many times in all. It tells how many failed, and how many goroutines
-// there were at most.
+// run locks and unlocks, pairs times in all. It returns how many pairs failed, and the greatest
+// number of goroutines.
 func (d *damaged) run(tb testing.TB, goroutines, pairs int) (failed int64, most int) {
 	var done, bad, peak atomic.Int64
 	var all sync.WaitGroup
@@ -180,7 +180,7 @@ func (d *damaged) run(tb testing.TB, goroutines, pairs int) (failed int64, most 
 	return bad.Load(), int(peak.Load())
 }
 
-// asked counts the commands that the faulty servers got, as far as they can be asked.
+// asked counts the commands that the faulty servers got, as far as the servers can report it.
 func (d *damaged) asked(how faulty) (commands int) {
 	if how.mute {
 		return 0
@@ -196,7 +196,7 @@ func (d *damaged) asked(how faulty) (commands int) {
 				if _, err := fmt.Sscanf(line, "total_commands_processed:%d", &n); err == nil {
 					commands += n - 1
 				}
-				// they are not among those
+				// total_commands_processed does not include rejected commands
 				if _, err := fmt.Sscanf(line, "total_error_replies:%d", &n); err == nil {
 					commands += n
 				}
@@ -206,8 +206,8 @@ func (d *damaged) asked(how faulty) (commands int) {
 	return commands
 }
 
-// TestTheCostOfAFaultyNodeIsBounded counts the goroutines of the process: it has no other test
-// beside it. With LOCKSTEP_TORTURE=1 it judges throughput and memory beside those of the healthy
+// TestTheCostOfAFaultyNodeIsBounded counts the goroutines of the process, so no other test runs
+// beside it. With LOCKSTEP_TORTURE=1 it compares throughput and memory with those of the healthy
 // quorum, and needs a quiet machine.
 func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 	const goroutines = 16
@@ -241,7 +241,7 @@ func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 					t.Errorf("%d of %d failed", failed, pairs)
 				}
 				ratio, room := quick.Seconds()/took.Seconds(), 300*size.bad
-				if torture { // a busy machine judges nothing
+				if torture { // a busy machine shows nothing
 					room = 50 * size.bad
 					if how.judged && ratio < 0.7 {
 						t.Errorf("%.2f of the healthy throughput", ratio)
@@ -253,8 +253,8 @@ func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 				if limit := healthy + healthy/2 + room; most > limit {
 					t.Errorf("%d goroutines; healthy %d", most, healthy)
 				}
-				// A connection that meets READONLY is closed, and the command goes to the next one:
-				// once for each of the pool.
+				// A connection that gets READONLY is closed, and the command goes to the next one:
+				// once for each connection of the pool.
 				if n := after - commands; name != "slow" && n > (pairs/2+800)*size.bad && after > 0 && commands > 0 {
 					t.Errorf("the faulty nodes got %d commands for %d pairs", n, pairs)
 				}
@@ -263,13 +263,13 @@ func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 						t.Errorf("node %d: %+v", i+1, s)
 					}
 				}
-				// Those of the connections, and a few for the prober.
+				// The goroutines of the connections, and a few for the prober.
 				await(t, "nothing is left but the prober", func() bool {
 					calls := 0
 					for _, s := range redlock.Servers(d.quorum) {
 						calls += s.Calls + s.Pending
 					}
-					links := 0 // which a proxy that swallows all keeps open, with goroutines of this process
+					links := 0 // a proxy that swallows everything keeps them open, with goroutines of this process
 					d.each(func(_ *redistest.Server, p *redistest.Proxy) {
 						if p != nil {
 							links += p.Open()
@@ -285,7 +285,7 @@ func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 	}
 }
 
-// heap is what is in use.
+// heap returns the bytes in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()

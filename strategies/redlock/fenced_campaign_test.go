@@ -41,7 +41,8 @@ func TestNumbersOnlyRiseUnderKillsAndRandomExpiry(t *testing.T) {
 	}
 }
 
-// TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry shows that the campaign finds what it looks for.
+// TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry shows that the campaign can find a
+// violation.
 func TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry(t *testing.T) {
 	log := campaign(t, 5, greatest, 10, 100)
 	found := history.Inversions(log)
@@ -51,12 +52,13 @@ func TestTheGreatestOfAMajorityFallsUnderKillsAndRandomExpiry(t *testing.T) {
 	}
 }
 
-// campaign has takers log the number of every grant, while servers that sync every write are killed, one at a time, and
-// keys vanish from one server or another as if they had expired. There are so many grants before each kill, and as many again
-// by the others before the server is back.
+// campaign lets takers log the number of every grant. Meanwhile servers that sync every write are
+// killed, one at a time, and keys vanish from single servers as if they had expired. There are as
+// many grants as grants says before each kill, and as many again by the other servers before the
+// killed one is back.
 func campaign(t *testing.T, n int, build build, kills, grants int) []history.Grant {
 	t.Helper()
-	const takers, keys, brief = 6, 3, 100 * time.Millisecond // brief keeps a key locked that nobody releases
+	const takers, keys, brief = 6, 3, 100 * time.Millisecond // brief: how long a key stays locked that nobody releases
 	servers := redistest.StartN(t, n, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
 	l := reach(quick).quorum(t, servers, build)
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,7 +67,7 @@ func campaign(t *testing.T, n int, build build, kills, grants int) []history.Gra
 	all.Go(func() { vanish(ctx, servers, keys) })
 
 	var made atomic.Int64
-	var failed atomic.Pointer[error] // what an attempt said last
+	var failed atomic.Pointer[error] // the last error of an attempt
 	began, logs := time.Now(), make([][]history.Grant, takers)
 	for i := range takers {
 		all.Go(func() {
@@ -80,7 +82,7 @@ func campaign(t *testing.T, n int, build build, kills, grants int) []history.Gra
 					logs[i] = append(logs[i], g)
 					made.Add(1)
 					if rand.N(8) > 0 {
-						_ = l.Release(ctx, lease) // too many may be gone by now
+						_ = l.Release(ctx, lease) // too many servers may be gone by now
 					}
 				}
 				pause(ctx, rand.N(3*time.Millisecond))
@@ -114,7 +116,7 @@ func campaign(t *testing.T, n int, build build, kills, grants int) []history.Gra
 	return log
 }
 
-// vanish deletes keys, one here, one there.
+// vanish deletes keys, each on a random server.
 func vanish(ctx context.Context, servers []*redistest.Server, keys int) {
 	clients := make([]*redis.Client, len(servers))
 	for i, s := range servers {
@@ -122,12 +124,12 @@ func vanish(ctx context.Context, servers []*redistest.Server, keys int) {
 		defer clients[i].Close()
 	}
 	for ctx.Err() == nil {
-		clients[rand.N(len(clients))].Del(ctx, fmt.Sprint("key ", rand.N(keys))) // it may be down
+		clients[rand.N(len(clients))].Del(ctx, fmt.Sprint("key ", rand.N(keys))) // the server may be down
 		pause(ctx, rand.N(2*time.Millisecond))
 	}
 }
 
-// A mutant: the number is the greatest of the first quorum, and who is behind it stays there.
+// A mutant: the number is the greatest of the first quorum, and nodes that are behind stay behind.
 func TestTheGreatestOfAMajorityIsNoOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		build build
@@ -159,7 +161,7 @@ func (raisedInVain) RaiseFence(context.Context, string, string, uint64) (bool, e
 	return true, nil
 }
 
-// changingQuorums logs grants that are made by other nodes each time.
+// changingQuorums logs grants made by other nodes each time.
 func changingQuorums(t *testing.T, n, w int, build build) (log []history.Grant) {
 	stores, faults := make([]backends.FencedStore, n), make([]*backendtest.FaultFencedStore, n)
 	for i := range stores {
@@ -182,7 +184,7 @@ func changingQuorums(t *testing.T, n, w int, build build) (log []history.Grant) 
 		for _, f := range faults {
 			f.Clear()
 		}
-		time.Sleep(time.Minute) // what those that failed had left is gone
+		time.Sleep(time.Minute) // the values left by failed attempts are gone
 	}
 	return log
 }

@@ -32,7 +32,7 @@ func TestFencedNumbersRiseWhicheverNodesTakePart(t *testing.T) {
 			var numbers []uint64
 			down := lockertest.Fault{Kind: lockertest.Fail}
 			for round := range 60 {
-				for i := range q.n - q.w { // others each time
+				for i := range q.n - q.w { // different nodes each time
 					faults[(round+i)%q.n].Set(backendtest.All, down.Apply)
 				}
 				lease := mustAcquire(t, l, request())
@@ -43,7 +43,7 @@ func TestFencedNumbersRiseWhicheverNodesTakePart(t *testing.T) {
 				for _, f := range faults {
 					f.Clear()
 				}
-				time.Sleep(time.Minute) // what the dead ones had left
+				time.Sleep(time.Minute) // the values on the dead nodes end
 			}
 			if !slices.IsSorted(numbers) || len(slices.Compact(slices.Clone(numbers))) != len(numbers) || numbers[0] == 0 {
 				t.Errorf("%d of %d: %v", q.w, q.n, numbers)
@@ -90,7 +90,7 @@ func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
 		faults[1].Once(backendtest.SetNXFenced, fail.Apply)
 		one()
 		time.Sleep(time.Minute)
-		one() // the first three to answer may be all that know
+		one() // the first three to answer may be all nodes that know the number
 		if n := raised(); n > 4 {
 			t.Errorf("%d numbers raised", n)
 		}
@@ -100,7 +100,7 @@ func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
 func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
 	down := func(context.Context, func(context.Context) error) error { return errDown }
 	for name, c := range map[string]struct {
-		counters [3]int // grants before; the third node answers last
+		counters [3]int // the counters at the start; the third node answers last
 		raise    func(s *memory.Store) backendtest.Fault
 		held     bool // the third node has another holder
 		fence    uint64
@@ -220,7 +220,7 @@ func TestARaiseThatFailsCountsForAnOutage(t *testing.T) {
 		faults[1].Set(backendtest.RaiseFence, fail)
 		faults[2].Set(backendtest.RaiseFence, fail)
 		mem[3].Set("k", "theirs", time.Minute)
-		faults[4].Set(backendtest.SetNXFenced, later) // down, and says so a little later
+		faults[4].Set(backendtest.SetNXFenced, later) // down, and fails a little later
 		l, err := redlock.NewFenced(stores)
 		if err != nil {
 			t.Fatal(err)

@@ -129,7 +129,7 @@ func TestTheFirstOfThreeAttemptsToBeAnsweredLeavesTheOthersToTheRelease(t *testi
 			lease = mustAcquire(t, l, req)
 			synctest.Wait()
 		}
-		time.Sleep(1500 * time.Millisecond) // one is answered in full
+		time.Sleep(1500 * time.Millisecond) // all nodes have answered one attempt
 		if err := l.Release(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,8 @@ func TestANodeWithoutASlotIsNotAskedAndTheOthersDecide(t *testing.T) {
 	}
 }
 
-// What node 3 may have stored is cleaned up for as long as the TTL, and the attempt remembered; but not once it is over.
+// The possible token on node 3 is cleaned up for as long as the TTL. Until then the attempt is
+// remembered, and not after that.
 func TestAFailedRetransmissionForgetsTheAttemptsBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
@@ -266,11 +267,11 @@ func TestAnAttemptIsForgottenOnceAllNodesHaveAnswered(t *testing.T) {
 		l, req := quorumOf(t, nodes), request()
 		nodes[2].set("acquire", behaviour{after: time.Second})
 		mustAcquire(t, l, req)
-		_, _ = l.Acquire(t.Context(), request()) // refused
+		_, _ = l.Acquire(t.Context(), request()) // held
 		if redlock.Flying(l) == 0 {
 			t.Error("nothing is remembered of attempts that are under way")
 		}
-		time.Sleep(3 * time.Second) // node 3 may grant the second first, and is then asked again for the first
+		time.Sleep(3 * time.Second) // node 3 may grant the second attempt first, and is then asked for the first
 		if n := redlock.Flying(l); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
 		}
@@ -321,7 +322,7 @@ func TestAFailedAttemptSendsTheReleasesThatAreNeededAndNoMore(t *testing.T) {
 			n.store.Set("k", "theirs", time.Minute)
 			n.set("acquire", behaviour{hold: time.Millisecond})
 		}
-		nodes[3].set("acquire", behaviour{hold: 50 * time.Millisecond}) // refused while it is awaited
+		nodes[3].set("acquire", behaviour{hold: 50 * time.Millisecond}) // held, while the release waits for its answer
 		nodes[4].set("release", behaviour{err: errDown})                // granted
 		nodes[5].set("acquire", behaviour{after: time.Hour, err: errDown})
 		l, req := quorumOf(t, nodes, redlock.WithQuorum(5)), request()
@@ -331,7 +332,7 @@ func TestAFailedAttemptSendsTheReleasesThatAreNeededAndNoMore(t *testing.T) {
 		nodes[4].set("release", behaviour{})
 		time.Sleep(ttl / 2)
 		for i, want := range []int{0, 0, 0, 0, 2, 1, 1} {
-			if n := nodes[i].count("release"); n != want && (i != 4 || n < want) { // that one until it is answered
+			if n := nodes[i].count("release"); n != want && (i != 4 || n < want) { // node 5 until it answers
 				t.Errorf("node %d got %d releases; want %d", i+1, n, want)
 			}
 		}

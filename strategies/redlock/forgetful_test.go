@@ -13,7 +13,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-// A lease of two seconds can meet two restarts, one a second: as many as 4 of 5 tolerate, and 3 of 5 do not.
+// A lease of two seconds can meet two restarts, one per second. 4 of 5 nodes tolerate two, and 3 of
+// 5 do not.
 const (
 	forgetEvery = time.Second
 	forgetTTL   = 2 * time.Second
@@ -25,14 +26,14 @@ func TestFourOfFiveLoseNoLockToAServerThatForgetsEverySecond(t *testing.T) {
 	}
 }
 
-// TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond shows that the load finds what it looks for.
+// TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond shows that the load can find a lost lock.
 func TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond(t *testing.T) {
 	if found := forgetful(t, 3); len(found) == 0 {
 		t.Error("no overlaps")
 	}
 }
 
-// forgetful puts a load on a quorum of w of five.
+// forgetful puts a load on a quorum of w of five nodes.
 func forgetful(t *testing.T, w int) []history.Overlap {
 	keys, grants := 60, int64(300)
 	if torture {
@@ -51,7 +52,8 @@ func forgetful(t *testing.T, w int) []history.Overlap {
 	return found
 }
 
-// TestSoManyServersMayForgetAndNoMore makes a lease that is held by a bare quorum, and has some of its servers restarted.
+// TestSoManyServersMayForgetAndNoMore acquires a lease on a bare quorum, and restarts some of its
+// servers.
 func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
 	for _, c := range []struct {
 		w, forget int
@@ -61,7 +63,7 @@ func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
 			t.Parallel()
 			servers := redistest.StartN(t, 5)
 			req := locker.Request{Key: "key", Token: "one", TTL: 10 * time.Minute}
-			for _, s := range servers[c.w:] { // they were not asked, or refused
+			for _, s := range servers[c.w:] { // these were not asked, or found it held
 				s.Kill()
 			}
 			first := mustAcquire(t, reach(quick).quorum(t, servers, plain, redlock.WithQuorum(c.w)), req)
@@ -86,8 +88,8 @@ func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
 	}
 }
 
-// TestSoManyNodesMayForgetAndNoMore is the table of the package comment: the lock is held on w nodes while the others are
-// down; then those are back, and some of the w forget.
+// TestSoManyNodesMayForgetAndNoMore checks the table of the package comment. The lock is held on w
+// nodes while the others are down. Then the others are back, and some of the w forget.
 func TestSoManyNodesMayForgetAndNoMore(t *testing.T) {
 	for n := 1; n <= 7; n++ {
 		for w := n/2 + 1; w <= n; w++ {

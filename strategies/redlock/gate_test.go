@@ -18,15 +18,15 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// shaky is a store that does as a test says. What package single makes of it is a node that leaves
-// cleanup to its quorum.
+// shaky is a store whose behaviour a test sets. Package single makes it a node that leaves its
+// cleanup to the quorum.
 type shaky struct {
 	backends.Store
 	memory *memory.Store
 
 	mu                  sync.Mutex
-	set, expire, remove error // of the next calls
-	lands               bool  // a SetNX that fails is carried out
+	set, expire, remove error // errors of the next calls
+	lands               bool  // a SetNX that fails is executed all the same
 	sets, removals      int
 }
 
@@ -67,7 +67,7 @@ func (s *shaky) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 	err := s.expire
 	s.mu.Unlock()
 	if err != nil {
-		time.Sleep(time.Millisecond) // those that answer are counted first
+		time.Sleep(time.Millisecond) // the nodes that answer are counted first
 		return false, err
 	}
 	return s.Store.ExpireIf(ctx, key, value, ttl)
@@ -100,9 +100,9 @@ func shakyQuorum(t *testing.T, n int, opts ...redlock.Option) ([]*shaky, locker.
 
 var errRefused = &net.OpError{Op: "dial", Err: errDown}
 
-// Node 3 has the token and did not say so. If it cleaned up by itself, it could do so after an
-// extension that counted it; then node 1, which was down for the extension, ends the old lease, and
-// two hold the lock.
+// Node 3 has the token but its answer was lost. If it cleaned up by itself, it could do so after an
+// extension that counted it. Node 1 was down for the extension, so its old lease ends. Then two
+// hold the lock.
 func TestANodeThatAnExtensionCountsIsNotCleanedUpBehindItsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3)
@@ -131,10 +131,10 @@ func TestANodeThatAnExtensionCountsIsNotCleanedUpBehindItsBack(t *testing.T) {
 	})
 }
 
-// wrapped is a node inside middleware: it cleans up by itself.
+// wrapped is a node inside middleware, so it cleans up by itself.
 type wrapped struct{ locker.Locker }
 
-// The same node, of a make that cleans up by itself: the extension does not count it, since its
+// The same case with a node that cleans up by itself. The extension does not count it, since its
 // cleanup may come later.
 func TestANodeThatMayYetCleanUpByItselfDoesNotCountForAnExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestOneFailureDoesNotCloseAQuorumOfAllNodes(t *testing.T) {
 		if lease, err := l.Acquire(t.Context(), request()); err == nil {
 			t.Fatalf("granted %v", lease)
 		}
-		synctest.Wait() // what the other nodes granted is released
+		synctest.Wait() // by now the grants of the other nodes are released
 		stores[1].is(func(s *shaky) { s.set = nil })
 		for range 10 {
 			if err := l.Release(t.Context(), mustAcquire(t, l, request())); err != nil {
@@ -352,7 +352,7 @@ func TestAnAttemptThatFailsIsForgottenAtOnce(t *testing.T) {
 	})
 }
 
-// A lease that is not released here must not be remembered for ever.
+// A lease that is never released must not be remembered for ever.
 func TestAnAttemptIsForgottenWithItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3)
@@ -374,7 +374,7 @@ func TestAnAttemptIsForgottenWithItsLease(t *testing.T) {
 	})
 }
 
-// An extension by hand may ask for less than is left of the lease.
+// An explicit Extend may ask for less than the lease has left.
 func TestAnAttemptIsNotForgottenSoonerByAShortExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3)

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// far is a store that is 20 ms away.
+// far is a store with a delay of 20 ms.
 type far struct{ backends.Store }
 
 func (f far) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -28,7 +28,8 @@ func (f far) SetNX(ctx context.Context, key, value string, ttl time.Duration) (b
 	}
 }
 
-// An attempt with a TTL under the time of a round trip fails by itself. It says nothing of the nodes.
+// An attempt with a TTL shorter than a round trip fails by itself. That shows nothing about the
+// nodes.
 func TestACallerInAHurryHoldsNoNodeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []locker.Locker
@@ -60,7 +61,7 @@ func TestACallerInAHurryHoldsNoNodeBack(t *testing.T) {
 	})
 }
 
-// hanging answers Acquire long after it was done.
+// hanging answers Acquire long after it was executed.
 type hanging struct{ locker.Locker }
 
 func (h hanging) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -69,7 +70,7 @@ func (h hanging) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	return locker.Lease{}, errDown
 }
 
-// A node that does not count for an extension has answered it all the same.
+// A node that does not count for an extension has still answered it.
 func TestANodeThatDoesNotCountHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := redlock.New([]locker.Locker{single.New(newShaky()), single.New(newShaky()), hanging{single.New(newShaky())}})
@@ -91,7 +92,8 @@ func TestANodeThatDoesNotCountHasAnswered(t *testing.T) {
 	})
 }
 
-// A quorum that is a node leaves what its nodes have to the quorum above it, also when it was refused.
+// A quorum that is a node leaves the tokens on its own nodes to the quorum above it, also when it
+// finds the lock held.
 func TestAQuorumOfQuorumsLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, inner := shakyQuorum(t, 3)
@@ -99,7 +101,7 @@ func TestAQuorumOfQuorumsLeavesNothingBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range stores[:2] { // somebody else has it on two nodes
+		for _, s := range stores[:2] { // another holder has the key on two nodes
 			if _, err := s.Store.SetNX(t.Context(), "k", "other", 2*ttl); err != nil {
 				t.Fatal(err)
 			}

@@ -15,16 +15,18 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// load is contenders for many locks. Whoever has one holds it for as long as the lease lasts, and lets it run out; the
-// others ask again and again, and together at its end: so many leases are held by a bare quorum.
+// load is contenders for many locks. A holder keeps its lock for the whole lease and lets it run
+// out. The other contenders make attempts again and again, and all together at its end. So many
+// leases are held by a bare quorum.
 type load struct {
 	locker     locker.Locker
 	keys       int
-	contenders int // for each
+	contenders int // for each lock
 	ttl        time.Duration
 }
 
-// run logs what holders believe, while disturb is called over and over, until there were so many grants.
+// run logs what holders believe. It calls disturb over and over until there were as many grants as
+// grants says.
 func (l load) run(t *testing.T, grants int64, disturb func()) []history.Hold {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -64,7 +66,7 @@ func (l load) run(t *testing.T, grants int64, disturb func()) []history.Hold {
 	return holds
 }
 
-// patience is how long a contender stays away.
+// patience returns how long a contender pauses.
 func (l load) patience(lease locker.Lease, err error) time.Duration {
 	if err == nil {
 		return time.Until(lease.Expires)
@@ -85,7 +87,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// forgetting restarts one server after the other without its memory, at most one in the time of every.
+// forgetting restarts one server after the other without its data, at most one in each period of
+// every.
 func forgetting(servers []*redistest.Server, every time.Duration) (disturb func(), count *int) {
 	count = new(int)
 	last := time.Now()

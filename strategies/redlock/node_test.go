@@ -18,7 +18,7 @@ import (
 
 var errDown = errors.New("down")
 
-// node is a Locker in memory that does as a test says, and remembers what it was asked.
+// node is a Locker in memory whose behaviour a test sets. It records its calls.
 type node struct {
 	locker.Locker
 	store *memory.Store
@@ -28,11 +28,11 @@ type node struct {
 	will  map[string]behaviour
 }
 
-// behaviour is what a call meets: it waits, then goes on or fails.
+// behaviour is what happens to a call: it waits, then goes on or fails.
 type behaviour struct {
-	after time.Duration // before it is carried out, whatever ctx says
+	after time.Duration // before it is executed, whatever ctx says
 	hold  time.Duration // before it is answered, whatever ctx says
-	err   error         // instead of carrying it out
+	err   error         // the call fails with it instead
 }
 
 func newNode() *node {
@@ -71,7 +71,7 @@ func (n *node) set(call string, b behaviour) {
 	n.will[call] = b
 }
 
-// heal makes all nodes answer, so that no cleanup outlasts the test.
+// heal makes all nodes answer, so that no cleanup outlives the test.
 func heal(nodes []*node) {
 	for _, n := range nodes {
 		for _, call := range []string{"acquire", "extend", "release"} {
@@ -129,7 +129,7 @@ func (n *node) Watch(ctx context.Context, key, waiter string, wake func()) error
 	return n.meet("watch", func() error { return n.Locker.Watch(ctx, key, waiter, wake) })
 }
 
-// holder is the token under key "k", or "".
+// holder returns the token under key "k", or "".
 func (n *node) holder() string {
 	value, _, _ := n.store.Get("k")
 	return value

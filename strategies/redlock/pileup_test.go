@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-// TestWhatAStoppedServerLeavesIsBoundedAndDrains counts the goroutines of the process: it has no other test beside it.
+// TestWhatAStoppedServerLeavesIsBoundedAndDrains counts the goroutines of the process, so no other
+// test runs beside it.
 func TestWhatAStoppedServerLeavesIsBoundedAndDrains(t *testing.T) {
 	locks := 2000
 	if torture {
@@ -20,7 +21,7 @@ func TestWhatAStoppedServerLeavesIsBoundedAndDrains(t *testing.T) {
 	}
 	for client, kept := range map[string]int{"go-redis": 300, "redigo": 700} { // goroutines, however many locks there were
 		if client == "redigo" && !torture {
-			continue // its dials give up after half a minute
+			continue // its dials fail after half a minute
 		}
 		t.Run(client, func(t *testing.T) {
 			servers := redistest.StartN(t, 3)
@@ -30,7 +31,7 @@ func TestWhatAStoppedServerLeavesIsBoundedAndDrains(t *testing.T) {
 			began := time.Now()
 			failed, most := lockEach(t, c, locks)
 			took := time.Since(began)
-			if failed > locks/2 { // the living have taken longer than the limit
+			if failed > locks/2 { // the working nodes have taken longer than the limit
 				t.Errorf("%d of %d failed", failed, locks)
 			}
 			left := 0
@@ -41,7 +42,7 @@ func TestWhatAStoppedServerLeavesIsBoundedAndDrains(t *testing.T) {
 			servers[0].Resume()
 			began = time.Now()
 			drained := lasting(t, "nothing is left", func() bool {
-				const few = 20 // that other tests may have left
+				const few = 20 // goroutines that other tests may have left
 				return locked(t, servers) == 0 && runtime.NumGoroutine() <= before+few
 			})
 			t.Logf("drained %v after it went on", drained.Sub(began).Round(time.Millisecond))
@@ -49,8 +50,8 @@ func TestWhatAStoppedServerLeavesIsBoundedAndDrains(t *testing.T) {
 	}
 }
 
-// lockEach locks and unlocks so many keys, whose leases do not end by themselves. It tells how many failed, and how many
-// goroutines there were at most.
+// lockEach locks and unlocks as many keys as locks says, with leases that do not end by themselves.
+// It returns how many failed, and the greatest number of goroutines.
 func lockEach(t *testing.T, c *locker.Client, locks int) (failed, most int) {
 	for i := range locks {
 		lock, err := c.TryLock(t.Context(), fmt.Sprint("key ", i), locker.WithTTL(10*time.Minute))
@@ -65,7 +66,7 @@ func lockEach(t *testing.T, c *locker.Client, locks int) (failed, most int) {
 	return failed, most
 }
 
-// usual is how many goroutines there are most of the time: timers that fire together make many for an instant.
+// usual returns the usual number of goroutines. Timers that fire together make many for an instant.
 func usual() int {
 	samples := make([]int, 500)
 	for i := range samples {
@@ -76,7 +77,8 @@ func usual() int {
 	return samples[len(samples)/2]
 }
 
-// lasting waits for what has come to stay: for longer than a clean-up pauses. It tells since when.
+// lasting waits until holds stays true for longer than a pause of the cleanups. It returns since
+// when.
 func lasting(t *testing.T, what string, holds func() bool) (since time.Time) {
 	t.Helper()
 	since = time.Now()

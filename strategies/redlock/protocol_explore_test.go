@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// unlimited is more steps than any state is away.
+// unlimited is more steps than the distance of any state.
 const unlimited = math.MaxInt
 
-// explored is what there is to know about a protocol.
+// explored is the result of a search.
 type explored struct {
-	states    int    // all that can be reached
+	states    int    // number of states that can be reached
 	visited   int    // of these, one for each set of states that differ only in the names of nodes and attempts
 	violation string // the nearest one, or none; the search has ended there
 	trace     []move // one of the shortest ways to it
 }
 
-// explore visits the states of p in the order of their distance from the beginning, until one of them violates holds, or
-// all that are fewer steps away were visited.
+// explore visits the states of p in the order of their distance from the beginning. It ends at the
+// first state that violates holds, or after all states that are fewer than steps away.
 func explore(p *protocol, s symmetry, holds property, steps int) explored {
 	var (
 		x      explored
@@ -54,8 +54,8 @@ func explore(p *protocol, s symmetry, holds property, steps int) explored {
 	return x
 }
 
-// retrace walks from the beginning to the last state found. What was found goes by other names than the walk, which
-// takes each step that leads to the next of them but for the names.
+// retrace walks from the beginning to the last state found. The found states have other names than
+// those of the walk, so each step goes to the next found state up to renaming.
 func retrace(p *protocol, s symmetry, list []state, parent []uint32) []move {
 	var way []state
 	for i := uint32(len(list) - 1); i != 0; i = parent[i] {
@@ -77,7 +77,7 @@ func retrace(p *protocol, s symmetry, list []state, parent []uint32) []move {
 	return trace
 }
 
-// stateSet is a set that remembers the order in which it was filled.
+// stateSet is a set in order of insertion.
 type stateSet struct {
 	list  []state
 	slots []uint32 // 1 + the place in list, where the hash says or after it
@@ -85,7 +85,7 @@ type stateSet struct {
 
 func newStateSet() *stateSet { return &stateSet{slots: make([]uint32, 1<<10)} }
 
-// add tells whether s is new.
+// add reports whether s is new.
 func (t *stateSet) add(s state) bool {
 	i := t.slot(s)
 	if t.slots[i] != 0 {

@@ -6,48 +6,54 @@ import (
 	"strings"
 )
 
-// A protocol is how a quorum numbers its grants, as a machine small enough to visit all its states: some nodes, and some
-// attempts, each of which is one Acquire with its rounds. Its steps are those of NewFenced:
+// A protocol is a model of how a quorum numbers its grants, small enough to visit all its states.
+// It has some nodes and some attempts; each attempt is one Acquire with its rounds. Its steps are
+// those of NewFenced:
 //
 //	begin    an attempt asks all nodes
-//	acquire  a node that is free takes the token, and counts: counter+1. One that has the token already changes nothing.
-//	         The answer is the counter
-//	decide   the first W answers are in: m is the greatest of them. Nodes that answered m have landed, to those that
-//	         answered less a raise is sent
+//	acquire  a free node takes the token and counts: counter+1. A node that has the token already
+//	         changes nothing. The answer is the counter
+//	decide   the first W answers are in: m is the greatest of them. Nodes that answered m have
+//	         landed; nodes that answered less are sent a raise
 //	late     an answer comes after that: the same, and a node that is ahead of m does not count
 //	raise    a node that has the token and is not ahead of m sets its counter to m; it has landed too
 //	grant    W nodes have landed: the fence is m
 //	expire   a node becomes free, and keeps its counter
 //	forget   a node becomes free, and its counter falls
 //
-// What can be done may be done next, later, or never. So messages are late, overtake one another and get lost, and much
-// needs no step of its own. A refusal changes nothing: that message may as well not have come. An attempt that gives up
-// does no more; what it has sent may still arrive. A lease ends at any moment, which is worse than any clock, and stands
-// for every release and clean-up, early or late.
+// A possible step may happen next, later, or never. So messages may come late, overtake one another
+// or get lost without a step of their own. An answer that the node is held changes nothing, so it
+// is left out. An attempt that fails does nothing more; its messages may still arrive. A lease may
+// end at any moment, which is worse than any clock. That also stands for every release and cleanup,
+// early or late.
 //
 // # What has to hold
 //
-// If one grant was answered before another was asked for, the later one has the greater fence; and no two fences are equal.
-// That two believe to hold at once is no violation here, since leases end at any moment: fences are for just that.
+// If one grant was answered before another was asked for, the later one has the greater fence. No
+// two fences are equal. Two attempts that hold at once are no violation here, since leases end at
+// any moment: fences are for exactly that case.
 //
 // # Why it holds
 //
-// Say that a node lands an attempt at the moment when it has its token and the counter is its m. Any two quorums share a
-// node, so if x and y are granted, one node has landed both, say first x. Until it lands y it changes hands, and counts. Its
-// counter is never lowered, so it is over m(x) from then on, and it is m(y) when y lands. So fences rise in the order in
-// which a shared node landed them: no two are equal, and who asked when x was granted already comes after x. (If y is x
-// called again, with its token, the node need not change hands, and the fence may be the same, but not less.)
+// A node lands an attempt at the moment when it has the token of the attempt and its counter is the
+// m of the attempt. Any two quorums share a node. So if x and y are granted, one node has landed
+// both; say x first. Before it lands y, the node changes hands and counts. Its counter never falls,
+// so from then on it is greater than m(x), and it is m(y) when the node lands y. So fences rise in
+// the order in which a shared node landed them. No two are equal. An attempt that begins after the
+// grant of x lands after x. (If y is a second call of x with the same token, the node need not
+// change hands. Then the fence may be the same, but not less.)
 //
-// A node that forgets breaks "never lowered". Let f nodes be such, and the shared ones be more than f: 2W − N > f.
+// A node that forgets breaks "never falls". With f such nodes, more than f nodes must be shared: 2W
+// − N > f.
 type protocol struct {
 	nodes, quorum int
-	attempts      string // a letter for each, which is its token; in "AAB" the first Acquire is called again with its token
-	repeats       bool   // a node may be asked twice, as client libraries do; the attempt hears one of the answers
+	attempts      string // the token of each as a letter; "AAB" calls the first Acquire again with its token
+	repeats       bool   // a node may be asked twice, as client libraries do; the attempt gets one of the answers
 	forgetful     int    // how many nodes may forget, as often as they like
 	variant       variant
 }
 
-// A variant differs from the protocol in one thing; "" is the protocol itself.
+// A variant differs from the protocol in one point; "" is the protocol itself.
 type variant string
 
 const (
@@ -59,13 +65,14 @@ const (
 	lateCounts      variant = "a late answer counts even if the node is ahead"
 )
 
-// landing tells whether a grant waits until W nodes have its number. If it does not, raises may as well never arrive.
+// landing reports whether a grant waits until W nodes have its number. Otherwise raises need never
+// arrive.
 func (v variant) landing() bool { return v != maxOfCounters && v != sumOfCounters }
 
-// token is 1 + the first attempt that has it.
+// token returns 1 + the index of the first attempt with the same token.
 func (p *protocol) token(a int) int { return 1 + strings.IndexByte(p.attempts, p.attempts[a]) }
 
-// A move is a step and where it leads.
+// A move is a step and the state after it.
 type move struct {
 	step  step
 	state state
@@ -74,7 +81,7 @@ type move struct {
 type step struct {
 	do    action
 	a, n  int
-	first uint // the nodes by whose answers a decides, as bits
+	first uint // the nodes whose answers decide for a, as bits
 }
 
 type action byte
@@ -82,7 +89,7 @@ type action byte
 const (
 	doBegin action = iota
 	doAcquire
-	doAcquireUnheard // the answer that is heard is another
+	doAcquireUnheard // the attempt gets the answer of the other request
 	doDecide
 	doLate
 	doRaise
@@ -91,7 +98,7 @@ const (
 	doForget
 )
 
-// moves appends all that can happen next.
+// moves appends all moves that can happen next.
 func (p *protocol) moves(s state, to []move) []move {
 	for a := range len(p.attempts) {
 		switch s.phase(a) {
@@ -121,7 +128,7 @@ func (p *protocol) begin(s state, a int, to []move) []move {
 	for b := range len(p.attempts) {
 		switch {
 		case s.phase(b) != isGranted:
-		case p.token(b) == p.token(a): // the same grant, told again
+		case p.token(b) == p.token(a): // the same grant again
 			floor = max(floor, s.m(b)-1)
 		default:
 			floor = max(floor, s.m(b))
@@ -157,7 +164,7 @@ func (p *protocol) acquire(s state, a, n int, to []move) []move {
 	return append(to, move{step{do: doAcquire, a: a, n: n}, s})
 }
 
-// decide is done with any W of the answers: any may have come first.
+// decide uses any W of the answers, since any of them may have come first.
 func (p *protocol) decide(s state, a int, to []move) []move {
 	for first := range uint(1) << p.nodes {
 		if bits.OnesCount(first) != p.quorum {
@@ -195,7 +202,7 @@ func (p *protocol) late(s state, a, n int, to []move) []move {
 	return append(to, move{step{do: doLate, a: a, n: n}, s})
 }
 
-// land looks at the answer of a node, knowing m.
+// land handles the answer of a node when m is known.
 func (p *protocol) land(s *state, a, n int) {
 	switch answer, m := s.link(a, n), s.m(a); {
 	case answer == m || answer > m && p.variant == lateCounts:
@@ -254,11 +261,11 @@ func (p *protocol) forget(s state, n int, to []move) []move {
 	return to
 }
 
-// A property tells what is wrong with the fences granted so far, if anything is.
+// A property describes what is wrong with the fences granted so far; "" means nothing.
 type property func(p *protocol, s state) string
 
-// ordered: if a grant was answered before another was asked for, the later one has the greater fence. One with the same
-// token is the same grant, told again.
+// ordered: if a grant was answered before another was asked for, the later one has the greater
+// fence. A grant with the same token is the same grant again.
 func ordered(p *protocol, s state) string {
 	for a := range len(p.attempts) {
 		if s.phase(a) == isGranted && s.m(a) <= s.floor(a) {

@@ -15,9 +15,10 @@ type state struct {
 	attempt [maxAttempts]uint16
 }
 
-const nobody = 0 // the holder of a node, or else a token
+const nobody = 0 // the holder of a free node; otherwise it is a token
 
-// How far an attempt is. Its m is known once it is raising; its floor is what its fence has to exceed.
+// The phases of an attempt. m is known from raising on. Its floor is the number that its fence must
+// exceed.
 const (
 	isIdle = iota
 	isAsking
@@ -25,11 +26,12 @@ const (
 	isGranted
 )
 
-// The link of an attempt and a node is the answer to acquire while nobody has looked at it, or one of these.
+// The link of an attempt and a node is the answer to acquire until the attempt reads it, or one of
+// these.
 const (
-	linkAsked  = 0                 // acquire was not done so far
+	linkAsked  = 0                 // acquire has not been executed
 	linkSent   = maxCounter + iota // a raise is under way
-	linkRaised                     // it was done, and the network may do it again
+	linkRaised                     // the raise was executed, and the network may repeat it
 	linkLanded                     // the answer was m
 	linkAhead                      // the answer was more than m
 )
@@ -51,7 +53,7 @@ func (s *state) setAttempt(a, phase, m, floor int) {
 	s.attempt[a] = uint16(phase | m<<2 | floor<<8)
 }
 
-// answered tells whether an answer to acquire is there that a has not looked at.
+// answered reports whether there is an answer to acquire that a has not read.
 func (s *state) answered(a, n int) bool {
 	return s.link(a, n) != linkAsked && s.link(a, n) <= maxCounter
 }

@@ -2,16 +2,17 @@ package redlock_test
 
 import "slices"
 
-// A symmetry says which states differ only in names. What can happen after one of them can happen after the other, by the
-// other names, so one of them is enough. Nodes that forget are alike, and so are those that don't; attempts are if their
-// tokens are. What is done for each state runs on one goroutine, and would take three times as long with the race detector.
+// A symmetry says which states differ only in names. Such states have the same future up to
+// renaming, so visiting one of them is enough. Nodes that forget are alike, and so are nodes that
+// do not. Attempts are alike if their tokens are. The code that runs for each state uses one
+// goroutine; the race detector would make it take three times as long.
 type symmetry struct {
 	nodes, forgetful int
 	renamings        []renaming // of the attempts
 	size             int        // in how many ways all can be renamed; 0: states that differ in names are different
 }
 
-// renaming gives attempts, and so tokens, other names.
+// renaming gives other names to attempts, and so to tokens.
 type renaming struct {
 	attempt []int
 	holder  [1 + maxAttempts]uint32
@@ -112,7 +113,7 @@ func factorial(n int) int {
 	return n * factorial(n-1)
 }
 
-// permutations of 0 to n-1.
+// permutations returns those of 0 to n-1.
 func permutations(n int) [][]int {
 	if n == 0 {
 		return [][]int{nil}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The states are all that can be reached, also those that differ in names only and so are not visited. A search that
-// visited each, in a map, counted the same 18,745,784.
+// The number of states includes those that differ only in names and so are not visited. A search
+// that visited each of them, in a map, also counted 18,745,784.
 func TestFencesOfAQuorumAreDistinctAndOrderedInAllStates(t *testing.T) {
 	for _, c := range []struct {
 		says    string
@@ -28,7 +28,7 @@ func TestFencesOfAQuorumAreDistinctAndOrderedInAllStates(t *testing.T) {
 		{"acquires done twice, 2 nodes", protocol{nodes: 2, quorum: 2, attempts: "AB", repeats: true}, 96_288, false},
 		{"acquires done twice, a quorum of all", protocol{nodes: 3, quorum: 3, attempts: "AB", repeats: true}, 10_303_748, true},
 		{"acquires done twice", protocol{nodes: 3, quorum: 2, attempts: "AB", repeats: true}, 135_283_298, true},
-		// What raise asks of the counter is for acquires that come twice.
+		// The condition of raise on the counter is needed for acquires that arrive twice.
 		{string(raiseAnyCounter), protocol{nodes: 3, quorum: 2, attempts: "AB", variant: raiseAnyCounter}, 29_912, false},
 
 		{"2 of 3 forget, a quorum of 3", protocol{nodes: 3, quorum: 3, attempts: "AB", forgetful: 2}, 26_370, false},
@@ -52,7 +52,7 @@ func TestFencesOfAQuorumAreDistinctAndOrderedInAllStates(t *testing.T) {
 	}
 }
 
-// With -v it shows the runs. They are shortest: whatever takes fewer steps is in order.
+// With -v it prints the runs. They are the shortest: all shorter runs are in order.
 func TestWhatDiffersFromTheProtocolIsRefuted(t *testing.T) {
 	for _, c := range []struct {
 		says  string
@@ -94,7 +94,8 @@ func TestWhatDiffersFromTheProtocolIsRefuted(t *testing.T) {
 	}
 }
 
-// Of one attempt: a node was asked and has not done it, or it has, and holds the token or no more.
+// One attempt: a node was asked and has not acquired, or it has acquired and still holds the token
+// or not.
 func TestTheCheckerFindsWhatIsCountedByHand(t *testing.T) {
 	for _, c := range []struct {
 		says   string
@@ -119,8 +120,9 @@ func TestTheCheckerFindsWhatIsCountedByHand(t *testing.T) {
 		t.Errorf("a quorum of half the nodes fails after %d steps; want 8", len(x.trace))
 	}
 
-	// Three times begin, acquire, acquire, decide, grant. Each of 3 nodes that is taken again has to become free, which is 3
-	// times at least; if it is no more, nodes answer 1, 1, 1, 2, 2, 2, which is not three pairs, and one is raised.
+	// Three times begin, acquire, acquire, decide, grant. A node that is acquired again must first
+	// become free, which takes 3 steps at least. If it takes no more, the nodes answer 1, 1, 1, 2,
+	// 2, 2. These are not three pairs, so one node is raised.
 	three := &protocol{nodes: 3, quorum: 2, attempts: "ABC"}
 	allGranted := func(p *protocol, s state) string {
 		for a := range len(p.attempts) {
@@ -163,7 +165,7 @@ func TestSymmetryHidesNoStateAndNoViolation(t *testing.T) {
 	}
 }
 
-// Whatever the search does with names, what it shows is a run of the protocol that ends badly.
+// The search renames states, but its result must be a run of the protocol that ends in a violation.
 func TestACounterexampleIsARun(t *testing.T) {
 	p := &protocol{nodes: 3, quorum: 2, attempts: "AAB", variant: raiseAnyCounter}
 	x := explore(p, symmetryOf(p), distinct, unlimited)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// tell writes a run as lines: what happens, and after that of each node who holds it and its counter.
+// tell writes a run as lines: each move, and then the holder and the counter of each node.
 func (p *protocol) tell(trace []move) string {
 	var b strings.Builder
 	var before state
@@ -59,7 +59,7 @@ func (p *protocol) say(before state, s step, after state) string {
 	return "?"
 }
 
-// name of an attempt is its token, with a prime when it is not the first that has it.
+// name returns the token of an attempt, with a prime if an earlier attempt has the same token.
 func (p *protocol) name(a int) string {
 	return p.attempts[a:a+1] + strings.Repeat("'", strings.Count(p.attempts[:a], p.attempts[a:a+1]))
 }

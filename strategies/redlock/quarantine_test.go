@@ -20,7 +20,8 @@ import (
 
 const quarantine = 2 * time.Second // and up to 3 s
 
-// inQuarantine are clients that do not trust a server which has just started, or which they saw restart.
+// inQuarantine are clients that do not trust a server which has just started, or which they saw
+// restart.
 var inQuarantine = map[string]reach{
 	"go-redis, strict": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
 		return overGoRedis(tb, server, redisstore.WithMaxTTL(quarantine), redisstore.WithQuarantine(quarantine))
@@ -51,7 +52,7 @@ func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 			for i := range stores {
 				trusted(t, stores[i])
 			}
-			held := quorumOver(t, stores[:3], plain, redlock.WithQuorum(3)) // the others have not taken part
+			held := quorumOver(t, stores[:3], plain, redlock.WithQuorum(3)) // the other servers have not taken part
 			all := quorumOver(t, stores, plain)
 			for round, inTime := 0, false; !inTime; round++ {
 				if round == 5 {
@@ -73,7 +74,7 @@ func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 					}
 					q := (*redlock.QuorumError)(nil)
 					if errors.As(err, &q) && !lease.Ended() && errors.As(q.Votes[round%3].Err, new(*redisstore.QuarantineError)) {
-						inTime = errors.Is(err, locker.ErrHeld) || inTime // two have it, two do not, and one does not count
+						inTime = errors.Is(err, locker.ErrHeld) || inTime // two nodes have it, two do not, and one does not count
 					}
 					return false
 				})
@@ -89,7 +90,7 @@ func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 	}
 }
 
-// trusted waits until a store takes locks.
+// trusted waits until a store grants locks.
 func trusted(t *testing.T, store backends.Store) {
 	t.Helper()
 	await(t, "the quarantine is over", func() bool {
@@ -98,7 +99,8 @@ func trusted(t *testing.T, store backends.Store) {
 	})
 }
 
-// TestQuarantineSavesABareMajority is the load under which three of five lose locks to servers that forget.
+// TestQuarantineSavesABareMajority uses the load under which three of five lose locks to servers
+// that forget.
 func TestQuarantineSavesABareMajority(t *testing.T) {
 	keys, grants := 60, int64(300)
 	if torture {
@@ -110,7 +112,7 @@ func TestQuarantineSavesABareMajority(t *testing.T) {
 				t.Parallel()
 			}
 			servers := redistest.StartN(t, 5)
-			disturb, kills := forgetting(servers, 5*quarantine/4) // so that two at once are in quarantine
+			disturb, kills := forgetting(servers, 5*quarantine/4) // so that two servers at once are in quarantine
 			l := load{locker: reach.quorum(t, servers, plain), keys: keys, contenders: 3, ttl: quarantine}
 			began := time.Now()
 			holds := l.run(t, grants, disturb)

@@ -17,10 +17,10 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// reach makes a store on a server, through a client of its own.
+// reach makes a store on a server, with its own client.
 type reach func(tb testing.TB, server *redistest.Server) backends.FencedStore
 
-// byDefault are clients with no options but the address.
+// byDefault are clients with no option except the address.
 var byDefault = map[string]reach{
 	"go-redis": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
 		return goRedis(tb, &redis.Options{Addr: server.Addr()})
@@ -30,8 +30,8 @@ var byDefault = map[string]reach{
 	},
 }
 
-// quick goes back to a server as soon as it is there again. After as many failed dials as its pool is large, go-redis would
-// not try for a second.
+// quick connects again as soon as a server is back. After PoolSize failed dials go-redis would not
+// try for a second.
 func quick(tb testing.TB, server *redistest.Server) backends.FencedStore {
 	return goRedis(tb, quickly(server))
 }
@@ -39,12 +39,12 @@ func quick(tb testing.TB, server *redistest.Server) backends.FencedStore {
 func quickly(server *redistest.Server) *redis.Options {
 	return &redis.Options{
 		Addr: server.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // megabytes for such a pool
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // enabled, it takes megabytes for such a pool
 	}
 }
 
 func goRedis(tb testing.TB, o *redis.Options) backends.FencedStore {
-	logging.Disable() // it tells of every failed dial
+	logging.Disable() // go-redis logs every failed dial
 	client := redis.NewClient(o)
 	tb.Cleanup(func() { client.Close() })
 	return goredis.New(client, beneath.Long)
@@ -63,13 +63,13 @@ func (r reach) all(tb testing.TB, servers []*redistest.Server) []backends.Fenced
 	return stores
 }
 
-// quorum is over all servers.
+// quorum builds a quorum of all servers.
 func (r reach) quorum(tb testing.TB, servers []*redistest.Server, build build, opts ...redlock.Option) locker.Locker {
 	tb.Helper()
 	return quorumOver(tb, r.all(tb, servers), build, opts...)
 }
 
-// quorumOver has time for a machine that is busy, unless opts say otherwise.
+// quorumOver builds a quorum with enough time for a busy machine, unless opts say otherwise.
 func quorumOver(tb testing.TB, stores []backends.FencedStore, build build, opts ...redlock.Option) locker.Locker {
 	tb.Helper()
 	l, err := build(stores, append([]redlock.Option{redlock.WithNodeLimit(time.Minute)}, opts...)...)
@@ -79,7 +79,7 @@ func quorumOver(tb testing.TB, stores []backends.FencedStore, build build, opts 
 	return l
 }
 
-// way is how a server goes, and comes back.
+// way is how a server goes away and comes back.
 type way struct{ begin, end func(*redistest.Server) }
 
 var ways = map[string]way{
@@ -87,7 +87,7 @@ var ways = map[string]way{
 	"killed":  {(*redistest.Server).Kill, (*redistest.Server).Restart},
 }
 
-// await polls for what comes true on any machine.
+// await polls until holds returns true.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {

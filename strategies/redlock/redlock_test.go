@@ -23,14 +23,14 @@ import (
 // quorums are the shapes that the contract runs on.
 var quorums = []struct{ n, w int }{{3, 2}, {5, 3}, {5, 4}}
 
-// TestContractInFakeTime is run on memory, and for one plain quorum on the embedded server; with
-// LOCKSTEP_TORTURE=1 for all.
+// TestContractInFakeTime runs on memory, and on the embedded server for one plain quorum only. With
+// LOCKSTEP_TORTURE=1 it runs for all quorums.
 func TestContractInFakeTime(t *testing.T) {
 	for _, q := range quorums {
 		for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
 			for kind, build := range kinds {
 				if name == "embedded" && (kind != "plain" || q.w != 3) && !torture {
-					continue // takes long
+					continue // these take long
 				}
 				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
 					t.Parallel()
@@ -45,17 +45,19 @@ func TestContractInFakeTime(t *testing.T) {
 	}
 }
 
-// except is what a quorum does not promise.
+// except are the sentences that a quorum does not promise.
 var except = []string{
 	// The limit for a node comes before the wait limit, and the error says so.
 	"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
-	// At most one: where each of them finds the lease on some nodes, none finds it on a quorum.
+	// At most one succeeds. If each of several finds the lease on some nodes, none finds it on a
+	// quorum.
 	"of many concurrent Releases exactly one succeeds",
-	// At most one, for the same reason; the wait of a Client has jitter, so that one is soon.
+	// At most one, for the same reason. The wait of a Client has jitter, so one succeeds soon.
 	"of many concurrent attempts exactly one is granted",
 }
 
-// exceptInTurn is what takes n times as long if nodes are asked in turn, or meets a fault that was meant for the call before.
+// exceptInTurn are the sentences that take n times as long if nodes are asked in turn, or that meet
+// a fault meant for the call before.
 var exceptInTurn = append([]string{
 	"a slow answer does not make the lease longer",
 	"a slow answer does not make an extension longer",
@@ -79,7 +81,7 @@ func TestContractOnMemory(t *testing.T) {
 	}
 }
 
-// behind is the harness in real time.
+// behind returns the harness in real time.
 func behind(start beneath.Start, n, w int, build build) lockertest.Harness {
 	return lockertest.Harness{
 		Behind: true, MaxTTL: beneath.MaxTTL, New: over(start, n, w, build, false),
@@ -87,7 +89,7 @@ func behind(start beneath.Start, n, w int, build build) lockertest.Harness {
 	}
 }
 
-// build makes a quorum over stores.
+// build makes a quorum of stores.
 type build func(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error)
 
 var kinds = map[string]build{"plain": plain, "fenced": redlock.NewFenced, "sequential": sequential}
@@ -124,8 +126,8 @@ func over(start beneath.Start, n, w int, build build, bubble bool) func(t *testi
 	}
 }
 
-// disturber disturbs all nodes, but first lets those answer that a quorum was granted without: otherwise what they were sent
-// would undo what is done here.
+// disturber disturbs all nodes. First it waits for the nodes that a quorum was granted without:
+// their late requests would otherwise undo the disturbance.
 type disturber struct {
 	nodes  []beneath.Disturber
 	bubble bool
@@ -133,7 +135,7 @@ type disturber struct {
 
 	mu    sync.Mutex
 	heard sync.Cond
-	sent  map[string]int // by the token of a grant: requests that have not reached their node; more than it has nodes, before
+	sent  map[string]int // by token: requests not yet at their node; negative or 0 until the attempt is decided
 }
 
 func (d *disturber) each(do func(beneath.Disturber)) {
@@ -147,8 +149,8 @@ func (d *disturber) each(do func(beneath.Disturber)) {
 	}
 }
 
-// still waits, in a bubble, until the nodes have all answered, so that a fault that is meant for one call of each does not
-// meet the next. Only one goroutine of a bubble may.
+// still waits in a bubble until all nodes have answered, so that a fault meant for one call of each
+// node does not hit the next call. Only one goroutine of a bubble may call it.
 func (d *disturber) still() {
 	if !d.bubble {
 		return
@@ -161,7 +163,7 @@ func (d *disturber) still() {
 	}
 }
 
-// settle does not wait for requests in a fault for ever.
+// settle waits, but not for ever: a request may hang in a fault.
 func (d *disturber) settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -185,7 +187,7 @@ func (d *disturber) count(token string, by int) {
 	d.heard.Broadcast()
 }
 
-// granted notes which attempts were granted, and counted which of their requests are done.
+// granted counts the requests of each attempt that is decided.
 type granted struct {
 	locker.Locker
 	d *disturber
@@ -230,7 +232,7 @@ func (c counted) SetNXFenced(ctx context.Context, key, value string, ttl time.Du
 	return c.FencedStore.SetNXFenced(ctx, key, value, ttl)
 }
 
-// Holds looks at once.
+// Holds does not settle: in real time it looks at once.
 func (d *disturber) Holds(key string) bool {
 	d.still()
 	return slices.ContainsFunc(d.nodes, func(n beneath.Disturber) bool { return n.Holds(key) })

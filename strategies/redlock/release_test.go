@@ -53,13 +53,13 @@ func TestReleaseIsDoneWhenAQuorumIsFreeAndTellsTheOthersAgain(t *testing.T) {
 }
 
 func TestANodeThatFailsAfterTheReleaseIsDoneIsToldAgain(t *testing.T) {
-	for _, ends := range []bool{true, false} { // whether the lease says when
+	for _, ends := range []bool{true, false} { // whether the lease says when it ends
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
 			l, req := quorumOf(t, nodes), request()
 			lease := mustAcquire(t, l, req)
 			synctest.Wait()
-			nodes[2].set("release", behaviour{hold: 50 * time.Millisecond, err: errDown}) // when the others have done it
+			nodes[2].set("release", behaviour{hold: 50 * time.Millisecond, err: errDown}) // after the others have released
 			if !ends {
 				lease.Expires = time.Time{}
 			}
@@ -201,7 +201,7 @@ func TestReleaseIsNotLongerThanTheLease(t *testing.T) {
 	})
 }
 
-// no node forgets; three of five with a quorum of four are away for a moment.
+// No node forgets. Three of five nodes are away for a moment, with a quorum of four.
 func TestAMomentWithoutAQuorumDuringUnlockDoesNotLockUntilTheTTL(t *testing.T) {
 	for _, q := range []struct{ n, w, away int }{{5, 4, 3}, {4, 3, 2}, {3, 3, 2}, {5, 5, 3}, {5, 3, 3}} {
 		t.Run(fmt.Sprint(q), func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestAMomentWithoutAQuorumDuringUnlockDoesNotLockUntilTheTTL(t *testing.T) {
 	}
 }
 
-// A client library whose reply got lost may go on waiting, whatever its ctx says.
+// After a lost reply a client library may go on waiting, whatever its ctx says.
 func TestANodeThatIsSilentAtTheLimitIsToldAgainBesideTheCallThatHangs(t *testing.T) {
 	silent := func(n *node) { // the request is lost, and the call does not return for a minute
 		n.set("release", behaviour{after: time.Minute, err: errDown})

@@ -60,7 +60,7 @@ func TestNodesAreCalledWithTheValuesOfTheCallersCtxAndNotItsEnd(t *testing.T) {
 				}
 			}
 		}
-		for _, got := range spies[2].all() { // those that tell it again too
+		for _, got := range spies[2].all() { // also the repeated releases
 			if got.Value(name{}) != "value" {
 				t.Error("a release in the background has no values")
 			}

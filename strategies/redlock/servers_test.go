@@ -16,7 +16,7 @@ import (
 
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
-// TestContractOnServers is run for one quorum; with LOCKSTEP_TORTURE=1 for all.
+// TestContractOnServers runs for one quorum; with LOCKSTEP_TORTURE=1 for all.
 func TestContractOnServers(t *testing.T) {
 	for _, q := range quorums {
 		if !torture && (q.n != 5 || q.w != 3) {
@@ -33,15 +33,17 @@ func TestContractOnServers(t *testing.T) {
 	}
 }
 
-// unhurried gives nodes more time than a busy machine takes, and less than a sentence waits: an attempt that fails waits for the
-// release of what it was granted, which may hang in a fault that was meant for someone else's.
+// unhurried gives nodes more time than a busy machine needs, and less than a sentence waits. A
+// failed attempt waits for the release of its grants, which may hang in a fault meant for another
+// attempt.
 func unhurried(build build) build {
 	return func(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
 		return build(stores, append(opts, redlock.WithNodeLimit(5*time.Second))...)
 	}
 }
 
-// inTurn starts n servers that all sentences share, and gives each sentence a store on the first, then one on the second…
+// inTurn starts n servers that all sentences share. It gives each sentence a store on the first
+// server, then one on the second, and so on.
 func inTurn(t *testing.T, n int, on func(t *testing.T) beneath.Start) beneath.Start {
 	servers := make([]beneath.Start, n)
 	for i := range servers {

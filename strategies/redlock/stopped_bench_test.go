@@ -13,8 +13,9 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-// BenchmarkStoppedServers is one lock and unlock after the other on five servers of which some are stopped. Rounds with and
-// without take turns, so that both meet the same machine; "/healthy" is the ratio of their medians.
+// BenchmarkStoppedServers locks and unlocks one key after the other on five servers, of which some
+// are stopped. Rounds with and without stopped servers alternate, so that both run in the same
+// conditions. "/healthy" is the ratio of their medians.
 func BenchmarkStoppedServers(b *testing.B) {
 	for client, reach := range map[string]reach{"go-redis": byDefault["go-redis"], "redigo": keptConnections} {
 		for _, stopped := range []int{0, 1, 2} {
@@ -26,7 +27,7 @@ func BenchmarkStoppedServers(b *testing.B) {
 					some.round(b)
 				}
 				p50, p99 := some.quantile(0.5), some.quantile(0.99)
-				b.ReportMetric(0, "ns/op") // of both
+				b.ReportMetric(0, "ns/op") // hides ns/op, which is about both kinds of rounds
 				b.ReportMetric(float64(p50)/1e3, "p50-µs")
 				b.ReportMetric(float64(p99)/1e3, "p99-µs")
 				b.ReportMetric(float64(p50)/float64(healthy.quantile(0.5)), "/healthy")
@@ -36,8 +37,8 @@ func BenchmarkStoppedServers(b *testing.B) {
 	}
 }
 
-// keptConnections keeps idle connections. Without, a pool of redigo dials for each command, and a benchmark runs out of
-// ports.
+// keptConnections keeps idle connections. Otherwise a pool of redigo dials for each command, and a
+// benchmark runs out of ports.
 func keptConnections(tb testing.TB, server *redistest.Server) backends.FencedStore {
 	return pooled(tb, &redigolib.Pool{
 		Dial:    func() (redigolib.Conn, error) { return redigolib.Dial("tcp", server.Addr()) },
@@ -49,7 +50,7 @@ func keptConnections(tb testing.TB, server *redistest.Server) backends.FencedSto
 type rounds struct {
 	*locker.Client
 	took   []time.Duration
-	failed int // on a machine that is slower than the limit
+	failed int // rounds that failed: the machine was slower than the limit
 }
 
 func newRounds(b *testing.B, reach reach, stopped int) *rounds {

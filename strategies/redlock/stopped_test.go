@@ -19,7 +19,7 @@ import (
 func TestNoLockIsLostWhileOneOrTwoOfFiveServersAreGone(t *testing.T) {
 	const (
 		locks    = 200
-		shortest = 9 * time.Second // a machine that stands still for most of it loses locks too
+		shortest = 9 * time.Second // a machine that pauses for most of it loses locks too
 		longest  = 18 * time.Second
 	)
 	renewals := 250 // four times
@@ -82,7 +82,8 @@ func (l *renewed) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 	return extended, err
 }
 
-// TestStoppedServersAreNotWaitedFor sees that they have not answered yet when the quorum has.
+// TestStoppedServersAreNotWaitedFor checks that the stopped servers have not answered when the
+// quorum has.
 func TestStoppedServersAreNotWaitedFor(t *testing.T) {
 	const rounds = 5
 	for client, reach := range byDefault {
@@ -125,7 +126,7 @@ func TestStoppedServersAreNotWaitedFor(t *testing.T) {
 						}
 					}
 				}
-				for _, call := range calls { // one may have been slower than its client's patience
+				for _, call := range calls { // one call may have been slower than its client allows
 					if pending[call] == 0 {
 						t.Errorf("%s has waited for the stopped servers each time", call)
 					}
@@ -138,7 +139,7 @@ func TestStoppedServersAreNotWaitedFor(t *testing.T) {
 
 var calls = []string{"acquire", "extend", "release"}
 
-// witness remembers what has been answered.
+// witness records which calls have been answered.
 type witness struct {
 	locker.Locker
 	answers sync.Map // by the name of the call and the token
@@ -201,7 +202,7 @@ func TestThreeOfFiveServersGoneIsAnErrorWithinTheLimitAndLeavesNothing(t *testin
 					}
 					t.Log(err)
 				}
-				if how == "stopped" && limited == 0 { // one may have been slower than its client's patience
+				if how == "stopped" && limited == 0 { // one call may have been slower than its client allows
 					t.Error("it was not the limit that has decided")
 				}
 				await(t, "the living are free of it", func() bool { return on(t, servers[3:], "key") == 0 })

@@ -94,7 +94,7 @@ func (w *watchCtx) Watch(ctx context.Context, key, waiter string, wake func()) e
 	return w.node.Watch(ctx, key, waiter, wake)
 }
 
-// watch counts the wakes of a watch on key "k".
+// watch counts the wake-ups of a watch on key "k".
 func watch(ctx context.Context, t *testing.T, nodes []*node) (wakes *atomic.Int32) {
 	t.Helper()
 	wakes = new(atomic.Int32)
@@ -105,7 +105,7 @@ func watch(ctx context.Context, t *testing.T, nodes []*node) (wakes *atomic.Int3
 	return wakes
 }
 
-// hint makes one node after the other say that something was released there.
+// hint makes one node after the other report a release.
 func hint(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -123,7 +123,7 @@ func TestItWakesOnceForEachReleaseThatAQuorumHints(t *testing.T) {
 		for round := int32(1); round <= 20; round++ {
 			lease := mustAcquire(t, l, request())
 			synctest.Wait()
-			for i, n := range nodes { // one after the other: it is free with the third
+			for i, n := range nodes { // one after the other: the lock is free with the third
 				if want := round - 1; i < 3 && wakes.Load() != want {
 					t.Fatalf("round %d: woken %d times before %d nodes were free; want %d", round, wakes.Load(), i, want)
 				}
@@ -136,7 +136,7 @@ func TestItWakesOnceForEachReleaseThatAQuorumHints(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		for range 9 { // two nodes are no quorum, however often they hint
+		for range 9 { // two nodes are no quorum, however many wake-ups they send
 			hint(t, nodes[:2]...)
 		}
 		if wakes.Load() != 20 {
@@ -168,8 +168,8 @@ func TestWhatOnlyLooksLikeAnEchoWakesALittleLater(t *testing.T) {
 		wakes := watch(ctx, t, nodes)
 		for range 3 {
 			wakes.Store(0)
-			hint(t, nodes[0], nodes[1]) // the third had no part in it
-			hint(t, nodes[1], nodes[2]) // the next release, at once; now the first had none
+			hint(t, nodes[0], nodes[1]) // the third node had no part in it
+			hint(t, nodes[1], nodes[2]) // the next release, at once; now the first node had no part
 			time.Sleep(100 * time.Millisecond)
 			if wakes.Load() != 2 {
 				t.Errorf("woken %d times for two releases", wakes.Load())
@@ -235,7 +235,7 @@ func TestAHintDoesNotCountForALaterRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		// Somebody's attempt that got one node, long ago.
+		// Another caller's attempt was granted by one node, long ago.
 		hint(t, nodes[0])
 		time.Sleep(time.Minute)
 		for range 5 {

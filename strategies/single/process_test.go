@@ -104,7 +104,8 @@ func TestAHolderThatWasPausedFindsItsLockLostAndLeavesTheNextOneAlone(t *testing
 	}
 }
 
-// Four processes of sixteen goroutines each increment a number in a file, one read and one write each.
+// Four processes of sixteen goroutines each increment a number in a file, with one read and one
+// write each.
 
 const (
 	counters   = 4
