@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// A strategy makes single attempts; locker.Client waits, renews and tells.
+// A strategy makes single attempts; locker.Client waits, renews and reports a loss.
 func ExampleNew() {
 	ctx := context.Background()
 	l := single.New(memory.New())
