@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -110,6 +111,36 @@ func TestSnippetsCompile(t *testing.T) {
 		t.Errorf("only %d blocks: is the test looking at the right thing?", blocks)
 	}
 	build(t, dir)
+}
+
+// TestTestsInTheDocumentationPass runs the blocks that are tests of whole programs.
+func TestTestsInTheDocumentationPass(t *testing.T) {
+	dir := consumer(t)
+	for _, page := range []string{"recipes", "adding-a-strategy"} {
+		found := false
+		for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(read(t, "../../../docs/"+page+".md"), -1) {
+			source := block[1]
+			if !strings.Contains(source, "func Test") {
+				continue
+			}
+			found = true
+			if !strings.HasPrefix(source, "package ") {
+				var err error
+				if source, err = complete(source); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, filepath.Join(dir, page, "snippet_test.go"), source)
+		}
+		if !found {
+			t.Errorf("%s has no test: is this one looking at the right page?", page)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "./...")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("go test: %v\n%s", err, out)
+	}
 }
 
 // complete makes a file of declarations or statements.
