@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -48,6 +49,10 @@ func (p place) rueidisOption(i int) rueidis.ClientOption {
 		o.ReadBufferEachConn, o.WriteBufferEachConn = 16<<10, 16<<10
 	}
 	if p.sent != nil {
+		// By default rueidis sends a PING in each connection every second. With 1,000 clients these are
+		// most of the commands. The second line is the default.
+		o.Dialer.KeepAlive = time.Minute
+		o.ConnWriteTimeout = 10 * time.Second
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return counted(p.sent)(d.DialContext(ctx, "tcp", addr))
 		}
