@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	client "github.com/redis/go-redis/v9"
 )
@@ -59,7 +60,7 @@ func TestWhatMeetsAReplicaIsSentAgainUntilAConnectionLeadsToAMaster(t *testing.T
 		for by, call := range map[string]func(e executor, ctx context.Context, args ...any) (any, error){"Do": executor.Do, "Once": executor.Once} {
 			d := &demoted{replicas: c.replicas}
 			got, err := call(newExecutor(pooled{d, c.idle}), t.Context(), "SET", "a", "1")
-			if d.calls != c.calls || (err == nil && got == "OK") != c.granted || !c.granted && !redisstore.IsDemoted(err) {
+			if d.calls != c.calls || (err == nil && got == "OK") != c.granted || !c.granted && !driver.IsDemoted(err) {
 				t.Errorf("%s, by %s: %v, %v after %d calls", name, by, got, err, d.calls)
 			}
 		}
@@ -69,7 +70,7 @@ func TestWhatMeetsAReplicaIsSentAgainUntilAConnectionLeadsToAMaster(t *testing.T
 // Nobody knows then how many connections there are.
 func TestWithAClientThatDoesNotTellItsIdleConnectionsNothingIsSentAgain(t *testing.T) {
 	d := &demoted{replicas: 1}
-	if _, err := newExecutor(d).Do(t.Context(), "SET", "a", "1"); !redisstore.IsDemoted(err) || d.calls != 1 {
+	if _, err := newExecutor(d).Do(t.Context(), "SET", "a", "1"); !driver.IsDemoted(err) || d.calls != 1 {
 		t.Errorf("Do = %v after %d calls", err, d.calls)
 	}
 }
@@ -104,15 +105,15 @@ func TestSentinelsThatCannotBeReachedAreAKindOfTheirOwn(t *testing.T) {
 }
 
 // show tells q of a server at a:1 that has been up for long.
-func show(q *redisstore.Quarantine, run string) {
+func show(q *driver.Quarantine, run string) {
 	_ = q.Saw("a:1", fmt.Sprintf("run_id:%s\r\nuptime_in_seconds:1000000\r\nrole:master\r\nmaster_replid:%s\r\n", run, run), nil)
 }
 
 // watched is a hook of a node that has shown a server, and does not refuse grants.
-func watched() (*redisstore.Quarantine, node) {
-	q := redisstore.NewQuarantine()
+func watched() (*driver.Quarantine, node) {
+	q := driver.NewQuarantine()
 	q.PerNode()
-	redisstore.New(redisstore.Refuse(errUnanswered), q.Option())
+	redisstore.New(driver.Refuse(errUnanswered), redisstore.Observed(q))
 	show(q, "A")
 	return q, node{q, "a:1"}
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -49,17 +50,17 @@ type Client interface {
 //
 // With a Ring every call fails, and nothing is sent.
 func New(c Client, opts ...redisstore.Option) *redisstore.Store {
-	if e := redisstore.RefuseNil(c); e != nil {
+	if e := driver.RefuseNil(c); e != nil {
 		return redisstore.New(e, opts...)
 	}
 	if _, isRing := c.(*client.Ring); isRing {
-		return redisstore.New(redisstore.Refuse(ringError{}), opts...)
+		return redisstore.New(driver.Refuse(ringError{}), opts...)
 	}
 	e := newExecutor(c)
 	if one, ok := c.(interface{ Options() *client.Options }); ok {
 		e.heard.TLS = one.Options().TLSConfig != nil
-		if err := redisstore.CheckAddr(one.Options().Addr, ": use redisstore.ParseURL (go-redis)"); err != nil {
-			return redisstore.New(redisstore.Refuse(err), opts...)
+		if err := driver.CheckAddr(one.Options().Addr, ": use redisstore.ParseURL (go-redis)"); err != nil {
+			return redisstore.New(driver.Refuse(err), opts...)
 		}
 	}
 	if p, ok := c.(pipelined); ok {
@@ -107,14 +108,14 @@ func setDefault[T comparable](field *T, value T) {
 
 type executor struct {
 	client Client
-	heard  *redisstore.Heard
+	heard  *driver.Heard
 }
 
-func newExecutor(c Client) executor { return executor{c, new(redisstore.Heard)} }
+func newExecutor(c Client) executor { return executor{c, new(driver.Heard)} }
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, false)
-	if err != nil && redisstore.IsDemoted(err) {
+	if err != nil && driver.IsDemoted(err) {
 		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, false) })
 	}
 	return value, err
@@ -122,7 +123,7 @@ func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, true)
-	if err != nil && redisstore.IsDemoted(err) {
+	if err != nil && driver.IsDemoted(err) {
 		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, true) })
 	}
 	return value, err
@@ -154,7 +155,7 @@ func (e executor) elsewhere(ctx context.Context, err error, do func() (any, erro
 	if !ok {
 		return nil, err
 	}
-	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && redisstore.IsDemoted(err) && redisstore.Ended(ctx) == nil; idle-- {
+	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && driver.IsDemoted(err) && driver.Ended(ctx) == nil; idle-- {
 		value, err = do()
 	}
 	return value, err
@@ -200,18 +201,18 @@ func (once) NoRetry() bool { return true }
 
 // Pinned uses Watch for the connection that it brings, and lets it watch nothing: WATCH is sent like everything else.
 // A cluster may have moved the key since its client has looked; then it looks again.
-func (e executor) Pinned(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
+func (e executor) Pinned(ctx context.Context, key string, fn func(driver.Conn) error) error {
 	err := e.pinned(ctx, key, fn)
-	if err != nil && redisstore.IsDemoted(err) {
+	if err != nil && driver.IsDemoted(err) {
 		_, err = e.elsewhere(ctx, err, func() (any, error) { return nil, e.pinned(ctx, key, fn) })
 	}
 	return err
 }
 
-func (e executor) pinned(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
+func (e executor) pinned(ctx context.Context, key string, fn func(driver.Conn) error) error {
 	for attempt := 1; ; attempt++ {
 		err := e.pin(ctx, key, fn)
-		if !redisstore.IsMoved(err) || attempt == maxMoves {
+		if !driver.IsMoved(err) || attempt == maxMoves {
 			return e.noted(err)
 		}
 		if cluster, ok := e.client.(cluster); ok { // ForEachMaster asks the cluster anew
@@ -233,18 +234,18 @@ type cluster interface {
 // noted passes an error on. A server of a cluster that does not answer may have been replaced: the client would ask the
 // others only once a minute.
 func (e executor) noted(err error) error {
-	if cluster, ok := e.client.(cluster); ok && err != nil && !errors.As(err, new(*redisstore.ReplyError)) {
+	if cluster, ok := e.client.(cluster); ok && err != nil && !errors.As(err, new(*driver.ReplyError)) {
 		cluster.ReloadState(context.Background()) // in the background, at most five times a second
 	}
 	return err
 }
 
-func (e executor) pin(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
+func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) error) error {
 	one := e.client
 	if cluster, ok := e.client.(cluster); ok {
 		master, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
-			return redisstore.NotSent(ctx, "", err)
+			return driver.NotSent(ctx, "", err)
 		}
 		one = master
 	}
@@ -253,7 +254,7 @@ func (e executor) pin(ctx context.Context, key string, fn func(redisstore.Conn) 
 		c := &conn{executor: e, key: key, tx: tx}
 		own = fn(c)
 		switch {
-		case redisstore.IsDemoted(own):
+		case driver.IsDemoted(own):
 			// without an answer to the second the connection is thrown away
 			_, _ = c.Pipeline(ctx, []any{"QUIT"}, []any{"PING"})
 		default:
@@ -285,7 +286,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	replies := make([]any, len(commands))
 	for i, cmd := range cmds {
 		value, err := c.answer(ctx, []any{"", c.key}, cmd.(once), whole)
-		refused := (*redisstore.ReplyError)(nil)
+		refused := (*driver.ReplyError)(nil)
 		switch {
 		case errors.As(err, &refused):
 			replies[i] = refused
@@ -330,28 +331,28 @@ func (e executor) translate(ctx context.Context, args []any, err error, unwritte
 	switch {
 	case err == nil, errors.Is(err, client.Nil):
 		return nil
-	case errors.As(err, new(*redisstore.ReplyError)):
+	case errors.As(err, new(*driver.ReplyError)):
 		return err
 	}
 	if reply := (client.Error)(nil); errors.As(err, &reply) {
-		return &redisstore.ReplyError{Addr: e.addr(args), Text: reply.Error(), Connecting: unwritten}
+		return &driver.ReplyError{Addr: e.addr(args), Text: reply.Error(), Connecting: unwritten}
 	}
 	switch {
 	case errors.Is(err, client.ErrClosed) && e.Clustered(): // may be one node, which the cluster has lost
-		err = redisstore.Kind("closed", true, err)
+		err = driver.Kind("closed", true, err)
 	case errors.Is(err, client.ErrClosed):
-		err = redisstore.Closed(err)
+		err = driver.Closed(err)
 	case errors.Is(err, client.ErrPoolExhausted), errors.Is(err, client.ErrPoolTimeout):
-		err = redisstore.Kind("pool_exhausted", true, err)
+		err = driver.Kind("pool_exhausted", true, err)
 	case strings.HasPrefix(err.Error(), "redis: all sentinels specified in configuration are unreachable"):
-		err = redisstore.Kind("sentinels_unreachable", true, err)
+		err = driver.Kind("sentinels_unreachable", true, err)
 	case isProtocol(err):
-		err = redisstore.Kind("protocol", false, err)
+		err = driver.Kind("protocol", false, err)
 	}
 	if err = e.heard.Explain(err); unwritten {
-		return redisstore.NotSent(ctx, e.addr(args), err)
+		return driver.NotSent(ctx, e.addr(args), err)
 	}
-	return redisstore.Fault(ctx, e.addr(args), err)
+	return driver.Fault(ctx, e.addr(args), err)
 }
 
 // isProtocol tells that go-redis did not understand a reply.
@@ -393,7 +394,7 @@ func (e executor) Clustered() bool {
 	return is
 }
 
-func (e executor) Subscribe(ctx context.Context) redisstore.Subscription {
+func (e executor) Subscribe(ctx context.Context) driver.Subscription {
 	return subscription{ctx, e, e.client.Subscribe(ctx)}
 }
 
@@ -416,19 +417,19 @@ func (s subscription) Ping() error { return s.fault(s.PubSub.Ping(s.ctx)) }
 // fault names no server of a cluster: it may be any.
 func (s subscription) fault(err error) error { return s.translate(s.ctx, nil, err, false) }
 
-func (s subscription) Receive() (redisstore.Event, error) {
+func (s subscription) Receive() (driver.Event, error) {
 	msg, err := s.PubSub.Receive(s.ctx)
 	if err != nil {
-		return redisstore.Event{}, s.fault(err)
+		return driver.Event{}, s.fault(err)
 	}
 	switch msg := msg.(type) {
 	case *client.Message:
-		return redisstore.Event{Kind: redisstore.EventMessage, Channel: msg.Channel, Payload: msg.Payload}, nil
+		return driver.Event{Kind: driver.EventMessage, Channel: msg.Channel, Payload: msg.Payload}, nil
 	case *client.Subscription:
 		if msg.Kind == "subscribe" {
-			return redisstore.Event{Kind: redisstore.EventSubscribed, Channel: msg.Channel}, nil
+			return driver.Event{Kind: driver.EventSubscribed, Channel: msg.Channel}, nil
 		}
-		return redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: msg.Channel}, nil
+		return driver.Event{Kind: driver.EventUnsubscribed, Channel: msg.Channel}, nil
 	}
-	return redisstore.Event{Kind: redisstore.EventPong}, nil
+	return driver.Event{Kind: driver.EventPong}, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -17,11 +17,11 @@ type pipeliner struct {
 	pipelined
 }
 
-func (e pipeliner) DoAll(ctx context.Context, commands []*redisstore.Command) {
+func (e pipeliner) DoAll(ctx context.Context, commands []*driver.Command) {
 	e.all(ctx, commands, false)
 }
 
-func (e pipeliner) OnceAll(ctx context.Context, commands []*redisstore.Command) {
+func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 	e.all(ctx, commands, true)
 }
 
@@ -31,7 +31,7 @@ type answered interface {
 	isUnwritten() bool
 }
 
-func (e pipeliner) all(ctx context.Context, commands []*redisstore.Command, isOnce bool) {
+func (e pipeliner) all(ctx context.Context, commands []*driver.Command, isOnce bool) {
 	cmds := make([]client.Cmder, len(commands))
 	for i, c := range commands {
 		cmd := newCommand(ctx, c.Args)
@@ -52,11 +52,11 @@ func (e pipeliner) all(ctx context.Context, commands []*redisstore.Command, isOn
 	for i, c := range commands {
 		c.Reply, c.Err = e.answer(ctx, c.Args, cmds[i].(answered), whole)
 		switch {
-		case redisstore.IsDemoted(c.Err):
+		case driver.IsDemoted(c.Err):
 			c.Alone = true // finds the way to another server
 		case isLed(c.Err):
 			c.Alone = node != nil
-		case c.Err != nil && !errors.As(c.Err, new(*redisstore.ReplyError)):
+		case c.Err != nil && !errors.As(c.Err, new(*driver.ReplyError)):
 			c.Alone = node != nil && !isOnce // the client of a node sends nothing twice
 			unknown = c.Err
 		}
@@ -66,7 +66,7 @@ func (e pipeliner) all(ctx context.Context, commands []*redisstore.Command, isOn
 
 // isLed is a cluster's way to say that a command was not carried out on this node.
 func isLed(err error) bool {
-	var reply *redisstore.ReplyError
+	var reply *driver.ReplyError
 	if !errors.As(err, &reply) {
 		return false
 	}

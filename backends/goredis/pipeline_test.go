@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/go-redis/v9"
@@ -25,16 +26,16 @@ func pipelinerAt(t *testing.T, o *client.Options) pipeliner {
 	return pipeliner{newExecutor(c), c}
 }
 
-func commandsOf(lines ...[]any) (commands []*redisstore.Command) {
+func commandsOf(lines ...[]any) (commands []*driver.Command) {
 	for _, args := range lines {
-		commands = append(commands, &redisstore.Command{Args: args})
+		commands = append(commands, &driver.Command{Args: args})
 	}
 	return commands
 }
 
-func increments(n int) (commands []*redisstore.Command) {
+func increments(n int) (commands []*driver.Command) {
 	for i := range n {
-		commands = append(commands, &redisstore.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
+		commands = append(commands, &driver.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
 	}
 	return commands
 }
@@ -42,12 +43,12 @@ func increments(n int) (commands []*redisstore.Command) {
 func TestCommandsTogetherAreAnsweredInOrderWithErrorsInTheirPlace(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	e := pipelinerAt(t, &client.Options{Addr: addr})
-	for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+	for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 		commands := commandsOf([]any{"SET", name, "1"}, []any{"LPUSH", name, "x"}, []any{"GET", "nothing"},
 			[]any{"EVAL", "return {1, 'a', false, {}}", 0}, []any{"GET", name})
 		all(t.Context(), commands)
 		wrong := &redisstore.ReplyError{Addr: addr, Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		for i, want := range []redisstore.Command{
+		for i, want := range []driver.Command{
 			{Reply: "OK"}, {Err: wrong}, {}, {Reply: []any{int64(1), "a", nil, []any{}}}, {Reply: "1"},
 		} {
 			if got := commands[i]; !reflect.DeepEqual(got.Reply, want.Reply) || !reflect.DeepEqual(got.Err, want.Err) {
@@ -62,7 +63,7 @@ func TestOnlyWhatMayBeSentTwiceIs(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	e := pipelinerAt(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 3})
 	for name, c := range map[string]struct {
-		all      func(context.Context, []*redisstore.Command)
+		all      func(context.Context, []*driver.Command)
 		repeated bool
 	}{"DoAll": {e.DoAll, true}, "OnceAll": {e.OnceAll, false}} {
 		if _, err := server.Do("FLUSHALL"); err != nil {
@@ -141,7 +142,7 @@ func TestACommandThatWasNotAnsweredIsNotTakenForOneAnsweredWithNil(t *testing.T)
 				t.Errorf("%v, %v; want %v", command.Reply, command.Err, want)
 			}
 		}
-		err := newExecutor(c).Pinned(t.Context(), "a", func(cn redisstore.Conn) error {
+		err := newExecutor(c).Pinned(t.Context(), "a", func(cn driver.Conn) error {
 			replies, err := cn.Pipeline(t.Context(), []any{"GET", "a"})
 			if replies != nil {
 				t.Errorf("Pipeline = %v, %v", replies, err)
@@ -188,7 +189,7 @@ func TestWhatIsLedElsewhereIsSentByItself(t *testing.T) {
 	e := pipeliner{newExecutor(c), c}
 	from, to := cluster.Masters()[0], cluster.Masters()[1]
 	stays, leaves := cluster.KeyOn(from, "stays%d"), cluster.KeyOn(from, "leaves%d")
-	for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+	for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 		commands := commandsOf([]any{"SET", stays, "1"}, []any{"SET", leaves, "1"}, []any{"SET", stays, "2"})
 		all(t.Context(), commands)
 		for i, c := range commands {
@@ -200,7 +201,7 @@ func TestWhatIsLedElsewhereIsSentByItself(t *testing.T) {
 	move := cluster.BeginMove(leaves, to)
 	move.Keys()
 	for _, stage := range []string{"ASK", "MOVED"} {
-		for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+		for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 			commands := commandsOf([]any{"SET", stays, "1"}, []any{"SET", leaves, "1"}, []any{"SET", stays, "2"})
 			all(t.Context(), commands)
 			for i, c := range commands {

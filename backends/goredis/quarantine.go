@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -25,12 +26,12 @@ import (
 // On each new connection, INFO server and INFO replication are sent behind OnConnect of o; without the
 // permission for INFO nothing is noticed, and Check of the store has a finding. Connections to replicas are
 // refused, so leave ReadOnly and the like off. In a cluster each node has a quarantine of its own. See
-// redisstore.Quarantine for what is noticed, and what is not.
+// driver.Quarantine for what is noticed, and what is not.
 func Quarantine[O client.Options | client.FailoverOptions | client.ClusterOptions](o *O) redisstore.Option {
 	if o == nil {
 		return redisstore.Invalid(noOptions)
 	}
-	q := redisstore.NewQuarantine()
+	q := driver.NewQuarantine()
 	switch o := any(o).(type) {
 	case *client.Options:
 		watch(q, o.Addr, &o.Dialer, &o.OnConnect, o.DialTimeout, o.TLSConfig)
@@ -49,7 +50,7 @@ func Quarantine[O client.Options | client.FailoverOptions | client.ClusterOption
 			return c
 		}
 	}
-	return q.Option()
+	return redisstore.Observed(q)
 }
 
 type (
@@ -60,7 +61,7 @@ type (
 const defaultDialTimeout = 5 * time.Second // of go-redis
 
 // watch wraps the fields of some options.
-func watch(q *redisstore.Quarantine, endpoint string, dial *dialer, connect *onConnect, timeout time.Duration, config *tls.Config) {
+func watch(q *driver.Quarantine, endpoint string, dial *dialer, connect *onConnect, timeout time.Duration, config *tls.Config) {
 	ownDial, ownConnect := *dial, *connect
 	if ownDial == nil {
 		setDefault(&timeout, defaultDialTimeout)
@@ -104,7 +105,7 @@ func ask(ctx context.Context, cn *client.Conn) (info string, err error) {
 
 // node refuses grants on a node of a cluster, however the command has come there: the slot may have moved.
 type node struct {
-	q        *redisstore.Quarantine
+	q        *driver.Quarantine
 	endpoint string
 }
 
@@ -150,7 +151,7 @@ func (n node) ProcessPipelineHook(next client.ProcessPipelineHook) client.Proces
 // refuses sets the error of a grant of ours that does not count.
 func (n node) refuses(cmd client.Cmder, sent bool) bool {
 	grant, ours := cmd.(once)
-	if !ours || !redisstore.Grants(grant.Cmd.Args()) { // not Args of once, which are for the wire
+	if !ours || !driver.Grants(grant.Cmd.Args()) { // not Args of once, which are for the wire
 		return false
 	}
 	err := n.q.Refuses(n.endpoint, sent)

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/redis/go-redis/v9"
-
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	client "github.com/redis/go-redis/v9"
 )
 
 func TestARingIsRefusedBeforeAnythingIsSent(t *testing.T) {

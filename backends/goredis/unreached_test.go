@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/redis/go-redis/v9"
-
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	client "github.com/redis/go-redis/v9"
 )
 
 func TestAClusterOfWhichNothingIsReachedIsAFault(t *testing.T) {

@@ -11,18 +11,18 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 type executor struct {
 	pool *client.Pool
 	addr string        // empty if the pool does not tell
 	left *atomic.Int32 // connections being made that nobody waits for any more
-	*redisstore.Heard
+	*driver.Heard
 }
 
 func newExecutor(pool *client.Pool, addr string) executor {
-	return executor{pool, addr, new(atomic.Int32), new(redisstore.Heard)}
+	return executor{pool, addr, new(atomic.Int32), new(driver.Heard)}
 }
 
 // Endpoint is the address of the server, if Open was told it.
@@ -64,7 +64,7 @@ func (e executor) sendOnce(ctx context.Context, args []any) (reply any, broke bo
 // put gives c back to the pool, or closes it if it is broken or the server is a replica: the name
 // of the server may lead to another one by now.
 func (e executor) put(c client.Conn, err *error) {
-	if *err != nil && redisstore.IsDemoted(*err) {
+	if *err != nil && driver.IsDemoted(*err) {
 		cut(c)
 	}
 	_ = c.Close()
@@ -74,10 +74,10 @@ func (e executor) put(c client.Conn, err *error) {
 // pool lead to the same server: they are used up until one leads to a master, or a new one is made.
 func (e executor) elsewhere(ctx context.Context, do func() error) error {
 	err := do()
-	if err == nil || !redisstore.IsDemoted(err) {
+	if err == nil || !driver.IsDemoted(err) {
 		return err
 	}
-	for idle := e.pool.IdleCount() + 1; idle > 0 && redisstore.IsDemoted(err) && redisstore.Ended(ctx) == nil; idle-- {
+	for idle := e.pool.IdleCount() + 1; idle > 0 && driver.IsDemoted(err) && driver.Ended(ctx) == nil; idle-- {
 		err = do()
 	}
 	return err
@@ -92,25 +92,25 @@ func isTimeout(err error) bool {
 func (executor) Lane(context.Context, []any) any { return nil }
 
 // DoAll sends again what a connection that broke has left unanswered, like Do.
-func (e executor) DoAll(ctx context.Context, commands []*redisstore.Command) {
+func (e executor) DoAll(ctx context.Context, commands []*driver.Command) {
 	if answered, broke := e.sendAll(ctx, commands); broke {
 		e.sendAll(ctx, commands[answered:])
 	}
 }
 
-func (e executor) OnceAll(ctx context.Context, commands []*redisstore.Command) {
+func (e executor) OnceAll(ctx context.Context, commands []*driver.Command) {
 	e.sendAll(ctx, commands)
 }
 
 // sendAll tells how many were answered, and whether the others were not because the connection
 // broke. What a replica has not done is for its caller to send elsewhere.
-func (e executor) sendAll(ctx context.Context, commands []*redisstore.Command) (answered int, broke bool) {
+func (e executor) sendAll(ctx context.Context, commands []*driver.Command) (answered int, broke bool) {
 	c, err := e.get(ctx)
 	if err == nil {
 		var demoted error
 		defer e.put(c, &demoted)
-		if err = redisstore.Ended(ctx); err != nil {
-			err = redisstore.NotSent(ctx, e.addr, err)
+		if err = driver.Ended(ctx); err != nil {
+			err = driver.NotSent(ctx, e.addr, err)
 		} else {
 			_, err = until(ctx, c, func() (_ any, err error) {
 				answered, err = e.exchange(c, commands)
@@ -119,7 +119,7 @@ func (e executor) sendAll(ctx context.Context, commands []*redisstore.Command) (
 			broke = err != nil && !isTimeout(err)
 		}
 		for _, command := range commands[:answered] {
-			if command.Err != nil && redisstore.IsDemoted(command.Err) {
+			if command.Err != nil && driver.IsDemoted(command.Err) {
 				demoted, command.Alone = command.Err, true
 			}
 		}
@@ -131,7 +131,7 @@ func (e executor) sendAll(ctx context.Context, commands []*redisstore.Command) (
 }
 
 // exchange sends commands together and reads a reply for each. The error is the connection's.
-func (e executor) exchange(c client.Conn, commands []*redisstore.Command) (answered int, err error) {
+func (e executor) exchange(c client.Conn, commands []*driver.Command) (answered int, err error) {
 	for _, command := range commands {
 		name, _ := command.Args[0].(string)
 		if err := c.Send(name, command.Args[1:]...); err != nil {
@@ -152,11 +152,11 @@ func (e executor) exchange(c client.Conn, commands []*redisstore.Command) (answe
 }
 
 // Pinned keeps a connection of the pool for fn. The pool would unwatch by itself, but heed no ctx.
-func (e executor) Pinned(ctx context.Context, _ string, fn func(redisstore.Conn) error) error {
+func (e executor) Pinned(ctx context.Context, _ string, fn func(driver.Conn) error) error {
 	return e.elsewhere(ctx, func() error { return e.pin(ctx, fn) })
 }
 
-func (e executor) pin(ctx context.Context, fn func(redisstore.Conn) error) (err error) {
+func (e executor) pin(ctx context.Context, fn func(driver.Conn) error) (err error) {
 	c, err := e.get(ctx)
 	if err != nil {
 		return err
@@ -177,8 +177,8 @@ type conn struct {
 }
 
 func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
-	if err := redisstore.Ended(ctx); err != nil {
-		return nil, redisstore.NotSent(ctx, c.addr, err)
+	if err := driver.Ended(ctx); err != nil {
+		return nil, driver.NotSent(ctx, c.addr, err)
 	}
 	reply, err := until(ctx, c.Conn, func() (any, error) {
 		for _, args := range commands {
@@ -217,17 +217,17 @@ func (e executor) get(ctx context.Context) (c client.Conn, err error) {
 func (e executor) notSent(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, client.ErrPoolExhausted):
-		err = redisstore.Kind("pool_exhausted", true, err)
+		err = driver.Kind("pool_exhausted", true, err)
 	case err.Error() == "redigo: get on closed pool": // it has no name
-		err = redisstore.Closed(err)
+		err = driver.Closed(err)
 	case isReply(err):
 		err = e.translate(ctx, err)
 	}
-	if reply, ok := errors.AsType[*redisstore.ReplyError](err); ok {
+	if reply, ok := errors.AsType[*driver.ReplyError](err); ok {
 		reply.Addr, reply.Connecting = e.addr, true
 		return err
 	}
-	return redisstore.NotSent(ctx, e.addr, e.Explain(err))
+	return driver.NotSent(ctx, e.addr, e.Explain(err))
 }
 
 // connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake, a TestOnBorrow. Those
@@ -273,8 +273,8 @@ var errLeft = &net.OpError{
 
 // exchangeOne sends nothing if ctx is done already.
 func (e executor) exchangeOne(ctx context.Context, c client.Conn, name string, args ...any) (any, error) {
-	if err := redisstore.Ended(ctx); err != nil {
-		return nil, redisstore.NotSent(ctx, e.addr, err)
+	if err := driver.Ended(ctx); err != nil {
+		return nil, driver.NotSent(ctx, e.addr, err)
 	}
 	reply, err := until(ctx, c, func() (any, error) { return c.Do(name, args...) })
 	return e.decode(reply), e.translate(ctx, err)
@@ -316,7 +316,7 @@ func (e executor) decode(reply any) any {
 	case []byte:
 		return string(reply)
 	case client.Error:
-		return &redisstore.ReplyError{Addr: e.addr, Text: string(reply)}
+		return &driver.ReplyError{Addr: e.addr, Text: string(reply)}
 	case []any:
 		for i := range reply {
 			reply[i] = e.decode(reply[i])
@@ -332,14 +332,14 @@ func (e executor) translate(ctx context.Context, err error) error {
 		return nil
 	}
 	if reply := client.Error(""); errors.As(err, &reply) {
-		err = &redisstore.ReplyError{Addr: e.addr, Text: string(reply)}
+		err = &driver.ReplyError{Addr: e.addr, Text: string(reply)}
 		e.Note(err)
 		return err
 	}
 	if strings.HasSuffix(err.Error(), "(possible server error or unsupported concurrent read by application)") {
-		err = redisstore.Kind("protocol", false, err)
+		err = driver.Kind("protocol", false, err)
 	}
-	return redisstore.Fault(ctx, e.addr, e.Explain(err))
+	return driver.Fault(ctx, e.addr, e.Explain(err))
 }
 
 func isReply(err error) bool {

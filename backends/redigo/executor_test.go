@@ -15,6 +15,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
@@ -49,7 +50,7 @@ func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
 
 func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
 	e := open(t, redistest.Start(t).Addr())
-	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
 			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
 		wrong := &redisstore.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
@@ -76,7 +77,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	e := open(t, proxy.Addr())
-	exec := func(c redisstore.Conn) any {
+	exec := func(c driver.Conn) any {
 		t.Helper()
 		got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"SET", "b", "1"}, []any{"EXEC"})
 		if err != nil {
@@ -91,7 +92,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 		}
 	}
 	own := errors.New("own")
-	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		for _, changed := range []bool{false, true} {
 			if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"}); err != nil {
 				t.Fatal(err)
@@ -113,7 +114,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 		t.Errorf("%d connections went back to the pool after %v", e.pool.IdleCount(), proxy.Seen())
 	}
 	change()
-	err = e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+	err = e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		if got := exec(c); got == nil {
 			t.Error("the key is still watched")
 		}
@@ -133,7 +134,7 @@ func TestACtxThatIsDoneSendsNothingAndLeavesTheConnection(t *testing.T) {
 	e := open(t, proxy.Addr())
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := e.Pinned(ctx, "a", func(c redisstore.Conn) error {
+		err := e.Pinned(ctx, "a", func(c driver.Conn) error {
 			cancel()
 			_, err := c.Pipeline(ctx, []any{"GET", "a"})
 			return err
@@ -193,8 +194,8 @@ func TestDoSendsAgainOnlyWhatMetABrokenConnection(t *testing.T) {
 }
 
 func TestPinnedEndsWithItsCtxOnAServerThatHangs(t *testing.T) {
-	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error{
-		"in a pipeline": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
+	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c driver.Conn) error{
+		"in a pipeline": func(ctx context.Context, server *redistest.Server, c driver.Conn) error {
 			server.Pause()
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"GET", "a"})
 			if !errors.Is(err, ctx.Err()) {
@@ -206,7 +207,7 @@ func TestPinnedEndsWithItsCtxOnAServerThatHangs(t *testing.T) {
 			}
 			return err
 		},
-		"while it unwatches": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
+		"while it unwatches": func(ctx context.Context, server *redistest.Server, c driver.Conn) error {
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"})
 			server.Pause()
 			return err
@@ -218,7 +219,7 @@ func TestPinnedEndsWithItsCtxOnAServerThatHangs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			defer server.Resume()
-			err := e.Pinned(ctx, "a", func(c redisstore.Conn) error { return use(ctx, server, c) })
+			err := e.Pinned(ctx, "a", func(c driver.Conn) error { return use(ctx, server, c) })
 			if ctx.Err() == nil {
 				t.Errorf("Pinned = %v, before the ctx had ended", err)
 			}
@@ -252,7 +253,7 @@ func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
 				if n%2 == 0 {
 					got, err = e.Do(ctx, "ECHO", want)
 				} else {
-					err = e.Pinned(ctx, "a", func(c redisstore.Conn) error {
+					err = e.Pinned(ctx, "a", func(c driver.Conn) error {
 						replies, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"ECHO", want})
 						if err == nil {
 							got = replies[1]

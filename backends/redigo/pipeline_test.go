@@ -11,31 +11,32 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 // What a Pipeliner promises and no Store shows.
 
-func increments(n int) (commands []*redisstore.Command) {
+func increments(n int) (commands []*driver.Command) {
 	for i := range n {
-		commands = append(commands, &redisstore.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
+		commands = append(commands, &driver.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
 	}
 	return commands
 }
 
 func TestCommandsTogetherAreAnsweredInOrderWithErrorsInTheirPlace(t *testing.T) {
 	e := open(t, redistest.Start(t).Addr())
-	for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
-		var commands []*redisstore.Command
+	for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+		var commands []*driver.Command
 		for _, args := range [][]any{
 			{"SET", name, "1"}, {"LPUSH", name, "x"}, {"GET", "nothing"}, {"EVAL", "return {1, 'a', false, {}}", 0}, {"GET", name},
 		} {
-			commands = append(commands, &redisstore.Command{Args: args})
+			commands = append(commands, &driver.Command{Args: args})
 		}
 		all(t.Context(), commands)
 		wrong := &redisstore.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		for i, want := range []redisstore.Command{
+		for i, want := range []driver.Command{
 			{Reply: "OK"}, {Err: wrong}, {}, {Reply: []any{int64(1), "a", nil, []any{}}}, {Reply: "1"},
 		} {
 			if got := commands[i]; !reflect.DeepEqual(got.Reply, want.Reply) || !reflect.DeepEqual(got.Err, want.Err) {
@@ -50,7 +51,7 @@ func TestOfCommandsTogetherOnlyWhatMayBeSentTwiceIs(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	e := open(t, proxy.Addr())
 	for name, c := range map[string]struct {
-		all      func(context.Context, []*redisstore.Command)
+		all      func(context.Context, []*driver.Command)
 		repeated bool
 	}{"DoAll": {e.DoAll, true}, "OnceAll": {e.OnceAll, false}} {
 		if _, err := server.Do("FLUSHALL"); err != nil {
@@ -98,7 +99,7 @@ func TestCommandsTogetherEndWithTheirCtx(t *testing.T) {
 	late, cancelLate := context.WithDeadline(t.Context(), time.Now())
 	defer cancelLate()
 	for ctx, want := range map[context.Context]error{ctx: context.Canceled, late: context.DeadlineExceeded} {
-		unsent := []*redisstore.Command{{Args: []any{"SET", "unsent", "1"}}, {Args: []any{"SET", "unsent", "2"}}}
+		unsent := []*driver.Command{{Args: []any{"SET", "unsent", "1"}}, {Args: []any{"SET", "unsent", "2"}}}
 		e.OnceAll(ctx, unsent)
 		for _, c := range unsent {
 			if !errors.Is(c.Err, want) {
@@ -114,13 +115,13 @@ func TestCommandsTogetherEndWithTheirCtx(t *testing.T) {
 func TestOfCommandsTogetherWhatAReplicaHasNotDoneIsToBeSentElsewhere(t *testing.T) {
 	e := open(t, redistest.Start(t).Addr())
 	const readonly = `return redis.error_reply("READONLY You can't write against a read only replica.")`
-	for name, all := range map[string]func(context.Context, []*redisstore.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
-		commands := []*redisstore.Command{{Args: []any{"GET", "nothing"}}, {Args: []any{"EVAL", readonly, 0}}}
+	for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
+		commands := []*driver.Command{{Args: []any{"GET", "nothing"}}, {Args: []any{"EVAL", readonly, 0}}}
 		all(t.Context(), commands)
 		if c := commands[0]; c.Alone || c.Err != nil {
 			t.Errorf("%s: what was answered: %v, alone %v", name, c.Err, c.Alone)
 		}
-		if c := commands[1]; !c.Alone || !redisstore.IsDemoted(c.Err) {
+		if c := commands[1]; !c.Alone || !driver.IsDemoted(c.Err) {
 			t.Errorf("%s: what the replica has not done: %v, alone %v", name, c.Err, c.Alone)
 		}
 		if n := e.pool.IdleCount(); n != 0 {
@@ -159,7 +160,7 @@ func TestTheOutcomeOfCommandsThatCouldNotBeWrittenIsUnknown(t *testing.T) {
 		}}
 		e := newExecutor(pool, "10.0.0.7:6379")
 		for by, way := range map[string]struct {
-			all   func(context.Context, []*redisstore.Command)
+			all   func(context.Context, []*driver.Command)
 			dials int
 		}{"OnceAll": {e.OnceAll, 1}, "DoAll": {e.DoAll, 2}} {
 			dials = 0

@@ -7,6 +7,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // Quarantine adds to pool what a store needs to see its connections, and returns the option that gives it
@@ -21,12 +22,12 @@ import (
 //
 // On each new connection, INFO server and INFO replication are sent; without the permission for INFO
 // nothing is noticed, and Check of the store has a finding. Connections to replicas are refused. See
-// redisstore.Quarantine for what is noticed, and what is not.
+// driver.Quarantine for what is noticed, and what is not.
 func Quarantine(pool *client.Pool, addr string) redisstore.Option {
 	if pool == nil {
 		return redisstore.Invalid("pool is nil")
 	}
-	q := redisstore.NewQuarantine()
+	q := driver.NewQuarantine()
 	dialContext, dial := pool.DialContext, pool.Dial
 	pool.DialContext = func(ctx context.Context) (c client.Conn, err error) {
 		switch {
@@ -48,7 +49,7 @@ func Quarantine(pool *client.Pool, addr string) redisstore.Option {
 		}
 		return c, nil
 	}
-	return q.Option()
+	return redisstore.Observed(q)
 }
 
 var errNoDial = errors.New("the pool has neither Dial nor DialContext")
@@ -57,7 +58,7 @@ func ask(ctx context.Context, c client.Conn) (info string, err error) {
 	for _, section := range []string{"server", "replication"} {
 		reply, err := client.String(until(ctx, c, func() (any, error) { return c.Do("INFO", section) }))
 		if isReply(err) {
-			err = &redisstore.ReplyError{Text: err.Error()}
+			err = &driver.ReplyError{Text: err.Error()}
 		}
 		if err != nil {
 			return "", err

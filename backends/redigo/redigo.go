@@ -11,6 +11,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // New returns a store that uses pool, with the timeouts, the TLS and the credentials that its Dial or DialContext has.
@@ -33,7 +34,7 @@ import (
 // is no quarantine for servers that may have forgotten locks, unless the pool went through
 // [Quarantine].
 func New(pool *client.Pool, opts ...redisstore.Option) *redisstore.Store {
-	if e := redisstore.RefuseNil(pool); e != nil {
+	if e := driver.RefuseNil(pool); e != nil {
 		return redisstore.New(e, opts...)
 	}
 	return redisstore.New(newExecutor(pool, ""), opts...)
@@ -48,8 +49,8 @@ func New(pool *client.Pool, opts ...redisstore.Option) *redisstore.Store {
 //     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
 //     redisstore.WithoutQuarantine).
 func Open(addr string, dial []client.DialOption, opts ...redisstore.Option) (*redisstore.Store, *client.Pool) {
-	if err := redisstore.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redisstore.DialURLContext (redigo)"); err != nil {
-		return redisstore.New(redisstore.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}
+	if err := driver.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redisstore.DialURLContext (redigo)"); err != nil {
+		return redisstore.New(driver.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}
 	}
 	dial = append([]client.DialOption{
 		client.DialConnectTimeout(time.Second),

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // dialLimit bounds the opening of a connection for wake-ups, which has no ctx to do so.
 const dialLimit = 5 * time.Second
 
-func (e executor) Subscribe(ctx context.Context) redisstore.Subscription {
+func (e executor) Subscribe(ctx context.Context) driver.Subscription {
 	return &subscription{ctx: ctx, exec: e}
 }
 
@@ -54,29 +54,29 @@ func (s *subscription) dial(ctx context.Context) (client.Conn, error) {
 }
 
 // Receive waits without a limit: it may take hours until a channel has something to say.
-func (s *subscription) Receive() (redisstore.Event, error) {
+func (s *subscription) Receive() (driver.Event, error) {
 	reply, err := client.ReceiveWithTimeout(s.conn, 0)
 	if err != nil {
-		return redisstore.Event{}, s.exec.translate(s.ctx, err)
+		return driver.Event{}, s.exec.translate(s.ctx, err)
 	}
 	push, _ := s.exec.decode(reply).([]any)
 	if len(push) < 2 { // the answer to a PING before anything was subscribed
-		return redisstore.Event{Kind: redisstore.EventPong}, nil
+		return driver.Event{Kind: driver.EventPong}, nil
 	}
 	kind, _ := push[0].(string)
 	channel, _ := push[1].(string)
-	event := redisstore.Event{Kind: kinds[kind], Channel: channel}
-	if event.Kind == redisstore.EventMessage && len(push) > 2 {
+	event := driver.Event{Kind: kinds[kind], Channel: channel}
+	if event.Kind == driver.EventMessage && len(push) > 2 {
 		event.Payload, _ = push[2].(string)
 	}
 	return event, nil
 }
 
-var kinds = map[string]redisstore.EventKind{
-	"pong":        redisstore.EventPong,
-	"subscribe":   redisstore.EventSubscribed,
-	"unsubscribe": redisstore.EventUnsubscribed,
-	"message":     redisstore.EventMessage,
+var kinds = map[string]driver.EventKind{
+	"pong":        driver.EventPong,
+	"subscribe":   driver.EventSubscribed,
+	"unsubscribe": driver.EventUnsubscribed,
+	"message":     driver.EventMessage,
 }
 
 func (s *subscription) Close() error {

@@ -10,6 +10,7 @@ import (
 
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
@@ -19,15 +20,15 @@ func TestASubscriptionTellsItsEventsApart(t *testing.T) {
 	defer s.Close()
 	for _, step := range []struct {
 		request func() error
-		want    redisstore.Event
+		want    driver.Event
 	}{
-		{s.Ping, redisstore.Event{Kind: redisstore.EventPong}}, // the server answers otherwise before anything is subscribed
-		{func() error { return s.Subscribe("a") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "a"}},
-		{func() error { return s.Subscribe("b") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "b"}},
-		{s.Ping, redisstore.Event{Kind: redisstore.EventPong}},
-		{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redisstore.Event{Kind: redisstore.EventMessage, Channel: "b", Payload: "text"}},
-		{func() error { return s.Unsubscribe("a") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "a"}},
-		{func() error { return s.Unsubscribe("b") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "b"}},
+		{s.Ping, driver.Event{Kind: driver.EventPong}}, // the server answers otherwise before anything is subscribed
+		{func() error { return s.Subscribe("a") }, driver.Event{Kind: driver.EventSubscribed, Channel: "a"}},
+		{func() error { return s.Subscribe("b") }, driver.Event{Kind: driver.EventSubscribed, Channel: "b"}},
+		{s.Ping, driver.Event{Kind: driver.EventPong}},
+		{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, driver.Event{Kind: driver.EventMessage, Channel: "b", Payload: "text"}},
+		{func() error { return s.Unsubscribe("a") }, driver.Event{Kind: driver.EventUnsubscribed, Channel: "a"}},
+		{func() error { return s.Unsubscribe("b") }, driver.Event{Kind: driver.EventUnsubscribed, Channel: "b"}},
 	} {
 		if err := step.request(); err != nil {
 			t.Fatal(err)

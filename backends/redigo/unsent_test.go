@@ -6,8 +6,7 @@ import (
 	"testing"
 
 	client "github.com/gomodule/redigo/redis"
-
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 var errFull = errors.New("the socket takes no more")
@@ -22,7 +21,7 @@ func (full) Close() error                   { return nil }
 
 func TestWhatTheConnectionDoesNotTakeIsAnError(t *testing.T) {
 	e := newExecutor(&client.Pool{Dial: func() (client.Conn, error) { return full{}, nil }}, "")
-	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		_, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"})
 		return err
 	})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // batch is a round trip that several calls share.
@@ -29,7 +31,7 @@ func (l *lane) lead(q *caller) {
 			}
 		}
 	}()
-	if err := Ended(q.ctx); err != nil {
+	if err := driver.Ended(q.ctx); err != nil {
 		q.Err = unsent{err}
 		return
 	}
@@ -55,12 +57,12 @@ func (l *lane) lead(q *caller) {
 			l.mu.Unlock()
 		})()
 	}
-	commands := make([]*Command, len(sent))
+	commands := make([]*driver.Command, len(sent))
 	for i, each := range sent {
 		commands[i] = &each.Command
 	}
 	l.together(b.ctx, commands)
-	b.over = Ended(b.ctx) != nil
+	b.over = driver.Ended(b.ctx) != nil
 }
 
 // gather adds to q what is in the queue; it is nil if nothing is. Calls whose ctx has ended are answered. Those who were answered
@@ -92,7 +94,7 @@ func (l *lane) gather(q *caller) []*caller {
 	l.mu.Unlock()
 	kept := sent[:0]
 	for _, each := range sent {
-		if err := Ended(each.ctx); err != nil && each != q { // without the mutex: a ctx may be of any make
+		if err := driver.Ended(each.ctx); err != nil && each != q { // without the mutex: a ctx may be of any make
 			each.Err = unsent{err}
 			l.tell(each)
 			continue
@@ -150,13 +152,13 @@ func (b *batch) leave() {
 
 // explain makes an error of the round trip one of the call with ctx.
 func (b *batch) explain(ctx context.Context, err error) error {
-	if errors.As(err, new(*ReplyError)) {
+	if errors.As(err, new(*driver.ReplyError)) {
 		return err
 	}
-	if w, ok := errors.AsType[*WireError](err); ok {
-		return w.of(ctx)
+	if w, ok := errors.AsType[*driver.WireError](err); ok {
+		return driver.Shared(ctx, w)
 	}
-	own := Ended(ctx)
+	own := driver.Ended(ctx)
 	switch {
 	case own != nil && !errors.Is(err, own):
 		return fmt.Errorf("%w: %w", own, err)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
@@ -18,7 +19,7 @@ type fails struct {
 	replies map[string]error
 }
 
-func (f *fails) OnceAll(ctx context.Context, commands []*Command) {
+func (f *fails) OnceAll(ctx context.Context, commands []*driver.Command) {
 	f.wire.OnceAll(ctx, commands)
 	for _, c := range commands {
 		if err := f.replies[c.Args[1].(string)]; err != nil {
@@ -29,7 +30,7 @@ func (f *fails) OnceAll(ctx context.Context, commands []*Command) {
 
 func TestAnErrorReplyIsThatOfOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refused := &ReplyError{Text: "NOPERM no"}
+		refused := &driver.ReplyError{Text: "NOPERM no"}
 		w := &fails{replies: map[string]error{"refused": refused}}
 		send := combine(w.Once, w.OnceAll, w.Lane).send
 		release := busy(t, &w.wire, send)
@@ -55,18 +56,18 @@ func TestAnErrorReplyIsThatOfOneCall(t *testing.T) {
 // leads elsewhere what says so.
 type leads struct{ wire }
 
-func (l *leads) OnceAll(ctx context.Context, commands []*Command) {
+func (l *leads) OnceAll(ctx context.Context, commands []*driver.Command) {
 	l.wire.OnceAll(ctx, commands)
 	for _, c := range commands {
 		if c.Args[1] == "led" {
-			c.Reply, c.Err, c.Alone = nil, &ReplyError{Text: "MOVED 1 there"}, true
+			c.Reply, c.Err, c.Alone = nil, &driver.ReplyError{Text: "MOVED 1 there"}, true
 		}
 	}
 }
 
 func TestWhatIsToBeSentByItselfIsByItsOwnCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &leads{wire{trip: func(_ context.Context, commands []*Command) error {
+		w := &leads{wire{trip: func(_ context.Context, commands []*driver.Command) error {
 			if commands[0].Args[1] == "led" && len(commands) == 1 {
 				time.Sleep(time.Hour)
 			}
@@ -123,7 +124,7 @@ func TestWhatIsToBeSentByItselfIsNotOnceItsCtxHasEnded(t *testing.T) {
 func TestAnErrorOfTheConnectionIsThatOfAllCallsInTheRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
-		w := &wire{trip: func(context.Context, []*Command) error { return broken }}
+		w := &wire{trip: func(context.Context, []*driver.Command) error { return broken }}
 		send := once(w)
 		release := busy(t, w, send)
 		var all sync.WaitGroup
@@ -163,8 +164,8 @@ func together(t *testing.T, w *wire, send call, ctxs ...context.Context) (errs [
 }
 
 // until takes so long or until its ctx ends, and then tells the ctx's error.
-func until(d time.Duration) func(context.Context, []*Command) error {
-	return func(ctx context.Context, _ []*Command) error {
+func until(d time.Duration) func(context.Context, []*driver.Command) error {
+	return func(ctx context.Context, _ []*driver.Command) error {
 		select {
 		case <-time.After(d):
 			return nil
@@ -303,7 +304,7 @@ func (a *asked) Err() error {
 
 func TestACtxThatEndsAsItsCallIsTakenCountsLikeOneThatEndsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{trip: func(ctx context.Context, _ []*Command) error {
+		w := &wire{trip: func(ctx context.Context, _ []*driver.Command) error {
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Minute):
@@ -313,7 +314,7 @@ func TestACtxThatEndsAsItsCallIsTakenCountsLikeOneThatEndsLater(t *testing.T) {
 		l := &lane{combiner: &combiner{alone: w.Once, together: w.OnceAll}}
 		ctx, cancel := context.WithCancel(t.Context())
 		l.mu.Lock()
-		q := &caller{Command: Command{Args: []any{"SET", "leads"}}, ctx: t.Context(), state: leading, tenure: l.take(0)}
+		q := &caller{Command: driver.Command{Args: []any{"SET", "leads"}}, ctx: t.Context(), state: leading, tenure: l.take(0)}
 		other := l.caller(&asked{Context: ctx, end: cancel}, []any{"SET", "ends"}, nil)
 		l.enqueue(other)
 		l.mu.Unlock()

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
 )
 
 // Report is what a server says of itself that matters to locks.
@@ -112,9 +115,9 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 	case s == nil || s.exec == nil:
 		return r, errors.New("lockstep: check: the Store was not made by New or Open of an adapter")
 	}
-	info, err := s.info(ctx, &r)
-	if info != nil {
-		r.read(info)
+	fields, err := s.info(ctx, &r)
+	if fields != nil {
+		r.read(fields)
 		r.judge(s.config.maxTTL)
 	}
 	if err == nil {
@@ -135,7 +138,7 @@ func (r *Report) find(p Problem, unsafe bool, consequence, detail string, args .
 
 // tolerate makes an error reply a finding and passes on any other error.
 func (r *Report) tolerate(err error, command, consequence string) error {
-	var reply *ReplyError
+	var reply *driver.ReplyError
 	switch {
 	case !errors.As(err, &reply):
 		return err
@@ -155,34 +158,17 @@ func (s *Store) info(ctx context.Context, r *Report) (map[string]string, error) 
 			"a restart or a promotion that made it forget locks is not noticed: there is no quarantine; role, uptime, eviction and persistence can't be checked")
 	}
 	text, _ := reply.(string)
-	return parseInfo(text), nil
+	return info.Parse(text), nil
 }
 
-// parseInfo reads lines of field:value.
-func parseInfo(text string) map[string]string {
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && !strings.HasPrefix(field, "#") {
-			fields[field] = value
-		}
-	}
-	return fields
-}
-
-func (r *Report) read(info map[string]string) {
-	r.RunID, r.Version, r.Role = info["run_id"], info["redis_version"], info["role"]
-	r.Eviction = info["maxmemory_policy"]
-	r.AOF = info["aof_enabled"] == "1"
-	r.Replicas, _ = strconv.Atoi(info["connected_slaves"])
-	if up, ok := uptime(info); ok {
+func (r *Report) read(fields map[string]string) {
+	r.RunID, r.Version, r.Role = fields["run_id"], fields["redis_version"], fields["role"]
+	r.Eviction = fields["maxmemory_policy"]
+	r.AOF = fields["aof_enabled"] == "1"
+	r.Replicas, _ = strconv.Atoi(fields["connected_slaves"])
+	if up, ok := info.Uptime(fields); ok {
 		r.Uptime = up
 	}
-}
-
-// uptime is none, rather than less, on a server whose clock was set back to before its start.
-func uptime(info map[string]string) (time.Duration, bool) {
-	seconds, err := strconv.ParseInt(info["uptime_in_seconds"], 10, 64)
-	return duration(max(seconds, 0), time.Second), err == nil
 }
 
 func (r *Report) judge(maxTTL time.Duration) {
@@ -193,7 +179,7 @@ func (r *Report) judge(maxTTL time.Duration) {
 	switch {
 	case r.Uptime < 0:
 		r.find(ProblemUptime, false, "a restart that made it forget locks can't be noticed", "the server tells no uptime")
-	case r.Uptime < maxTTL+uptimeError:
+	case r.Uptime < maxTTL+info.UptimeError:
 		r.find(ProblemRestarted, true, "a lock granted before the restart may be granted again while its holder still believes in it",
 			"the server was started %v ago, less than the longest TTL of %v", r.Uptime, maxTTL)
 	}

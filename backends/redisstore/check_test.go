@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // talks is a server that has its own answer to each command, a *ReplyError where it has none.
 type talks struct {
-	Executor
+	driver.Executor
 	answers map[string]any
 }
 
@@ -19,7 +21,7 @@ func (s talks) Do(_ context.Context, args ...any) (any, error) {
 	if reply, known := s.answers[args[0].(string)]; known {
 		return reply, nil
 	}
-	return nil, &ReplyError{Text: "ERR unknown command"}
+	return nil, &driver.ReplyError{Text: "ERR unknown command"}
 }
 
 const sound = "run_id:1\r\nrole:master\r\nuptime_in_seconds:99999\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n"

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
@@ -35,7 +36,7 @@ const (
 // Do and Once have a combiner each: what a library may send again, with its pauses, would keep the others waiting.
 type combiner struct {
 	alone    call
-	together func(ctx context.Context, commands []*Command)
+	together func(ctx context.Context, commands []*driver.Command)
 	name     func(ctx context.Context, args []any) any
 	yield    func() // lets other goroutines run: runtime.Gosched; tests replace it
 	unnamed  lane
@@ -43,7 +44,7 @@ type combiner struct {
 	calls    sync.Pool
 }
 
-func combine(alone call, together func(context.Context, []*Command), name func(context.Context, []any) any) *combiner {
+func combine(alone call, together func(context.Context, []*driver.Command), name func(context.Context, []any) any) *combiner {
 	c := &combiner{alone: alone, together: together, name: name, yield: runtime.Gosched}
 	c.unnamed.combiner = c
 	return c
@@ -101,7 +102,7 @@ type tenure struct {
 
 // caller is a call that found no permit, or company, or that nobody waits for.
 type caller struct {
-	Command
+	driver.Command
 	ctx    context.Context
 	next   *caller
 	tenure tenure        // to lead
@@ -303,7 +304,7 @@ func (l *lane) tell(q *caller) {
 func (l *lane) result(q *caller) (any, error) {
 	reply, err := q.Reply, q.Err
 	switch {
-	case q.Alone && Ended(q.ctx) == nil:
+	case q.Alone && driver.Ended(q.ctx) == nil:
 		reply, err = l.alone(q.ctx, q.Args...)
 	case err != nil && q.batch != nil:
 		err = q.batch.explain(q.ctx, err)

@@ -12,12 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 func TestACallThatIsAloneIsSentByItselfWithItsOwnCtx(t *testing.T) {
 	type key struct{}
-	w := &wire{trip: func(ctx context.Context, _ []*Command) error {
+	w := &wire{trip: func(ctx context.Context, _ []*driver.Command) error {
 		if ctx.Value(key{}) != "own" {
 			t.Error("the ctx is not the caller's")
 		}
@@ -38,7 +39,7 @@ func TestACallThatIsAloneAllocatesNothing(t *testing.T) {
 	args := []any{"SET", "a"}
 	send := combine(
 		func(context.Context, ...any) (any, error) { return nil, nil },
-		func(context.Context, []*Command) {},
+		func(context.Context, []*driver.Command) {},
 		func(context.Context, []any) any { return nil },
 	).send
 	if n := testing.AllocsPerRun(100, func() { _, _ = send(context.Background(), args...) }); n != 0 {
@@ -77,7 +78,7 @@ func TestRenewalsOfManyLocksTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, calls = 256, 20 // as many as a Client extends at once
 		var under, most atomic.Int32
-		w := &wire{trip: func(context.Context, []*Command) error {
+		w := &wire{trip: func(context.Context, []*driver.Command) error {
 			most.Store(max(most.Load(), under.Add(1)))
 			time.Sleep(rtt)
 			under.Add(-1)
@@ -381,7 +382,7 @@ func TestSendsThatHangDoNotKeepOthersWaiting(t *testing.T) {
 func TestASendThatComesBackLateGivesNoPermitBackThatIsNotItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		w := &wire{trip: func(context.Context, []*Command) error { <-gate; return nil }}
+		w := &wire{trip: func(context.Context, []*driver.Command) error { <-gate; return nil }}
 		send := once(w)
 		release := busy(t, w, send)
 		var all sync.WaitGroup
@@ -405,7 +406,7 @@ func TestMoreThanFitsIsSentAlthoughAllElseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = sends + (sends+2)*maxTogether
 		gate := make(chan struct{})
-		w := &wire{trip: func(context.Context, []*Command) error { <-gate; return nil }}
+		w := &wire{trip: func(context.Context, []*driver.Command) error { <-gate; return nil }}
 		send := once(w)
 		var all sync.WaitGroup
 		for range calls {
@@ -449,7 +450,7 @@ func TestAServerThatHangsKeepsOnlyItsOwnLaneWaiting(t *testing.T) {
 func TestALibraryThatPanicsLeavesNobodyBehind(t *testing.T) {
 	for name, how := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &wire{trip: func(_ context.Context, commands []*Command) error {
+			w := &wire{trip: func(_ context.Context, commands []*driver.Command) error {
 				if commands[0].Args[1] == "bad" {
 					how()
 				}
@@ -490,7 +491,7 @@ func TestALibraryThatPanicsLeavesNobodyBehind(t *testing.T) {
 // Whatever comes together: each call has its own answer, and was sent once, or not at all if it says so.
 func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
 	broken := errors.New("broken")
-	w := &wire{trip: func(ctx context.Context, commands []*Command) error {
+	w := &wire{trip: func(ctx context.Context, commands []*driver.Command) error {
 		switch rand.IntN(20) {
 		case 0:
 			return broken
@@ -559,7 +560,7 @@ func TestALeaderWhoseCtxHasEndedSendsNothingAndHandsItsPermitOn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		l.mu.Lock()
-		q := &caller{Command: Command{Args: []any{"SET", "ended"}}, ctx: ctx, state: leading, tenure: l.take(0)}
+		q := &caller{Command: driver.Command{Args: []any{"SET", "ended"}}, ctx: ctx, state: leading, tenure: l.take(0)}
 		next := l.caller(t.Context(), []any{"SET", "next"}, nil)
 		l.enqueue(next)
 		l.mu.Unlock()

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
 // answers is an Executor that answers everything alike, and keeps what it was sent last.
 type answers struct {
-	Executor
+	driver.Executor
 	reply any
 	sent  []any
 }
@@ -24,7 +26,7 @@ func (a *answers) Do(_ context.Context, args ...any) (any, error) {
 
 func (a *answers) Once(ctx context.Context, args ...any) (any, error) { return a.Do(ctx, args...) }
 
-func (a *answers) Pinned(_ context.Context, _ string, fn func(Conn) error) error { return fn(a) }
+func (a *answers) Pinned(_ context.Context, _ string, fn func(driver.Conn) error) error { return fn(a) }
 
 // Pipeline has the replies in a list.
 func (a *answers) Pipeline(context.Context, ...[]any) ([]any, error) {
@@ -101,7 +103,7 @@ func TestTextReadsAStringOrNothing(t *testing.T) {
 
 // What a library or a server answers that is none, or an error in some place, must be an error of the call, not a refusal.
 func TestRepliesOfATransactionAreReadWithCare(t *testing.T) {
-	denied := &ReplyError{Text: "NOPERM no"}
+	denied := &driver.ReplyError{Text: "NOPERM no"}
 	type list = []any
 	for name, c := range map[string]struct {
 		replies list
@@ -110,8 +112,8 @@ func TestRepliesOfATransactionAreReadWithCare(t *testing.T) {
 		"none":                           {replies: nil},
 		"too few":                        {replies: list{"OK", "QUEUED"}},
 		"EXEC refused":                   {replies: list{"OK", "QUEUED", "QUEUED", denied}, want: denied},
-		"a command refused":              {replies: list{"OK", "QUEUED", denied, &ReplyError{Text: "EXECABORT"}}, want: denied},
-		"MULTI refused":                  {replies: list{denied, "x", int64(1), &ReplyError{Text: "ERR EXEC without MULTI"}}, want: denied},
+		"a command refused":              {replies: list{"OK", "QUEUED", denied, &driver.ReplyError{Text: "EXECABORT"}}, want: denied},
+		"MULTI refused":                  {replies: list{denied, "x", int64(1), &driver.ReplyError{Text: "ERR EXEC without MULTI"}}, want: denied},
 		"an error of ours in the list":   {replies: list{"OK", "QUEUED", "QUEUED", list{denied, int64(1)}}, want: denied},
 		"an error of theirs in the list": {replies: list{"OK", "QUEUED", "QUEUED", list{errors.New("WRONGTYPE x"), int64(1)}}, want: backends.ErrWrongType},
 		"a short list":                   {replies: list{"OK", "QUEUED", "QUEUED", list{"value"}}},
@@ -132,7 +134,7 @@ func TestRepliesOfATransactionAreReadWithCare(t *testing.T) {
 }
 
 func TestAWaitThatIsNotAnsweredByANumberIsNoAcknowledgement(t *testing.T) {
-	for _, reply := range []any{nil, "1", &ReplyError{Text: "ERR WAIT cannot be used with replica instances"}} {
+	for _, reply := range []any{nil, "1", &driver.ReplyError{Text: "ERR WAIT cannot be used with replica instances"}} {
 		exec := &answers{reply: []any{"OK", reply}}
 		r, err := New(exec, WithReplicas(1, time.Second)).SetNX(t.Context(), "a", "token", time.Second)
 		if r.OK || err == nil {
@@ -150,7 +152,7 @@ func TestScriptsNameTheirKeysAndShareNothingBetweenCalls(t *testing.T) {
 	if _, err := s.SetNXFenced(t.Context(), "a", "token", 1500*time.Microsecond); err != nil {
 		t.Fatal(err)
 	}
-	want := []any{"EVALSHA", numberScript.digest, 2, "app:a", "{app:a}:\x00fence", "token", int64(2), ""}
+	want := []any{"EVALSHA", scripts.Number.Digest, 2, "app:a", "{app:a}:\x00fence", "token", int64(2), ""}
 	if !reflect.DeepEqual(exec.sent, want) {
 		t.Errorf("sent %q", exec.sent)
 	}

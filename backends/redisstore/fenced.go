@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
 // The counter of a lock lies beside it, in its slot of a Redis Cluster.
@@ -63,7 +65,7 @@ func (s *Store) numberAlone(ctx context.Context, key, token string, ttl time.Dur
 }
 
 func (s *Store) number(ctx context.Context, p *pinned, full, token string, ms int64, how any) (backends.Result, error) {
-	return withNumber(granted(numberScript.run(ctx, p.or(s.once), full, fenceKey(full), token, ms, how)))
+	return withNumber(granted(run(ctx, p.or(s.once), scripts.Number, full, fenceKey(full), token, ms, how)))
 }
 
 // withNumber reads the number of a grant.
@@ -84,14 +86,14 @@ func (s *Store) RaiseFence(ctx context.Context, key, token string, to uint64) (b
 		return false, err
 	}
 	if to >= fenceLimit {
-		return false, refusal(fmt.Sprintf("number %d is not under 2^53", to))
+		return false, driver.BadInput(fmt.Sprintf("number %d is not under 2^53", to))
 	}
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
 	full := s.config.prefix + key
 	raise := func(p *pinned) (r backends.Result, err error) {
-		r.OK, err = yes(raiseScript.run(ctx, p.or(s.do), full, fenceKey(full), token, to))
+		r.OK, err = yes(run(ctx, p.or(s.do), scripts.Raise, full, fenceKey(full), token, to))
 		return r, err
 	}
 	if s.config.replicas == 0 {
@@ -105,7 +107,7 @@ func (s *Store) RaiseFence(ctx context.Context, key, token string, to uint64) (b
 // scripts refuses what can't be done without them.
 func (s *Store) scripts(kind string) error {
 	if s.config.scriptless {
-		return refusal(kind + " locks need scripts, and the store has the option WithoutScripts")
+		return driver.BadInput(kind + " locks need scripts, and the store has the option WithoutScripts")
 	}
 	return nil
 }

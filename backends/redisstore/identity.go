@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
 )
 
 // identityKey lies beside the locks, after the prefix, on servers that do not tell what they are.
@@ -25,7 +27,7 @@ func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 		return backends.Identity{}, err
 	}
 	reply, err := s.exec.Do(ctx, "INFO")
-	if refused := (*ReplyError)(nil); errors.As(err, &refused) {
+	if refused := (*driver.ReplyError)(nil); errors.As(err, &refused) {
 		switch refused.Code() {
 		case "NOPERM", "ERR":
 			reply, err = "", nil
@@ -34,8 +36,8 @@ func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 	if err != nil {
 		return backends.Identity{}, err
 	}
-	info, _ := reply.(string)
-	fields := parseInfo(info)
+	text, _ := reply.(string)
+	fields := info.Parse(text)
 	id := backends.Identity{Server: fields["run_id"], Role: fields["role"]}
 	if id.Server == "" {
 		id.Server, err = s.mark(ctx)

@@ -15,7 +15,7 @@ func (s *Store) SetNXForever(ctx context.Context, key, value string) (bool, erro
 	if err := s.mayGrant(ctx); err != nil {
 		return false, err
 	}
-	return yes(s.config.quarantine.through(s.exec.Once)(ctx, "SETNX", s.config.prefix+key, value))
+	return yes(s.plain(ctx, "SETNX", s.config.prefix+key, value))
 }
 
 // mayGrant is ready for a command that grants.
@@ -23,7 +23,7 @@ func (s *Store) mayGrant(ctx context.Context) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.config.quarantine.refuses(false)
+	return s.guard.Refused(false)
 }
 
 // Get is GET.
@@ -39,7 +39,7 @@ func (s *Store) GetSet(ctx context.Context, key, value string) (string, bool, er
 	if err := s.mayGrant(ctx); err != nil {
 		return "", false, err
 	}
-	return text(s.config.quarantine.through(s.exec.Once)(ctx, "GETSET", s.config.prefix+key, value))
+	return text(s.plain(ctx, "GETSET", s.config.prefix+key, value))
 }
 
 // Left is PTTL, at least a millisecond if key has an expiry.
@@ -117,9 +117,9 @@ func (s *Store) GetBit(ctx context.Context, key string, offset uint32) (bool, er
 
 // SetBit is SETBIT.
 func (s *Store) SetBit(ctx context.Context, key string, offset uint32, on bool) (bool, error) {
-	bit, ready, send := 0, s.ready, s.exec.Once
+	bit, ready, send := 0, s.ready, call(s.exec.Once)
 	if on {
-		bit, ready, send = 1, s.mayGrant, s.config.quarantine.through(send)
+		bit, ready, send = 1, s.mayGrant, s.plain
 	}
 	if err := ready(ctx); err != nil {
 		return false, err

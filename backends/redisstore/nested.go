@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
 // A nested lock is a hash: its owner, and for each hold when it ends, by the server's clock.
@@ -24,7 +25,7 @@ func (s *Store) Enter(ctx context.Context, key, owner, token string, ttl time.Du
 	}
 	full := s.config.prefix + key
 	enter := func(p *pinned) (backends.Result, error) {
-		return entered(enterScript.run(ctx, p.or(s.once), full, owner, token, ms))
+		return entered(run(ctx, p.or(s.once), scripts.Enter, full, owner, token, ms))
 	}
 	if s.config.replicas == 0 {
 		return enter(nil)
@@ -61,7 +62,7 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 	}
 	full := s.config.prefix + key
 	renew := func(p *pinned) (r backends.Result, err error) {
-		r.OK, err = yes(renewScript.run(ctx, p.or(s.do), full, token, ms))
+		r.OK, err = yes(run(ctx, p.or(s.do), scripts.Renew, full, token, ms))
 		return r, err
 	}
 	if s.config.replicas == 0 {
@@ -84,5 +85,5 @@ func (s *Store) Leave(ctx context.Context, key, token string) (bool, error) {
 }
 
 func (s *Store) leave(ctx context.Context, p *pinned, key, token string) (bool, error) {
-	return yes(leaveScript.run(ctx, p.or(s.once), key, token, s.channel(key)))
+	return yes(run(ctx, p.or(s.once), scripts.Leave, key, token, s.channel(key)))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // Option changes a Store.
@@ -14,14 +15,14 @@ type config struct {
 	prefix     string
 	maxTTL     time.Duration
 	polling    bool
-	quarantine *Quarantine   // nil: none
-	unguarded  bool          // WithoutQuarantine
-	strict     time.Duration // of WithQuarantine
-	isStrict   bool          // it was given
+	quarantine *driver.Quarantine // of the client; nil: its connections are not seen
+	unguarded  bool               // WithoutQuarantine
+	strict     time.Duration      // of WithQuarantine
+	isStrict   bool               // it was given
 	scriptless bool
 	replicas   int   // that must acknowledge; 0: none
 	wait       []any // the WAIT for them
-	invalid    refusal
+	invalid    driver.BadInput
 }
 
 // WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an ACL) to themselves.
@@ -34,7 +35,7 @@ func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = pref
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
-			c.invalid = refusal(fmt.Sprintf("redisstore.WithMaxTTL: %v is under 1ms", ttl))
+			c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithMaxTTL: %v is under 1ms", ttl))
 			return
 		}
 		c.maxTTL = ttl
@@ -44,7 +45,7 @@ func WithMaxTTL(ttl time.Duration) Option {
 // WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
 func WithoutWakes() Option { return func(c *config) { c.polling = true } }
 
-// WithoutQuarantine does without [Quarantine]: a server that has forgotten locks grants them again
+// WithoutQuarantine does without quarantine: a server that has forgotten locks grants them again
 // at once. For servers that keep each write on disk (appendfsync always) and have no replicas, and
 // for tests.
 func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } }
@@ -61,7 +62,7 @@ func WithQuarantine(d time.Duration) Option {
 }
 
 // WithoutScripts compares and acts by WATCH, GET, MULTI and EXEC on a connection of its own, for servers and ACLs that
-// forbid scripts. The promises of a [backends.Store] are the same; an extension and a release take two round trips, and
+// forbid  The promises of a [backends.Store] are the same; an extension and a release take two round trips, and
 // one more if the lock is not ours. Numbered and nested locks need scripts: their calls are refused.
 func WithoutScripts() Option { return func(c *config) { c.scriptless = true } }
 
@@ -77,9 +78,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *config) {
 		switch {
 		case n < 1:
-			c.invalid = refusal(fmt.Sprintf("redisstore.WithReplicas: number of replicas %d is under 1", n))
+			c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithReplicas: number of replicas %d is under 1", n))
 		case timeout < time.Millisecond:
-			c.invalid = refusal(fmt.Sprintf("redisstore.WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
+			c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
 		default:
 			c.replicas, c.wait, c.invalid = n, []any{"WAIT", n, milliseconds(timeout)}, ""
 		}
@@ -98,12 +99,18 @@ func configure(opts []Option) config {
 		c.quarantine = nil
 	case !c.isStrict:
 	case c.strict < c.maxTTL:
-		c.invalid = refusal(fmt.Sprintf("redisstore.WithQuarantine: %v is under the longest TTL of %v (see redisstore.WithMaxTTL)", c.strict, c.maxTTL))
+		c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithQuarantine: %v is under the longest TTL of %v (see redisstore.WithMaxTTL)", c.strict, c.maxTTL))
 	case c.quarantine == nil:
 		c.invalid = "redisstore.WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
 	}
 	return c
 }
+
+// Observed is for adapters: an option for the stores on the client whose connections q sees.
+func Observed(q *driver.Quarantine) Option { return func(c *config) { c.quarantine = q } }
+
+// Invalid is for adapters: an option with which every call fails because of bad input. Why names it.
+func Invalid(why string) Option { return func(c *config) { c.invalid = driver.BadInput(why) } }
 
 // Quarantines is for adapters: whether opts leave quarantine on.
 func Quarantines(opts ...Option) bool { return !configure(opts).unguarded }

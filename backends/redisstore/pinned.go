@@ -3,11 +3,13 @@ package redisstore
 import (
 	"context"
 	"errors"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // pinned is one connection, for the commands of one call. A nil one stands for any connection.
 type pinned struct {
-	Conn
+	driver.Conn
 	wait  []any // goes along with what writes; nil: nothing
 	acked int64 // how many replicas had the last write
 	wrong error // why that is not known
@@ -26,7 +28,7 @@ func (p *pinned) send(ctx context.Context, args ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replies[0], lacking(asError(replies[0]), args)
+	return replies[0], driver.NameKeys(asError(replies[0]), args)
 }
 
 // read sends commands that change nothing.
@@ -59,10 +61,10 @@ func (p *pinned) write(ctx context.Context, commands ...[]any) ([]any, error) {
 // asError is an error reply as an error: a *ReplyError, or what a library has in its place inside a list.
 func asError(reply any) error {
 	err, _ := reply.(error)
-	if own := (*ReplyError)(nil); err == nil || errors.As(err, &own) {
+	if own := (*driver.ReplyError)(nil); err == nil || errors.As(err, &own) {
 		return err
 	}
-	return &ReplyError{Text: err.Error()}
+	return &driver.ReplyError{Text: err.Error()}
 }
 
 // on runs fn on p, or on a connection of its own if p is nil.
@@ -70,5 +72,5 @@ func (s *Store) on(ctx context.Context, p *pinned, key string, fn func(*pinned) 
 	if p != nil {
 		return fn(p)
 	}
-	return s.exec.Pinned(ctx, key, func(c Conn) error { return fn(&pinned{Conn: c}) })
+	return s.exec.Pinned(ctx, key, func(c driver.Conn) error { return fn(&pinned{Conn: c}) })
 }

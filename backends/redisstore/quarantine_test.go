@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
@@ -25,7 +26,7 @@ func (s told) String() string {
 		role = "master"
 	}
 	if replid2 == "" {
-		replid2 = noReplid
+		replid2 = "0000000000000000000000000000000000000000" // as a server without one says
 	}
 	return fmt.Sprintf("# Server\r\nredis_mode:%s\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n\r\n# Replication\r\nrole:%s\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n",
 		s.mode, s.run, s.up, role, s.replid, replid2)
@@ -41,7 +42,7 @@ var (
 // line is an executor behind which servers change. It notes what is sent, and shows each server
 // once to q, on what stands for a new connection.
 type line struct {
-	q      *Quarantine
+	q      *driver.Quarantine
 	next   []told // servers that the next commands find on a new connection
 	sent   []string
 	during func() // runs while a command is on its way
@@ -71,14 +72,16 @@ func (l *line) Do(_ context.Context, args ...any) (any, error) {
 
 func (l *line) Once(ctx context.Context, args ...any) (any, error) { return l.Do(ctx, args...) }
 
-func (l *line) Pinned(context.Context, string, func(Conn) error) error { return errors.ErrUnsupported }
-func (l *line) Subscribe(context.Context) Subscription                 { return nil }
+func (l *line) Pinned(context.Context, string, func(driver.Conn) error) error {
+	return errors.ErrUnsupported
+}
+func (l *line) Subscribe(context.Context) driver.Subscription { return nil }
 
 const longest = 10 * time.Second
 
 func behind(opts ...Option) (*line, *Store) {
-	l := &line{q: NewQuarantine()}
-	return l, New(l, append([]Option{WithMaxTTL(longest), l.q.Option()}, opts...)...)
+	l := &line{q: driver.NewQuarantine()}
+	return l, New(l, append([]Option{WithMaxTTL(longest), Observed(l.q)}, opts...)...)
 }
 
 func grant(t *testing.T, s *Store) (backends.Result, error) {
@@ -140,8 +143,8 @@ func TestQuarantineLastsFromTheObservation(t *testing.T) {
 // TestWithoutOptionsQuarantineLastsHalfAMinute is about the limit that most programs have.
 func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &line{q: NewQuarantine()}
-		s := New(l, l.q.Option())
+		l := &line{q: driver.NewQuarantine()}
+		s := New(l, Observed(l.q))
 		l.next = []told{serverA}
 		mustGrant(t, s)
 		l.next = []told{serverB}
@@ -153,7 +156,7 @@ func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
 }
 
 func TestATTLOverTheLimitIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	l := &line{q: NewQuarantine()}
+	l := &line{q: driver.NewQuarantine()}
 	s := New(l)
 	const want = "ttl 30.001s is over the store's limit of 30s (see redisstore.WithMaxTTL)"
 	_, err := s.SetNX(t.Context(), "key", "token", 30001*time.Millisecond)
@@ -242,8 +245,8 @@ func TestWhatIsAnotherServer(t *testing.T) {
 // TestAReplicaThatIsPromotedElsewhereIsInQuarantine: behind another address, in place of a master
 // that this process used.
 func TestAReplicaThatIsPromotedElsewhereIsInQuarantine(t *testing.T) {
-	q := NewQuarantine()
-	q.attach(longest, 0)
+	q := driver.NewQuarantine()
+	q.Attach(longest, 0)
 	for _, c := range []struct {
 		endpoint string
 		server   told
@@ -265,8 +268,8 @@ func TestAReplicaThatIsPromotedElsewhereIsInQuarantine(t *testing.T) {
 
 // TestAMasterThatAnsweredBeforeIsRemembered: it was restarted, and then its replica took its place elsewhere.
 func TestAMasterThatAnsweredBeforeIsRemembered(t *testing.T) {
-	q := NewQuarantine()
-	q.attach(longest, 0)
+	q := driver.NewQuarantine()
+	q.Attach(longest, 0)
 	_ = q.Saw("one", serverA.String(), nil)
 	_ = q.Saw("one", told{run: "A2", replid: "a2"}.String(), nil)
 	promoted := told{run: "B", replid: "b", replid2: "a", up: old}
@@ -277,12 +280,12 @@ func TestAMasterThatAnsweredBeforeIsRemembered(t *testing.T) {
 
 // TestOnlyTheLastMastersOfAnEndpointAreRemembered: a server that has a new run_id every minute costs no memory.
 func TestOnlyTheLastMastersOfAnEndpointAreRemembered(t *testing.T) {
-	q := NewQuarantine()
-	q.attach(longest, 0)
+	q := driver.NewQuarantine()
+	q.Attach(longest, 0)
 	saw := func(i int) error {
 		return q.Saw("", told{run: fmt.Sprint("run", i), replid: fmt.Sprint("id", i), up: old}.String(), nil)
 	}
-	const n = rememberedPast + 3
+	const n = 8 + 3 // it remembers eight
 	for i := range n {
 		_ = saw(i)
 	}
@@ -343,18 +346,8 @@ func TestAGrantThatIsOnItsWayWhenQuarantineBeginsDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestEveryScriptThatGrantsIsAGrant: the script of the queue grants as well, with a number or without.
-func TestEveryScriptThatGrantsIsAGrant(t *testing.T) {
-	for _, s := range []script{
-		acquireScript, extendScript, releaseScript, enqueueScript, numberedScript, passScript, quitScript,
-		numberScript, raiseScript, enterScript, renewScript, leaveScript,
-	} {
-		source := s.source.(string)
-		want := strings.Contains(source, grantSource) || strings.HasSuffix(source, enterSource)
-		if Grants(s.command("EVALSHA", s.digest, nil)) != want || Grants(s.command("EVAL", s.source, nil)) != want {
-			t.Errorf("Grants is not %v for\n%s", want, source)
-		}
-	}
+// TestAGrantInTheQueueIsAGrant: nothing is sent to a server in quarantine.
+func TestAGrantInTheQueueIsAGrant(t *testing.T) {
 	l, s := behind()
 	l.next = []told{serverA}
 	mustGrant(t, s)
@@ -387,7 +380,7 @@ func TestServersThatTakeTurnsAreAPermanentError(t *testing.T) {
 
 func TestConnectionsAreClosedWhenTheirServerIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQuarantine()
+		q := driver.NewQuarantine()
 		closed := map[string]int{}
 		track := func(endpoint, name string) func() error {
 			return q.TrackCloser(endpoint, func() error { closed[name]++; return nil })
@@ -415,7 +408,7 @@ func TestReadonlyEndsAllConnections(t *testing.T) {
 		mustGrant(t, s)
 		closed := false
 		l.q.TrackCloser("", func() error { closed = true; return nil })
-		l.err = &ReplyError{Text: "READONLY You can't write against a read only replica."}
+		l.err = &driver.ReplyError{Text: "READONLY You can't write against a read only replica."}
 		if _, err := s.ExpireIf(t.Context(), "key", "token", longest); err == nil {
 			t.Error("ExpireIf = nil")
 		}
@@ -458,7 +451,7 @@ func TestAReplicaIsLookedAtTenTimesASecond(t *testing.T) {
 // TestAClusterMayBeginWithAReplica, but keeps no connection to one when it has found a master.
 func TestAClusterMayBeginWithAReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQuarantine()
+		q := driver.NewQuarantine()
 		q.PerNode()
 		closed := false
 		q.TrackCloser("replica", func() error { closed = true; return nil })
@@ -495,11 +488,11 @@ func TestAReplicaBesideAMasterRefusesNothing(t *testing.T) {
 
 // TestAQuarantineThatHasSeenNothingRefusesNothing: a connection may be older than the Store that reads it.
 func TestAQuarantineThatHasSeenNothingRefusesNothing(t *testing.T) {
-	q := NewQuarantine()
+	q := driver.NewQuarantine()
 	if err := q.Refuses("db:6379", false); err != nil {
 		t.Errorf("before a Store uses it: %v", err)
 	}
-	q.attach(longest, longest)
+	q.Attach(longest, longest)
 	if err := q.Refuses("db:6379", false); err != nil {
 		t.Errorf("an endpoint that has shown no server: %v", err)
 	}
@@ -538,19 +531,19 @@ func TestAServerThatDoesNotTell(t *testing.T) {
 		"BUSY Redis is busy running a script.":                          false,
 		"MAXCLIENTS":                                                    false,
 	} {
-		q := NewQuarantine()
-		if err := q.Saw("", "", &ReplyError{Text: text}); (err == nil) != passes {
+		q := driver.NewQuarantine()
+		if err := q.Saw("", "", &driver.ReplyError{Text: text}); (err == nil) != passes {
 			t.Errorf("%s: %v", text, err)
 		}
-		q.attach(longest, longest)
-		if err := q.Saw("", "", &ReplyError{Text: text}); err == nil || passes && !cleanup.Permanent(err) {
+		q.Attach(longest, longest)
+		if err := q.Saw("", "", &driver.ReplyError{Text: text}); err == nil || passes && !cleanup.Permanent(err) {
 			t.Errorf("%s, in the strict form: %v", text, err)
 		}
-		if err := q.refuses(false); (err != nil) != passes || passes && !cleanup.Unsent(err) {
+		if err := q.Refused(false); (err != nil) != passes || passes && !cleanup.Unsent(err) {
 			t.Errorf("%s, in the strict form: a Store is told %v", text, err)
 		}
 	}
-	if err := NewQuarantine().Saw("", "", context.DeadlineExceeded); !errors.Is(err, context.DeadlineExceeded) {
+	if err := driver.NewQuarantine().Saw("", "", context.DeadlineExceeded); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no answer: %v", err)
 	}
 }
@@ -568,26 +561,6 @@ func TestBadInputOfTheStrictForm(t *testing.T) {
 	}
 	l, off := behind(WithQuarantine(time.Second), WithoutQuarantine())
 	l.next = []told{serverA, serverB}
-	l.q = NewQuarantine() // sees, and is not asked
+	l.q = driver.NewQuarantine() // sees, and is not asked
 	mustGrant(t, off)
-}
-
-func TestWhatQuarantineErrorsSay(t *testing.T) {
-	until := time.Date(2026, 11, 22, 10, 31, 5, 0, time.Local)
-	for err, want := range map[error]string{
-		&QuarantineError{Address: "db:6379", Until: until, why: whyChanged}: "the server at db:6379 is in quarantine until 10:31:05: " +
-			"it was restarted, replaced or promoted since this client used it (see redisstore.WithMaxTTL and redisstore.WithoutQuarantine), and may have forgotten locks that are held",
-		&QuarantineError{Address: "db:6379", Until: until, why: whyStrict, sent: true}: "the server at db:6379 is in quarantine until " +
-			"10:31:05: it was started a short while ago (see redisstore.WithQuarantine), and may have forgotten locks that are held; " +
-			"a grant that was on its way does not count",
-		&QuarantineError{Address: "db:6379", Until: until, several: true}: "several servers answer at db:6379 in turn, and would " +
-			"grant a lock twice: give each an address of its own",
-		&replicaError{"db:6379", "slave"}: "the server at db:6379 is a replica (role slave) and can't grant locks",
-		&untoldError{"db:6379", nil}: "redisstore.WithQuarantine needs INFO of the server at db:6379, to know how long it has been up: " +
-			"its INFO has no uptime_in_seconds",
-	} {
-		if got := err.Error(); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	}
 }

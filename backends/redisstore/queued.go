@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
 // Waiters stand in a queue beside the lock: a sorted set in its slot of a Redis Cluster.
@@ -47,9 +49,9 @@ func (s *Store) setInTurn(
 	}
 	switch {
 	case strings.Contains(t.Waiter, "@"):
-		return backends.Result{}, refusal(fmt.Sprintf("waiter %q has an @", t.Waiter))
+		return backends.Result{}, driver.BadInput(fmt.Sprintf("waiter %q has an @", t.Waiter))
 	case t.InOrder && !s.canQueue():
-		return backends.Result{}, refusal("waiters can't stand in order under redisstore.WithoutWakes, redisstore.WithoutScripts or redisstore.WithReplicas")
+		return backends.Result{}, driver.BadInput("waiters can't stand in order under redisstore.WithoutWakes, redisstore.WithoutScripts or redisstore.WithReplicas")
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
 	if t.Free && !t.InOrder && s.turns.hasNoPlace(full, t.Waiter) && s.queues() {
@@ -100,10 +102,10 @@ func (s *Store) enqueue(
 	ctx context.Context, full, token string, ms int64, member, inOrder string, numbered bool,
 ) (backends.Result, error) {
 	if numbered {
-		return withNumber(enqueued(numberedScript.run(ctx, s.once,
+		return withNumber(enqueued(run(ctx, s.once, scripts.Numbered,
 			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, byClock)))
 	}
-	r, _, err := enqueued(enqueueScript.run(ctx, s.once,
+	r, _, err := enqueued(run(ctx, s.once, scripts.Enqueue,
 		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs))
 	return r, err
 }
@@ -133,9 +135,9 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 // pass is DeleteIf. A lock that can't be had together with its queue is let go of without it: those who wait find out when
 // they look.
 func (s *Store) pass(ctx context.Context, key, token string) (bool, error) {
-	ok, err := yes(passScript.run(ctx, s.once, s.passing(key, token)...))
+	ok, err := yes(run(ctx, s.once, scripts.Pass, s.passing(key, token)...))
 	if isMoving(err) || isKeptOut(err) {
-		ok, alone := yes(releaseScript.run(ctx, s.once, s.releasing(key, token)...))
+		ok, alone := yes(run(ctx, s.once, scripts.Release, s.releasing(key, token)...))
 		s.noteKeptOut(err, alone)
 		return ok, alone
 	}
@@ -158,13 +160,13 @@ func (s *Store) noteKeptOut(both, alone error) {
 // isMoving tells that the slot of a lock and its queue is on its way to another server, which keeps together what was not
 // done.
 func isMoving(err error) bool {
-	reply, ok := errors.AsType[*ReplyError](err)
+	reply, ok := errors.AsType[*driver.ReplyError](err)
 	return ok && reply.Code() == "TRYAGAIN"
 }
 
 // isKeptOut tells that a script was not begun because of a permission. What is not permitted inside says so in other words.
 func isKeptOut(err error) bool {
-	reply, ok := errors.AsType[*ReplyError](err)
+	reply, ok := errors.AsType[*driver.ReplyError](err)
 	return ok && strings.HasPrefix(reply.Text, "NOPERM ")
 }
 
@@ -174,7 +176,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return s.Watch(ctx, key, wake)
 	}
 	if waiter == "" || strings.Contains(waiter, "@") {
-		return refusal(fmt.Sprintf("waiter %q is empty or has an @", waiter))
+		return driver.BadInput(fmt.Sprintf("waiter %q is empty or has an @", waiter))
 	}
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -202,7 +204,7 @@ func (s *Store) member(waiter string) string { return waiter + "@" + s.turns.ope
 func (s *Store) quit(key, member string) {
 	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
 	defer cancel()
-	_, _ = quitScript.run(ctx, s.do, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
+	_, _ = run(ctx, s.do, scripts.Quit, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
 }
 
 const quitLimit = 5 * time.Second

@@ -1,6 +1,6 @@
 // Package redisstore is the family of Redis backends: what they send, how they read the replies, how keys and channels are
 // named, wake-ups and the health check, once for all client libraries. An adapter such as package goredis makes a
-// client library an [Executor]; applications use the adapter.
+// client library a [driver.Executor]; applications use the adapter.
 //
 //	SetNX      SET key token NX PX ttl           for a free lock, one native command;
 //	           EVALSHA acquire.lua               if that was refused: by whom, for how long, or by our own token
@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/internal/address"
 )
 
@@ -29,9 +31,11 @@ import (
 // [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been
 // understood since 2.6, except that scripts which ask for the TIME need 5.0.
 type Store struct {
-	exec     Executor
+	exec     driver.Executor
 	once, do call      // methods of exec, combined if it is a Pipeliner
+	plain    call      // exec.Once for grants of the plain commands of legacy.go
 	shared   *combiner // of once; nil if it is none
+	guard    guard
 	config   config
 	wakes    wakes
 	turns    turns
@@ -49,20 +53,22 @@ var (
 )
 
 // New is for adapters: it returns a Store that sends its commands through exec, and those of calls made at the same time
-// together if exec is a [Pipeliner].
-func New(exec Executor, opts ...Option) *Store {
+// together if exec is a [driver.Pipeliner].
+func New(exec driver.Executor, opts ...Option) *Store {
 	if exec == nil {
-		exec = RefuseNil(nil)
+		exec = driver.RefuseNil(nil)
 	}
 	s := &Store{exec: exec, config: configure(opts)}
 	s.once, s.do = exec.Once, exec.Do
-	if p, ok := exec.(Pipeliner); ok {
+	if p, ok := exec.(driver.Pipeliner); ok {
 		s.shared = combine(p.Once, p.OnceAll, p.Lane)
 		s.once, s.do = s.shared.send, combine(p.Do, p.DoAll, p.Lane).send
 	}
+	s.guard, s.plain = unguarded{}, exec.Once
 	if q := s.config.quarantine; q != nil {
-		q.attach(s.config.maxTTL, s.config.strict)
-		s.once, s.do = q.through(s.once), q.through(s.do)
+		q.Attach(s.config.maxTTL, s.config.strict)
+		s.guard, s.plain = q, guarded(q, s.plain)
+		s.once, s.do = guarded(q, s.once), guarded(q, s.do)
 	}
 	s.once, s.do = naming(s.once), naming(s.do)
 	s.wakes.exec = exec
@@ -82,7 +88,7 @@ func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration)
 	}
 	full := s.config.prefix + key
 	if s.config.replicas == 0 {
-		return s.config.quarantine.counts(s.setNX(ctx, nil, full, token, ms))
+		return s.counts(s.setNX(ctx, nil, full, token, ms))
 	}
 	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
 		return s.setNX(ctx, p, full, token, ms)
@@ -103,7 +109,7 @@ func (s *Store) setNX(ctx context.Context, p *pinned, key, token string, ms int6
 	if s.config.scriptless {
 		return s.inspect(ctx, p, key, token, ms)
 	}
-	return acquired(acquireScript.run(ctx, send, key, token, ms))
+	return acquired(run(ctx, send, scripts.Acquire, key, token, ms))
 }
 
 // stored reads the reply of SET NX.
@@ -171,7 +177,7 @@ func (s *Store) expireIf(ctx context.Context, p *pinned, key, token string, ms i
 	if s.config.scriptless {
 		return s.prolong(ctx, p, key, token, ms, false)
 	}
-	return yes(extendScript.run(ctx, p.or(s.do), key, token, ms))
+	return yes(run(ctx, p.or(s.do), scripts.Extend, key, token, ms))
 }
 
 // DeleteIf removes key if it holds token, and wakes those who watch it. It is sent once.
@@ -187,7 +193,7 @@ func (s *Store) deleteIf(ctx context.Context, p *pinned, key, token string) (boo
 		return s.compareAndDelete(ctx, p, key, token)
 	}
 	if !s.queues() {
-		return yes(releaseScript.run(ctx, p.or(s.once), s.releasing(key, token)...))
+		return yes(run(ctx, p.or(s.once), scripts.Release, s.releasing(key, token)...))
 	}
 	return s.pass(ctx, key, token)
 }
@@ -227,9 +233,9 @@ func (s *Store) ready(ctx context.Context) error {
 func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	switch {
 	case ttl < time.Millisecond:
-		return 0, refusal(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
+		return 0, driver.BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
 	case ttl > s.config.maxTTL:
-		return 0, refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see redisstore.WithMaxTTL)", ttl, s.config.maxTTL))
+		return 0, driver.BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see redisstore.WithMaxTTL)", ttl, s.config.maxTTL))
 	}
 	return milliseconds(ttl), s.ready(ctx)
 }
@@ -238,7 +244,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 func (s *Store) granting(ctx context.Context, ttl time.Duration) (int64, error) {
 	ms, err := s.check(ctx, ttl)
 	if err == nil {
-		err = s.config.quarantine.refuses(false)
+		err = s.guard.Refused(false)
 	}
 	return ms, err
 }
@@ -256,17 +262,6 @@ func duration(units int64, unit time.Duration) time.Duration {
 	return time.Duration(min(units, math.MaxInt64/int64(unit))) * unit
 }
 
-// refusal is bad input: nothing was sent.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
-// Permanent says that repeating will not help.
-func (r refusal) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (r refusal) ErrorType() string { return "invalid" }
-
 // yes reads the reply of what answers 1 or 0.
 func yes(reply any, err error) (bool, error) {
 	if err != nil {
@@ -282,5 +277,5 @@ func yes(reply any, err error) (bool, error) {
 }
 
 func unexpected(reply any) error {
-	return Kind("protocol", false, fmt.Errorf("unexpected reply %v of type %T"+outcomeUnknown, reply, reply))
+	return driver.Kind("protocol", false, fmt.Errorf("unexpected reply %v of type %T; the outcome is unknown", reply, reply))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // ReplicasError says that too few replicas have got a grant or an extension in time, see [WithReplicas]. It says nothing
@@ -30,7 +31,7 @@ func (s *Store) acknowledged(
 	ctx context.Context, key string, undo func(context.Context, *pinned) error, do func(*pinned) (backends.Result, error),
 ) (backends.Result, error) {
 	var r backends.Result
-	err := s.exec.Pinned(ctx, key, func(c Conn) (err error) {
+	err := s.exec.Pinned(ctx, key, func(c driver.Conn) (err error) {
 		p := &pinned{Conn: c, wait: s.config.wait}
 		if r, err = do(p); err != nil || !r.OK {
 			return err
@@ -57,11 +58,11 @@ func (s *Store) acknowledged(
 		}
 		return err
 	})
-	s.config.quarantine.answered(err)
+	s.guard.Answered(err)
 	if undo == nil { // an extension
 		return r, err
 	}
-	return s.config.quarantine.counts(r, err)
+	return s.counts(r, err)
 }
 
 // deleting is what undoes a grant of token.
@@ -71,3 +72,9 @@ func (s *Store) deleting(key, token string) func(context.Context, *pinned) error
 		return err
 	}
 }
+
+// unknownOutcome is an error of which a part says that nothing was done. The whole does not say so.
+type unknownOutcome struct{ error }
+
+func (u unknownOutcome) Unwrap() error { return u.error }
+func (u unknownOutcome) Unsent() bool  { return false }

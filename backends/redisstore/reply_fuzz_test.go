@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
 )
 
 // replyFrom makes a reply of bytes: their first says which, and every reply can be made.
@@ -37,7 +38,7 @@ func replyFrom(data *[]byte, depth int) any {
 	case 5:
 		return strconv.Itoa(int(kind[0]/8) - 3)
 	case 6:
-		return &ReplyError{Text: take(int(kind[0] / 8))}
+		return &driver.ReplyError{Text: take(int(kind[0] / 8))}
 	}
 	list := make([]any, min(int(kind[0]/8)%5, 3-depth))
 	for i := range list {
@@ -187,7 +188,7 @@ func FuzzReplies(f *testing.F) {
 
 // setReply answers SET, and then the script that is asked why it was refused.
 type setReply struct {
-	Executor
+	driver.Executor
 	reply any
 	asked bool
 }
@@ -227,11 +228,13 @@ func FuzzTransactions(f *testing.F) {
 
 // transaction is a connection on which key holds v with a second to live, and whose EXEC answers as it likes.
 type transaction struct {
-	Executor
+	driver.Executor
 	exec any
 }
 
-func (c *transaction) Pinned(_ context.Context, _ string, fn func(Conn) error) error { return fn(c) }
+func (c *transaction) Pinned(_ context.Context, _ string, fn func(driver.Conn) error) error {
+	return fn(c)
+}
 
 func (c *transaction) Pipeline(_ context.Context, commands ...[]any) ([]any, error) {
 	replies := make([]any, len(commands))
@@ -245,35 +248,6 @@ func (c *transaction) Pipeline(_ context.Context, commands ...[]any) ([]any, err
 		replies[1] = []any{}
 	}
 	return replies, nil
-}
-
-// FuzzQuarantine: the strict form refuses a server if and only if it says that it has been up for
-// less than was asked and a second.
-func FuzzQuarantine(f *testing.F) {
-	for _, seconds := range []int64{-1, 0, 60, 61, 3600, 3601, 1 << 40, 1<<63 - 1, -1 << 63} {
-		f.Add("redis_version:7.0.15\r\n", seconds, "\r\nexecutable:/uptime_in_seconds:1", int64(time.Hour))
-	}
-	f.Fuzz(func(t *testing.T, before string, seconds int64, after string, maxTTL int64) {
-		if maxTTL < int64(time.Millisecond) || maxTTL > int64(365*24*time.Hour) {
-			return
-		}
-		for _, line := range strings.Split(before+"\n"+after, "\n") {
-			name, _, _ := strings.Cut(strings.TrimSpace(line), ":")
-			if name == "uptime_in_seconds" || name == "role" || name == "redis_mode" {
-				return // says two things, or what matters more
-			}
-		}
-		q := NewQuarantine()
-		q.attach(time.Duration(maxTTL), time.Duration(maxTTL))
-		err := q.Saw("", fmt.Sprintf("%s\nuptime_in_seconds:%d\n%s", before, seconds, after), nil)
-		young := float64(seconds) < (time.Duration(maxTTL) + time.Second).Seconds()
-		if (err != nil) != young {
-			t.Errorf("up for %d s, longest TTL %v: %v", seconds, time.Duration(maxTTL), err)
-		}
-		if quarantined := (*QuarantineError)(nil); err != nil && !errors.As(err, &quarantined) {
-			t.Errorf("%T", err)
-		}
-	})
 }
 
 // FuzzInfo: a report says what the server has said, and nothing that it has not.
@@ -299,7 +273,7 @@ func FuzzInfo(f *testing.F) {
 			fmt.Sprint("connected_slaves:", replicas), fmt.Sprint("uptime_in_seconds:", up), fmt.Sprint("aof_enabled:", map[bool]int{true: 1}[aof]),
 		}
 		r := Report{Uptime: -1}
-		r.read(parseInfo(strings.Join(lines, end)))
+		r.read(info.Parse(strings.Join(lines, end)))
 		r.judge(time.Hour)
 		want := Report{RunID: id, Version: "7.0.15", Role: role, Eviction: eviction, Replicas: replicas, AOF: aof, Uptime: time.Duration(max(up, 0)) * time.Second}
 		problems := map[Problem]bool{}
@@ -317,33 +291,6 @@ func FuzzInfo(f *testing.F) {
 			if problems[problem] != is {
 				t.Errorf("finding %s: %v; want %v", problem, problems[problem], is)
 			}
-		}
-	})
-}
-
-// FuzzReplyError: an error shows no argument that the server quotes, says whether repeating helps, and is an error of the
-// family whatever its text is.
-func FuzzReplyError(f *testing.F) {
-	f.Add("ERR unknown command 'EVALSHA'", "S3CRET")
-	f.Add("NOPERM this user has no permissions", "x")
-	f.Add("ERR Error running script (call to f_1): @user_script:1: -NOPERM", "x")
-	f.Add("WRONGTYPE Operation against a key", "x")
-	f.Add("LOCKSTEP", "")
-	f.Fuzz(func(t *testing.T, text, token string) {
-		e := &ReplyError{Text: text + ", with args beginning with: '" + token + "' "}
-		if token = "'" + token + "' "; !strings.Contains(text, token) && strings.Contains(e.Error(), token) {
-			t.Errorf("%q shows %q", e, token)
-		}
-		e = &ReplyError{Text: text}
-		refuses := map[string]bool{"NOPERM": true, "NOAUTH": true, "WRONGPASS": true, "WRONGTYPE": true, "LOCKSTEP": true}[e.Code()] || strings.HasPrefix(text, "ERR unknown command")
-		if e.Permanent() != refuses || errors.Is(e, backends.ErrWrongType) != (e.Code() == "WRONGTYPE") || !strings.HasPrefix(e.ErrorType(), "redis_") {
-			t.Errorf("%q: code %q, refused %v, type %q", text, e.Code(), e.Permanent(), e.ErrorType())
-		}
-		if said, _, _ := strings.Cut(e.Error(), "; "); !strings.HasPrefix(text, said) || strings.ContainsAny(e.Code(), " ") {
-			t.Errorf("%q: code %q, %q", text, e.Code(), e)
-		}
-		if e.Permanent() && e.Unsent() {
-			t.Errorf("%q is of two classes", text)
 		}
 	})
 }

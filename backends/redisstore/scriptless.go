@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // What WithoutScripts sends in place of scripts, on a connection of its own:
@@ -89,7 +90,7 @@ func (s *Store) compareAndDelete(ctx context.Context, p *pinned, key, token stri
 			return err
 		}
 		ok, err = s.ifHolds(ctx, p, key, token, del, []any{"PUBLISH", channel, ""})
-		if denied := (*ReplyError)(nil); errors.As(err, &denied) && denied.Code() == "NOPERM" {
+		if denied := (*driver.ReplyError)(nil); errors.As(err, &denied) && denied.Code() == "NOPERM" {
 			// What is not permitted keeps all the rest from being done. As after the script, the lock is free
 			// even if it is the PUBLISH, and the error says what is missing.
 			if _, failed := s.ifHolds(ctx, p, key, token, del); failed != nil {

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // restless is a key that others change whenever nobody looks: it is held when it is to be set, and free when it is read,
 // or its transactions fail.
 type restless struct {
-	Executor
+	driver.Executor
 	value any // that is read
 	abort bool
 	sent  [][]any
@@ -24,7 +25,9 @@ type restless struct {
 
 func (r *restless) Once(context.Context, ...any) (any, error) { return nil, nil } // SET NX finds it held
 
-func (r *restless) Pinned(_ context.Context, _ string, fn func(Conn) error) error { return fn(r) }
+func (r *restless) Pinned(_ context.Context, _ string, fn func(driver.Conn) error) error {
+	return fn(r)
+}
 
 func (r *restless) Pipeline(_ context.Context, commands ...[]any) ([]any, error) {
 	replies, queued := make([]any, len(commands)), []any(nil)

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // session is the life of one connection.
 type session struct {
 	*wakes
-	sub       Subscription
+	sub       driver.Subscription
 	asked     map[string]*topic // what this connection is subscribed to, or will be; the asking goroutine's own
 	confirmed bool              // this connection has worked; guarded by wakes.mu
 	requests  []request         // unanswered, oldest first; guarded by wakes.mu
@@ -120,20 +121,22 @@ func (s *session) receive() error {
 }
 
 // isRefusal tells that err is the answer to one request, and would be the answer to the next one like it.
-func isRefusal(err error) bool { return errors.As(err, new(*ReplyError)) && cleanup.Permanent(err) }
+func isRefusal(err error) bool {
+	return errors.As(err, new(*driver.ReplyError)) && cleanup.Permanent(err)
+}
 
 // take notes an event and returns whom it wakes.
-func (s *session) take(event Event, err error) (wakes []func()) {
+func (s *session) take(event driver.Event, err error) (wakes []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heard = true
-	if err == nil && event.Kind == EventMessage {
+	if err == nil && event.Kind == driver.EventMessage {
 		if t := s.topics[event.Channel]; t != nil && t.told != nil {
 			return []func(){func() { t.told(event.Payload) }}
 		}
 		return s.topics[event.Channel].wakes()
 	}
-	if err == nil && event.Kind == EventSubscribed && (len(s.requests) == 0 || !s.requests[0].isFor(event.Channel)) {
+	if err == nil && event.Kind == driver.EventSubscribed && (len(s.requests) == 0 || !s.requests[0].isFor(event.Channel)) {
 		return s.topics[event.Channel].wakes() // nobody asked: the library has connected again by itself
 	}
 	if len(s.requests) == 0 {

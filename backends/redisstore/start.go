@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
@@ -21,18 +22,18 @@ func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Dura
 	}
 	full := s.config.prefix + key
 	s.shared.start(ctx, func(reply any, err error) {
-		s.config.quarantine.answered(err)
+		s.guard.Answered(err)
 		if isDropped(err) {
 			stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, errStranded, then)
 			return
 		}
 		r, err := stored(reply, err)
 		if r.OK || err != nil {
-			then(s.config.quarantine.counts(r, err))
+			then(s.counts(r, err))
 			return
 		}
 		stack.Go(func() (backends.Result, error) {
-			return acquired(acquireScript.run(ctx, s.once, full, token, ms))
+			return acquired(run(ctx, s.once, scripts.Acquire, full, token, ms))
 		}, errStranded, then)
 	}, "SET", full, token, "NX", "PX", ms)
 }
@@ -46,21 +47,21 @@ func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(
 	full := s.config.prefix + key
 	script, args := s.lettingGo(full, token)
 	s.shared.start(ctx, func(reply any, err error) {
-		s.config.quarantine.answered(err)
+		s.guard.Answered(err)
 		if unknown(err) || isMoving(err) || isKeptOut(err) || isDropped(err) { // nothing was done
 			stack.Go(func() (bool, error) { return s.deleteIf(ctx, nil, full, token) }, errStranded, then)
 			return
 		}
 		then(yes(reply, err))
-	}, script.command("EVALSHA", script.digest, args)...)
+	}, script.Call(args)...)
 }
 
 // lettingGo is the script of a release, and what it is told.
-func (s *Store) lettingGo(key, token string) (script, []any) {
+func (s *Store) lettingGo(key, token string) (scripts.Script, []any) {
 	if s.queues() {
-		return passScript, s.passing(key, token)
+		return scripts.Pass, s.passing(key, token)
 	}
-	return releaseScript, s.releasing(key, token)
+	return scripts.Release, s.releasing(key, token)
 }
 
 // starts tells whether calls are one command, which waits for nobody else's. In a cluster even finding out which server is to have it

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/starting"
 )
@@ -86,7 +87,7 @@ func TestWhatIsStartedWaitsForNobody(t *testing.T) {
 
 func TestWhatWasStartedAndIsToBeSentByItselfKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &leads{wire{trip: func(_ context.Context, commands []*Command) error {
+		w := &leads{wire{trip: func(_ context.Context, commands []*driver.Command) error {
 			if commands[0].Args[1] == "led" && len(commands) == 1 {
 				time.Sleep(time.Hour)
 			}
@@ -112,7 +113,7 @@ func TestWhatWasStartedAndIsToBeSentByItselfKeepsNobodyWaiting(t *testing.T) {
 
 func TestWhatWasStartedIsAnsweredByALibraryThatEndsTheGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{trip: func(_ context.Context, commands []*Command) error {
+		w := &wire{trip: func(_ context.Context, commands []*driver.Command) error {
 			if commands[0].Args[1] == "bad" {
 				runtime.Goexit()
 			}
@@ -144,7 +145,7 @@ func TestWhatWasStartedIsAnsweredByALibraryThatEndsTheGoroutine(t *testing.T) {
 
 // says is an executor that answers by a function.
 type says struct {
-	Executor
+	driver.Executor
 	once func(args []any) (any, error)
 }
 
@@ -157,15 +158,15 @@ type saysAll struct {
 	cluster bool
 }
 
-func (s saysAll) OnceAll(_ context.Context, commands []*Command) {
+func (s saysAll) OnceAll(_ context.Context, commands []*driver.Command) {
 	for _, c := range commands {
 		c.Reply, c.Err = s.once(c.Args)
 	}
 }
 
-func (s saysAll) DoAll(ctx context.Context, commands []*Command) { s.OnceAll(ctx, commands) }
-func (s saysAll) Lane(context.Context, []any) any                { return s.lane() }
-func (s saysAll) Clustered() bool                                { return s.cluster }
+func (s saysAll) DoAll(ctx context.Context, commands []*driver.Command) { s.OnceAll(ctx, commands) }
+func (s saysAll) Lane(context.Context, []any) any                       { return s.lane() }
+func (s saysAll) Clustered() bool                                       { return s.cluster }
 
 func TestAClusterThatCannotTellItsServersYetKeepsNobodyWaitingWhoStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -209,13 +210,13 @@ func TestWhatWasStartedIsAnsweredWhereverTheLibraryEndsTheGoroutine(t *testing.T
 					runtime.Goexit()
 				}
 				if args[0] == "EVALSHA" {
-					return nil, &ReplyError{Text: "NOSCRIPT it is new"}
+					return nil, &driver.ReplyError{Text: "NOSCRIPT it is new"}
 				}
 				return nil, nil
 			}}
 		}
 		one := func() any { return nil }
-		for name, exec := range map[string]Executor{
+		for name, exec := range map[string]driver.Executor{
 			"by itself":            ends("SET"),
 			"together":             saysAll{says: ends("SET"), lane: one},
 			"the script after SET": saysAll{says: ends("EVAL"), lane: one},
@@ -227,7 +228,7 @@ func TestWhatWasStartedIsAnsweredWhereverTheLibraryEndsTheGoroutine(t *testing.T
 				t.Errorf("SetNX, %s: %v", name, got)
 			}
 		}
-		for name, exec := range map[string]Executor{
+		for name, exec := range map[string]driver.Executor{
 			"by itself":        ends("EVALSHA"),
 			"together":         saysAll{says: ends("EVALSHA"), lane: one},
 			"the whole script": saysAll{says: ends("EVAL"), lane: one},

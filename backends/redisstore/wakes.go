@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
@@ -21,7 +22,7 @@ const (
 // wakes hears for all waiters of a Store on one connection, which exists while someone waits. Two goroutines serve it:
 // one asks for channels and gives them back, one receives.
 type wakes struct {
-	exec Executor
+	exec driver.Executor
 
 	mu      sync.Mutex
 	topics  map[string]*topic
@@ -127,7 +128,7 @@ func (w *wakes) run() {
 			return
 		}
 		// else it works for some channels, and will not for others
-		if s.confirmed && !errors.As(err, new(*ReplyError)) {
+		if s.confirmed && !errors.As(err, new(*driver.ReplyError)) {
 			pause = firstReconnect
 		}
 		if !w.sleep(pause) {

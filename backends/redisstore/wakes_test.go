@@ -10,11 +10,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // fakeServer is an Executor whose connections answer as the test wants.
 type fakeServer struct {
-	Executor
+	driver.Executor
 	mu      sync.Mutex
 	conns   []*fakeConn
 	mute    bool             // requests are taken and not answered
@@ -22,7 +24,7 @@ type fakeServer struct {
 	down    error            // what asking fails with
 }
 
-func (f *fakeServer) Subscribe(context.Context) Subscription {
+func (f *fakeServer) Subscribe(context.Context) driver.Subscription {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := &fakeConn{server: f, events: make(chan any, 1000), closed: make(chan struct{})}
@@ -38,7 +40,7 @@ type fakeConn struct {
 	subs   []string // subscribed channels, guarded by server.mu
 }
 
-func (c *fakeConn) ask(answer Event, change func()) error {
+func (c *fakeConn) ask(answer driver.Event, change func()) error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	select {
@@ -50,7 +52,7 @@ func (c *fakeConn) ask(answer Event, change func()) error {
 	case c.server.down != nil:
 		return c.server.down
 	case c.server.mute:
-	case err != nil && answer.Kind == EventSubscribed:
+	case err != nil && answer.Kind == driver.EventSubscribed:
 		c.events <- err
 	default:
 		change()
@@ -60,26 +62,26 @@ func (c *fakeConn) ask(answer Event, change func()) error {
 }
 
 func (c *fakeConn) Subscribe(channel string) error {
-	return c.ask(Event{Kind: EventSubscribed, Channel: channel}, func() { c.subs = append(c.subs, channel) })
+	return c.ask(driver.Event{Kind: driver.EventSubscribed, Channel: channel}, func() { c.subs = append(c.subs, channel) })
 }
 
 func (c *fakeConn) Unsubscribe(channel string) error {
-	return c.ask(Event{Kind: EventUnsubscribed, Channel: channel}, func() {
+	return c.ask(driver.Event{Kind: driver.EventUnsubscribed, Channel: channel}, func() {
 		c.subs = slices.DeleteFunc(c.subs, func(s string) bool { return s == channel })
 	})
 }
 
-func (c *fakeConn) Ping() error { return c.ask(Event{Kind: EventPong}, func() {}) }
+func (c *fakeConn) Ping() error { return c.ask(driver.Event{Kind: driver.EventPong}, func() {}) }
 
-func (c *fakeConn) Receive() (Event, error) {
+func (c *fakeConn) Receive() (driver.Event, error) {
 	select {
 	case e := <-c.events:
 		if err, ok := e.(error); ok {
-			return Event{}, err
+			return driver.Event{}, err
 		}
-		return e.(Event), nil
+		return e.(driver.Event), nil
 	case <-c.closed:
-		return Event{}, io.ErrClosedPipe
+		return driver.Event{}, io.ErrClosedPipe
 	}
 }
 
@@ -115,7 +117,7 @@ func (f *fakeServer) publish(channel string) {
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
 		if slices.Contains(c.subs, channel) {
-			c.events <- Event{Kind: EventMessage, Channel: channel}
+			c.events <- driver.Event{Kind: driver.EventMessage, Channel: channel}
 		}
 	}
 }
@@ -287,9 +289,9 @@ func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
 		var b bell
 		defer watch(t, w, "b", b.ring)()
-		f.set(func() { f.refuses["a"] = &ReplyError{Text: "NOPERM no channel"} })
+		f.set(func() { f.refuses["a"] = &driver.ReplyError{Text: "NOPERM no channel"} })
 		before := time.Now()
-		var refused *ReplyError
+		var refused *driver.ReplyError
 		if err := w.watch(t.Context(), "a", func() {}); !errors.As(err, &refused) {
 			t.Errorf("watch = %v", err)
 		}
@@ -308,7 +310,7 @@ func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 
 func TestARefusedConnectionIsToldAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
-		f.set(func() { f.down = &ReplyError{Text: "NOAUTH Authentication required."} })
+		f.set(func() { f.down = &driver.ReplyError{Text: "NOAUTH Authentication required."} })
 		if err := w.watch(t.Context(), "a", func() {}); err == nil {
 			t.Error("watch = nil")
 		}
@@ -357,7 +359,7 @@ func TestAChannelThatIsConfirmedUnaskedIsAHint(t *testing.T) {
 		var a, b bell
 		defer watch(t, w, "a", a.ring)()
 		defer watch(t, w, "b", b.ring)()
-		f.tell(Event{Kind: EventSubscribed, Channel: "a"})
+		f.tell(driver.Event{Kind: driver.EventSubscribed, Channel: "a"})
 		synctest.Wait()
 		if a.rung() != 1 || b.rung() != 0 {
 			t.Errorf("wakes: %d and %d; want 1 and 0", a.rung(), b.rung())
@@ -371,7 +373,7 @@ func TestAnAnswerThatNobodyAskedForHarmsNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
 		var a bell
 		defer watch(t, w, "a", a.ring)()
-		for _, unasked := range []any{Event{Kind: EventPong}, Event{Kind: EventUnsubscribed, Channel: "b"}, &ReplyError{Text: "ERR unknown command"}} {
+		for _, unasked := range []any{driver.Event{Kind: driver.EventPong}, driver.Event{Kind: driver.EventUnsubscribed, Channel: "b"}, &driver.ReplyError{Text: "ERR unknown command"}} {
 			f.tell(unasked)
 		}
 		synctest.Wait()
@@ -415,7 +417,7 @@ func TestAnErrorReplyThatPassesEndsNoWait(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
 				var a bell
 				defer watch(t, w, "a", a.ring)()
-				f.set(func() { f.refuses = map[string]error{"b": &ReplyError{Text: text}} })
+				f.set(func() { f.refuses = map[string]error{"b": &driver.ReplyError{Text: text}} })
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				watched := make(chan error, 1)

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // wire is a Pipeliner that answers each command with its second word, and keeps what it was sent in which round trip.
 type wire struct {
-	Executor
-	trip func(ctx context.Context, commands []*Command) error // nil: it takes no time
+	driver.Executor
+	trip func(ctx context.Context, commands []*driver.Command) error // nil: it takes no time
 
 	mu    sync.Mutex
 	trips [][]string
@@ -23,9 +25,11 @@ func (w *wire) Do(ctx context.Context, args ...any) (any, error) { return w.one(
 
 func (w *wire) Once(ctx context.Context, args ...any) (any, error) { return w.one(ctx, "Once", args) }
 
-func (w *wire) DoAll(ctx context.Context, commands []*Command) { w.all(ctx, "DoAll", commands) }
+func (w *wire) DoAll(ctx context.Context, commands []*driver.Command) { w.all(ctx, "DoAll", commands) }
 
-func (w *wire) OnceAll(ctx context.Context, commands []*Command) { w.all(ctx, "OnceAll", commands) }
+func (w *wire) OnceAll(ctx context.Context, commands []*driver.Command) {
+	w.all(ctx, "OnceAll", commands)
+}
 
 // Lane is the first word, unless it is SET.
 func (w *wire) Lane(_ context.Context, args []any) any {
@@ -36,12 +40,12 @@ func (w *wire) Lane(_ context.Context, args []any) any {
 }
 
 func (w *wire) one(ctx context.Context, name string, args []any) (any, error) {
-	c := Command{Args: args}
-	w.all(ctx, name, []*Command{&c})
+	c := driver.Command{Args: args}
+	w.all(ctx, name, []*driver.Command{&c})
 	return c.Reply, c.Err
 }
 
-func (w *wire) all(ctx context.Context, name string, commands []*Command) {
+func (w *wire) all(ctx context.Context, name string, commands []*driver.Command) {
 	w.mu.Lock()
 	var words []string
 	for _, c := range commands {
@@ -78,8 +82,8 @@ func (w *wire) sent(word string) (trips, commands, times int) {
 }
 
 // taking is a round trip of so long.
-func taking(d time.Duration) func(context.Context, []*Command) error {
-	return func(context.Context, []*Command) error { time.Sleep(d); return nil }
+func taking(d time.Duration) func(context.Context, []*driver.Command) error {
+	return func(context.Context, []*driver.Command) error { time.Sleep(d); return nil }
 }
 
 const rtt = overdue / 4
@@ -92,7 +96,7 @@ func busy(t *testing.T, w *wire, send call) (release func()) {
 	var calls sync.WaitGroup
 	_, _, already := w.sent("busy")
 	before := w.trip
-	w.trip = func(ctx context.Context, commands []*Command) error {
+	w.trip = func(ctx context.Context, commands []*driver.Command) error {
 		if commands[0].Args[1] == "busy" {
 			<-gate
 			return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/verify/differential/wire"
 )
 
@@ -44,7 +45,7 @@ func FuzzDecoding(f *testing.F) {
 				t.Errorf("%s of %q = %#v, %v; want %#v", name, sent, got, err, want)
 			}
 		}
-		err := e.Pinned(t.Context(), "key", func(c redisstore.Conn) error {
+		err := e.Pinned(t.Context(), "key", func(c driver.Conn) error {
 			replies, err := c.Pipeline(t.Context(), []any{"PING"}, []any{"GET", "key"}, []any{"PING"})
 			if err != nil || len(replies) != 3 || replies[0] != "PONG" || replies[2] != "PONG" || !same(replies[1], nil, want) {
 				t.Errorf("Pipeline with %q = %#v, %v", sent, replies, err)

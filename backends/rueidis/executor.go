@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
 )
 
@@ -21,7 +21,7 @@ type executor struct {
 
 // state is shared by the copies of an executor.
 type state struct {
-	redisstore.Heard
+	driver.Heard
 	closed    atomic.Bool   // the client has said that it is closed
 	demoted   chan struct{} // holds one value: the right to look for another server
 	connected time.Time     // when that was last done; guarded by demoted
@@ -39,7 +39,7 @@ func (e executor) Do(ctx context.Context, args ...any) (any, error) { return e.O
 // Once needs no more: rueidis repeats only what is marked as read-only or retryable.
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	reply, err := e.send(ctx, args)
-	if err != nil && redisstore.IsDemoted(err) && !e.cluster {
+	if err != nil && driver.IsDemoted(err) && !e.cluster {
 		return e.elsewhere(ctx, args, err)
 	}
 	return reply, err
@@ -56,14 +56,14 @@ func (e executor) elsewhere(ctx context.Context, args []any, err error) (any, er
 		return nil, err
 	}
 	reply, err := e.send(ctx, args)
-	if err == nil || !redisstore.IsDemoted(err) || time.Since(e.connected) < reconnectEvery {
+	if err == nil || !driver.IsDemoted(err) || time.Since(e.connected) < reconnectEvery {
 		return reply, err
 	}
 	e.connected = time.Now()
 	// rueidis has no call to close one connection, so the server does. It is noticed with the next command.
 	for _, word := range []string{"QUIT", "PING"} {
 		err := e.client.Do(ctx, command(e.client, []any{word})).NonRedisError()
-		if errors.As(err, new(*redisstore.QuarantineError)) { // the Store decides what to send to another server
+		if errors.As(err, new(*driver.QuarantineError)) { // the Store decides what to send to another server
 			return nil, e.translate(ctx, err)
 		}
 	}
@@ -106,10 +106,10 @@ func (e executor) isClosed(ctx context.Context) bool {
 
 func (e executor) closing(ctx context.Context) error {
 	if e.client.Mode() == client.ClientModeStandalone {
-		return redisstore.NotSent(ctx, e.addr(), redisstore.Closed(client.ErrClosing))
+		return driver.NotSent(ctx, e.addr(), driver.Closed(client.ErrClosing))
 	}
 	// A Sentinel's client says so while its master changes, and a cluster's while a node leaves.
-	return redisstore.NotSent(ctx, e.addr(), redisstore.Kind("closed", true, client.ErrClosing))
+	return driver.NotSent(ctx, e.addr(), driver.Kind("closed", true, client.ErrClosing))
 }
 
 // addr is the address of the server, as far as the client tells it.
@@ -183,10 +183,10 @@ type unhurried struct{ context.Context }
 func (unhurried) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Pinned takes a connection from the pool that rueidis has for blocking commands.
-func (e executor) Pinned(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
+func (e executor) Pinned(ctx context.Context, key string, fn func(driver.Conn) error) error {
 	err := e.pin(ctx, key, fn)
 	for range maxDemoted {
-		if err == nil || !redisstore.IsDemoted(err) || redisstore.Ended(ctx) != nil {
+		if err == nil || !driver.IsDemoted(err) || driver.Ended(ctx) != nil {
 			break
 		}
 		err = e.pin(ctx, key, fn)
@@ -198,9 +198,9 @@ func (e executor) Pinned(ctx context.Context, key string, fn func(redisstore.Con
 // is a replica now.
 const maxDemoted = 3
 
-func (e executor) pin(ctx context.Context, key string, fn func(redisstore.Conn) error) error {
-	if err := redisstore.Ended(ctx); err != nil {
-		return redisstore.NotSent(ctx, e.addr(), err)
+func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) error) error {
+	if err := driver.Ended(ctx); err != nil {
+		return driver.NotSent(ctx, e.addr(), err)
 	}
 	if e.isClosed(ctx) {
 		return e.closing(ctx)
@@ -232,8 +232,8 @@ type conn struct {
 }
 
 func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
-	if err := redisstore.Ended(ctx); err != nil {
-		return nil, redisstore.NotSent(ctx, c.addr(), err)
+	if err := driver.Ended(ctx); err != nil {
+		return nil, driver.NotSent(ctx, c.addr(), err)
 	}
 	if len(commands) == 0 {
 		return nil, nil
@@ -255,12 +255,12 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	for i, result := range c.client.DoMulti(patient, all...) {
 		reply, err := decode(result)
 		c.Note(err)
-		refused := (*redisstore.ReplyError)(nil)
+		refused := (*driver.ReplyError)(nil)
 		switch {
 		case errors.As(err, &refused):
 			refused.Addr = c.addr()
 			reply = refused
-			c.broken = c.broken || redisstore.IsDemoted(refused)
+			c.broken = c.broken || driver.IsDemoted(refused)
 		case err != nil:
 			c.broken = true
 			return nil, c.translate(ctx, err)
@@ -282,27 +282,27 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 //   - without [Quarantine], when HELLO ends by EOF or a timeout: the call may end in the same way;
 //   - in a client that was made without [Open] and [Quarantine], when the TLS handshake takes too long.
 func (e executor) translate(ctx context.Context, err error) error {
-	if reply, ok := errors.AsType[*redisstore.ReplyError](err); ok {
+	if reply, ok := errors.AsType[*driver.ReplyError](err); ok {
 		reply.Addr = e.addr()
 		return err
 	}
 	if refused := (*client.RedisError)(nil); errors.As(err, &refused) { // what rueidis sent by itself to open the connection
-		return &redisstore.ReplyError{Addr: e.addr(), Text: opening(refused.Error()), Connecting: true}
+		return &driver.ReplyError{Addr: e.addr(), Text: opening(refused.Error()), Connecting: true}
 	}
-	ended := redisstore.Ended(ctx) != nil
+	ended := driver.Ended(ctx) != nil
 	switch {
 	case errors.Is(err, client.ErrClosing):
 		e.closed.Store(true)
-		err = redisstore.Kind("closed", false, err)
+		err = driver.Kind("closed", false, err)
 	// What is left of these is not ours: the call that was connecting has ended, or the connection
 	// took too long.
 	case !ended && errors.Is(err, context.Canceled):
-		err = redisstore.Kind("abandoned", redisstore.IsUnsent(err), errAbandoned)
-	case redisstore.IsUnsent(err): // the error of a dial says more than errSlow
+		err = driver.Kind("abandoned", driver.IsUnsent(err), errAbandoned)
+	case driver.IsUnsent(err): // the error of a dial says more than errSlow
 	case !ended && errors.Is(err, context.DeadlineExceeded):
 		err = errSlow
 	}
-	return redisstore.Fault(ctx, e.addr(), e.Explain(err))
+	return driver.Fault(ctx, e.addr(), e.Explain(err))
 }
 
 var (

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/rueidis"
 )
@@ -91,7 +92,7 @@ func TestArgumentsOfAllTypesArriveAsTheyAreWritten(t *testing.T) {
 func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	e := open(t, at(addr))
-	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
 			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
 		wrong := &redisstore.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
@@ -121,7 +122,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 	o := at(proxy.Addr())
 	o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Minute // no pings in between
 	e := open(t, o)
-	exec := func(c redisstore.Conn) any {
+	exec := func(c driver.Conn) any {
 		t.Helper()
 		got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"SET", "b", "1"}, []any{"EXEC"})
 		if err != nil {
@@ -136,7 +137,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 		}
 	}
 	own := errors.New("own")
-	err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		for _, changed := range []bool{false, true} {
 			if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"}); err != nil {
 				t.Fatal(err)
@@ -156,7 +157,7 @@ func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
 	}
 	dials := proxy.Count("HELLO")
 	change()
-	err = e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+	err = e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		if got := exec(c); got == nil {
 			t.Error("the key is still watched")
 		}
@@ -179,7 +180,7 @@ func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
 	o.Username, o.Password = "locks", "any"
 	e := open(t, o)
 	for range 3 {
-		err := e.Pinned(t.Context(), "a", func(c redisstore.Conn) error {
+		err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 			got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"INCR", "b"}, []any{"EXEC"}, []any{"WATCH", "a"})
 			if err == nil && got[2] == nil {
 				t.Error("the key is still watched")
@@ -196,8 +197,8 @@ func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
 }
 
 func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
-	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error{
-		"in a pipeline": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
+	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c driver.Conn) error{
+		"in a pipeline": func(ctx context.Context, server *redistest.Server, c driver.Conn) error {
 			server.Pause()
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"GET", "a"})
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -205,7 +206,7 @@ func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
 			}
 			return err
 		},
-		"while it unwatches": func(ctx context.Context, server *redistest.Server, c redisstore.Conn) error {
+		"while it unwatches": func(ctx context.Context, server *redistest.Server, c driver.Conn) error {
 			_, err := c.Pipeline(ctx, []any{"WATCH", "a"})
 			server.Pause()
 			return err
@@ -216,12 +217,12 @@ func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
 			e := open(t, at(server.Addr()))
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			err := e.Pinned(ctx, "a", func(c redisstore.Conn) error { return use(ctx, server, c) })
+			err := e.Pinned(ctx, "a", func(c driver.Conn) error { return use(ctx, server, c) })
 			if end, _ := ctx.Deadline(); time.Now().Before(end) {
 				t.Errorf("Pinned = %v, before the deadline", err)
 			}
 			server.Resume()
-			err = e.Pinned(t.Context(), "a", func(c redisstore.Conn) error { // on a connection where nothing is left
+			err = e.Pinned(t.Context(), "a", func(c driver.Conn) error { // on a connection where nothing is left
 				got, err := c.Pipeline(t.Context(), []any{"ECHO", "text"})
 				if err == nil && got[0] != "text" {
 					t.Errorf("ECHO = %v", got)
@@ -242,7 +243,7 @@ func TestACtxThatIsDoneSendsNothing(t *testing.T) {
 	dials := proxy.Count("HELLO")
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := e.Pinned(ctx, "a", func(c redisstore.Conn) error {
+		err := e.Pinned(ctx, "a", func(c driver.Conn) error {
 			cancel()
 			_, err := c.Pipeline(ctx, []any{"GET", "a"})
 			return err
@@ -250,7 +251,7 @@ func TestACtxThatIsDoneSendsNothing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Pinned = %v", err)
 		}
-		if err := e.Pinned(ctx, "a", func(redisstore.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
+		if err := e.Pinned(ctx, "a", func(driver.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("Pinned = %v", err)
 		}
 		if _, err := e.Once(ctx, "GET", "a"); !errors.Is(err, context.Canceled) {
@@ -338,7 +339,7 @@ func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
 				if n%2 == 0 {
 					got, err = e.Do(ctx, "ECHO", want)
 				} else {
-					err = e.Pinned(ctx, "a", func(c redisstore.Conn) error {
+					err = e.Pinned(ctx, "a", func(c driver.Conn) error {
 						replies, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"ECHO", want})
 						if err == nil {
 							got = replies[1]

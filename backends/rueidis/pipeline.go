@@ -3,7 +3,7 @@ package rueidis
 import (
 	"context"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
 )
 
@@ -11,11 +11,11 @@ import (
 // is given at once over all of them; there rueidis shares what it does.
 type pipeliner struct{ executor }
 
-func (e pipeliner) DoAll(ctx context.Context, commands []*redisstore.Command) {
+func (e pipeliner) DoAll(ctx context.Context, commands []*driver.Command) {
 	e.OnceAll(ctx, commands)
 }
 
-func (e pipeliner) OnceAll(ctx context.Context, commands []*redisstore.Command) {
+func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 	if e.isClosed(ctx) {
 		for _, c := range commands {
 			c.Err = e.closing(ctx)
@@ -32,7 +32,7 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*redisstore.Command) 
 		e.Note(c.Err)
 		if c.Err != nil {
 			c.Err = e.translate(ctx, c.Err)
-			c.Alone = redisstore.IsDemoted(c.Err) // finds the way to another server
+			c.Alone = driver.IsDemoted(c.Err) // finds the way to another server
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
 )
 
@@ -32,13 +33,13 @@ import (
 // AuthCredentialsFn is asked twice. Without the permission for INFO nothing is noticed, and Check
 // of the store has a finding. Connections to replicas are refused, but for those of
 // Standalone.ReplicaAddress. A client for a cluster does not tell which node a command goes to, so
-// all grants are refused while one node is in quarantine. See redisstore.Quarantine for what is noticed,
+// all grants are refused while one node is in quarantine. See driver.Quarantine for what is noticed,
 // and what is not.
 func Quarantine(o *client.ClientOption) redisstore.Option {
 	if o == nil {
 		return redisstore.Invalid("options are nil: they need an InitAddress at least")
 	}
-	q, own := redisstore.NewQuarantine(), *o
+	q, own := driver.NewQuarantine(), *o
 	o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		c, err := dial(ctx, own, addr, dialer, config)
 		endpoint, others := addr, own.Standalone.ReplicaAddress
@@ -51,18 +52,18 @@ func Quarantine(o *client.ClientOption) redisstore.Option {
 		c = q.Track(endpoint, c)
 		if err := look(ctx, c, own, func(info string, err error) error { return q.Saw(endpoint, info, err) }); err != nil {
 			_ = c.Close() // nothing was sent on it but the question
-			return nil, redisstore.Connecting(err)
+			return nil, driver.Connecting(err)
 		}
 		return c, nil
 	}
-	return q.Option()
+	return redisstore.Observed(q)
 }
 
 // dial is what rueidis does by itself, but for an error that says that nothing was sent.
 func dial(ctx context.Context, o client.ClientOption, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	c, err := dialAs(ctx, o, addr, dialer, config)
 	if err != nil {
-		return nil, redisstore.Connecting(err)
+		return nil, driver.Connecting(err)
 	}
 	return c, nil
 }
@@ -132,7 +133,7 @@ func ask(c net.Conn, o client.ClientOption) (string, error) {
 	for i := range replies {
 		text, err := readText(r)
 		switch {
-		case err != nil && !errors.As(err, new(*redisstore.ReplyError)):
+		case err != nil && !errors.As(err, new(*driver.ReplyError)):
 			return "", err
 		case first == nil:
 			first = err
@@ -168,7 +169,7 @@ func readText(r *bufio.Reader) (string, error) {
 	case "+":
 		return text, nil
 	case "-":
-		return "", &redisstore.ReplyError{Text: text}
+		return "", &driver.ReplyError{Text: text}
 	case "$":
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > maxInfo {

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
 )
 
@@ -15,7 +15,7 @@ func decode(result client.RedisResult) (any, error) {
 	}
 	message, _ := result.ToMessage() // its error is in the message
 	value := valueOf(&message)
-	if refused, ok := value.(*redisstore.ReplyError); ok {
+	if refused, ok := value.(*driver.ReplyError); ok {
 		return nil, refused
 	}
 	return value, nil
@@ -57,7 +57,7 @@ func valueOf(m *client.RedisMessage) any {
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	}
 	if err := m.Error(); err != nil {
-		return &redisstore.ReplyError{Text: code(m, err.Error()) + err.Error()}
+		return &driver.ReplyError{Text: code(m, err.Error()) + err.Error()}
 	}
 	value, _ := m.ToString()
 	if len(value) > 3 && value[3] == ':' { // a verbatim string, which begins with its format; otherwise a big number

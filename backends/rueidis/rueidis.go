@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
 )
 
@@ -53,7 +54,7 @@ import (
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
 // asked the cluster anew.
 func New(c client.Client, opts ...redisstore.Option) *redisstore.Store {
-	if e := redisstore.RefuseNil(c); e != nil {
+	if e := driver.RefuseNil(c); e != nil {
 		return redisstore.New(e, opts...)
 	}
 	return newStore(newExecutor(c), opts)
@@ -85,7 +86,7 @@ func Open(o client.ClientOption, opts ...redisstore.Option) (*redisstore.Store, 
 	case o.ConnLifetime != 0:
 		return nil, nil, errors.New("lockstep: with a ConnLifetime rueidis sends commands again, and a lock may be granted late")
 	}
-	if err := redisstore.CheckAddr(o.InitAddress[0], ": use rueidis.ParseURL (redis/rueidis)"); err != nil {
+	if err := driver.CheckAddr(o.InitAddress[0], ": use rueidis.ParseURL (redis/rueidis)"); err != nil {
 		return nil, nil, fmt.Errorf("lockstep: InitAddress: %w", err)
 	}
 	o.ForceSingleClient = true // and not an error if it can't be reached yet

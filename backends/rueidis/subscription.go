@@ -5,11 +5,11 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
 )
 
-func (e executor) Subscribe(ctx context.Context) redisstore.Subscription {
+func (e executor) Subscribe(ctx context.Context) driver.Subscription {
 	return &subscription{executor: e, ctx: ctx, news: make(chan struct{}, 1)}
 }
 
@@ -32,24 +32,24 @@ type subscription struct {
 }
 
 type request struct {
-	answer redisstore.EventKind
+	answer driver.EventKind
 	name   string // of the channel
 }
 
 type event struct {
-	redisstore.Event
+	driver.Event
 	err error
 }
 
 func (s *subscription) Subscribe(channel string) error {
-	return s.request(request{redisstore.EventSubscribed, channel})
+	return s.request(request{driver.EventSubscribed, channel})
 }
 
 func (s *subscription) Unsubscribe(channel string) error {
-	return s.request(request{redisstore.EventUnsubscribed, channel})
+	return s.request(request{driver.EventUnsubscribed, channel})
 }
 
-func (s *subscription) Ping() error { return s.request(request{answer: redisstore.EventPong}) }
+func (s *subscription) Ping() error { return s.request(request{answer: driver.EventPong}) }
 
 func (s *subscription) request(r request) error {
 	if s.conn == nil {
@@ -74,7 +74,7 @@ func (s *subscription) request(r request) error {
 func (s *subscription) open() error {
 	s.conn, _ = s.client.Dedicate() // Close releases it as well
 	s.lost = s.conn.SetPubSubHooks(client.PubSubHooks{OnMessage: func(m client.PubSubMessage) {
-		s.add(event{Event: redisstore.Event{Kind: redisstore.EventMessage, Channel: m.Channel, Payload: m.Message}})
+		s.add(event{Event: driver.Event{Kind: driver.EventMessage, Channel: m.Channel, Payload: m.Message}})
 	}})
 	select {
 	case err := <-s.lost:
@@ -100,9 +100,9 @@ func (s *subscription) send() {
 		commands := make([]client.Completed, len(batch))
 		for i, r := range batch {
 			switch r.answer {
-			case redisstore.EventSubscribed:
+			case driver.EventSubscribed:
 				commands[i] = s.conn.B().Subscribe().Channel(r.name).Build()
-			case redisstore.EventUnsubscribed:
+			case driver.EventUnsubscribed:
 				commands[i] = s.conn.B().Unsubscribe().Channel(r.name).Build()
 			default:
 				commands[i] = s.conn.B().Ping().Build()
@@ -121,7 +121,7 @@ func (s *subscription) next() []request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for n < len(s.requests) && (n == 0 || s.requests[n].answer != redisstore.EventPong && s.requests[0].answer != redisstore.EventPong) {
+	for n < len(s.requests) && (n == 0 || s.requests[n].answer != driver.EventPong && s.requests[0].answer != driver.EventPong) {
 		n++
 	}
 	batch := s.requests[:n:n]
@@ -136,10 +136,10 @@ func (s *subscription) next() []request {
 // answered tells whether the connection is still good.
 func (s *subscription) answered(r request, result client.RedisResult) bool {
 	_, err := decode(result)
-	refused := (*redisstore.ReplyError)(nil)
+	refused := (*driver.ReplyError)(nil)
 	switch {
 	case err == nil:
-		s.add(event{Event: redisstore.Event{Kind: r.answer, Channel: r.name}})
+		s.add(event{Event: driver.Event{Kind: r.answer, Channel: r.name}})
 		return true
 	case errors.As(err, &refused):
 		s.add(event{err: refused})
@@ -162,7 +162,7 @@ func (s *subscription) fail(err error) {
 	if s.failed != nil {
 		return
 	}
-	if refused := (*redisstore.ReplyError)(nil); errors.As(err, &refused) { // would be taken for the answer to a request, each time
+	if refused := (*driver.ReplyError)(nil); errors.As(err, &refused) { // would be taken for the answer to a request, each time
 		s.events = append(s.events, event{err: refused})
 		err = errOpening
 	}
@@ -179,7 +179,7 @@ func (s *subscription) note() {
 	}
 }
 
-func (s *subscription) Receive() (redisstore.Event, error) {
+func (s *subscription) Receive() (driver.Event, error) {
 	for {
 		s.mu.Lock()
 		switch {
@@ -190,7 +190,7 @@ func (s *subscription) Receive() (redisstore.Event, error) {
 			return first.Event, first.err
 		case s.failed != nil:
 			defer s.mu.Unlock()
-			return redisstore.Event{}, s.failed
+			return driver.Event{}, s.failed
 		}
 		s.mu.Unlock()
 		select {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
@@ -18,16 +19,16 @@ func TestASubscriptionTellsItsEventsApart(t *testing.T) {
 		s := e.Subscribe(t.Context())
 		for _, step := range []struct {
 			request func() error
-			want    redisstore.Event
+			want    driver.Event
 		}{
-			{s.Ping, redisstore.Event{Kind: redisstore.EventPong}}, // before anything is subscribed
-			{func() error { return s.Subscribe("a") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "a"}},
-			{func() error { return s.Subscribe("b") }, redisstore.Event{Kind: redisstore.EventSubscribed, Channel: "b"}},
-			{s.Ping, redisstore.Event{Kind: redisstore.EventPong}},
-			{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, redisstore.Event{Kind: redisstore.EventMessage, Channel: "b", Payload: "text"}},
-			{func() error { return s.Unsubscribe("a") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "a"}},
-			{func() error { return s.Unsubscribe("b") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "b"}},
-			{func() error { return s.Unsubscribe("b") }, redisstore.Event{Kind: redisstore.EventUnsubscribed, Channel: "b"}}, // once more
+			{s.Ping, driver.Event{Kind: driver.EventPong}}, // before anything is subscribed
+			{func() error { return s.Subscribe("a") }, driver.Event{Kind: driver.EventSubscribed, Channel: "a"}},
+			{func() error { return s.Subscribe("b") }, driver.Event{Kind: driver.EventSubscribed, Channel: "b"}},
+			{s.Ping, driver.Event{Kind: driver.EventPong}},
+			{func() error { _, err := server.Do("PUBLISH", "b", "text"); return err }, driver.Event{Kind: driver.EventMessage, Channel: "b", Payload: "text"}},
+			{func() error { return s.Unsubscribe("a") }, driver.Event{Kind: driver.EventUnsubscribed, Channel: "a"}},
+			{func() error { return s.Unsubscribe("b") }, driver.Event{Kind: driver.EventUnsubscribed, Channel: "b"}},
+			{func() error { return s.Unsubscribe("b") }, driver.Event{Kind: driver.EventUnsubscribed, Channel: "b"}}, // once more
 		} {
 			if err := step.request(); err != nil {
 				t.Fatal(err)
@@ -54,7 +55,7 @@ func TestARefusalLeavesTheSubscriptionUsableAndInOrder(t *testing.T) {
 	}
 }
 
-func refuses(t *testing.T, s redisstore.Subscription) {
+func refuses(t *testing.T, s driver.Subscription) {
 	t.Helper()
 	defer s.Close()
 	var want []string
@@ -136,7 +137,7 @@ func TestAConnectionThatBreaksEndsAReceiveForGood(t *testing.T) {
 	if err := s.Subscribe("a"); err != nil {
 		t.Fatal(err)
 	}
-	if event, err := s.Receive(); err != nil || event.Kind != redisstore.EventSubscribed {
+	if event, err := s.Receive(); err != nil || event.Kind != driver.EventSubscribed {
 		t.Fatalf("Receive = %v, %v", event, err)
 	}
 	proxy.CutAll()

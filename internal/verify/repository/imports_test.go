@@ -32,7 +32,7 @@ func isStandard(pkg string) bool {
 
 func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 	for _, pkg := range goList(t, "../../..", "-deps", "./locker/...", "./strategies/...", "./internal/cleanup", "./internal/verify/history",
-		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore") {
+		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore/...") {
 		if !isStandard(pkg) && !strings.HasPrefix(pkg, module+"/") {
 			t.Errorf("%s is needed", pkg)
 		}
@@ -66,9 +66,12 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"locker", []string{"internal/address", "internal/cleanup", "internal/stack", "internal/wallclock", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},
-		{"backends/redisstore", []string{"backends", "internal/address", "internal/cleanup", "internal/stack"}},
-		{"backends/goredis", []string{"backends", "backends/redisstore"}},
-		{"backends/redigo", []string{"backends", "backends/redisstore"}},
+		{"backends/redisstore/internal/info", nil},
+		{"backends/redisstore/internal/scripts", nil},
+		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup"}},
+		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/address", "internal/cleanup", "internal/stack"}},
+		{"backends/goredis", []string{"backends/redisstore", "backends/redisstore/driver"}},
+		{"backends/redigo", []string{"backends/redisstore", "backends/redisstore/driver"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
 		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},

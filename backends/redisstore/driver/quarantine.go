@@ -1,7 +1,6 @@
-package redisstore
+package driver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,17 +12,18 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
 // Quarantine keeps a server that may have forgotten locks from granting them again. It knows which
 // server answers behind each endpoint of one client: an address, or the name of a Sentinel's set.
-// An adapter tells it about each new connection ([Quarantine.Track], [Quarantine.Saw]). Each [Store] on
-// that client asks it before a grant is sent, and again when the grant is answered.
+// An adapter reports each new connection ([Quarantine.Track], [Quarantine.Saw]). Each Store on that
+// client asks before a grant is sent ([Quarantine.Refused]), and again when the grant is answered.
 //
 // A server is a run_id with a replication id. Quarantine begins when an endpoint shows another server
 // than the last time, or a replica that was promoted in place of a master which this process used. It
-// lasts 1.01 times the longest TTL ([WithMaxTTL]) and a second, from that observation, and then a random
+// lasts 1.01 times the longest TTL (redisstore.WithMaxTTL) and a second, from that observation, and then a random
 // part of a second: 31.3 s to 32.3 s by default. It refuses grants only: renewals and releases compare
 // the token.
 type Quarantine struct {
@@ -61,7 +61,6 @@ type server struct{ run, replid, replid2 string }
 func (s server) promoted() bool { return s.replid2 != "" && s.replid2 != noReplid }
 
 const (
-	uptimeError    = time.Second            // servers tell their uptime in whole seconds
 	maxJitter      = time.Second            // so that the clients of a server do not come back at once
 	replicaPause   = 100 * time.Millisecond // between two looks at a replica
 	rememberedPast = 8                      // masters of an endpoint
@@ -71,20 +70,18 @@ const (
 	whyStrict  = "it was started a short while ago (see redisstore.WithQuarantine)"
 )
 
-// NewQuarantine is for adapters, which make one for each client.
+// NewQuarantine makes a Quarantine. An adapter makes one for each client, and gives it to the stores
+// on that client as an option (redisstore.Observed).
 func NewQuarantine() *Quarantine {
 	return &Quarantine{born: time.Now(), endpoints: map[string]*endpoint{}}
 }
-
-// Option makes a Store heed q.
-func (q *Quarantine) Option() Option { return func(c *config) { c.quarantine = q } }
 
 // PerNode is for an adapter that calls [Quarantine.Refuses] for each grant that it sends to a node of a
 // cluster. Without it, a Store refuses all grants while one endpoint does. Call it before q is used.
 func (q *Quarantine) PerNode() { q.perNode = true }
 
-// attach is called by a Store on q.
-func (q *Quarantine) attach(maxTTL, strict time.Duration) {
+// Attach is for a Store: its longest TTL, and the strict time of WithQuarantine or zero.
+func (q *Quarantine) Attach(maxTTL, strict time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.maxTTL, q.strict = max(q.maxTTL, maxTTL), max(q.strict, strict)
@@ -155,11 +152,11 @@ func (e *endpoint) drop() {
 // Saw is told what a new connection of endpoint leads to, before anything else is sent on it: the
 // replies to INFO server and INFO replication, one behind the other, or the error of one of them. If it
 // returns an error, the adapter closes the connection and returns that error to its caller.
-func (q *Quarantine) Saw(name, info string, err error) error {
+func (q *Quarantine) Saw(name, reply string, err error) error {
 	if err != nil && !isUntold(err) {
 		return fmt.Errorf("INFO, which quarantine needs on a new connection: %w", err)
 	}
-	now, fields := time.Now(), parseInfo(info)
+	now, fields := time.Now(), info.Parse(reply)
 	if fields["redis_mode"] == "sentinel" {
 		return nil
 	}
@@ -171,7 +168,7 @@ func (q *Quarantine) Saw(name, info string, err error) error {
 		return q.sawReplica(e, role, seen.run, fields["redis_mode"] == "cluster")
 	}
 	q.endBootstrap(seen)
-	up, told := uptime(fields)
+	up, told := info.Uptime(fields)
 	e.replica, e.untold = nil, nil
 	if !told {
 		e.untold = &untoldError{e.name, err}
@@ -182,13 +179,13 @@ func (q *Quarantine) Saw(name, info string, err error) error {
 		e.changed, e.jitter = q.from(now, up, told && !seen.promoted()), rand.N(maxJitter)
 	}
 	if isNew {
-		e.started = now.Add(-max(up-uptimeError, 0))
+		e.started = now.Add(-max(up-info.UptimeError, 0))
 	}
 	if seen.run != "" {
 		e.last, e.demoted = seen, ""
 	}
 	q.loud.Store(true)
-	q.answered(nil)
+	q.Answered(nil)
 	if refused := q.refusal(e, false); refused != nil && (changed || isNew && q.strict > 0) {
 		return refused // what waits for this connection may be a grant
 	}
@@ -249,8 +246,8 @@ func (q *Quarantine) used(replid string) bool {
 // lack what its master granted later.
 func (q *Quarantine) from(now time.Time, up time.Duration, restarted bool) time.Time {
 	contact := q.born.Add(time.Duration(q.contact.Load()))
-	if restarted && now.Add(-up-uptimeError).After(contact) {
-		return now.Add(-max(up-uptimeError, 0))
+	if restarted && now.Add(-up-info.UptimeError).After(contact) {
+		return now.Add(-max(up-info.UptimeError, 0))
 	}
 	return now
 }
@@ -313,9 +310,9 @@ func (q *Quarantine) Refuses(endpoint string, sent bool) error {
 	return nil
 }
 
-// refuses is Refuses for a Store, which does not know the endpoint. It can be called on nil.
-func (q *Quarantine) refuses(sent bool) error {
-	if q == nil || q.perNode || !q.loud.Load() {
+// Refused is Refuses for a Store, which does not know the endpoint.
+func (q *Quarantine) Refused(sent bool) error {
+	if q.perNode || !q.loud.Load() {
 		return nil
 	}
 	q.mu.Lock()
@@ -359,51 +356,11 @@ func (e *endpoint) quarantined(until time.Time, why string, sent bool) error {
 	return &QuarantineError{Address: e.name, Until: until, why: why, several: e.several, sent: sent}
 }
 
-// counts passes on the answer to a grant, unless quarantine has begun since it was asked for.
-func (q *Quarantine) counts(r backends.Result, err error) (backends.Result, error) {
-	if r.OK {
-		if refused := q.refuses(true); refused != nil {
-			return backends.Result{}, refused
-		}
-	}
-	return r, err
-}
+// Quiet tells that Refused will return nil. It is faster.
+func (q *Quarantine) Quiet() bool { return !q.loud.Load() }
 
-// through sends what has met a connection that was dropped because it showed another server again, on
-// another connection: nothing was sent. A grant that the server may not give is not sent again.
-func (q *Quarantine) through(send call) call {
-	if q == nil {
-		return send
-	}
-	return func(ctx context.Context, args ...any) (any, error) {
-		reply, err := send(ctx, args...)
-		if isDropped(err) && (!Grants(args) || q.refuses(false) == nil) {
-			reply, err = send(ctx, args...)
-		}
-		q.answered(err)
-		if err == nil && q.loud.Load() && Grants(args) {
-			if refused := q.refuses(true); refused != nil {
-				return nil, refused
-			}
-		}
-		return reply, err
-	}
-}
-
-// isDropped tells that a connection was dropped before anything was sent on it.
-func isDropped(err error) bool {
-	if err == nil {
-		return false
-	}
-	refused, ok := errors.AsType[*QuarantineError](err)
-	return ok && !refused.sent
-}
-
-// answered is told how each call has ended. It can be called on nil.
-func (q *Quarantine) answered(err error) {
-	if q == nil {
-		return
-	}
+// Answered is for a Store, which calls it with the error of each call, or nil.
+func (q *Quarantine) Answered(err error) {
 	if err == nil {
 		q.contact.Store(int64(time.Since(q.born)))
 	} else if reply, ok := errors.AsType[*ReplyError](err); ok && reply.Code() == "READONLY" {
@@ -417,11 +374,7 @@ func Grants(args []any) bool {
 	case "SET", "SETNX", "GETSET", "SETBIT":
 		return true
 	case "EVALSHA", "EVAL":
-		for _, s := range []script{acquireScript, enqueueScript, numberScript, numberedScript, enterScript} {
-			if args[1] == s.digest || args[1] == s.source {
-				return true
-			}
-		}
+		return scripts.Grants(args)
 	}
 	return false
 }

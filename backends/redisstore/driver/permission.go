@@ -1,27 +1,13 @@
-package redisstore
+package driver
 
 import (
-	"context"
 	"fmt"
 	"strings"
 )
 
-// A server that refuses a call names at most the command. This file adds the keys, and where to
-// look for the rest.
-
-// naming is send whose NOPERM names the keys of the command.
-func naming(send call) call {
-	return func(ctx context.Context, args ...any) (any, error) {
-		reply, err := send(ctx, args...)
-		if err != nil {
-			err = lacking(err, args)
-		}
-		return reply, err
-	}
-}
-
-// lacking is err, and in a copy of a NOPERM the keys that the command is about.
-func lacking(err error, args []any) error {
+// NameKeys returns err. If err is a NOPERM, it returns a copy whose text names the keys of the command:
+// the server names at most the command.
+func NameKeys(err error, args []any) error {
 	reply, ok := err.(*ReplyError) //nolint:errorlint // what wraps one says more than it
 	if !ok || reply.Code() != "NOPERM" {
 		return err

@@ -1,0 +1,100 @@
+// Package scripts has the Lua scripts of the Redis family.
+package scripts
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+)
+
+var (
+	//go:embed grant.lua
+	grantSource string
+	//go:embed acquire.lua
+	acquireSource string
+	//go:embed extend.lua
+	extendSource string
+	//go:embed release.lua
+	releaseSource string
+
+	//go:embed queue.lua
+	queueSource string
+	//go:embed enqueue.lua
+	enqueueSource string
+	//go:embed free.lua
+	freeSource string
+	//go:embed pass.lua
+	passSource string
+	//go:embed quit.lua
+	quitSource string
+
+	//go:embed counter.lua
+	counterSource string
+	//go:embed draw.lua
+	drawSource string
+	//go:embed unnumbered.lua
+	unnumberedSource string
+	//go:embed number.lua
+	numberSource string
+	//go:embed raise.lua
+	raiseSource string
+
+	//go:embed holds.lua
+	holdsSource string
+	//go:embed enter.lua
+	enterSource string
+	//go:embed renew.lua
+	renewSource string
+	//go:embed leave.lua
+	leaveSource string
+
+	// The scripts. Scripts that grant are also listed in granting.
+	Acquire = newScript(1, grantSource+acquireSource)
+	Extend  = newScript(1, extendSource)
+	Release = newScript(1, releaseSource)
+
+	Enqueue  = newScript(2, queueSource+grantSource+unnumberedSource+enqueueSource)
+	Numbered = newScript(3, queueSource+grantSource+counterSource+drawSource+enqueueSource)
+	Pass     = newScript(2, freeSource+queueSource+passSource)
+	Quit     = newScript(2, queueSource+quitSource)
+
+	Number = newScript(2, counterSource+grantSource+drawSource+numberSource)
+	Raise  = newScript(2, counterSource+raiseSource)
+
+	Enter = newScript(1, holdsSource+enterSource)
+	Renew = newScript(1, holdsSource+renewSource)
+	Leave = newScript(1, holdsSource+leaveSource)
+)
+
+// Script is a Lua script. It is sent by its digest, and in full to a server that does not know it.
+type Script struct{ source, Digest, keys any } // strings and a number, boxed once
+
+func newScript(keys int, source string) Script {
+	sum := sha1.Sum([]byte(source)) // what Redis names scripts by, not a matter of security
+	return Script{source: source, Digest: hex.EncodeToString(sum[:]), keys: keys}
+}
+
+// Call returns the command that names the script by its digest. Args are the keys and then the
+// arguments.
+func (s Script) Call(args []any) []any { return s.command("EVALSHA", s.Digest, args) }
+
+// Full returns the command that has the whole script.
+func (s Script) Full(args []any) []any { return s.command("EVAL", s.source, args) }
+
+func (s Script) command(name string, which any, args []any) []any {
+	command := make([]any, 3, 3+len(args))
+	command[0], command[1], command[2] = name, which, s.keys
+	return append(command, args...)
+}
+
+// Grants tells whether the command runs a script that grants a lock.
+func Grants(command []any) bool {
+	for _, s := range granting {
+		if command[1] == s.Digest || command[1] == s.source {
+			return true
+		}
+	}
+	return false
+}
+
+var granting = []Script{Acquire, Enqueue, Numbered, Number, Enter}
