@@ -182,7 +182,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return err
 	}
 	channel := s.turns.open(s.config.prefix)
-	leave, err := s.wakes.join(ctx, channel, wake, s.heard)
+	leave, err := s.wakes.Join(ctx, channel, wake, s.heard)
 	if err != nil {
 		return err
 	}

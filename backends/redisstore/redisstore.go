@@ -15,6 +15,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/wake"
 	"github.com/lockstep-go/lockstep/internal/address"
 )
 
@@ -37,7 +39,7 @@ type Store struct {
 	shared   *combiner // of once; nil if it is none
 	guard    guard
 	config   config
-	wakes    wakes
+	wakes    *wake.Listener
 	turns    turns
 	keptOut  atomic.Bool // the queue of a lock was found not to be permitted
 	multi    atomic.Bool // MULTI and EXEC have been permitted
@@ -58,7 +60,7 @@ func New(exec driver.Executor, opts ...Option) *Store {
 	if exec == nil {
 		exec = driver.RefuseNil(nil)
 	}
-	s := &Store{exec: exec, config: configure(opts)}
+	s := &Store{exec: exec, config: configure(opts), wakes: wake.New(exec.Subscribe)}
 	s.once, s.do = exec.Once, exec.Do
 	if p, ok := exec.(driver.Pipeliner); ok {
 		s.shared = combine(p.Once, p.OnceAll, p.Lane)
@@ -71,7 +73,6 @@ func New(exec driver.Executor, opts ...Option) *Store {
 		s.once, s.do = guarded(q, s.once), guarded(q, s.do)
 	}
 	s.once, s.do = naming(s.once), naming(s.do)
-	s.wakes.exec = exec
 	return s
 }
 
@@ -218,8 +219,10 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.wakes.watch(ctx, wakeChannel(s.config.prefix+key), wake)
+	return s.wakes.Watch(ctx, wakeChannel(s.config.prefix+key), wake)
 }
+
+var errPolling = fmt.Errorf("wake-ups are switched off: %w", errors.ErrUnsupported)
 
 // ready refuses all calls of a store that was given bad options, and those that come too late.
 func (s *Store) ready(ctx context.Context) error {

@@ -1,9 +1,9 @@
-package redisstore
+// Package wake keeps the one connection of a Store for wake-ups, and calls the waiters of a channel.
+package wake
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -11,18 +11,16 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
-var errPolling = fmt.Errorf("wake-ups are switched off: %w", errors.ErrUnsupported)
-
 const (
-	pingInterval   = 5 * time.Second // a connection that is silent for two of these is given up
+	pingInterval   = 5 * time.Second // a connection that is silent for two of these is closed
 	firstReconnect = 10 * time.Millisecond
 	maxReconnect   = time.Second
 )
 
-// wakes hears for all waiters of a Store on one connection, which exists while someone waits. Two goroutines serve it:
-// one asks for channels and gives them back, one receives.
-type wakes struct {
-	exec driver.Executor
+// Listener listens for all waiters of a Store on one connection, which exists while someone waits. Two
+// goroutines serve it: one subscribes and unsubscribes channels, the other receives.
+type Listener struct {
+	connect func(context.Context) driver.Subscription
 
 	mu      sync.Mutex
 	topics  map[string]*topic
@@ -30,48 +28,51 @@ type wakes struct {
 	changed chan struct{} // holds one note that topics came or went
 }
 
+// New returns a Listener whose connections come from connect.
+func New(connect func(context.Context) driver.Subscription) *Listener {
+	return &Listener{connect: connect, topics: map[string]*topic{}, changed: make(chan struct{}, 1)}
+}
+
 // topic is a channel that someone waits on.
 type topic struct {
 	channel  string
 	watchers map[*watcher]bool
-	told     func(message string) // takes the messages in place of the watchers; nil: they are hints for all
+	told     func(message string) // gets the messages; nil: each message wakes all watchers
 	asked    bool                 // on the present connection
 	active   bool                 // confirmed there
-	before   bool                 // confirmed on an earlier one: what was published in between is lost
+	before   bool                 // confirmed on an earlier one: messages in between are lost
 }
 
 type watcher struct {
 	wake  func()
-	ready chan error // answers once; nil: the channel was active when he came
+	ready chan error // answers once; nil: the channel was active when the watcher joined
 }
 
 // request waits for its answer; answers come in order.
 type request struct {
-	topic *topic // nil for a ping and for a channel given back
+	topic *topic // nil for a ping and for UNSUBSCRIBE
 }
 
 func (r request) isFor(channel string) bool { return r.topic != nil && r.topic.channel == channel }
 
-// watch wakes until ctx is done. It returns when the channel is active, refused, or ctx is done.
-func (w *wakes) watch(ctx context.Context, channel string, wake func()) error {
-	leave, err := w.join(ctx, channel, wake, nil)
+// Watch calls wake for each message of channel until ctx is done, and when the connection was replaced.
+// It returns when the channel is active, or refused, or ctx is done.
+func (w *Listener) Watch(ctx context.Context, channel string, wake func()) error {
+	leave, err := w.Join(ctx, channel, wake, nil)
 	if err == nil {
 		context.AfterFunc(ctx, leave)
 	}
 	return err
 }
 
-// join is watch until leave is called. A server that can't be reached is tried again. All who join a channel give the same told,
-// or nil.
-func (w *wakes) join(ctx context.Context, channel string, wake func(), told func(string)) (leave func(), err error) {
+// Join is Watch until leave is called. A server that can't be reached is tried again. If told is not
+// nil, it gets the messages in place of wake. All who join a channel give the same told, or nil.
+func (w *Listener) Join(ctx context.Context, channel string, wake func(), told func(string)) (leave func(), err error) {
 	me := &watcher{wake: wake}
 	w.mu.Lock()
 	t := w.topics[channel]
 	if t == nil {
 		t = &topic{channel: channel, watchers: map[*watcher]bool{}, told: told}
-		if w.topics == nil {
-			w.topics, w.changed = map[string]*topic{}, make(chan struct{}, 1)
-		}
 		w.topics[channel] = t
 	}
 	t.watchers[me] = true
@@ -101,7 +102,7 @@ func (w *wakes) join(ctx context.Context, channel string, wake func(), told func
 	return leave, err
 }
 
-func (w *wakes) leave(t *topic, me *watcher) {
+func (w *Listener) leave(t *topic, me *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(t.watchers, me)
@@ -111,7 +112,7 @@ func (w *wakes) leave(t *topic, me *watcher) {
 	}
 }
 
-func (w *wakes) note() {
+func (w *Listener) note() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -119,9 +120,9 @@ func (w *wakes) note() {
 }
 
 // run keeps a connection for as long as someone waits.
-func (w *wakes) run() {
+func (w *Listener) run() {
 	for pause := firstReconnect; ; pause = min(2*pause, maxReconnect) {
-		s := &session{wakes: w, sub: w.exec.Subscribe(context.Background()), asked: map[string]*topic{}}
+		s := &session{Listener: w, sub: w.connect(context.Background()), asked: map[string]*topic{}}
 		err := s.serve()
 		_ = s.sub.Close() // it is done with either way
 		if w.idle(err) {
@@ -138,7 +139,7 @@ func (w *wakes) run() {
 }
 
 // sleep returns false as soon as nobody waits any more.
-func (w *wakes) sleep(d time.Duration) bool {
+func (w *Listener) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -153,16 +154,16 @@ func (w *wakes) sleep(d time.Duration) bool {
 	}
 }
 
-// idle tells whether nobody waits any more; then the next waiter starts anew. All who wait for an answer get err if it
-// is a refusal: the next connection would be refused as well.
-func (w *wakes) idle(err error) bool {
-	refused := cleanup.Permanent(err)
+// idle tells whether nobody waits any more; then the next waiter starts anew. If err is permanent, all
+// watchers that wait for an answer get it: the next connection would be refused too.
+func (w *Listener) idle(err error) bool {
+	permanent := cleanup.Permanent(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.topics {
 		t.before = t.before || t.active
 		t.asked, t.active = false, false
-		if refused {
+		if permanent {
 			w.refuse(t, err)
 		}
 	}
@@ -173,8 +174,8 @@ func (w *wakes) idle(err error) bool {
 	return false
 }
 
-// refuse answers those who wait for t to become active. Who has been told that it is must poll.
-func (w *wakes) refuse(t *topic, err error) {
+// refuse answers the watchers that wait for t to become active. The others poll from now on.
+func (w *Listener) refuse(t *topic, err error) {
 	for me := range t.watchers {
 		select {
 		case me.ready <- err:
@@ -186,7 +187,7 @@ func (w *wakes) refuse(t *topic, err error) {
 	}
 }
 
-// wakes of a topic that nobody waits on are none.
+// wakes are the functions to call for a message of t, which may be nil: nobody waits on it.
 func (t *topic) wakes() []func() {
 	if t == nil {
 		return nil

@@ -1,4 +1,4 @@
-package redisstore
+package wake
 
 import (
 	"context"
@@ -14,9 +14,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
-// fakeServer is an Executor whose connections answer as the test wants.
+// fakeServer makes connections that answer as the test wants.
 type fakeServer struct {
-	driver.Executor
 	mu      sync.Mutex
 	conns   []*fakeConn
 	mute    bool             // requests are taken and not answered
@@ -150,24 +149,24 @@ func (b *bell) rung() int {
 	return b.n
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, f *fakeServer, w *wakes)) {
+func inBubble(t *testing.T, test func(t *testing.T, f *fakeServer, w *Listener)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{refuses: map[string]error{}}
-		test(t, f, &wakes{exec: f})
+		test(t, f, New(f.Subscribe))
 	})
 }
 
-func watch(t *testing.T, w *wakes, channel string, wake func()) (leave func()) {
+func watch(t *testing.T, w *Listener, channel string, wake func()) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := w.watch(ctx, channel, wake); err != nil {
+	if err := w.Watch(ctx, channel, wake); err != nil {
 		t.Fatalf("watch %s: %v", channel, err)
 	}
 	return cancel
 }
 
 func TestOneConnectionWithTheChannelsThatSomeoneWaitsOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		leaveA := watch(t, w, "a", func() {})
 		leaveB := watch(t, w, "b", func() {})
 		leaveB2 := watch(t, w, "b", func() {})
@@ -195,7 +194,7 @@ func expectOpen(t *testing.T, f *fakeServer, want string) {
 }
 
 func TestAMessageWakesAllWhoWatchItsChannel(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		var a1, a2, b bell
 		defer watch(t, w, "a", a1.ring)()
 		leave := watch(t, w, "a", a2.ring)
@@ -213,7 +212,7 @@ func TestAMessageWakesAllWhoWatchItsChannel(t *testing.T) {
 }
 
 func TestWhoComesBackWhileItsChannelIsGivenBackIsHeard(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		defer watch(t, w, "other", func() {})()
 		for range 100 { // leaving and coming again reach the asking goroutine together
 			var b bell
@@ -230,7 +229,7 @@ func TestWhoComesBackWhileItsChannelIsGivenBackIsHeard(t *testing.T) {
 }
 
 func TestAConnectionThatBreaksIsReplacedAndIsAHintForAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		var a, b bell
 		defer watch(t, w, "a", a.ring)()
 		defer watch(t, w, "b", b.ring)()
@@ -256,15 +255,15 @@ func TestAConnectionThatBreaksIsReplacedAndIsAHintForAll(t *testing.T) {
 }
 
 func TestWatchWaitsForAServerThatIsDown(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		f.set(func() { f.down = errors.New("refused") })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.watch(ctx, "a", func() {}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := w.Watch(ctx, "a", func() {}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("watch = %v", err)
 		}
 		active := make(chan error)
-		go func() { active <- w.watch(t.Context(), "a", func() {}) }()
+		go func() { active <- w.Watch(t.Context(), "a", func() {}) }()
 		time.Sleep(5 * time.Second)
 		f.set(func() { f.down = nil })
 		if err := <-active; err != nil {
@@ -275,7 +274,7 @@ func TestWatchWaitsForAServerThatIsDown(t *testing.T) {
 
 func TestABubbleMayEndWhileTheServerIsDown(t *testing.T) {
 	for range 20 {
-		inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+		inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 			leave := watch(t, w, "a", func() {})
 			f.set(func() { f.down = errors.New("refused") })
 			f.cut()
@@ -286,13 +285,13 @@ func TestABubbleMayEndWhileTheServerIsDown(t *testing.T) {
 }
 
 func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		var b bell
 		defer watch(t, w, "b", b.ring)()
 		f.set(func() { f.refuses["a"] = &driver.ReplyError{Text: "NOPERM no channel"} })
 		before := time.Now()
 		var refused *driver.ReplyError
-		if err := w.watch(t.Context(), "a", func() {}); !errors.As(err, &refused) {
+		if err := w.Watch(t.Context(), "a", func() {}); !errors.As(err, &refused) {
 			t.Errorf("watch = %v", err)
 		}
 		if time.Since(before) != 0 {
@@ -309,9 +308,9 @@ func TestARefusedChannelIsToldAtOnceAndHarmsNoOther(t *testing.T) {
 }
 
 func TestARefusedConnectionIsToldAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		f.set(func() { f.down = &driver.ReplyError{Text: "NOAUTH Authentication required."} })
-		if err := w.watch(t.Context(), "a", func() {}); err == nil {
+		if err := w.Watch(t.Context(), "a", func() {}); err == nil {
 			t.Error("watch = nil")
 		}
 		expectOpen(t, f, "[]")
@@ -319,7 +318,7 @@ func TestARefusedConnectionIsToldAtOnce(t *testing.T) {
 }
 
 func TestASilentConnectionIsGivenUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		var a bell
 		defer watch(t, w, "a", a.ring)()
 		time.Sleep(10 * pingInterval)
@@ -338,7 +337,7 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 }
 
 func TestAConnectionThatTakesNoPingIsReplaced(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		var a bell
 		defer watch(t, w, "a", a.ring)()
 		f.set(func() { f.down = errors.New("broken pipe") })
@@ -355,7 +354,7 @@ func TestAConnectionThatTakesNoPingIsReplaced(t *testing.T) {
 
 // A client library may connect again behind our back. What was published meanwhile is lost.
 func TestAChannelThatIsConfirmedUnaskedIsAHint(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		var a, b bell
 		defer watch(t, w, "a", a.ring)()
 		defer watch(t, w, "b", b.ring)()
@@ -370,7 +369,7 @@ func TestAChannelThatIsConfirmedUnaskedIsAHint(t *testing.T) {
 }
 
 func TestAnAnswerThatNobodyAskedForHarmsNobody(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		var a bell
 		defer watch(t, w, "a", a.ring)()
 		for _, unasked := range []any{driver.Event{Kind: driver.EventPong}, driver.Event{Kind: driver.EventUnsubscribed, Channel: "b"}, &driver.ReplyError{Text: "ERR unknown command"}} {
@@ -395,12 +394,12 @@ type invalid struct{ error }
 func (invalid) Permanent() bool { return true }
 
 func TestAConnectionThatThereCannotBeIsToldAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 		never := invalid{errors.New("no such server")}
 		f.set(func() { f.down = never })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.watch(ctx, "a", func() {}); !errors.Is(err, never) {
+		if err := w.Watch(ctx, "a", func() {}); !errors.Is(err, never) {
 			t.Errorf("watch = %v", err)
 		}
 	})
@@ -414,14 +413,14 @@ func TestAnErrorReplyThatPassesEndsNoWait(t *testing.T) {
 		"BUSY Redis is busy running a script.", "CLUSTERDOWN The cluster is down", "ERR something that is not known",
 	} {
 		t.Run(text, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fakeServer, w *wakes) {
+			inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
 				var a bell
 				defer watch(t, w, "a", a.ring)()
 				f.set(func() { f.refuses = map[string]error{"b": &driver.ReplyError{Text: text}} })
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				watched := make(chan error, 1)
-				go func() { watched <- w.watch(ctx, "b", func() {}) }()
+				go func() { watched <- w.Watch(ctx, "b", func() {}) }()
 				time.Sleep(3 * maxReconnect)
 				select {
 				case err := <-watched:

@@ -1,4 +1,4 @@
-package redisstore
+package wake
 
 import (
 	"errors"
@@ -10,15 +10,16 @@ import (
 
 // session is the life of one connection.
 type session struct {
-	*wakes
+	*Listener
 	sub       driver.Subscription
 	asked     map[string]*topic // what this connection is subscribed to, or will be; the asking goroutine's own
-	confirmed bool              // this connection has worked; guarded by wakes.mu
-	requests  []request         // unanswered, oldest first; guarded by wakes.mu
-	heard     bool              // anything since the last ping; guarded by wakes.mu
+	confirmed bool              // this connection has worked; guarded by Listener.mu
+	requests  []request         // unanswered, oldest first; guarded by Listener.mu
+	heard     bool              // anything since the last ping; guarded by Listener.mu
 }
 
-// serve asks for channels and gives them back until nobody waits (then it returns nil) or the connection fails.
+// serve subscribes and unsubscribes channels until nobody waits, or the connection fails. The error is
+// nil if nobody waits.
 func (s *session) serve() error {
 	var broken chan error
 	ping := time.NewTicker(pingInterval)
@@ -62,14 +63,15 @@ var errSilent = errors.New("the connection for wake-ups does not answer")
 
 // end closes the connection and waits for the receiving goroutine.
 func (s *session) end(broken <-chan error, err error) error {
-	_ = s.sub.Close() // err says what there is to say
+	_ = s.sub.Close() // err is the cause
 	if broken != nil {
-		<-broken //nolint:errcheck // what it says now comes of the Close
+		<-broken //nolint:errcheck // its error comes from the Close
 	}
 	return err
 }
 
-// changes compares what is wanted with what was asked for, and expects the answers in the order of its results.
+// changes compares the channels that are wanted with those of this connection. It expects the answers
+// in the order of its results.
 func (s *session) changes() (leaves, joins []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +113,7 @@ func (s *session) receive() error {
 	for {
 		event, err := s.sub.Receive()
 		// also from a server that has too many clients: it answers another time
-		if err != nil && !isRefusal(err) {
+		if err != nil && !answersOne(err) {
 			return err
 		}
 		for _, wake := range s.take(event, err) {
@@ -120,12 +122,12 @@ func (s *session) receive() error {
 	}
 }
 
-// isRefusal tells that err is the answer to one request, and would be the answer to the next one like it.
-func isRefusal(err error) bool {
+// answersOne tells that err is the answer to one request, and that repeating the request will not help.
+func answersOne(err error) bool {
 	return errors.As(err, new(*driver.ReplyError)) && cleanup.Permanent(err)
 }
 
-// take notes an event and returns whom it wakes.
+// take notes an event and returns the functions to call.
 func (s *session) take(event driver.Event, err error) (wakes []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +139,7 @@ func (s *session) take(event driver.Event, err error) (wakes []func()) {
 		return s.topics[event.Channel].wakes()
 	}
 	if err == nil && event.Kind == driver.EventSubscribed && (len(s.requests) == 0 || !s.requests[0].isFor(event.Channel)) {
-		return s.topics[event.Channel].wakes() // nobody asked: the library has connected again by itself
+		return s.topics[event.Channel].wakes() // not requested: the library has connected again by itself
 	}
 	if len(s.requests) == 0 {
 		return nil
@@ -158,7 +160,7 @@ func (s *session) take(event driver.Event, err error) (wakes []func()) {
 			default:
 			}
 		}
-		if r.topic.before { // what was published while we were away is lost: a hint for all
+		if r.topic.before { // messages in between are lost, so all must look
 			return r.topic.wakes()
 		}
 	}
