@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/wake"
 	"github.com/lockstep-go/lockstep/internal/address"
@@ -34,9 +35,9 @@ import (
 // understood since 2.6, except that scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     driver.Executor
-	once, do call      // methods of exec, combined if it is a Pipeliner
-	plain    call      // exec.Once for grants of the plain commands of legacy.go
-	shared   *combiner // of once; nil if it is none
+	once, do call               // methods of exec, combined if it is a Pipeliner
+	plain    call               // exec.Once for grants of the plain commands of legacy.go
+	shared   *pipeline.Pipeline // of once; nil if it is none
 	guard    guard
 	config   config
 	wakes    *wake.Listener
@@ -63,8 +64,8 @@ func New(exec driver.Executor, opts ...Option) *Store {
 	s := &Store{exec: exec, config: configure(opts), wakes: wake.New(exec.Subscribe)}
 	s.once, s.do = exec.Once, exec.Do
 	if p, ok := exec.(driver.Pipeliner); ok {
-		s.shared = combine(p.Once, p.OnceAll, p.Lane)
-		s.once, s.do = s.shared.send, combine(p.Do, p.DoAll, p.Lane).send
+		s.shared = pipeline.New(p.Once, p.OnceAll, p.Lane)
+		s.once, s.do = s.shared.Send, pipeline.New(p.Do, p.DoAll, p.Lane).Send
 	}
 	s.guard, s.plain = unguarded{}, exec.Once
 	if q := s.config.quarantine; q != nil {

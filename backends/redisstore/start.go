@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
@@ -17,14 +18,14 @@ func (s *Store) Self() backends.Store { return s }
 func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
 	ms, err := s.granting(ctx, ttl)
 	if err != nil || !s.starts() {
-		stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, errStranded, then)
+		stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, pipeline.ErrStranded, then)
 		return
 	}
 	full := s.config.prefix + key
-	s.shared.start(ctx, func(reply any, err error) {
+	s.shared.Start(ctx, func(reply any, err error) {
 		s.guard.Answered(err)
 		if isDropped(err) {
-			stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, errStranded, then)
+			stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, pipeline.ErrStranded, then)
 			return
 		}
 		r, err := stored(reply, err)
@@ -34,22 +35,22 @@ func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Dura
 		}
 		stack.Go(func() (backends.Result, error) {
 			return acquired(run(ctx, s.once, scripts.Acquire, full, token, ms))
-		}, errStranded, then)
+		}, pipeline.ErrStranded, then)
 	}, "SET", full, token, "NX", "PX", ms)
 }
 
 // StartDeleteIf is DeleteIf that does not wait: it is for the quorums of this module.
 func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
 	if s.ready(ctx) != nil || !s.starts() {
-		stack.Go(func() (bool, error) { return s.DeleteIf(ctx, key, token) }, errStranded, then)
+		stack.Go(func() (bool, error) { return s.DeleteIf(ctx, key, token) }, pipeline.ErrStranded, then)
 		return
 	}
 	full := s.config.prefix + key
 	script, args := s.lettingGo(full, token)
-	s.shared.start(ctx, func(reply any, err error) {
+	s.shared.Start(ctx, func(reply any, err error) {
 		s.guard.Answered(err)
 		if unknown(err) || isMoving(err) || isKeptOut(err) || isDropped(err) { // nothing was done
-			stack.Go(func() (bool, error) { return s.deleteIf(ctx, nil, full, token) }, errStranded, then)
+			stack.Go(func() (bool, error) { return s.deleteIf(ctx, nil, full, token) }, pipeline.ErrStranded, then)
 			return
 		}
 		then(yes(reply, err))

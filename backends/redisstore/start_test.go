@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,136 +11,12 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/internal/starting"
 )
 
 // A quorum finds the calls by this.
 var _ starting.Store = (*Store)(nil)
-
-// started is a call that is started, and waited for.
-func started(c *combiner) call {
-	return func(ctx context.Context, args ...any) (reply any, err error) {
-		done := make(chan struct{})
-		c.start(ctx, func(r any, e error) {
-			reply, err = r, e
-			close(done) // panics the second time
-		}, args...)
-		<-done
-		return reply, err
-	}
-}
-
-func TestWhatIsStartedSharesRoundTripsAndGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const calls = 2 * maxTogether
-		w := &wire{trip: taking(rtt)}
-		c := combine(w.Once, w.OnceAll, w.Lane)
-		before, most := runtime.NumGoroutine(), 0
-		var answered atomic.Int32
-		for range calls {
-			c.start(t.Context(), func(reply any, err error) {
-				if reply != "a" || err != nil {
-					t.Errorf("%v, %v", reply, err)
-				}
-				answered.Add(1)
-			}, "SET", "a")
-			most = max(most, runtime.NumGoroutine()-before)
-		}
-		if answered.Load() != 0 {
-			t.Error("answered before it was sent")
-		}
-		began := time.Now()
-		for answered.Load() < calls {
-			time.Sleep(rtt / 4)
-			most = max(most, runtime.NumGoroutine()-before)
-		}
-		if trips, _, _ := w.sent(""); trips > 2*sends || most > 2*sends || time.Since(began) > 3*rtt { // those that end, and the timer's, among them
-			t.Errorf("%d round trips and %d goroutines, in %v", trips, most, time.Since(began))
-		}
-	})
-}
-
-func TestWhatIsStartedWaitsForNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
-		c := combine(w.Once, w.OnceAll, w.Lane)
-		release := busy(t, w, c.send)
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-		defer cancel()
-		var late, sent any
-		c.start(ctx, func(_ any, err error) { late = err }, "SET", "late")
-		c.start(t.Context(), func(reply any, _ error) { sent = reply }, "SET", "sent")
-		if time.Since(began) != 0 {
-			t.Error("it has waited")
-		}
-		time.Sleep(time.Nanosecond)
-		release()
-		synctest.Wait()
-		if err, _ := late.(error); !cleanup.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || sent != "sent" {
-			t.Errorf("%v; %v", late, sent)
-		}
-	})
-}
-
-func TestWhatWasStartedAndIsToBeSentByItselfKeepsNobodyWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &leads{wire{trip: func(_ context.Context, commands []*driver.Command) error {
-			if commands[0].Args[1] == "led" && len(commands) == 1 {
-				time.Sleep(time.Hour)
-			}
-			return nil
-		}}}
-		c := combine(w.Once, w.OnceAll, w.Lane)
-		release := busy(t, &w.wire, c.send)
-		var all sync.WaitGroup
-		for _, word := range []string{"led", "stays", "led", "stays"} {
-			all.Add(1)
-			began := time.Now()
-			c.start(t.Context(), func(reply any, err error) {
-				if took := time.Since(began); reply != word || err != nil || (took == time.Hour) != (word == "led") {
-					t.Errorf("%s = %v, %v in %v", word, reply, err, took)
-				}
-				all.Done()
-			}, "SET", word)
-		}
-		release()
-		all.Wait()
-	})
-}
-
-func TestWhatWasStartedIsAnsweredByALibraryThatEndsTheGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &wire{trip: func(_ context.Context, commands []*driver.Command) error {
-			if commands[0].Args[1] == "bad" {
-				runtime.Goexit()
-			}
-			return nil
-		}}
-		c := combine(w.Once, w.OnceAll, w.Lane)
-		for range 2 * sends {
-			if reply, err := started(c)(t.Context(), "SET", "bad"); reply != nil || !errors.Is(err, errStranded) || cleanup.Unsent(err) {
-				t.Errorf("%v, %v", reply, err)
-			}
-		}
-		release := busy(t, w, c.send)
-		var stranded atomic.Int32
-		for _, word := range []string{"bad", "led", "led"} {
-			c.start(t.Context(), func(_ any, err error) {
-				if errors.Is(err, errStranded) {
-					stranded.Add(1)
-				}
-			}, "SET", word)
-		}
-		release()
-		synctest.Wait()
-		if stranded.Load() != 3 {
-			t.Errorf("%d of 3 know", stranded.Load())
-		}
-		busy(t, w, c.send)() // all permits are there
-	})
-}
 
 // says is an executor that answers by a function.
 type says struct {
@@ -224,7 +99,7 @@ func TestWhatWasStartedIsAnsweredWhereverTheLibraryEndsTheGoroutine(t *testing.T
 			var got error
 			New(exec).StartSetNX(t.Context(), "k", "t", time.Second, func(_ backends.Result, err error) { got = err })
 			synctest.Wait()
-			if !errors.Is(got, errStranded) {
+			if !errors.Is(got, pipeline.ErrStranded) {
 				t.Errorf("SetNX, %s: %v", name, got)
 			}
 		}
@@ -236,7 +111,7 @@ func TestWhatWasStartedIsAnsweredWhereverTheLibraryEndsTheGoroutine(t *testing.T
 			var got error
 			New(exec).StartDeleteIf(t.Context(), "k", "t", func(_ bool, err error) { got = err })
 			synctest.Wait()
-			if !errors.Is(got, errStranded) {
+			if !errors.Is(got, pipeline.ErrStranded) {
 				t.Errorf("DeleteIf, %s: %v", name, got)
 			}
 		}

@@ -1,9 +1,10 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,7 +33,7 @@ func TestAnErrorReplyIsThatOfOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := &driver.ReplyError{Text: "NOPERM no"}
 		w := &fails{replies: map[string]error{"refused": refused}}
-		send := combine(w.Once, w.OnceAll, w.Lane).send
+		send := New(w.Once, w.OnceAll, w.Lane).Send
 		release := busy(t, &w.wire, send)
 		var all sync.WaitGroup
 		for _, word := range []string{"a", "refused", "b", "c"} {
@@ -73,7 +74,7 @@ func TestWhatIsToBeSentByItselfIsByItsOwnCaller(t *testing.T) {
 			}
 			return nil
 		}}}
-		send := combine(w.Once, w.OnceAll, w.Lane).send
+		send := New(w.Once, w.OnceAll, w.Lane).Send
 		release := busy(t, &w.wire, send)
 		var all sync.WaitGroup
 		for _, word := range []string{"led", "stays", "led", "stays"} {
@@ -99,7 +100,7 @@ func TestWhatIsToBeSentByItselfIsByItsOwnCaller(t *testing.T) {
 func TestWhatIsToBeSentByItselfIsNotOnceItsCtxHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &leads{wire{trip: taking(rtt)}}
-		send := combine(w.Once, w.OnceAll, w.Lane).send
+		send := New(w.Once, w.OnceAll, w.Lane).Send
 		release := busy(t, &w.wire, send)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -142,7 +143,7 @@ func TestAnErrorOfTheConnectionIsThatOfAllCallsInTheRoundTrip(t *testing.T) {
 }
 
 // together makes a call with each ctx, which travel in one round trip, led by the first.
-func together(t *testing.T, w *wire, send call, ctxs ...context.Context) (errs []error, took []time.Duration) {
+func together(t *testing.T, w *wire, send Call, ctxs ...context.Context) (errs []error, took []time.Duration) {
 	t.Helper()
 	release := busy(t, w, send)
 	errs, took = make([]error, len(ctxs)), make([]time.Duration, len(ctxs))
@@ -311,7 +312,7 @@ func TestACtxThatEndsAsItsCallIsTakenCountsLikeOneThatEndsLater(t *testing.T) {
 			}
 			return ctx.Err()
 		}}
-		l := &lane{combiner: &combiner{alone: w.Once, together: w.OnceAll}}
+		l := &lane{Pipeline: &Pipeline{alone: w.Once, together: w.OnceAll}}
 		ctx, cancel := context.WithCancel(t.Context())
 		l.mu.Lock()
 		q := &caller{Command: driver.Command{Args: []any{"SET", "leads"}}, ctx: t.Context(), state: leading, tenure: l.take(0)}
@@ -326,5 +327,29 @@ func TestACtxThatEndsAsItsCallIsTakenCountsLikeOneThatEndsLater(t *testing.T) {
 			t.Errorf("the round trip took %v", took)
 		}
 		synctest.Wait()
+	})
+}
+
+// A round trip has a ctx of its own. An error of it is told each call as if it had been sent alone.
+func TestAnErrorOfASharedRoundTripIsThatOfEachCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trip, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		own, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.Sleep(time.Second)
+		b := &batch{over: true}
+		err := driver.Fault(trip, "a:1", io.EOF)
+		if err := b.explain(own, err); !errors.Is(err, context.DeadlineExceeded) || cleanup.Permanent(err) || cleanup.Unsent(err) {
+			t.Errorf("of the call that has ended: %v", err)
+		}
+		err = b.explain(t.Context(), err)
+		want := "server a:1: given up with a call in the same round trip that had no more time: EOF; the outcome is unknown"
+		if err.Error() != want || errors.Is(err, context.DeadlineExceeded) || cleanup.Permanent(err) || cleanup.Unsent(err) || err.(*driver.WireError).ErrorType() != "timeout" {
+			t.Errorf("of the call that goes on: %v", err)
+		}
+		if err := b.explain(t.Context(), driver.NotSent(trip, "a:1", io.EOF)); !cleanup.Unsent(err) {
+			t.Errorf("of a round trip that was not sent: %v", err)
+		}
 	})
 }

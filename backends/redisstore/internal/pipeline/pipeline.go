@@ -1,4 +1,5 @@
-package redisstore
+// Package pipeline lets calls that are made at the same time share round trips.
+package pipeline
 
 import (
 	"context"
@@ -11,96 +12,106 @@ import (
 )
 
 const (
-	sends       = 3                      // hold the permits of a lane
-	crowd       = 4                      // in a round trip, after which those who come look for each other
+	sends       = 3                      // permits of a lane
+	crowd       = 4                      // calls in a round trip, after which the next ones look for each other
 	maxTogether = 100                    // commands in a round trip
-	overdue     = 500 * time.Microsecond // is a send that others wait for, after this or up to twice this
-	patience    = time.Second            // with a round trip, when a call in it has no more time
+	overdue     = 500 * time.Microsecond // a send that others wait for is overdue after this, or up to twice this
+	patience    = time.Second            // with a round trip, when the ctx of a call in it has ended
 )
 
-// combiner lets calls share round trips. Who finds a permit of its lane free sends its own command at once, and pays two
-// uses of a mutex for it. Others queue. When a send returns, its permit goes to the first in the queue, which sends on behalf of
-// all that have come by then. So the more is under way, the more travels together, and nobody who has its answer sends for others.
-// After a round trip of many (crowd), who finds a permit lets others run and come along, before he sends: see gather.
+// Pipeline lets calls share round trips. A call that finds a permit of its lane free sends its own
+// command at once. That costs it two uses of a mutex. The other calls queue. When a send returns, its
+// permit goes to the first call in the queue, which sends for all that have come by then. So the more
+// calls are under way, the more travel together, and no call that has its answer sends for others.
+// After a round trip of many (crowd), a call that finds a permit lets other goroutines run first: see
+// gather.
 //
-// A call that somebody waits for is made on his goroutine. One that was started with a function for its answer has none: when it
-// is to lead, a goroutine is made for the round trip, however many are in it. Of its ctx only the deadline counts once it is sent.
+// A call that somebody waits for runs on the goroutine of its caller. A started call has no
+// goroutine: one is made for the round trip that it leads, however many calls are in it. Of the ctx of
+// a started call, only the deadline counts once it is sent.
 //
-// A call whose ctx ends in the queue was not sent, and its error says so. One that was sent waits for its answer, as it would
-// alone: who does not know when it ends can't clean up after it. If it takes long (patience), a round trip ends with
-// the first ctx in it that ends, else with the last one.
+// A call whose ctx ends in the queue was not sent, and its error says so. A call that was sent waits
+// for its answer, as it would alone: a caller that does not know when it ends can't clean up after
+// it. If a round trip takes long (patience), it ends with the first ctx in it that ends, else with the
+// last one.
 //
-// A send that takes long (overdue) while others wait loses its permit. So a connection that hangs does not keep them waiting, and a
-// server that is far away has as many sends at once as calls come.
+// A send that takes long (overdue) while others wait loses its permit. So a connection that hangs does
+// not delay the others, and a server that is far away gets as many sends at once as calls come.
 //
-// Do and Once have a combiner each: what a library may send again, with its pauses, would keep the others waiting.
-type combiner struct {
-	alone    call
+// Do and Once need a Pipeline each: a library may send the commands of Do again, with pauses.
+type Pipeline struct {
+	alone    Call
 	together func(ctx context.Context, commands []*driver.Command)
-	name     func(ctx context.Context, args []any) any
+	laneOf   func(ctx context.Context, args []any) any
 	yield    func() // lets other goroutines run: runtime.Gosched; tests replace it
 	unnamed  lane
-	named    sync.Map // name to *lane
+	named    sync.Map // the value of laneOf to *lane
 	calls    sync.Pool
 }
 
-func combine(alone call, together func(context.Context, []*driver.Command), name func(context.Context, []any) any) *combiner {
-	c := &combiner{alone: alone, together: together, name: name, yield: runtime.Gosched}
-	c.unnamed.combiner = c
-	return c
+// Call sends a command and waits for the answer.
+type Call = func(ctx context.Context, args ...any) (any, error)
+
+// Answer gets the answer to a started call.
+type Answer = func(reply any, err error)
+
+// New returns a Pipeline over the methods of a [driver.Pipeliner]: Do, DoAll and Lane, or Once, OnceAll
+// and Lane.
+func New(alone Call, together func(context.Context, []*driver.Command), laneOf func(context.Context, []any) any) *Pipeline {
+	p := &Pipeline{alone: alone, together: together, laneOf: laneOf, yield: runtime.Gosched}
+	p.unnamed.Pipeline = p
+	return p
 }
 
-// send waits for the answer.
-func (c *combiner) send(ctx context.Context, args ...any) (any, error) {
-	return c.lane(ctx, args).send(ctx, args)
+// Send waits for the answer.
+func (p *Pipeline) Send(ctx context.Context, args ...any) (any, error) {
+	return p.lane(ctx, args).send(ctx, args)
 }
 
-// start does not wait: then is called with the answer, once, on another goroutine, and must not wait for anything.
-func (c *combiner) start(ctx context.Context, then answer, args ...any) {
-	c.lane(ctx, args).start(ctx, then, args)
+// Start does not wait. It calls then with the answer, once, on another goroutine. Then must not wait.
+func (p *Pipeline) Start(ctx context.Context, then Answer, args ...any) {
+	p.lane(ctx, args).start(ctx, then, args)
 }
 
-type answer func(reply any, err error)
-
-func (c *combiner) lane(ctx context.Context, args []any) *lane {
-	name := c.name(ctx, args)
+func (p *Pipeline) lane(ctx context.Context, args []any) *lane {
+	name := p.laneOf(ctx, args)
 	if name == nil {
-		return &c.unnamed
+		return &p.unnamed
 	}
-	l, ok := c.named.Load(name)
+	l, ok := p.named.Load(name)
 	if !ok {
-		l, _ = c.named.LoadOrStore(name, &lane{combiner: c})
+		l, _ = p.named.LoadOrStore(name, &lane{Pipeline: p})
 	}
 	return l.(*lane)
 }
 
-// lane is the way to one server. Nobody is in the queue while a permit is free, unless somebody gathers.
+// lane is the way to one server. While a permit is free the queue is empty, unless a call gathers.
 type lane struct {
-	*combiner
+	*Pipeline
 	mu          sync.Mutex
 	permits     [sends]permit
 	queued      int     // how many are in the queue
 	company     int     // how many were in the last round trip, or half of it before
-	gathering   bool    // somebody is about to send what is in the queue
-	first, last *caller // the queue; some may have withdrawn
+	gathering   bool    // a call is about to send what is in the queue
+	first, last *caller // the queue; some calls may have withdrawn
 	timer       *time.Timer
 	timed       bool // the timer is set
 }
 
-// permit is the right to send. Turn grows whenever it changes hands, so that an overdue send can lose it.
+// permit is the right to send. Turn grows with each owner, so that an overdue send can lose it.
 type permit struct {
 	taken bool
 	turn  uint64
 	seen  uint64 // turn when the timer was set
 }
 
-// tenure is a permit while it is in somebody's hands.
+// tenure is a permit and the turn of its owner.
 type tenure struct {
 	permit int
 	number uint64
 }
 
-// caller is a call that found no permit, or company, or that nobody waits for.
+// caller is a call that found no permit, or has company, or was started.
 type caller struct {
 	driver.Command
 	ctx    context.Context
@@ -108,9 +119,9 @@ type caller struct {
 	tenure tenure        // to lead
 	batch  *batch        // that it is in
 	state  state         // guarded by the mutex of the lane
-	left   bool          // its ctx has ended since it is taken
+	left   bool          // its ctx has ended since it was taken
 	answer chan struct{} // it leads, or is answered
-	then   answer        // nil if somebody waits
+	then   Answer        // of a started call; nil: somebody waits
 }
 
 type state int
@@ -143,7 +154,7 @@ func (l *lane) send(ctx context.Context, args []any) (any, error) {
 	return l.alone(ctx, args...)
 }
 
-func (l *lane) start(ctx context.Context, then answer, args []any) {
+func (l *lane) start(ctx context.Context, then Answer, args []any) {
 	q := l.caller(ctx, args, then)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +165,7 @@ func (l *lane) start(ctx context.Context, then answer, args []any) {
 	}
 }
 
-// free is a permit that nobody has, or -1.
+// free is the index of a free permit, or -1.
 func (l *lane) free() int {
 	for i := range l.permits {
 		if !l.permits[i].taken {
@@ -164,8 +175,8 @@ func (l *lane) free() int {
 	return -1
 }
 
-func (c *combiner) caller(ctx context.Context, args []any, then answer) *caller {
-	q, _ := c.calls.Get().(*caller)
+func (p *Pipeline) caller(ctx context.Context, args []any, then Answer) *caller {
+	q, _ := p.calls.Get().(*caller)
 	if q == nil {
 		q = &caller{answer: make(chan struct{}, 1)}
 	}
@@ -195,7 +206,7 @@ func (l *lane) hand(i int) {
 	}
 }
 
-// handOut gives the queue what permits there are.
+// handOut gives the free permits to the queue.
 func (l *lane) handOut() {
 	for i := l.free(); i >= 0 && l.first != nil; i = l.free() {
 		l.hand(i)
@@ -212,7 +223,7 @@ func (l *lane) entrust(q *caller, i int) {
 	q.answer <- struct{}{}
 }
 
-// work leads for a call that nobody waits for.
+// work leads for a started call.
 func (l *lane) work(q *caller) {
 	defer l.tell(q) // also if the library ends the goroutine
 	stack.Grow()
@@ -232,7 +243,7 @@ func (l *lane) enqueue(q *caller) {
 	}
 }
 
-// dequeue is nil if nobody waits.
+// dequeue returns the first call that has not withdrawn, or nil.
 func (l *lane) dequeue() *caller {
 	for q := l.first; q != nil; q = l.first {
 		l.first, q.next = q.next, nil
@@ -245,7 +256,7 @@ func (l *lane) dequeue() *caller {
 	return nil
 }
 
-// watch sets the timer for those that send now.
+// watch sets the timer for the sends under way.
 func (l *lane) watch() {
 	for i := range l.permits {
 		l.permits[i].seen = l.permits[i].turn
@@ -258,7 +269,7 @@ func (l *lane) watch() {
 	}
 }
 
-// expire takes the permits of those that still send.
+// expire takes the permits of the sends that are still under way.
 func (l *lane) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,13 +305,13 @@ func (l *lane) tell(q *caller) {
 	case then == nil:
 		q.answer <- struct{}{}
 	case q.Alone:
-		stack.Go(func() (any, error) { return l.result(q) }, errStranded, then) // takes a round trip of its own
+		stack.Go(func() (any, error) { return l.result(q) }, ErrStranded, then) // takes a round trip of its own
 	default:
 		then(l.result(q))
 	}
 }
 
-// result is for who called, and the end of q.
+// result is for the caller, and ends q.
 func (l *lane) result(q *caller) (any, error) {
 	reply, err := q.Reply, q.Err
 	switch {

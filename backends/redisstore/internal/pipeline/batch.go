@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -15,14 +15,14 @@ type batch struct {
 	cancel context.CancelFunc
 	began  time.Time
 	calls  int         // whose ctx has not ended; guarded by the mutex of the lane
-	late   *time.Timer // gives it up; as above
+	late   *time.Timer // ends it; guarded likewise
 	over   bool        // ctx had ended by the time of the answers
 }
 
-// lead sends q and what else has come by now, hands the permit on, and gives the others their answers.
+// lead sends q and the calls that have come by now, hands the permit on, and answers the others.
 func (l *lane) lead(q *caller) {
 	var sent []*caller // nil if q is alone
-	q.Err = errStranded
+	q.Err = ErrStranded
 	defer func() { // also if the library panics
 		l.leave(q.tenure)
 		for _, other := range sent {
@@ -44,7 +44,7 @@ func (l *lane) lead(q *caller) {
 	defer b.cancel()
 	l.mu.Lock()
 	for _, each := range sent {
-		each.batch, each.Err = b, errStranded
+		each.batch, each.Err = b, ErrStranded
 		if each.left {
 			b.leave()
 		}
@@ -65,9 +65,9 @@ func (l *lane) lead(q *caller) {
 	b.over = driver.Ended(b.ctx) != nil
 }
 
-// gather adds to q what is in the queue; it is nil if nothing is. Calls whose ctx has ended are answered. Those who were answered
-// together come again together: while there are far fewer than lately, the others are let run first. Where nobody else can run,
-// that takes no time.
+// gather returns q and the calls in the queue, or nil if the queue is empty. Calls whose ctx has ended
+// are answered. Callers that were answered together call again together: while far fewer have come than
+// lately, gather lets other goroutines run first. If there are none, that takes no time.
 func (l *lane) gather(q *caller) []*caller {
 	var sent []*caller
 	l.mu.Lock()
@@ -90,7 +90,7 @@ func (l *lane) gather(q *caller) []*caller {
 		sent = append(sent, other)
 	}
 	l.company = max(len(sent), l.company/2)
-	l.handOut() // who came while this call gathered has not looked for one
+	l.handOut() // calls that came while this one gathered have not looked for one
 	l.mu.Unlock()
 	kept := sent[:0]
 	for _, each := range sent {
@@ -104,7 +104,7 @@ func (l *lane) gather(q *caller) []*caller {
 	return kept
 }
 
-// newBatch has the values of the first ctx, and a deadline by the rule of combiner.
+// newBatch has the values of the first ctx, and a deadline by the rule of Pipeline.
 func newBatch(sent []*caller) *batch {
 	b := &batch{began: time.Now(), calls: len(sent), cancel: func() {}}
 	b.ctx = context.WithoutCancel(sent[0].ctx)
@@ -177,5 +177,6 @@ func (e unsent) Unwrap() error { return e.end }
 // Unsent says that there is nothing to clean up.
 func (e unsent) Unsent() bool { return true }
 
-// errStranded is found by those whose goroutine, or the one that sent for them, did not come back from the library.
-var errStranded = errors.New("the goroutine that sent it has ended")
+// ErrStranded is the error of calls whose goroutine, or the one that sent for them, ended in the
+// client library.
+var ErrStranded = errors.New("the goroutine that sent it has ended")

@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -90,7 +90,7 @@ const rtt = overdue / 4
 
 // busy makes calls that hold all permits of w's lane until the returned func is called, which waits for them. It gives one
 // back first, so that all that is in the queue travels together.
-func busy(t *testing.T, w *wire, send call) (release func()) {
+func busy(t *testing.T, w *wire, send Call) (release func()) {
 	t.Helper()
 	gate := make(chan struct{})
 	var calls sync.WaitGroup
@@ -125,4 +125,4 @@ func busy(t *testing.T, w *wire, send call) (release func()) {
 	}
 }
 
-func once(w *wire) call { return combine(w.Once, w.OnceAll, w.Lane).send }
+func once(w *wire) Call { return New(w.Once, w.OnceAll, w.Lane).Send }

@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -37,11 +37,11 @@ func TestACallThatIsAloneIsSentByItselfWithItsOwnCtx(t *testing.T) {
 
 func TestACallThatIsAloneAllocatesNothing(t *testing.T) {
 	args := []any{"SET", "a"}
-	send := combine(
+	send := New(
 		func(context.Context, ...any) (any, error) { return nil, nil },
 		func(context.Context, []*driver.Command) {},
 		func(context.Context, []any) any { return nil },
-	).send
+	).Send
 	if n := testing.AllocsPerRun(100, func() { _, _ = send(context.Background(), args...) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -84,7 +84,7 @@ func TestRenewalsOfManyLocksTravelTogether(t *testing.T) {
 			under.Add(-1)
 			return nil
 		}}
-		send := combine(w.Do, w.DoAll, w.Lane).send
+		send := New(w.Do, w.DoAll, w.Lane).Send
 		var all sync.WaitGroup
 		for range atOnce {
 			all.Go(func() {
@@ -117,16 +117,16 @@ func TestThoseWhoAreAnsweredTogetherTravelTogether(t *testing.T) {
 	for _, together := range []int{2, crowd - 1, crowd, 60, maxTogether} {
 		synctest.Test(t, func(t *testing.T) {
 			w := &wire{trip: taking(rtt)}
-			c := combine(w.Once, w.OnceAll, w.Lane)
+			c := New(w.Once, w.OnceAll, w.Lane)
 			var all sync.WaitGroup
 			call := func(word string) {
 				all.Go(func() {
-					if reply, err := c.send(t.Context(), "SET", word); reply != word || err != nil {
+					if reply, err := c.Send(t.Context(), "SET", word); reply != word || err != nil {
 						t.Errorf("call %s = %v, %v", word, reply, err)
 					}
 				})
 			}
-			release := busy(t, w, c.send)
+			release := busy(t, w, c.Send)
 			for range together {
 				call("first")
 			}
@@ -160,12 +160,12 @@ func TestThoseWhoAreAnsweredTogetherTravelTogether(t *testing.T) {
 func TestCompanyIsForgottenByHalves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{trip: taking(rtt)}
-		c := combine(w.Once, w.OnceAll, w.Lane)
+		c := New(w.Once, w.OnceAll, w.Lane)
 		yields := 0
 		c.yield = func() { yields++ }
 		c.unnamed.company = 4 * crowd
 		for call, want := range []int{1, 2, 3, 3, 3} {
-			if _, err := c.send(t.Context(), "SET", "a"); err != nil || yields != want {
+			if _, err := c.Send(t.Context(), "SET", "a"); err != nil || yields != want {
 				t.Errorf("call %d: %v, %d yields instead of %d", call, err, yields, want)
 			}
 		}
@@ -177,13 +177,13 @@ func TestACallYieldsOnlyWhileFewOthersWait(t *testing.T) {
 	for queued, want := range map[int]int{0: 1, crowd - 1: 1, crowd: 0, 2 * crowd: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			w := &wire{trip: taking(rtt)}
-			c := combine(w.Once, w.OnceAll, w.Lane)
+			c := New(w.Once, w.OnceAll, w.Lane)
 			yields := 0
 			c.yield = func() { yields++ }
-			release := busy(t, w, c.send)
+			release := busy(t, w, c.Send)
 			var all sync.WaitGroup
 			for range 1 + queued {
-				all.Go(func() { _, _ = c.send(t.Context(), "SET", "a") })
+				all.Go(func() { _, _ = c.Send(t.Context(), "SET", "a") })
 			}
 			synctest.Wait()
 			c.unnamed.mu.Lock()
@@ -218,30 +218,6 @@ func TestNobodyWaitsForTheRoundTripOfAnother(t *testing.T) {
 			all.Wait()
 		})
 	}
-}
-
-func TestDoAndOnceNeverShareARoundTrip(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
-		s := New(w)
-		w.trip = taking(rtt)
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() { _, _ = s.do(t.Context(), "SET", "do") })
-			all.Go(func() { _, _ = s.once(t.Context(), "SET", "once") })
-		}
-		all.Wait()
-		for _, trip := range w.trips {
-			for _, word := range trip {
-				if word != trip[0] {
-					t.Fatalf("%v in one", trip)
-				}
-			}
-		}
-		if w.calls["Do"] == 0 || w.calls["Once"] == 0 || w.calls["DoAll"] == 0 || w.calls["OnceAll"] == 0 {
-			t.Errorf("sent by %v", w.calls)
-		}
-	})
 }
 
 func TestACallThatEndsInTheQueueIsNeverSentAndSaysSo(t *testing.T) {
@@ -285,7 +261,7 @@ func TestACallThatEndsInTheQueueIsNeverSentAndSaysSo(t *testing.T) {
 }
 
 // busyFor is busy, released after d.
-func busyFor(t *testing.T, w *wire, send call, d time.Duration) (wait func()) {
+func busyFor(t *testing.T, w *wire, send Call, d time.Duration) (wait func()) {
 	t.Helper()
 	release := busy(t, w, send)
 	done := make(chan struct{})
@@ -475,7 +451,7 @@ func TestALibraryThatPanicsLeavesNobodyBehind(t *testing.T) {
 			synctest.Wait()
 			for range 3 {
 				all.Go(func() {
-					if _, err := send(t.Context(), "SET", "led"); !errors.Is(err, errStranded) || cleanup.Unsent(err) {
+					if _, err := send(t.Context(), "SET", "led"); !errors.Is(err, ErrStranded) || cleanup.Unsent(err) {
 						t.Errorf("%s: %v", name, err)
 					}
 				})
@@ -501,8 +477,8 @@ func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
 		runtime.Gosched()
 		return nil
 	}}
-	c := combine(w.Once, w.OnceAll, w.Lane)
-	ways := []call{c.send, started(c)}
+	c := New(w.Once, w.OnceAll, w.Lane)
+	ways := []Call{c.Send, started(c)}
 	const goroutines, calls = 40, 200
 	var unsent, answered, unknown atomic.Int64
 	var all sync.WaitGroup
@@ -556,7 +532,7 @@ func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
 func TestALeaderWhoseCtxHasEndedSendsNothingAndHandsItsPermitOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{}
-		l := &lane{combiner: &combiner{alone: w.Once, together: w.OnceAll}}
+		l := &lane{Pipeline: &Pipeline{alone: w.Once, together: w.OnceAll}}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		l.mu.Lock()
