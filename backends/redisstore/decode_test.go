@@ -121,13 +121,13 @@ func TestRepliesOfATransactionAreReadWithCare(t *testing.T) {
 		"no number":                      {replies: list{"OK", "QUEUED", "QUEUED", list{"value", "x"}}},
 	} {
 		s := New(&answers{reply: nil}, WithoutScripts())
-		_, _, err := s.look(t.Context(), &pinned{Conn: &answers{reply: c.replies}}, "a")
+		_, _, err := transactional{scripted{s}}.look(t.Context(), &pinned{Conn: &answers{reply: c.replies}}, "a")
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 	s := New(&answers{}, WithoutScripts())
-	value, left, err := s.look(t.Context(), &pinned{Conn: &answers{reply: list{"OK", "QUEUED", "QUEUED", list{"value", int64(7)}}}}, "a")
+	value, left, err := transactional{scripted{s}}.look(t.Context(), &pinned{Conn: &answers{reply: list{"OK", "QUEUED", "QUEUED", list{"value", int64(7)}}}}, "a")
 	if value != "value" || left != 7 || err != nil {
 		t.Errorf("%v, %v, %v", value, left, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
 // The counter of a lock lies beside it, in its slot of a Redis Cluster.
@@ -55,17 +54,7 @@ func (s *Store) numberAlone(ctx context.Context, key, token string, ttl time.Dur
 	if err != nil {
 		return backends.Result{}, err
 	}
-	full := s.config.prefix + key
-	if s.config.replicas == 0 {
-		return s.number(ctx, nil, full, token, ms, how)
-	}
-	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
-		return s.number(ctx, p, full, token, ms, how)
-	})
-}
-
-func (s *Store) number(ctx context.Context, p *pinned, full, token string, ms int64, how any) (backends.Result, error) {
-	return withNumber(granted(run(ctx, p.or(s.once), scripts.Number, full, fenceKey(full), token, ms, how)))
+	return s.ops.number(ctx, s.line, s.config.prefix+key, token, ms, how)
 }
 
 // withNumber reads the number of a grant.
@@ -91,23 +80,5 @@ func (s *Store) RaiseFence(ctx context.Context, key, token string, to uint64) (b
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
-	full := s.config.prefix + key
-	raise := func(p *pinned) (r backends.Result, err error) {
-		r.OK, err = yes(run(ctx, p.or(s.do), scripts.Raise, full, fenceKey(full), token, to))
-		return r, err
-	}
-	if s.config.replicas == 0 {
-		r, err := raise(nil)
-		return r.OK, err
-	}
-	r, err := s.acknowledged(ctx, full, nil, raise)
-	return r.OK, err
-}
-
-// scripts refuses what can't be done without them.
-func (s *Store) scripts(kind string) error {
-	if s.config.scriptless {
-		return driver.BadInput(kind + " locks need scripts, and the store has the option WithoutScripts")
-	}
-	return nil
+	return s.ops.raise(ctx, s.line, s.config.prefix+key, token, to)
 }

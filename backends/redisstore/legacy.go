@@ -26,6 +26,12 @@ func (s *Store) mayGrant(ctx context.Context) error {
 	return s.guard.Refused(false)
 }
 
+// plain sends a command that grants, and shares no round trip.
+func (s *Store) plain(ctx context.Context, args ...any) (any, error) {
+	reply, err := s.exec.Once(ctx, args...)
+	return s.guard.answer(ctx, s.exec.Once, args, reply, err)
+}
+
 // Get is GET.
 func (s *Store) Get(ctx context.Context, key string) (string, bool, error) {
 	if err := s.ready(ctx); err != nil {
@@ -87,7 +93,7 @@ func (s *Store) TxExpireIf(ctx context.Context, key, value string, ttl time.Dura
 		return false, err
 	}
 	full := s.config.prefix + key
-	err = s.on(ctx, nil, full, func(p *pinned) (err error) {
+	err = s.line.on(ctx, full, func(p *pinned) (err error) {
 		ok, err = s.ifHolds(ctx, p, full, value, []any{"PEXPIRE", full, ms})
 		return err
 	})
@@ -100,7 +106,7 @@ func (s *Store) TxDeleteIf(ctx context.Context, key, value string) (ok bool, err
 		return false, err
 	}
 	full := s.config.prefix + key
-	err = s.on(ctx, nil, full, func(p *pinned) (err error) {
+	err = s.line.on(ctx, full, func(p *pinned) (err error) {
 		ok, err = s.ifHolds(ctx, p, full, value, []any{"DEL", full})
 		return err
 	})
@@ -117,7 +123,7 @@ func (s *Store) GetBit(ctx context.Context, key string, offset uint32) (bool, er
 
 // SetBit is SETBIT.
 func (s *Store) SetBit(ctx context.Context, key string, offset uint32, on bool) (bool, error) {
-	bit, ready, send := 0, s.ready, call(s.exec.Once)
+	bit, ready, send := 0, s.ready, s.exec.Once
 	if on {
 		bit, ready, send = 1, s.mayGrant, s.plain
 	}

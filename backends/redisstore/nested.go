@@ -23,18 +23,7 @@ func (s *Store) Enter(ctx context.Context, key, owner, token string, ttl time.Du
 	if err != nil {
 		return backends.Result{}, err
 	}
-	full := s.config.prefix + key
-	enter := func(p *pinned) (backends.Result, error) {
-		return entered(run(ctx, p.or(s.once), scripts.Enter, full, owner, token, ms))
-	}
-	if s.config.replicas == 0 {
-		return enter(nil)
-	}
-	leave := func(ctx context.Context, p *pinned) error {
-		_, err := s.leave(ctx, p, full, token)
-		return err
-	}
-	return s.acknowledged(ctx, full, leave, enter)
+	return s.ops.enter(ctx, s.line, s.config.prefix+key, owner, token, ms)
 }
 
 // entered reads the reply of enter.lua.
@@ -60,17 +49,7 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 	if err != nil {
 		return false, err
 	}
-	full := s.config.prefix + key
-	renew := func(p *pinned) (r backends.Result, err error) {
-		r.OK, err = yes(run(ctx, p.or(s.do), scripts.Renew, full, token, ms))
-		return r, err
-	}
-	if s.config.replicas == 0 {
-		r, err := renew(nil)
-		return r.OK, err
-	}
-	r, err := s.acknowledged(ctx, full, nil, renew)
-	return r.OK, err
+	return s.ops.renew(ctx, s.line, s.config.prefix+key, token, ms)
 }
 
 // Leave ends the hold token. The last one frees key and wakes those who watch it. It is sent once.
@@ -81,9 +60,9 @@ func (s *Store) Leave(ctx context.Context, key, token string) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
-	return s.leave(ctx, nil, s.config.prefix+key, token)
+	return s.leave(ctx, s.line, s.config.prefix+key, token)
 }
 
-func (s *Store) leave(ctx context.Context, p *pinned, key, token string) (bool, error) {
-	return yes(run(ctx, p.or(s.once), scripts.Leave, key, token, s.channel(key)))
+func (s *Store) leave(ctx context.Context, l link, key, token string) (bool, error) {
+	return yes(once(ctx, l, scripts.Leave, key, token, s.channel(key)))
 }

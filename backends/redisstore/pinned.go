@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
-// pinned is one connection, for the commands of one call. A nil one stands for any connection.
+// pinned is one connection, for the commands of one call.
 type pinned struct {
 	driver.Conn
 	wait  []any // goes along with what writes; nil: nothing
@@ -15,21 +15,18 @@ type pinned struct {
 	wrong error // why that is not known
 }
 
-// or is how a command is sent: on the connection, or by other if p is nil.
-func (p *pinned) or(other call) call {
-	if p == nil {
-		return other
-	}
-	return p.send
-}
-
-func (p *pinned) send(ctx context.Context, args ...any) (any, error) {
+func (p *pinned) once(ctx context.Context, args ...any) (any, error) {
 	replies, err := p.write(ctx, args)
 	if err != nil {
 		return nil, err
 	}
 	return replies[0], driver.NameKeys(asError(replies[0]), args)
 }
+
+// do is once: nothing is sent again on one connection.
+func (p *pinned) do(ctx context.Context, args ...any) (any, error) { return p.once(ctx, args...) }
+
+func (p *pinned) on(_ context.Context, _ string, fn func(*pinned) error) error { return fn(p) }
 
 // read sends commands that change nothing.
 func (p *pinned) read(ctx context.Context, commands ...[]any) ([]any, error) {
@@ -65,12 +62,4 @@ func asError(reply any) error {
 		return err
 	}
 	return &driver.ReplyError{Text: err.Error()}
-}
-
-// on runs fn on p, or on a connection of its own if p is nil.
-func (s *Store) on(ctx context.Context, p *pinned, key string, fn func(*pinned) error) error {
-	if p != nil {
-		return fn(p)
-	}
-	return s.exec.Pinned(ctx, key, func(c driver.Conn) error { return fn(&pinned{Conn: c}) })
 }

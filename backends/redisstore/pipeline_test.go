@@ -51,8 +51,8 @@ func TestDoAndOnceNeverShareARoundTrip(t *testing.T) {
 		s := New(w)
 		var all sync.WaitGroup
 		for range 20 {
-			all.Go(func() { _, _ = s.do(t.Context(), "SET", "do") })
-			all.Go(func() { _, _ = s.once(t.Context(), "SET", "once") })
+			all.Go(func() { _, _ = s.line.do(t.Context(), "SET", "do") })
+			all.Go(func() { _, _ = s.line.once(t.Context(), "SET", "once") })
 		}
 		all.Wait()
 		for _, trip := range w.words {

@@ -39,9 +39,9 @@ var (
 	serverB = told{run: "B", replid: "b", up: old}
 )
 
-// line is an executor behind which servers change. It notes what is sent, and shows each server
+// changing is an executor behind which servers change. It notes what is sent, and shows each server
 // once to q, on what stands for a new connection.
-type line struct {
+type changing struct {
 	q      *driver.Quarantine
 	next   []told // servers that the next commands find on a new connection
 	sent   []string
@@ -49,7 +49,7 @@ type line struct {
 	err    error
 }
 
-func (l *line) Do(_ context.Context, args ...any) (any, error) {
+func (l *changing) Do(_ context.Context, args ...any) (any, error) {
 	if len(l.next) > 0 {
 		server := l.next[0]
 		l.next = l.next[1:]
@@ -70,17 +70,17 @@ func (l *line) Do(_ context.Context, args ...any) (any, error) {
 	return nil, l.err
 }
 
-func (l *line) Once(ctx context.Context, args ...any) (any, error) { return l.Do(ctx, args...) }
+func (l *changing) Once(ctx context.Context, args ...any) (any, error) { return l.Do(ctx, args...) }
 
-func (l *line) Pinned(context.Context, string, func(driver.Conn) error) error {
+func (l *changing) Pinned(context.Context, string, func(driver.Conn) error) error {
 	return errors.ErrUnsupported
 }
-func (l *line) Subscribe(context.Context) driver.Subscription { return nil }
+func (l *changing) Subscribe(context.Context) driver.Subscription { return nil }
 
 const longest = 10 * time.Second
 
-func behind(opts ...Option) (*line, *Store) {
-	l := &line{q: driver.NewQuarantine()}
+func behind(opts ...Option) (*changing, *Store) {
+	l := &changing{q: driver.NewQuarantine()}
 	return l, New(l, append([]Option{WithMaxTTL(longest), Observed(l.q)}, opts...)...)
 }
 
@@ -143,7 +143,7 @@ func TestQuarantineLastsFromTheObservation(t *testing.T) {
 // TestWithoutOptionsQuarantineLastsHalfAMinute is about the limit that most programs have.
 func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &line{q: driver.NewQuarantine()}
+		l := &changing{q: driver.NewQuarantine()}
 		s := New(l, Observed(l.q))
 		l.next = []told{serverA}
 		mustGrant(t, s)
@@ -156,7 +156,7 @@ func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
 }
 
 func TestATTLOverTheLimitIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	l := &line{q: driver.NewQuarantine()}
+	l := &changing{q: driver.NewQuarantine()}
 	s := New(l)
 	const want = "ttl 30.001s is over the store's limit of 30s (see redisstore.WithMaxTTL)"
 	_, err := s.SetNX(t.Context(), "key", "token", 30001*time.Millisecond)
@@ -552,7 +552,7 @@ func TestBadInputOfTheStrictForm(t *testing.T) {
 	_, short := behind(WithQuarantine(longest - 1))
 	for name, s := range map[string]*Store{
 		"shorter than the longest TTL":  short,
-		"connections that are not seen": New(&line{}, WithQuarantine(time.Hour)),
+		"connections that are not seen": New(&changing{}, WithQuarantine(time.Hour)),
 	} {
 		_, err := grant(t, s)
 		if !cleanup.Permanent(err) || !strings.Contains(err.Error(), "WithQuarantine") {

@@ -50,7 +50,7 @@ func (s *Store) setInTurn(
 	switch {
 	case strings.Contains(t.Waiter, "@"):
 		return backends.Result{}, driver.BadInput(fmt.Sprintf("waiter %q has an @", t.Waiter))
-	case t.InOrder && !s.canQueue():
+	case t.InOrder && !s.queueing:
 		return backends.Result{}, driver.BadInput("waiters can't stand in order under redisstore.WithoutWakes, redisstore.WithoutScripts or redisstore.WithReplicas")
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
@@ -92,9 +92,9 @@ func (s *Store) setAlone(ctx context.Context, key, token string, ttl time.Durati
 // setIfFree asks for a key that is likely to be free.
 func (s *Store) setIfFree(ctx context.Context, full, token string, ms int64, numbered bool) (backends.Result, error) {
 	if numbered {
-		return s.number(ctx, nil, full, token, ms, byClock)
+		return s.ops.number(ctx, s.line, full, token, ms, byClock)
 	}
-	return stored(s.once(ctx, "SET", full, token, "NX", "PX", ms))
+	return stored(s.line.once(ctx, "SET", full, token, "NX", "PX", ms))
 }
 
 // enqueue asks in the queue.
@@ -102,10 +102,10 @@ func (s *Store) enqueue(
 	ctx context.Context, full, token string, ms int64, member, inOrder string, numbered bool,
 ) (backends.Result, error) {
 	if numbered {
-		return withNumber(enqueued(run(ctx, s.once, scripts.Numbered,
+		return withNumber(enqueued(once(ctx, s.line, scripts.Numbered,
 			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, byClock)))
 	}
-	r, _, err := enqueued(run(ctx, s.once, scripts.Enqueue,
+	r, _, err := enqueued(once(ctx, s.line, scripts.Enqueue,
 		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs))
 	return r, err
 }
@@ -135,9 +135,9 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 // pass is DeleteIf. A lock that can't be had together with its queue is let go of without it: those who wait find out when
 // they look.
 func (s *Store) pass(ctx context.Context, key, token string) (bool, error) {
-	ok, err := yes(run(ctx, s.once, scripts.Pass, s.passing(key, token)...))
+	ok, err := yes(once(ctx, s.line, scripts.Pass, s.passing(key, token)...))
 	if isMoving(err) || isKeptOut(err) {
-		ok, alone := yes(run(ctx, s.once, scripts.Release, s.releasing(key, token)...))
+		ok, alone := yes(once(ctx, s.line, scripts.Release, s.releasing(key, token)...))
 		s.noteKeptOut(err, alone)
 		return ok, alone
 	}
@@ -204,7 +204,7 @@ func (s *Store) member(waiter string) string { return waiter + "@" + s.turns.ope
 func (s *Store) quit(key, member string) {
 	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
 	defer cancel()
-	_, _ = run(ctx, s.do, scripts.Quit, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
+	_, _ = do(ctx, s.line, scripts.Quit, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
 }
 
 const quitLimit = 5 * time.Second
@@ -227,12 +227,7 @@ func (s *Store) heard(message string) {
 }
 
 // queues tells whether waiters stand in a queue.
-func (s *Store) queues() bool { return s.canQueue() && !s.keptOut.Load() }
-
-// canQueue tells whether they can, if they are permitted to.
-func (s *Store) canQueue() bool {
-	return !s.config.polling && !s.config.scriptless && s.config.replicas == 0
-}
+func (s *Store) queues() bool { return s.queueing && !s.keptOut.Load() }
 
 // counted is empty where PUBLISH does not tell how many have heard: in a cluster they may be connected to another server.
 func (s *Store) counted() any {

@@ -24,7 +24,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
-	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/wake"
 	"github.com/lockstep-go/lockstep/internal/address"
 )
@@ -35,11 +34,12 @@ import (
 // understood since 2.6, except that scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     driver.Executor
-	once, do call               // methods of exec, combined if it is a Pipeliner
-	plain    call               // exec.Once for grants of the plain commands of legacy.go
-	shared   *pipeline.Pipeline // of once; nil if it is none
-	guard    guard
 	config   config
+	guard    guard
+	line     *line      // for all calls but the plain commands of legacy.go
+	ops      operations // by scripts or transactions, with replicas or without
+	starter  starter
+	queueing bool // waiters may stand in a queue, if that is permitted
 	wakes    *wake.Listener
 	turns    turns
 	keptOut  atomic.Bool // the queue of a lock was found not to be permitted
@@ -61,19 +61,22 @@ func New(exec driver.Executor, opts ...Option) *Store {
 	if exec == nil {
 		exec = driver.RefuseNil(nil)
 	}
-	s := &Store{exec: exec, config: configure(opts), wakes: wake.New(exec.Subscribe)}
-	s.once, s.do = exec.Once, exec.Do
-	if p, ok := exec.(driver.Pipeliner); ok {
-		s.shared = pipeline.New(p.Once, p.OnceAll, p.Lane)
-		s.once, s.do = s.shared.Send, pipeline.New(p.Do, p.DoAll, p.Lane).Send
-	}
-	s.guard, s.plain = unguarded{}, exec.Once
+	s := &Store{exec: exec, config: configure(opts), guard: unguarded{}, wakes: wake.New(exec.Subscribe)}
 	if q := s.config.quarantine; q != nil {
 		q.Attach(s.config.maxTTL, s.config.strict)
-		s.guard, s.plain = q, guarded(q, s.plain)
-		s.once, s.do = guarded(q, s.once), guarded(q, s.do)
+		s.guard = guarded{q}
 	}
-	s.once, s.do = naming(s.once), naming(s.do)
+	s.line = &line{exec: exec, sendOnce: exec.Once, send: exec.Do, guard: s.guard}
+	s.ops, s.starter = choose(s), waiting{s}
+	simple := !s.config.scriptless && s.config.replicas == 0
+	s.queueing = simple && !s.config.polling
+	if p, ok := exec.(driver.Pipeliner); ok {
+		shared := pipeline.New(p.Once, p.OnceAll, p.Lane)
+		s.line.sendOnce, s.line.send = shared.Send, pipeline.New(p.Do, p.DoAll, p.Lane).Send
+		if simple && !s.clustered() {
+			s.starter = sharing{waiting{s}, shared}
+		}
+	}
 	return s
 }
 
@@ -88,30 +91,7 @@ func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration)
 	if err != nil {
 		return backends.Result{}, err
 	}
-	full := s.config.prefix + key
-	if s.config.replicas == 0 {
-		return s.counts(s.setNX(ctx, nil, full, token, ms))
-	}
-	return s.acknowledged(ctx, full, s.deleting(full, token), func(p *pinned) (backends.Result, error) {
-		return s.setNX(ctx, p, full, token, ms)
-	})
-}
-
-// setNX works on the connection p, or on any if p is nil, like what follows.
-func (s *Store) setNX(ctx context.Context, p *pinned, key, token string, ms int64) (backends.Result, error) {
-	// A free lock costs a native command, which the server runs in less time than a script. Only if it is refused
-	// does the script look why; what it finds counts, since it may have become free or been ours all the time.
-	//
-	// Both are sent once. A client library that sends SET again hides that the first one may still be on its way: it
-	// would store the token when the lock has long been released, or refused.
-	send := p.or(s.once)
-	if r, err := stored(send(ctx, "SET", key, token, "NX", "PX", ms)); r.OK || err != nil {
-		return r, err
-	}
-	if s.config.scriptless {
-		return s.inspect(ctx, p, key, token, ms)
-	}
-	return acquired(run(ctx, send, scripts.Acquire, key, token, ms))
+	return s.counts(s.ops.grant(ctx, s.line, s.config.prefix+key, token, ms))
 }
 
 // stored reads the reply of SET NX.
@@ -164,22 +144,7 @@ func (s *Store) ExpireIf(ctx context.Context, key, token string, ttl time.Durati
 	if err != nil {
 		return false, err
 	}
-	full := s.config.prefix + key
-	if s.config.replicas == 0 {
-		return s.expireIf(ctx, nil, full, token, ms)
-	}
-	r, err := s.acknowledged(ctx, full, nil, func(p *pinned) (r backends.Result, err error) {
-		r.OK, err = s.expireIf(ctx, p, full, token, ms)
-		return r, err
-	})
-	return r.OK, err
-}
-
-func (s *Store) expireIf(ctx context.Context, p *pinned, key, token string, ms int64) (bool, error) {
-	if s.config.scriptless {
-		return s.prolong(ctx, p, key, token, ms, false)
-	}
-	return yes(run(ctx, p.or(s.do), scripts.Extend, key, token, ms))
+	return s.ops.extend(ctx, s.line, s.config.prefix+key, token, ms)
 }
 
 // DeleteIf removes key if it holds token, and wakes those who watch it. It is sent once.
@@ -187,17 +152,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, token string) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
-	return s.deleteIf(ctx, nil, s.config.prefix+key, token)
-}
-
-func (s *Store) deleteIf(ctx context.Context, p *pinned, key, token string) (bool, error) {
-	if s.config.scriptless {
-		return s.compareAndDelete(ctx, p, key, token)
-	}
-	if !s.queues() {
-		return yes(run(ctx, p.or(s.once), scripts.Release, s.releasing(key, token)...))
-	}
-	return s.pass(ctx, key, token)
+	return s.ops.release(ctx, s.line, s.config.prefix+key, token)
 }
 
 // releasing is what release.lua is told.

@@ -28,7 +28,7 @@ const undoLimit = time.Second
 // answer of the last one: that is what granted, and it is about all that the server had written by then, so it covers
 // what an earlier call with the same token wrote.
 func (s *Store) acknowledged(
-	ctx context.Context, key string, undo func(context.Context, *pinned) error, do func(*pinned) (backends.Result, error),
+	ctx context.Context, key string, undo func(context.Context, link) error, do func(link) (backends.Result, error),
 ) (backends.Result, error) {
 	var r backends.Result
 	err := s.exec.Pinned(ctx, key, func(c driver.Conn) (err error) {
@@ -65,10 +65,59 @@ func (s *Store) acknowledged(
 	return s.counts(r, err)
 }
 
+// replicated waits for replicas behind each grant and each extension of the operations below it.
+type replicated struct {
+	operations
+	store *Store
+}
+
+func (r replicated) grant(ctx context.Context, _ link, key, token string, ms int64) (backends.Result, error) {
+	return r.store.acknowledged(ctx, key, r.deleting(key, token), func(l link) (backends.Result, error) {
+		return r.operations.grant(ctx, l, key, token, ms)
+	})
+}
+
+func (r replicated) number(ctx context.Context, _ link, key, token string, ms int64, how any) (backends.Result, error) {
+	return r.store.acknowledged(ctx, key, r.deleting(key, token), func(l link) (backends.Result, error) {
+		return r.operations.number(ctx, l, key, token, ms, how)
+	})
+}
+
+func (r replicated) enter(ctx context.Context, _ link, key, owner, token string, ms int64) (backends.Result, error) {
+	leave := func(ctx context.Context, l link) error {
+		_, err := r.store.leave(ctx, l, key, token)
+		return err
+	}
+	return r.store.acknowledged(ctx, key, leave, func(l link) (backends.Result, error) {
+		return r.operations.enter(ctx, l, key, owner, token, ms)
+	})
+}
+
+func (r replicated) extend(ctx context.Context, _ link, key, token string, ms int64) (bool, error) {
+	return r.extending(ctx, key, func(l link) (bool, error) { return r.operations.extend(ctx, l, key, token, ms) })
+}
+
+func (r replicated) raise(ctx context.Context, _ link, key, token string, to uint64) (bool, error) {
+	return r.extending(ctx, key, func(l link) (bool, error) { return r.operations.raise(ctx, l, key, token, to) })
+}
+
+func (r replicated) renew(ctx context.Context, _ link, key, token string, ms int64) (bool, error) {
+	return r.extending(ctx, key, func(l link) (bool, error) { return r.operations.renew(ctx, l, key, token, ms) })
+}
+
+// extending makes a call that is not undone.
+func (r replicated) extending(ctx context.Context, key string, do func(link) (bool, error)) (bool, error) {
+	answer, err := r.store.acknowledged(ctx, key, nil, func(l link) (answer backends.Result, err error) {
+		answer.OK, err = do(l)
+		return answer, err
+	})
+	return answer.OK, err
+}
+
 // deleting is what undoes a grant of token.
-func (s *Store) deleting(key, token string) func(context.Context, *pinned) error {
-	return func(ctx context.Context, p *pinned) error {
-		_, err := s.deleteIf(ctx, p, key, token)
+func (r replicated) deleting(key, token string) func(context.Context, link) error {
+	return func(ctx context.Context, l link) error {
+		_, err := r.release(ctx, l, key, token)
 		return err
 	}
 }

@@ -16,9 +16,24 @@ import (
 //	extend.lua    WATCH, GET, PTTL, MULTI, PEXPIRE, EXEC
 //	release.lua   WATCH, GET, MULTI, DEL, PUBLISH, EXEC
 
-// inspect goes on where SET NX PX was refused.
-func (s *Store) inspect(ctx context.Context, p *pinned, key, token string, ms int64) (r backends.Result, err error) {
-	err = s.on(ctx, p, key, func(p *pinned) error {
+// transactional compares and acts in transactions. What needs scripts is refused before: see scripts.
+type transactional struct{ scripted }
+
+func (s transactional) grant(ctx context.Context, l link, key, token string, ms int64) (backends.Result, error) {
+	r, err := stored(l.once(ctx, "SET", key, token, "NX", "PX", ms))
+	if r.OK || err != nil {
+		return r, err
+	}
+	return s.inspect(ctx, l, key, token, ms)
+}
+
+func (s transactional) extend(ctx context.Context, l link, key, token string, ms int64) (bool, error) {
+	return s.prolong(ctx, l, key, token, ms, false)
+}
+
+// inspect goes on where SET NX PX found the key.
+func (s transactional) inspect(ctx context.Context, l link, key, token string, ms int64) (r backends.Result, err error) {
+	err = l.on(ctx, key, func(p *pinned) error {
 		for range maxTurns {
 			value, left, err := s.look(ctx, p, key)
 			switch {
@@ -26,7 +41,7 @@ func (s *Store) inspect(ctx context.Context, p *pinned, key, token string, ms in
 				return err
 			case value == nil:
 				var stored any
-				stored, err = p.send(ctx, "SET", key, token, "NX", "PX", ms)
+				stored, err = p.once(ctx, "SET", key, token, "NX", "PX", ms)
 				r.OK = stored == "OK"
 			case value == token:
 				r.OK, err = s.prolong(ctx, p, key, token, ms, true)
@@ -44,7 +59,7 @@ func (s *Store) inspect(ctx context.Context, p *pinned, key, token string, ms in
 }
 
 // look reads the lock in one step.
-func (s *Store) look(ctx context.Context, p *pinned, key string) (value any, left int64, err error) {
+func (s transactional) look(ctx context.Context, p *pinned, key string) (value any, left int64, err error) {
 	for range maxTurns { // a connection may come to us with something watched on it by others
 		replies, err := s.execute(ctx, p.read, [][]any{{"GET", key}, {"PTTL", key}})
 		if err != nil {
@@ -63,8 +78,8 @@ func (s *Store) look(ctx context.Context, p *pinned, key string) (value any, lef
 
 // prolong makes key live for ms from now if it holds token, and never shorter than it would have. A value without expiry gets
 // one only on demand.
-func (s *Store) prolong(ctx context.Context, p *pinned, key, token string, ms int64, expiry bool) (ok bool, err error) {
-	err = s.on(ctx, p, key, func(p *pinned) error {
+func (s transactional) prolong(ctx context.Context, l link, key, token string, ms int64, expiry bool) (ok bool, err error) {
+	err = l.on(ctx, key, func(p *pinned) error {
 		replies, err := s.transact(ctx, p, key, func(seen []any) [][]any {
 			left, _ := seen[1].(int64)
 			switch {
@@ -81,8 +96,8 @@ func (s *Store) prolong(ctx context.Context, p *pinned, key, token string, ms in
 	return ok, err
 }
 
-func (s *Store) compareAndDelete(ctx context.Context, p *pinned, key, token string) (ok bool, err error) {
-	err = s.on(ctx, p, key, func(p *pinned) (err error) {
+func (s transactional) release(ctx context.Context, l link, key, token string) (ok bool, err error) {
+	err = l.on(ctx, key, func(p *pinned) (err error) {
 		del := []any{"DEL", key}
 		channel := s.channel(key)
 		if channel == "" {

@@ -9,14 +9,61 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
-// call is how a command is sent: Executor.Do or Executor.Once.
-type call func(ctx context.Context, args ...any) (any, error)
+// link is how the commands of a call are sent: a line uses any connection, a pinned uses one.
+type link interface {
+	// once sends a command once; do may send it again.
+	once(ctx context.Context, args ...any) (any, error)
+	do(ctx context.Context, args ...any) (any, error)
+	// on runs fn with a connection of its own to the server that has key.
+	on(ctx context.Context, key string, fn func(*pinned) error) error
+}
 
-// run sends a script. Args are the keys and then the arguments.
-func run(ctx context.Context, send call, s scripts.Script, args ...any) (any, error) {
-	reply, err := send(ctx, s.Call(args)...)
+// call is how a command is sent: Executor.Do or Executor.Once, or the same in shared round trips.
+type call = func(ctx context.Context, args ...any) (any, error)
+
+// line sends commands on any connection.
+type line struct {
+	exec           driver.Executor
+	sendOnce, send call
+	guard          guard
+}
+
+func (l *line) once(ctx context.Context, args ...any) (any, error) {
+	reply, err := l.sendOnce(ctx, args...)
+	return l.answer(ctx, l.sendOnce, args, reply, err)
+}
+
+func (l *line) do(ctx context.Context, args ...any) (any, error) {
+	reply, err := l.send(ctx, args...)
+	return l.answer(ctx, l.send, args, reply, err)
+}
+
+func (l *line) on(ctx context.Context, key string, fn func(*pinned) error) error {
+	return l.exec.Pinned(ctx, key, func(c driver.Conn) error { return fn(&pinned{Conn: c}) })
+}
+
+// answer is what the caller gets for reply and err. A NOPERM names the keys of the command.
+func (l *line) answer(ctx context.Context, send call, args []any, reply any, err error) (any, error) {
+	if reply, err = l.guard.answer(ctx, send, args, reply, err); err != nil {
+		err = driver.NameKeys(err, args)
+	}
+	return reply, err
+}
+
+// once sends a script once. Args are the keys and then the arguments.
+func once(ctx context.Context, l link, s scripts.Script, args ...any) (any, error) {
+	reply, err := l.once(ctx, s.Call(args)...)
 	if unknown(err) {
-		return send(ctx, s.Full(args)...)
+		return l.once(ctx, s.Full(args)...)
+	}
+	return reply, err
+}
+
+// do sends a script that may be sent again.
+func do(ctx context.Context, l link, s scripts.Script, args ...any) (any, error) {
+	reply, err := l.do(ctx, s.Call(args)...)
+	if unknown(err) {
+		return l.do(ctx, s.Full(args)...)
 	}
 	return reply, err
 }
@@ -27,21 +74,13 @@ func unknown(err error) bool {
 	return ok && reply.Code() == "NOSCRIPT"
 }
 
-// naming is send whose NOPERM names the keys of the command.
-func naming(send call) call {
-	return func(ctx context.Context, args ...any) (any, error) {
-		reply, err := send(ctx, args...)
-		if err != nil {
-			err = driver.NameKeys(err, args)
-		}
-		return reply, err
-	}
-}
-
-// guard keeps grants from servers that may have forgotten locks: a driver.Quarantine, or none.
+// guard keeps grants from servers that may have forgotten locks.
 type guard interface {
 	Refused(sent bool) error // why no grant is sent now, or counts if it was sent
 	Answered(err error)      // notes how a call has ended
+
+	// answer is what becomes of reply and err, which came of send.
+	answer(ctx context.Context, send call, args []any, reply any, err error) (any, error)
 }
 
 // unguarded is for WithoutQuarantine, and for clients whose connections are not seen.
@@ -50,32 +89,26 @@ type unguarded struct{}
 func (unguarded) Refused(bool) error { return nil }
 func (unguarded) Answered(error)     {}
 
-// counts returns the answer to a grant, unless quarantine has begun since the grant was sent.
-func (s *Store) counts(r backends.Result, err error) (backends.Result, error) {
-	if r.OK {
-		if refused := s.guard.Refused(true); refused != nil {
-			return backends.Result{}, refused
-		}
-	}
-	return r, err
+func (unguarded) answer(_ context.Context, _ call, _ []any, reply any, err error) (any, error) {
+	return reply, err
 }
 
-// guarded sends a command again if its connection was dropped because it showed another server: nothing
+// guarded asks the quarantine of the client.
+type guarded struct{ *driver.Quarantine }
+
+// answer sends a command again if its connection was dropped because it showed another server: nothing
 // was sent. It does not send a grant again that the server may not give.
-func guarded(q *driver.Quarantine, send call) call {
-	return func(ctx context.Context, args ...any) (any, error) {
-		reply, err := send(ctx, args...)
-		if isDropped(err) && (!driver.Grants(args) || q.Refused(false) == nil) {
-			reply, err = send(ctx, args...)
-		}
-		q.Answered(err)
-		if err == nil && !q.Quiet() && driver.Grants(args) {
-			if refused := q.Refused(true); refused != nil {
-				return nil, refused
-			}
-		}
-		return reply, err
+func (g guarded) answer(ctx context.Context, send call, args []any, reply any, err error) (any, error) {
+	if isDropped(err) && (!driver.Grants(args) || g.Refused(false) == nil) {
+		reply, err = send(ctx, args...)
 	}
+	g.Answered(err)
+	if err == nil && !g.Quiet() && driver.Grants(args) {
+		if refused := g.Refused(true); refused != nil {
+			return nil, refused
+		}
+	}
+	return reply, err
 }
 
 // isDropped tells that a connection was dropped before anything was sent on it.
@@ -85,4 +118,14 @@ func isDropped(err error) bool {
 	}
 	refused, ok := errors.AsType[*driver.QuarantineError](err)
 	return ok && refused.Unsent()
+}
+
+// counts returns the answer to a grant, unless quarantine has begun since the grant was sent.
+func (s *Store) counts(r backends.Result, err error) (backends.Result, error) {
+	if r.OK {
+		if refused := s.guard.Refused(true); refused != nil {
+			return backends.Result{}, refused
+		}
+	}
+	return r, err
 }

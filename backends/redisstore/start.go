@@ -13,19 +13,52 @@ import (
 // Self is the store itself: see package internal/starting.
 func (s *Store) Self() backends.Store { return s }
 
-// StartSetNX is SetNX that does not wait: it is for the quorums of this module. What shares round
-// trips takes no goroutine unless the key is not free.
+// StartSetNX is SetNX that does not wait: it is for the quorums of this module. A call that shares
+// round trips takes no goroutine unless the key is not free.
 func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
+	s.starter.setNX(ctx, key, token, ttl, then)
+}
+
+// StartDeleteIf is DeleteIf that does not wait: it is for the quorums of this module.
+func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
+	s.starter.deleteIf(ctx, key, token, then)
+}
+
+// starter makes calls that do not wait.
+type starter interface {
+	setNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error))
+	deleteIf(ctx context.Context, key, token string, then func(ok bool, err error))
+}
+
+// waiting lets a goroutine wait for each call. In a cluster, even to find out which server is to have a
+// command may take a while.
+type waiting struct{ *Store }
+
+func (s waiting) setNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
+	stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, pipeline.ErrStranded, then)
+}
+
+func (s waiting) deleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
+	stack.Go(func() (bool, error) { return s.DeleteIf(ctx, key, token) }, pipeline.ErrStranded, then)
+}
+
+// sharing starts calls that are one command and wait for no other.
+type sharing struct {
+	waiting
+	shared *pipeline.Pipeline
+}
+
+func (s sharing) setNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
 	ms, err := s.granting(ctx, ttl)
-	if err != nil || !s.starts() {
-		stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, pipeline.ErrStranded, then)
+	if err != nil {
+		s.waiting.setNX(ctx, key, token, ttl, then)
 		return
 	}
 	full := s.config.prefix + key
 	s.shared.Start(ctx, func(reply any, err error) {
 		s.guard.Answered(err)
 		if isDropped(err) {
-			stack.Go(func() (backends.Result, error) { return s.SetNX(ctx, key, token, ttl) }, pipeline.ErrStranded, then)
+			s.waiting.setNX(ctx, key, token, ttl, then)
 			return
 		}
 		r, err := stored(reply, err)
@@ -34,15 +67,14 @@ func (s *Store) StartSetNX(ctx context.Context, key, token string, ttl time.Dura
 			return
 		}
 		stack.Go(func() (backends.Result, error) {
-			return acquired(run(ctx, s.once, scripts.Acquire, full, token, ms))
+			return acquired(once(ctx, s.line, scripts.Acquire, full, token, ms))
 		}, pipeline.ErrStranded, then)
 	}, "SET", full, token, "NX", "PX", ms)
 }
 
-// StartDeleteIf is DeleteIf that does not wait: it is for the quorums of this module.
-func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
-	if s.ready(ctx) != nil || !s.starts() {
-		stack.Go(func() (bool, error) { return s.DeleteIf(ctx, key, token) }, pipeline.ErrStranded, then)
+func (s sharing) deleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
+	if s.ready(ctx) != nil {
+		s.waiting.deleteIf(ctx, key, token, then)
 		return
 	}
 	full := s.config.prefix + key
@@ -50,23 +82,17 @@ func (s *Store) StartDeleteIf(ctx context.Context, key, token string, then func(
 	s.shared.Start(ctx, func(reply any, err error) {
 		s.guard.Answered(err)
 		if unknown(err) || isMoving(err) || isKeptOut(err) || isDropped(err) { // nothing was done
-			stack.Go(func() (bool, error) { return s.deleteIf(ctx, nil, full, token) }, pipeline.ErrStranded, then)
+			stack.Go(func() (bool, error) { return s.ops.release(ctx, s.line, full, token) }, pipeline.ErrStranded, then)
 			return
 		}
 		then(yes(reply, err))
 	}, script.Call(args)...)
 }
 
-// lettingGo is the script of a release, and what it is told.
+// lettingGo is the script of a release, and its keys and arguments.
 func (s *Store) lettingGo(key, token string) (scripts.Script, []any) {
 	if s.queues() {
 		return scripts.Pass, s.passing(key, token)
 	}
 	return scripts.Release, s.releasing(key, token)
-}
-
-// starts tells whether calls are one command, which waits for nobody else's. In a cluster even finding out which server is to have it
-// may take a while.
-func (s *Store) starts() bool {
-	return s.shared != nil && !s.clustered() && s.config.replicas == 0 && !s.config.scriptless
 }

@@ -1,0 +1,86 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+)
+
+// operations are what the options choose between: see New. Keys have their prefix, and ms is a TTL.
+type operations interface {
+	grant(ctx context.Context, l link, key, token string, ms int64) (backends.Result, error)
+	extend(ctx context.Context, l link, key, token string, ms int64) (bool, error)
+	release(ctx context.Context, l link, key, token string) (bool, error)
+
+	number(ctx context.Context, l link, key, token string, ms int64, how any) (backends.Result, error)
+	raise(ctx context.Context, l link, key, token string, to uint64) (bool, error)
+
+	enter(ctx context.Context, l link, key, owner, token string, ms int64) (backends.Result, error)
+	renew(ctx context.Context, l link, key, token string, ms int64) (bool, error)
+}
+
+// choose returns the operations for the options of s.
+func choose(s *Store) operations {
+	var ops operations = scripted{s}
+	if s.config.scriptless {
+		ops = transactional{scripted{s}}
+	}
+	if s.config.replicas > 0 {
+		ops = replicated{ops, s}
+	}
+	return ops
+}
+
+// scripted sends scripts.
+type scripted struct{ *Store }
+
+// grant is SetNX. A free lock costs a native command, which the server runs in less time than a
+// script. Only if the key is not free does the script look why. What it finds counts: the key may have
+// become free, or been ours all the time.
+//
+// Both are sent once. A client library that sends SET again hides that the first one may still be on
+// its way: it would store the token when the lock has long been released.
+func (s scripted) grant(ctx context.Context, l link, key, token string, ms int64) (backends.Result, error) {
+	r, err := stored(l.once(ctx, "SET", key, token, "NX", "PX", ms))
+	if r.OK || err != nil {
+		return r, err
+	}
+	return acquired(once(ctx, l, scripts.Acquire, key, token, ms))
+}
+
+func (s scripted) extend(ctx context.Context, l link, key, token string, ms int64) (bool, error) {
+	return yes(do(ctx, l, scripts.Extend, key, token, ms))
+}
+
+func (s scripted) release(ctx context.Context, l link, key, token string) (bool, error) {
+	if !s.queues() {
+		return yes(once(ctx, l, scripts.Release, s.releasing(key, token)...))
+	}
+	return s.pass(ctx, key, token)
+}
+
+func (s scripted) number(ctx context.Context, l link, key, token string, ms int64, how any) (backends.Result, error) {
+	return withNumber(granted(once(ctx, l, scripts.Number, key, fenceKey(key), token, ms, how)))
+}
+
+func (s scripted) raise(ctx context.Context, l link, key, token string, to uint64) (bool, error) {
+	return yes(do(ctx, l, scripts.Raise, key, fenceKey(key), token, to))
+}
+
+func (s scripted) enter(ctx context.Context, l link, key, owner, token string, ms int64) (backends.Result, error) {
+	return entered(once(ctx, l, scripts.Enter, key, owner, token, ms))
+}
+
+func (s scripted) renew(ctx context.Context, l link, key, token string, ms int64) (bool, error) {
+	return yes(do(ctx, l, scripts.Renew, key, token, ms))
+}
+
+// scripts returns an error if the store has none: they alone carry locks of this kind.
+func (s *Store) scripts(kind string) error {
+	if s.config.scriptless {
+		return driver.BadInput(kind + " locks need scripts, and the store has the option WithoutScripts")
+	}
+	return nil
+}
