@@ -103,3 +103,24 @@ func TestReleaseIsNotSentAgainByTheClientLibrary(t *testing.T) {
 		t.Errorf("an extension was sent %d times: it may be, and go-redis does", n-1)
 	}
 }
+
+// patience is how long a test waits for what must happen on any machine.
+const patience = 20 * time.Second
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+func await(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("not within %v: %s", patience, what)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
@@ -28,104 +26,6 @@ func open(t *testing.T, addr string, opts ...client.DialOption) executor {
 	}}
 	t.Cleanup(func() { pool.Close() })
 	return newExecutor(pool, "")
-}
-
-func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
-	e := open(t, redistest.Start(t).Addr())
-	script := `return {1, 'a', false, {'b', {}, redis.error_reply('OOPS inside')}, redis.status_reply('fine')}`
-	want := []any{int64(1), "a", nil, []any{"b", []any{}, &redisstore.ReplyError{Text: "OOPS inside"}}, "fine"}
-	for name, call := range map[string]func(context.Context, ...any) (any, error){"Do": e.Do, "Once": e.Once} {
-		if got, err := call(t.Context(), "EVAL", script, 0); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s = %#v, %v", name, got, err)
-		}
-		if got, err := call(t.Context(), "GET", "nothing"); got != nil || err != nil {
-			t.Errorf("%s of nothing = %v, %v", name, got, err)
-		}
-		_, err := call(t.Context(), "EVAL", "return redis.error_reply('OOPS outside')", 0)
-		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Text != "OOPS outside" {
-			t.Errorf("%s = %v", name, err)
-		}
-	}
-}
-
-func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
-	e := open(t, redistest.Start(t).Addr())
-	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
-		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
-			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
-		wrong := &redisstore.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		want := []any{"OK", wrong, "1", "OK", "QUEUED", "QUEUED", []any{int64(2), wrong}}
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("Pipeline = %#v, %v", got, err)
-		}
-		got, err = c.Pipeline(t.Context()) // on the same connection, which is still good
-		if len(got) != 0 || err != nil {
-			t.Errorf("Pipeline of nothing = %v, %v", got, err)
-		}
-		got, err = c.Pipeline(t.Context(), []any{"GET", "a"})
-		if err != nil || !reflect.DeepEqual(got, []any{"2"}) {
-			t.Errorf("Pipeline = %v, %v", got, err)
-		}
-		return nil
-	})
-	if err != nil || e.pool.IdleCount() != 1 {
-		t.Errorf("Pinned = %v, %d idle", err, e.pool.IdleCount())
-	}
-}
-
-func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	e := open(t, proxy.Addr())
-	exec := func(c driver.Conn) any {
-		t.Helper()
-		got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"SET", "b", "1"}, []any{"EXEC"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got[2]
-	}
-	change := func() {
-		t.Helper()
-		if _, err := server.Do("INCR", "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	own := errors.New("own")
-	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
-		for _, changed := range []bool{false, true} {
-			if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"}); err != nil {
-				t.Fatal(err)
-			}
-			if changed {
-				change()
-			}
-			if got := exec(c); (got == nil) != changed {
-				t.Errorf("EXEC = %v when changed: %t", got, changed)
-			}
-		}
-		_, err := c.Pipeline(t.Context(), []any{"WATCH", "a"})
-		return errors.Join(err, own)
-	})
-	if !errors.Is(err, own) {
-		t.Fatalf("Pinned = %v", err)
-	}
-	if e.pool.IdleCount() != 1 || proxy.Count("UNWATCH") != 1 {
-		t.Errorf("%d connections went back to the pool after %v", e.pool.IdleCount(), proxy.Seen())
-	}
-	change()
-	err = e.Pinned(t.Context(), "a", func(c driver.Conn) error {
-		if got := exec(c); got == nil {
-			t.Error("the key is still watched")
-		}
-		if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"MULTI"}, []any{"EXEC"}); err != nil {
-			t.Error(err)
-		}
-		return own
-	})
-	if err != own || proxy.Count("UNWATCH") != 1 { // as it is
-		t.Errorf("Pinned = %v after %v: nothing was left watched", err, proxy.Seen())
-	}
 }
 
 func TestACtxThatIsDoneSendsNothingAndLeavesTheConnection(t *testing.T) {

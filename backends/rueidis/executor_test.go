@@ -8,13 +8,11 @@ import (
 	"os"
 	"reflect"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/rueidis"
@@ -34,36 +32,6 @@ func open(t testing.TB, o client.ClientOption) executor {
 }
 
 func at(addrs ...string) client.ClientOption { return client.ClientOption{InitAddress: addrs} }
-
-func TestRepliesAreInTheTermsOfTheFamily(t *testing.T) {
-	server := redistest.Start(t)
-	resp2 := at(server.Addr())
-	resp2.AlwaysRESP2 = true
-	script := `return {1, 'a', false, {'b', {}, redis.error_reply('OOPS inside'), redis.error_reply('ERR generic')}, redis.status_reply('fine')}`
-	want := []any{int64(1), "a", nil, []any{"b", []any{}, &redisstore.ReplyError{Text: "OOPS inside"}, &redisstore.ReplyError{Text: "ERR generic"}}, "fine"}
-	for protocol, e := range map[string]executor{"RESP2": open(t, resp2), "RESP3": open(t, at(server.Addr()))} {
-		for name, call := range map[string]func(context.Context, ...any) (any, error){"Do": e.Do, "Once": e.Once} {
-			if got, err := call(t.Context(), "EVAL", script, 0); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s by %s = %#v, %v", name, protocol, got, err)
-			}
-			if got, err := call(t.Context(), "GET", "nothing"); got != nil || err != nil {
-				t.Errorf("%s of nothing by %s = %v, %v", name, protocol, got, err)
-			}
-			for _, text := range []string{"OOPS outside", "ERR DB index", "ERR ERR twice"} {
-				_, err := call(t.Context(), "EVAL", "return redis.error_reply(ARGV[1])", 0, text)
-				if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Text != text {
-					t.Errorf("%s by %s = %v, want %s", name, protocol, err, text)
-				}
-			}
-			if info, err := call(t.Context(), "INFO", "server"); err != nil || !strings.HasPrefix(info.(string), "# Server") {
-				t.Errorf("INFO by %s = %q, %v", protocol, info, err)
-			}
-			if got, err := call(t.Context(), "CONFIG", "GET", "maxmemory-policy"); err != nil || !reflect.DeepEqual(got, []any{"maxmemory-policy", "noeviction"}) {
-				t.Errorf("CONFIG by %s = %v, %v", protocol, got, err)
-			}
-		}
-	}
-}
 
 func TestRepliesThatOnlyRESP3HasAreAsRESP2WouldHaveThem(t *testing.T) {
 	e := open(t, at(redistest.Start(t).Addr()))
@@ -86,88 +54,6 @@ func TestArgumentsOfAllTypesArriveAsTheyAreWritten(t *testing.T) {
 	got, err := e.Do(t.Context(), "EVAL", "return ARGV", 0, "a b\x00", -1, int64(1)<<60, uint32(3), uint64(1)<<63)
 	if want := []any{"a b\x00", "-1", "1152921504606846976", "3", "9223372036854775808"}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("ARGV = %q, %v", got, err)
-	}
-}
-
-func TestPipelineRepliesInOrderWithErrorsInTheirPlace(t *testing.T) {
-	addr := redistest.Start(t).Addr()
-	e := open(t, at(addr))
-	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
-		got, err := c.Pipeline(t.Context(), []any{"SET", "a", "1"}, []any{"LPUSH", "a", "x"}, []any{"GET", "a"},
-			[]any{"MULTI"}, []any{"INCR", "a"}, []any{"LPUSH", "a", "x"}, []any{"EXEC"})
-		wrong := &redisstore.ReplyError{Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		named := &redisstore.ReplyError{Addr: addr, Text: wrong.Text}
-		want := []any{"OK", named, "1", "OK", "QUEUED", "QUEUED", []any{int64(2), wrong}}
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("Pipeline = %#v, %v", got, err)
-		}
-		got, err = c.Pipeline(t.Context()) // on the same connection, which is still good
-		if len(got) != 0 || err != nil {
-			t.Errorf("Pipeline of nothing = %v, %v", got, err)
-		}
-		got, err = c.Pipeline(t.Context(), []any{"GET", "a"})
-		if err != nil || !reflect.DeepEqual(got, []any{"2"}) {
-			t.Errorf("Pipeline = %v, %v", got, err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Errorf("Pinned = %v", err)
-	}
-}
-
-func TestPinnedWatchesOnOneConnectionAndUnwatchesAfterwards(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	o := at(proxy.Addr())
-	o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Minute // no pings in between
-	e := open(t, o)
-	exec := func(c driver.Conn) any {
-		t.Helper()
-		got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"SET", "b", "1"}, []any{"EXEC"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got[2]
-	}
-	change := func() {
-		t.Helper()
-		if _, err := server.Do("INCR", "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	own := errors.New("own")
-	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
-		for _, changed := range []bool{false, true} {
-			if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"}); err != nil {
-				t.Fatal(err)
-			}
-			if changed {
-				change()
-			}
-			if got := exec(c); (got == nil) != changed {
-				t.Errorf("EXEC = %v when changed: %t", got, changed)
-			}
-		}
-		_, err := c.Pipeline(t.Context(), []any{"WATCH", "a"})
-		return errors.Join(err, own)
-	})
-	if !errors.Is(err, own) || proxy.Count("UNWATCH") != 1 {
-		t.Fatalf("Pinned = %v after %v", err, proxy.Seen())
-	}
-	dials := proxy.Count("HELLO")
-	change()
-	err = e.Pinned(t.Context(), "a", func(c driver.Conn) error {
-		if got := exec(c); got == nil {
-			t.Error("the key is still watched")
-		}
-		if _, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"MULTI"}, []any{"EXEC"}); err != nil {
-			t.Error(err)
-		}
-		return own
-	})
-	if err != own || proxy.Count("UNWATCH") != 1 || proxy.Count("DISCARD") != 0 || proxy.Count("HELLO") != dials { // as it is, and on the same connection
-		t.Errorf("Pinned = %v after %v: nothing was left watched", err, proxy.Seen())
 	}
 }
 

@@ -2,7 +2,6 @@ package rueidis_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -37,7 +36,7 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// channels and connections are what the server knows of waiters.
+// channels are the names of the channels that somebody is subscribed to.
 func channels(t *testing.T, server *redistest.Server) string {
 	reply, err := server.Do("PUBSUB", "CHANNELS")
 	if err != nil {
@@ -50,6 +49,7 @@ func channels(t *testing.T, server *redistest.Server) string {
 	return strings.Join(names, " ")
 }
 
+// connections counts the connections of a kind that the server has.
 func connections(t *testing.T, server *redistest.Server, kind string) int {
 	reply, err := server.Do("CLIENT", "LIST", "TYPE", kind)
 	if err != nil {
@@ -78,26 +78,6 @@ func watch(ctx context.Context, t *testing.T, store backends.Store, key string) 
 		t.Fatal(err)
 	}
 	return woken
-}
-
-func TestChannelsAndTheirConnectionLastAsLongAsSomeoneWaits(t *testing.T) {
-	server := redistest.Start(t)
-	store := rueidis.New(dial(t, server.Addr()))
-	var leave []context.CancelFunc
-	for range 10 {
-		ctx, cancel := context.WithCancel(t.Context())
-		leave = append(leave, cancel)
-		watch(ctx, t, store, "a")
-	}
-	if got := channels(t, server); got != "{a}:wake" || connections(t, server, "pubsub") != 1 {
-		t.Errorf("channels %q on %d connections while someone waits", got, connections(t, server, "pubsub"))
-	}
-	for _, cancel := range leave {
-		cancel()
-	}
-	eventually(t, "no channel and no connection", func() bool {
-		return channels(t, server) == "" && connections(t, server, "pubsub") == 0
-	})
 }
 
 func TestNothingIsLeftBehind(t *testing.T) {
@@ -158,34 +138,6 @@ func TestNothingIsLeftBehindInABubble(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatWasCutIsAHintAndHearsAgain(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	direct := rueidis.New(dial(t, server.Addr()))
-	woken := watch(t.Context(), t, rueidis.New(dial(t, proxy.Addr())), "a")
-	for range 20 {
-		proxy.CutAll()
-		await(t, "a hint after the reconnect", woken)
-		setNX(t, direct, "a")
-		if ok, err := direct.DeleteIf(t.Context(), "a", "token"); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		await(t, "the wake of a release", woken)
-	}
-}
-
-func TestAConnectionThatWasKilledByTheServerHearsAgain(t *testing.T) {
-	server := redistest.Start(t)
-	woken := watch(t.Context(), t, rueidis.New(dial(t, server.Addr())), "a")
-	if n, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); n != int64(1) || err != nil {
-		t.Fatal(n, err)
-	}
-	await(t, "a hint after the reconnect", woken)
-	server.Kill()
-	server.Restart()
-	await(t, "a hint after the restart", woken)
-}
-
 // TestASilentConnectionForWakesIsReplaced waits for two pings, some seconds. Open sets a read timeout that is shorter.
 func TestASilentConnectionForWakesIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -199,73 +151,4 @@ func TestASilentConnectionForWakesIsReplaced(t *testing.T) {
 	}
 	proxy.Add(redistest.Rule{Fault: redistest.LoseReply, Commands: []string{"PING"}, Times: 2}) // on both connections
 	await(t, "a hint on a new connection", woken)
-}
-
-func TestAChannelThatIsNotPermittedIsRefusedAtOnce(t *testing.T) {
-	server := redistest.Start(t)
-	if _, err := server.Do("ACL", "SETUSER", "locks", "on", ">secret", "~*", "+@all", "resetchannels", "&{permitted}*"); err != nil {
-		t.Fatal(err)
-	}
-	o := options(server.Addr())
-	o.Username, o.Password = "locks", "secret"
-	store := rueidis.New(connect(t, o))
-	watch(t.Context(), t, store, "permitted")
-	err := store.Watch(t.Context(), "other", func() {})
-	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
-		t.Errorf("Watch = %v", err)
-	}
-	// and so is the wake of a release, after the release
-	setNX(t, store, "other")
-	_, err = store.DeleteIf(t.Context(), "other", "token")
-	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
-		t.Errorf("DeleteIf = %v", err)
-	}
-	if left, err := server.Do("EXISTS", "other"); left != int64(0) || err != nil {
-		t.Errorf("the key is still there: %v, %v", left, err)
-	}
-}
-
-func TestWrongCredentialsAreToldAtOnceAlsoToWhoWatches(t *testing.T) {
-	server := redistest.Start(t, redistest.WithPassword("right"))
-	o := options(server.Addr())
-	o.Password = "wrong"
-	store, _ := open(t, o, redisstore.WithoutQuarantine())
-	for name, err := range map[string]error{
-		"SetNX": func() error { _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); return err }(),
-		"Watch": store.Watch(t.Context(), "a", func() {}),
-	} {
-		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
-			t.Errorf("%s = %v", name, err)
-		}
-	}
-}
-
-func TestScriptsAreSentAgainToAServerThatForgotThem(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	store := rueidis.New(dial(t, proxy.Addr()))
-	cycle := func() {
-		t.Helper()
-		setNX(t, store, "a")
-		if r, err := store.SetNX(t.Context(), "a", "other", 20*time.Second); err != nil || r.OK {
-			t.Fatal(r, err)
-		}
-		if ok, err := store.ExpireIf(t.Context(), "a", "token", 20*time.Second); err != nil || !ok {
-			t.Fatal(ok, err)
-		}
-		if ok, err := store.DeleteIf(t.Context(), "a", "token"); err != nil || !ok {
-			t.Fatal(ok, err)
-		}
-	}
-	for _, want := range []int{3, 3, 6} { // each of the three once, and once more
-		if want == 6 {
-			if _, err := server.Do("SCRIPT", "FLUSH"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cycle()
-		if n := proxy.Count("EVAL"); n != want {
-			t.Errorf("%d scripts were sent in full, want %d", n, want)
-		}
-	}
 }

@@ -70,6 +70,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/redisstore/internal/scripts", nil},
 		{"backends/redisstore/internal/pipeline", []string{"backends/redisstore/driver", "internal/stack"}},
 		{"backends/redisstore/internal/wake", []string{"backends/redisstore/driver", "internal/cleanup"}},
+		{"backends/redisstore/driver/drivertest", []string{"backends/redisstore", "backends/redisstore/driver", "internal/verify/redistest"}},
 		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup"}},
 		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/pipeline", "backends/redisstore/internal/scripts", "backends/redisstore/internal/wake", "internal/address", "internal/cleanup", "internal/stack"}},
 		{"backends/goredis", []string{"backends/redisstore", "backends/redisstore/driver"}},
