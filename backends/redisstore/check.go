@@ -105,8 +105,9 @@ next:
 // maxSkew is what clocks may differ by before it is worth a finding: more than NTP leaves.
 const maxSkew = 500 * time.Millisecond
 
-// Check asks the server what it is and how it is set up, and says what each finding means. What it is not permitted to
-// ask is a finding too. The error is not nil only if the server did not answer. With a cluster client one node answers.
+// Check asks the server what it is and how it is set up, and says what each finding means. What it
+// is not permitted to ask is a finding too. The error is not nil only if the server did not answer.
+// With a cluster client one node answers.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	r := Report{Uptime: -1}
 	switch {

@@ -17,11 +17,12 @@ import (
 //	SetNXFenced    EVALSHA number.lua
 //	RaiseFence     EVALSHA raise.lua     SET counter to, if key holds token and the counter is not over it
 
-// fenceKey is the key of a counter. It has a NUL, which no key of a lock has, so it is in no lock's way.
+// fenceKey is the key of a counter. It has a NUL, which no key of a lock has, so it is in no lock's
+// way.
 func fenceKey(key string) string { return sideKey(key, "\x00fence") }
 
-// fenceLimit is where numbers end. The store then refuses to number a grant, with an error that says so; what has been
-// granted stays.
+// fenceLimit is where numbers end. The store then refuses to number a grant, with an error that
+// says so; what has been granted stays.
 const fenceLimit = 1 << 53
 
 // The argument of draw.lua that says how to number.
@@ -69,7 +70,8 @@ func withNumber(r backends.Result, number any, err error) (backends.Result, erro
 	return r, nil
 }
 
-// RaiseFence sets the counter of key to to, if key holds token and the counter is not over it already.
+// RaiseFence sets the counter of key to to, if key holds token and the counter is not over it
+// already.
 func (s *Store) RaiseFence(ctx context.Context, key, token string, to uint64) (bool, error) {
 	if err := s.scripts("numbered"); err != nil {
 		return false, err

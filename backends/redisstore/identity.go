@@ -19,9 +19,10 @@ const identityTTL = time.Minute
 
 var errForgetful = errors.New("the server forgets at once what is stored")
 
-// Identify tells which server this is by its run_id, and whether it is a master. A server that does not tell, or not to
-// us, gets an identity for a minute by a key of its own, lockstep:server after the prefix: two stores with different
-// prefixes or databases then do not see that they are on one server. With a cluster client one node answers.
+// Identify tells which server this is by its run_id, and whether it is a master. A server that does
+// not tell, or not to us, gets an identity for a minute by a key of its own, lockstep:server after
+// the prefix: two stores with different prefixes or databases then do not see that they are on one
+// server. With a cluster client one node answers.
 func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 	if err := ctx.Err(); err != nil {
 		return backends.Identity{}, err

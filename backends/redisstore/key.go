@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// sideKey names something that belongs to the lock under key (a channel, a counter) so that a Redis Cluster keeps it in
-// the same slot, see https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags. Different
+// sideKey names something that belongs to the lock under key (a channel, a counter) so that a Redis
+// Cluster keeps it in the same slot, see
+// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags. Different
 // keys have different side keys. A key is never empty.
 //
 //	invoice/42    {invoice/42}:wake    the key becomes the hash tag
@@ -28,7 +29,8 @@ func sideKey(key, what string) string {
 
 func wakeChannel(key string) string { return sideKey(key, "wake") }
 
-// hashTag is the part of key that decides its slot: what stands between the first { and the next }, or all of it.
+// hashTag is the part of key that decides its slot: what stands between the first { and the next },
+// or all of it.
 func hashTag(key string) string {
 	if _, rest, found := strings.Cut(key, "{"); found {
 		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {

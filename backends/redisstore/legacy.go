@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The plain commands of older recipes. Those go out once whose answer would be another the second time.
+// The plain commands of older recipes. A command is sent once if its answer would differ the second
+// time.
 
 // MaxTTL is the longest TTL that the store takes: see [WithMaxTTL].
 func (s *Store) MaxTTL() time.Duration { return s.config.maxTTL }

@@ -52,7 +52,7 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 	return s.ops.renew(ctx, s.line, s.config.prefix+key, token, ms)
 }
 
-// Leave ends the hold token. The last one frees key and wakes those who watch it. It is sent once.
+// Leave ends the hold token. The last one frees key and wakes its waiters. It is sent once.
 func (s *Store) Leave(ctx context.Context, key, token string) (bool, error) {
 	if err := s.scripts("nested"); err != nil {
 		return false, err

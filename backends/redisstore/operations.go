@@ -37,11 +37,11 @@ func choose(s *Store) operations {
 type scripted struct{ *Store }
 
 // grant is SetNX. A free lock costs a native command, which the server runs in less time than a
-// script. Only if the key is not free does the script look why. What it finds counts: the key may have
-// become free, or been ours all the time.
+// script. Only if the key is not free does the script look why. What it finds counts: the key may
+// have become free, or been ours all the time.
 //
-// Both are sent once. A client library that sends SET again hides that the first one may still be on
-// its way: it would store the token when the lock has long been released.
+// Both are sent once. A client library that sends SET again hides that the first one may still be
+// on its way: it would store the token when the lock has long been released.
 func (s scripted) grant(ctx context.Context, l link, key, token string, ms int64) (backends.Result, error) {
 	r, err := stored(l.once(ctx, "SET", key, token, "NX", "PX", ms))
 	if r.OK || err != nil {

@@ -25,13 +25,15 @@ type config struct {
 	invalid    driver.BadInput
 }
 
-// WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an ACL) to themselves.
+// WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an
+// ACL) to themselves.
 func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
 
-// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds, without it. A
-// longer one is refused before anything is sent. Quarantine lasts 1.01 times this limit, and one to two
-// seconds more, so all programs that lock on a server need the same limit: the longest TTL of any of them. To
-// upgrade programs with longer TTLs, see docs/safety.md, "The longest TTL".
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds,
+// without it. A longer one is refused before anything is sent. Quarantine lasts 1.01 times this
+// limit, and one to two seconds more, so all programs that lock on a server need the same limit:
+// the longest TTL of any of them. To upgrade programs with longer TTLs, see docs/safety.md, "The
+// longest TTL".
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
@@ -54,26 +56,29 @@ func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } 
 // that has been up for less than d grants nothing, whether this process used it before or not. So
 // locks are also safe from processes that start after a restart. A new server works after d.
 //
-// d is at least the longest TTL (see [WithMaxTTL]), and the store needs to see the connections of its client,
-// as after Open. A server that does not tell uptime_in_seconds, or permits no INFO, is refused. Its uptime
-// follows its wall clock.
+// d is at least the longest TTL (see [WithMaxTTL]), and the store needs to see the connections of
+// its client, as after Open. A server that does not tell uptime_in_seconds, or permits no INFO, is
+// refused. Its uptime follows its wall clock.
 func WithQuarantine(d time.Duration) Option {
 	return func(c *config) { c.unguarded, c.isStrict, c.strict = false, true, d }
 }
 
-// WithoutScripts compares and acts by WATCH, GET, MULTI and EXEC on a connection of its own, for servers and ACLs that
-// forbid  The promises of a [backends.Store] are the same; an extension and a release take two round trips, and
-// one more if the lock is not ours. Numbered and nested locks need scripts: their calls are refused.
+// WithoutScripts compares and acts by WATCH, GET, MULTI and EXEC on a connection of its own, for
+// servers and ACLs that forbid  The promises of a [backends.Store] are the same; an extension and a
+// release take two round trips, and one more if the lock is not ours. Numbered and nested locks
+// need scripts: their calls are refused.
 func WithoutScripts() Option { return func(c *config) { c.scriptless = true } }
 
-// WithReplicas has n replicas acknowledge every grant and every extension before they count, by a WAIT of timeout behind
-// the command in one pipeline. If fewer do, the error is a [*ReplicasError]; a grant is deleted again, also one that
-// repeats an earlier one, and after an extension the holder may believe in the old end only.
+// WithReplicas has n replicas acknowledge every grant and every extension before they count, by a
+// WAIT of timeout behind the command in one pipeline. If fewer do, the error is a [*ReplicasError];
+// a grant is deleted again, also one that repeats an earlier one, and after an extension the holder
+// may believe in the old end only.
 //
-// Let n be the number of all replicas: one that has not acknowledged may be promoted, and grants the lock again. Even
-// then a failover can lose a lock, to a replica that was added since or has lost its data. A refused attempt may take
-// timeout as well, while replicas are behind. timeout must be shorter than the client library waits for a reply. Calls
-// of [backends.LegacyStore] do not wait for replicas. With n < 1 or timeout < 1 ms every call is refused.
+// Let n be the number of all replicas: one that has not acknowledged may be promoted, and grants
+// the lock again. Even then a failover can lose a lock, to a replica that was added since or has
+// lost its data. A refused attempt may take timeout as well, while replicas are behind. timeout
+// must be shorter than the client library waits for a reply. Calls of [backends.LegacyStore] do not
+// wait for replicas. With n < 1 or timeout < 1 ms every call is refused.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *config) {
 		switch {
@@ -109,7 +114,8 @@ func configure(opts []Option) config {
 // Observed is for adapters: an option for the stores on the client whose connections q sees.
 func Observed(q *driver.Quarantine) Option { return func(c *config) { c.quarantine = q } }
 
-// Invalid is for adapters: an option with which every call fails because of bad input. Why names it.
+// Invalid is for adapters: an option with which every call fails because of bad input. Why names
+// it.
 func Invalid(why string) Option { return func(c *config) { c.invalid = driver.BadInput(why) } }
 
 // Quarantines is for adapters: whether opts leave quarantine on.

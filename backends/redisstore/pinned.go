@@ -37,7 +37,7 @@ func (p *pinned) read(ctx context.Context, commands ...[]any) ([]any, error) {
 	return replies, err
 }
 
-// write sends commands, and asks in the same pipeline who has got them.
+// write sends commands, and counts in the same pipeline the replicas that have them.
 func (p *pinned) write(ctx context.Context, commands ...[]any) ([]any, error) {
 	if p.wait == nil {
 		return p.read(ctx, commands...)
@@ -55,7 +55,8 @@ func (p *pinned) write(ctx context.Context, commands ...[]any) ([]any, error) {
 	return replies[:last], nil
 }
 
-// asError is an error reply as an error: a *ReplyError, or what a library has in its place inside a list.
+// asError is an error reply as an error: a *ReplyError, or what a library has in its place inside a
+// list.
 func asError(reply any) error {
 	err, _ := reply.(error)
 	if own := (*driver.ReplyError)(nil); err == nil || errors.As(err, &own) {

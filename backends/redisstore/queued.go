@@ -16,25 +16,27 @@ import (
 
 // Waiters stand in a queue beside the lock: a sorted set in its slot of a Redis Cluster.
 //
-//	SetNXQueued  SET key token NX PX ttl   if the key is likely to be free, and the waiter has no place that would be left over
+//	SetNXQueued  SET key token NX PX ttl   if the key is likely to be free, and the waiter can have no position in the queue
 //	             EVALSHA enqueue.lua   SET key token PX ttl if key is free or reserved for the waiter; else ZADD the queue
-//	DeleteIf     EVALSHA pass.lua      if key holds token, SET key to a reservation for the first in the queue, and PUBLISH
-//	                                   to his store; DEL if there is nobody
-//	WatchQueued  SUBSCRIBE             one channel per Store, for all keys; EVALSHA quit.lua when a waiter goes
+//	DeleteIf     EVALSHA pass.lua      if key holds token, SET key to a reservation for the head of the queue, and PUBLISH
+//	                                   to its store; DEL if the queue is empty
+//	WatchQueued  SUBSCRIBE             one channel per Store, for all keys; EVALSHA quit.lua when a waiter leaves the queue
 //
-// A waiter whose store has lost its connection has no receiver, and is passed over at once. One who is frozen has, and costs the
-// others one reservation; the next in the queue hears of it when it begins, and looks when it is over.
+// A waiter whose store has lost its connection has no receiver, and is passed over at once. A
+// frozen waiter has one, and costs the others one reservation. The next waiter in the queue is told
+// when the reservation begins, and looks when it is over.
 
-// queueKey is the key of a queue. It has a NUL, which no key of a lock has, so it is in no lock's way.
+// queueKey is the key of a queue. It has a NUL, which no key of a lock has, so they never collide.
 func queueKey(key string) string { return sideKey(key, "\x00queue") }
 
-// queueLife is how long a queue lives in which nobody asks any more.
+// queueLife is how long a queue lives without an attempt.
 const queueLife = 10 * time.Minute
 
-// SetNXQueued is SetNX for who waits. Without a place to keep or an order to respect it is SetNX. So it is under WithoutWakes,
-// WithoutScripts and WithReplicas, except that an order is refused there.
+// SetNXQueued is SetNX for a waiter. Without a position to keep or an order to respect, it is
+// SetNX. So it is under WithoutWakes, WithoutScripts and WithReplicas, except that an order is an
+// error there.
 func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-	if t.Waiter == "" && !t.InOrder { // as a lock that is free is mostly asked for
+	if t.Waiter == "" && !t.InOrder { // the usual case for a free lock
 		return s.SetNX(ctx, key, token, ttl)
 	}
 	return s.setInTurn(ctx, key, token, ttl, t, false)
@@ -132,8 +134,8 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 	return r, nil, unexpected(reply)
 }
 
-// pass is DeleteIf. A lock that can't be had together with its queue is let go of without it: those who wait find out when
-// they look.
+// pass is DeleteIf. If the lock and its queue can't be used together, it releases the lock alone:
+// the waiters find out when they look.
 func (s *Store) pass(ctx context.Context, key, token string) (bool, error) {
 	ok, err := yes(once(ctx, s.line, scripts.Pass, s.passing(key, token)...))
 	if isMoving(err) || isKeptOut(err) {
@@ -149,28 +151,30 @@ func (s *Store) passing(key, token string) []any {
 	return []any{key, queueKey(key), token, wakeChannel(key), reservation, s.counted()}
 }
 
-// noteKeptOut is told what came of a call about a lock and its queue, and of one about the lock alone. If only the second is
-// permitted, the first is not tried again, except by those who ask in order.
+// noteKeptOut takes the errors of a call for a lock and its queue, and of one for the lock alone.
+// If only the second call is permitted, only waiters in order try the first again.
 func (s *Store) noteKeptOut(both, alone error) {
 	if alone == nil && isKeptOut(both) {
 		s.keptOut.Store(true)
 	}
 }
 
-// isMoving tells that the slot of a lock and its queue is on its way to another server, which keeps together what was not
-// done.
+// isMoving tells that the slot of a lock and its queue is on its way to another server, which keeps
+// together what was not done.
 func isMoving(err error) bool {
 	reply, ok := errors.AsType[*driver.ReplyError](err)
 	return ok && reply.Code() == "TRYAGAIN"
 }
 
-// isKeptOut tells that a script was not begun because of a permission. What is not permitted inside says so in other words.
+// isKeptOut tells that a script was not begun because of a permission. What is not permitted inside
+// says so in other words.
 func isKeptOut(err error) bool {
 	reply, ok := errors.AsType[*driver.ReplyError](err)
 	return ok && strings.HasPrefix(reply.Text, "NOPERM ")
 }
 
-// WatchQueued hears on the one channel of the Store, which is opened for the first waiter and closed after the last.
+// WatchQueued hears on the one channel of the Store, which is opened for the first waiter and
+// closed after the last.
 func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
 	if !s.queues() {
 		return s.Watch(ctx, key, wake)
@@ -197,10 +201,11 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	return nil
 }
 
-// member is what stands in the queue: the waiter, and where he is told.
+// member is what the queue has: the waiter, and the channel that wakes it.
 func (s *Store) member(waiter string) string { return waiter + "@" + s.turns.open(s.config.prefix) }
 
-// quit gives up a place. If that fails, the place is passed over when its turn comes.
+// quit removes a waiter from the queue. If that fails, the waiter is passed over when it is the
+// head.
 func (s *Store) quit(key, member string) {
 	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
 	defer cancel()
@@ -209,7 +214,8 @@ func (s *Store) quit(key, member string) {
 
 const quitLimit = 5 * time.Second
 
-// heard takes a message: r, that the lock is reserved, or n, that it is for the one before; then the waiter, @ and the key.
+// heard takes a message: r (the lock is reserved for the waiter) or n (for the waiter before it),
+// then the waiter, @ and the key.
 func (s *Store) heard(message string) {
 	if message == "" {
 		return
@@ -221,7 +227,7 @@ func (s *Store) heard(message string) {
 		t.wake()
 	case waits:
 		s.turns.lookLater(t)
-	case message[0] == 'r': // he has gone
+	case message[0] == 'r': // the waiter has left
 		go s.quit(key, s.member(waiter))
 	}
 }
@@ -229,7 +235,8 @@ func (s *Store) heard(message string) {
 // queues tells whether waiters stand in a queue.
 func (s *Store) queues() bool { return s.queueing && !s.keptOut.Load() }
 
-// counted is empty where PUBLISH does not tell how many have heard: in a cluster they may be connected to another server.
+// counted is empty where PUBLISH does not tell how many have heard: in a cluster they may be
+// connected to another server.
 func (s *Store) counted() any {
 	if s.clustered() {
 		return ""
@@ -237,7 +244,8 @@ func (s *Store) counted() any {
 	return "counted"
 }
 
-// OneServer is false for a cluster: while one of its servers is down, the keys of the others can be locked.
+// OneServer is false for a cluster: while one of its servers is down, the keys of the others can be
+// locked.
 func (s *Store) OneServer() bool { return !s.clustered() }
 
 func (s *Store) clustered() bool {
@@ -256,8 +264,8 @@ type turns struct {
 type turn struct {
 	key, waiter string
 	wake        func()
-	asked       bool        // he may have a place
-	later       *time.Timer // to look whether the one before him has taken his reservation
+	asked       bool        // the waiter may have a position
+	later       *time.Timer // to look whether the reservation before it was taken
 }
 
 // open names the channel of the Store.
@@ -285,7 +293,7 @@ func (ts *turns) find(waiter string) *turn {
 	return ts.byWaiter[waiter]
 }
 
-// hasNoPlace tells of a waiter who watches the key that he can't have a place.
+// hasNoPlace tells whether the waiter watches the key and can't have a position in its queue.
 func (ts *turns) hasNoPlace(key, waiter string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -293,7 +301,7 @@ func (ts *turns) hasNoPlace(key, waiter string) bool {
 	return t != nil && t.key == key && !t.asked
 }
 
-// ask returns the turn of a waiter who is about to ask, or nil if nobody watches the key for him.
+// ask returns the turn of a waiter before its attempt, or nil if nobody watches the key for it.
 func (ts *turns) ask(key, waiter string) *turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -305,18 +313,19 @@ func (ts *turns) ask(key, waiter string) *turn {
 	return t
 }
 
-// asked is for an answer. It tells whether the waiter has what he was told: if he has gone meanwhile, a place is nobody's.
+// asked notes the answer to an attempt. It tells whether the waiter still watches, or has the lock.
+// If not, nobody will use its position.
 func (ts *turns) asked(t *turn, granted bool) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if granted { // and has no place any more
+	if granted { // so it has no position any more
 		t.asked = false
 		t.look(nil)
 	}
 	return granted || ts.byWaiter[t.waiter] == t
 }
 
-// lookLater wakes when the reservation of the one before is over.
+// lookLater wakes t when the reservation of the waiter before it is over.
 func (ts *turns) lookLater(t *turn) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -330,7 +339,7 @@ func (t *turn) look(later *time.Timer) {
 	t.later = later
 }
 
-// remove tells whether t may have a place to give up.
+// remove tells whether t may have a position to give back.
 func (ts *turns) remove(t *turn) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

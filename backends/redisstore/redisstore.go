@@ -1,14 +1,16 @@
-// Package redisstore is the family of Redis backends: what they send, how they read the replies, how keys and channels are
-// named, wake-ups and the health check, once for all client libraries. An adapter such as package goredis makes a
-// client library a [driver.Executor]; applications use the adapter.
+// Package redisstore is the family of Redis backends: what they send, how they read the replies,
+// how keys and channels are named, wake-ups and the health check, once for all client libraries. An
+// adapter such as package goredis makes a client library a [driver.Executor]; applications use the
+// adapter.
 //
 //	SetNX      SET key token NX PX ttl           for a free lock, one native command;
-//	           EVALSHA acquire.lua               if that was refused: by whom, for how long, or by our own token
+//	           EVALSHA acquire.lua               if the key is not free: until when, or our own token
 //	ExpireIf   EVALSHA extend.lua                PEXPIRE if key holds token and would end sooner
-//	DeleteIf   EVALSHA pass.lua                  DEL and PUBLISH if key holds token, and nobody stands in its queue
+//	DeleteIf   EVALSHA pass.lua                  DEL and PUBLISH if key holds token, and its queue is empty
 //	Watch      SUBSCRIBE {key}:wake              one connection per Store, while someone waits
 //
-// Further calls are in queued.go, fenced.go, nested.go and legacy.go; WithoutScripts and WithReplicas send other commands.
+// Further calls are in queued.go, fenced.go, nested.go and legacy.go; WithoutScripts and
+// WithReplicas send other commands.
 //
 // All times are relative (PX): no clock of a client is ever sent to a server.
 package redisstore
@@ -55,8 +57,8 @@ var (
 	_ backends.Identifier    = (*Store)(nil)
 )
 
-// New is for adapters: it returns a Store that sends its commands through exec, and those of calls made at the same time
-// together if exec is a [driver.Pipeliner].
+// New is for adapters: it returns a Store that sends its commands through exec, and those of calls
+// made at the same time together if exec is a [driver.Pipeliner].
 func New(exec driver.Executor, opts ...Option) *Store {
 	if exec == nil {
 		exec = driver.RefuseNil(nil)
@@ -84,8 +86,8 @@ func New(exec driver.Executor, opts ...Option) *Store {
 // not tell, or has several servers. It sends nothing.
 func (s *Store) Endpoint() string { return address.Of(s.exec) }
 
-// SetNX stores token under key for ttl if key is free or holds token already, and never makes that live shorter than it would
-// have.
+// SetNX stores token under key for ttl if key is free or holds token already, and never makes that
+// live shorter than it would have.
 func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
 	ms, err := s.granting(ctx, ttl)
 	if err != nil {
@@ -113,7 +115,8 @@ func acquired(reply any, err error) (backends.Result, error) {
 	return r, err
 }
 
-// granted reads what scripts that grant reply: {1, what else they tell} or {0, how long the key still lives}.
+// granted reads what scripts that grant reply: {1, what else they tell} or {0, how long the key
+// still lives}.
 func granted(reply any, err error) (r backends.Result, told any, _ error) {
 	if err != nil {
 		return r, nil, err
@@ -138,7 +141,8 @@ func refused(left int64) backends.Result {
 	return backends.Result{Left: duration(max(left, 0), time.Millisecond)}
 }
 
-// ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have lived.
+// ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have
+// lived.
 func (s *Store) ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 	ms, err := s.check(ctx, ttl)
 	if err != nil {
@@ -147,7 +151,7 @@ func (s *Store) ExpireIf(ctx context.Context, key, token string, ttl time.Durati
 	return s.ops.extend(ctx, s.line, s.config.prefix+key, token, ms)
 }
 
-// DeleteIf removes key if it holds token, and wakes those who watch it. It is sent once.
+// DeleteIf removes key if it holds token, and wakes its waiters. It is sent once.
 func (s *Store) DeleteIf(ctx context.Context, key, token string) (bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return false, err
@@ -166,8 +170,9 @@ func (s *Store) channel(key string) string {
 	return wakeChannel(key)
 }
 
-// Watch calls wake when key may have become free: after a release, and after the connection for wake-ups was lost and
-// found again. The connection is opened for the first waiter and closed after the last.
+// Watch calls wake when key may have become free: after a release, and after the connection for
+// wake-ups was lost and found again. The connection is opened for the first waiter and closed after
+// the last.
 func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if s.config.polling {
 		return errPolling
@@ -188,7 +193,8 @@ func (s *Store) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// check refuses what must not be sent, and gives ttl in milliseconds, rounded up: never shorter than asked.
+// check refuses what must not be sent, and gives ttl in milliseconds, rounded up: never shorter
+// than asked.
 func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	switch {
 	case ttl < time.Millisecond:

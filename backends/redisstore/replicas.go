@@ -10,8 +10,9 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
-// ReplicasError says that too few replicas have got a grant or an extension in time, see [WithReplicas]. It says nothing
-// of others who may have the lock. A grant has been deleted again if the server was still to be reached.
+// ReplicasError says that too few replicas have got a grant or an extension in time, see
+// [WithReplicas]. It does not say whether another holder has the lock. A grant has been deleted
+// again if the server was still to be reached.
 type ReplicasError struct{ Acknowledged, Needed int }
 
 func (e *ReplicasError) Error() string {
@@ -24,9 +25,9 @@ func (e *ReplicasError) ErrorType() string { return "replicas" }
 // undoLimit is for taking a grant back while the caller waits.
 const undoLimit = time.Second
 
-// acknowledged makes a call that grants or extends on one connection, with WAIT behind what it writes. It looks at the
-// answer of the last one: that is what granted, and it is about all that the server had written by then, so it covers
-// what an earlier call with the same token wrote.
+// acknowledged makes a call that grants or extends on one connection, with WAIT behind what it
+// writes. It looks at the answer of the last one: that is what granted, and it is about all that
+// the server had written by then, so it covers what an earlier call with the same token wrote.
 func (s *Store) acknowledged(
 	ctx context.Context, key string, undo func(context.Context, link) error, do func(link) (backends.Result, error),
 ) (backends.Result, error) {

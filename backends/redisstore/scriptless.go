@@ -10,13 +10,14 @@ import (
 
 // What WithoutScripts sends in place of scripts, on a connection of its own:
 //
-//	acquire.lua   MULTI, GET, PTTL, EXEC      tells whose the lock is;
+//	acquire.lua   MULTI, GET, PTTL, EXEC      tells which token the key holds;
 //	              as extend.lua               if it is ours; and what has no expiry gets one;
 //	              SET NX PX                   if it has become free
 //	extend.lua    WATCH, GET, PTTL, MULTI, PEXPIRE, EXEC
 //	release.lua   WATCH, GET, MULTI, DEL, PUBLISH, EXEC
 
-// transactional compares and acts in transactions. What needs scripts is refused before: see scripts.
+// transactional compares and acts in transactions. What needs scripts is refused before: see
+// scripts.
 type transactional struct{ scripted }
 
 func (s transactional) grant(ctx context.Context, l link, key, token string, ms int64) (backends.Result, error) {
@@ -76,8 +77,8 @@ func (s transactional) look(ctx context.Context, p *pinned, key string) (value a
 	return nil, 0, errChanging
 }
 
-// prolong makes key live for ms from now if it holds token, and never shorter than it would have. A value without expiry gets
-// one only on demand.
+// prolong makes key live for ms from now if it holds token, and never shorter than it would have. A
+// value without expiry gets one only on demand.
 func (s transactional) prolong(ctx context.Context, l link, key, token string, ms int64, expiry bool) (ok bool, err error) {
 	err = l.on(ctx, key, func(p *pinned) error {
 		replies, err := s.transact(ctx, p, key, func(seen []any) [][]any {
@@ -106,8 +107,8 @@ func (s transactional) release(ctx context.Context, l link, key, token string) (
 		}
 		ok, err = s.ifHolds(ctx, p, key, token, del, []any{"PUBLISH", channel, ""})
 		if denied := (*driver.ReplyError)(nil); errors.As(err, &denied) && denied.Code() == "NOPERM" {
-			// What is not permitted keeps all the rest from being done. As after the script, the lock is free
-			// even if it is the PUBLISH, and the error says what is missing.
+			// What is not permitted keeps all the rest from being done. As after the script, the
+			// lock is free even if it is the PUBLISH, and the error says what is missing.
 			if _, failed := s.ifHolds(ctx, p, key, token, del); failed != nil {
 				return failed
 			}

@@ -96,8 +96,8 @@ func (unguarded) answer(_ context.Context, _ call, _ []any, reply any, err error
 // guarded asks the quarantine of the client.
 type guarded struct{ *driver.Quarantine }
 
-// answer sends a command again if its connection was dropped because it showed another server: nothing
-// was sent. It does not send a grant again that the server may not give.
+// answer sends a command again if its connection was dropped because it showed another server:
+// nothing was sent. It does not send a grant again that the server may not give.
 func (g guarded) answer(ctx context.Context, send call, args []any, reply any, err error) (any, error) {
 	if isDropped(err) && (!driver.Grants(args) || g.Refused(false) == nil) {
 		reply, err = send(ctx, args...)

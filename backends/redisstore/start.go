@@ -30,8 +30,8 @@ type starter interface {
 	deleteIf(ctx context.Context, key, token string, then func(ok bool, err error))
 }
 
-// waiting lets a goroutine wait for each call. In a cluster, even to find out which server is to have a
-// command may take a while.
+// waiting lets a goroutine wait for each call. In a cluster, even to find out which server is to
+// have a command may take a while.
 type waiting struct{ *Store }
 
 func (s waiting) setNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {

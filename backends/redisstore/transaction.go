@@ -5,16 +5,19 @@ import (
 	"errors"
 )
 
-// maxTurns is how often a transaction is tried. Each turn that fails is someone else's that has succeeded.
+// maxTurns is how often a transaction is tried. Each turn that fails is someone else's that has
+// succeeded.
 const maxTurns = 100
 
 // errChanging is an unknown outcome like any other.
 var errChanging = errors.New("the key was changed by others all the time")
 
-// transact reads key and executes what decide makes of the replies, in one transaction, again while others change key in
-// between. It gives the replies to what decide returned; nil if that was nothing.
+// transact reads key and executes what decide makes of the replies, in one transaction, again while
+// others change key in between. It gives the replies to what decide returned; nil if that was
+// nothing.
 //
-// A key that expires in between has changed too. Redis before 6.0.9 executes nevertheless, on a key that is absent.
+// A key that expires in between has changed too. Redis before 6.0.9 executes nevertheless, on a key
+// that is absent.
 func (s *Store) transact(
 	ctx context.Context, p *pinned, key string, decide func(seen []any) [][]any, reads ...[]any,
 ) ([]any, error) {
@@ -38,8 +41,8 @@ func (s *Store) transact(
 // watch reads, and has EXEC do nothing if key changes from before that.
 func (s *Store) watch(ctx context.Context, p *pinned, key string, reads [][]any) ([]any, error) {
 	commands := append([][]any{{"WATCH", key}}, reads...)
-	// Without the permission for MULTI, what stands between it and EXEC would be carried out all the same. So once
-	// they are tried with nothing between them.
+	// Without the permission for MULTI, what stands between it and EXEC would be carried out all
+	// the same. So once they are tried with nothing between them.
 	tried := s.multi.Load()
 	if !tried {
 		commands = append([][]any{{"MULTI"}, {"EXEC"}}, commands...)

@@ -1,7 +1,7 @@
-// Package driver is for the authors of adapters: what the Redis family needs of a client library, and
-// what it offers to an adapter. An adapter implements [Executor], and [Pipeliner] if its library can
-// send several commands in one round trip. It turns each error into a [*ReplyError] or, through
-// [Fault], into a [*WireError]. It reports each new connection to a [Quarantine].
+// Package driver is for the authors of adapters: what the Redis family needs of a client library,
+// and what it offers to an adapter. An adapter implements [Executor], and [Pipeliner] if its
+// library can send several commands in one round trip. It turns each error into a [*ReplyError] or,
+// through [Fault], into a [*WireError]. It reports each new connection to a [Quarantine].
 //
 // Applications use an adapter, such as package goredis, and package redisstore.
 package driver
@@ -67,16 +67,18 @@ type Command struct {
 // Conn is one connection, for commands that depend on one another: WATCH and EXEC, or a write and
 // WAIT.
 type Conn interface {
-	// Pipeline sends commands together, once, and returns a reply for each, in order. An error reply
-	// of the server is a *ReplyError in the position of the reply. If the error is not nil, some or
-	// all replies did not come.
+	// Pipeline sends commands together, once, and returns a reply for each, in order. An error
+	// reply of the server is a *ReplyError in the position of the reply. If the error is not nil,
+	// some or all replies did not come.
 	Pipeline(ctx context.Context, commands ...[]any) ([]any, error)
 }
 
-// Subscription is one connection that receives messages. It does not connect again by itself. If the
-// library does, each channel is confirmed again. One goroutine calls Receive, another one the rest.
+// Subscription is one connection that receives messages. It does not connect again by itself. If
+// the library does, each channel is confirmed again. One goroutine calls Receive, another one the
+// rest.
 type Subscription interface {
-	// Subscribe and Unsubscribe send a request for one channel; the answer comes through Receive, in order.
+	// Subscribe and Unsubscribe send a request for one channel; the answer comes through Receive,
+	// in order.
 	Subscribe(channel string) error
 	Unsubscribe(channel string) error
 	// Ping asks for an EventPong.
@@ -107,8 +109,8 @@ const (
 	EventMessage
 )
 
-// Ended returns the error of ctx. It is not nil as soon as the deadline has passed, even if the timer
-// of ctx has not fired yet.
+// Ended returns the error of ctx. It is not nil as soon as the deadline has passed, even if the
+// timer of ctx has not fired yet.
 func Ended(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
 		return context.DeadlineExceeded

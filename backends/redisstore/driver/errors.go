@@ -106,7 +106,8 @@ func isPassword(text string) bool {
 	return text == "ERR invalid password" || strings.HasPrefix(text, "ERR Client sent AUTH") || strings.HasPrefix(text, "ERR AUTH ")
 }
 
-// Unsent says that nothing was done, so the command may be repeated and there is nothing to clean up.
+// Unsent says that nothing was done, so the command may be repeated and there is nothing to clean
+// up.
 func (e *ReplyError) Unsent() bool {
 	if e.Connecting {
 		return !e.Permanent()
@@ -414,8 +415,8 @@ func (BadInput) Permanent() bool { return true }
 // ErrorType is "invalid".
 func (BadInput) ErrorType() string { return "invalid" }
 
-// CheckAddr returns an error if addr is a URL: an address is host:port. The error shows no password,
-// and ends with instead.
+// CheckAddr returns an error if addr is a URL: an address is host:port. The error shows no
+// password, and ends with instead.
 func CheckAddr(addr, instead string) error {
 	if !strings.Contains(addr, "://") {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// NameKeys returns err. If err is a NOPERM, it returns a copy whose text names the keys of the command:
-// the server names at most the command.
+// NameKeys returns err. If err is a NOPERM, it returns a copy whose text names the keys of the
+// command: the server names at most the command.
 func NameKeys(err error, args []any) error {
 	reply, ok := err.(*ReplyError) //nolint:errorlint // what wraps one says more than it
 	if !ok || reply.Code() != "NOPERM" {

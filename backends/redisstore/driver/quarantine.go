@@ -21,11 +21,11 @@ import (
 // An adapter reports each new connection ([Quarantine.Track], [Quarantine.Saw]). Each Store on that
 // client asks before a grant is sent ([Quarantine.Refused]), and again when the grant is answered.
 //
-// A server is a run_id with a replication id. Quarantine begins when an endpoint shows another server
-// than the last time, or a replica that was promoted in place of a master which this process used. It
-// lasts 1.01 times the longest TTL (redisstore.WithMaxTTL) and a second, from that observation, and then a random
-// part of a second: 31.3 s to 32.3 s by default. It refuses grants only: renewals and releases compare
-// the token.
+// A server is a run_id with a replication id. Quarantine begins when an endpoint shows another
+// server than the last time, or a replica that was promoted in place of a master which this process
+// used. It lasts 1.01 times the longest TTL (redisstore.WithMaxTTL) and a second, from that
+// observation, and then a random part of a second: 31.3 s to 32.3 s by default. It refuses grants
+// only: renewals and releases compare the token.
 type Quarantine struct {
 	born    time.Time
 	contact atomic.Int64 // when a server last answered, in nanoseconds since born
@@ -70,14 +70,15 @@ const (
 	whyStrict  = "it was started a short while ago (see redisstore.WithQuarantine)"
 )
 
-// NewQuarantine makes a Quarantine. An adapter makes one for each client, and gives it to the stores
-// on that client as an option (redisstore.Observed).
+// NewQuarantine makes a Quarantine. An adapter makes one for each client, and gives it to the
+// stores on that client as an option (redisstore.Observed).
 func NewQuarantine() *Quarantine {
 	return &Quarantine{born: time.Now(), endpoints: map[string]*endpoint{}}
 }
 
-// PerNode is for an adapter that calls [Quarantine.Refuses] for each grant that it sends to a node of a
-// cluster. Without it, a Store refuses all grants while one endpoint does. Call it before q is used.
+// PerNode is for an adapter that calls [Quarantine.Refuses] for each grant that it sends to a node
+// of a cluster. Without it, a Store refuses all grants while one endpoint does. Call it before q is
+// used.
 func (q *Quarantine) PerNode() { q.perNode = true }
 
 // Attach is for a Store: its longest TTL, and the strict time of WithQuarantine or zero.
@@ -150,8 +151,8 @@ func (e *endpoint) drop() {
 }
 
 // Saw is told what a new connection of endpoint leads to, before anything else is sent on it: the
-// replies to INFO server and INFO replication, one behind the other, or the error of one of them. If it
-// returns an error, the adapter closes the connection and returns that error to its caller.
+// replies to INFO server and INFO replication, one behind the other, or the error of one of them.
+// If it returns an error, the adapter closes the connection and returns that error to its caller.
 func (q *Quarantine) Saw(name, reply string, err error) error {
 	if err != nil && !isUntold(err) {
 		return fmt.Errorf("INFO, which quarantine needs on a new connection: %w", err)
@@ -212,8 +213,9 @@ func isUntold(err error) bool {
 
 // changed tells whether seen may have forgotten what this process has stored at e.
 //
-// A replication id also changes when a master gets its first replica, and when it has been without one
-// for an hour. Then it has no second id. A replica that is promoted keeps the old id as its second.
+// A replication id also changes when a master gets its first replica, and when it has been without
+// one for an hour. Then it has no second id. A replica that is promoted keeps the old id as its
+// second.
 func (q *Quarantine) changed(e *endpoint, seen server) bool {
 	switch {
 	case seen.run == "" || seen == e.last:
@@ -286,8 +288,8 @@ func (q *Quarantine) endBootstrap(master server) {
 	}
 }
 
-// demote is told of a reply READONLY: a server was demoted and kept its connections. They might outlive
-// the next promotion.
+// demote is told of a reply READONLY: a server was demoted and kept its connections. They might
+// outlive the next promotion.
 func (q *Quarantine) demote() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -297,7 +299,8 @@ func (q *Quarantine) demote() {
 	}
 }
 
-// Refuses returns why endpoint may not grant now, or nil. Sent says that the grant was sent, and answered.
+// Refuses returns why endpoint may not grant now, or nil. Sent says that the grant was sent, and
+// answered.
 func (q *Quarantine) Refuses(endpoint string, sent bool) error {
 	if !q.loud.Load() {
 		return nil

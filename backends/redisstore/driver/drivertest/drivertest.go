@@ -1,5 +1,5 @@
-// Package drivertest is the contract of an adapter as a suite: what a driver.Executor promises to the
-// Redis family, and what a store over it shows. It needs redis-server.
+// Package drivertest is the contract of an adapter as a suite: what a driver.Executor promises to
+// the Redis family, and what a store over it shows. It needs redis-server.
 package drivertest
 
 import (

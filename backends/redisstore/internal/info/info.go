@@ -22,8 +22,8 @@ func Parse(reply string) map[string]string {
 	return fields
 }
 
-// Uptime is how long the server says it is up, and whether it says so. It is zero if the clock of the
-// server was set back to before its start.
+// Uptime is how long the server says it is up, and whether it says so. It is zero if the clock of
+// the server was set back to before its start.
 func Uptime(fields map[string]string) (time.Duration, bool) {
 	seconds, err := strconv.ParseInt(fields["uptime_in_seconds"], 10, 64)
 	return time.Duration(min(max(seconds, 0), math.MaxInt64/int64(time.Second))) * time.Second, err == nil

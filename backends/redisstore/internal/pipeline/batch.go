@@ -14,7 +14,7 @@ type batch struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	began  time.Time
-	calls  int         // whose ctx has not ended; guarded by the mutex of the lane
+	calls  int         // with a ctx that has not ended; guarded by the mutex of the lane
 	late   *time.Timer // ends it; guarded likewise
 	over   bool        // ctx had ended by the time of the answers
 }
@@ -65,9 +65,9 @@ func (l *lane) lead(q *caller) {
 	b.over = driver.Ended(b.ctx) != nil
 }
 
-// gather returns q and the calls in the queue, or nil if the queue is empty. Calls whose ctx has ended
-// are answered. Callers that were answered together call again together: while far fewer have come than
-// lately, gather lets other goroutines run first. If there are none, that takes no time.
+// gather returns q and the calls in the queue, or nil if the queue is empty. Calls whose ctx has
+// ended are answered. Callers that were answered together call again together: while far fewer have
+// come than lately, gather lets other goroutines run first. If there are none, that takes no time.
 func (l *lane) gather(q *caller) []*caller {
 	var sent []*caller
 	l.mu.Lock()

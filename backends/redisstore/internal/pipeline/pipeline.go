@@ -20,23 +20,24 @@ const (
 )
 
 // Pipeline lets calls share round trips. A call that finds a permit of its lane free sends its own
-// command at once. That costs it two uses of a mutex. The other calls queue. When a send returns, its
-// permit goes to the first call in the queue, which sends for all that have come by then. So the more
-// calls are under way, the more travel together, and no call that has its answer sends for others.
-// After a round trip of many (crowd), a call that finds a permit lets other goroutines run first: see
-// gather.
+// command at once. That costs it two uses of a mutex. The other calls queue. When a send returns,
+// its permit goes to the first call in the queue, which sends for all that have come by then. So
+// the more calls are under way, the more travel together, and no call that has its answer sends for
+// others. After a round trip of many (crowd), a call that finds a permit lets other goroutines run
+// first: see gather.
 //
 // A call that somebody waits for runs on the goroutine of its caller. A started call has no
-// goroutine: one is made for the round trip that it leads, however many calls are in it. Of the ctx of
-// a started call, only the deadline counts once it is sent.
+// goroutine: one is made for the round trip that it leads, however many calls are in it. Of the ctx
+// of a started call, only the deadline counts once it is sent.
 //
-// A call whose ctx ends in the queue was not sent, and its error says so. A call that was sent waits
-// for its answer, as it would alone: a caller that does not know when it ends can't clean up after
-// it. If a round trip takes long (patience), it ends with the first ctx in it that ends, else with the
-// last one.
+// A call whose ctx ends in the queue was not sent, and its error says so. A call that was sent
+// waits for its answer, as it would alone: a caller that does not know when it ends can't clean up
+// after it. If a round trip takes long (patience), it ends with the first ctx in it that ends, else
+// with the last one.
 //
-// A send that takes long (overdue) while others wait loses its permit. So a connection that hangs does
-// not delay the others, and a server that is far away gets as many sends at once as calls come.
+// A send that takes long (overdue) while others wait loses its permit. So a connection that hangs
+// does not delay the others, and a server that is far away gets as many sends at once as calls
+// come.
 //
 // Do and Once need a Pipeline each: a library may send the commands of Do again, with pauses.
 type Pipeline struct {
@@ -55,8 +56,8 @@ type Call = func(ctx context.Context, args ...any) (any, error)
 // Answer gets the answer to a started call.
 type Answer = func(reply any, err error)
 
-// New returns a Pipeline over the methods of a [driver.Pipeliner]: Do, DoAll and Lane, or Once, OnceAll
-// and Lane.
+// New returns a Pipeline over the methods of a [driver.Pipeliner]: Do, DoAll and Lane, or Once,
+// OnceAll and Lane.
 func New(alone Call, together func(context.Context, []*driver.Command), laneOf func(context.Context, []any) any) *Pipeline {
 	p := &Pipeline{alone: alone, together: together, laneOf: laneOf, yield: runtime.Gosched}
 	p.unnamed.Pipeline = p
@@ -68,7 +69,8 @@ func (p *Pipeline) Send(ctx context.Context, args ...any) (any, error) {
 	return p.lane(ctx, args).send(ctx, args)
 }
 
-// Start does not wait. It calls then with the answer, once, on another goroutine. Then must not wait.
+// Start does not wait. It calls then with the answer, once, on another goroutine. Then must not
+// wait.
 func (p *Pipeline) Start(ctx context.Context, then Answer, args ...any) {
 	p.lane(ctx, args).start(ctx, then, args)
 }

@@ -1,4 +1,5 @@
-// Package wake keeps the one connection of a Store for wake-ups, and calls the waiters of a channel.
+// Package wake keeps the one connection of a Store for wake-ups, and calls the waiters of a
+// channel.
 package wake
 
 import (
@@ -17,8 +18,8 @@ const (
 	maxReconnect   = time.Second
 )
 
-// Listener listens for all waiters of a Store on one connection, which exists while someone waits. Two
-// goroutines serve it: one subscribes and unsubscribes channels, the other receives.
+// Listener listens for all waiters of a Store on one connection, which exists while someone waits.
+// Two goroutines serve it: one subscribes and unsubscribes channels, the other receives.
 type Listener struct {
 	connect func(context.Context) driver.Subscription
 
@@ -55,8 +56,8 @@ type request struct {
 
 func (r request) isFor(channel string) bool { return r.topic != nil && r.topic.channel == channel }
 
-// Watch calls wake for each message of channel until ctx is done, and when the connection was replaced.
-// It returns when the channel is active, or refused, or ctx is done.
+// Watch calls wake for each message of channel until ctx is done, and when the connection was
+// replaced. It returns when the channel is active, or refused, or ctx is done.
 func (w *Listener) Watch(ctx context.Context, channel string, wake func()) error {
 	leave, err := w.Join(ctx, channel, wake, nil)
 	if err == nil {
@@ -65,8 +66,9 @@ func (w *Listener) Watch(ctx context.Context, channel string, wake func()) error
 	return err
 }
 
-// Join is Watch until leave is called. A server that can't be reached is tried again. If told is not
-// nil, it gets the messages in place of wake. All who join a channel give the same told, or nil.
+// Join is Watch until leave is called. A server that can't be reached is tried again. If told is
+// not nil, it gets the messages in place of wake. All who join a channel give the same told, or
+// nil.
 func (w *Listener) Join(ctx context.Context, channel string, wake func(), told func(string)) (leave func(), err error) {
 	me := &watcher{wake: wake}
 	w.mu.Lock()
@@ -154,8 +156,8 @@ func (w *Listener) sleep(d time.Duration) bool {
 	}
 }
 
-// idle tells whether nobody waits any more; then the next waiter starts anew. If err is permanent, all
-// watchers that wait for an answer get it: the next connection would be refused too.
+// idle tells whether nobody waits any more; then the next waiter starts anew. If err is permanent,
+// all watchers that wait for an answer get it: the next connection would be refused too.
 func (w *Listener) idle(err error) bool {
 	permanent := cleanup.Permanent(err)
 	w.mu.Lock()

@@ -18,8 +18,8 @@ type session struct {
 	heard     bool              // anything since the last ping; guarded by Listener.mu
 }
 
-// serve subscribes and unsubscribes channels until nobody waits, or the connection fails. The error is
-// nil if nobody waits.
+// serve subscribes and unsubscribes channels until nobody waits, or the connection fails. The error
+// is nil if nobody waits.
 func (s *session) serve() error {
 	var broken chan error
 	ping := time.NewTicker(pingInterval)
@@ -70,8 +70,8 @@ func (s *session) end(broken <-chan error, err error) error {
 	return err
 }
 
-// changes compares the channels that are wanted with those of this connection. It expects the answers
-// in the order of its results.
+// changes compares the channels that are wanted with those of this connection. It expects the
+// answers in the order of its results.
 func (s *session) changes() (leaves, joins []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,8 @@ func (s *session) receive() error {
 	}
 }
 
-// answersOne tells that err is the answer to one request, and that repeating the request will not help.
+// answersOne tells that err is the answer to one request, and that repeating the request will not
+// help.
 func answersOne(err error) bool {
 	return errors.As(err, new(*driver.ReplyError)) && cleanup.Permanent(err)
 }
