@@ -14,7 +14,6 @@
 package backendtest
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,28 +173,4 @@ func (c suite[S, O]) run(t *testing.T, h HarnessFor[S, O]) {
 			synctest.Test(t, func(t *testing.T) { s.holds(c.fixture(t, t, h)) })
 		})
 	}
-}
-
-var ofStore = suite[backends.Store, Outside]{
-	sentences: func(h Harness) []sentence {
-		return slices.Concat(
-			setNXSentences,
-			expirySentences,
-			expireIfSentences,
-			deleteIfSentences,
-			contextSentences,
-			concurrencySentences,
-			watching(h.NoWatch),
-			foreignSentences,
-			byteSentences,
-		)
-	},
-	give: func(x *fixture, store backends.Store, _ Outside) { x.store = store },
-}
-
-func watching(not bool) []sentence {
-	if not {
-		return noWatchSentences
-	}
-	return watchSentences
 }

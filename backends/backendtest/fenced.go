@@ -2,9 +2,14 @@ package backendtest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
-	"testing"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
@@ -26,79 +31,343 @@ var ofFenced = suite[backends.FencedStore, Outside]{
 	},
 }
 
-// numbering is how a store is asked for a number.
-type numbering int
-
-const (
-	byCount numbering = iota + 1 // SetNXFenced
-	byClock                      // SetNXNumbered
-)
-
-func (n numbering) String() string {
-	return map[numbering]string{byCount: "SetNXFenced", byClock: "SetNXNumbered"}[n]
-}
-
-// draw asks the store for a numbered grant. The caller does not wait in a queue.
-func draw(ctx context.Context, store backends.Store, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
-	if n == byCount {
-		return store.(backends.FencedStore).SetNXFenced(ctx, key, value, ttl)
-	}
-	return store.(backends.NumberedStore).SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
-}
-
-// numbered is the harness of the plain store that asks for a number where SetNX is asked for.
-func numbered[S backends.Store](h HarnessFor[S, Outside], n numbering) Harness {
-	return Harness{
-		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
-		New: func(t *testing.T) (backends.Store, Outside) {
-			store, outside := h.New(t)
-			return numberedStore{store, n}, outside
-		},
-	}
-}
-
-type numberedStore struct {
-	backends.Store
-	numbering numbering
-}
-
-func (s numberedStore) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
-	res, err := draw(ctx, s.Store, key, value, ttl, s.numbering)
-	res.Fence = 0 // of which a plain store knows nothing
-	return res, err
-}
-
-// both makes a sentence about every numbering of the store.
-func both(holds func(x *fixture, n numbering)) func(x *fixture) {
-	return func(x *fixture) {
-		for _, n := range x.numberings {
-			holds(x, n)
+// countSentences are of a store that counts.
+var countSentences = []sentence{
+	{"Count is the last number and one more", func(x *fixture) {
+		key := x.key("k")
+		for i := range uint64(20) {
+			x.numbered(key, "mine", byCount, i+1)
+			x.remove(key, "mine")
 		}
+	}},
+	{"a key whose numbers have come to 2^53 is not granted any more, and its holder stays", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		const last = 1<<53 - 1
+		x.next(key, "mine", n, 0)
+		x.raise(key, "mine", last, true)
+		x.numbered(key, "mine", n, last)
+		x.remove(key, "mine")
+		res, err := x.draw(key, "theirs", x.long, n)
+		if err == nil || res.OK {
+			x.Fatalf("SetNXFenced after the number %d = %+v, %v; want an error", last, res, err)
+		}
+		x.wantPermanent("SetNXFenced", err)
+		x.wantNothing(key)
+	})},
+}
+
+// clockSentences are of a store that numbers by its clock as well as by counting, with one counter for both.
+var clockSentences = []sentence{
+	{"Clock is the store's time in µs since 1970", func(x *fixture) {
+		key := x.key("k")
+		slack := time.Millisecond
+		if !x.Bubble {
+			slack = patience // for a clock that is being set
+		}
+		for range 3 {
+			began := time.Now()
+			number := x.next(key, "mine", byClock, 0)
+			if at := time.UnixMicro(int64(number)); at.Before(began.Add(-slack)) || at.After(time.Now().Add(slack)) {
+				x.Fatalf("the number is %d, which is %v; it is %v", number, at.UTC(), time.Now().UTC())
+			}
+			x.remove(key, "mine")
+			time.Sleep(5 * time.Millisecond)
+		}
+	}},
+	{"Clock rises within a µs", func(x *fixture) {
+		key := x.key("k")
+		var last uint64
+		for i := range 30 { // no time passes in a bubble
+			value := fmt.Sprint("mine", i)
+			last = x.next(key, value, byClock, last)
+			x.remove(key, value)
+		}
+	}},
+	{"Clock is the last number and one more where that is ahead of the time", func(x *fixture) {
+		key := x.key("k")
+		ahead := x.ahead(key, 30*24*time.Hour)
+		x.numbered(key, "mine", byClock, ahead+1)
+		x.remove(key, "mine")
+		x.numbered(key, "mine", byClock, ahead+2)
+	}},
+	{"changing between Clock and Count never lets a number fall", func(x *fixture) {
+		key := x.key("k")
+		grant := func(n numbering, last uint64) uint64 {
+			last = x.next(key, "mine", n, last)
+			x.remove(key, "mine")
+			return last
+		}
+		last := grant(byCount, 0)
+		for range rounds {
+			last = grant(byClock, last)
+			if next := grant(byCount, last); next != last+1 {
+				x.Fatalf("Count after Clock gave %d; want one more than %d", next, last)
+			}
+			last = grant(byCount, last+1)
+		}
+	}},
+}
+
+// countDays and clockDays are sentences that take days.
+func countDays(bubble bool) []sentence {
+	if !bubble {
+		return nil
+	}
+	return []sentence{
+		{"Count goes on after years", func(x *fixture) {
+			key := x.key("k")
+			for i := range uint64(3) {
+				x.numbered(key, "mine", byCount, i+1)
+				x.remove(key, "mine")
+				time.Sleep(2 * 365 * 24 * time.Hour)
+			}
+		}},
 	}
 }
 
-// draw asks for a grant with a number.
-func (x *fixture) draw(key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
-	return draw(x.Context(), x.store, key, value, ttl, n)
+func clockDays(bubble bool) []sentence {
+	if !bubble {
+		return nil
+	}
+	return []sentence{
+		{"Clock outlives its retention by as much as it is ahead", func(x *fixture) {
+			key := x.key("k")
+			const far = 10 * 24 * time.Hour
+			ahead := x.ahead(key, far)
+			x.numbered(key, "mine", byClock, ahead+1)
+			x.remove(key, "mine")
+			time.Sleep(far - time.Minute)
+			x.numbered(key, "mine", byClock, ahead+2)
+			x.remove(key, "mine")
+			time.Sleep(backends.FenceRetention + time.Minute)
+			x.next(key, "mine", byClock, ahead+2)
+		}},
+	}
 }
 
-// next asks for a number, which must be granted with a number greater than last.
-func (x *fixture) next(key, value string, n numbering, last uint64) uint64 {
-	x.Helper()
-	res, err := x.draw(key, value, x.long, n)
-	if err != nil || !res.OK || res.Fence <= last {
-		x.Fatalf("%v(%.60q, %.60q, %v) = %+v, %v; want it granted, and a number over %d",
-			n, key, value, x.long, res, err, last)
-	}
-	return res.Fence
+var raiseSentences = []sentence{
+	{"RaiseFence by the holder lands, and the next number is greater", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		to := x.next(key, "mine", n, 0) + uint64(time.Hour/time.Microsecond)
+		x.raise(key, "mine", to, true)
+		x.remove(key, "mine")
+		x.numbered(key, "mine", n, to+1)
+	})},
+	{"RaiseFence to the present number lands", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		number := x.next(key, "mine", n, 0)
+		x.raise(key, "mine", number, true)
+		x.numbered(key, "mine", n, number)
+		x.remove(key, "mine")
+		x.next(key, "mine", n, number)
+	})},
+	{"RaiseFence done again says the same", func(x *fixture) {
+		key := x.key("k")
+		x.next(key, "mine", byCount, 0)
+		for range 3 {
+			x.raise(key, "mine", 7, true)
+		}
+		x.numbered(key, "mine", byCount, 7)
+	}},
+	{"RaiseFence never lowers a number", func(x *fixture) {
+		key := x.key("k")
+		x.next(key, "mine", byCount, 0)
+		for _, to := range []uint64{9, 10, 100, 101} { // texts that are in another order
+			x.raise(key, "mine", to, true)
+			x.raise(key, "mine", to-1, false)
+			x.raise(key, "mine", 0, false)
+		}
+		x.remove(key, "mine")
+		x.numbered(key, "mine", byCount, 102)
+	}},
+	{"a repeated SetNXFenced has the number that it was raised to", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		to := x.next(key, "mine", n, 0) + 1000
+		x.raise(key, "mine", to, true)
+		x.numbered(key, "mine", n, to)
+	})},
+	{"RaiseFence gives a number to a key that has none", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "mine", x.long)
+		x.raise(key, "mine", 7, true)
+		x.remove(key, "mine")
+		x.numbered(key, "mine", byCount, 8)
+	}},
+	{"numbers are exact below 2^53", both(func(x *fixture, n numbering) {
+		for _, to := range []uint64{4e15 + 1, 1<<53 - 3} { // both ahead of the time
+			key := x.key(fmt.Sprint(to, n))
+			x.next(key, "mine", byCount, 0)
+			x.raise(key, "mine", to, true)
+			x.raise(key, "mine", to-1, false)
+			x.numbered(key, "mine", byCount, to)
+			x.remove(key, "mine")
+			x.numbered(key, "mine", n, to+1)
+			x.remove(key, "mine")
+			x.numbered(key, "mine", byCount, to+2)
+		}
+	})},
+	{"RaiseFence to 2^53 or more is refused and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		x.numbered(key, "mine", byCount, 1)
+		for _, to := range []uint64{1 << 53, 1<<64 - 1} {
+			landed, err := x.fenced.RaiseFence(x.Context(), key, "mine", to)
+			if err == nil || landed {
+				x.Fatalf("RaiseFence to %d = %v, %v; want an error", to, landed, err)
+			}
+			x.wantPermanent("RaiseFence", err)
+			x.numbered(key, "mine", byCount, 1)
+		}
+	}},
+	{"RaiseFence with another value does not land and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		x.numbered(key, "token-42", byCount, 1)
+		for _, near := range []string{"token-4", "oken-42", "token-421", "TOKEN-42", "token-42\n", "*", ""} {
+			x.raise(key, near, 1, false)
+			x.raise(key, near, 1000, false)
+		}
+		x.numbered(key, "token-42", byCount, 1)
+		x.remove(key, "token-42")
+		x.numbered(key, "theirs", byCount, 2)
+	}},
+	{"RaiseFence after a release does not land", func(x *fixture) {
+		key := x.key("k")
+		x.raise(key, "mine", 1000, false) // before anybody had it
+		x.numbered(key, "mine", byCount, 1)
+		x.remove(key, "mine")
+		x.raise(key, "mine", 1, false)
+		x.raise(key, "mine", 1000, false)
+		x.raise(key, "", 1000, false)
+		x.wantNothing(key)
+		x.numbered(key, "theirs", byCount, 2)
+		x.raise(key, "mine", 1000, false)
+		x.numbered(key, "theirs", byCount, 2)
+	}},
+	{"RaiseFence after an expiry does not land", func(x *fixture) {
+		key := x.key("k")
+		last := x.expired(key, byCount)
+		x.raise(key, "expired", 1000, false)
+		x.wantNothing(key)
+		x.numbered(key, "theirs", byCount, last+1)
+	}},
+	{"RaiseFence leaves the value and its expiry alone", func(x *fixture) {
+		key := x.key("k")
+		l := x.grant(key, "mine", x.long)
+		x.raise(key, "mine", 7, true)
+		x.wantValue(key, "mine", l)
+	}},
+	{"RaiseFence of a value of another type is an error that matches ErrWrongType", func(x *fixture) {
+		key := x.key("k")
+		x.outside.SetOther(key)
+		for _, value := range []string{"mine", ""} {
+			landed, err := x.fenced.RaiseFence(x.Context(), key, value, 7)
+			if landed || !errors.Is(err, backends.ErrWrongType) {
+				x.Fatalf("RaiseFence = %v, %v; want an error that matches ErrWrongType", landed, err)
+			}
+			x.wantPermanent("RaiseFence", err)
+		}
+		x.wantForever(key, "")
+	}},
+	{"RaiseFence with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		x.numbered(key, "mine", byCount, 1)
+		x.done("RaiseFence", func(ctx context.Context) error {
+			_, err := x.fenced.RaiseFence(ctx, key, "mine", 7)
+			return err
+		})
+		x.numbered(key, "mine", byCount, 1)
+	}},
 }
 
-// numbered asks for a number, which must be that one.
-func (x *fixture) numbered(key, value string, n numbering, want uint64) {
-	x.Helper()
-	if got := x.next(key, value, n, 0); got != want {
-		x.Fatalf("%v(%.60q, %.60q, %v) gave the number %d; want %d", n, key, value, x.long, got, want)
-	}
+var fencedKeySentences = []sentence{
+	{"every key has numbers of its own", func(x *fixture) {
+		keys := x.oddKeys()
+		for i, key := range keys {
+			x.numbered(key, "mine", byCount, 1)
+			x.raise(key, "mine", uint64(100*(i+1)), true)
+			x.remove(key, "mine")
+		}
+		for i, key := range keys {
+			x.numbered(key, "mine", byCount, uint64(100*(i+1)+1))
+			x.remove(key, "mine")
+		}
+	}},
+	{"what the store keeps beside a key is not in the way of another", func(x *fixture) {
+		for _, key := range x.oddKeys() {
+			for _, n := range x.numberings {
+				for _, beside := range x.Beside(key) {
+					if len(beside) > 512 || !utf8.ValidString(beside) || strings.Contains(beside, "\x00") {
+						continue // package locker accepts no such key
+					}
+					last := x.next(x.own(beside), "mine", n, 0)
+					first := x.next(key, "mine", n, 0)
+					x.remove(beside, "mine")
+					x.remove(key, "mine")
+					x.next(key, "mine", n, first)
+					x.next(beside, "mine", n, last)
+					x.remove(beside, "mine")
+					x.remove(key, "mine")
+				}
+			}
+		}
+	}},
+}
+
+var fencedConcurrencySentences = []sentence{
+	{"of concurrent grants of a key each has a greater number than the one before", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		var mu sync.Mutex
+		var numbers []uint64
+		together(callers, func(i int) {
+			value := fmt.Sprint("caller", i)
+			for range 2 * rounds {
+				res, err := x.draw(key, value, x.long, n)
+				if err != nil {
+					x.Errorf("SetNXFenced: %v", err)
+				}
+				if !res.OK {
+					continue
+				}
+				mu.Lock()
+				numbers = append(numbers, res.Fence)
+				mu.Unlock()
+				if _, err := x.store.DeleteIf(x.Context(), key, value); err != nil {
+					x.Errorf("DeleteIf: %v", err)
+				}
+			}
+		})
+		for i := 1; i < len(numbers); i++ {
+			if numbers[i] <= numbers[i-1] {
+				x.Fatalf("after the number %d came %d", numbers[i-1], numbers[i])
+			}
+		}
+	})},
+	{"concurrent SetNXFenced with the same value all have the same number", both(func(x *fixture, n numbering) {
+		for round := range rounds {
+			key := x.key(fmt.Sprint(n, round))
+			var first atomic.Uint64
+			together(callers, func(int) {
+				res, err := x.draw(key, "mine", x.long, n)
+				if err != nil || !res.OK || res.Fence == 0 {
+					x.Errorf("SetNXFenced = %+v, %v; want it granted and numbered", res, err)
+				}
+				if !first.CompareAndSwap(0, res.Fence) && first.Load() != res.Fence {
+					x.Errorf("one ownership has the numbers %d and %d", first.Load(), res.Fence)
+				}
+			})
+		}
+	})},
+	{"of concurrent RaiseFence the greatest remains", func(x *fixture) {
+		for round := range rounds {
+			key := x.key(fmt.Sprint("round", round))
+			x.next(key, "mine", byCount, 0)
+			together(callers, func(i int) {
+				if _, err := x.fenced.RaiseFence(x.Context(), key, "mine", uint64(100+i)); err != nil {
+					x.Errorf("RaiseFence: %v", err)
+				}
+			})
+			x.numbered(key, "mine", byCount, 100+callers-1)
+		}
+	}},
 }
 
 // raise calls RaiseFence, which must land or not.
@@ -116,19 +385,4 @@ func (x *fixture) ahead(key string, by time.Duration) uint64 {
 	x.raise(key, "ahead", to, true)
 	x.remove(key, "ahead")
 	return to
-}
-
-// expired returns the number of a grant to "expired" that has expired.
-func (x *fixture) expired(key string, n numbering) uint64 {
-	x.Helper()
-	res, err := x.draw(key, "expired", 10*time.Millisecond, n)
-	if err != nil || !res.OK {
-		x.Fatalf("%v = %+v, %v; want it granted", n, res, err)
-	}
-	l := life{latest: time.Now().Add(10 * time.Millisecond)}
-	x.eventually("the value is gone", l, func() bool {
-		_, _, ok := x.outside.Get(key)
-		return !ok
-	})
-	return res.Fence
 }

@@ -2,8 +2,13 @@ package backendtest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -160,4 +165,453 @@ func landingIf(lands func(held bool, last, to uint64) bool) func(*memory.Store) 
 	return func(m *memory.Store) backends.FencedStore {
 		return &counted{Store: m, numbers: make(map[string]uint64), lands: lands}
 	}
+}
+
+var fencedNumberDoubles = []broken[backends.FencedStore]{
+	{
+		bug:    "numbers begin at 0",
+		breaks: "a number is at least 1, and greater after a release",
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
+			return right - 1
+		}),
+	},
+	{
+		bug:    "a release takes the number with it",
+		breaks: "a number is at least 1, and greater after a release",
+		store:  forgetful,
+	},
+	{
+		bug:    "an expiry takes the number with it",
+		breaks: "a number is greater after an expiry",
+		store:  forgetful,
+	},
+	{
+		bug:    "a deletion takes the number with it",
+		breaks: "a number is greater after a deletion from outside",
+		store:  forgetful,
+	},
+	{
+		bug:    "a value that comes back is the same ownership",
+		breaks: "a number is greater after a deletion from outside",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			given := make(map[string]uint64)
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
+				if before := given[key+value]; before != 0 && res.OK {
+					res.Fence = before
+				}
+				given[key+value] = res.Fence
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "a grant without number takes the number with it",
+		breaks: "a number is greater after grants without number",
+		store:  forgetful,
+	},
+	{
+		bug:    "a refused attempt is told the number",
+		breaks: "a number is greater after refused attempts, which have none",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			var last uint64
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
+				last = max(last, res.Fence)
+				res.Fence = last
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "a refused attempt takes the number with it",
+		breaks: "a number is greater after refused attempts, which have none",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			refused := false
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
+				if res.OK && refused {
+					res.Fence = 1
+				}
+				refused = !res.OK
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "SetNXFenced of the same value has the next number",
+		breaks: "a repeated SetNXFenced has the number that it had",
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, again bool, right uint64) uint64 {
+			if again {
+				right++
+			}
+			return right
+		}),
+	},
+	{
+		bug:    "only a new ownership is given a number",
+		breaks: "SetNXFenced of a value that was stored without a number gives it one",
+		store: func(m *memory.Store) backends.FencedStore {
+			return &counted{Store: m, numbers: make(map[string]uint64)}
+		},
+	},
+	{
+		bug:    "Count leaves numbers out",
+		breaks: "Count is the last number and one more",
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
+			return 2 * right
+		}),
+	},
+	{
+		bug:    "Clock counts",
+		breaks: "Clock is the store's time in µs since 1970",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
+				return m.SetNXFenced(ctx, key, value, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "Clock is in ms",
+		breaks: "Clock is the store's time in µs since 1970",
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
+			return right / 1000
+		}),
+	},
+	{
+		bug:    "Clock looks at the time once",
+		breaks: "Clock is the store's time in µs since 1970",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			n := byClock
+			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
+				n = byCount
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "Clock is the time and nothing else",
+		breaks: "Clock rises within a µs",
+		store:  misnumbered(nowByClock),
+	},
+	{
+		bug:    "Clock is the time even where the last number is ahead",
+		breaks: "Clock is the last number and one more where that is ahead of the time",
+		store:  misnumbered(nowByClock),
+	},
+	{
+		bug:    "numbers go on",
+		breaks: "a key whose numbers have come to 2^53 is not granted any more, and its holder stays",
+		store: func(m *memory.Store) backends.FencedStore {
+			return &counted{Store: m, numbers: make(map[string]uint64)}
+		},
+	},
+	{
+		bug:    "a value is stored before its number is found to be too large",
+		breaks: "a key whose numbers have come to 2^53 is not granted any more, and its holder stays",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				res, err := draw(ctx, m, key, value, ttl, n)
+				if err != nil {
+					_, _ = m.SetNX(ctx, key, value, ttl)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "Count and Clock have a counter each",
+		breaks: "changing between Clock and Count never lets a number fall",
+		store: func(m *memory.Store) backends.FencedStore {
+			count := make(map[string]uint64)
+			return misnumbered(func(_ *memory.Store, key string, n numbering, _ bool, right uint64) uint64 {
+				if n == byClock {
+					return right
+				}
+				count[key]++
+				return count[key]
+			})(m)
+		},
+	},
+	{
+		bug:    "a counter expires after a year",
+		breaks: "Count goes on after years",
+		store:  losesCounterAfter(byCount, 365*24*time.Hour),
+	},
+	{
+		bug:    "the counter of a clock that is ahead expires after its retention",
+		breaks: "Clock outlives its retention by as much as it is ahead",
+		store:  losesCounterAfter(byClock, backends.FenceRetention),
+	},
+}
+
+func nowByClock(_ *memory.Store, _ string, n numbering, again bool, right uint64) uint64 {
+	if n == byClock && !again {
+		return uint64(time.Now().UnixMicro())
+	}
+	return right
+}
+
+func losesCounterAfter(by numbering, life time.Duration) func(*memory.Store) backends.FencedStore {
+	return func(m *memory.Store) backends.FencedStore {
+		used := make(map[string]time.Time)
+		lost := make(map[string]bool)
+		return misnumbered(func(_ *memory.Store, key string, n numbering, _ bool, right uint64) uint64 {
+			last, known := used[key]
+			lost[key] = lost[key] || n == by && known && time.Since(last) > life
+			used[key] = time.Now()
+			switch {
+			case !lost[key]:
+				return right
+			case n == byClock:
+				return uint64(time.Now().UnixMicro())
+			default:
+				return 1
+			}
+		})(m)
+	}
+}
+
+var fencedRaiseDoubles = []broken[backends.FencedStore]{
+	{
+		bug:    "RaiseFence says that it landed, and does nothing",
+		breaks: "RaiseFence by the holder lands, and the next number is greater",
+		store: badRaise(func(*memory.Store) raiseFunc {
+			return func(context.Context, string, string, uint64) (bool, error) { return true, nil }
+		}),
+	},
+	{
+		bug:    "RaiseFence lands only above the present number",
+		breaks: "RaiseFence to the present number lands",
+		store:  landingIf(func(held bool, last, to uint64) bool { return held && last < to }),
+	},
+	{
+		bug:    "RaiseFence lands once",
+		breaks: "RaiseFence done again says the same",
+		store:  landingIf(func(held bool, last, to uint64) bool { return held && last < to }),
+	},
+	{
+		bug:    "RaiseFence lowers",
+		breaks: "RaiseFence never lowers a number",
+		store:  landingIf(func(held bool, _, _ uint64) bool { return held }),
+	},
+	{
+		bug:    "RaiseFence compares texts",
+		breaks: "RaiseFence never lowers a number",
+		store:  landingIf(func(held bool, last, to uint64) bool { return held && fmt.Sprint(last) <= fmt.Sprint(to) }),
+	},
+	{
+		bug:    "an ownership keeps its first number",
+		breaks: "a repeated SetNXFenced has the number that it was raised to",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			given := make(map[string]uint64)
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				_, _, held := m.Get(key)
+				res, err := draw(ctx, m, key, value, ttl, n)
+				if held && res.OK {
+					res.Fence = given[key]
+				}
+				given[key] = res.Fence
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "RaiseFence raises only what is there",
+		breaks: "RaiseFence gives a number to a key that has none",
+		store:  landingIf(func(held bool, last, to uint64) bool { return held && last > 0 && last <= to }),
+	},
+	{
+		bug:    "numbers have 14 digits",
+		breaks: "numbers are exact below 2^53",
+		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
+			return rounded(right)
+		}),
+	},
+	{
+		bug:    "RaiseFence compares the first 14 digits",
+		breaks: "numbers are exact below 2^53",
+		store:  landingIf(func(held bool, last, to uint64) bool { return held && rounded(last) <= rounded(to) }),
+	},
+	{
+		bug:    "RaiseFence raises to any number",
+		breaks: "RaiseFence to 2^53 or more is refused and changes nothing",
+		store:  landingIf(func(held bool, last, to uint64) bool { return held && last <= to }),
+	},
+	{
+		bug:    "RaiseFence ignores the value",
+		breaks: "RaiseFence with another value does not land and changes nothing",
+		store:  landingIf(func(_ bool, last, to uint64) bool { return last <= to }),
+	},
+	{
+		bug:    "RaiseFence says that it did not land, but raises",
+		breaks: "RaiseFence with another value does not land and changes nothing",
+		store: badRaise(func(m *memory.Store) raiseFunc {
+			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
+				present, _, _ := m.Get(key)
+				_, _ = m.RaiseFence(ctx, key, present, to)
+				return false, nil
+			}
+		}),
+	},
+	{
+		bug:    "RaiseFence ignores that nobody holds the key",
+		breaks: "RaiseFence after a release does not land",
+		store:  landingIf(func(_ bool, last, to uint64) bool { return last <= to }),
+	},
+	{
+		bug:    "RaiseFence ignores that the value has expired",
+		breaks: "RaiseFence after an expiry does not land",
+		store:  landingIf(func(_ bool, last, to uint64) bool { return last <= to }),
+	},
+	{
+		bug:    "RaiseFence gives the value a ttl",
+		breaks: "RaiseFence leaves the value and its expiry alone",
+		store: badRaise(func(m *memory.Store) raiseFunc {
+			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
+				m.Set(key, value, time.Hour)
+				return m.RaiseFence(ctx, key, value, to)
+			}
+		}),
+	},
+	{
+		bug:    "RaiseFence takes a value of another type for another value",
+		breaks: "RaiseFence of a value of another type is an error that matches ErrWrongType",
+		store: badRaise(func(m *memory.Store) raiseFunc {
+			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
+				landed, err := m.RaiseFence(ctx, key, value, to)
+				if errors.Is(err, backends.ErrWrongType) {
+					err = nil
+				}
+				return landed, err
+			}
+		}),
+	},
+	{
+		bug:    "RaiseFence leaves open whether a value of another type has changed",
+		breaks: "RaiseFence of a value of another type is an error that matches ErrWrongType",
+		store: badRaise(func(m *memory.Store) raiseFunc {
+			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
+				landed, err := m.RaiseFence(ctx, key, value, to)
+				if errors.Is(err, backends.ErrWrongType) {
+					err = backends.ErrWrongType
+				}
+				return landed, err
+			}
+		}),
+	},
+	{
+		bug:    "RaiseFence looks at its ctx too late",
+		breaks: "RaiseFence with a ctx that is already done returns its error and changes nothing",
+		store: badRaise(func(m *memory.Store) raiseFunc {
+			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
+				landed, err := m.RaiseFence(background, key, value, to)
+				return landed, errors.Join(err, ctx.Err())
+			}
+		}),
+	},
+}
+
+func rounded(number uint64) uint64 {
+	f, _ := strconv.ParseFloat(strconv.FormatFloat(float64(number), 'g', 14, 64), 64)
+	return uint64(f)
+}
+
+var fencedManyDoubles = []broken[backends.FencedStore]{
+	{
+		bug:    "a counter is found by the key without its spaces",
+		breaks: "every key has numbers of its own",
+		store:  countedBy(strings.TrimSpace),
+	},
+	{
+		bug:    "a counter is found by the key's hash tag",
+		breaks: "every key has numbers of its own",
+		store: countedBy(func(key string) string {
+			if _, rest, ok := strings.Cut(key, "{"); ok {
+				if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+					return tag
+				}
+			}
+			return key
+		}),
+	},
+	{
+		bug:    "a counter is where a lock may be",
+		breaks: "what the store keeps beside a key is not in the way of another",
+		beside: func(key string) []string { return []string{key + ":fence"} },
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+				text, _, found := m.Get(key + ":fence")
+				last, err := strconv.ParseUint(text, 10, 64)
+				if found && err != nil {
+					return backends.Result{}, err
+				}
+				res, err := m.SetNX(ctx, key, value, ttl)
+				if res.OK {
+					res.Fence = last + 1
+					m.Set(key+":fence", fmt.Sprint(res.Fence), 0)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "a number is drawn before the grant",
+		breaks: "of concurrent grants of a key each has a greater number than the one before",
+		store: badFenced(func(m *memory.Store) fencedFunc {
+			var drawn atomic.Uint64
+			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
+				number := drawn.Add(1)
+				time.Sleep(leap * time.Duration(1000-number%1000)) // so that they come in another order
+				res, err := m.SetNX(ctx, key, value, ttl)
+				if res.OK {
+					res.Fence = number
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "SetNXFenced looks, and then numbers",
+		breaks: "concurrent SetNXFenced with the same value all have the same number",
+		store: func(m *memory.Store) backends.FencedStore {
+			c := &counted{Store: m, numbers: make(map[string]uint64)}
+			return fencedDouble{
+				Store: m,
+				setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+					_, _, held := m.Get(key)
+					time.Sleep(leap)
+					if !held {
+						m.Delete(key) // which makes it a new ownership
+					}
+					return draw(ctx, c, key, value, ttl, n)
+				},
+			}
+		},
+	},
+	{
+		bug:    "RaiseFence looks and then leaps",
+		breaks: "of concurrent RaiseFence the greatest remains",
+		store: func(m *memory.Store) backends.FencedStore {
+			c := &counted{Store: m, numbers: make(map[string]uint64)}
+			return leapingRaise{c}
+		},
+	},
+}
+
+type leapingRaise struct{ *counted }
+
+func (s leapingRaise) RaiseFence(_ context.Context, key, value string, to uint64) (bool, error) {
+	s.mu.Lock()
+	last := s.numbers[key]
+	s.mu.Unlock()
+	if present, _, ok := s.Get(key); !ok || present != value || last > to {
+		return false, nil
+	}
+	time.Sleep(leap * time.Duration(1000-to)) // so that the greatest leaps first
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.numbers[key] = to
+	return true, nil
 }

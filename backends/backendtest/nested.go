@@ -2,8 +2,12 @@ package backendtest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -24,6 +28,464 @@ var ofNested = suite[backends.NestedStore, NestedOutside]{
 	give: func(x *fixture, store backends.NestedStore, outside NestedOutside) {
 		x.nested, x.store, x.setNested = store, soleHolds{store}, outside.SetNested
 	},
+}
+
+var enterSentences = []sentence{
+	{"a free key is granted: one hold, for its ttl", func(x *fixture) {
+		for _, owner := range []string{"ann", ""} {
+			key := x.key("of" + owner)
+			x.wantLife(key, x.enter(key, owner, "one", x.long, 1))
+		}
+	}},
+	{"the same owner enters again: one hold more, and the key lives as long as the longest", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "one", x.long, 1)
+		l := x.enter(key, "ann", "two", 3*x.long, 2)
+		x.enter(key, "ann", "three", 2*x.long, 3)
+		x.wantLife(key, l)
+	}},
+	{"another owner is refused, and Left says how long the last of the holds still lives", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "one", x.long, 1)
+		l := x.enter(key, "ann", "two", 2*x.long, 2)
+		time.Sleep(5 * x.Resolution)
+		x.enterNot(key, "bob", "three", x.long, l)
+		x.enter(key, "ann", "four", x.long, 3)
+		x.enterNot(key, "bob", "five", 3*x.long, l)
+	}},
+	{"a refused Enter changes nothing", func(x *fixture) {
+		key := x.key("k")
+		l := x.enter(key, "ann", "one", x.long, 1)
+		x.enterNot(key, "bob", "two", 2*x.long, l)
+		x.wantLife(key, l)
+		x.renewNot(key, "two", 2*x.long)
+		x.enterNot(key, "bob", "three", 2*x.long, l)
+		x.enter(key, "ann", "four", x.long, 2)
+	}},
+	{"an empty owner never enters beside a hold, not even of an empty owner", func(x *fixture) {
+		for _, owner := range []string{"ann", ""} {
+			key := x.key("of" + owner)
+			l := x.enter(key, owner, "one", x.long, 1)
+			x.enterNot(key, "", "two", x.long, l)
+			x.wantLife(key, l)
+		}
+	}},
+	{"nobody enters beside an empty owner", func(x *fixture) {
+		key := x.key("k")
+		x.enterNot(key, "ann", "two", x.long, x.enter(key, "", "one", x.long, 1))
+	}},
+	{"a repeated Enter is granted, gives the hold its ttl anew, and is no second hold", func(x *fixture) {
+		for _, owner := range []string{"ann", ""} {
+			key := x.key("of" + owner)
+			x.enter(key, owner, "one", x.long, 1)
+			time.Sleep(5 * x.Resolution)
+			x.wantLife(key, x.enter(key, owner, "one", x.long, 1))
+			x.wantLife(key, x.enter(key, owner, "one", 2*x.long, 1))
+			x.leave(key, "one")
+			x.wantNothing(key)
+		}
+	}},
+	{"a repeated Enter never shortens the hold", func(x *fixture) {
+		key := x.key("k")
+		l := x.enter(key, "ann", "one", 2*x.long, 1)
+		x.enter(key, "ann", "one", x.long, 1)
+		x.wantLife(key, l)
+		x.enterNot(key, "bob", "two", x.long, l)
+	}},
+	{"an inner hold with a shorter ttl never shortens the outer", func(x *fixture) {
+		key := x.key("k")
+		l := x.enter(key, "ann", "outer", x.long, 1)
+		inner := x.enter(key, "ann", "inner", 10*time.Millisecond, 2)
+		x.wantLife(key, l)
+		x.holdsBecome(key, "ann", "outer", 1, inner)
+		x.wantLife(key, x.enter(key, "ann", "outer", x.long, 1))
+		x.renew(key, "outer", x.long)
+	}},
+	{"a hold ends in its time though an inner one goes on, and does not count then", func(x *fixture) {
+		key := x.key("k")
+		outer := x.enter(key, "ann", "outer", 20*time.Millisecond, 1)
+		x.enter(key, "ann", "inner", x.long, 0) // two, unless the machine was slow
+		x.holdsBecome(key, "ann", "inner", 1, outer)
+		x.renewNot(key, "outer", x.long)
+		x.leaveNot(key, "outer")
+		x.enter(key, "ann", "next", x.long, 2)
+		x.enter(key, "ann", "outer", x.long, 3) // which is a new one
+	}},
+	{"a hold that has ended can be entered anew beside another one, and is there", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "outer", x.long, 1)
+		l := x.enter(key, "ann", "inner", 10*time.Millisecond, 2)
+		time.Sleep(time.Until(l.latest.Add(x.tolerance()))) // with no call that would clear it away
+		x.enter(key, "ann", "inner", x.long, 2)
+		x.renew(key, "inner", x.long)
+		x.leave(key, "outer")
+		x.leave(key, "inner")
+		x.wantNothing(key)
+	}},
+	{"a hold never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+		for _, ttl := range fractions {
+			key := x.key(ttl.String())
+			x.livesUntil(key, x.enter(key, "ann", "one", ttl, 1))
+		}
+	}},
+	{"the end of the last hold frees the key, and not before", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "one", time.Millisecond, 0)
+		l := x.enter(key, "ann", "two", 20*time.Millisecond, 0)
+		x.eventually("the key is free", l, func() bool {
+			res, err := x.nested.Enter(x.Context(), key, "bob", "three", x.long)
+			if ended := time.Now(); err != nil || res.OK && ended.Before(l.earliest) {
+				x.Fatalf("Enter = %+v, %v; %v before the end of the last hold", res, err, l.earliest.Sub(ended))
+			}
+			if res.OK && res.Holds != 1 {
+				x.Fatalf("%d holds; want 1", res.Holds)
+			}
+			return res.OK
+		})
+		x.renewNot(key, "two", x.long)
+	}},
+	{"Enter with a ttl out of the limits is refused, and enters nothing", func(x *fixture) {
+		x.outOfLimits("Enter", func(key string, ttl time.Duration) error {
+			_, err := x.nested.Enter(x.Context(), key, "ann", "two", ttl)
+			return err
+		})
+	}},
+	{"Enter with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		x.done("Enter", func(ctx context.Context) error {
+			_, err := x.nested.Enter(ctx, key, "ann", "one", x.long)
+			return err
+		})
+		x.wantNothing(key)
+	}},
+}
+
+var renewSentences = []sentence{
+	{"Renew makes a hold live for ttl from now", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "one", x.long, 1)
+		time.Sleep(5 * x.Resolution)
+		x.wantLife(key, x.renew(key, "one", x.long))
+		x.wantLife(key, x.renew(key, "one", 2*x.long))
+	}},
+	{"Renew never shortens a hold", func(x *fixture) {
+		key := x.key("k")
+		l := x.enter(key, "ann", "one", x.long, 1)
+		x.renew(key, "one", x.long/2)
+		x.renew(key, "one", time.Millisecond)
+		x.wantLife(key, l)
+	}},
+	{"a renewed hold never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+		for _, ttl := range fractions {
+			key := x.key(ttl.String())
+			x.enter(key, "ann", "one", time.Millisecond, 1)
+			began := time.Now()
+			ok, err := x.nested.Renew(x.Context(), key, "one", ttl)
+			if err != nil {
+				x.Fatalf("Renew: %v", err)
+			}
+			if ok { // else it was too late, and the machine slow
+				x.livesUntil(key, life{earliest: began.Add(ttl)})
+			}
+		}
+	}},
+	{"the renewal of one hold does not prolong another, nor bring it back", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "outer", x.long, 1)
+		inner := x.enter(key, "ann", "inner", 20*time.Millisecond, 2)
+		x.renew(key, "outer", 2*x.long)
+		x.holdsBecome(key, "ann", "outer", 1, inner)
+		l := x.renew(key, "outer", 3*x.long)
+		x.enter(key, "ann", "outer", x.long, 1)
+		x.renewNot(key, "inner", x.long)
+		x.wantLife(key, l)
+	}},
+	{"Renew of a hold that never was says false and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		x.renewNot(key, "one", x.long)
+		x.wantNothing(key)
+		l := x.enter(key, "ann", "one", x.long, 1)
+		x.renewNot(key, "two", 2*x.long)
+		x.renewNot(key, "ann", 2*x.long)
+		x.wantLife(key, l)
+		x.enter(key, "ann", "three", x.long, 2)
+	}},
+	{"Renew of the last hold after its end says false and does not bring it back", func(x *fixture) {
+		key := x.key("k")
+		x.endOf(key, x.enter(key, "ann", "one", 10*time.Millisecond, 1))
+		x.renewNot(key, "one", x.long)
+		x.wantNothing(key)
+	}},
+	{"Renew with a ttl out of the limits is refused, and changes nothing", func(x *fixture) {
+		x.outOfLimits("Renew", func(key string, ttl time.Duration) error {
+			_, err := x.nested.Renew(x.Context(), key, "one", ttl)
+			return err
+		})
+	}},
+	{"Renew with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		l := x.enter(key, "ann", "one", x.long, 1)
+		x.done("Renew", func(ctx context.Context) error {
+			_, err := x.nested.Renew(ctx, key, "one", 2*x.long)
+			return err
+		})
+		x.wantLife(key, l)
+	}},
+}
+
+var leaveSentences = []sentence{
+	{"Leave of the last hold frees the key", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "one", x.long, 1)
+		x.enter(key, "ann", "two", x.long, 2)
+		x.leave(key, "one")
+		x.leave(key, "two")
+		x.wantNothing(key)
+		x.wantLife(key, x.enter(key, "bob", "three", x.long, 1))
+	}},
+	{"Leave of one of two holds keeps the other, and its life", func(x *fixture) {
+		key := x.key("k")
+		l := x.enter(key, "ann", "outer", x.long, 1)
+		x.enter(key, "ann", "inner", 2*x.long, 2)
+		x.leave(key, "inner")
+		x.wantLife(key, l)
+		x.enterNot(key, "bob", "theirs", x.long, l)
+		l = x.enter(key, "ann", "inner", 2*x.long, 2)
+		x.leave(key, "outer") // as well as the other way about
+		x.enterNot(key, "bob", "theirs", x.long, l)
+		x.renewNot(key, "outer", 3*x.long)
+		x.enter(key, "ann", "inner", x.long, 1)
+	}},
+	{"Leave of a hold that has ended says false", func(x *fixture) {
+		key := x.key("k")
+		x.leaveNot(key, "one")
+		x.wantNothing(key)
+		x.endOf(key, x.enter(key, "ann", "one", 10*time.Millisecond, 1))
+		x.leaveNot(key, "one")
+		x.wantNothing(key)
+	}},
+	{"a second Leave says false and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "one", x.long, 1)
+		l := x.enter(key, "ann", "two", x.long, 2)
+		x.leave(key, "one")
+		x.leaveNot(key, "one")
+		x.leaveNot(key, "ann")
+		x.wantLife(key, l)
+		x.leave(key, "two")
+		x.leaveNot(key, "two")
+	}},
+	{"a late Leave leaves the next owner alone", func(x *fixture) {
+		key := x.key("k")
+		x.enter(key, "ann", "one", x.long, 1)
+		x.leave(key, "one")
+		l := x.enter(key, "bob", "two", x.long, 1)
+		x.leaveNot(key, "one")
+		x.wantLife(key, l)
+		x.renew(key, "two", x.long)
+	}},
+	{"Leave with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+		key := x.key("k")
+		l := x.enter(key, "ann", "one", x.long, 1)
+		x.done("Leave", func(ctx context.Context) error {
+			_, err := x.nested.Leave(ctx, key, "one")
+			return err
+		})
+		x.wantLife(key, l)
+	}},
+}
+
+var nestedRefusalSentences = []sentence{
+	{"a value of another type is an error that matches ErrWrongType, and stays", func(x *fixture) {
+		other, lock := x.key("other"), x.key("lock")
+		x.outside.SetOther(other)
+		x.outside.Set(lock, "value", 0)
+		for key, value := range map[string]string{other: "", lock: "value"} {
+			check := func(call string, ok bool, err error) {
+				if ok || !errors.Is(err, backends.ErrWrongType) {
+					x.Fatalf("%s = %v, %v; want an error that matches ErrWrongType", call, ok, err)
+				}
+				x.wantPermanent(call, err)
+				x.wantForever(key, value)
+			}
+			for _, owner := range []string{"ann", "value", ""} {
+				res, err := x.nested.Enter(x.Context(), key, owner, "one", x.long)
+				check("Enter", res.OK, err)
+			}
+			for _, token := range []string{"one", "value"} {
+				ok, err := x.nested.Renew(x.Context(), key, token, x.long)
+				check("Renew", ok, err)
+				ok, err = x.nested.Leave(x.Context(), key, token)
+				check("Leave", ok, err)
+			}
+		}
+	}},
+	{"a value of the type of holds without expiry is refused as foreign, with no Left, and stays", func(x *fixture) {
+		key := x.key("k")
+		x.setNested(key)
+		for _, owner := range []string{"ann", ""} {
+			res, err := x.nested.Enter(x.Context(), key, owner, "one", x.long)
+			if want := (backends.Result{Foreign: true}); err != nil || res != want {
+				x.Fatalf("Enter = %+v, %v; want %+v", res, err, want)
+			}
+			x.wantForever(key, "")
+		}
+		x.renewNot(key, "one", x.long)
+		x.wantForever(key, "")
+		x.leaveNot(key, "one")
+		x.wantForever(key, "")
+	}},
+}
+
+// oddTokens include what a store might call something of its own in the same place.
+var oddTokens = append(slices.Clone(oddValues),
+	"owner", "Owner", "_owner", "@owner", ":owner", "lockstep:owner", "o", "holds", "count", "hold:token", "hold:", "token:",
+	"expires", "deadline", "ttl", "-1", "1e309", "nan", "inf", "1.5", "9007199254740993", "null", "true", "ann",
+	"token ", " token", "Token",
+)
+
+var nestedByteSentences = []sentence{
+	{"a token may hold any text: each is a hold of its own, and no text in it means anything", func(x *fixture) {
+		key := x.key("k")
+		for i, token := range oddTokens {
+			x.enter(key, "ann", token, x.long, i+1)
+		}
+		for _, token := range oddTokens {
+			x.enter(key, "ann", token, x.long, len(oddTokens))
+			x.renew(key, token, x.long)
+			x.renewNot(key, token+"~", x.long)
+			x.leaveNot(key, "~"+token)
+		}
+		for i, token := range oddTokens {
+			x.leave(key, token)
+			x.leaveNot(key, token)
+			if i+1 < len(oddTokens) {
+				x.enter(key, "ann", oddTokens[i+1], x.long, len(oddTokens)-i-1)
+			}
+		}
+		x.wantNothing(key)
+	}},
+	{"an owner may hold any text, and is the same only as a whole", func(x *fixture) {
+		for i, owner := range oddTokens {
+			key := x.key(fmt.Sprint("k", i))
+			l := x.enter(key, owner, "one", 2*x.long, 1)
+			for next := 1; next < 6; next++ { // those that look alike are together
+				x.enterNot(key, oddTokens[(i+next)%len(oddTokens)], "two", x.long, l)
+			}
+			x.enterNot(key, owner+" ", "two", x.long, l)
+			x.enterNot(key, owner[1:], "two", x.long, l)
+			x.enter(key, owner, "two", x.long, 2)
+			x.leave(key, "one")
+			x.leave(key, "two")
+			x.wantNothing(key)
+		}
+	}},
+	{"no two keys are the same key", func(x *fixture) {
+		keys := x.oddKeys()
+		for i, key := range keys {
+			x.enter(key, fmt.Sprint("owner", i), "one", x.long, 1)
+			x.enter(key, fmt.Sprint("owner", i), "two", x.long, 2)
+		}
+		for _, key := range keys {
+			x.renew(key, "one", 2*x.long)
+			x.leave(key, "one")
+			x.leave(key, "two")
+			x.wantNothing(key)
+		}
+	}},
+}
+
+var nestedConcurrencySentences = []sentence{
+	{"of many owners that enter at once exactly one is granted", func(x *fixture) {
+		for round := range rounds {
+			key := x.key(fmt.Sprint("round", round))
+			var winners atomic.Int64
+			together(callers, func(i int) {
+				owner := fmt.Sprint("owner", i)
+				if i%2 == 0 {
+					owner = ""
+				}
+				res, err := x.nested.Enter(x.Context(), key, owner, fmt.Sprint("token", i), x.long)
+				if err != nil {
+					x.Errorf("Enter: %v", err)
+				}
+				if res.OK {
+					winners.Add(1)
+				}
+			})
+			if n := winners.Load(); n != 1 {
+				x.Fatalf("%d of %d owners were granted the key", n, callers)
+			}
+		}
+	}},
+	{"holds of one owner that enter at once are all counted", func(x *fixture) {
+		for round := range rounds {
+			key := x.key(fmt.Sprint("round", round))
+			var mu sync.Mutex
+			var counts []int
+			together(callers, func(i int) {
+				res, err := x.nested.Enter(x.Context(), key, "ann", fmt.Sprint("token", i), x.long)
+				if err != nil || !res.OK {
+					x.Errorf("Enter = %+v, %v; want it granted", res, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				counts = append(counts, res.Holds)
+			})
+			slices.Sort(counts)
+			for i, n := range counts {
+				if n != i+1 {
+					x.Fatalf("the counts of holds were %v; want each from 1 to %d", counts, callers)
+				}
+			}
+		}
+	}},
+	{"of many Leave of one hold at once exactly one says true", func(x *fixture) {
+		for round := range rounds {
+			key := x.key(fmt.Sprint("round", round))
+			x.enter(key, "ann", "one", x.long, 1)
+			var left atomic.Int64
+			together(callers, func(int) {
+				ok, err := x.nested.Leave(x.Context(), key, "one")
+				if err != nil {
+					x.Errorf("Leave: %v", err)
+				}
+				if ok {
+					left.Add(1)
+				}
+			})
+			if n := left.Load(); n != 1 {
+				x.Fatalf("%d of %d callers ended the hold", n, callers)
+			}
+		}
+	}},
+	{"holds that leave while others enter neither take them along nor remain", func(x *fixture) {
+		for round := range 2 {
+			key := x.key(fmt.Sprint("round", round))
+			for i := range callers / 2 {
+				x.enter(key, "ann", fmt.Sprint("old", i), x.long, i+1)
+			}
+			together(callers, func(i int) {
+				if i%2 == 0 {
+					if ok, err := x.nested.Leave(x.Context(), key, fmt.Sprint("old", i/2)); err != nil || !ok {
+						x.Errorf("Leave = %v, %v; want true", ok, err)
+					}
+					return
+				}
+				res, err := x.nested.Enter(x.Context(), key, "ann", fmt.Sprint("new", i/2), x.long)
+				if err != nil || !res.OK {
+					x.Errorf("Enter = %+v, %v; want it granted", res, err)
+				}
+			})
+			for i := range callers / 2 {
+				x.enter(key, "ann", fmt.Sprint("new", i), x.long, callers/2)
+			}
+			for i := range callers / 2 {
+				x.leave(key, fmt.Sprint("new", i))
+			}
+			x.wantNothing(key)
+		}
+	}},
 }
 
 // nestedWatching is what Watch of any store must do, where a lock is one hold.

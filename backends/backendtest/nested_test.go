@@ -2,7 +2,9 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -147,4 +149,611 @@ func enterWithoutLeft(m *memory.Store) enterFunc {
 		res.Left = 0
 		return res, err
 	}
+}
+
+var nestedEnterDoubles = []broken[backends.NestedStore]{
+	{
+		bug:    "Enter stores nothing",
+		breaks: "a free key is granted: one hold, for its ttl",
+		store: badEnter(func(*memory.Store) enterFunc {
+			return func(context.Context, string, string, string, time.Duration) (backends.Result, error) {
+				return backends.Result{OK: true, Holds: 1}, nil
+			}
+		}),
+	},
+	{
+		bug:    "holds are not counted",
+		breaks: "a free key is granted: one hold, for its ttl",
+		store: afterEnter(func(_ *memory.Store, _ string, _ time.Duration, res *backends.Result) {
+			res.Holds = 0
+		}),
+	},
+	{
+		bug:    "the holds before are not counted",
+		breaks: "the same owner enters again: one hold more, and the key lives as long as the longest",
+		store: afterEnter(func(_ *memory.Store, _ string, _ time.Duration, res *backends.Result) {
+			res.Holds = 1
+		}),
+	},
+	{
+		bug:    "the key lives as long as the hold that entered last",
+		breaks: "the same owner enters again: one hold more, and the key lives as long as the longest",
+		store:  afterEnter(lastGovernsKey),
+	},
+	{
+		bug:    "Left is the ttl asked for",
+		breaks: "another owner is refused, and Left says how long the last of the holds still lives",
+		store: afterEnter(func(_ *memory.Store, _ string, ttl time.Duration, res *backends.Result) {
+			if !res.OK {
+				res.Left = ttl
+			}
+		}),
+	},
+	{
+		bug:    "Left is told by a store said not to",
+		breaks: "another owner is refused, and Left says how long the last of the holds still lives",
+		store:  func(m *memory.Store) backends.NestedStore { return m },
+		noLeft: true,
+	},
+	{
+		bug:    "a hold that is entered anew is cleared away with the one that has ended",
+		breaks: "a hold that has ended can be entered anew beside another one, and is there",
+		store: func(m *memory.Store) backends.NestedStore {
+			r := remember(m)
+			return nestedDouble{
+				Store: m,
+				enter: func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+					anew := slices.Contains(r.tokens[key], token) && !holds(m, key, token)
+					res, err := r.Enter(ctx, key, owner, token, ttl)
+					if anew && res.Holds > 1 {
+						_, _ = m.Leave(ctx, key, token)
+					}
+					return res, err
+				},
+			}
+		},
+	},
+	{
+		bug:    "a refused Enter enters",
+		breaks: "a refused Enter changes nothing",
+		store: func(m *memory.Store) backends.NestedStore {
+			r := remember(m)
+			return nestedDouble{
+				Store: m,
+				enter: func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+					res, err := r.Enter(ctx, key, owner, token, ttl)
+					if !res.OK {
+						_, _ = r.Enter(ctx, key, r.owner[key], token, ttl)
+					}
+					return res, err
+				},
+			}
+		},
+	},
+	{
+		bug:    "nobody is an owner like any other",
+		breaks: "an empty owner never enters beside a hold, not even of an empty owner",
+		store:  mistaking(nil, func(owner string) string { return "owner " + owner }, nil),
+	},
+	{
+		bug:    "a hold of nobody is not in the way",
+		breaks: "nobody enters beside an empty owner",
+		store: func(m *memory.Store) backends.NestedStore {
+			r := remember(m)
+			return nestedDouble{
+				Store: m,
+				enter: func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+					if r.owner[key] == "" {
+						m.Delete(key)
+					}
+					return r.Enter(ctx, key, owner, token, ttl)
+				},
+			}
+		},
+	},
+	{
+		bug:    "a repeated Enter is one hold more",
+		breaks: "a repeated Enter is granted, gives the hold its ttl anew, and is no second hold",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				for holds(m, key, token) {
+					token += "'"
+				}
+				return m.Enter(ctx, key, owner, token, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "a repeated Enter of nobody is refused",
+		breaks: "a repeated Enter is granted, gives the hold its ttl anew, and is no second hold",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				if owner == "" && holds(m, key, token) {
+					return backends.Result{}, nil
+				}
+				return m.Enter(ctx, key, owner, token, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "a repeated Enter leaves the hold as it is",
+		breaks: "a repeated Enter is granted, gives the hold its ttl anew, and is no second hold",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				if holds(m, key, token) {
+					ttl = time.Millisecond
+				}
+				return m.Enter(ctx, key, owner, token, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "a repeated Enter shortens the hold",
+		breaks: "a repeated Enter never shortens the hold",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				_, _ = m.Leave(ctx, key, token)
+				return m.Enter(ctx, key, owner, token, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "an inner hold gives the key its ttl",
+		breaks: "an inner hold with a shorter ttl never shortens the outer",
+		store:  afterEnter(lastGovernsKey),
+	},
+	{
+		bug:    "holds end together",
+		breaks: "a hold ends in its time though an inner one goes on, and does not count then",
+		store:  func(m *memory.Store) backends.NestedStore { return renewsAll{remember(m)} },
+	},
+	{
+		bug:    "Enter rounds a ttl down",
+		breaks: "a hold never lives shorter than asked, not by a fraction of a millisecond",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				return m.Enter(ctx, key, owner, token, ttl.Truncate(time.Millisecond))
+			}
+		}),
+	},
+	{
+		bug:    "holds live twice as long as asked",
+		breaks: "the end of the last hold frees the key, and not before",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				return m.Enter(ctx, key, owner, token, 2*ttl)
+			}
+		}),
+	},
+	{
+		bug:    "a key is free a little early",
+		breaks: "the end of the last hold frees the key, and not before",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				if _, left, _ := m.Get(key); left < time.Millisecond {
+					m.Delete(key)
+				}
+				return m.Enter(ctx, key, owner, token, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "Enter cuts a ttl down to the limit",
+		breaks: "Enter with a ttl out of the limits is refused, and enters nothing",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				return m.Enter(ctx, key, owner, token, min(ttl, backends.DefaultMaxTTL))
+			}
+		}),
+	},
+	{
+		bug:    "Enter refuses a ttl, after it has entered",
+		breaks: "Enter with a ttl out of the limits is refused, and enters nothing",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, owner, token, ttl)
+				if err != nil {
+					_, _ = m.Enter(ctx, key, owner, token, 10*time.Second)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "Enter leaves open whether it entered with a bad ttl",
+		breaks: "Enter with a ttl out of the limits is refused, and enters nothing",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, owner, token, ttl)
+				if err != nil {
+					err = errors.New(err.Error())
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "Enter looks at its ctx too late",
+		breaks: "Enter with a ctx that is already done returns its error and changes nothing",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				res, err := m.Enter(background, key, owner, token, ttl)
+				return res, errors.Join(err, ctx.Err())
+			}
+		}),
+	},
+}
+
+// renewsAll is a store where every call to a lock renews all of its holds.
+type renewsAll struct{ *remembering }
+
+func (s renewsAll) Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+	res, err := s.remembering.Enter(ctx, key, owner, token, ttl)
+	for _, t := range s.tokens[key] {
+		_, _ = s.Renew(ctx, key, t, ttl)
+	}
+	return res, err
+}
+
+// lastGovernsKey lets the hold that entered last decide when the key expires.
+func lastGovernsKey(m *memory.Store, key string, ttl time.Duration, res *backends.Result) {
+	if res.OK {
+		_, _ = m.Legacy().Expire(background, key, ttl)
+	}
+}
+
+var nestedRenewDoubles = []broken[backends.NestedStore]{
+	{
+		bug:    "Renew does nothing",
+		breaks: "Renew makes a hold live for ttl from now",
+		store: badRenew(func(m *memory.Store) renewFunc {
+			return func(_ context.Context, key, token string, _ time.Duration) (bool, error) {
+				return holds(m, key, token), nil
+			}
+		}),
+	},
+	{
+		bug:    "Renew shortens",
+		breaks: "Renew never shortens a hold",
+		store: badRenew(func(m *memory.Store) renewFunc {
+			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+				ok, err := m.Renew(ctx, key, token, ttl)
+				_, _ = m.Legacy().Expire(ctx, key, ttl)
+				return ok, err
+			}
+		}),
+	},
+	{
+		bug:    "Renew rounds a ttl down",
+		breaks: "a renewed hold never lives shorter than asked, not by a fraction of a millisecond",
+		store: badRenew(func(m *memory.Store) renewFunc {
+			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+				return m.Renew(ctx, key, token, ttl.Truncate(time.Millisecond))
+			}
+		}),
+	},
+	{
+		bug:    "a renewal brings back what has ended",
+		breaks: "the renewal of one hold does not prolong another, nor bring it back",
+		store:  func(m *memory.Store) backends.NestedStore { return bringsBack{remember(m)} },
+	},
+	{
+		bug:    "Renew enters",
+		breaks: "Renew of a hold that never was says false and changes nothing",
+		store:  badRenew(renewsByEntering),
+	},
+	{
+		bug:    "Renew says false, but renews what is there",
+		breaks: "Renew of a hold that never was says false and changes nothing",
+		store: badRenew(func(m *memory.Store) renewFunc {
+			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+				ok, err := m.Renew(ctx, key, token, ttl)
+				_, _ = m.Legacy().Expire(ctx, key, ttl)
+				return ok, err
+			}
+		}),
+	},
+	{
+		bug:    "Renew brings back what has ended",
+		breaks: "Renew of the last hold after its end says false and does not bring it back",
+		store:  badRenew(renewsByEntering),
+	},
+	{
+		bug:    "Renew cuts a ttl down to the limit",
+		breaks: "Renew with a ttl out of the limits is refused, and changes nothing",
+		store: badRenew(func(m *memory.Store) renewFunc {
+			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+				return m.Renew(ctx, key, token, min(ttl, backends.DefaultMaxTTL))
+			}
+		}),
+	},
+	{
+		bug:    "Renew looks at its ctx too late",
+		breaks: "Renew with a ctx that is already done returns its error and changes nothing",
+		store: badRenew(func(m *memory.Store) renewFunc {
+			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+				ok, err := m.Renew(background, key, token, ttl)
+				return ok, errors.Join(err, ctx.Err())
+			}
+		}),
+	},
+}
+
+// bringsBack is a store where the renewal of one hold brings back those that have ended.
+type bringsBack struct{ *remembering }
+
+func (s bringsBack) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+	ok, err := s.Store.Renew(ctx, key, token, ttl)
+	for _, t := range s.tokens[key] {
+		if ok {
+			_, _ = s.Store.Enter(ctx, key, s.owner[key], t, ttl)
+		}
+	}
+	return ok, err
+}
+
+func renewsByEntering(m *memory.Store) renewFunc {
+	return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+		res, err := m.Enter(ctx, key, "ann", token, ttl)
+		return res.OK, err
+	}
+}
+
+var nestedLeaveDoubles = []broken[backends.NestedStore]{
+	{
+		bug:    "Leave does nothing",
+		breaks: "Leave of the last hold frees the key",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(_ context.Context, key, token string) (bool, error) { return holds(m, key, token), nil }
+		}),
+	},
+	{
+		bug:    "Leave frees the key",
+		breaks: "Leave of one of two holds keeps the other, and its life",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(_ context.Context, key, token string) (bool, error) {
+				ok := holds(m, key, token)
+				m.Delete(key)
+				return ok, nil
+			}
+		}),
+	},
+	{
+		bug:    "Leave leaves the key the life of the hold that left",
+		breaks: "Leave of one of two holds keeps the other, and its life",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(ctx context.Context, key, token string) (bool, error) {
+				_, left, _ := m.Get(key)
+				ok, err := m.Leave(ctx, key, token)
+				_, _ = m.Legacy().Expire(ctx, key, left)
+				return ok, err
+			}
+		}),
+	},
+	{
+		bug:    "Leave says true if the hold is not there afterwards",
+		breaks: "Leave of a hold that has ended says false",
+		store:  badLeave(trueIfLeft),
+	},
+	{
+		bug:    "Leave says true if the hold is not there afterwards, after another Leave",
+		breaks: "a second Leave says false and changes nothing",
+		store:  badLeave(trueIfLeft),
+	},
+	{
+		bug:    "Leave of an unknown hold ends another",
+		breaks: "a second Leave says false and changes nothing",
+		store: func(m *memory.Store) backends.NestedStore {
+			r := remember(m)
+			return nestedDouble{Store: m, enter: r.Enter, leave: func(ctx context.Context, key, token string) (bool, error) {
+				ok, err := m.Leave(ctx, key, token)
+				if held := r.tokens[key]; !ok && len(held) > 0 {
+					_, _ = m.Leave(ctx, key, held[len(held)-1])
+				}
+				return ok, err
+			}}
+		},
+	},
+	{
+		bug:    "Leave says false, but frees the key",
+		breaks: "a late Leave leaves the next owner alone",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(ctx context.Context, key, token string) (bool, error) {
+				ok, err := m.Leave(ctx, key, token)
+				m.Delete(key)
+				return ok, err
+			}
+		}),
+	},
+	{
+		bug:    "Leave looks at its ctx too late",
+		breaks: "Leave with a ctx that is already done returns its error and changes nothing",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(ctx context.Context, key, token string) (bool, error) {
+				ok, err := m.Leave(background, key, token)
+				return ok, errors.Join(err, ctx.Err())
+			}
+		}),
+	},
+	{
+		bug:    "every Leave wakes",
+		breaks: "Leave of one of two holds wakes nobody, Leave of the last wakes",
+		store: func(m *memory.Store) backends.NestedStore {
+			return wakesAlways{m, make(map[string]func())}
+		},
+	},
+}
+
+// wakesAlways is a store whose Leave wakes whatever remains.
+type wakesAlways struct {
+	*memory.Store
+	wakes map[string]func()
+}
+
+func (s wakesAlways) Watch(_ context.Context, key string, wake func()) error {
+	s.wakes[key] = wake
+	return nil
+}
+
+func (s wakesAlways) Leave(ctx context.Context, key, token string) (bool, error) {
+	ok, err := s.Store.Leave(ctx, key, token)
+	s.wakes[key]()
+	return ok, err
+}
+
+func trueIfLeft(m *memory.Store) leaveFunc {
+	return func(ctx context.Context, key, token string) (bool, error) {
+		_, err := m.Leave(ctx, key, token)
+		return !holds(m, key, token), err
+	}
+}
+
+var nestedForeignDoubles = []broken[backends.NestedStore]{
+	{
+		bug:    "a value of another type is just held",
+		breaks: "a value of another type is an error that matches ErrWrongType, and stays",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, owner, token, ttl)
+				if errors.Is(err, backends.ErrWrongType) {
+					err = nil
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "Leave deletes a value of another type",
+		breaks: "a value of another type is an error that matches ErrWrongType, and stays",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(ctx context.Context, key, token string) (bool, error) {
+				ok, err := m.Leave(ctx, key, token)
+				if err != nil {
+					m.Delete(key)
+				}
+				return ok, err
+			}
+		}),
+	},
+	{
+		bug:    "a foreign value is not told",
+		breaks: "a value of the type of holds without expiry is refused as foreign, with no Left, and stays",
+		store: afterEnter(func(_ *memory.Store, _ string, _ time.Duration, res *backends.Result) {
+			res.Foreign = false
+		}),
+	},
+	{
+		bug:    "a foreign value is taken over",
+		breaks: "a value of the type of holds without expiry is refused as foreign, with no Left, and stays",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, owner, token, ttl)
+				if res.Foreign {
+					m.Delete(key)
+					return m.Enter(ctx, key, owner, token, ttl)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "Leave deletes a foreign value",
+		breaks: "a value of the type of holds without expiry is refused as foreign, with no Left, and stays",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(ctx context.Context, key, token string) (bool, error) {
+				ok, err := m.Leave(ctx, key, token)
+				m.Delete(key)
+				return ok, err
+			}
+		}),
+	},
+}
+
+var nestedManyDoubles = []broken[backends.NestedStore]{
+	{
+		bug:    "a token may begin as what the store puts before it",
+		breaks: "a token may hold any text: each is a hold of its own, and no text in it means anything",
+		store:  mistaking(nil, nil, func(token string) string { return strings.TrimPrefix(token, "hold:") }),
+	},
+	{
+		bug:    "a token is compared without its spaces",
+		breaks: "a token may hold any text: each is a hold of its own, and no text in it means anything",
+		store:  mistaking(nil, nil, strings.TrimSpace),
+	},
+	{
+		bug:    "an owner is the same in either case",
+		breaks: "an owner may hold any text, and is the same only as a whole",
+		store:  mistaking(nil, strings.ToLower, nil),
+	},
+	{
+		bug:    "an owner is compared without its spaces",
+		breaks: "an owner may hold any text, and is the same only as a whole",
+		store:  mistaking(nil, strings.TrimSpace, nil),
+	},
+	{
+		bug:    "a key is trimmed",
+		breaks: "no two keys are the same key",
+		store:  mistaking(strings.TrimSpace, nil, nil),
+	},
+	{
+		bug:    "Enter looks and then leaps",
+		breaks: "of many owners that enter at once exactly one is granted",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				_, _, held := m.Get(key)
+				time.Sleep(leap)
+				if !held {
+					m.Delete(key)
+				}
+				return m.Enter(ctx, key, owner, token, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "holds are counted afterwards",
+		breaks: "holds of one owner that enter at once are all counted",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+				_, _ = m.Enter(ctx, key, owner, token, ttl)
+				time.Sleep(leap)
+				return m.Enter(ctx, key, owner, token, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "Leave looks and then leaps",
+		breaks: "of many Leave of one hold at once exactly one says true",
+		store: badLeave(func(m *memory.Store) leaveFunc {
+			return func(ctx context.Context, key, token string) (bool, error) {
+				ok := holds(m, key, token)
+				time.Sleep(leap)
+				_, err := m.Leave(ctx, key, token)
+				return ok, err
+			}
+		}),
+	},
+	{
+		bug:    "Leave writes back what it has read",
+		breaks: "holds that leave while others enter neither take them along nor remain",
+		store:  func(m *memory.Store) backends.NestedStore { return rewrites{remember(m)} },
+	},
+}
+
+// rewrites is a store whose Leave writes what it has read a while ago.
+type rewrites struct{ *remembering }
+
+func (s rewrites) Leave(ctx context.Context, key, token string) (bool, error) {
+	s.mu.Lock()
+	tokens, owner := slices.Clone(s.tokens[key]), s.owner[key]
+	s.mu.Unlock()
+	tokens = slices.DeleteFunc(tokens, func(t string) bool { return !holds(s.Store, key, t) })
+	time.Sleep(leap)
+	ok := holds(s.Store, key, token)
+	s.Delete(key)
+	for _, t := range tokens {
+		if t != token {
+			_, _ = s.Store.Enter(ctx, key, owner, t, 10*time.Second)
+		}
+	}
+	return ok, nil
 }

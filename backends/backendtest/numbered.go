@@ -22,48 +22,68 @@ var ofNumbered = suite[backends.NumberedStore, Outside]{
 	},
 }
 
-// queuedByNumber is the harness of the store with queues that asks for a number where SetNXQueued
-// is asked for.
-func queuedByNumber(h NumberedHarness) QueuedHarness {
-	return QueuedHarness{
-		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
-		New: func(t *testing.T) (backends.QueuedStore, Outside) {
-			store, outside := h.New(t)
-			return numberedQueue{store.(backends.QueuedStore), store}, outside
-		},
-	}
-}
-
-type numberedQueue struct {
-	backends.QueuedStore
-	numbers backends.NumberedStore
-}
-
-func (s numberedQueue) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-	res, err := s.numbers.SetNXNumbered(ctx, key, value, ttl, t)
-	res.Fence = 0 // of which a store that does not number knows nothing
-	return res, err
-}
-
-// askNumber calls SetNXNumbered for a waiter, with a value of the waiter's.
-func (x *fixture) askNumber(w *waiter, t backends.Turn) backends.Result {
-	x.Helper()
-	t.Waiter = w.name
-	res, err := x.numbers.SetNXNumbered(x.Context(), w.key, w.value(), x.long, t)
-	if err != nil {
-		x.Fatalf("SetNXNumbered(%.60q) for a waiter: %v", w.key, err)
-	}
-	return res
-}
-
-// takeNumber calls SetNXNumbered for a waiter, which must be granted with a number greater than last.
-func (x *fixture) takeNumber(w *waiter, last uint64) uint64 {
-	x.Helper()
-	res := x.askNumber(w, backends.Turn{})
-	if !res.OK || res.Fence <= last || res.Position != 0 {
-		x.Fatalf("SetNXNumbered(%.60q) for the head of the queue = %+v; want it granted, and a number over %d", w.key, res, last)
-	}
-	return res.Fence
+var numberSentences = []sentence{
+	{"a number is at least 1, and greater after a release", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		var last uint64
+		for range rounds {
+			last = x.next(key, "mine", n, last)
+			x.remove(key, "mine")
+		}
+	})},
+	{"a number is greater after an expiry", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		x.next(key, "first", n, x.expired(key, n))
+	})},
+	{"a number is greater after a deletion from outside", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		last := x.next(key, "mine", n, 0)
+		x.outside.Delete(key)
+		x.next(key, "mine", n, last) // which is a new ownership, though the value is the same
+	})},
+	{"a number is greater after grants without number", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		x.grant(key, "other", x.long)
+		x.remove(key, "other")
+		last := x.next(key, "mine", n, 0)
+		x.remove(key, "mine")
+		x.grant(key, "other", x.long)
+		x.remove(key, "other")
+		x.next(key, "mine", n, last)
+	})},
+	{"a number is greater after refused attempts, which have none", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		last := x.next(key, "mine", n, 0)
+		for range rounds {
+			res, err := x.draw(key, "theirs", x.long, n)
+			if err != nil || res.OK || res.Fence != 0 {
+				x.Fatalf("SetNXFenced of a key that is held = %+v, %v; want it refused, without a number", res, err)
+			}
+		}
+		x.remove(key, "mine")
+		x.next(key, "theirs", n, last)
+	})},
+	{"a repeated SetNXFenced has the number that it had", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		x.next(key, "theirs", n, 0)
+		x.remove(key, "theirs")
+		mine := x.next(key, "mine", n, 0)
+		for range rounds {
+			time.Sleep(2 * x.Resolution)
+			x.numbered(key, "mine", n, mine)
+			x.extend(key, "mine", x.long)
+		}
+		x.remove(key, "mine")
+		x.next(key, "next", n, mine)
+	})},
+	{"SetNXFenced of a value that was stored without a number gives it one", both(func(x *fixture, n numbering) {
+		key := x.key(n.String())
+		x.grant(key, "mine", x.long)
+		number := x.next(key, "mine", n, 0)
+		x.numbered(key, "mine", n, number)
+		x.remove(key, "mine")
+		x.next(key, "theirs", n, number)
+	})},
 }
 
 var numberedTurnSentences = []sentence{
@@ -204,4 +224,138 @@ var numberedTurnSentences = []sentence{
 			last = n
 		}
 	}},
+}
+
+// askNumber calls SetNXNumbered for a waiter, with a value of the waiter's.
+func (x *fixture) askNumber(w *waiter, t backends.Turn) backends.Result {
+	x.Helper()
+	t.Waiter = w.name
+	res, err := x.numbers.SetNXNumbered(x.Context(), w.key, w.value(), x.long, t)
+	if err != nil {
+		x.Fatalf("SetNXNumbered(%.60q) for a waiter: %v", w.key, err)
+	}
+	return res
+}
+
+// takeNumber calls SetNXNumbered for a waiter, which must be granted with a number greater than last.
+func (x *fixture) takeNumber(w *waiter, last uint64) uint64 {
+	x.Helper()
+	res := x.askNumber(w, backends.Turn{})
+	if !res.OK || res.Fence <= last || res.Position != 0 {
+		x.Fatalf("SetNXNumbered(%.60q) for the head of the queue = %+v; want it granted, and a number over %d", w.key, res, last)
+	}
+	return res.Fence
+}
+
+// numbering is how a store is asked for a number.
+type numbering int
+
+const (
+	byCount numbering = iota + 1 // SetNXFenced
+	byClock                      // SetNXNumbered
+)
+
+func (n numbering) String() string {
+	return map[numbering]string{byCount: "SetNXFenced", byClock: "SetNXNumbered"}[n]
+}
+
+// draw asks the store for a numbered grant. The caller does not wait in a queue.
+func draw(ctx context.Context, store backends.Store, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+	if n == byCount {
+		return store.(backends.FencedStore).SetNXFenced(ctx, key, value, ttl)
+	}
+	return store.(backends.NumberedStore).SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
+}
+
+// both makes a sentence about every numbering of the store.
+func both(holds func(x *fixture, n numbering)) func(x *fixture) {
+	return func(x *fixture) {
+		for _, n := range x.numberings {
+			holds(x, n)
+		}
+	}
+}
+
+// draw asks for a grant with a number.
+func (x *fixture) draw(key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
+	return draw(x.Context(), x.store, key, value, ttl, n)
+}
+
+// next asks for a number, which must be granted with a number greater than last.
+func (x *fixture) next(key, value string, n numbering, last uint64) uint64 {
+	x.Helper()
+	res, err := x.draw(key, value, x.long, n)
+	if err != nil || !res.OK || res.Fence <= last {
+		x.Fatalf("%v(%.60q, %.60q, %v) = %+v, %v; want it granted, and a number over %d",
+			n, key, value, x.long, res, err, last)
+	}
+	return res.Fence
+}
+
+// numbered asks for a number, which must be that one.
+func (x *fixture) numbered(key, value string, n numbering, want uint64) {
+	x.Helper()
+	if got := x.next(key, value, n, 0); got != want {
+		x.Fatalf("%v(%.60q, %.60q, %v) gave the number %d; want %d", n, key, value, x.long, got, want)
+	}
+}
+
+// expired returns the number of a grant to "expired" that has expired.
+func (x *fixture) expired(key string, n numbering) uint64 {
+	x.Helper()
+	res, err := x.draw(key, "expired", 10*time.Millisecond, n)
+	if err != nil || !res.OK {
+		x.Fatalf("%v = %+v, %v; want it granted", n, res, err)
+	}
+	l := life{latest: time.Now().Add(10 * time.Millisecond)}
+	x.eventually("the value is gone", l, func() bool {
+		_, _, ok := x.outside.Get(key)
+		return !ok
+	})
+	return res.Fence
+}
+
+// queuedByNumber is the harness of the store with queues that asks for a number where SetNXQueued
+// is asked for.
+func queuedByNumber(h NumberedHarness) QueuedHarness {
+	return QueuedHarness{
+		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
+		New: func(t *testing.T) (backends.QueuedStore, Outside) {
+			store, outside := h.New(t)
+			return numberedQueue{store.(backends.QueuedStore), store}, outside
+		},
+	}
+}
+
+type numberedQueue struct {
+	backends.QueuedStore
+	numbers backends.NumberedStore
+}
+
+func (s numberedQueue) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	res, err := s.numbers.SetNXNumbered(ctx, key, value, ttl, t)
+	res.Fence = 0 // of which a store that does not number knows nothing
+	return res, err
+}
+
+// numbered is the harness of the plain store that asks for a number where SetNX is asked for.
+func numbered[S backends.Store](h HarnessFor[S, Outside], n numbering) Harness {
+	return Harness{
+		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
+		New: func(t *testing.T) (backends.Store, Outside) {
+			store, outside := h.New(t)
+			return numberedStore{store, n}, outside
+		},
+	}
+}
+
+type numberedStore struct {
+	backends.Store
+	numbering numbering
+}
+
+func (s numberedStore) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	res, err := draw(ctx, s.Store, key, value, ttl, s.numbering)
+	res.Fence = 0 // of which a plain store knows nothing
+	return res, err
 }

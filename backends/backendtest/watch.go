@@ -7,6 +7,13 @@ import (
 	"time"
 )
 
+func watching(not bool) []sentence {
+	if not {
+		return noWatchSentences
+	}
+	return watchSentences
+}
+
 var watchSentences = []sentence{
 	{"Watch is active when it returns: a DeleteIf after it wakes", func(x *fixture) {
 		key := x.key("k")
