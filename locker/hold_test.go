@@ -121,7 +121,7 @@ func TestLossIsToldNoLaterThanExpiresWhateverTheStoreDoes(t *testing.T) {
 		"hangs":                backendtest.Hang,
 		"ignores its ctx":      nil, // set below, within the bubble
 		"answers late":         backendtest.Late(time.Minute),
-		"refuses":              backendtest.Refuse,
+		"refuses":              backendtest.Permanent,
 		"loses replies, hangs": backendtest.LoseReplyHang,
 	} {
 		t.Run(name, func(t *testing.T) {

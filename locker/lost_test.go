@@ -371,7 +371,7 @@ func TestDrainDoesNotWaitForALockThatSleeps(t *testing.T) {
 func TestDrainEndsWhenNothingCanBeDone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
-		s.faults.Set(backendtest.DeleteIf, backendtest.Refuse)
+		s.faults.Set(backendtest.DeleteIf, backendtest.Permanent)
 		_, err := c.Lock(t.Context(), "key")
 		mustMatch(t, err, backendtest.ErrInjected)
 		began := time.Now()

@@ -20,7 +20,7 @@ import (
 type spy struct {
 	locker.Locker
 	store  *memory.Store
-	faults *backendtest.FaultStore
+	faults *backendtest.Faults
 
 	endpoint string
 
@@ -40,8 +40,8 @@ type spy struct {
 
 func newSpy() *spy {
 	store := memory.New(memory.WithMaxTTL(time.Hour))
-	faults := backendtest.FaultyQueued(store)
-	return &spy{Locker: single.New(faults), store: store, faults: faults.FaultStore}
+	faults := new(backendtest.Faults)
+	return &spy{Locker: single.New(faults.Queued(store)), store: store, faults: faults}
 }
 
 // Endpoint is what a Locker over one server has.

@@ -294,7 +294,7 @@ func timeOfDay(at time.Time) string {
 func TestAnUnlockThatIsRefusedSaysSoAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(time.Second))
-		s.faults.Set(backendtest.DeleteIf, backendtest.Refuse)
+		s.faults.Set(backendtest.DeleteIf, backendtest.Permanent)
 		began := time.Now()
 		err := l.Unlock(t.Context())
 		var r interface{ Permanent() bool }

@@ -10,7 +10,7 @@
 //		})
 //	}
 //
-// [Faulty] wraps a store to lose requests and replies on purpose, for the tests of what is built on stores.
+// [Faults] wraps a store to lose requests and replies on purpose, for the tests of what uses stores.
 package backendtest
 
 import (

@@ -16,30 +16,34 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-func TestFaultyWithoutFaultsKeepsTheContract(t *testing.T) {
+func TestAStoreWithoutFaultsKeepsTheContract(t *testing.T) {
 	inBothTimes(t, "Store", Run, Harness{New: func(*testing.T) (backends.Store, Outside) {
 		m := memory.New()
-		return Faulty(m), m
+		return new(Faults).Store(m), m
 	}})
 	inBothTimes(t, "QueuedStore", RunQueued, QueuedHarness{New: func(*testing.T) (backends.QueuedStore, Outside) {
 		m := memory.New()
-		return FaultyQueued(m), m
+		return new(Faults).Queued(m), m
 	}})
 	inBothTimes(t, "NumberedStore", RunNumbered, NumberedHarness{New: func(*testing.T) (backends.NumberedStore, Outside) {
 		m := memory.New()
-		return FaultyNumbered(m), m
+		return new(Faults).Numbered(m), m
+	}})
+	inBothTimes(t, "NumberedStore without queues", RunNumbered, NumberedHarness{NoQueue: true, New: func(*testing.T) (backends.NumberedStore, Outside) {
+		m := memory.New()
+		return new(Faults).Numbered(struct{ backends.NumberedStore }{m}), m
 	}})
 	inBothTimes(t, "FencedStore", RunFenced, FencedHarness{New: func(*testing.T) (backends.FencedStore, Outside) {
 		m := memory.New()
-		return FaultyFenced(m), m
+		return new(Faults).Fenced(m), m
 	}})
 	inBothTimes(t, "NestedStore", RunNested, NestedHarness{New: func(*testing.T) (backends.NestedStore, NestedOutside) {
 		m := memory.New()
-		return FaultyNested(m), m
+		return new(Faults).Nested(m), m
 	}})
 	inBothTimes(t, "LegacyStore", RunLegacy, LegacyHarness{New: func(*testing.T) (backends.LegacyStore, Outside) {
 		m := memory.New()
-		return FaultyLegacy(m.Legacy()), m
+		return new(Faults).Legacy(m.Legacy()), m
 	}})
 }
 

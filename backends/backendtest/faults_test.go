@@ -16,21 +16,22 @@ func TestFaults(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
 	for _, c := range []struct {
-		name   string
-		fault  Fault
-		want   error         // matched by the answer
-		after  time.Duration // when it comes
-		done   bool          // executed by then
-		later  bool          // executed long after
-		refuse bool
+		name      string
+		fault     Fault
+		want      error         // matched by the answer
+		after     time.Duration // when it comes
+		done      bool          // executed by then
+		later     bool          // executed long after
+		permanent bool
 	}{
 		{name: "none", done: true, later: true},
 		{name: "Fail", fault: Fail, want: ErrInjected},
-		{name: "Refuse", fault: Refuse, want: ErrInjected, refuse: true},
+		{name: "Permanent", fault: Permanent, want: ErrInjected, permanent: true},
 		{name: "Hang", fault: Hang, want: context.DeadlineExceeded, after: timeout},
 		{name: "LoseReply", fault: LoseReply, want: ErrInjected, done: true, later: true},
 		{name: "LoseReplyHang", fault: LoseReplyHang, want: context.DeadlineExceeded, after: timeout, done: true, later: true},
 		{name: "Late", fault: Late(delay), after: delay, done: true, later: true},
+		{name: "LateReply", fault: LateReply(delay), after: delay, done: true, later: true},
 		{name: "Stall", fault: Stall(open, nil), done: true, later: true},
 		{name: "Stall then Fail", fault: Stall(open, Fail), want: ErrInjected},
 		{name: "Ghost", fault: Ghost(delay), want: ErrInjected, later: true},
@@ -43,27 +44,27 @@ func TestFaults(t *testing.T) {
 			if got := time.Since(began); got != c.after {
 				t.Errorf("answer after %v; want %v", got, c.after)
 			}
-			var refusal interface{ Permanent() bool }
-			if got := errors.As(err, &refusal) && refusal.Permanent(); got != c.refuse {
-				t.Errorf("refused: %v; want %v", got, c.refuse)
+			var p interface{ Permanent() bool }
+			if got := errors.As(err, &p) && p.Permanent(); got != c.permanent {
+				t.Errorf("permanent: %v; want %v", got, c.permanent)
 			}
 		}
-		bubble := func(name string, f func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore)) {
+		bubble := func(name string, f func(t *testing.T, ctx context.Context, m *memory.Store, f backends.Store)) {
 			t.Run(c.name+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := memory.New()
-					faulty := Faulty(m)
-					faulty.Set(Op(name), c.fault)
+					faults := new(Faults)
+					faults.Set(Op(name), c.fault)
 					ctx, cancel := context.WithTimeout(t.Context(), timeout)
 					defer cancel()
-					f(t, ctx, m, faulty)
-					if n := faulty.Calls(Op(name)); n != 1 {
+					f(t, ctx, m, faults.Store(m))
+					if n := faults.Calls(Op(name)); n != 1 {
 						t.Errorf("%d calls; want 1", n)
 					}
 				})
 			})
 		}
-		bubble("SetNX", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
+		bubble("SetNX", func(t *testing.T, ctx context.Context, m *memory.Store, f backends.Store) {
 			began := time.Now()
 			res, err := f.SetNX(ctx, "k", "mine", 10*time.Second)
 			check(t, err, began)
@@ -78,7 +79,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("stored later: %v; want %v", ok, c.later)
 			}
 		})
-		bubble("ExpireIf", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
+		bubble("ExpireIf", func(t *testing.T, ctx context.Context, m *memory.Store, f backends.Store) {
 			m.Set("k", "mine", 10*time.Second)
 			began := time.Now()
 			ok, err := f.ExpireIf(ctx, "k", "mine", 20*time.Second)
@@ -94,7 +95,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%v left later; extended: %v", left, c.later)
 			}
 		})
-		bubble("DeleteIf", func(t *testing.T, ctx context.Context, m *memory.Store, f *FaultStore) {
+		bubble("DeleteIf", func(t *testing.T, ctx context.Context, m *memory.Store, f backends.Store) {
 			m.Set("k", "mine", 10*time.Second)
 			began := time.Now()
 			ok, err := f.DeleteIf(ctx, "k", "mine")
@@ -116,17 +117,18 @@ func TestFaults(t *testing.T) {
 func TestFaultsLeaveALateWatchAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memory.New()
-		f := Faulty(m)
+		faults := new(Faults)
+		f := faults.Store(m)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 
-		f.Set(Watch, Late(3*time.Second))
+		faults.Set(Watch, Late(3*time.Second))
 		if err := f.Watch(ctx, "k", func() { t.Error("woken after the end of ctx") }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Watch whose ctx has ended: error %v", err)
 		}
 		m.Delete("k")
 
-		f.Set(Watch, LoseReply)
+		faults.Set(Watch, LoseReply)
 		woken := 0
 		if err := f.Watch(t.Context(), "k", func() { woken++ }); !errors.Is(err, ErrInjected) {
 			t.Errorf("Watch with a lost reply: error %v", err)
@@ -141,9 +143,10 @@ func TestFaultsLeaveALateWatchAlone(t *testing.T) {
 func TestStallIgnoresItsCtxUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memory.New()
-		f := Faulty(m)
+		faults := new(Faults)
+		f := faults.Store(m)
 		release := make(chan struct{})
-		f.Set(SetNX, Stall(release, nil))
+		faults.Set(SetNX, Stall(release, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		answered := make(chan error, 1)
@@ -168,15 +171,15 @@ func TestStallIgnoresItsCtxUntilReleased(t *testing.T) {
 }
 
 func TestFaultsComeInTheirOrder(t *testing.T) {
-	f := Faulty(memory.New())
+	faults := new(Faults)
+	f := faults.Store(memory.New())
 	answer := func() string {
 		_, err := f.SetNX(t.Context(), "k", "mine", 10*time.Second)
-		var refusal interface{ Permanent() bool }
 		switch {
 		case err == nil:
 			return "ok"
-		case errors.As(err, &refusal):
-			return "refused"
+		case errors.As(err, new(permanent)):
+			return "permanent"
 		default:
 			return "failed"
 		}
@@ -190,46 +193,47 @@ func TestFaultsComeInTheirOrder(t *testing.T) {
 		}
 	}
 
-	f.Set(All, Fail)
+	faults.Set(All, Fail)
 	expect("failed", "failed")
-	f.Set(SetNX, nil)
+	faults.Set(SetNX, nil)
 	expect("ok")
-	f.Set(SetNX, Refuse)
-	expect("refused")
-	f.Set(All, Fail)
+	faults.Set(SetNX, Permanent)
+	expect("permanent")
+	faults.Set(All, Fail)
 	expect("failed")
 
-	f.Once(All, Refuse)
-	f.Once(SetNX, nil, Refuse)
-	f.Once(DeleteIf, Refuse)
-	expect("ok", "refused", "refused", "failed")
-	if ok, err := f.DeleteIf(t.Context(), "k", "mine"); ok || !errors.As(err, new(refusal)) {
+	faults.Once(All, Permanent)
+	faults.Once(SetNX, nil, Permanent)
+	faults.Once(DeleteIf, Permanent)
+	expect("ok", "permanent", "permanent", "failed")
+	if ok, err := f.DeleteIf(t.Context(), "k", "mine"); ok || !errors.As(err, new(permanent)) {
 		t.Errorf("DeleteIf = %v, %v; want its own fault", ok, err)
 	}
 
-	f.Once(SetNX, Refuse)
-	f.Clear()
+	faults.Once(SetNX, Permanent)
+	faults.Clear()
 	expect("ok")
 
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	before := f.Calls(All)
-	f.Once(SetNX, Refuse)
+	before := faults.Calls(All)
+	faults.Once(SetNX, Permanent)
 	if _, err := f.SetNX(cancelled, "k", "mine", 10*time.Second); !errors.Is(err, context.Canceled) {
 		t.Errorf("SetNX with a ctx that is done: %v", err)
 	}
-	if n := f.Calls(All) - before; n != 0 {
+	if n := faults.Calls(All) - before; n != 0 {
 		t.Errorf("%d calls counted with a ctx that is done", n)
 	}
-	expect("refused")
-	if a, s, d := f.Calls(All), f.Calls(SetNX), f.Calls(DeleteIf); s != 11 || d != 1 || a != 12 {
+	expect("permanent")
+	if a, s, d := faults.Calls(All), faults.Calls(SetNX), faults.Calls(DeleteIf); s != 11 || d != 1 || a != 12 {
 		t.Errorf("%d calls, of them %d SetNX and %d DeleteIf; want 12, 11, 1", a, s, d)
 	}
 }
 
-func TestAFaultOfOnesOwn(t *testing.T) {
-	f := Faulty(memory.New())
-	f.Set(SetNX, func(ctx context.Context, execute func(context.Context) error) error {
+func TestAFaultOfTheTestItself(t *testing.T) {
+	faults := new(Faults)
+	f := faults.Store(memory.New())
+	faults.Set(SetNX, func(ctx context.Context, execute func(context.Context) error) error {
 		if err := execute(ctx); err != nil {
 			return err
 		}
@@ -242,17 +246,15 @@ func TestAFaultOfOnesOwn(t *testing.T) {
 
 func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 	const key, ttl = "k", 10 * time.Second
-	queued := FaultyQueued(memory.New())
-	numbered := FaultyNumbered(memory.New())
-	fenced := FaultyFenced(memory.New())
-	nested := FaultyNested(memory.New())
-	legacy := FaultyLegacy(memory.New().Legacy())
+	faults := new(Faults)
+	queued := faults.Queued(memory.New())
+	numbered := faults.Numbered(memory.New())
+	fenced := faults.Fenced(memory.New())
+	nested := faults.Nested(memory.New())
+	legacy := faults.Legacy(memory.New().Legacy())
 	type calls = map[Op]func(context.Context) error
-	for _, store := range []struct {
-		*Faults
-		calls
-	}{
-		{fenced.Faults, calls{
+	for _, store := range []calls{
+		{
 			SetNX:    func(ctx context.Context) error { _, err := fenced.SetNX(ctx, key, "v", ttl); return err },
 			ExpireIf: func(ctx context.Context) error { _, err := fenced.ExpireIf(ctx, key, "v", ttl); return err },
 			DeleteIf: func(ctx context.Context) error { _, err := fenced.DeleteIf(ctx, key, "v"); return err },
@@ -262,27 +264,27 @@ func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 				return err
 			},
 			RaiseFence: func(ctx context.Context) error { _, err := fenced.RaiseFence(ctx, key, "v", 1); return err },
-		}},
-		{queued.Faults, calls{ // whose other methods are those of a FaultStore
+		},
+		{ // the others are those of every store
 			SetNX: func(ctx context.Context) error {
 				_, err := queued.SetNXQueued(ctx, key, "v", ttl, backends.Turn{})
 				return err
 			},
 			Watch: func(ctx context.Context) error { return queued.WatchQueued(ctx, key, "w", func() {}) },
-		}},
-		{numbered.Faults, calls{ // whose other methods are those of a FaultQueuedStore
+		},
+		{
 			SetNXNumbered: func(ctx context.Context) error {
 				_, err := numbered.SetNXNumbered(ctx, key, "v", ttl, backends.Turn{})
 				return err
 			},
-		}},
-		{nested.Faults, calls{
+		},
+		{
 			Enter: func(ctx context.Context) error { _, err := nested.Enter(ctx, key, "ann", "v", ttl); return err },
 			Renew: func(ctx context.Context) error { _, err := nested.Renew(ctx, key, "v", ttl); return err },
 			Leave: func(ctx context.Context) error { _, err := nested.Leave(ctx, key, "v"); return err },
 			Watch: func(ctx context.Context) error { return nested.Watch(ctx, key, func() {}) },
-		}},
-		{legacy.Faults, calls{
+		},
+		{
 			SetNXForever: func(ctx context.Context) error { _, err := legacy.SetNXForever(ctx, key, "v"); return err },
 			Get:          func(ctx context.Context) error { _, _, err := legacy.Get(ctx, key); return err },
 			GetSet:       func(ctx context.Context) error { _, _, err := legacy.GetSet(ctx, key, "v"); return err },
@@ -293,20 +295,20 @@ func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 			TxDeleteIf:   func(ctx context.Context) error { _, err := legacy.TxDeleteIf(ctx, key, "v"); return err },
 			GetBit:       func(ctx context.Context) error { _, err := legacy.GetBit(ctx, key, 0); return err },
 			SetBit:       func(ctx context.Context) error { _, err := legacy.SetBit(ctx, key, 0, true); return err },
-		}},
+		},
 	} {
-		for broken := range store.calls {
-			store.Set(broken, Fail)
-			for op, call := range store.calls {
-				before := store.Calls(op)
+		for broken := range store {
+			faults.Set(broken, Fail)
+			for op, call := range store {
+				before := faults.Calls(op)
 				if err := call(t.Context()); errors.Is(err, ErrInjected) != (op == broken) {
 					t.Errorf("%s while %s fails: error %v", op, broken, err)
 				}
-				if n := store.Calls(op) - before; n != 1 {
+				if n := faults.Calls(op) - before; n != 1 {
 					t.Errorf("%s counted %d times", op, n)
 				}
 			}
-			store.Clear()
+			faults.Clear()
 		}
 	}
 }

@@ -146,8 +146,8 @@ func (x *fixture) removeNot(key, value string) {
 // wantPermanent checks an error that says that nothing was done.
 func (x *fixture) wantPermanent(call string, err error) {
 	x.Helper()
-	var refusal interface{ Permanent() bool }
-	if !errors.As(err, &refusal) || !refusal.Permanent() {
+	var p interface{ Permanent() bool }
+	if !errors.As(err, &p) || !p.Permanent() {
 		x.Fatalf("%s: error %v; want one with a method Permanent that returns true", call, err)
 	}
 }

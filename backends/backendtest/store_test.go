@@ -155,7 +155,7 @@ var setNXDoubles = []brokenStore{
 	{
 		bug:    "SetNX does not say which limit",
 		breaks: "SetNX with a ttl over the limit is refused, the error names the limit, nothing is stored",
-		store:  badSetNX(refusesTTLWith(refusal{errors.New("ttl too long")})),
+		store:  badSetNX(refusesTTLWith(permanent{errors.New("ttl too long")})),
 	},
 	{
 		bug:    "SetNX leaves open whether a bad ttl was stored",

@@ -16,7 +16,7 @@ import (
 type scene struct {
 	*testing.T
 	store  *memory.Store
-	faults *backendtest.FaultStore
+	faults *backendtest.Faults
 	*locker.Client
 }
 
@@ -24,8 +24,8 @@ func play(t *testing.T, observed locker.Middleware, act func(scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		faults := backendtest.Faulty(store)
-		locks := locker.New(single.New(faults), locker.WithMiddleware(observed))
+		faults := new(backendtest.Faults)
+		locks := locker.New(single.New(faults.Store(store)), locker.WithMiddleware(observed))
 		act(scene{t, store, faults, locks})
 		time.Sleep(time.Minute) // clean-ups end by themselves
 	})

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -158,9 +159,9 @@ var expirySentences = []sentence{
 			x.livesUntil(x.grant(x.key(ttl.String()), ttl).Lease)
 		}
 	}},
-	{"a slow answer does not make the lease longer", needs(LateReply), func(x *fixture) {
+	{"a slow answer does not make the lease longer", needs(faults), func(x *fixture) {
 		x.inTime(short, func(ttl time.Duration) bool {
-			x.beneath.FaultOnce(Acquire, Fault{Kind: LateReply, Delay: ttl / 2})
+			x.beneath.FaultOnce(Acquire, backendtest.LateReply(ttl/2))
 			req := x.request(x.key(ttl.String()), ttl)
 			lease, err := x.locker.Acquire(x.Context(), req)
 			if err != nil {
@@ -170,8 +171,8 @@ var expirySentences = []sentence{
 			return true
 		})
 	}},
-	{"a grant that is answered after its own end is not granted", needs(LateReply), func(x *fixture) {
-		x.beneath.FaultOnce(Acquire, Fault{Kind: LateReply, Delay: 2 * short})
+	{"a grant that is answered after its own end is not granted", needs(faults), func(x *fixture) {
+		x.beneath.FaultOnce(Acquire, backendtest.LateReply(2*short))
 		key := x.key("k")
 		_, err := x.locker.Acquire(x.Context(), x.request(key, short))
 		x.wantUnknown("Acquire", err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -139,20 +140,20 @@ var clientSentences = []sentence{
 		x.wantHeld(err, g, began)
 		x.soon("TryLock returned", began, slack)
 	}},
-	{"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left", needs(Fail, LoseReply), func(x *fixture) {
+	{"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left", needs(faults), func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
-		for _, kind := range []Disturbance{Fail, LoseReply} {
-			key := x.key(string(kind))
-			x.beneath.FaultOnce(Acquire, Fault{Kind: kind}, Fault{Kind: kind})
+		for name, fault := range map[string]backendtest.Fault{"Fail": backendtest.Fail, "LoseReply": backendtest.LoseReply} {
+			key := x.key(name)
+			x.beneath.FaultOnce(Acquire, fault, fault)
 			_, err := c.TryLock(x.Context(), key)
 			x.wantUnknown("TryLock", err)
-			_, err = c.Lock(x.Context(), x.key("another"+string(kind)))
+			_, err = c.Lock(x.Context(), x.key("another"+name))
 			x.wantUnknown("Lock", err)
 			x.emptyInTheEnd(key)
 		}
 	}},
-	{"what the store refuses for good is returned by Lock at once as a refusal", needs(Refuse), func(x *fixture) {
-		x.beneath.Fault(Acquire, Fault{Kind: Refuse})
+	{"what the store refuses for good is returned by Lock at once as a refusal", needs(faults), func(x *fixture) {
+		x.beneath.Fault(Acquire, backendtest.Permanent)
 		key := x.key("k")
 		began := time.Now()
 		_, err := x.client().Lock(x.Context(), key)
@@ -168,25 +169,25 @@ var clientSentences = []sentence{
 			}
 		}
 	}},
-	{"when ctx ends while the store hangs, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(Hang, LoseReplyHang), func(x *fixture) {
-		for _, kind := range []Disturbance{Hang, LoseReplyHang} {
-			x.leaves(string(kind), func() func() {
-				x.beneath.FaultOnce(Acquire, Fault{Kind: kind})
+	{"when ctx ends while the store hangs, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(faults), func(x *fixture) {
+		for name, fault := range map[string]backendtest.Fault{"Hang": backendtest.Hang, "LoseReplyHang": backendtest.LoseReplyHang} {
+			x.leaves(name, func() func() {
+				x.beneath.FaultOnce(Acquire, fault)
 				return func() {}
 			})
 		}
 	}},
-	{"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(Stall), func(x *fixture) {
+	{"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(faults), func(x *fixture) {
 		x.leaves("Stall", func() func() { return x.stall(Acquire) })
 	}},
-	{"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left", needs(Late, LateReply), func(x *fixture) {
+	{"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left", needs(faults), func(x *fixture) {
 		delay := 3 * short
 		if !x.Bubble {
 			delay = 10 * short // it has to be later than the end of a ctx on a busy machine
 		}
-		for _, kind := range []Disturbance{Late, LateReply} {
-			x.leaves(string(kind), func() func() {
-				x.beneath.FaultOnce(Acquire, Fault{Kind: kind, Delay: delay})
+		for name, fault := range map[string]backendtest.Fault{"Late": backendtest.Late(delay), "LateReply": backendtest.LateReply(delay)} {
+			x.leaves(name, func() func() {
+				x.beneath.FaultOnce(Acquire, fault)
 				return func() { time.Sleep(delay) }
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -29,10 +30,10 @@ var contextSentences = []sentence{
 		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
-	{"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left", needs(Hang, LoseReplyHang), func(x *fixture) {
-		for _, kind := range []Disturbance{Hang, LoseReplyHang} {
-			x.beneath.FaultOnce(Acquire, Fault{Kind: kind})
-			key := x.key(string(kind))
+	{"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left", needs(faults), func(x *fixture) {
+		for name, fault := range map[string]backendtest.Fault{"Hang": backendtest.Hang, "LoseReplyHang": backendtest.LoseReplyHang} {
+			x.beneath.FaultOnce(Acquire, fault)
+			key := x.key(name)
 			began := time.Now()
 			err := answer(x, "Acquire returns when its ctx ends", x.async(func() error {
 				ctx, cancel := context.WithTimeout(x.Context(), short)
@@ -45,8 +46,8 @@ var contextSentences = []sentence{
 			x.emptyInTheEnd(key)
 		}
 	}},
-	{"when ctx ends while the store hangs, the clean-up has a context of its own", needs(LoseReplyHang), func(x *fixture) {
-		x.beneath.FaultOnce(Acquire, Fault{Kind: LoseReplyHang})
+	{"when ctx ends while the store hangs, the clean-up has a context of its own", needs(faults), func(x *fixture) {
+		x.beneath.FaultOnce(Acquire, backendtest.LoseReplyHang)
 		key := x.key("k")
 		ctx, cancel := context.WithCancel(x.Context())
 		got := x.async(func() error {
@@ -58,10 +59,10 @@ var contextSentences = []sentence{
 		x.wantCtx(answer(x, "Acquire returns when its ctx ends", got), context.Canceled)
 		x.emptyInTheEnd(key)
 	}},
-	{"when the store answers after ctx has ended, Acquire grants or leaves nothing", needs(Late, LateReply), func(x *fixture) {
-		for _, kind := range []Disturbance{Late, LateReply} {
-			x.beneath.FaultOnce(Acquire, Fault{Kind: kind, Delay: 2 * short})
-			key := x.key(string(kind))
+	{"when the store answers after ctx has ended, Acquire grants or leaves nothing", needs(faults), func(x *fixture) {
+		for name, fault := range map[string]backendtest.Fault{"Late": backendtest.Late(2 * short), "LateReply": backendtest.LateReply(2 * short)} {
+			x.beneath.FaultOnce(Acquire, fault)
+			key := x.key(name)
 			ctx, cancel := context.WithTimeout(x.Context(), short)
 			lease, err := x.locker.Acquire(ctx, x.request(key, x.long))
 			cancel()
@@ -74,9 +75,9 @@ var contextSentences = []sentence{
 			x.emptyInTheEnd(key)
 		}
 	}},
-	{"when ctx ends while the store hangs, Extend returns its error and the lease lasts", needs(Hang), func(x *fixture) {
+	{"when ctx ends while the store hangs, Extend returns its error and the lease lasts", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Extend, Fault{Kind: Hang})
+		x.beneath.FaultOnce(Extend, backendtest.Hang)
 		x.ends(func(ctx context.Context) error {
 			_, err := x.locker.Extend(ctx, g.Lease, 2*x.long)
 			return err
@@ -84,9 +85,9 @@ var contextSentences = []sentence{
 		x.refuse(g, x.long)
 		x.wantHolds(g)
 	}},
-	{"when ctx ends while the store hangs, Release returns its error and can be repeated", needs(Hang), func(x *fixture) {
+	{"when ctx ends while the store hangs, Release returns its error and can be repeated", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Release, Fault{Kind: Hang})
+		x.beneath.FaultOnce(Release, backendtest.Hang)
 		x.ends(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })
 		x.release(g.Lease)
 		x.wantEmpty(g.Key)

@@ -3,6 +3,7 @@ package lockertest
 import (
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -33,10 +34,10 @@ var extendSentences = []sentence{
 			return true
 		})
 	}},
-	{"a slow answer does not make an extension longer", needs(LateReply), func(x *fixture) {
+	{"a slow answer does not make an extension longer", needs(faults), func(x *fixture) {
 		x.inTime(2*short, func(ttl time.Duration) bool {
 			g := x.grant(x.key(ttl.String()), ttl)
-			x.beneath.FaultOnce(Extend, Fault{Kind: LateReply, Delay: ttl / 2})
+			x.beneath.FaultOnce(Extend, backendtest.LateReply(ttl/2))
 			after, err := x.locker.Extend(x.Context(), g.Lease, ttl)
 			if err != nil {
 				return false
@@ -77,21 +78,21 @@ var extendSentences = []sentence{
 		x.wantEmpty(g.Key)
 		x.grant(g.Key, x.long)
 	}},
-	{"Extend after the key was deleted matches ErrLost and does not bring it back", needs(Delete), func(x *fixture) {
+	{"Extend after the key was deleted matches ErrLost and does not bring it back", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
 		x.grant(g.Key, x.long)
 	}},
-	{"Extend after the store let the lease end too soon matches ErrLost and does not bring it back", needs(Expire), func(x *fixture) {
+	{"Extend after the store let the lease end too soon matches ErrLost and does not bring it back", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Expire(g.Key)
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
 		x.grant(g.Key, x.long)
 	}},
-	{"Extend after another took the lock matches ErrLost and leaves the other's lease", needs(Delete), func(x *fixture) {
+	{"Extend after another took the lock matches ErrLost and leaves the other's lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
 		other := x.grant(g.Key, x.long)
@@ -99,7 +100,7 @@ var extendSentences = []sentence{
 		x.refuse(other, x.long)
 		x.wantHolds(other)
 	}},
-	{"Extend after another took the lock does not move the end of the other's lease", needs(Delete), func(x *fixture) {
+	{"Extend after another took the lock does not move the end of the other's lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
 		other := x.grant(g.Key, short)

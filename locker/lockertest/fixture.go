@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -53,14 +54,14 @@ func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
 		h.MaxTTL = maxTTL
 	}
 	if h.Cause == nil {
-		h.Cause = ErrInjected
+		h.Cause = backendtest.ErrInjected
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	r.Cleanup(cancel)
 	x := &fixture{reporter: r, Harness: h, id: rand.Text(), long: min(h.MaxTTL/2, time.Minute), ctx: ctx}
 	x.patience = x.long / 3
 	l, d := h.New(t)
-	over := make(chan struct{})
+	over, end := context.WithCancel(context.Background())
 	x.locker, x.beneath = l, beneath{Disturber: d, x: x, needs: s.needs, over: over}
 	x.Cleanup(func() {
 		if h.Bubble {
@@ -68,8 +69,10 @@ func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
 		}
 	})
 	x.Cleanup(func() {
-		d.Fault(All, Fault{})
-		close(over)
+		if !h.NoFaults {
+			d.Fault(All, nil)
+		}
+		end()
 	})
 	return x
 }
@@ -81,47 +84,50 @@ func (x *fixture) Context() context.Context { return x.ctx }
 type beneath struct {
 	Disturber
 	x     *fixture
-	needs []Disturbance
-	over  <-chan struct{} // closed when the sentence is
+	needs []need
+	over  context.Context // ends with the sentence
 }
 
-func (b beneath) use(d Disturbance) {
-	if d != "" && !slices.Contains(b.needs, d) {
-		b.x.Fatalf("the sentence uses %s and does not say so", d)
+func (b beneath) use(n need) {
+	if !slices.Contains(b.needs, n) {
+		b.x.Fatalf("the sentence needs a Disturber that can %s, and does not say so", n)
 	}
 }
 
-func (b beneath) Delete(key string)     { b.use(Delete); b.Disturber.Delete(key) }
-func (b beneath) Expire(key string)     { b.use(Expire); b.Disturber.Expire(key) }
-func (b beneath) SetForeign(key string) { b.use(SetForeign); b.Disturber.SetForeign(key) }
-func (b beneath) SetOther(key string)   { b.use(SetOther); b.Disturber.SetOther(key) }
+func (b beneath) SetForeign(key string) { b.use(foreign); b.Disturber.SetForeign(key) }
+func (b beneath) SetOther(key string)   { b.use(foreign); b.Disturber.SetOther(key) }
 
-func (b beneath) Fault(op Op, f Fault) { b.Disturber.Fault(op, b.ending(f)) }
+func (b beneath) Fault(op Op, f backendtest.Fault) { b.use(faults); b.Disturber.Fault(op, b.ending(f)) }
 
-func (b beneath) FaultOnce(op Op, faults ...Fault) {
-	for _, f := range faults {
+func (b beneath) FaultOnce(op Op, all ...backendtest.Fault) {
+	b.use(faults)
+	for _, f := range all {
 		b.Disturber.FaultOnce(op, b.ending(f))
 	}
 }
 
-// ending makes a call that would hang for ever end with the sentence: fake time stands still until all have.
-func (b beneath) ending(f Fault) Fault {
-	b.use(f.Kind)
-	if f.Until == nil {
-		f.Until = b.over
+// ending ends the ctx of a call in f with the sentence. Otherwise a call whose ctx has no end would
+// hang for ever, and a bubble waits for all its goroutines.
+func (b beneath) ending(f backendtest.Fault) backendtest.Fault {
+	if f == nil {
+		return nil
 	}
-	return f
+	return func(ctx context.Context, execute func(context.Context) error) error {
+		ctx, cancel := context.WithCancel(ctx)
+		context.AfterFunc(b.over, cancel) // not when f returns: what it has begun may go on
+		return f(ctx, execute)
+	}
 }
 
 // stall makes calls of op wait until the returned func is called, or the sentence is over.
 func (x *fixture) stall(op Op) (release func()) {
 	until := make(chan struct{})
 	release = sync.OnceFunc(func() {
-		x.beneath.Fault(op, Fault{})
+		x.beneath.Fault(op, nil)
 		close(until)
 	})
 	x.Cleanup(release)
-	x.beneath.Fault(op, Fault{Kind: Stall, Until: until})
+	x.beneath.Fault(op, backendtest.Stall(until, nil))
 	return release
 }
 
@@ -129,9 +135,7 @@ func (x *fixture) stall(op Op) (release func()) {
 func (x *fixture) key(name string) string { return x.own(name + x.id + name) }
 
 func (x *fixture) own(key string) string {
-	if !slices.Contains(x.Cannot, Delete) {
-		x.Cleanup(func() { x.beneath.Disturber.Delete(key) })
-	}
+	x.Cleanup(func() { x.beneath.Delete(key) })
 	return key
 }
 

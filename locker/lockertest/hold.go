@@ -57,7 +57,7 @@ var holdSentences = []sentence{
 		answer(x, "Do lets the goroutine exit", exited)
 		x.wantEmpty(key)
 	}},
-	{"Do joins the errors of work and of the release, work's first", needs(Delete), func(x *fixture) {
+	{"Do joins the errors of work and of the release, work's first", nil, func(x *fixture) {
 		key, failure := x.key("k"), errors.New("work failed")
 		err := x.client(locker.WithTTL(x.long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
 			x.beneath.Delete(key)
@@ -68,7 +68,7 @@ var holdSentences = []sentence{
 			x.Fatalf("Do: error %q; want work's and ErrLost", err)
 		}
 	}},
-	{"Do whose lock was lost says so, although work did not fail", needs(Delete), func(x *fixture) {
+	{"Do whose lock was lost says so, although work did not fail", nil, func(x *fixture) {
 		x.inTime(renewed, func(ttl time.Duration) bool {
 			key, granted := x.key(ttl.String()), false
 			var next grant

@@ -65,7 +65,7 @@ var inputSentences = []sentence{
 			}
 		}
 	}},
-	{"nothing is sent for a bad request", needs(Stall), func(x *fixture) {
+	{"nothing is sent for a bad request", needs(faults), func(x *fixture) {
 		release := x.stall(All)
 		for _, bad := range x.badRequests() {
 			err := answer(x, "a bad request is answered without the store", x.async(func() error {
@@ -88,7 +88,7 @@ var inputSentences = []sentence{
 		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
-	{"nothing is sent to Extend by a bad ttl", needs(Stall), func(x *fixture) {
+	{"nothing is sent to Extend by a bad ttl", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		release := x.stall(All)
 		for _, ttl := range x.badTTLs() {
@@ -100,7 +100,7 @@ var inputSentences = []sentence{
 		}
 		release()
 	}},
-	{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent", needs(Stall), func(x *fixture) {
+	{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent", needs(faults), func(x *fixture) {
 		release := x.stall(All)
 		for _, bad := range x.badNames() {
 			lease := locker.Lease{Key: bad.Key, Token: bad.Token}

@@ -63,7 +63,7 @@ var inputDoubles = []broken{
 		bug: "errors do not say what is wrong",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
 			if isPermanent(err) {
-				return refusal{errors.New("bad input")}
+				return permanentError{errors.New("bad input")}
 			}
 			return err
 		})),

@@ -44,7 +44,7 @@ type Harness struct {
 	// that no machine is too slow.
 	MaxTTL time.Duration
 
-	// Cause is matched by the errors of calls that Fail; nil: [ErrInjected].
+	// Cause is matched by the errors of calls that meet backendtest.Fail; nil: backendtest.ErrInjected.
 	Cause error
 
 	// NoWatch says that Watch only ever returns an error that matches errors.ErrUnsupported.
@@ -63,8 +63,13 @@ type Harness struct {
 	// Options are given to every Client of the sentences, before those of the sentence itself.
 	Options []locker.Option
 
-	// Cannot lists what the Disturber is unable to do. The sentences that need it do not run.
-	Cannot []Disturbance
+	// NoFaults says that the Disturber sets no faults. Its Fault and FaultOnce are never called, and the
+	// sentences that need them do not run.
+	NoFaults bool
+
+	// NoForeign says that the Disturber stores no foreign values. Its SetForeign and SetOther are never
+	// called, and the sentences that need them do not run.
+	NoForeign bool
 
 	// Except lists sentences, word for word, that the Locker does not promise. They do not run. A sentence that does
 	// not exist is an error, so that the list can't rot.
@@ -95,14 +100,22 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// A sentence holds or is reported to x. It may use the disturbances that it needs and no others.
+// A sentence holds or is reported to x.
 type sentence struct {
 	says  string
-	needs []Disturbance
+	needs []need
 	holds func(x *fixture)
 }
 
-func needs(d ...Disturbance) []Disturbance { return d }
+// A need is what a sentence asks of the Disturber that not every Disturber can do.
+type need string
+
+const (
+	faults  need = "set faults"
+	foreign need = "store foreign values"
+)
+
+func needs(n ...need) []need { return n }
 
 var sentences = slices.Concat(
 	acquireSentences,
@@ -127,11 +140,6 @@ func (h Harness) plan() (run []sentence, skipped []string, err error) {
 	if h.New == nil {
 		return nil, nil, errors.New("lockertest: Harness.New is nil")
 	}
-	for _, d := range h.Cannot {
-		if !slices.Contains(disturbances, d) {
-			return nil, nil, fmt.Errorf("lockertest: Harness.Cannot names %q, which is no disturbance", d)
-		}
-	}
 	for _, says := range h.Except {
 		if !slices.ContainsFunc(sentences, func(s sentence) bool { return s.says == says }) {
 			return nil, nil, fmt.Errorf("lockertest: Harness.Except names %q, which is no sentence", says)
@@ -139,9 +147,9 @@ func (h Harness) plan() (run []sentence, skipped []string, err error) {
 	}
 	for _, s := range sentences {
 		var missing []string
-		for _, d := range s.needs {
-			if slices.Contains(h.Cannot, d) {
-				missing = append(missing, string(d))
+		for _, n := range s.needs {
+			if n == faults && h.NoFaults || n == foreign && h.NoForeign {
+				missing = append(missing, string(n))
 			}
 		}
 		switch {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -43,7 +44,6 @@ func TestHarnessIsChecked(t *testing.T) {
 	}{
 		{Harness{}, "Harness.New is nil"},
 		{Harness{New: fresh, Except: []string{"a lock is free"}}, `Harness.Except names "a lock is free", which is no sentence`},
-		{Harness{New: fresh, Cannot: []Disturbance{"Explode"}}, `Harness.Cannot names "Explode", which is no disturbance`},
 	} {
 		if _, _, err := c.h.plan(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v; want %q", err, c.want)
@@ -53,14 +53,14 @@ func TestHarnessIsChecked(t *testing.T) {
 
 func TestSentencesThatDoNotRunAreListedWithTheReason(t *testing.T) {
 	const notPromised = "a second Release matches ErrLost"
-	run, skipped, err := Harness{New: fresh, Except: []string{notPromised}, Cannot: []Disturbance{SetOther}}.plan()
+	run, skipped, err := Harness{New: fresh, Except: []string{notPromised}, NoForeign: true}.plan()
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"not promised: " + notPromised}
 	for _, s := range sentences {
-		if slices.Contains(s.needs, SetOther) {
-			want = append(want, "the harness cannot SetOther: "+s.says)
+		if slices.Contains(s.needs, foreign) {
+			want = append(want, "the harness cannot store foreign values: "+s.says)
 		}
 	}
 	slices.Sort(want)
@@ -80,7 +80,7 @@ func TestSentencesAreUniqueAndNeedWhatTheyUse(t *testing.T) {
 			t.Errorf("twice: %s", s.says)
 		}
 		seen[s.says] = true
-		used := map[Disturbance]bool{}
+		used := map[need]bool{}
 		synctest.Test(t, func(t *testing.T) {
 			r := newReference()
 			h := Harness{Bubble: true, New: func(*testing.T) (locker.Locker, Disturber) { return r, recording{r, used} }}
@@ -97,24 +97,20 @@ func TestSentencesAreUniqueAndNeedWhatTheyUse(t *testing.T) {
 // recording notes what is used of a Disturber. Sentences disturb from one goroutine.
 type recording struct {
 	*reference
-	used map[Disturbance]bool
+	used map[need]bool
 }
 
-func (r recording) Delete(key string)     { r.used[Delete] = true; r.reference.Delete(key) }
-func (r recording) Expire(key string)     { r.used[Expire] = true; r.reference.Expire(key) }
-func (r recording) SetForeign(key string) { r.used[SetForeign] = true; r.reference.SetForeign(key) }
-func (r recording) SetOther(key string)   { r.used[SetOther] = true; r.reference.SetOther(key) }
+func (r recording) SetForeign(key string) { r.used[foreign] = true; r.reference.SetForeign(key) }
+func (r recording) SetOther(key string)   { r.used[foreign] = true; r.reference.SetOther(key) }
 
-func (r recording) Fault(op Op, f Fault) {
-	r.used[f.Kind] = true
+func (r recording) Fault(op Op, f backendtest.Fault) {
+	r.used[faults] = r.used[faults] || f != nil
 	r.reference.Fault(op, f)
 }
 
-func (r recording) FaultOnce(op Op, faults ...Fault) {
-	for _, f := range faults {
-		r.used[f.Kind] = true
-	}
-	r.reference.FaultOnce(op, faults...)
+func (r recording) FaultOnce(op Op, f ...backendtest.Fault) {
+	r.used[faults] = true
+	r.reference.FaultOnce(op, f...)
 }
 
 // A sentence that nothing can break says nothing.

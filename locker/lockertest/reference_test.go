@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -28,8 +29,8 @@ type reference struct {
 	entries  map[string]entry
 	wakes    map[string]map[*func()]bool
 	fences   map[string]uint64
-	standing map[Op]Fault
-	queued   map[Op][]Fault
+	standing map[Op]backendtest.Fault
+	queued   map[Op][]backendtest.Fault
 }
 
 type entry struct {
@@ -41,7 +42,7 @@ type entry struct {
 func newReference() *reference {
 	r := &reference{
 		maxTTL: maxTTL, entries: map[string]entry{}, wakes: map[string]map[*func()]bool{}, fences: map[string]uint64{},
-		standing: map[Op]Fault{}, queued: map[Op][]Fault{},
+		standing: map[Op]nil, queued: map[Op][]nil,
 	}
 	r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
 		e, found := r.live(key)
@@ -258,14 +259,18 @@ func (r *reference) call(ctx context.Context, op Op, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return r.next(op).Apply(ctx, func(context.Context) error {
+	execute := func(context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return do()
-	})
+	}
+	if fault := r.next(op); fault != nil {
+		return fault(ctx, execute)
+	}
+	return execute(ctx)
 }
 
-func (r *reference) next(op Op) Fault {
+func (r *reference) next(op Op) backendtest.Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q := r.queued[op]; len(q) > 0 {
@@ -278,7 +283,7 @@ func (r *reference) next(op Op) Fault {
 	return r.standing[All]
 }
 
-func (r *reference) Fault(op Op, f Fault) {
+func (r *reference) Fault(op Op, f backendtest.Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if op == All {
@@ -287,7 +292,7 @@ func (r *reference) Fault(op Op, f Fault) {
 	r.standing[op] = f
 }
 
-func (r *reference) FaultOnce(op Op, f ...Fault) {
+func (r *reference) FaultOnce(op Op, f ...backendtest.Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queued[op] = append(r.queued[op], f...)
@@ -320,5 +325,11 @@ func (r *reference) Expire(key string) {
 func fault(op, key string, err error) error { return &locker.Error{Op: op, Key: key, Err: err} }
 
 func ttlError(ttl, limit time.Duration) error {
-	return refusal{fmt.Errorf("ttl %v is over the limit of %v", ttl, limit)}
+	return permanentError{fmt.Errorf("ttl %v is over the limit of %v", ttl, limit)}
 }
+
+// permanentError is an error that repeating cannot cure.
+type permanentError struct{ error }
+
+func (permanentError) Permanent() bool { return true }
+func (e permanentError) Unwrap() error { return e.error }

@@ -44,7 +44,7 @@ var releaseDoubles = []broken{
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, release: func(ctx context.Context, lease locker.Lease) error {
 				_ = r.Release(ctx, lease)
-				return refusal{errors.New("no")}
+				return permanentError{errors.New("no")}
 			}}
 		},
 		breaks: []string{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -14,19 +15,19 @@ var renewSentences = []sentence{
 	{"a held lock is extended for as long as it is held", nil, func(x *fixture) {
 		x.inTime(renewed, func(ttl time.Duration) bool { return x.keeps(ttl, func() {}) })
 	}},
-	{"one extension that fails does not lose the lock", needs(Fail), func(x *fixture) {
-		x.survives(Fault{Kind: Fail})
+	{"one extension that fails does not lose the lock", needs(faults), func(x *fixture) {
+		x.survives(backendtest.Fail)
 	}},
-	{"one extension whose reply is lost does not lose the lock", needs(LoseReply), func(x *fixture) {
-		x.survives(Fault{Kind: LoseReply})
+	{"one extension whose reply is lost does not lose the lock", needs(faults), func(x *fixture) {
+		x.survives(backendtest.LoseReply)
 	}},
-	{"one extension that hangs does not lose the lock", needs(Hang), func(x *fixture) {
-		x.survives(Fault{Kind: Hang})
+	{"one extension that hangs does not lose the lock", needs(faults), func(x *fixture) {
+		x.survives(backendtest.Hang)
 	}},
-	{"one extension that hangs and ignores its ctx does not lose the lock", needs(Stall), func(x *fixture) {
+	{"one extension that hangs and ignores its ctx does not lose the lock", needs(faults), func(x *fixture) {
 		until := make(chan struct{})
 		x.Cleanup(func() { close(until) })
-		x.survives(Fault{Kind: Stall, Until: until})
+		x.survives(backendtest.Stall(until, nil))
 	}},
 	{"without extension a lock is lost at its Expires", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(3*short), locker.WithoutExtension()), x.key("k"))
@@ -64,32 +65,32 @@ var renewSentences = []sentence{
 			_ = l.Unlock(x.Context())
 		}
 	}},
-	{"when the key is deleted, the context ends with ErrLost, stolen, no later than Expires", needs(Delete), func(x *fixture) {
+	{"when the key is deleted, the context ends with ErrLost, stolen, no later than Expires", nil, func(x *fixture) {
 		x.stolen(x.beneath.Delete)
 	}},
-	{"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires", needs(Delete), func(x *fixture) {
+	{"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires", nil, func(x *fixture) {
 		x.stolen(func(key string) {
 			x.beneath.Delete(key)
 			x.grant(key, x.long)
 		})
 	}},
-	{"when extensions fail, the context ends with ErrLost, unavailable, no later than Expires", needs(Fail), func(x *fixture) {
-		x.unavailable(func() { x.beneath.Fault(Extend, Fault{Kind: Fail}) })
+	{"when extensions fail, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
+		x.unavailable(func() { x.beneath.Fault(Extend, backendtest.Fail) })
 	}},
-	{"when extensions hang, the context ends with ErrLost, unavailable, no later than Expires", needs(Hang), func(x *fixture) {
-		x.unavailable(func() { x.beneath.Fault(Extend, Fault{Kind: Hang}) })
+	{"when extensions hang, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
+		x.unavailable(func() { x.beneath.Fault(Extend, backendtest.Hang) })
 	}},
-	{"when extensions hang and ignore their ctx, the context ends with ErrLost, unavailable, no later than Expires", needs(Stall), func(x *fixture) {
+	{"when extensions hang and ignore their ctx, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
 		x.unavailable(func() { x.stall(Extend) })
 	}},
-	{"when everything hangs and ignores its ctx, the context ends with ErrLost no later than Expires", needs(Stall), func(x *fixture) {
+	{"when everything hangs and ignores its ctx, the context ends with ErrLost no later than Expires", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(All)
 		_ = x.lost(l) // whatever the reason
 		release()
 		x.emptyInTheEnd(l.Key())
 	}},
-	{"an extension that lands after the lock was lost leaves nothing and nobody's lease longer", needs(Stall), func(x *fixture) {
+	{"an extension that lands after the lock was lost leaves nothing and nobody's lease longer", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(Extend)
 		_ = x.lost(l) // whatever the reason
@@ -124,7 +125,7 @@ var renewSentences = []sentence{
 		}
 		x.unlock(l)
 	}},
-	{"Extend of a lock that was taken away matches ErrLost and ends its context", needs(Delete), func(x *fixture) {
+	{"Extend of a lock that was taken away matches ErrLost and ends its context", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Delete(l.Key())
 		other := x.grant(l.Key(), x.long)
@@ -175,7 +176,7 @@ func (x *fixture) keeps(ttl time.Duration, trouble func()) bool {
 	return err == nil
 }
 
-func (x *fixture) survives(f Fault) {
+func (x *fixture) survives(f backendtest.Fault) {
 	x.Helper()
 	x.inTime(renewed, func(ttl time.Duration) bool {
 		return x.keeps(ttl, func() { x.beneath.FaultOnce(Extend, f) })

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -20,7 +21,7 @@ var secretSentences = []sentence{
 		}
 		x.hides(req.Token, after)
 	}},
-	{"the token is in no error", needs(Fail, Refuse, LoseReply, SetForeign, SetOther), func(x *fixture) {
+	{"the token is in no error", needs(faults, foreign), func(x *fixture) {
 		ctx, key := x.Context(), x.key("k")
 		g := x.grant(key, x.long)
 		req := x.request(key, x.long)
@@ -35,12 +36,12 @@ var secretSentences = []sentence{
 			x.hides(g.Token, x.locker.Watch(ctx, key, "", func() {}))
 		}
 		all()
-		for _, kind := range []Disturbance{Fail, Refuse, LoseReply} {
-			x.beneath.Fault(All, Fault{Kind: kind})
+		for _, fault := range []backendtest.Fault{backendtest.Fail, backendtest.Permanent, backendtest.LoseReply} {
+			x.beneath.Fault(All, fault)
 			all()
 			x.hides(g.Token, x.locker.Release(ctx, g.Lease))
 		}
-		x.beneath.Fault(All, Fault{})
+		x.beneath.Fault(All, nil)
 		x.beneath.SetForeign(key)
 		all()
 		x.beneath.SetOther(key)

@@ -4,21 +4,22 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
 // What happens when nobody can tell what happened.
 var unknownSentences = []sentence{
-	{"when the store fails, Acquire says neither held nor lost, and nothing is left", needs(Fail), func(x *fixture) {
+	{"when the store fails, Acquire says neither held nor lost, and nothing is left", needs(faults), func(x *fixture) {
 		key := x.key("k")
-		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail})
+		x.beneath.FaultOnce(Acquire, backendtest.Fail)
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
 		x.grant(key, x.long)
 	}},
-	{"when the store fails, the error matches that of the store", needs(Fail), func(x *fixture) {
+	{"when the store fails, the error matches that of the store", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.Fault(All, Fault{Kind: Fail})
+		x.beneath.Fault(All, backendtest.Fail)
 		_, acquired := x.locker.Acquire(x.Context(), x.request(x.key("free"), x.long))
 		_, extended := x.locker.Extend(x.Context(), g.Lease, x.long)
 		released := x.locker.Release(x.Context(), g.Lease)
@@ -28,30 +29,30 @@ var unknownSentences = []sentence{
 			}
 		}
 	}},
-	{"when the store fails, a lock that someone has is not said to be held by them, and they keep it", needs(Fail), func(x *fixture) {
+	{"when the store fails, a lock that someone has is not said to be held by them, and they keep it", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail})
+		x.beneath.FaultOnce(Acquire, backendtest.Fail)
 		x.acquireFails(g.Key)
 		x.pause(10 * tick)
 		x.wantHolds(g)
 	}},
-	{"when the reply to Acquire is lost, it says neither held nor lost, and what was stored is removed", needs(LoseReply), func(x *fixture) {
+	{"when the reply to Acquire is lost, it says neither held nor lost, and what was stored is removed", needs(faults), func(x *fixture) {
 		key := x.key("k")
-		x.beneath.FaultOnce(Acquire, Fault{Kind: LoseReply})
+		x.beneath.FaultOnce(Acquire, backendtest.LoseReply)
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
 		x.grant(key, x.long)
 	}},
-	{"a clean-up that fails or hangs is repeated until it is answered", needs(Fail, LoseReply, Hang), func(x *fixture) {
+	{"a clean-up that fails or hangs is repeated until it is answered", needs(faults), func(x *fixture) {
 		key := x.key("k")
-		x.beneath.FaultOnce(Acquire, Fault{Kind: LoseReply})
-		x.beneath.FaultOnce(Release, Fault{Kind: Fail}, Fault{Kind: Hang}, Fault{Kind: Fail}, Fault{Kind: Fail})
+		x.beneath.FaultOnce(Acquire, backendtest.LoseReply)
+		x.beneath.FaultOnce(Release, backendtest.Fail, backendtest.Hang, backendtest.Fail, backendtest.Fail)
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
 	}},
-	{"a request that lands after its attempt has failed is removed too", needs(Ghost), func(x *fixture) {
+	{"a request that lands after its attempt has failed is removed too", needs(faults), func(x *fixture) {
 		key := x.key("k")
-		x.beneath.FaultOnce(Acquire, Fault{Kind: Ghost, Delay: 30 * time.Millisecond})
+		x.beneath.FaultOnce(Acquire, backendtest.Ghost(30*time.Millisecond))
 		const ttl = 10 * time.Second // in real time it may end by itself: the clean-up does not go on for ever
 		_, err := x.locker.Acquire(x.Context(), x.request(key, ttl))
 		x.wantUnknown("Acquire", err)
@@ -60,11 +61,11 @@ var unknownSentences = []sentence{
 		x.emptyInTheEnd(key)
 		x.soon("what landed late was removed", began, ttl/2)
 	}},
-	{"the clean-up of one attempt never removes the grant of the next", needs(Fail, LoseReply, Late), func(x *fixture) {
-		for _, kind := range []Disturbance{Fail, LoseReply} {
-			key := x.key(string(kind))
-			x.beneath.FaultOnce(Acquire, Fault{Kind: kind})
-			x.beneath.FaultOnce(Release, Fault{Kind: Late, Delay: 30 * time.Millisecond})
+	{"the clean-up of one attempt never removes the grant of the next", needs(faults), func(x *fixture) {
+		for name, fault := range map[string]backendtest.Fault{"Fail": backendtest.Fail, "LoseReply": backendtest.LoseReply} {
+			key := x.key(name)
+			x.beneath.FaultOnce(Acquire, fault)
+			x.beneath.FaultOnce(Release, backendtest.Late(30*time.Millisecond))
 			x.acquireFails(key)
 			var next grant
 			x.eventually("the next attempt is granted", func() bool {
@@ -80,41 +81,41 @@ var unknownSentences = []sentence{
 			x.wantHolds(next)
 		}
 	}},
-	{"when Extend fails, it does not say lost, the lease lasts and a repeat works", needs(Fail), func(x *fixture) {
+	{"when Extend fails, it does not say lost, the lease lasts and a repeat works", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Extend, Fault{Kind: Fail})
+		x.beneath.FaultOnce(Extend, backendtest.Fail)
 		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantUnknown("Extend", err)
 		x.refuse(g, x.long)
 		x.wantHolds(g)
 	}},
-	{"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward", needs(LoseReply), func(x *fixture) {
+	{"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Extend, Fault{Kind: LoseReply})
+		x.beneath.FaultOnce(Extend, backendtest.LoseReply)
 		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantUnknown("Extend", err)
 		if after := x.extends(g.Lease, 2*x.long); !after.Expires.After(g.Expires) {
 			x.Fatalf("Extend = %v; want it until after %v", after, g.Expires)
 		}
 	}},
-	{"when Release fails, it does not say lost, and a repeat releases", needs(Fail), func(x *fixture) {
+	{"when Release fails, it does not say lost, and a repeat releases", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Release, Fault{Kind: Fail})
+		x.beneath.FaultOnce(Release, backendtest.Fail)
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
 		x.refuse(g, x.long)
 		x.release(g.Lease)
 		x.wantEmpty(g.Key)
 	}},
-	{"when the reply to Release is lost, it does not say lost, and a repeat does", needs(LoseReply), func(x *fixture) {
+	{"when the reply to Release is lost, it does not say lost, and a repeat does", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Release, Fault{Kind: LoseReply})
+		x.beneath.FaultOnce(Release, backendtest.LoseReply)
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantEmpty(g.Key)
 	}},
-	{"what the store refuses for good is returned at once as a refusal, and changes nothing", needs(Refuse), func(x *fixture) {
+	{"what the store refuses for good is returned at once as a refusal, and changes nothing", needs(faults), func(x *fixture) {
 		g, free := x.grant(x.key("k"), x.long), x.key("free")
-		x.beneath.Fault(All, Fault{Kind: Refuse})
+		x.beneath.Fault(All, backendtest.Permanent)
 		began := time.Now()
 		_, err := x.locker.Acquire(x.Context(), x.request(free, x.long))
 		x.wantPermanent("Acquire", err)
@@ -122,7 +123,7 @@ var unknownSentences = []sentence{
 		x.wantPermanent("Extend", err)
 		x.wantPermanent("Release", x.locker.Release(x.Context(), g.Lease))
 		x.soon("refused", began, tick)
-		x.beneath.Fault(All, Fault{})
+		x.beneath.Fault(All, nil)
 		x.wantEmpty(free)
 		if x.late() { // enough nodes have refused; the others may be asked only now
 			_ = x.locker.Release(x.Context(), g.Lease)
@@ -141,7 +142,7 @@ func (x *fixture) acquireFails(key string) {
 }
 
 var foreignSentences = []sentence{
-	{"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays", needs(SetForeign, Delete), func(x *fixture) {
+	{"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays", needs(foreign), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.SetForeign(key)
 		_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
@@ -159,7 +160,7 @@ var foreignSentences = []sentence{
 		x.beneath.Delete(key)
 		x.grant(key, x.long)
 	}},
-	{"a value of another type matches ErrForeignKey and not ErrHeld, and stays", needs(SetOther), func(x *fixture) {
+	{"a value of another type matches ErrForeignKey and not ErrHeld, and stays", needs(foreign), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.SetOther(key)
 		_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
@@ -172,7 +173,7 @@ var foreignSentences = []sentence{
 			x.Fatalf("the foreign value is gone")
 		}
 	}},
-	{"a lease whose key was overwritten can be neither extended nor released, and what is there stays", needs(SetForeign, SetOther), func(x *fixture) {
+	{"a lease whose key was overwritten can be neither extended nor released, and what is there stays", needs(foreign), func(x *fixture) {
 		for name, overwrite := range map[string]func(string){"foreign": x.beneath.SetForeign, "other": x.beneath.SetOther} {
 			g := x.grant(x.key(name), x.long)
 			overwrite(g.Key)

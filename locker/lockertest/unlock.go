@@ -5,11 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
 var unlockSentences = []sentence{
-	{"Unlock after the lock was lost matches ErrLost and leaves the next holder alone", needs(Delete), func(x *fixture) {
+	{"Unlock after the lock was lost matches ErrLost and leaves the next holder alone", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		x.beneath.Delete(l.Key())
 		next := x.grant(l.Key(), x.long)
@@ -18,7 +19,7 @@ var unlockSentences = []sentence{
 		x.pause(10 * tick)
 		x.wantHolds(next)
 	}},
-	{"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone", needs(Delete), func(x *fixture) {
+	{"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Delete(l.Key())
 		next := x.grant(l.Key(), x.long)
@@ -26,15 +27,15 @@ var unlockSentences = []sentence{
 		x.pause(10 * tick)
 		x.wantHolds(next)
 	}},
-	{"Unlock whose reply is lost returns nil, since its own repeat finds nothing", needs(LoseReply), func(x *fixture) {
+	{"Unlock whose reply is lost returns nil, since its own repeat finds nothing", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
-		x.beneath.FaultOnce(Release, Fault{Kind: LoseReply})
+		x.beneath.FaultOnce(Release, backendtest.LoseReply)
 		x.unlock(l)
 		x.wantEmpty(l.Key())
 	}},
-	{"Unlock whose request is lost repeats it", needs(Fail), func(x *fixture) {
+	{"Unlock whose request is lost repeats it", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
-		x.beneath.FaultOnce(Release, Fault{Kind: Fail}, Fault{Kind: Fail})
+		x.beneath.FaultOnce(Release, backendtest.Fail, backendtest.Fail)
 		x.unlock(l)
 		x.wantEmpty(l.Key())
 	}},
@@ -55,11 +56,11 @@ var unlockSentences = []sentence{
 			x.emptyInTheEnd(l.Key())
 		}
 	}},
-	{"Unlock returns when its ctx ends, and goes on in the background until the lock is released", needs(Hang, Stall), func(x *fixture) {
+	{"Unlock returns when its ctx ends, and goes on in the background until the lock is released", needs(faults), func(x *fixture) {
 		for name, hang := range map[string]func() func(){
 			"Hang": func() func() {
-				x.beneath.Fault(Release, Fault{Kind: Hang})
-				return func() { x.beneath.Fault(Release, Fault{}) }
+				x.beneath.Fault(Release, backendtest.Hang)
+				return func() { x.beneath.Fault(Release, nil) }
 			},
 			"Stall": func() func() { return x.stall(Release) },
 		} {
@@ -70,7 +71,7 @@ var unlockSentences = []sentence{
 			x.emptyInTheEnd(l.Key())
 		}
 	}},
-	{"Unlock with a ctx that is already done waits a second for a store that hangs, no longer", needs(Stall), func(x *fixture) {
+	{"Unlock with a ctx that is already done waits a second for a store that hangs, no longer", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		release := x.stall(Release)
 		ctx, cancel := context.WithCancel(x.Context())
@@ -82,10 +83,10 @@ var unlockSentences = []sentence{
 		release()
 		x.emptyInTheEnd(l.Key())
 	}},
-	{"Unlock whose ctx has ended leaves a lock that the next one gets, and keeps", needs(Hang), func(x *fixture) {
+	{"Unlock whose ctx has ended leaves a lock that the next one gets, and keeps", needs(faults), func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
-		x.beneath.FaultOnce(Release, Fault{Kind: Hang}, Fault{Kind: Hang})
+		x.beneath.FaultOnce(Release, backendtest.Hang, backendtest.Hang)
 		x.ends(l.Unlock)
 		next := x.got(x.waits(x.Context(), c, l.Key()))
 		x.pause(10 * tick)
@@ -94,15 +95,15 @@ var unlockSentences = []sentence{
 		}
 		x.unlock(next.Lock)
 	}},
-	{"a refusal of Release is returned by Unlock at once", needs(Refuse), func(x *fixture) {
+	{"a refusal of Release is returned by Unlock at once", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
-		x.beneath.Fault(Release, Fault{Kind: Refuse})
+		x.beneath.Fault(Release, backendtest.Permanent)
 		began := time.Now()
 		x.wantPermanent("Unlock", l.Unlock(x.Context()))
 		x.soon("Unlock returned", began, slack)
-		x.beneath.Fault(Release, Fault{})
+		x.beneath.Fault(Release, nil)
 	}},
-	{"a second Unlock returns the result of the first and leaves the next holder alone", needs(Delete), func(x *fixture) {
+	{"a second Unlock returns the result of the first and leaves the next holder alone", nil, func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
 		x.unlock(l)
@@ -134,7 +135,7 @@ var unlockSentences = []sentence{
 		x.livesUntil(next.Lease)
 		x.wantEmpty(l.Key())
 	}},
-	{"an extension that hangs holds Unlock up no longer than its ctx, and leaves nothing", needs(Stall), func(x *fixture) {
+	{"an extension that hangs holds Unlock up no longer than its ctx, and leaves nothing", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(Extend)
 		x.inFlight(l)

@@ -15,7 +15,7 @@ var unlockDoubles = []broken{
 			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
 				err := next.Release(ctx, lease)
 				if unknown(err) {
-					return refusal{err}
+					return permanentError{err}
 				}
 				return err
 			}}
@@ -33,7 +33,7 @@ var unlockDoubles = []broken{
 				ctx, cancel := context.WithCancel(ctx)
 				cancel()
 				if err := next.Release(ctx, lease); err != nil {
-					return refusal{err}
+					return permanentError{err}
 				}
 				return nil
 			}}

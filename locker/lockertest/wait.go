@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -35,7 +36,7 @@ var waitSentences = []sentence{
 		x.soon("Lock returned", g.came.Add(g.ttl), pollCap+slack)
 		x.unlock(next.Lock)
 	}},
-	{"a waiter whom nobody wakes gets the lock within the polling cap", needs(Expire), func(x *fixture) {
+	{"a waiter whom nobody wakes gets the lock within the polling cap", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
 		x.pause(50 * time.Millisecond)
@@ -46,7 +47,7 @@ var waitSentences = []sentence{
 		x.soon("Lock returned", expired, pollCap+slack)
 		x.unlock(next.Lock)
 	}},
-	{"a Watch that hangs costs hints and not the wait", needs(Stall), func(x *fixture) {
+	{"a Watch that hangs costs hints and not the wait", needs(faults), func(x *fixture) {
 		x.stall(Watch)
 		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
@@ -74,10 +75,10 @@ var waitSentences = []sentence{
 		})
 		x.wantHolds(g)
 	}},
-	{"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows", needs(Hang), func(x *fixture) {
+	{"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.Fault(Acquire, Fault{Kind: Hang})
-		x.beneath.FaultOnce(Acquire, Fault{})
+		x.beneath.Fault(Acquire, backendtest.Hang)
+		x.beneath.FaultOnce(Acquire, nil)
 		began := time.Now()
 		_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(6*short), locker.WithTTL(x.long))
 		x.soon("Lock returned", began, 6*short+pollCap)
@@ -85,17 +86,17 @@ var waitSentences = []sentence{
 			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit, and not ErrHeld", err)
 		}
 	}},
-	{"under WithWait, Lock outlasts a store that fails, and gets the lock when it answers again", needs(Fail), func(x *fixture) {
+	{"under WithWait, Lock outlasts a store that fails, and gets the lock when it answers again", needs(faults), func(x *fixture) {
 		key := x.key("k")
-		x.beneath.FaultOnce(Acquire, Fault{Kind: Fail}, Fault{Kind: Fail}, Fault{Kind: Fail})
+		x.beneath.FaultOnce(Acquire, backendtest.Fail, backendtest.Fail, backendtest.Fail)
 		l, err := x.client().Lock(x.Context(), key, locker.WithWait(x.patience), locker.WithTTL(x.long))
 		if err != nil {
 			x.Fatalf("Lock: error %v; want the lock", err)
 		}
 		x.unlock(l)
 	}},
-	{"a wait limit that is reached while the store fails matches ErrWaitLimit and the error of the store, and not ErrHeld", needs(Fail), func(x *fixture) {
-		x.beneath.Fault(Acquire, Fault{Kind: Fail})
+	{"a wait limit that is reached while the store fails matches ErrWaitLimit and the error of the store, and not ErrHeld", needs(faults), func(x *fixture) {
+		x.beneath.Fault(Acquire, backendtest.Fail)
 		began := time.Now()
 		_, err := x.client().Lock(x.Context(), x.key("k"), locker.WithWait(short))
 		if took := time.Since(began); took < short {
@@ -126,7 +127,7 @@ var waitSentences = []sentence{
 		x.release(g.Lease)
 		x.emptyInTheEnd(g.Key)
 	}},
-	{"Lock waits for a foreign value without expiry until it is gone", needs(SetForeign, Delete), func(x *fixture) {
+	{"Lock waits for a foreign value without expiry until it is gone", needs(foreign), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.SetForeign(key)
 		waiting := x.waits(x.Context(), x.client(), key)
@@ -138,7 +139,7 @@ var waitSentences = []sentence{
 		x.soon("Lock returned", deleted, pollCap+slack)
 		x.unlock(next.Lock)
 	}},
-	{"a value of another type ends the wait with ErrForeignKey", needs(SetOther), func(x *fixture) {
+	{"a value of another type ends the wait with ErrForeignKey", needs(foreign), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
 		x.pause(50 * time.Millisecond)

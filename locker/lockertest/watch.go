@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
 )
 
 var watchSentences = []sentence{
@@ -73,8 +75,8 @@ var watchSentences = []sentence{
 			x.Fatalf("Watch: error %v", err)
 		}
 	}},
-	{"a Watch that the store refuses returns the refusal, or says that it is unsupported", needs(Refuse), func(x *fixture) {
-		x.beneath.Fault(Watch, Fault{Kind: Refuse})
+	{"a Watch that the store refuses returns the refusal, or says that it is unsupported", needs(faults), func(x *fixture) {
+		x.beneath.Fault(Watch, backendtest.Permanent)
 		err := x.locker.Watch(x.Context(), x.key("k"), "", func() {})
 		if x.NoWatch && errors.Is(err, errors.ErrUnsupported) {
 			return

@@ -165,7 +165,7 @@ var releaseScenarios = []scenario{
 	{
 		name: "release that is refused",
 		run: func(x *scene) {
-			x.fault(backendtest.DeleteIf, backendtest.Refuse)
+			x.fault(backendtest.DeleteIf, backendtest.Permanent)
 			l := x.lock()
 			x.wantMatch(l.Unlock(x.ctx), backendtest.ErrInjected)
 			x.now(0, 0)

@@ -141,7 +141,7 @@ var quorumScenarios = []scenario{
 			for i := range 2 {
 				x.faults[i].Set(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
 					time.Sleep(10 * time.Millisecond)
-					return backendtest.Refuse(ctx, execute)
+					return backendtest.Permanent(ctx, execute)
 				})
 			}
 			l := x.lock()

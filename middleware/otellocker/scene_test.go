@@ -48,7 +48,7 @@ type scene struct {
 	client *locker.Client
 	other  *locker.Client // of another process, as it were, which is not watched
 	stores []*memory.Store
-	faults []*backendtest.FaultNumberedStore // of each store; the other Client does not meet them
+	faults []*backendtest.Faults // of each store; the other Client does not meet them
 	tokens tokens
 	blind  bool // there are no metrics
 
@@ -86,13 +86,13 @@ func newScene(t *testing.T, s setup) *scene {
 	seen, unseen := make([]locker.Locker, max(s.nodes, 1)), make([]locker.Locker, max(s.nodes, 1))
 	for i := range seen {
 		store := memory.New(memory.WithMaxTTL(everSoLong))
-		faulty := backendtest.FaultyNumbered(store)
-		x.stores, x.faults = append(x.stores, store), append(x.faults, faulty)
+		faults := new(backendtest.Faults)
+		x.stores, x.faults = append(x.stores, store), append(x.faults, faults)
 		strategy := single.New
 		if s.numbers {
-			seen[i], unseen[i] = fenced.New(faulty), fenced.New(store)
+			seen[i], unseen[i] = fenced.New(faults.Numbered(store)), fenced.New(store)
 		} else {
-			seen[i], unseen[i] = strategy(faulty.FaultStore), strategy(store)
+			seen[i], unseen[i] = strategy(faults.Store(store)), strategy(store)
 		}
 		seen[i] = noting{seen[i], &x.tokens}
 		if s.aroundNodes {

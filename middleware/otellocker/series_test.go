@@ -16,8 +16,8 @@ import (
 
 func TestTenThousandKeysAddNoSeries(t *testing.T) {
 	s, store := newSDK(), memory.New()
-	faulty := backendtest.Faulty(store)
-	locks := locker.New(single.New(faulty), locker.WithMiddleware(
+	faults := new(backendtest.Faults)
+	locks := locker.New(single.New(faults.Store(store)), locker.WithMiddleware(
 		otellocker.New(s.options(otellocker.WithTracerProvider(tracenoop.NewTracerProvider()))...))) // 10,000 spans are not looked at
 	each := func(key string) { // what there is to see of it
 		ctx := context.Background()
@@ -31,7 +31,7 @@ func TestTenThousandKeysAddNoSeries(t *testing.T) {
 		if err := l.Extend(ctx, ttl); err != nil {
 			t.Fatal(err)
 		}
-		faulty.Once(backendtest.ExpireIf, backendtest.Fail)
+		faults.Once(backendtest.ExpireIf, backendtest.Fail)
 		if err := l.Extend(ctx, ttl); err == nil {
 			t.Fatal("extended in spite of a fault")
 		}

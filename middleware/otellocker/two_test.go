@@ -34,8 +34,8 @@ func TestWhatNobodyHearsFurtherOutIsToldFurtherIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out, in := newSDK(), newSDK()
-				faults := backendtest.Faulty(memory.New())
-				locks := locker.New(locker.Wrap(single.New(faults), otellocker.New(in.options(c.inner...)...)),
+				faults := new(backendtest.Faults)
+				locks := locker.New(locker.Wrap(single.New(faults.Store(memory.New())), otellocker.New(in.options(c.inner...)...)),
 					locker.WithTTL(ttl), locker.WithMiddleware(otellocker.New(out.options(c.outer...)...)))
 				faults.Once(backendtest.ExpireIf, backendtest.Fail)
 				err := locks.Do(t.Context(), key, func(context.Context, *locker.Lock) error {
@@ -95,9 +95,9 @@ func (l locking) Acquire(ctx context.Context, req locker.Request) (lease locker.
 func TestExtensionsThatHangUntilTheLossHaveFailed(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			s, faults := newSDK(), backendtest.Faulty(memory.New())
+			s, faults := newSDK(), new(backendtest.Faults)
 			faults.Set(backendtest.ExpireIf, backendtest.Hang)
-			locks := locker.New(single.New(faults), locker.WithTTL(ttl), locker.WithMiddleware(otellocker.New(s.options()...)))
+			locks := locker.New(single.New(faults.Store(memory.New())), locker.WithTTL(ttl), locker.WithMiddleware(otellocker.New(s.options()...)))
 			l, err := locks.Lock(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)

@@ -38,7 +38,7 @@ func (f *forgets) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 
 var extensions = []outcome{
 	{name: "forgotten, and extended all the same", do: func(s *scene) {
-		s.locks = locker.New(single.New(s.faults[0]), locker.WithTTL(9*time.Second), locker.WithMiddleware(forgotten, s.watch))
+		s.locks = locker.New(single.New(s.faults[0].Store(s.stores[0])), locker.WithTTL(9*time.Second), locker.WithMiddleware(forgotten, s.watch))
 		l := s.lock()
 		time.Sleep(8 * time.Second)
 		l.Unlock(s.ctx)
@@ -63,7 +63,7 @@ var extensions = []outcome{
 		`level=DEBUG msg="lock released" key=invoice/42 held=4s trace=7`,
 	}},
 	{name: "handed over within the Client", do: func(s *scene) {
-		s.locks = locker.New(single.New(s.faults[0]), locker.WithTTL(9*time.Second), locker.WithBackoff(steady),
+		s.locks = locker.New(single.New(s.faults[0].Store(s.stores[0])), locker.WithTTL(9*time.Second), locker.WithBackoff(steady),
 			locker.WithHandover(1), locker.WithMiddleware(s.watch, slowly))
 		first, second := s.lock(), make(chan *locker.Lock)
 		go func() { second <- s.lock() }()
@@ -239,7 +239,7 @@ var ends = []outcome{
 		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=error trace=7`,
 	}},
 	{name: "release is refused", do: func(s *scene) {
-		s.faults[0].Set(backendtest.DeleteIf, backendtest.Refuse)
+		s.faults[0].Set(backendtest.DeleteIf, backendtest.Permanent)
 		s.lock().Unlock(s.ctx)
 	}, want: []string{
 		got,

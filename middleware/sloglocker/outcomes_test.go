@@ -180,8 +180,8 @@ var acquires = []outcome{
 
 func quorum(s *scene) locker.Locker {
 	var nodes []locker.Locker
-	for _, f := range s.faults {
-		nodes = append(nodes, single.New(f))
+	for i, f := range s.faults {
+		nodes = append(nodes, single.New(f.Store(s.stores[i])))
 	}
 	l, err := redlock.New(nodes)
 	if err != nil {

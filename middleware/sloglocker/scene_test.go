@@ -28,7 +28,7 @@ type scene struct {
 	secrets *secrets
 
 	stores []*memory.Store
-	faults []*backendtest.FaultStore
+	faults []*backendtest.Faults
 	watch  locker.Middleware // the log
 	locks  *locker.Client
 	others *locker.Client // somebody else's, without a log
@@ -45,10 +45,10 @@ func play(t *testing.T, n int, strategy func(s *scene) locker.Locker, do func(s 
 		for range n {
 			store := memory.New(memory.WithMaxTTL(time.Minute))
 			s.stores = append(s.stores, store)
-			s.faults = append(s.faults, backendtest.Faulty(store))
+			s.faults = append(s.faults, new(backendtest.Faults))
 		}
 		if strategy == nil {
-			strategy = func(s *scene) locker.Locker { return single.New(s.faults[0]) }
+			strategy = func(s *scene) locker.Locker { return single.New(s.faults[0].Store(s.stores[0])) }
 		}
 		l := locker.Wrap(strategy(s), s.secrets.watch)
 		opts := append([]sloglocker.Option{sloglocker.WithLogger(slog.New(s.journal))}, opts...)

@@ -60,7 +60,7 @@ func (wordy) Release(context.Context, locker.Lease) error {
 }
 
 func TestALossInALockersOwnWordsIsLoggedAsStolen(t *testing.T) {
-	s := play(t, 1, func(s *scene) locker.Locker { return wordy{single.New(s.faults[0])} }, func(s *scene) {
+	s := play(t, 1, func(s *scene) locker.Locker { return wordy{single.New(s.faults[0].Store(s.stores[0]))} }, func(s *scene) {
 		if err := s.lock().Unlock(s.ctx); !errors.Is(err, locker.ErrLost) {
 			s.Errorf("Unlock = %v", err)
 		}
@@ -117,7 +117,7 @@ func TestAroundEachAttemptItLogsEachAttempt(t *testing.T) {
 	s := play(t, 1, nil, func(s *scene) {
 		s.faults[0].Once(backendtest.DeleteIf, backendtest.Fail) // of a clean-up, which says nothing of a hold
 		log := sloglocker.New(sloglocker.WithLogger(slog.New(s.journal)))
-		locks := locker.New(locker.Wrap(single.New(s.faults[0]), log), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
+		locks := locker.New(locker.Wrap(single.New(s.faults[0].Store(s.stores[0])), log), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
 		s.faults[0].Once(backendtest.SetNX, backendtest.LoseReply)
 		if _, err := locks.Lock(s.ctx, key); err == nil {
 			s.Error("Lock whose answer is lost: no error")
@@ -198,7 +198,7 @@ func TestALockerThatPanicsOrEndsTheGoroutineIsLoggedOnce(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := play(t, 1, func(s *scene) locker.Locker {
-				c.Locker = single.New(s.faults[0])
+				c.Locker = single.New(s.faults[0].Store(s.stores[0]))
 				return c.unsteady
 			}, c.do)
 			compare(t, messages(s), c.want)

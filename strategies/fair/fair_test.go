@@ -25,8 +25,8 @@ func TestContractThroughClusterAndSentinel(t *testing.T) {
 }
 
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-	faulty := backendtest.FaultyQueued(store)
-	return fair.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: map[lockertest.Op]backendtest.Op{
+	faults := new(backendtest.Faults)
+	return fair.New(faults.Queued(store)), beneath.Disturber{Outside: outside, Faults: faults, Ops: map[lockertest.Op]backendtest.Op{
 		lockertest.Acquire: backendtest.SetNX,
 		lockertest.Extend:  backendtest.ExpireIf,
 		lockertest.Release: backendtest.DeleteIf,

@@ -15,8 +15,8 @@ func TestContract(t *testing.T) {
 }
 
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-	faulty := backendtest.FaultyNumbered(store)
-	return fenced.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}
+	faults := new(backendtest.Faults)
+	return fenced.New(faults.Numbered(store)), beneath.Disturber{Outside: outside, Faults: faults, Ops: ops}
 }
 
 var ops = map[lockertest.Op]backendtest.Op{

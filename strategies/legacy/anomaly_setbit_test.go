@@ -81,12 +81,12 @@ func TestAnomalySetBitReleasedByAnyone(t *testing.T) {
 func TestAnomalySetBitReleaseRepeated(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, s beneath.Store, _ beneath.Outside) {
 		store := plain(s)
-		faulty := backendtest.FaultyLegacy(store)
-		alice := gets(t, "alice", legacy.SetBit(faulty), long)
+		faults := new(backendtest.Faults)
+		alice := gets(t, "alice", legacy.SetBit(faults.Legacy(store)), long)
 
 		// The reply to Alice's release is lost. Before the Client repeats it, Bob takes the lock.
 		var bob holder
-		faulty.Once(backendtest.SetBit, func(ctx context.Context, execute func(context.Context) error) error {
+		faults.Once(backendtest.SetBit, func(ctx context.Context, execute func(context.Context) error) error {
 			err := backendtest.LoseReply(ctx, execute)
 			bob = gets(t, "bob", legacy.SetBit(store), long)
 			return err

@@ -19,14 +19,14 @@ import (
 func (r recipe) disturbed(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
 	d := &disturber{
 		Outside: outside, store: plain(store), recipe: r,
-		standing: map[lockertest.Op]lockertest.Fault{}, queued: map[lockertest.Op][]lockertest.Fault{},
+		standing: map[lockertest.Op]backendtest.Fault{}, queued: map[lockertest.Op][]backendtest.Fault{},
 	}
-	faulty := backendtest.FaultyLegacy(d.store)
-	faulty.Set(backendtest.All, d.meet(""))
+	faults := new(backendtest.Faults)
+	faults.Set(backendtest.All, d.meet(""))
 	for _, op := range []backendtest.Op{backendtest.Delete, backendtest.TxDeleteIf} { // a cleanup keeps the values of Acquire's ctx
-		faulty.Set(op, d.meet(lockertest.Release))
+		faults.Set(op, d.meet(lockertest.Release))
 	}
-	return marked{r.new(faulty)}, d
+	return marked{r.new(faults.Legacy(d.store))}, d
 }
 
 // marked puts the operation of the Locker into the ctx.
@@ -56,8 +56,8 @@ type disturber struct {
 	recipe recipe
 
 	mu       sync.Mutex
-	standing map[lockertest.Op]lockertest.Fault
-	queued   map[lockertest.Op][]lockertest.Fault
+	standing map[lockertest.Op]backendtest.Fault
+	queued   map[lockertest.Op][]backendtest.Fault
 }
 
 // Holds reports whether the recipe would find the lock held. A stamp that is past stays under the
@@ -70,7 +70,7 @@ func (d *disturber) Holds(key string) bool {
 	return err != nil || found && d.recipe.holds(value)
 }
 
-func (d *disturber) Fault(op lockertest.Op, f lockertest.Fault) {
+func (d *disturber) Fault(op lockertest.Op, f backendtest.Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if op == lockertest.All {
@@ -79,7 +79,7 @@ func (d *disturber) Fault(op lockertest.Op, f lockertest.Fault) {
 	d.standing[op] = f
 }
 
-func (d *disturber) FaultOnce(op lockertest.Op, faults ...lockertest.Fault) {
+func (d *disturber) FaultOnce(op lockertest.Op, faults ...backendtest.Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queued[op] = append(d.queued[op], faults...)
@@ -92,11 +92,14 @@ func (d *disturber) meet(op lockertest.Op) backendtest.Fault {
 		if op == "" {
 			op, _ = ctx.Value(opKey{}).(lockertest.Op)
 		}
-		return d.next(op).Apply(ctx, execute)
+		if fault := d.next(op); fault != nil {
+			return fault(ctx, execute)
+		}
+		return execute(ctx)
 	}
 }
 
-func (d *disturber) next(op lockertest.Op) lockertest.Fault {
+func (d *disturber) next(op lockertest.Op) backendtest.Fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if q := d.queued[op]; len(q) > 0 {

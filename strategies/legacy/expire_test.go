@@ -28,12 +28,12 @@ func TestAFaultBetweenSetnxAndExpireLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := inMemory()
-				faulty := backendtest.FaultyLegacy(store.Legacy())
-				faulty.Once(backendtest.Expire, fault)
-				faulty.Once(backendtest.TxDeleteIf, backendtest.Fail, backendtest.Fail)
+				faults := new(backendtest.Faults)
+				faults.Once(backendtest.Expire, fault)
+				faults.Once(backendtest.TxDeleteIf, backendtest.Fail, backendtest.Fail)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*long)
 				defer cancel()
-				_, err := legacy.Expire(faulty).Acquire(ctx, request(long))
+				_, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(ctx, request(long))
 				if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) {
 					t.Errorf("Acquire = %v", err)
 				}
@@ -50,14 +50,14 @@ func TestAFaultBetweenSetnxAndExpireLeavesNothing(t *testing.T) {
 func TestACleanUpOutlivesAShortTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
-		faulty := backendtest.FaultyLegacy(store.Legacy())
-		faulty.Set(backendtest.All, backendtest.LoseReply)
-		faulty.Set(backendtest.TxDeleteIf, backendtest.Fail)
-		if _, err := legacy.Expire(faulty).Acquire(t.Context(), request(brief)); err == nil {
+		faults := new(backendtest.Faults)
+		faults.Set(backendtest.All, backendtest.LoseReply)
+		faults.Set(backendtest.TxDeleteIf, backendtest.Fail)
+		if _, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(t.Context(), request(brief)); err == nil {
 			t.Fatal("Acquire succeeded")
 		}
 		time.Sleep(30 * time.Second)
-		faulty.Clear()
+		faults.Clear()
 		time.Sleep(2 * time.Second)
 		if _, _, found := store.Get("key"); found {
 			t.Error("the key is there")
@@ -67,9 +67,9 @@ func TestACleanUpOutlivesAShortTTL(t *testing.T) {
 
 func TestAKeyThatMayHaveNoExpiryIsUndoneAtOnce(t *testing.T) {
 	store := inMemory()
-	faulty := backendtest.FaultyLegacy(store.Legacy())
-	faulty.Set(backendtest.Expire, backendtest.Refuse)
-	_, err := legacy.Expire(faulty).Acquire(t.Context(), request(long))
+	faults := new(backendtest.Faults)
+	faults.Set(backendtest.Expire, backendtest.Permanent)
+	_, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(t.Context(), request(long))
 	var refused interface{ Permanent() bool }
 	if !errors.As(err, &refused) || !refused.Permanent() {
 		t.Errorf("Acquire = %v, want a refusal", err)
@@ -82,12 +82,12 @@ func TestAKeyThatMayHaveNoExpiryIsUndoneAtOnce(t *testing.T) {
 func TestAKeyThatIsGoneBeforeItsExpiryIsNotGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
-		faulty := backendtest.FaultyLegacy(store.Legacy())
-		faulty.Once(backendtest.Expire, func(ctx context.Context, execute func(context.Context) error) error {
+		faults := new(backendtest.Faults)
+		faults.Once(backendtest.Expire, func(ctx context.Context, execute func(context.Context) error) error {
 			store.Delete("key")
 			return execute(ctx)
 		})
-		_, err := legacy.Expire(faulty).Acquire(t.Context(), request(long))
+		_, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(t.Context(), request(long))
 		if err == nil || errors.Is(err, locker.ErrHeld) {
 			t.Errorf("Acquire = %v", err)
 		}
@@ -117,9 +117,9 @@ func TestAShorterExtensionLeavesALongLeaseItsLife(t *testing.T) {
 func TestAWaiterThatMayNotRepairIsTold(t *testing.T) {
 	store := inMemory()
 	store.Set("key", "someone", 0)
-	faulty := backendtest.FaultyLegacy(store.Legacy())
-	faulty.Set(backendtest.Expire, backendtest.Refuse)
-	_, err := locker.New(legacy.Expire(faulty)).Lock(t.Context(), "key")
+	faults := new(backendtest.Faults)
+	faults.Set(backendtest.Expire, backendtest.Permanent)
+	_, err := locker.New(legacy.Expire(faults.Legacy(store.Legacy()))).Lock(t.Context(), "key")
 	if !errors.Is(err, backendtest.ErrInjected) || errors.Is(err, locker.ErrHeld) {
 		t.Errorf("Lock = %v", err)
 	}
@@ -135,10 +135,10 @@ func (u unsent) Unwrap() error { return u.error }
 // key would stay locked for ever.
 func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 	store := inMemory()
-	faulty := backendtest.FaultyLegacy(store.Legacy())
-	faulty.Set(backendtest.Expire, func(context.Context, func(context.Context) error) error { return unsent{backendtest.ErrInjected} })
+	faults := new(backendtest.Faults)
+	faults.Set(backendtest.Expire, func(context.Context, func(context.Context) error) error { return unsent{backendtest.ErrInjected} })
 	ctx := context.WithValue(t.Context(), cleanup.ByCaller{}, true)
-	_, err := legacy.Expire(faulty).Acquire(ctx, request(time.Second))
+	_, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(ctx, request(time.Second))
 	if _, _, found := store.Get("key"); !found || !errors.Is(err, backendtest.ErrInjected) || cleanup.Unsent(err) || cleanup.Permanent(err) {
 		t.Errorf("Acquire = %v; found: %v, unsent: %v", err, found, cleanup.Unsent(err))
 	}
@@ -147,10 +147,10 @@ func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 func TestALongTTLIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	const want = `lockstep: acquire "key": ttl 1.001s is over the store's limit of 1s (see WithMaxTTL of the store's package)`
 	for _, r := range recipes {
-		faulty := backendtest.FaultyLegacy(memory.New(memory.WithMaxTTL(time.Second)).Legacy())
-		_, err := r.new(faulty).Acquire(t.Context(), request(1001*time.Millisecond))
-		if err == nil || err.Error() != want || faulty.Calls(backendtest.All) != 0 {
-			t.Errorf("%s: Acquire = %v after %d calls; want %s", r.name, err, faulty.Calls(backendtest.All), want)
+		faults := new(backendtest.Faults)
+		_, err := r.new(faults.Legacy(memory.New(memory.WithMaxTTL(time.Second)).Legacy())).Acquire(t.Context(), request(1001*time.Millisecond))
+		if err == nil || err.Error() != want || faults.Calls(backendtest.All) != 0 {
+			t.Errorf("%s: Acquire = %v after %d calls; want %s", r.name, err, faults.Calls(backendtest.All), want)
 		}
 	}
 }

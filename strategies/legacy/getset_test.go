@@ -113,9 +113,9 @@ func TestWhatKeepsAGetSetOut(t *testing.T) {
 func TestAGetSetThatCannotSayHowLongAWordStaysIsNoRefusal(t *testing.T) {
 	store := inMemory()
 	store.Set("key", "word", time.Minute)
-	faulty := backendtest.FaultyLegacy(store.Legacy())
-	faulty.Once(backendtest.Left, backendtest.Fail)
-	_, err := legacy.GetSet(faulty).Acquire(t.Context(), request(time.Second))
+	faults := new(backendtest.Faults)
+	faults.Once(backendtest.Left, backendtest.Fail)
+	_, err := legacy.GetSet(faults.Legacy(store.Legacy())).Acquire(t.Context(), request(time.Second))
 	if !errors.Is(err, backendtest.ErrInjected) || errors.Is(err, locker.ErrHeld) {
 		t.Errorf("Acquire = %v", err)
 	}
@@ -127,16 +127,16 @@ func TestAGetSetThatCannotSayHowLongAWordStaysIsNoRefusal(t *testing.T) {
 func TestALockThatIsReleasedWhileItIsLookedAtIsHeldByNobodyKnown(t *testing.T) {
 	store := inMemory()
 	store.Set("key", strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10), 0)
-	faulty := backendtest.FaultyLegacy(store.Legacy())
-	faulty.Once(backendtest.Get, func(ctx context.Context, execute func(context.Context) error) error {
+	faults := new(backendtest.Faults)
+	faults.Once(backendtest.Get, func(ctx context.Context, execute func(context.Context) error) error {
 		store.Delete("key")
 		return execute(ctx)
 	})
-	_, err := legacy.GetSet(faulty).Acquire(t.Context(), request(long))
+	_, err := legacy.GetSet(faults.Legacy(store.Legacy())).Acquire(t.Context(), request(long))
 	if held := (*locker.HeldError)(nil); !errors.As(err, &held) || held.Left != 0 || held.Foreign {
 		t.Errorf("Acquire = %v", err)
 	}
-	if n := faulty.Calls(backendtest.All); n != 2 {
+	if n := faults.Calls(backendtest.All); n != 2 {
 		t.Errorf("%d calls, want SETNX and GET", n)
 	}
 	if _, _, found := store.Get("key"); found {
@@ -147,12 +147,12 @@ func TestALockThatIsReleasedWhileItIsLookedAtIsHeldByNobodyKnown(t *testing.T) {
 func TestAGetSetThatFindsNothingIsGranted(t *testing.T) {
 	store := inMemory()
 	store.Set("key", staleStamp(), 0)
-	faulty := backendtest.FaultyLegacy(store.Legacy())
-	faulty.Once(backendtest.GetSet, func(ctx context.Context, execute func(context.Context) error) error {
+	faults := new(backendtest.Faults)
+	faults.Once(backendtest.GetSet, func(ctx context.Context, execute func(context.Context) error) error {
 		store.Delete("key")
 		return execute(ctx)
 	})
-	grant(t, legacy.GetSet(faulty), long)
+	grant(t, legacy.GetSet(faults.Legacy(store.Legacy())), long)
 }
 
 func TestExtendNeverMakesAStampEarlier(t *testing.T) {
@@ -174,10 +174,10 @@ func TestExtendNeverMakesAStampEarlier(t *testing.T) {
 func TestExtendDoesNotBringAKeyBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
-		faulty := backendtest.FaultyLegacy(store.Legacy())
-		l := legacy.GetSet(faulty)
+		faults := new(backendtest.Faults)
+		l := legacy.GetSet(faults.Legacy(store.Legacy()))
 		lease := grant(t, l, long)
-		faulty.Once(backendtest.GetSet, func(ctx context.Context, execute func(context.Context) error) error {
+		faults.Once(backendtest.GetSet, func(ctx context.Context, execute func(context.Context) error) error {
 			store.Delete("key")
 			return execute(ctx)
 		})
@@ -193,10 +193,10 @@ func TestExtendDoesNotBringAKeyBack(t *testing.T) {
 
 func TestExtendThatOverwritesAnotherIsLost(t *testing.T) {
 	store := inMemory()
-	faulty := backendtest.FaultyLegacy(store.Legacy())
-	l := legacy.GetSet(faulty)
+	faults := new(backendtest.Faults)
+	l := legacy.GetSet(faults.Legacy(store.Legacy()))
 	lease := grant(t, l, long)
-	faulty.Once(backendtest.GetSet, func(ctx context.Context, execute func(context.Context) error) error {
+	faults.Once(backendtest.GetSet, func(ctx context.Context, execute func(context.Context) error) error {
 		store.Delete("key")
 		grant(t, legacy.GetSet(store.Legacy()), long/2)
 		return execute(ctx)
@@ -223,10 +223,10 @@ func TestReleaseIsNotSentWhenOurStampIsPast(t *testing.T) {
 func TestAnExtensionThatMayNotHaveLandedDoesNotCountForRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
-		faulty := backendtest.FaultyLegacy(store.Legacy())
-		l := legacy.GetSet(faulty)
+		faults := new(backendtest.Faults)
+		l := legacy.GetSet(faults.Legacy(store.Legacy()))
 		lease := grant(t, l, time.Second)
-		faulty.Once(backendtest.GetSet, backendtest.Fail)
+		faults.Once(backendtest.GetSet, backendtest.Fail)
 		if _, err := l.Extend(t.Context(), lease, long); err == nil {
 			t.Fatal("Extend succeeded")
 		}
@@ -251,10 +251,10 @@ func TestAReleaseThatIsRepeatedLooksFirst(t *testing.T) {
 	for name, fault := range map[string]backendtest.Fault{"reply lost": backendtest.LoseReply, "request lost": backendtest.Fail} {
 		t.Run(name, func(t *testing.T) {
 			store := inMemory()
-			faulty := backendtest.FaultyLegacy(store.Legacy())
-			l := legacy.GetSet(faulty)
+			faults := new(backendtest.Faults)
+			l := legacy.GetSet(faults.Legacy(store.Legacy()))
 			lease := grant(t, l, long)
-			faulty.Once(backendtest.Delete, fault)
+			faults.Once(backendtest.Delete, fault)
 			if err := l.Release(t.Context(), lease); err == nil || errors.Is(err, locker.ErrLost) {
 				t.Fatalf("Release = %v", err)
 			}

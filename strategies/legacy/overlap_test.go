@@ -94,13 +94,14 @@ func allHold(t *testing.T, holders ...holder) {
 // A pausing store stops before its next call of op until goOn is called, like a process that gets
 // no processor time.
 type pausing struct {
-	*backendtest.FaultLegacyStore
+	backends.LegacyStore
 	arrived, released chan struct{}
 }
 
 func pauseBefore(op backendtest.Op, store backends.LegacyStore) pausing {
-	p := pausing{backendtest.FaultyLegacy(store), make(chan struct{}), make(chan struct{})}
-	p.Once(op, func(ctx context.Context, execute func(context.Context) error) error {
+	faults := new(backendtest.Faults)
+	p := pausing{faults.Legacy(store), make(chan struct{}), make(chan struct{})}
+	faults.Once(op, func(ctx context.Context, execute func(context.Context) error) error {
 		close(p.arrived)
 		<-p.released
 		return execute(ctx)
@@ -132,15 +133,15 @@ func request(ttl time.Duration) locker.Request {
 // runs.
 func dies(t *testing.T, before backendtest.Op, store backends.LegacyStore, recipe func(backends.LegacyStore) locker.Locker) {
 	t.Helper()
-	faulty := backendtest.FaultyLegacy(store)
-	faulty.Once(before, func(context.Context, func(context.Context) error) error {
+	faults := new(backendtest.Faults)
+	faults.Once(before, func(context.Context, func(context.Context) error) error {
 		runtime.Goexit()
 		return nil
 	})
 	dead := make(chan struct{})
 	go func() {
 		defer close(dead)
-		_, err := recipe(faulty).Acquire(t.Context(), request(long))
+		_, err := recipe(faults.Legacy(store)).Acquire(t.Context(), request(long))
 		t.Errorf("Acquire returned: %v", err)
 	}()
 	<-dead

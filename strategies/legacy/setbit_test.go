@@ -18,12 +18,12 @@ func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
 		grant(t, legacy.SetBit(store.Legacy()), long)
-		faulty := backendtest.FaultyLegacy(store.Legacy())
+		faults := new(backendtest.Faults)
 		release := make(chan struct{})
-		faulty.Set(backendtest.SetBit, backendtest.Stall(release, nil))
+		faults.Set(backendtest.SetBit, backendtest.Stall(release, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), brief)
 		defer cancel()
-		if _, err := locker.New(legacy.SetBit(faulty)).Lock(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := locker.New(legacy.SetBit(faults.Legacy(store.Legacy()))).Lock(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Lock = %v", err)
 		}
 		time.Sleep(time.Second) // the Client cleans up meanwhile
@@ -38,9 +38,9 @@ func TestAFailedAttemptDoesNotFreeTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
 		grant(t, legacy.SetBit(store.Legacy()), long)
-		faulty := backendtest.FaultyLegacy(store.Legacy())
-		faulty.Once(backendtest.SetBit, backendtest.LoseReply)
-		if _, err := locker.New(legacy.SetBit(faulty)).Lock(t.Context(), "key"); err == nil || errors.Is(err, locker.ErrHeld) {
+		faults := new(backendtest.Faults)
+		faults.Once(backendtest.SetBit, backendtest.LoseReply)
+		if _, err := locker.New(legacy.SetBit(faults.Legacy(store.Legacy()))).Lock(t.Context(), "key"); err == nil || errors.Is(err, locker.ErrHeld) {
 			t.Errorf("Lock = %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -55,18 +55,18 @@ func TestAGrantThatComesLateIsReleased(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := inMemory()
-				faulty := backendtest.FaultyLegacy(store.Legacy())
-				faulty.Set(backendtest.SetNXForever, backendtest.Late(time.Second))
-				faulty.Once(backendtest.SetBit, backendtest.Late(time.Second))
+				faults := new(backendtest.Faults)
+				faults.Set(backendtest.SetNXForever, backendtest.Late(time.Second))
+				faults.Once(backendtest.SetBit, backendtest.Late(time.Second))
 				ctx, cancel := context.WithTimeout(t.Context(), brief)
 				defer cancel()
-				_, err := locker.New(r.new(faulty), locker.WithTTL(long)).Lock(ctx, "key")
+				_, err := locker.New(r.new(faults.Legacy(store.Legacy())), locker.WithTTL(long)).Lock(ctx, "key")
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Lock = %v", err)
 				}
 				time.Sleep(10 * time.Second)
 				gets(t, "another", r.new(store.Legacy()), long)
-				if n := faulty.Calls(backendtest.SetNXForever) + faulty.Calls(backendtest.SetBit); n == 0 {
+				if n := faults.Calls(backendtest.SetNXForever) + faults.Calls(backendtest.SetBit); n == 0 {
 					t.Error("nothing was granted")
 				}
 			})
@@ -93,16 +93,16 @@ func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
 func TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
-		faulty := backendtest.FaultyLegacy(store.Legacy())
-		faulty.Once(backendtest.SetBit, backendtest.Late(2*time.Second), backendtest.LoseReply)
-		l := legacy.SetBit(faulty)
+		faults := new(backendtest.Faults)
+		faults.Once(backendtest.SetBit, backendtest.Late(2*time.Second), backendtest.LoseReply)
+		l := legacy.SetBit(faults.Legacy(store.Legacy()))
 		if lease, err := l.Acquire(t.Context(), request(time.Second)); err == nil {
 			t.Errorf("granted %v after its end", lease)
 		}
 		time.Sleep(time.Second)
 		grant(t, legacy.SetBit(store.Legacy()), long)
 		time.Sleep(time.Minute)
-		if n := faulty.Calls(backendtest.SetBit); n != 3 {
+		if n := faults.Calls(backendtest.SetBit); n != 3 {
 			t.Errorf("SETBIT was sent %d times; want 3: on, off, and off again", n)
 		}
 		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)

@@ -55,12 +55,12 @@ func TestExtendCountsOnlyNodesThatStillHoldIt(t *testing.T) {
 func TestExtendDoesNotCountANodeThatIsCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := make([]*memory.Store, 3)
-		faults := make([]*backendtest.FaultStore, 3)
+		faults := make([]*backendtest.Faults, 3)
 		nodes := make([]locker.Locker, 3)
 		for i := range nodes {
 			stores[i] = memory.New()
-			faults[i] = backendtest.Faulty(stores[i])
-			nodes[i] = single.New(faults[i])
+			faults[i] = new(backendtest.Faults)
+			nodes[i] = single.New(faults[i].Store(stores[i]))
 		}
 		mine, err := redlock.New(nodes)
 		if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/redis/go-redis/v9"
 )
@@ -163,16 +162,16 @@ func (raisedInVain) RaiseFence(context.Context, string, string, uint64) (bool, e
 
 // changingQuorums logs grants made by other nodes each time.
 func changingQuorums(t *testing.T, n, w int, build build) (log []history.Grant) {
-	stores, faults := make([]backends.FencedStore, n), make([]*backendtest.FaultFencedStore, n)
+	stores, faults := make([]backends.FencedStore, n), make([]*backendtest.Faults, n)
 	for i := range stores {
-		faults[i] = backendtest.FaultyFenced(memory.New())
-		stores[i] = faults[i]
+		faults[i] = new(backendtest.Faults)
+		stores[i] = faults[i].Fenced(memory.New())
 	}
 	l := quorumOver(t, stores, build, redlock.WithQuorum(w))
 	began := time.Now()
 	for round := range 20 {
 		for i := range n - w {
-			faults[(round+i)%n].Set(backendtest.All, lockertest.Fault{Kind: lockertest.Fail}.Apply)
+			faults[(round+i)%n].Set(backendtest.All, backendtest.Fail)
 		}
 		g := history.Grant{Key: "k", Asked: int64(time.Since(began))}
 		lease := mustAcquire(t, l, request())

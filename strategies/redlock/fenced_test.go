@@ -12,7 +12,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
@@ -20,20 +19,19 @@ func TestFencedNumbersRiseWhicheverNodesTakePart(t *testing.T) {
 	for _, q := range quorums {
 		synctest.Test(t, func(t *testing.T) {
 			stores := make([]backends.FencedStore, q.n)
-			faults := make([]*backendtest.FaultFencedStore, q.n)
+			faults := make([]*backendtest.Faults, q.n)
 			for i := range stores {
-				faults[i] = backendtest.FaultyFenced(memory.New())
-				stores[i] = faults[i]
+				faults[i] = new(backendtest.Faults)
+				stores[i] = faults[i].Fenced(memory.New())
 			}
 			l, err := redlock.NewFenced(stores, redlock.WithQuorum(q.w))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var numbers []uint64
-			down := lockertest.Fault{Kind: lockertest.Fail}
 			for round := range 60 {
 				for i := range q.n - q.w { // different nodes each time
-					faults[(round+i)%q.n].Set(backendtest.All, down.Apply)
+					faults[(round+i)%q.n].Set(backendtest.All, backendtest.Fail)
 				}
 				lease := mustAcquire(t, l, request())
 				numbers = append(numbers, lease.Fence)
@@ -55,10 +53,10 @@ func TestFencedNumbersRiseWhicheverNodesTakePart(t *testing.T) {
 func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := make([]backends.FencedStore, 5)
-		faults := make([]*backendtest.FaultFencedStore, 5)
+		faults := make([]*backendtest.Faults, 5)
 		for i := range stores {
-			faults[i] = backendtest.FaultyFenced(memory.New())
-			stores[i] = faults[i]
+			faults[i] = new(backendtest.Faults)
+			stores[i] = faults[i].Fenced(memory.New())
 		}
 		l, err := redlock.NewFenced(stores)
 		if err != nil {
@@ -85,9 +83,8 @@ func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
 		if n := raised(); n != 0 {
 			t.Errorf("%d numbers raised", n)
 		}
-		fail := lockertest.Fault{Kind: lockertest.Fail}
-		faults[0].Once(backendtest.SetNXFenced, fail.Apply)
-		faults[1].Once(backendtest.SetNXFenced, fail.Apply)
+		faults[0].Once(backendtest.SetNXFenced, backendtest.Fail)
+		faults[1].Once(backendtest.SetNXFenced, backendtest.Fail)
 		one()
 		time.Sleep(time.Minute)
 		one() // the first three to answer may be all nodes that know the number
@@ -126,7 +123,7 @@ func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
 						_, _ = mem[i].SetNXFenced(t.Context(), "k", "x", ttl)
 						_, _ = mem[i].DeleteIf(t.Context(), "k", "x")
 					}
-					f := backendtest.FaultyFenced(mem[i])
+					f := new(backendtest.Faults)
 					if i == 1 && c.raise != nil {
 						f.Set(backendtest.RaiseFence, c.raise(mem[i]))
 					}
@@ -136,7 +133,7 @@ func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
 							return call(ctx)
 						})
 					}
-					stores[i] = f
+					stores[i] = f.Fenced(mem[i])
 				}
 				if c.held {
 					mem[2].Set("k", "theirs", time.Minute)
@@ -179,12 +176,12 @@ func TestNodesThatAreBeingRaisedAreHopedFor(t *testing.T) {
 			if i > 2 {
 				s.Set("k", "theirs", time.Minute)
 			}
-			f := backendtest.FaultyFenced(s)
+			f := new(backendtest.Faults)
 			f.Set(backendtest.RaiseFence, func(ctx context.Context, call func(context.Context) error) error {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				return call(ctx)
 			})
-			stores[i] = f
+			stores[i] = f.Fenced(s)
 		}
 		l, err := redlock.NewFenced(stores)
 		if err != nil {
@@ -201,11 +198,11 @@ func TestARaiseThatFailsCountsForAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := make([]backends.FencedStore, 5)
 		mem := make([]*memory.Store, 5)
-		faults := make([]*backendtest.FaultFencedStore, 5)
+		faults := make([]*backendtest.Faults, 5)
 		for i := range stores {
 			mem[i] = memory.New()
-			faults[i] = backendtest.FaultyFenced(mem[i])
-			stores[i] = faults[i]
+			faults[i] = new(backendtest.Faults)
+			stores[i] = faults[i].Fenced(mem[i])
 		}
 		// node 1 is ahead
 		for range 3 {

@@ -114,9 +114,9 @@ func over(start beneath.Start, n, w int, build build, bubble bool) func(t *testi
 		stores := make([]backends.FencedStore, n)
 		for i := range stores {
 			store, outside := start(t)
-			faulty := backendtest.FaultyFenced(store)
-			d.nodes = append(d.nodes, beneath.Disturber{Outside: outside, Faults: faulty.Faults})
-			stores[i] = counted{faulty, d}
+			faults := new(backendtest.Faults)
+			d.nodes = append(d.nodes, beneath.Disturber{Outside: outside, Faults: faults})
+			stores[i] = counted{faults.Fenced(store), d}
 		}
 		l, err := build(stores, redlock.WithQuorum(w))
 		if err != nil {
@@ -243,20 +243,18 @@ func (d *disturber) Expire(key string)     { d.each(func(n beneath.Disturber) { 
 func (d *disturber) SetForeign(key string) { d.each(func(n beneath.Disturber) { n.SetForeign(key) }) }
 func (d *disturber) SetOther(key string)   { d.each(func(n beneath.Disturber) { n.SetOther(key) }) }
 
-func (d *disturber) Fault(op lockertest.Op, f lockertest.Fault) {
+func (d *disturber) Fault(op lockertest.Op, f backendtest.Fault) {
 	for _, n := range d.nodes {
 		for _, o := range ops[op] {
-			n.Faults.Set(o, f.Apply)
+			n.Faults.Set(o, f)
 		}
 	}
 }
 
-func (d *disturber) FaultOnce(op lockertest.Op, faults ...lockertest.Fault) {
+func (d *disturber) FaultOnce(op lockertest.Op, faults ...backendtest.Fault) {
 	for _, n := range d.nodes {
 		for _, o := range ops[op] {
-			for _, f := range faults {
-				n.Faults.Once(o, f.Apply)
-			}
+			n.Faults.Once(o, faults...)
 		}
 	}
 }

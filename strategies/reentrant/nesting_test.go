@@ -111,13 +111,13 @@ func TestTheLockIsFreeWhenTheLastHoldIsReleasedInWhateverOrder(t *testing.T) {
 // A client library may send a command again; so may a caller that has lost the reply.
 func TestAHoldThatIsEnteredTwiceIsOneHold(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
-		faulty := backendtest.FaultyNested(store)
-		l := reentrant.New(faulty)
+		faults := new(backendtest.Faults)
+		l := reentrant.New(faults.Nested(store))
 		outer, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "outer", Owner: "job", TTL: long})
 		if err != nil {
 			t.Fatal(err)
 		}
-		faulty.Once(backendtest.Enter, func(ctx context.Context, execute func(context.Context) error) error {
+		faults.Once(backendtest.Enter, func(ctx context.Context, execute func(context.Context) error) error {
 			_ = execute(ctx) // the reply is lost
 			return execute(ctx)
 		})
@@ -152,11 +152,11 @@ func TestAnAttemptWithAnUnknownOutcomeLeavesNoHoldAndTheOthersAlone(t *testing.T
 	} {
 		t.Run(name, func(t *testing.T) {
 			beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
-				faulty := backendtest.FaultyNested(store)
-				c := locker.New(reentrant.New(faulty), locker.WithTTL(long))
+				faults := new(backendtest.Faults)
+				c := locker.New(reentrant.New(faults.Nested(store)), locker.WithTTL(long))
 				job := as(t.Context(), "job")
 				outer := lock(job, t, c, 1)
-				faulty.Once(backendtest.Enter, fault)
+				faults.Once(backendtest.Enter, fault)
 				if _, err := c.TryLock(job, "key"); err == nil || errors.Is(err, locker.ErrHeld) {
 					t.Errorf("TryLock = %v", err)
 				}

@@ -19,8 +19,8 @@ var harness = lockertest.Harness{
 }
 
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-	faulty := backendtest.FaultyNested(store)
-	return reentrant.New(faulty), disturber{beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}}
+	faults := new(backendtest.Faults)
+	return reentrant.New(faults.Nested(store)), disturber{beneath.Disturber{Outside: outside, Faults: faults, Ops: ops}}
 }
 
 var ops = map[lockertest.Op]backendtest.Op{

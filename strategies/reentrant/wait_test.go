@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/internal/verify/history"
@@ -56,12 +57,13 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 		job := as(t.Context(), "job")
 		outer, inner := lock(job, t, c, 1), lock(job, t, c, 2)
 
-		faulty := &wakeCounter{FaultNestedStore: backendtest.FaultyNested(store)}
+		faults := new(backendtest.Faults)
+		faulty := &wakeCounter{NestedStore: faults.Nested(store)}
 		other := locker.New(reentrant.New(faulty), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
 		waiting := locking(as(t.Context(), "another job"), other)
 		// The waiter makes an attempt, watches, makes another attempt, and then sleeps until it is
 		// woken.
-		eventually(t, "the other one has asked twice", func() bool { return faulty.Calls(backendtest.Enter) == 2 })
+		eventually(t, "the other one has asked twice", func() bool { return faults.Calls(backendtest.Enter) == 2 })
 
 		unlock(t, inner)
 		faulty.mustHearOf(t, "another key") // an earlier wake-up would have come before this one
@@ -84,12 +86,12 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 
 // wakeCounter counts wakes of the key of these tests.
 type wakeCounter struct {
-	*backendtest.FaultNestedStore
+	backends.NestedStore
 	wakes atomic.Int64
 }
 
 func (w *wakeCounter) Watch(ctx context.Context, key string, wake func()) error {
-	return w.FaultNestedStore.Watch(ctx, key, func() {
+	return w.NestedStore.Watch(ctx, key, func() {
 		w.wakes.Add(1)
 		wake()
 	})
@@ -100,7 +102,7 @@ func (w *wakeCounter) Watch(ctx context.Context, key string, wake func()) error 
 func (w *wakeCounter) mustHearOf(t *testing.T, another string) {
 	t.Helper()
 	woken := make(chan struct{}, 10)
-	if err := w.FaultNestedStore.Watch(t.Context(), another, func() { woken <- struct{}{} }); err != nil {
+	if err := w.NestedStore.Watch(t.Context(), another, func() { woken <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := w.Enter(t.Context(), another, "owner", "token", long); !r.OK || err != nil {

@@ -26,16 +26,16 @@ func TestContractWithoutQueues(t *testing.T) {
 		t.Run(name+" in fake time", func(t *testing.T) {
 			lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 				store, outside := start(t)
-				faulty := backendtest.Faulty(store)
-				return single.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}
+				faults := new(backendtest.Faults)
+				return single.New(faults.Store(store)), beneath.Disturber{Outside: outside, Faults: faults, Ops: ops}
 			}})
 		})
 	}
 }
 
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-	faulty := backendtest.FaultyQueued(store)
-	return single.New(faulty), beneath.Disturber{Outside: outside, Faults: faulty.Faults, Ops: ops}
+	faults := new(backendtest.Faults)
+	return single.New(faults.Queued(store)), beneath.Disturber{Outside: outside, Faults: faults, Ops: ops}
 }
 
 var ops = map[lockertest.Op]backendtest.Op{

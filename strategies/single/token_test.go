@@ -31,12 +31,12 @@ func TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext(t *testing.T) 
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory.New()
-			faulty := backendtest.Faulty(store)
-			locks := locker.New(mutate(single.New(faulty)), locker.WithoutExtension())
+			faults := new(backendtest.Faults)
+			locks := locker.New(mutate(single.New(faults.Store(store))), locker.WithoutExtension())
 
 			// The reply to the first attempt is lost, and its cleanup is slow.
-			faulty.Once(backendtest.SetNX, backendtest.LoseReply)
-			faulty.Once(backendtest.DeleteIf, backendtest.Late(time.Second))
+			faults.Once(backendtest.SetNX, backendtest.LoseReply)
+			faults.Once(backendtest.DeleteIf, backendtest.Late(time.Second))
 			if _, err := locks.Lock(t.Context(), "key"); err == nil || errors.Is(err, locker.ErrHeld) {
 				t.Fatalf("%s: Lock = %v", name, err)
 			}
@@ -72,13 +72,13 @@ func TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext(t *testing.T) 
 func TestAGrantWhoseReplyComesAfterItsOwnEndIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		faulty := backendtest.Faulty(store)
-		faulty.Set(backendtest.SetNX, func(ctx context.Context, execute func(context.Context) error) error {
+		faults := new(backendtest.Faults)
+		faults.Set(backendtest.SetNX, func(ctx context.Context, execute func(context.Context) error) error {
 			err := execute(ctx)
 			time.Sleep(995 * time.Millisecond) // shorter than the life in the store, longer than the lease for the holder
 			return err
 		})
-		_, err := single.New(faulty).Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second})
+		_, err := single.New(faults.Store(store)).Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second})
 		if err == nil || errors.Is(err, locker.ErrHeld) {
 			t.Errorf("Acquire = %v", err)
 		}

@@ -71,20 +71,20 @@ var strategies = []promised{
 	}},
 	{"fair", false, lockertest.Harness{}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := start(t)
-		faulty := backendtest.FaultyQueued(store)
-		return wrap(t, fair.New(faulty)), Disturber{outside, faulty.Faults, plainOps}
+		faults := new(backendtest.Faults)
+		return wrap(t, fair.New(faults.Queued(store))), Disturber{outside, faults, plainOps}
 	}},
 	{"fenced", false, lockertest.Harness{}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := start(t)
-		faulty := backendtest.FaultyNumbered(store)
-		return wrap(t, fenced.New(faulty)), Disturber{outside, faulty.Faults, numberedOps}
+		faults := new(backendtest.Faults)
+		return wrap(t, fenced.New(faults.Numbered(store))), Disturber{outside, faults, numberedOps}
 	}},
 	{"reentrant", false, lockertest.Harness{
 		Except: []string{"an owner that asks with a new token is refused like anyone"},
 	}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := start(t)
-		faulty := backendtest.FaultyNested(store)
-		return wrap(t, reentrant.New(faulty)), hashes{Disturber{outside, faulty.Faults, map[lockertest.Op]backendtest.Op{
+		faults := new(backendtest.Faults)
+		return wrap(t, reentrant.New(faults.Nested(store))), hashes{Disturber{outside, faults, map[lockertest.Op]backendtest.Op{
 			lockertest.Acquire: backendtest.Enter, lockertest.Extend: backendtest.Renew, lockertest.Release: backendtest.Leave,
 		}}}
 	}},
@@ -102,8 +102,8 @@ var strategies = []promised{
 		stores := make([]backends.FencedStore, 3)
 		for i := range stores {
 			store, outside := start(t)
-			faulty := backendtest.FaultyFenced(store)
-			stores[i], d.all = faulty, append(d.all, Disturber{outside, faulty.Faults, countedOps})
+			faults := new(backendtest.Faults)
+			stores[i], d.all = faults.Fenced(store), append(d.all, Disturber{outside, faults, countedOps})
 		}
 		return around(t, wrap, d)(redlock.NewFenced(stores))
 	}},
@@ -183,8 +183,8 @@ func firstBit(value string) bool { return value != "" && value[0]&0x80 != 0 }
 // plainOver is strategy single.
 func plainOver(t *testing.T, start Start) (locker.Locker, Disturber) {
 	store, outside := start(t)
-	faulty := backendtest.FaultyQueued(store)
-	return single.New(faulty), Disturber{outside, faulty.Faults, plainOps}
+	faults := new(backendtest.Faults)
+	return single.New(faults.Queued(store)), Disturber{outside, faults, plainOps}
 }
 
 // hashes takes a hash for a foreign value, and a string for one of another type.
@@ -198,10 +198,7 @@ func (h hashes) SetOther(key string)   { h.Disturber.SetForeign(key) }
 func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLeft bool, holds func(value string) bool, except ...string) promised {
 	return promised{strategy, false, lockertest.Harness{
 		NoWatch: true, NoLeft: noLeft,
-		Cannot: []lockertest.Disturbance{
-			lockertest.Fail, lockertest.Refuse, lockertest.Hang, lockertest.LoseReply, lockertest.LoseReplyHang,
-			lockertest.Late, lockertest.LateReply, lockertest.Stall, lockertest.Ghost, lockertest.SetForeign, lockertest.SetOther,
-		},
+		NoFaults: true, NoForeign: true,
 		Except: append([]string{ // a second command does not look whose value it is
 			"a retransmission with the same token is granted again, for its ttl from then on",
 			"a retransmission counts once: one Release frees the lock",
@@ -215,7 +212,7 @@ func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLef
 		if !ok {
 			t.Fatalf("%T has no plain commands", store)
 		}
-		return wrap(t, recipe(commands)), remains{Disturber{outside, backendtest.FaultyLegacy(commands).Faults, nil}, commands, holds}
+		return wrap(t, recipe(commands)), remains{Disturber{Outside: outside}, commands, holds}
 	}}
 }
 
@@ -265,13 +262,13 @@ func (n nodes) Expire(key string)     { n.each(func(d Disturber) { d.Expire(key)
 func (n nodes) SetForeign(key string) { n.each(func(d Disturber) { d.SetForeign(key) }) }
 func (n nodes) SetOther(key string)   { n.each(func(d Disturber) { d.SetOther(key) }) }
 
-func (n nodes) Fault(op lockertest.Op, f lockertest.Fault) {
+func (n nodes) Fault(op lockertest.Op, f backendtest.Fault) {
 	for _, d := range n.all {
 		d.Fault(op, f)
 	}
 }
 
-func (n nodes) FaultOnce(op lockertest.Op, f ...lockertest.Fault) {
+func (n nodes) FaultOnce(op lockertest.Op, f ...backendtest.Fault) {
 	for _, d := range n.all {
 		d.FaultOnce(op, f...)
 	}

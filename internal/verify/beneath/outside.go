@@ -28,13 +28,11 @@ type Disturber struct {
 }
 
 // Fault implements [lockertest.Disturber].
-func (d Disturber) Fault(op lockertest.Op, f lockertest.Fault) { d.Faults.Set(d.op(op), f.Apply) }
+func (d Disturber) Fault(op lockertest.Op, f backendtest.Fault) { d.Faults.Set(d.op(op), f) }
 
 // FaultOnce implements [lockertest.Disturber].
-func (d Disturber) FaultOnce(op lockertest.Op, faults ...lockertest.Fault) {
-	for _, f := range faults {
-		d.Faults.Once(d.op(op), f.Apply)
-	}
+func (d Disturber) FaultOnce(op lockertest.Op, faults ...backendtest.Fault) {
+	d.Faults.Once(d.op(op), faults...)
 }
 
 func (d Disturber) op(op lockertest.Op) backendtest.Op {

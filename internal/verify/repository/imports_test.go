@@ -63,6 +63,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		imports []string // of this module; a trailing /... stands for all below
 	}{
 		{"locker/fence", nil},
+		{"locker/lockertest", []string{"backends/backendtest", "locker"}},
 		{"locker", []string{"internal/address", "internal/cleanup", "internal/stack", "internal/wallclock", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},
