@@ -1,5 +1,5 @@
-// Package backendtest is the contract of a [backends.Store], and of what some stores can do besides, as tables of sentences
-// that run against any store:
+// Package backendtest is the contract of a [backends.Store], and of the other interfaces of package
+// backends, as tables of sentences that run against any store:
 //
 //	func TestStore(t *testing.T) {
 //		backendtest.Run(t, backendtest.Harness{
@@ -10,7 +10,8 @@
 //		})
 //	}
 //
-// [Faults] wraps a store to lose requests and replies on purpose, for the tests of what uses stores.
+// [Faults] makes the calls of a store fail, hang or be late, for the tests of code that uses
+// stores.
 package backendtest
 
 import (
@@ -25,7 +26,7 @@ import (
 type (
 	// Harness says how to test a store.
 	Harness = HarnessFor[backends.Store, Outside]
-	// QueuedHarness says how to test a store whose waiters stand in queues.
+	// QueuedHarness says how to test a store with queues of waiters.
 	QueuedHarness = HarnessFor[backends.QueuedStore, Outside]
 	// NumberedHarness says how to test a store that numbers its grants.
 	NumberedHarness = HarnessFor[backends.NumberedStore, Outside]
@@ -37,104 +38,107 @@ type (
 	LegacyHarness = HarnessFor[backends.LegacyStore, Outside]
 )
 
-// A HarnessFor says how to test a store of type S, and how to look at it by an O. Only New is required.
+// A HarnessFor says how to test a store of type S. An O looks at the data of the store past the
+// store. Only New is required.
 type HarnessFor[S, O any] struct {
-	// New returns the store to test and a way around it to the same data. It is called once for each sentence and may
-	// return the same store each time, unless Bubble is set: each sentence uses keys of its own and deletes them. What
-	// needs closing is closed with t.Cleanup; a defer in the function that calls Run would be too early, since
-	// sentences run in parallel after it.
+	// New returns the store to test, and an O for the same data. It is called once for each
+	// sentence. It may return the same store each time, unless Bubble is set: each sentence uses
+	// keys of its own and deletes them. Close what needs closing with t.Cleanup. A defer in the
+	// function that calls Run would be too early, since sentences run in parallel after it.
 	New func(t *testing.T) (S, O)
 
-	// Bubble runs each sentence in a testing/synctest bubble, where time is fake. It is stricter, as it knows what
-	// time it is: a value must then be gone within twice the Resolution of its end, rather than some seconds later.
-	// And it tries what takes days.
+	// Bubble runs each sentence in a testing/synctest bubble, where time is fake. This is stricter:
+	// a value must be gone within twice the Resolution of its end, instead of some seconds. It adds
+	// sentences that take days.
 	Bubble bool
 
-	// MaxTTL is the store's limit, at least 30 seconds; 0: [backends.DefaultMaxTTL]. Values that must not end
-	// during a sentence live for a third of it. In real time, let New give the store a limit of an hour, so
-	// that no machine is too slow.
+	// MaxTTL is the store's limit of a ttl, at least 30 seconds; 0: [backends.DefaultMaxTTL].
+	// Values that must not end during a sentence live for a third of it. In real time, let New give
+	// the store a limit of an hour, so that no machine is too slow.
 	MaxTTL time.Duration
 
-	// Resolution is how coarsely the store keeps time and Outside reports it; 0: a millisecond. A value may live
-	// longer than asked by about as much, never shorter.
+	// Resolution is how coarsely the store keeps time and Outside reports it; 0: a millisecond. A
+	// value may live longer than its ttl by about as much, never shorter.
 	Resolution time.Duration
 
-	// NoWatch says that Watch only ever returns an error that matches errors.ErrUnsupported.
+	// NoWatch says that Watch only returns an error that matches errors.ErrUnsupported.
 	NoWatch bool
 
-	// NoLeft says that a refused SetNX, or Enter, cannot tell how long the present value still lives, and so that Left
-	// is 0.
+	// NoLeft says that a SetNX or Enter of a held key does not know how long the value still lives,
+	// and that Left is 0.
 	NoLeft bool
 
 	// NoQueue says that a [backends.NumberedStore] is no [backends.QueuedStore].
 	NoQueue bool
 
 	// Clock says that SetNXNumbered gives the store's time in µs since 1970, or the last number of
-	// SetNXFenced and one more. [RunFenced] then expects a [backends.NumberedStore].
+	// SetNXFenced plus one. [RunFenced] then expects a [backends.NumberedStore].
 	Clock bool
 
-	// Beside returns the keys that the store writes beside key, such as its counter; nil: none. Those that may be keys
-	// of locks themselves must work as such.
+	// Beside returns the keys that the store writes beside key, such as its counter; nil: none. If
+	// such a key is valid as the key of a lock, it must work as one.
 	Beside func(key string) []string
 }
 
-// Outside looks at the store's data, and changes it, other than through the code under test, as an operator or other
-// software would. What fails here fails the test: an implementation keeps the t given to New.
+// Outside reads and changes the data of the store past the code under test, as an operator or other
+// software does. If it fails, it fails the test: an implementation keeps the t given to New.
 type Outside interface {
-	// Get returns what is stored under key and how long it still lives, 0 if it has no expiry. A value of another type
-	// reads as the empty string. ok is false if there is nothing or if it has expired.
+	// Get returns the value under key and how long it still lives, 0 if it has no expiry. A value
+	// of another type reads as the empty string. ok is false if there is no value or if it has
+	// expired.
 	Get(key string) (value string, left time.Duration, ok bool)
-	// Set stores value under key whatever was there, for ttl, or without expiry if ttl is 0.
+	// Set stores value under key, whatever was there, for ttl, or without expiry if ttl is 0.
 	Set(key, value string, ttl time.Duration)
-	// SetOther puts a value of another type, such as a list, under key, without expiry.
+	// SetOther stores a value of another type, such as a list, under key, without expiry.
 	SetOther(key string)
-	// Delete removes what is stored under key, if anything.
+	// Delete removes the value under key, if any.
 	Delete(key string)
 }
 
-// NestedOutside is what [RunNested] needs besides.
+// NestedOutside is the Outside of [RunNested].
 type NestedOutside interface {
 	Outside
-	// SetNested puts a value of the type that holds are kept in, but not of holds, under key, without expiry.
+	// SetNested stores under key, without expiry, a value that has the type of a value with holds,
+	// but has no holds.
 	SetNested(key string)
 }
 
-// Run runs every sentence of the contract as a subtest, named by the sentence. In real time they run in parallel, and
-// nothing that they assert depends on how fast the machine is: a time is always compared with a bracket of the
-// test's own timestamps.
+// Run runs every sentence of the contract as a subtest, named by the sentence. In real time the
+// sentences run in parallel. None of them depends on the speed of the machine: each compares a time
+// with timestamps that the test took before and after.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	ofStore.run(t, h)
 }
 
-// RunQueued is [Run] for a store whose waiters stand in queues. The sentences of Run are there as well, with SetNXQueued in the
-// place of SetNX: for nobody and for a waiter, in order and not.
+// RunQueued is [Run] for a store with queues of waiters. It also runs the sentences of Run with
+// SetNXQueued instead of SetNX: with and without a waiter, with and without InOrder.
 func RunQueued(t *testing.T, h QueuedHarness) {
 	t.Helper()
 	ofQueued.run(t, h)
-	for _, a := range asked {
-		t.Run("SetNXQueued for "+a.says+" in the place of SetNX", func(t *testing.T) { a.suite().run(t, queued(h, a)) })
+	for _, a := range askings {
+		t.Run("SetNXQueued "+a.says+" instead of SetNX", func(t *testing.T) { a.suite().run(t, queued(h, a)) })
 	}
 }
 
-// RunNumbered is [Run] for a store that numbers its grants. The sentences of Run are there as well,
-// with SetNXNumbered in the place of SetNX; and those of RunQueued with SetNXNumbered in the place
-// of SetNXQueued, unless there is no queue.
+// RunNumbered is [Run] for a store that numbers its grants. It also runs the sentences of Run with
+// SetNXNumbered instead of SetNX, and those of RunQueued with SetNXNumbered instead of SetNXQueued,
+// unless there is no queue.
 func RunNumbered(t *testing.T, h NumberedHarness) {
 	t.Helper()
 	ofNumbered.run(t, h)
-	t.Run("SetNXNumbered in the place of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, byClock)) })
+	t.Run("SetNXNumbered instead of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, byClock)) })
 	if !h.NoQueue {
-		t.Run("SetNXNumbered in the place of SetNXQueued", func(t *testing.T) { ofQueued.run(t, queuedByNumber(h)) })
+		t.Run("SetNXNumbered instead of SetNXQueued", func(t *testing.T) { ofQueued.run(t, queuedByNumber(h)) })
 	}
 }
 
-// RunFenced is [Run] for a store that counts its grants. The sentences of Run are there as well,
-// with SetNXFenced in the place of SetNX, since it is a SetNX and a number.
+// RunFenced is [Run] for a store that counts its grants. It also runs the sentences of Run with
+// SetNXFenced instead of SetNX, since SetNXFenced is SetNX with a number.
 func RunFenced(t *testing.T, h FencedHarness) {
 	t.Helper()
 	ofFenced.run(t, h)
-	t.Run("SetNXFenced in the place of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, byCount)) })
+	t.Run("SetNXFenced instead of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, byCount)) })
 }
 
 // RunNested is [Run] for a store of nested holds.

@@ -64,7 +64,7 @@ func TestHarnessForAStoreThatCannotWatchOrTellTheTimeLeft(t *testing.T) {
 	}})
 }
 
-// A sentence that no store can break says nothing.
+// A sentence that no store can break proves nothing.
 func TestEverySentenceFailsForAStoreThatBreaksIt(t *testing.T) {
 	everySentenceFails(t, ofStore, doubles, func(m *memory.Store) Outside { return m })
 }
@@ -104,13 +104,13 @@ func everySentenceFails[S any, O Outside](t *testing.T, c suite[S, O], doubles [
 	for _, h := range []HarnessFor[S, O]{{Bubble: true, Clock: true}, {NoWatch: true, NoQueue: true}} {
 		for _, s := range c.sentences(h) {
 			if !breaks[s.says] {
-				t.Errorf("no store here breaks: %s", s.says)
+				t.Errorf("no double breaks: %s", s.says)
 			}
 		}
 	}
 }
 
-// judge returns what the sentence that d is said to break reports of it.
+// judge returns the failures of the sentence that d breaks.
 func judge[S any, O Outside](t *testing.T, c suite[S, O], d broken[S], outside func(*memory.Store) O) (failures []string) {
 	h := HarnessFor[S, O]{Bubble: true, Clock: true, NoWatch: d.noWatch, NoLeft: d.noLeft, Beside: d.beside}
 	h.New = func(*testing.T) (S, O) {
@@ -138,7 +138,7 @@ func judge[S any, O Outside](t *testing.T, c suite[S, O], d broken[S], outside f
 	return nil
 }
 
-// recorder is a *testing.T that does not mind failures.
+// recorder is a *testing.T that collects failures.
 type recorder struct {
 	*testing.T
 	mu       sync.Mutex
@@ -156,14 +156,14 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// What Run itself does with a failure shows only in a test that fails, so that one runs in a process of its own.
+// A failure of Run fails the test. So the test with a broken store runs in another process.
 func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 	const broken = "BACKENDTEST_BROKEN_STORE"
 	deletes := func(*testing.T) (backends.Store, Outside) {
 		m := memory.New()
 		return double{Store: m, deleteIf: deleteAnything(m)}, m
 	}
-	overwrites := func(*testing.T) (backends.FencedStore, Outside) { // and numbers as it should
+	overwrites := func(*testing.T) (backends.FencedStore, Outside) { // its numbers are right
 		m := memory.New()
 		return fencedDouble{Store: m, setNXFenced: func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 			res, err := draw(ctx, m, key, value, ttl, n)
@@ -173,7 +173,7 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 			return res, err
 		}}, m
 	}
-	bad := func(*testing.T) (backends.QueuedStore, Outside) { // and queues as it should
+	bad := func(*testing.T) (backends.QueuedStore, Outside) { // its queues are right
 		m := memory.New()
 		return queuedDouble{Store: m, setNXQueued: func(ctx context.Context, key, value string, ttl time.Duration, turn backends.Turn) (backends.Result, error) {
 			res, err := m.SetNXQueued(ctx, key, value, ttl, turn)
@@ -190,15 +190,15 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 	modes := map[string]mode{
 		"bubble": {
 			func(t *testing.T) { Run(t, Harness{Bubble: true, New: deletes}) },
-			"DeleteIf_on_another_value_says_false_and_changes_nothing",
+			"DeleteIf_of_another_value_returns_false_and_changes_nothing",
 		},
 		"real": {
 			func(t *testing.T) { Run(t, Harness{New: deletes}) },
-			"DeleteIf_on_another_value_says_false_and_changes_nothing",
+			"DeleteIf_of_another_value_returns_false_and_changes_nothing",
 		},
 		"Count": {
 			func(t *testing.T) { RunFenced(t, FencedHarness{Bubble: true, Clock: true, New: overwrites}) },
-			"SetNXFenced_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+			"SetNXFenced_instead_of_SetNX/SetNX_of_a_held_key_leaves_the_value_and_its_expiry_alone",
 		},
 		"Clock": {
 			func(t *testing.T) {
@@ -207,13 +207,13 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 					return store.(backends.NumberedStore), outside
 				}})
 			},
-			"SetNXNumbered_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+			"SetNXNumbered_instead_of_SetNX/SetNX_of_a_held_key_leaves_the_value_and_its_expiry_alone",
 		},
 	}
-	for _, a := range asked {
+	for _, a := range askings {
 		modes[a.says] = mode{
 			func(t *testing.T) { RunQueued(t, QueuedHarness{Bubble: true, New: bad}) },
-			"SetNXQueued_for_" + strings.ReplaceAll(a.says, " ", "_") + "_in_the_place_of_SetNX/a_refused_SetNX_leaves_the_value_and_its_expiry_alone",
+			"SetNXQueued_" + strings.ReplaceAll(a.says, " ", "_") + "_instead_of_SetNX/SetNX_of_a_held_key_leaves_the_value_and_its_expiry_alone",
 		}
 	}
 	if mode, ok := modes[os.Getenv(broken)]; ok {

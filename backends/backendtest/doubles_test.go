@@ -10,17 +10,18 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// doubles are stores that break a sentence, each in the file that is named after that of the sentence.
+// doubles are stores that break a sentence. The doubles of another interface are in the test file of
+// that interface.
 var doubles = slices.Concat(setNXDoubles, expireIfDoubles, deleteIfDoubles, contextDoubles, concurrencyDoubles,
 	watchDoubles, foreignDoubles, byteDoubles)
 
-var background = context.Background() // for stores that ignore theirs
+var background = context.Background() // for stores that ignore their ctx
 
 // A broken store has one bug, and breaks a sentence.
 type broken[S any] struct {
 	bug, breaks     string
 	store           func(m *memory.Store) S
-	noWatch, noLeft bool // what its harness says
+	noWatch, noLeft bool // of its harness
 	beside          func(key string) []string
 }
 
@@ -70,7 +71,7 @@ func (d double) Watch(ctx context.Context, key string, wake func()) error {
 	return d.Store.Watch(ctx, key, wake)
 }
 
-// The constructors of doubles: each replaces one method by what f makes of the store beneath.
+// Each constructor replaces one method of a store in memory by the func that f returns.
 
 func badSetNX(f func(m *memory.Store) setNXFunc) func(*memory.Store) backends.Store {
 	return func(m *memory.Store) backends.Store { return double{Store: m, setNX: f(m)} }
@@ -88,7 +89,7 @@ func badWatch(f func(m *memory.Store) watchFunc) func(*memory.Store) backends.St
 	return func(m *memory.Store) backends.Store { return double{Store: m, watch: f(m)} }
 }
 
-// badKeys is a store that takes key for another one.
+// badKeys is a store that mistakes a key for another key.
 func badKeys(mistake func(key string) string) func(*memory.Store) backends.Store {
 	return func(m *memory.Store) backends.Store {
 		return double{
@@ -106,7 +107,7 @@ func badKeys(mistake func(key string) string) func(*memory.Store) backends.Store
 	}
 }
 
-// badMatch is a store whose calls take the present value for theirs if same says so.
+// badMatch is a store for which two values are equal if same says so.
 func badMatch(same func(present, value string) bool) func(*memory.Store) backends.Store {
 	return func(m *memory.Store) backends.Store {
 		mistake := func(key, value string) string {

@@ -16,7 +16,8 @@ import (
 // in every store. Faults wait in ways that let the time of a testing/synctest bubble go on.
 type Fault func(ctx context.Context, execute func(context.Context) error) error
 
-// ErrInjected is matched by the errors that faults make up. The error of a ctx is returned as it is.
+// ErrInjected is matched by the errors that faults make up. The error of a ctx is returned as it
+// is.
 var ErrInjected = errors.New("injected fault")
 
 // Fail loses the request: the store does not execute it. The error does not say so, so the caller

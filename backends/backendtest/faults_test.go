@@ -18,8 +18,8 @@ func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		fault     Fault
-		want      error         // matched by the answer
-		after     time.Duration // when it comes
+		want      error         // matched by the error
+		after     time.Duration // when the answer comes
 		done      bool          // executed by then
 		later     bool          // executed long after
 		permanent bool

@@ -31,16 +31,16 @@ var ofFenced = suite[backends.FencedStore, Outside]{
 	},
 }
 
-// countSentences are of a store that counts.
+// countSentences are about SetNXFenced.
 var countSentences = []sentence{
-	{"Count is the last number and one more", func(x *fixture) {
+	{"SetNXFenced gives the last number plus one", func(x *fixture) {
 		key := x.key("k")
 		for i := range uint64(20) {
 			x.numbered(key, "mine", byCount, i+1)
 			x.remove(key, "mine")
 		}
 	}},
-	{"a key whose numbers have come to 2^53 is not granted any more, and its holder stays", both(func(x *fixture, n numbering) {
+	{"a grant that would need the number 2^53 is a permanent error, and stores nothing", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		const last = 1<<53 - 1
 		x.next(key, "mine", n, 0)
@@ -49,48 +49,48 @@ var countSentences = []sentence{
 		x.remove(key, "mine")
 		res, err := x.draw(key, "theirs", x.long, n)
 		if err == nil || res.OK {
-			x.Fatalf("SetNXFenced after the number %d = %+v, %v; want an error", last, res, err)
+			x.Fatalf("numbered grant after the number %d = %+v, %v; want an error", last, res, err)
 		}
 		x.wantPermanent("SetNXFenced", err)
 		x.wantNothing(key)
 	})},
 }
 
-// clockSentences are of a store that numbers by its clock as well as by counting, with one counter for both.
+// clockSentences are about a store that numbers by its clock as well, with one counter for both.
 var clockSentences = []sentence{
-	{"Clock is the store's time in µs since 1970", func(x *fixture) {
+	{"SetNXNumbered gives the time of the store in µs since 1970", func(x *fixture) {
 		key := x.key("k")
 		slack := time.Millisecond
 		if !x.Bubble {
-			slack = patience // for a clock that is being set
+			slack = patience // the clock may be set meanwhile
 		}
 		for range 3 {
 			began := time.Now()
 			number := x.next(key, "mine", byClock, 0)
 			if at := time.UnixMicro(int64(number)); at.Before(began.Add(-slack)) || at.After(time.Now().Add(slack)) {
-				x.Fatalf("the number is %d, which is %v; it is %v", number, at.UTC(), time.Now().UTC())
+				x.Fatalf("the number is %d, which means %v; now is %v", number, at.UTC(), time.Now().UTC())
 			}
 			x.remove(key, "mine")
 			time.Sleep(5 * time.Millisecond)
 		}
 	}},
-	{"Clock rises within a µs", func(x *fixture) {
+	{"numbers by the clock rise within a µs", func(x *fixture) {
 		key := x.key("k")
 		var last uint64
-		for i := range 30 { // no time passes in a bubble
+		for i := range 30 { // in a bubble no time passes
 			value := fmt.Sprint("mine", i)
 			last = x.next(key, value, byClock, last)
 			x.remove(key, value)
 		}
 	}},
-	{"Clock is the last number and one more where that is ahead of the time", func(x *fixture) {
+	{"SetNXNumbered gives the last number plus one if that is ahead of the clock", func(x *fixture) {
 		key := x.key("k")
 		ahead := x.ahead(key, 30*24*time.Hour)
 		x.numbered(key, "mine", byClock, ahead+1)
 		x.remove(key, "mine")
 		x.numbered(key, "mine", byClock, ahead+2)
 	}},
-	{"changing between Clock and Count never lets a number fall", func(x *fixture) {
+	{"numbers rise when SetNXFenced and SetNXNumbered take turns", func(x *fixture) {
 		key := x.key("k")
 		grant := func(n numbering, last uint64) uint64 {
 			last = x.next(key, "mine", n, last)
@@ -101,20 +101,20 @@ var clockSentences = []sentence{
 		for range rounds {
 			last = grant(byClock, last)
 			if next := grant(byCount, last); next != last+1 {
-				x.Fatalf("Count after Clock gave %d; want one more than %d", next, last)
+				x.Fatalf("SetNXFenced after SetNXNumbered gave %d; want %d plus one", next, last)
 			}
 			last = grant(byCount, last+1)
 		}
 	}},
 }
 
-// countDays and clockDays are sentences that take days.
+// countDays and clockDays take days, so they need fake time.
 func countDays(bubble bool) []sentence {
 	if !bubble {
 		return nil
 	}
 	return []sentence{
-		{"Count goes on after years", func(x *fixture) {
+		{"SetNXFenced goes on counting after years", func(x *fixture) {
 			key := x.key("k")
 			for i := range uint64(3) {
 				x.numbered(key, "mine", byCount, i+1)
@@ -130,7 +130,7 @@ func clockDays(bubble bool) []sentence {
 		return nil
 	}
 	return []sentence{
-		{"Clock outlives its retention by as much as it is ahead", func(x *fixture) {
+		{"a number that is ahead of the clock outlives FenceRetention by that difference", func(x *fixture) {
 			key := x.key("k")
 			const far = 10 * 24 * time.Hour
 			ahead := x.ahead(key, far)
@@ -161,7 +161,7 @@ var raiseSentences = []sentence{
 		x.remove(key, "mine")
 		x.next(key, "mine", n, number)
 	})},
-	{"RaiseFence done again says the same", func(x *fixture) {
+	{"a second RaiseFence returns the same", func(x *fixture) {
 		key := x.key("k")
 		x.next(key, "mine", byCount, 0)
 		for range 3 {
@@ -172,7 +172,7 @@ var raiseSentences = []sentence{
 	{"RaiseFence never lowers a number", func(x *fixture) {
 		key := x.key("k")
 		x.next(key, "mine", byCount, 0)
-		for _, to := range []uint64{9, 10, 100, 101} { // texts that are in another order
+		for _, to := range []uint64{9, 10, 100, 101} { // as texts they are in another order
 			x.raise(key, "mine", to, true)
 			x.raise(key, "mine", to-1, false)
 			x.raise(key, "mine", 0, false)
@@ -180,7 +180,7 @@ var raiseSentences = []sentence{
 		x.remove(key, "mine")
 		x.numbered(key, "mine", byCount, 102)
 	}},
-	{"a repeated SetNXFenced has the number that it was raised to", both(func(x *fixture, n numbering) {
+	{"a second SetNXFenced has the number that RaiseFence has set", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		to := x.next(key, "mine", n, 0) + 1000
 		x.raise(key, "mine", to, true)
@@ -194,7 +194,7 @@ var raiseSentences = []sentence{
 		x.numbered(key, "mine", byCount, 8)
 	}},
 	{"numbers are exact below 2^53", both(func(x *fixture, n numbering) {
-		for _, to := range []uint64{4e15 + 1, 1<<53 - 3} { // both ahead of the time
+		for _, to := range []uint64{4e15 + 1, 1<<53 - 3} { // both are ahead of the clock
 			key := x.key(fmt.Sprint(to, n))
 			x.next(key, "mine", byCount, 0)
 			x.raise(key, "mine", to, true)
@@ -206,7 +206,7 @@ var raiseSentences = []sentence{
 			x.numbered(key, "mine", byCount, to+2)
 		}
 	})},
-	{"RaiseFence to 2^53 or more is refused and changes nothing", func(x *fixture) {
+	{"RaiseFence to 2^53 or more is a permanent error and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		x.numbered(key, "mine", byCount, 1)
 		for _, to := range []uint64{1 << 53, 1<<64 - 1} {
@@ -231,7 +231,7 @@ var raiseSentences = []sentence{
 	}},
 	{"RaiseFence after a release does not land", func(x *fixture) {
 		key := x.key("k")
-		x.raise(key, "mine", 1000, false) // before anybody had it
+		x.raise(key, "mine", 1000, false) // before the first grant
 		x.numbered(key, "mine", byCount, 1)
 		x.remove(key, "mine")
 		x.raise(key, "mine", 1, false)
@@ -255,7 +255,7 @@ var raiseSentences = []sentence{
 		x.raise(key, "mine", 7, true)
 		x.wantValue(key, "mine", l)
 	}},
-	{"RaiseFence of a value of another type is an error that matches ErrWrongType", func(x *fixture) {
+	{"RaiseFence of a value of another type is a permanent error that matches ErrWrongType", func(x *fixture) {
 		key := x.key("k")
 		x.outside.SetOther(key)
 		for _, value := range []string{"mine", ""} {
@@ -267,7 +267,7 @@ var raiseSentences = []sentence{
 		}
 		x.wantForever(key, "")
 	}},
-	{"RaiseFence with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"RaiseFence with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		x.numbered(key, "mine", byCount, 1)
 		x.done("RaiseFence", func(ctx context.Context) error {
@@ -291,12 +291,12 @@ var fencedKeySentences = []sentence{
 			x.remove(key, "mine")
 		}
 	}},
-	{"what the store keeps beside a key is not in the way of another", func(x *fixture) {
+	{"what the store keeps beside a key does not affect a lock of that name", func(x *fixture) {
 		for _, key := range x.oddKeys() {
 			for _, n := range x.numberings {
 				for _, beside := range x.Beside(key) {
 					if len(beside) > 512 || !utf8.ValidString(beside) || strings.Contains(beside, "\x00") {
-						continue // package locker accepts no such key
+						continue // no key of a lock: package locker refuses it
 					}
 					last := x.next(x.own(beside), "mine", n, 0)
 					first := x.next(key, "mine", n, 0)
@@ -313,7 +313,7 @@ var fencedKeySentences = []sentence{
 }
 
 var fencedConcurrencySentences = []sentence{
-	{"of concurrent grants of a key each has a greater number than the one before", both(func(x *fixture, n numbering) {
+	{"concurrent grants of a key have rising numbers", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		var mu sync.Mutex
 		var numbers []uint64
@@ -337,18 +337,18 @@ var fencedConcurrencySentences = []sentence{
 		})
 		for i := 1; i < len(numbers); i++ {
 			if numbers[i] <= numbers[i-1] {
-				x.Fatalf("after the number %d came %d", numbers[i-1], numbers[i])
+				x.Fatalf("number %d came after %d", numbers[i], numbers[i-1])
 			}
 		}
 	})},
-	{"concurrent SetNXFenced with the same value all have the same number", both(func(x *fixture, n numbering) {
+	{"concurrent SetNXFenced calls with the same value all have the same number", both(func(x *fixture, n numbering) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint(n, round))
 			var first atomic.Uint64
 			together(callers, func(int) {
 				res, err := x.draw(key, "mine", x.long, n)
 				if err != nil || !res.OK || res.Fence == 0 {
-					x.Errorf("SetNXFenced = %+v, %v; want it granted and numbered", res, err)
+					x.Errorf("numbered grant = %+v, %v; want it granted, with a number", res, err)
 				}
 				if !first.CompareAndSwap(0, res.Fence) && first.Load() != res.Fence {
 					x.Errorf("one ownership has the numbers %d and %d", first.Load(), res.Fence)
@@ -356,7 +356,7 @@ var fencedConcurrencySentences = []sentence{
 			})
 		}
 	})},
-	{"of concurrent RaiseFence the greatest remains", func(x *fixture) {
+	{"of concurrent RaiseFence calls the greatest number remains", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			x.next(key, "mine", byCount, 0)
@@ -370,7 +370,7 @@ var fencedConcurrencySentences = []sentence{
 	}},
 }
 
-// raise calls RaiseFence, which must land or not.
+// raise calls RaiseFence; want says whether it must land.
 func (x *fixture) raise(key, value string, to uint64, want bool) {
 	x.Helper()
 	if landed, err := x.fenced.RaiseFence(x.Context(), key, value, to); err != nil || landed != want {
@@ -378,7 +378,7 @@ func (x *fixture) raise(key, value string, to uint64, want bool) {
 	}
 }
 
-// ahead leaves key free, with a number that so far ahead of the time.
+// ahead leaves key free, with a number that is ahead of the clock.
 func (x *fixture) ahead(key string, by time.Duration) uint64 {
 	x.Helper()
 	to := x.next(key, "ahead", byClock, 0) + uint64(by/time.Microsecond)

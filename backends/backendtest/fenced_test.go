@@ -62,8 +62,8 @@ func badRaise(f func(m *memory.Store) raiseFunc) func(*memory.Store) backends.Fe
 	return func(m *memory.Store) backends.FencedStore { return fencedDouble{Store: m, raiseFence: f(m)} }
 }
 
-// misnumbered is a store that numbers its grants by what wrong makes of the right number. again tells that value
-// was there already.
+// misnumbered is a store that changes the right number of a grant by wrong. again says that the
+// value was there already.
 func misnumbered(wrong func(m *memory.Store, key string, n numbering, again bool, right uint64) uint64) func(*memory.Store) backends.FencedStore {
 	return badFenced(func(m *memory.Store) fencedFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
@@ -77,7 +77,7 @@ func misnumbered(wrong func(m *memory.Store, key string, n numbering, again bool
 	})
 }
 
-// forgetful is a store that keeps a number only as long as the value, by numbers of its own.
+// forgetful is a store that keeps a number only as long as the value.
 func forgetful(m *memory.Store) backends.FencedStore {
 	var mu sync.Mutex
 	numbers := make(map[string]uint64)
@@ -99,13 +99,13 @@ func forgetful(m *memory.Store) backends.FencedStore {
 	}
 }
 
-// counted is a store whose numbers are in a map of their own, by what the functions say.
+// counted is a store that keeps its numbers in a map, with bugs in the funcs.
 type counted struct {
 	*memory.Store
 	mu      sync.Mutex
 	numbers map[string]uint64
 	name    func(key string) string               // nil: key itself
-	lands   func(held bool, last, to uint64) bool // nil: as it must be
+	lands   func(held bool, last, to uint64) bool // nil: without a bug
 }
 
 func (c *counted) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -176,23 +176,23 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "a release takes the number with it",
+		bug:    "a release removes the number",
 		breaks: "a number is at least 1, and greater after a release",
 		store:  forgetful,
 	},
 	{
-		bug:    "an expiry takes the number with it",
+		bug:    "an expiry removes the number",
 		breaks: "a number is greater after an expiry",
 		store:  forgetful,
 	},
 	{
-		bug:    "a deletion takes the number with it",
-		breaks: "a number is greater after a deletion from outside",
+		bug:    "a deletion removes the number",
+		breaks: "a number is greater after an operator has deleted the key",
 		store:  forgetful,
 	},
 	{
-		bug:    "a value that comes back is the same ownership",
-		breaks: "a number is greater after a deletion from outside",
+		bug:    "a value that is stored again is the same ownership",
+		breaks: "a number is greater after an operator has deleted the key",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			given := make(map[string]uint64)
 			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
@@ -206,13 +206,13 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "a grant without number takes the number with it",
-		breaks: "a number is greater after grants without number",
+		bug:    "a grant without a number removes the number",
+		breaks: "a number is greater after grants without a number",
 		store:  forgetful,
 	},
 	{
-		bug:    "a refused attempt is told the number",
-		breaks: "a number is greater after refused attempts, which have none",
+		bug:    "an attempt at a held key has a number",
+		breaks: "a number is greater after attempts that found the key held, which have none",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			var last uint64
 			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
@@ -224,8 +224,8 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "a refused attempt takes the number with it",
-		breaks: "a number is greater after refused attempts, which have none",
+		bug:    "an attempt at a held key removes the number",
+		breaks: "a number is greater after attempts that found the key held, which have none",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			refused := false
 			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
@@ -240,7 +240,7 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "SetNXFenced of the same value has the next number",
-		breaks: "a repeated SetNXFenced has the number that it had",
+		breaks: "a second SetNXFenced of the same value has the same number",
 		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, again bool, right uint64) uint64 {
 			if again {
 				right++
@@ -249,22 +249,22 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "only a new ownership is given a number",
-		breaks: "SetNXFenced of a value that was stored without a number gives it one",
+		bug:    "only a new ownership gets a number",
+		breaks: "SetNXFenced numbers a value that was stored without a number",
 		store: func(m *memory.Store) backends.FencedStore {
 			return &counted{Store: m, numbers: make(map[string]uint64)}
 		},
 	},
 	{
 		bug:    "Count leaves numbers out",
-		breaks: "Count is the last number and one more",
+		breaks: "SetNXFenced gives the last number plus one",
 		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
 			return 2 * right
 		}),
 	},
 	{
 		bug:    "Clock counts",
-		breaks: "Clock is the store's time in µs since 1970",
+		breaks: "SetNXNumbered gives the time of the store in µs since 1970",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
 				return m.SetNXFenced(ctx, key, value, ttl)
@@ -273,14 +273,14 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "Clock is in ms",
-		breaks: "Clock is the store's time in µs since 1970",
+		breaks: "SetNXNumbered gives the time of the store in µs since 1970",
 		store: misnumbered(func(_ *memory.Store, _ string, _ numbering, _ bool, right uint64) uint64 {
 			return right / 1000
 		}),
 	},
 	{
 		bug:    "Clock looks at the time once",
-		breaks: "Clock is the store's time in µs since 1970",
+		breaks: "SetNXNumbered gives the time of the store in µs since 1970",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			n := byClock
 			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
@@ -292,24 +292,24 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "Clock is the time and nothing else",
-		breaks: "Clock rises within a µs",
+		breaks: "numbers by the clock rise within a µs",
 		store:  misnumbered(nowByClock),
 	},
 	{
-		bug:    "Clock is the time even where the last number is ahead",
-		breaks: "Clock is the last number and one more where that is ahead of the time",
+		bug:    "Clock is the time even if the last number is ahead",
+		breaks: "SetNXNumbered gives the last number plus one if that is ahead of the clock",
 		store:  misnumbered(nowByClock),
 	},
 	{
 		bug:    "numbers go on",
-		breaks: "a key whose numbers have come to 2^53 is not granted any more, and its holder stays",
+		breaks: "a grant that would need the number 2^53 is a permanent error, and stores nothing",
 		store: func(m *memory.Store) backends.FencedStore {
 			return &counted{Store: m, numbers: make(map[string]uint64)}
 		},
 	},
 	{
 		bug:    "a value is stored before its number is found to be too large",
-		breaks: "a key whose numbers have come to 2^53 is not granted any more, and its holder stays",
+		breaks: "a grant that would need the number 2^53 is a permanent error, and stores nothing",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 				res, err := draw(ctx, m, key, value, ttl, n)
@@ -322,7 +322,7 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "Count and Clock have a counter each",
-		breaks: "changing between Clock and Count never lets a number fall",
+		breaks: "numbers rise when SetNXFenced and SetNXNumbered take turns",
 		store: func(m *memory.Store) backends.FencedStore {
 			count := make(map[string]uint64)
 			return misnumbered(func(_ *memory.Store, key string, n numbering, _ bool, right uint64) uint64 {
@@ -336,12 +336,12 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "a counter expires after a year",
-		breaks: "Count goes on after years",
+		breaks: "SetNXFenced goes on counting after years",
 		store:  losesCounterAfter(byCount, 365*24*time.Hour),
 	},
 	{
 		bug:    "the counter of a clock that is ahead expires after its retention",
-		breaks: "Clock outlives its retention by as much as it is ahead",
+		breaks: "a number that is ahead of the clock outlives FenceRetention by that difference",
 		store:  losesCounterAfter(byClock, backends.FenceRetention),
 	},
 }
@@ -375,24 +375,24 @@ func losesCounterAfter(by numbering, life time.Duration) func(*memory.Store) bac
 
 var fencedRaiseDoubles = []broken[backends.FencedStore]{
 	{
-		bug:    "RaiseFence says that it landed, and does nothing",
+		bug:    "RaiseFence returns true, and does nothing",
 		breaks: "RaiseFence by the holder lands, and the next number is greater",
 		store: badRaise(func(*memory.Store) raiseFunc {
 			return func(context.Context, string, string, uint64) (bool, error) { return true, nil }
 		}),
 	},
 	{
-		bug:    "RaiseFence lands only above the present number",
+		bug:    "RaiseFence lands only for a greater number",
 		breaks: "RaiseFence to the present number lands",
 		store:  landingIf(func(held bool, last, to uint64) bool { return held && last < to }),
 	},
 	{
 		bug:    "RaiseFence lands once",
-		breaks: "RaiseFence done again says the same",
+		breaks: "a second RaiseFence returns the same",
 		store:  landingIf(func(held bool, last, to uint64) bool { return held && last < to }),
 	},
 	{
-		bug:    "RaiseFence lowers",
+		bug:    "RaiseFence lowers a number",
 		breaks: "RaiseFence never lowers a number",
 		store:  landingIf(func(held bool, _, _ uint64) bool { return held }),
 	},
@@ -403,7 +403,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "an ownership keeps its first number",
-		breaks: "a repeated SetNXFenced has the number that it was raised to",
+		breaks: "a second SetNXFenced has the number that RaiseFence has set",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			given := make(map[string]uint64)
 			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
@@ -418,7 +418,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "RaiseFence raises only what is there",
+		bug:    "RaiseFence does not create a number",
 		breaks: "RaiseFence gives a number to a key that has none",
 		store:  landingIf(func(held bool, last, to uint64) bool { return held && last > 0 && last <= to }),
 	},
@@ -436,7 +436,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "RaiseFence raises to any number",
-		breaks: "RaiseFence to 2^53 or more is refused and changes nothing",
+		breaks: "RaiseFence to 2^53 or more is a permanent error and changes nothing",
 		store:  landingIf(func(held bool, last, to uint64) bool { return held && last <= to }),
 	},
 	{
@@ -445,7 +445,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 		store:  landingIf(func(_ bool, last, to uint64) bool { return last <= to }),
 	},
 	{
-		bug:    "RaiseFence says that it did not land, but raises",
+		bug:    "RaiseFence returns false, but raises",
 		breaks: "RaiseFence with another value does not land and changes nothing",
 		store: badRaise(func(m *memory.Store) raiseFunc {
 			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
@@ -456,7 +456,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "RaiseFence ignores that nobody holds the key",
+		bug:    "RaiseFence ignores that the key is free",
 		breaks: "RaiseFence after a release does not land",
 		store:  landingIf(func(_ bool, last, to uint64) bool { return last <= to }),
 	},
@@ -477,7 +477,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "RaiseFence takes a value of another type for another value",
-		breaks: "RaiseFence of a value of another type is an error that matches ErrWrongType",
+		breaks: "RaiseFence of a value of another type is a permanent error that matches ErrWrongType",
 		store: badRaise(func(m *memory.Store) raiseFunc {
 			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
 				landed, err := m.RaiseFence(ctx, key, value, to)
@@ -489,8 +489,8 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "RaiseFence leaves open whether a value of another type has changed",
-		breaks: "RaiseFence of a value of another type is an error that matches ErrWrongType",
+		bug:    "RaiseFence of another type is not permanent",
+		breaks: "RaiseFence of a value of another type is a permanent error that matches ErrWrongType",
 		store: badRaise(func(m *memory.Store) raiseFunc {
 			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
 				landed, err := m.RaiseFence(ctx, key, value, to)
@@ -503,7 +503,7 @@ var fencedRaiseDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "RaiseFence looks at its ctx too late",
-		breaks: "RaiseFence with a ctx that is already done returns its error and changes nothing",
+		breaks: "RaiseFence with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badRaise(func(m *memory.Store) raiseFunc {
 			return func(ctx context.Context, key, value string, to uint64) (bool, error) {
 				landed, err := m.RaiseFence(background, key, value, to)
@@ -537,8 +537,8 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "a counter is where a lock may be",
-		breaks: "what the store keeps beside a key is not in the way of another",
+		bug:    "a counter has the key of another lock",
+		breaks: "what the store keeps beside a key does not affect a lock of that name",
 		beside: func(key string) []string { return []string{key + ":fence"} },
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
@@ -558,12 +558,12 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 	},
 	{
 		bug:    "a number is drawn before the grant",
-		breaks: "of concurrent grants of a key each has a greater number than the one before",
+		breaks: "concurrent grants of a key have rising numbers",
 		store: badFenced(func(m *memory.Store) fencedFunc {
 			var drawn atomic.Uint64
 			return func(ctx context.Context, key, value string, ttl time.Duration, _ numbering) (backends.Result, error) {
 				number := drawn.Add(1)
-				time.Sleep(leap * time.Duration(1000-number%1000)) // so that they come in another order
+				time.Sleep(leap * time.Duration(1000-number%1000)) // then they come in another order
 				res, err := m.SetNX(ctx, key, value, ttl)
 				if res.OK {
 					res.Fence = number
@@ -573,8 +573,8 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 		}),
 	},
 	{
-		bug:    "SetNXFenced looks, and then numbers",
-		breaks: "concurrent SetNXFenced with the same value all have the same number",
+		bug:    "SetNXFenced looks, and numbers later",
+		breaks: "concurrent SetNXFenced calls with the same value all have the same number",
 		store: func(m *memory.Store) backends.FencedStore {
 			c := &counted{Store: m, numbers: make(map[string]uint64)}
 			return fencedDouble{
@@ -583,7 +583,7 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 					_, _, held := m.Get(key)
 					time.Sleep(leap)
 					if !held {
-						m.Delete(key) // which makes it a new ownership
+						m.Delete(key) // this makes it a new ownership
 					}
 					return draw(ctx, c, key, value, ttl, n)
 				},
@@ -591,8 +591,8 @@ var fencedManyDoubles = []broken[backends.FencedStore]{
 		},
 	},
 	{
-		bug:    "RaiseFence looks and then leaps",
-		breaks: "of concurrent RaiseFence the greatest remains",
+		bug:    "RaiseFence looks, and acts later",
+		breaks: "of concurrent RaiseFence calls the greatest number remains",
 		store: func(m *memory.Store) backends.FencedStore {
 			c := &counted{Store: m, numbers: make(map[string]uint64)}
 			return leapingRaise{c}
@@ -609,7 +609,7 @@ func (s leapingRaise) RaiseFence(_ context.Context, key, value string, to uint64
 	if present, _, ok := s.Get(key); !ok || present != value || last > to {
 		return false, nil
 	}
-	time.Sleep(leap * time.Duration(1000-to)) // so that the greatest leaps first
+	time.Sleep(leap * time.Duration(1000-to)) // then the greatest number is the first
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.numbers[key] = to

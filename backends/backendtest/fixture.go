@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A fixture is what one sentence works with.
+// A fixture is what one sentence works with: the store, the Outside, and the checks.
 type fixture struct {
 	reporter
 	Harness // with the defaults filled in
@@ -21,7 +21,7 @@ type fixture struct {
 	id      string        // makes keys unique on a server that others use too
 	long    time.Duration // a ttl that does not end during a test
 
-	// what else the store is, for the sentences about that
+	// the store by its other interfaces, for the sentences about them
 	queued    backends.QueuedStore
 	fenced    backends.FencedStore
 	numbers   backends.NumberedStore
@@ -29,11 +29,11 @@ type fixture struct {
 	setNested func(key string)
 	legacy    backends.LegacyStore
 
-	numberings []numbering // that it can be asked for
+	numberings []numbering // the ways in which the store numbers
 }
 
-// reporter is what a sentence needs of a *testing.T. This package's own tests put something else in its place, to see
-// that sentences fail for stores that break them.
+// reporter is what a sentence needs of a *testing.T. The tests of this package use another one, to
+// check that a sentence fails for a store that breaks it.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -62,8 +62,8 @@ func (c suite[S, O]) fixture(t *testing.T, r reporter, h HarnessFor[S, O]) *fixt
 	return x
 }
 
-// key returns a key that no other sentence uses and that is deleted when the sentence is done. name comes first and
-// last in it, where it is most likely to be mistaken for something else.
+// key returns a key that no other sentence uses, and deletes it at the end of the sentence. name is
+// its beginning and its end, because a store is most likely to misread text there.
 func (x *fixture) key(name string) string {
 	return x.own(name + x.id + name)
 }
@@ -78,7 +78,7 @@ func (x *fixture) own(key string) string {
 	return key
 }
 
-// A life says when a value must end, as well as the test can know: not before earliest, and soon after latest.
+// A life says when a value must end: not before earliest, and soon after latest.
 type life struct{ earliest, latest time.Time }
 
 // grant calls SetNX, which must be granted.
@@ -92,23 +92,23 @@ func (x *fixture) grant(key, value string, ttl time.Duration) life {
 	return life{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// refuse calls SetNX, which must be refused because of a value with that life.
-func (x *fixture) refuse(key, value string, ttl time.Duration, l life) {
+// wantHeld calls SetNX, which must find the key held by a value with the life l.
+func (x *fixture) wantHeld(key, value string, ttl time.Duration, l life) {
 	x.Helper()
 	began := time.Now()
 	res, err := x.store.SetNX(x.Context(), key, value, ttl)
 	ended := time.Now()
 	switch {
 	case err != nil || res.OK || res.Foreign:
-		x.Fatalf("SetNX(%.60q, %.60q, %v) = %+v, %v; want it refused", key, value, ttl, res, err)
+		x.Fatalf("SetNX(%.60q, %.60q, %v) = %+v, %v; want it held", key, value, ttl, res, err)
 	case x.NoLeft && res.Left != 0:
-		x.Errorf("SetNX says that %v are left; the harness says that it cannot know", res.Left)
+		x.Errorf("SetNX: %v left; want 0, because of NoLeft", res.Left)
 	case !x.NoLeft:
 		x.within(l, "SetNX", res.Left, began, ended)
 	}
 }
 
-// extend calls ExpireIf, which must be granted.
+// extend calls ExpireIf, which must find value.
 func (x *fixture) extend(key, value string, ttl time.Duration) life {
 	x.Helper()
 	began := time.Now()
@@ -119,7 +119,7 @@ func (x *fixture) extend(key, value string, ttl time.Duration) life {
 	return life{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// extendNot calls ExpireIf, which must find that the value is not there.
+// extendNot calls ExpireIf, which must not find value.
 func (x *fixture) extendNot(key, value string, ttl time.Duration) {
 	x.Helper()
 	if ok, err := x.store.ExpireIf(x.Context(), key, value, ttl); err != nil || ok {
@@ -127,7 +127,7 @@ func (x *fixture) extendNot(key, value string, ttl time.Duration) {
 	}
 }
 
-// remove calls DeleteIf, which must be granted.
+// remove calls DeleteIf, which must find value.
 func (x *fixture) remove(key, value string) {
 	x.Helper()
 	if ok, err := x.store.DeleteIf(x.Context(), key, value); err != nil || !ok {
@@ -135,7 +135,7 @@ func (x *fixture) remove(key, value string) {
 	}
 }
 
-// removeNot calls DeleteIf, which must find that the value is not there.
+// removeNot calls DeleteIf, which must not find value.
 func (x *fixture) removeNot(key, value string) {
 	x.Helper()
 	if ok, err := x.store.DeleteIf(x.Context(), key, value); err != nil || ok {
@@ -143,7 +143,7 @@ func (x *fixture) removeNot(key, value string) {
 	}
 }
 
-// wantPermanent checks an error that says that nothing was done.
+// wantPermanent checks that err is permanent.
 func (x *fixture) wantPermanent(call string, err error) {
 	x.Helper()
 	var p interface{ Permanent() bool }
@@ -152,7 +152,7 @@ func (x *fixture) wantPermanent(call string, err error) {
 	}
 }
 
-// wantValue checks from outside that key holds value and that it has that life.
+// wantValue checks from outside that key holds value with the life l.
 func (x *fixture) wantValue(key, value string, l life) {
 	x.Helper()
 	began := time.Now()
@@ -180,19 +180,20 @@ func (x *fixture) wantNothing(key string) {
 	}
 }
 
-// within checks a time left that was read between began and ended.
-func (x *fixture) within(l life, who string, left time.Duration, began, ended time.Time) {
+// within checks a remaining life that was read between began and ended.
+func (x *fixture) within(l life, what string, left time.Duration, began, ended time.Time) {
 	x.Helper()
 	least, most := l.earliest.Sub(ended)-x.tolerance(), l.latest.Sub(began)+x.tolerance()
 	if left <= 0 || left < least || left > most {
-		x.Errorf("%s has %v left; want at least %v and at most %v", who, left, least, most)
+		x.Errorf("%s has %v left; want at least %v and at most %v", what, left, least, most)
 	}
 }
 
-// tolerance is one Resolution for the rounding of the end of a value and one for that of the time left.
+// tolerance is one Resolution for the rounding of the end of a value, and one for the rounding of
+// its remaining life.
 func (x *fixture) tolerance() time.Duration { return 2 * x.Resolution }
 
-// eventually polls until done says so, which it must soon after the end of l.
+// eventually polls until done returns true, soon after the end of l at the latest.
 func (x *fixture) eventually(what string, l life, done func() bool) {
 	x.Helper()
 	limit := l.latest.Add(x.tolerance())
@@ -208,11 +209,11 @@ func (x *fixture) eventually(what string, l life, done func() bool) {
 }
 
 const (
-	patience = 20 * time.Second       // with a machine that has much else to do
-	tick     = 200 * time.Microsecond // between polls, and a fraction of a millisecond in order to see roundings
+	patience = 20 * time.Second       // for a busy machine
+	tick     = 200 * time.Microsecond // between polls: less than a millisecond, to see roundings
 )
 
-// together runs do n times at once.
+// together runs do n times at the same time.
 func together(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})

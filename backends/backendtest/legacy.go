@@ -21,12 +21,12 @@ var ofLegacy = suite[backends.LegacyStore, Outside]{
 }
 
 var setSentences = []sentence{
-	{"SetNXForever stores in a free key, without expiry", func(x *fixture) {
+	{"SetNXForever stores a value without expiry if the key is free", func(x *fixture) {
 		key := x.key("k")
 		x.setForever(key, "mine", true)
 		x.wantForever(key, "mine")
 	}},
-	{"SetNXForever of a key that is not free says false and changes nothing, not even with the same value", func(x *fixture) {
+	{"SetNXForever of a held key returns false and changes nothing, even with the same value", func(x *fixture) {
 		key, forever := x.key("k"), x.key("forever")
 		l := x.put(key, "theirs", x.long)
 		x.outside.Set(forever, "theirs", 0)
@@ -41,13 +41,13 @@ var setSentences = []sentence{
 		x.setForever(other, "mine", false)
 		x.wantForever(other, "")
 	}},
-	{"SetNXForever stores in a key whose value has expired", func(x *fixture) {
+	{"SetNXForever stores a value if the last one has expired", func(x *fixture) {
 		key := x.key("k")
 		x.hasExpired(key)
 		x.setForever(key, "mine", true)
 		x.wantForever(key, "mine")
 	}},
-	{"Get returns the value, or that there is none", func(x *fixture) {
+	{"Get returns the value, and whether there is one", func(x *fixture) {
 		key, empty := x.key("k"), x.key("empty")
 		x.get(key, "", false)
 		x.wantNothing(key)
@@ -59,7 +59,7 @@ var setSentences = []sentence{
 		x.hasExpired(key)
 		x.get(key, "", false)
 	}},
-	{"GetSet stores without expiry whatever was there, and returns it", func(x *fixture) {
+	{"GetSet stores a value without expiry whatever was there, and returns the old value", func(x *fixture) {
 		key := x.key("k")
 		x.getSet(key, "one", "", false)
 		x.wantForever(key, "one")
@@ -75,7 +75,7 @@ var setSentences = []sentence{
 		x.getSet(key, "five", "", false)
 		x.wantForever(key, "five")
 	}},
-	{"Delete removes whatever is there, and says whether there was something", func(x *fixture) {
+	{"Delete removes any value, and returns whether there was one", func(x *fixture) {
 		key := x.key("k")
 		for range 2 {
 			x.put(key, "theirs", x.long)
@@ -92,12 +92,12 @@ var setSentences = []sentence{
 }
 
 var expireSentences = []sentence{
-	{"MaxTTL is the limit of a ttl", func(x *fixture) {
+	{"MaxTTL returns the limit of a ttl", func(x *fixture) {
 		if limit := x.legacy.MaxTTL(); limit != x.MaxTTL {
 			x.Errorf("MaxTTL = %v; want %v", limit, x.MaxTTL)
 		}
 	}},
-	{"Left says how long a value still lives, 0 if it has no expiry, and whether there is one", func(x *fixture) {
+	{"Left returns the remaining life of a value, 0 without expiry, and whether there is a value", func(x *fixture) {
 		key := x.key("k")
 		check := func(want bool) time.Duration {
 			left, found, err := x.legacy.Left(x.Context(), key)
@@ -108,7 +108,7 @@ var expireSentences = []sentence{
 		}
 		never := func(found bool) {
 			if left := check(found); left != 0 {
-				x.Fatalf("Left says %v; want 0", left)
+				x.Fatalf("Left = %v; want 0", left)
 			}
 		}
 		never(false)
@@ -123,7 +123,7 @@ var expireSentences = []sentence{
 		x.hasExpired(key)
 		never(false)
 	}},
-	{"Expire makes any value live for ttl from now, whether that is longer or shorter", func(x *fixture) {
+	{"Expire makes any value live for ttl from now, even if that is shorter", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "theirs", 0)
 		x.wantValue(key, "theirs", x.expire(key, x.long))
@@ -132,19 +132,19 @@ var expireSentences = []sentence{
 		x.outside.SetOther(key)
 		x.wantValue(key, "", x.expire(key, x.long))
 	}},
-	{"Expire never makes a value live shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+	{"a value never lives shorter than the ttl of its Expire, not even by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
 			x.put(key, "theirs", x.long)
 			x.livesUntil(key, x.expire(key, ttl))
 		}
 	}},
-	{"a value is gone soon after the ttl that Expire gave it", func(x *fixture) {
+	{"a value is gone soon after the ttl of its Expire", func(x *fixture) {
 		key := x.key("k")
 		x.put(key, "theirs", x.long)
 		x.gone(key, x.expire(key, 20*time.Millisecond))
 	}},
-	{"Expire of a free key says false and creates nothing", func(x *fixture) {
+	{"Expire of an absent key returns false and creates nothing", func(x *fixture) {
 		key := x.key("k")
 		for range 2 {
 			if found, err := x.legacy.Expire(x.Context(), key, x.long); err != nil || found {
@@ -154,7 +154,7 @@ var expireSentences = []sentence{
 			x.hasExpired(key)
 		}
 	}},
-	{"Expire with a ttl out of the limits is refused, and the expiry stays", func(x *fixture) {
+	{"Expire with a ttl outside the limits is a permanent error, and the expiry stays", func(x *fixture) {
 		x.badTTL("Expire", func(key string, ttl time.Duration) error {
 			_, err := x.legacy.Expire(x.Context(), key, ttl)
 			return err
@@ -163,21 +163,21 @@ var expireSentences = []sentence{
 }
 
 var txSentences = []sentence{
-	{"TxExpireIf makes its own value live for ttl from now, whether that is longer or shorter", func(x *fixture) {
+	{"TxExpireIf makes a value that matches live for ttl from now, even if that is shorter", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "mine", 0)
 		x.wantValue(key, "mine", x.txExpire(key, "mine", x.long))
 		x.wantValue(key, "mine", x.txExpire(key, "mine", 2*x.long))
 		x.wantValue(key, "mine", x.txExpire(key, "mine", x.long/2))
 	}},
-	{"TxExpireIf never makes a value live shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+	{"a value never lives shorter than the ttl of its TxExpireIf, not even by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
 			x.put(key, "mine", x.long)
 			x.livesUntil(key, x.txExpire(key, "mine", ttl))
 		}
 	}},
-	{"TxExpireIf on another value, or none, says false and changes nothing", func(x *fixture) {
+	{"TxExpireIf of another value, or of an absent key, returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		x.txExpireNot(key, "mine")
 		x.txExpireNot(key, "")
@@ -191,13 +191,13 @@ var txSentences = []sentence{
 		x.txExpireNot(key, "expired")
 		x.wantNothing(key)
 	}},
-	{"TxExpireIf with a ttl out of the limits is refused, and the expiry stays", func(x *fixture) {
+	{"TxExpireIf with a ttl outside the limits is a permanent error, and the expiry stays", func(x *fixture) {
 		x.badTTL("TxExpireIf", func(key string, ttl time.Duration) error {
 			_, err := x.legacy.TxExpireIf(x.Context(), key, "mine", ttl)
 			return err
 		})
 	}},
-	{"TxDeleteIf removes its own value", func(x *fixture) {
+	{"TxDeleteIf removes a value that matches", func(x *fixture) {
 		key := x.key("k")
 		for _, ttl := range []time.Duration{0, x.long} {
 			x.outside.Set(key, "mine", ttl)
@@ -206,7 +206,7 @@ var txSentences = []sentence{
 			x.txDelete(key, "mine", false)
 		}
 	}},
-	{"TxDeleteIf on another value, or none, says false and changes nothing", func(x *fixture) {
+	{"TxDeleteIf of another value, or of an absent key, returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		x.txDelete(key, "mine", false)
 		x.txDelete(key, "", false)
@@ -220,11 +220,11 @@ var txSentences = []sentence{
 	}},
 }
 
-// nearToken42 are values that are almost token-42.
+// nearToken42 are values that are almost "token-42".
 var nearToken42 = []string{"token-4", "oken-42", "token-421", "xtoken-42", "TOKEN-42", " token-42", "token-42\n", "*", ""}
 
 var bitSentences = []sentence{
-	{"GetBit of a free key is off, and creates nothing", func(x *fixture) {
+	{"GetBit of an absent key returns off, and creates nothing", func(x *fixture) {
 		key := x.key("k")
 		x.bit(key, 0, false)
 		x.bit(key, 1000, false)
@@ -244,7 +244,7 @@ var bitSentences = []sentence{
 			x.setBit(key, offset, true, false)
 		}
 	}},
-	{"every bit is one of its own", func(x *fixture) {
+	{"SetBit changes no other bit", func(x *fixture) {
 		key := x.key("k")
 		for _, offset := range []uint32{17, 3, 0} {
 			x.setBit(key, offset, true, false)
@@ -277,7 +277,7 @@ var bitSentences = []sentence{
 	}},
 }
 
-// commands are all calls of a LegacyStore with that key, each of which would change something if it did anything.
+// commands are all calls of a LegacyStore for key. Each call that writes would change the value.
 func (x *fixture) commands(key string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"SetNXForever": func(ctx context.Context) error { _, err := x.legacy.SetNXForever(ctx, key, "mine"); return err },
@@ -294,7 +294,7 @@ func (x *fixture) commands(key string) map[string]func(context.Context) error {
 }
 
 var legacyRefusalSentences = []sentence{
-	{"commands on a text find a value of another type an error that matches ErrWrongType, and it stays", func(x *fixture) {
+	{"commands that need a string return a permanent error that matches ErrWrongType for another type", func(x *fixture) {
 		key := x.key("k")
 		x.outside.SetOther(key)
 		commands := x.commands(key)
@@ -307,7 +307,7 @@ var legacyRefusalSentences = []sentence{
 			x.wantForever(key, "")
 		}
 	}},
-	{"every command with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"every command with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		free, held := x.key("free"), x.key("held")
 		l := x.put(held, "mine", x.long)
 		for name, command := range x.commands(free) {
@@ -321,15 +321,15 @@ var legacyRefusalSentences = []sentence{
 	}},
 }
 
-// legacyManySentences are about odd texts, and about many at once.
+// legacyManySentences are about odd texts, and about concurrent calls.
 var legacyManySentences = []sentence{
-	{"a value may hold any text, and no text in it means anything", func(x *fixture) {
+	{"a value may be any text, and no text has a special meaning", func(x *fixture) {
 		key := x.key("k")
 		for i, ours := range oddValues {
 			x.setForever(key, ours, true)
 			x.wantForever(key, ours)
 			x.get(key, ours, true)
-			for next := 1; next < 6; next++ { // those that look alike are together
+			for next := 1; next < 6; next++ { // texts that look alike are neighbours
 				other := oddValues[(i+next)%len(oddValues)]
 				x.txExpireNot(key, other)
 				x.txDelete(key, other, false)
@@ -340,7 +340,7 @@ var legacyManySentences = []sentence{
 			x.txDelete(key, ours+"~", true)
 		}
 	}},
-	{"a key may hold any text, and no two keys are the same key", func(x *fixture) {
+	{"a key may be any text, and keys that differ in any byte are different keys", func(x *fixture) {
 		keys := x.oddKeys()
 		for i, key := range keys {
 			x.setForever(key, fmt.Sprint("value", i), true)
@@ -357,18 +357,18 @@ var legacyManySentences = []sentence{
 			x.wantNothing(key)
 		}
 	}},
-	{"of many concurrent SetNXForever exactly one is granted", func(x *fixture) {
+	{"of concurrent SetNXForever calls exactly one is granted", func(x *fixture) {
 		x.oneOf(func(_ string) {}, func(key string, i int) (bool, error) {
 			return x.legacy.SetNXForever(x.Context(), key, fmt.Sprint("caller", i))
 		})
 	}},
-	{"of many concurrent SetBit exactly one sees the bit change", func(x *fixture) {
+	{"of concurrent SetBit calls exactly one changes the bit", func(x *fixture) {
 		x.oneOf(func(_ string) {}, func(key string, _ int) (bool, error) {
 			was, err := x.legacy.SetBit(x.Context(), key, 5, true)
 			return !was, err
 		})
 	}},
-	{"concurrent SetBit of different bits all remain", func(x *fixture) {
+	{"concurrent SetBit calls for different bits all take effect", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			together(callers, func(i int) {
@@ -381,21 +381,21 @@ var legacyManySentences = []sentence{
 			}
 		}
 	}},
-	{"of many concurrent Delete exactly one finds something", func(x *fixture) {
+	{"of concurrent Delete calls exactly one returns true", func(x *fixture) {
 		x.oneOf(func(key string) { x.put(key, "theirs", x.long) }, func(key string, _ int) (bool, error) {
 			return x.legacy.Delete(x.Context(), key)
 		})
 	}},
-	{"of many concurrent TxDeleteIf exactly one says true", func(x *fixture) {
+	{"of concurrent TxDeleteIf calls exactly one returns true", func(x *fixture) {
 		x.oneOf(func(key string) { x.put(key, "mine", x.long) }, func(key string, _ int) (bool, error) {
 			return x.legacy.TxDeleteIf(x.Context(), key, "mine")
 		})
 	}},
-	{"of concurrent GetSet each returns what another has stored", func(x *fixture) {
+	{"concurrent GetSet calls each return the value that another one has stored", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			var mu sync.Mutex
-			after := make(map[string]string) // the value that replaced it; "" stands for the free key
+			after := make(map[string]string) // the value that replaced each value; "" is the free key
 			together(callers, func(i int) {
 				value := fmt.Sprint("caller", i)
 				old, found, err := x.legacy.GetSet(x.Context(), key, value)
@@ -411,12 +411,12 @@ var legacyManySentences = []sentence{
 				last = after[last]
 			}
 			if n != callers {
-				x.Fatalf("%d of %d values follow one another: %v", n, callers, after)
+				x.Fatalf("%d of %d values form a chain: %v", n, callers, after)
 			}
 			x.get(key, last, true)
 		}
 	}},
-	{"a TxDeleteIf never removes what came between", func(x *fixture) {
+	{"TxDeleteIf never removes a value that was stored during the call", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			x.outside.Set(key, "old", 0)
@@ -434,7 +434,7 @@ var legacyManySentences = []sentence{
 			x.get(key, "new", true)
 		}
 	}},
-	{"TxExpireIf is done though others touch the key in between", func(x *fixture) {
+	{"TxExpireIf succeeds even if other clients change the key during the call", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			x.put(key, "mine", x.long)
@@ -454,7 +454,7 @@ var legacyManySentences = []sentence{
 	}},
 }
 
-// oneOf checks that of many that call at once after prepare exactly one is told true.
+// oneOf checks that of concurrent calls after prepare exactly one returns true.
 func (x *fixture) oneOf(prepare func(key string), call func(key string, i int) (bool, error)) {
 	x.Helper()
 	for round := range rounds {
@@ -471,7 +471,7 @@ func (x *fixture) oneOf(prepare func(key string), call func(key string, i int) (
 			}
 		})
 		if n := winners.Load(); n != 1 {
-			x.Fatalf("%d of %d callers were told so; want 1", n, callers)
+			x.Fatalf("%d of %d calls returned true; want 1", n, callers)
 		}
 	}
 }
@@ -483,7 +483,7 @@ func (x *fixture) put(key, value string, ttl time.Duration) life {
 	return life{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// gone waits until key is free since its value, with that life, has expired.
+// gone waits until key is free, because its value, with the life l, has expired.
 func (x *fixture) gone(key string, l life) {
 	x.Helper()
 	x.eventually("the value is gone", l, func() bool {
@@ -492,7 +492,7 @@ func (x *fixture) gone(key string, l life) {
 	})
 }
 
-// hasExpired leaves key free, since the value "expired" has.
+// hasExpired leaves key free after the end of the value "expired".
 func (x *fixture) hasExpired(key string) {
 	x.Helper()
 	x.gone(key, x.put(key, "expired", 5*time.Millisecond))
@@ -574,7 +574,7 @@ func (x *fixture) setBit(key string, offset uint32, on, want bool) {
 	}
 }
 
-// badTTL checks that call, which gives "mine" another life, is refused for a bad ttl.
+// badTTL checks that call fails for a bad ttl, and leaves the value "mine" alone.
 func (x *fixture) badTTL(name string, call func(key string, ttl time.Duration) error) {
 	x.Helper()
 	key := x.key("k")

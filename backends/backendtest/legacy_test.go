@@ -104,7 +104,7 @@ func (d legacyDouble) SetBit(ctx context.Context, key string, offset uint32, on 
 var legacySetDoubles = []broken[backends.LegacyStore]{
 	{
 		bug:    "SetNXForever stores with an expiry",
-		breaks: "SetNXForever stores in a free key, without expiry",
+		breaks: "SetNXForever stores a value without expiry if the key is free",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(ctx context.Context, key, value string) (bool, error) {
 				res, err := m.SetNX(ctx, key, value, time.Hour)
@@ -114,7 +114,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "SetNXForever overwrites",
-		breaks: "SetNXForever of a key that is not free says false and changes nothing, not even with the same value",
+		breaks: "SetNXForever of a held key returns false and changes nothing, even with the same value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(ctx context.Context, key, value string) (bool, error) {
 				ok, err := m.Legacy().SetNXForever(ctx, key, value)
@@ -125,7 +125,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "SetNXForever of the same value is granted",
-		breaks: "SetNXForever of a key that is not free says false and changes nothing, not even with the same value",
+		breaks: "SetNXForever of a held key returns false and changes nothing, even with the same value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(ctx context.Context, key, value string) (bool, error) {
 				present, _, found := m.Get(key)
@@ -135,8 +135,8 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "SetNXForever takes a value of another type for an error",
-		breaks: "SetNXForever of a key that is not free says false and changes nothing, not even with the same value",
+		bug:    "SetNXForever fails for a value of another type",
+		breaks: "SetNXForever of a held key returns false and changes nothing, even with the same value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(ctx context.Context, key, value string) (bool, error) {
 				if _, _, err := m.Legacy().Get(ctx, key); err != nil {
@@ -148,7 +148,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "an expired key is not free",
-		breaks: "SetNXForever stores in a key whose value has expired",
+		breaks: "SetNXForever stores a value if the last one has expired",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(context.Context, string, string) (bool, error) {
 				return false, nil
@@ -157,7 +157,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Get does not tell an empty value from none",
-		breaks: "Get returns the value, or that there is none",
+		breaks: "Get returns the value, and whether there is one",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), get: func(ctx context.Context, key string) (string, bool, error) {
 				value, _, err := m.Legacy().Get(ctx, key)
@@ -167,7 +167,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Get removes the value",
-		breaks: "Get returns the value, or that there is none",
+		breaks: "Get returns the value, and whether there is one",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), get: func(ctx context.Context, key string) (string, bool, error) {
 				value, found, err := m.Legacy().Get(ctx, key)
@@ -178,7 +178,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "GetSet keeps the expiry",
-		breaks: "GetSet stores without expiry whatever was there, and returns it",
+		breaks: "GetSet stores a value without expiry whatever was there, and returns the old value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), getSet: func(ctx context.Context, key, value string) (string, bool, error) {
 				_, left, _ := m.Get(key)
@@ -190,7 +190,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "GetSet returns the new value",
-		breaks: "GetSet stores without expiry whatever was there, and returns it",
+		breaks: "GetSet stores a value without expiry whatever was there, and returns the old value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), getSet: func(ctx context.Context, key, value string) (string, bool, error) {
 				_, found, err := m.Legacy().GetSet(ctx, key, value)
@@ -199,8 +199,8 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "GetSet stores only where something is",
-		breaks: "GetSet stores without expiry whatever was there, and returns it",
+		bug:    "GetSet does not store if the key is free",
+		breaks: "GetSet stores a value without expiry whatever was there, and returns the old value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), getSet: func(ctx context.Context, key, value string) (string, bool, error) {
 				if _, _, found := m.Get(key); !found {
@@ -212,7 +212,7 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Delete always finds something",
-		breaks: "Delete removes whatever is there, and says whether there was something",
+		breaks: "Delete removes any value, and returns whether there was one",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), delete: func(ctx context.Context, key string) (bool, error) {
 				_, err := m.Legacy().Delete(ctx, key)
@@ -221,8 +221,8 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "Delete removes only texts",
-		breaks: "Delete removes whatever is there, and says whether there was something",
+		bug:    "Delete removes only strings",
+		breaks: "Delete removes any value, and returns whether there was one",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), delete: func(ctx context.Context, key string) (bool, error) {
 				if _, _, err := m.Legacy().Get(ctx, key); err != nil {
@@ -236,8 +236,8 @@ var legacySetDoubles = []broken[backends.LegacyStore]{
 
 var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	{
-		bug:    "Left is -1 where there is no expiry",
-		breaks: "Left says how long a value still lives, 0 if it has no expiry, and whether there is one",
+		bug:    "Left is -1 without expiry",
+		breaks: "Left returns the remaining life of a value, 0 without expiry, and whether there is a value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), left: func(ctx context.Context, key string) (time.Duration, bool, error) {
 				left, found, err := m.Legacy().Left(ctx, key)
@@ -250,7 +250,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Left is in seconds",
-		breaks: "Left says how long a value still lives, 0 if it has no expiry, and whether there is one",
+		breaks: "Left returns the remaining life of a value, 0 without expiry, and whether there is a value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), left: func(ctx context.Context, key string) (time.Duration, bool, error) {
 				left, found, err := m.Legacy().Left(ctx, key)
@@ -259,8 +259,8 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "a value without expiry is not there",
-		breaks: "Left says how long a value still lives, 0 if it has no expiry, and whether there is one",
+		bug:    "a value without expiry does not count",
+		breaks: "Left returns the remaining life of a value, 0 without expiry, and whether there is a value",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), left: func(ctx context.Context, key string) (time.Duration, bool, error) {
 				left, _, err := m.Legacy().Left(ctx, key)
@@ -270,7 +270,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Expire never shortens",
-		breaks: "Expire makes any value live for ttl from now, whether that is longer or shorter",
+		breaks: "Expire makes any value live for ttl from now, even if that is shorter",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				_, left, _ := m.Get(key)
@@ -280,7 +280,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Expire leaves a value without expiry alone",
-		breaks: "Expire makes any value live for ttl from now, whether that is longer or shorter",
+		breaks: "Expire makes any value live for ttl from now, even if that is shorter",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				if _, left, found := m.Get(key); found && left == 0 {
@@ -292,7 +292,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Expire rounds a ttl down",
-		breaks: "Expire never makes a value live shorter than asked, not by a fraction of a millisecond",
+		breaks: "a value never lives shorter than the ttl of its Expire, not even by a fraction of a millisecond",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				return m.Legacy().Expire(ctx, key, ttl.Truncate(time.Millisecond))
@@ -301,7 +301,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Expire gives twice the ttl",
-		breaks: "a value is gone soon after the ttl that Expire gave it",
+		breaks: "a value is gone soon after the ttl of its Expire",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				return m.Legacy().Expire(ctx, key, 2*ttl)
@@ -310,7 +310,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Expire creates",
-		breaks: "Expire of a free key says false and creates nothing",
+		breaks: "Expire of an absent key returns false and creates nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				found, err := m.Legacy().Expire(ctx, key, ttl)
@@ -323,7 +323,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Expire always finds something",
-		breaks: "Expire of a free key says false and creates nothing",
+		breaks: "Expire of an absent key returns false and creates nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				_, err := m.Legacy().Expire(ctx, key, ttl)
@@ -332,15 +332,15 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "MaxTTL is another than the limit",
-		breaks: "MaxTTL is the limit of a ttl",
+		bug:    "MaxTTL is not the limit",
+		breaks: "MaxTTL returns the limit of a ttl",
 		store: func(*memory.Store) backends.LegacyStore {
 			return memory.New(memory.WithMaxTTL(backends.DefaultMaxTTL + 1)).Legacy()
 		},
 	},
 	{
 		bug:    "Expire cuts a ttl down to the limit",
-		breaks: "Expire with a ttl out of the limits is refused, and the expiry stays",
+		breaks: "Expire with a ttl outside the limits is a permanent error, and the expiry stays",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				return m.Legacy().Expire(ctx, key, min(ttl, backends.DefaultMaxTTL))
@@ -349,7 +349,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Expire deletes if the ttl is not positive",
-		breaks: "Expire with a ttl out of the limits is refused, and the expiry stays",
+		breaks: "Expire with a ttl outside the limits is a permanent error, and the expiry stays",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), expire: func(ctx context.Context, key string, ttl time.Duration) (bool, error) {
 				if ttl <= 0 {
@@ -365,7 +365,7 @@ var legacyExpireDoubles = []broken[backends.LegacyStore]{
 var legacyTxDoubles = []broken[backends.LegacyStore]{
 	{
 		bug:    "TxExpireIf never shortens",
-		breaks: "TxExpireIf makes its own value live for ttl from now, whether that is longer or shorter",
+		breaks: "TxExpireIf makes a value that matches live for ttl from now, even if that is shorter",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -378,7 +378,7 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "TxExpireIf leaves a value without expiry alone",
-		breaks: "TxExpireIf makes its own value live for ttl from now, whether that is longer or shorter",
+		breaks: "TxExpireIf makes a value that matches live for ttl from now, even if that is shorter",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -390,7 +390,7 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "TxExpireIf rounds a ttl down",
-		breaks: "TxExpireIf never makes a value live shorter than asked, not by a fraction of a millisecond",
+		breaks: "a value never lives shorter than the ttl of its TxExpireIf, not even by a fraction of a millisecond",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -402,7 +402,7 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "TxExpireIf ignores the value",
-		breaks: "TxExpireIf on another value, or none, says false and changes nothing",
+		breaks: "TxExpireIf of another value, or of an absent key, returns false and changes nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -413,8 +413,8 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "TxExpireIf finds a beginning of the value",
-		breaks: "TxExpireIf on another value, or none, says false and changes nothing",
+		bug:    "TxExpireIf compares the beginning of the value",
+		breaks: "TxExpireIf of another value, or of an absent key, returns false and changes nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -428,8 +428,8 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "TxExpireIf takes none for an empty value",
-		breaks: "TxExpireIf on another value, or none, says false and changes nothing",
+		bug:    "TxExpireIf takes an absent key for an empty value",
+		breaks: "TxExpireIf of another value, or of an absent key, returns false and changes nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -443,7 +443,7 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "TxExpireIf cuts a ttl down to the limit",
-		breaks: "TxExpireIf with a ttl out of the limits is refused, and the expiry stays",
+		breaks: "TxExpireIf with a ttl outside the limits is a permanent error, and the expiry stays",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -455,7 +455,7 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "TxDeleteIf does nothing",
-		breaks: "TxDeleteIf removes its own value",
+		breaks: "TxDeleteIf removes a value that matches",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), txDeleteIf: func(ctx context.Context, key, value string) (bool, error) {
 				present, _, found := m.Get(key)
@@ -464,8 +464,8 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "TxDeleteIf says true if nothing is left",
-		breaks: "TxDeleteIf removes its own value",
+		bug:    "TxDeleteIf returns true if nothing is left",
+		breaks: "TxDeleteIf removes a value that matches",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), txDeleteIf: func(ctx context.Context, key, value string) (bool, error) {
 				_, err := m.Legacy().TxDeleteIf(ctx, key, value)
@@ -476,7 +476,7 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "TxDeleteIf ignores the value",
-		breaks: "TxDeleteIf on another value, or none, says false and changes nothing",
+		breaks: "TxDeleteIf of another value, or of an absent key, returns false and changes nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), txDeleteIf: func(ctx context.Context, key, value string) (bool, error) {
 				return m.Legacy().Delete(ctx, key)
@@ -484,8 +484,8 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "TxDeleteIf says false, but deletes",
-		breaks: "TxDeleteIf on another value, or none, says false and changes nothing",
+		bug:    "TxDeleteIf returns false, but deletes",
+		breaks: "TxDeleteIf of another value, or of an absent key, returns false and changes nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), txDeleteIf: func(ctx context.Context, key, value string) (bool, error) {
 				ok, err := m.Legacy().TxDeleteIf(ctx, key, value)
@@ -499,7 +499,7 @@ var legacyTxDoubles = []broken[backends.LegacyStore]{
 var legacyBitDoubles = []broken[backends.LegacyStore]{
 	{
 		bug:    "GetBit creates",
-		breaks: "GetBit of a free key is off, and creates nothing",
+		breaks: "GetBit of an absent key returns off, and creates nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), getBit: func(ctx context.Context, key string, offset uint32) (bool, error) {
 				_, _ = m.Legacy().SetNXForever(ctx, key, "")
@@ -521,7 +521,7 @@ var legacyBitDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "SetBit only ever sets",
+		bug:    "SetBit never clears a bit",
 		breaks: "SetBit sets a bit and returns the old one",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
@@ -533,13 +533,13 @@ var legacyBitDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "bits of a byte are one",
-		breaks: "every bit is one of its own",
+		bug:    "bits of a byte are one bit",
+		breaks: "SetBit changes no other bit",
 		store:  bitsAt(func(offset uint32) uint32 { return offset / 8 }),
 	},
 	{
-		bug:    "bits that are 17 apart are one",
-		breaks: "every bit is one of its own",
+		bug:    "bits that are 17 apart are one bit",
+		breaks: "SetBit changes no other bit",
 		store:  bitsAt(func(offset uint32) uint32 { return offset % 17 }),
 	},
 	{
@@ -548,7 +548,7 @@ var legacyBitDoubles = []broken[backends.LegacyStore]{
 		store:  bitsAt(func(offset uint32) uint32 { return offset ^ 7 }),
 	},
 	{
-		bug:    "SetBit takes the expiry away",
+		bug:    "SetBit removes the expiry",
 		breaks: "SetBit leaves the expiry alone",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
@@ -564,7 +564,7 @@ var legacyBitDoubles = []broken[backends.LegacyStore]{
 	},
 }
 
-// bitsAt is a store that has bits where they do not belong.
+// bitsAt is a store that mistakes the offset of a bit.
 func bitsAt(mistake func(offset uint32) uint32) func(*memory.Store) backends.LegacyStore {
 	return func(m *memory.Store) backends.LegacyStore {
 		return legacyDouble{
@@ -582,7 +582,7 @@ func bitsAt(mistake func(offset uint32) uint32) func(*memory.Store) backends.Leg
 var legacyErrorDoubles = []broken[backends.LegacyStore]{
 	{
 		bug:    "Get takes a value of another type for an empty one",
-		breaks: "commands on a text find a value of another type an error that matches ErrWrongType, and it stays",
+		breaks: "commands that need a string return a permanent error that matches ErrWrongType for another type",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), get: func(ctx context.Context, key string) (string, bool, error) {
 				value, found, err := m.Legacy().Get(ctx, key)
@@ -595,7 +595,7 @@ var legacyErrorDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "GetSet overwrites a value of another type",
-		breaks: "commands on a text find a value of another type an error that matches ErrWrongType, and it stays",
+		breaks: "commands that need a string return a permanent error that matches ErrWrongType for another type",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), getSet: func(ctx context.Context, key, value string) (string, bool, error) {
 				old, found, err := m.Legacy().GetSet(ctx, key, value)
@@ -605,8 +605,8 @@ var legacyErrorDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "SetBit leaves open whether a value of another type has changed",
-		breaks: "commands on a text find a value of another type an error that matches ErrWrongType, and it stays",
+		bug:    "SetBit of another type is not permanent",
+		breaks: "commands that need a string return a permanent error that matches ErrWrongType for another type",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -622,7 +622,7 @@ var legacyErrorDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "Left ignores its ctx",
-		breaks: "every command with a ctx that is already done returns its error and changes nothing",
+		breaks: "every command with a ctx that is done returns the error of the ctx and changes nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), left: func(_ context.Context, key string) (time.Duration, bool, error) {
 				return m.Legacy().Left(background, key)
@@ -631,7 +631,7 @@ var legacyErrorDoubles = []broken[backends.LegacyStore]{
 	},
 	{
 		bug:    "SetBit looks at its ctx too late",
-		breaks: "every command with a ctx that is already done returns its error and changes nothing",
+		breaks: "every command with a ctx that is done returns the error of the ctx and changes nothing",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -647,7 +647,7 @@ var legacyErrorDoubles = []broken[backends.LegacyStore]{
 var legacyManyDoubles = []broken[backends.LegacyStore]{
 	{
 		bug:    "TxDeleteIf compares numbers",
-		breaks: "a value may hold any text, and no text in it means anything",
+		breaks: "a value may be any text, and no text has a special meaning",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), txDeleteIf: func(ctx context.Context, key, value string) (bool, error) {
 				present, _, _ := m.Get(key)
@@ -661,8 +661,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "values are without spaces at their ends",
-		breaks: "a value may hold any text, and no text in it means anything",
+		bug:    "values are trimmed",
+		breaks: "a value may be any text, and no text has a special meaning",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(ctx context.Context, key, value string) (bool, error) {
 				return m.Legacy().SetNXForever(ctx, key, strings.TrimSpace(value))
@@ -670,8 +670,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "SetNXForever takes keys that differ in spaces for one",
-		breaks: "a key may hold any text, and no two keys are the same key",
+		bug:    "SetNXForever trims keys",
+		breaks: "a key may be any text, and keys that differ in any byte are different keys",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(ctx context.Context, key, value string) (bool, error) {
 				return m.Legacy().SetNXForever(ctx, strings.TrimSpace(key), value)
@@ -679,8 +679,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "SetNXForever looks and then leaps",
-		breaks: "of many concurrent SetNXForever exactly one is granted",
+		bug:    "SetNXForever looks, and acts later",
+		breaks: "of concurrent SetNXForever calls exactly one is granted",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), setNXForever: func(ctx context.Context, key, value string) (bool, error) {
 				_, _, found := m.Get(key)
@@ -694,8 +694,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "SetBit looks and then leaps",
-		breaks: "of many concurrent SetBit exactly one sees the bit change",
+		bug:    "SetBit looks, and acts later",
+		breaks: "of concurrent SetBit calls exactly one changes the bit",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -709,8 +709,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "SetBit writes back the value that it has read",
-		breaks: "concurrent SetBit of different bits all remain",
+		bug:    "SetBit writes back a value that it has read",
+		breaks: "concurrent SetBit calls for different bits all take effect",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{
 				LegacyStore: m.Legacy(),
@@ -724,8 +724,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "Delete looks and then leaps",
-		breaks: "of many concurrent Delete exactly one finds something",
+		bug:    "Delete looks, and acts later",
+		breaks: "of concurrent Delete calls exactly one returns true",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), delete: func(ctx context.Context, key string) (bool, error) {
 				_, _, found := m.Get(key)
@@ -736,8 +736,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "TxDeleteIf looks and then leaps",
-		breaks: "of many concurrent TxDeleteIf exactly one says true",
+		bug:    "TxDeleteIf looks, and acts later",
+		breaks: "of concurrent TxDeleteIf calls exactly one returns true",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), txDeleteIf: func(ctx context.Context, key, value string) (bool, error) {
 				present, _, found := m.Get(key)
@@ -748,8 +748,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "GetSet looks and then leaps",
-		breaks: "of concurrent GetSet each returns what another has stored",
+		bug:    "GetSet looks, and acts later",
+		breaks: "concurrent GetSet calls each return the value that another one has stored",
 		store: func(m *memory.Store) backends.LegacyStore {
 			return legacyDouble{LegacyStore: m.Legacy(), getSet: func(ctx context.Context, key, value string) (string, bool, error) {
 				old, _, found := m.Get(key)
@@ -760,8 +760,8 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "TxDeleteIf deletes what came between",
-		breaks: "a TxDeleteIf never removes what came between",
+		bug:    "TxDeleteIf deletes a value that was stored meanwhile",
+		breaks: "TxDeleteIf never removes a value that was stored during the call",
 		store: func(m *memory.Store) backends.LegacyStore {
 			looks := looksAndThenDeletes(m)
 			return legacyDouble{LegacyStore: m.Legacy(), txDeleteIf: looks, getSet: func(ctx context.Context, key, value string) (string, bool, error) {
@@ -771,13 +771,13 @@ var legacyManyDoubles = []broken[backends.LegacyStore]{
 		},
 	},
 	{
-		bug:    "TxExpireIf gives up if the key was touched",
-		breaks: "TxExpireIf is done though others touch the key in between",
+		bug:    "TxExpireIf fails if the key was changed",
+		breaks: "TxExpireIf succeeds even if other clients change the key during the call",
 		store:  givesUp,
 	},
 }
 
-// givesUp is a store whose TxExpireIf says false if there was an Expire in between.
+// givesUp is a store whose TxExpireIf returns false if there was an Expire meanwhile.
 func givesUp(m *memory.Store) backends.LegacyStore {
 	var mu sync.Mutex
 	touched := make(map[string]int)

@@ -31,20 +31,20 @@ var ofNested = suite[backends.NestedStore, NestedOutside]{
 }
 
 var enterSentences = []sentence{
-	{"a free key is granted: one hold, for its ttl", func(x *fixture) {
+	{"Enter of a free key is granted: one hold, for ttl", func(x *fixture) {
 		for _, owner := range []string{"ann", ""} {
 			key := x.key("of" + owner)
 			x.wantLife(key, x.enter(key, owner, "one", x.long, 1))
 		}
 	}},
-	{"the same owner enters again: one hold more, and the key lives as long as the longest", func(x *fixture) {
+	{"Enter of the same owner adds a hold, and the key lives as long as its longest hold", func(x *fixture) {
 		key := x.key("k")
 		x.enter(key, "ann", "one", x.long, 1)
 		l := x.enter(key, "ann", "two", 3*x.long, 2)
 		x.enter(key, "ann", "three", 2*x.long, 3)
 		x.wantLife(key, l)
 	}},
-	{"another owner is refused, and Left says how long the last of the holds still lives", func(x *fixture) {
+	{"the key is held for another owner, and Left is the remaining life of the longest hold", func(x *fixture) {
 		key := x.key("k")
 		x.enter(key, "ann", "one", x.long, 1)
 		l := x.enter(key, "ann", "two", 2*x.long, 2)
@@ -53,7 +53,7 @@ var enterSentences = []sentence{
 		x.enter(key, "ann", "four", x.long, 3)
 		x.enterNot(key, "bob", "five", 3*x.long, l)
 	}},
-	{"a refused Enter changes nothing", func(x *fixture) {
+	{"Enter of a held key changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.enter(key, "ann", "one", x.long, 1)
 		x.enterNot(key, "bob", "two", 2*x.long, l)
@@ -62,7 +62,7 @@ var enterSentences = []sentence{
 		x.enterNot(key, "bob", "three", 2*x.long, l)
 		x.enter(key, "ann", "four", x.long, 2)
 	}},
-	{"an empty owner never enters beside a hold, not even of an empty owner", func(x *fixture) {
+	{"an empty owner never enters a held key, not even one of an empty owner", func(x *fixture) {
 		for _, owner := range []string{"ann", ""} {
 			key := x.key("of" + owner)
 			l := x.enter(key, owner, "one", x.long, 1)
@@ -70,11 +70,11 @@ var enterSentences = []sentence{
 			x.wantLife(key, l)
 		}
 	}},
-	{"nobody enters beside an empty owner", func(x *fixture) {
+	{"no owner enters a key of an empty owner", func(x *fixture) {
 		key := x.key("k")
 		x.enterNot(key, "ann", "two", x.long, x.enter(key, "", "one", x.long, 1))
 	}},
-	{"a repeated Enter is granted, gives the hold its ttl anew, and is no second hold", func(x *fixture) {
+	{"a second Enter of a hold is granted with ttl from then on, and counts once", func(x *fixture) {
 		for _, owner := range []string{"ann", ""} {
 			key := x.key("of" + owner)
 			x.enter(key, owner, "one", x.long, 1)
@@ -85,14 +85,14 @@ var enterSentences = []sentence{
 			x.wantNothing(key)
 		}
 	}},
-	{"a repeated Enter never shortens the hold", func(x *fixture) {
+	{"a second Enter never shortens the hold", func(x *fixture) {
 		key := x.key("k")
 		l := x.enter(key, "ann", "one", 2*x.long, 1)
 		x.enter(key, "ann", "one", x.long, 1)
 		x.wantLife(key, l)
 		x.enterNot(key, "bob", "two", x.long, l)
 	}},
-	{"an inner hold with a shorter ttl never shortens the outer", func(x *fixture) {
+	{"an inner hold with a shorter ttl never shortens the outer hold", func(x *fixture) {
 		key := x.key("k")
 		l := x.enter(key, "ann", "outer", x.long, 1)
 		inner := x.enter(key, "ann", "inner", 10*time.Millisecond, 2)
@@ -101,34 +101,34 @@ var enterSentences = []sentence{
 		x.wantLife(key, x.enter(key, "ann", "outer", x.long, 1))
 		x.renew(key, "outer", x.long)
 	}},
-	{"a hold ends in its time though an inner one goes on, and does not count then", func(x *fixture) {
+	{"a hold ends in its time while an inner hold lives on, and does not count any more", func(x *fixture) {
 		key := x.key("k")
 		outer := x.enter(key, "ann", "outer", 20*time.Millisecond, 1)
-		x.enter(key, "ann", "inner", x.long, 0) // two, unless the machine was slow
+		x.enter(key, "ann", "inner", x.long, 0) // two holds, unless the machine was slow
 		x.holdsBecome(key, "ann", "inner", 1, outer)
 		x.renewNot(key, "outer", x.long)
 		x.leaveNot(key, "outer")
 		x.enter(key, "ann", "next", x.long, 2)
-		x.enter(key, "ann", "outer", x.long, 3) // which is a new one
+		x.enter(key, "ann", "outer", x.long, 3) // a new hold
 	}},
-	{"a hold that has ended can be entered anew beside another one, and is there", func(x *fixture) {
+	{"a hold that has ended can be entered again beside another hold", func(x *fixture) {
 		key := x.key("k")
 		x.enter(key, "ann", "outer", x.long, 1)
 		l := x.enter(key, "ann", "inner", 10*time.Millisecond, 2)
-		time.Sleep(time.Until(l.latest.Add(x.tolerance()))) // with no call that would clear it away
+		time.Sleep(time.Until(l.latest.Add(x.tolerance()))) // without a call that would remove the hold
 		x.enter(key, "ann", "inner", x.long, 2)
 		x.renew(key, "inner", x.long)
 		x.leave(key, "outer")
 		x.leave(key, "inner")
 		x.wantNothing(key)
 	}},
-	{"a hold never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+	{"a hold never lives shorter than its ttl, not even by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
 			x.livesUntil(key, x.enter(key, "ann", "one", ttl, 1))
 		}
 	}},
-	{"the end of the last hold frees the key, and not before", func(x *fixture) {
+	{"a key is free when its last hold has ended, and not before", func(x *fixture) {
 		key := x.key("k")
 		x.enter(key, "ann", "one", time.Millisecond, 0)
 		l := x.enter(key, "ann", "two", 20*time.Millisecond, 0)
@@ -144,13 +144,13 @@ var enterSentences = []sentence{
 		})
 		x.renewNot(key, "two", x.long)
 	}},
-	{"Enter with a ttl out of the limits is refused, and enters nothing", func(x *fixture) {
+	{"Enter with a ttl outside the limits is a permanent error, and changes nothing", func(x *fixture) {
 		x.outOfLimits("Enter", func(key string, ttl time.Duration) error {
 			_, err := x.nested.Enter(x.Context(), key, "ann", "two", ttl)
 			return err
 		})
 	}},
-	{"Enter with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"Enter with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		x.done("Enter", func(ctx context.Context) error {
 			_, err := x.nested.Enter(ctx, key, "ann", "one", x.long)
@@ -175,7 +175,7 @@ var renewSentences = []sentence{
 		x.renew(key, "one", time.Millisecond)
 		x.wantLife(key, l)
 	}},
-	{"a renewed hold never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+	{"a hold never lives shorter than the ttl of its Renew, not even by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
 			x.enter(key, "ann", "one", time.Millisecond, 1)
@@ -189,7 +189,7 @@ var renewSentences = []sentence{
 			}
 		}
 	}},
-	{"the renewal of one hold does not prolong another, nor bring it back", func(x *fixture) {
+	{"Renew of one hold neither prolongs another hold nor brings it back", func(x *fixture) {
 		key := x.key("k")
 		x.enter(key, "ann", "outer", x.long, 1)
 		inner := x.enter(key, "ann", "inner", 20*time.Millisecond, 2)
@@ -200,7 +200,7 @@ var renewSentences = []sentence{
 		x.renewNot(key, "inner", x.long)
 		x.wantLife(key, l)
 	}},
-	{"Renew of a hold that never was says false and changes nothing", func(x *fixture) {
+	{"Renew of an unknown hold returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		x.renewNot(key, "one", x.long)
 		x.wantNothing(key)
@@ -210,19 +210,19 @@ var renewSentences = []sentence{
 		x.wantLife(key, l)
 		x.enter(key, "ann", "three", x.long, 2)
 	}},
-	{"Renew of the last hold after its end says false and does not bring it back", func(x *fixture) {
+	{"Renew of the last hold after its end returns false and does not bring it back", func(x *fixture) {
 		key := x.key("k")
 		x.endOf(key, x.enter(key, "ann", "one", 10*time.Millisecond, 1))
 		x.renewNot(key, "one", x.long)
 		x.wantNothing(key)
 	}},
-	{"Renew with a ttl out of the limits is refused, and changes nothing", func(x *fixture) {
+	{"Renew with a ttl outside the limits is a permanent error, and changes nothing", func(x *fixture) {
 		x.outOfLimits("Renew", func(key string, ttl time.Duration) error {
 			_, err := x.nested.Renew(x.Context(), key, "one", ttl)
 			return err
 		})
 	}},
-	{"Renew with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"Renew with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.enter(key, "ann", "one", x.long, 1)
 		x.done("Renew", func(ctx context.Context) error {
@@ -243,7 +243,7 @@ var leaveSentences = []sentence{
 		x.wantNothing(key)
 		x.wantLife(key, x.enter(key, "bob", "three", x.long, 1))
 	}},
-	{"Leave of one of two holds keeps the other, and its life", func(x *fixture) {
+	{"Leave of one of two holds leaves the other hold and its life alone", func(x *fixture) {
 		key := x.key("k")
 		l := x.enter(key, "ann", "outer", x.long, 1)
 		x.enter(key, "ann", "inner", 2*x.long, 2)
@@ -251,12 +251,12 @@ var leaveSentences = []sentence{
 		x.wantLife(key, l)
 		x.enterNot(key, "bob", "theirs", x.long, l)
 		l = x.enter(key, "ann", "inner", 2*x.long, 2)
-		x.leave(key, "outer") // as well as the other way about
+		x.leave(key, "outer") // the same with the outer hold
 		x.enterNot(key, "bob", "theirs", x.long, l)
 		x.renewNot(key, "outer", 3*x.long)
 		x.enter(key, "ann", "inner", x.long, 1)
 	}},
-	{"Leave of a hold that has ended says false", func(x *fixture) {
+	{"Leave of a hold that has ended returns false", func(x *fixture) {
 		key := x.key("k")
 		x.leaveNot(key, "one")
 		x.wantNothing(key)
@@ -264,7 +264,7 @@ var leaveSentences = []sentence{
 		x.leaveNot(key, "one")
 		x.wantNothing(key)
 	}},
-	{"a second Leave says false and changes nothing", func(x *fixture) {
+	{"a second Leave returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		x.enter(key, "ann", "one", x.long, 1)
 		l := x.enter(key, "ann", "two", x.long, 2)
@@ -284,7 +284,7 @@ var leaveSentences = []sentence{
 		x.wantLife(key, l)
 		x.renew(key, "two", x.long)
 	}},
-	{"Leave with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"Leave with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.enter(key, "ann", "one", x.long, 1)
 		x.done("Leave", func(ctx context.Context) error {
@@ -296,7 +296,7 @@ var leaveSentences = []sentence{
 }
 
 var nestedRefusalSentences = []sentence{
-	{"a value of another type is an error that matches ErrWrongType, and stays", func(x *fixture) {
+	{"a value of another type is a permanent error that matches ErrWrongType, and stays", func(x *fixture) {
 		other, lock := x.key("other"), x.key("lock")
 		x.outside.SetOther(other)
 		x.outside.Set(lock, "value", 0)
@@ -320,7 +320,7 @@ var nestedRefusalSentences = []sentence{
 			}
 		}
 	}},
-	{"a value of the type of holds without expiry is refused as foreign, with no Left, and stays", func(x *fixture) {
+	{"a value of the type of holds without expiry is Foreign, without Left, and stays", func(x *fixture) {
 		key := x.key("k")
 		x.setNested(key)
 		for _, owner := range []string{"ann", ""} {
@@ -337,7 +337,7 @@ var nestedRefusalSentences = []sentence{
 	}},
 }
 
-// oddTokens include what a store might call something of its own in the same place.
+// oddTokens include names that a store might give to data of its own beside the holds.
 var oddTokens = append(slices.Clone(oddValues),
 	"owner", "Owner", "_owner", "@owner", ":owner", "lockstep:owner", "o", "holds", "count", "hold:token", "hold:", "token:",
 	"expires", "deadline", "ttl", "-1", "1e309", "nan", "inf", "1.5", "9007199254740993", "null", "true", "ann",
@@ -345,7 +345,7 @@ var oddTokens = append(slices.Clone(oddValues),
 )
 
 var nestedByteSentences = []sentence{
-	{"a token may hold any text: each is a hold of its own, and no text in it means anything", func(x *fixture) {
+	{"a token may be any text, and no text has a special meaning", func(x *fixture) {
 		key := x.key("k")
 		for i, token := range oddTokens {
 			x.enter(key, "ann", token, x.long, i+1)
@@ -365,11 +365,11 @@ var nestedByteSentences = []sentence{
 		}
 		x.wantNothing(key)
 	}},
-	{"an owner may hold any text, and is the same only as a whole", func(x *fixture) {
+	{"an owner may be any text, and owners match only if all their bytes are equal", func(x *fixture) {
 		for i, owner := range oddTokens {
 			key := x.key(fmt.Sprint("k", i))
 			l := x.enter(key, owner, "one", 2*x.long, 1)
-			for next := 1; next < 6; next++ { // those that look alike are together
+			for next := 1; next < 6; next++ { // texts that look alike are neighbours
 				x.enterNot(key, oddTokens[(i+next)%len(oddTokens)], "two", x.long, l)
 			}
 			x.enterNot(key, owner+" ", "two", x.long, l)
@@ -380,7 +380,7 @@ var nestedByteSentences = []sentence{
 			x.wantNothing(key)
 		}
 	}},
-	{"no two keys are the same key", func(x *fixture) {
+	{"keys that differ in any byte are different keys", func(x *fixture) {
 		keys := x.oddKeys()
 		for i, key := range keys {
 			x.enter(key, fmt.Sprint("owner", i), "one", x.long, 1)
@@ -396,7 +396,7 @@ var nestedByteSentences = []sentence{
 }
 
 var nestedConcurrencySentences = []sentence{
-	{"of many owners that enter at once exactly one is granted", func(x *fixture) {
+	{"of owners that enter at the same time exactly one is granted", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			var winners atomic.Int64
@@ -418,7 +418,7 @@ var nestedConcurrencySentences = []sentence{
 			}
 		}
 	}},
-	{"holds of one owner that enter at once are all counted", func(x *fixture) {
+	{"holds of one owner that enter at the same time all count", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			var mu sync.Mutex
@@ -440,7 +440,7 @@ var nestedConcurrencySentences = []sentence{
 			}
 		}
 	}},
-	{"of many Leave of one hold at once exactly one says true", func(x *fixture) {
+	{"of concurrent Leave calls of one hold exactly one returns true", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			x.enter(key, "ann", "one", x.long, 1)
@@ -459,7 +459,7 @@ var nestedConcurrencySentences = []sentence{
 			}
 		}
 	}},
-	{"holds that leave while others enter neither take them along nor remain", func(x *fixture) {
+	{"concurrent Enter and Leave calls of different holds do not affect each other", func(x *fixture) {
 		for round := range 2 {
 			key := x.key(fmt.Sprint("round", round))
 			for i := range callers / 2 {
@@ -488,38 +488,38 @@ var nestedConcurrencySentences = []sentence{
 	}},
 }
 
-// nestedWatching is what Watch of any store must do, where a lock is one hold.
-func nestedWatching(not bool) []sentence {
-	sentences := slices.Clone(watching(not))
+// nestedWatching has the sentences of Watch, about a lock of one hold, and one about two holds.
+func nestedWatching(noWatch bool) []sentence {
+	sentences := slices.Clone(watching(noWatch))
 	for i := range sentences {
 		sentences[i].says = ofHolds(sentences[i].says)
 	}
-	if not {
+	if noWatch {
 		return sentences
 	}
-	return append(sentences, sentence{"Leave of one of two holds wakes nobody, Leave of the last wakes", func(x *fixture) {
+	return append(sentences, sentence{"Leave wakes the watchers only if it ends the last hold", func(x *fixture) {
 		key, other := x.key("k"), x.key("other")
-		told, flushed := x.watch(x.Context(), key), x.watch(x.Context(), other)
-		for range 20 { // since a wake may come for nothing
+		woken, flushed := x.watch(x.Context(), key), x.watch(x.Context(), other)
+		for range 20 { // a wake-up may come without a reason
 			x.enter(key, "ann", "one", x.long, 1)
 			x.enter(key, "ann", "two", x.long, 2)
-			before := told.count.Load()
+			before := woken.count.Load()
 			x.leave(key, "one")
-			x.release(other, flushed) // so that a wake would have come by now
-			quiet := told.count.Load() == before
+			x.release(other, flushed) // a wake-up would have come before this one
+			quiet := woken.count.Load() == before
 			x.leave(key, "two")
-			x.wantWake(told)
+			x.wantWake(woken)
 			if quiet {
 				return
 			}
 		}
-		x.Fatalf("Leave of a hold wakes, though another remains")
+		x.Fatalf("Leave of a hold wakes, although another hold remains")
 	}})
 }
 
 func ofHolds(says string) string { return strings.ReplaceAll(says, "DeleteIf", "Leave") }
 
-// soleHolds is a store of values that are holds of nobody.
+// soleHolds is a plain store whose values are holds without an owner.
 type soleHolds struct{ backends.NestedStore }
 
 func (s soleHolds) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -534,7 +534,7 @@ func (s soleHolds) DeleteIf(ctx context.Context, key, value string) (bool, error
 	return s.Leave(ctx, key, value)
 }
 
-// enter calls Enter, which must be granted, with so many holds; 0: any.
+// enter calls Enter, which must be granted, with this number of holds; 0: any.
 func (x *fixture) enter(key, owner, token string, ttl time.Duration, holds int) life {
 	x.Helper()
 	began := time.Now()
@@ -543,12 +543,12 @@ func (x *fixture) enter(key, owner, token string, ttl time.Duration, holds int) 
 		x.Fatalf("Enter(%.60q, %.60q, %.60q, %v) = %+v, %v; want it granted", key, owner, token, ttl, res, err)
 	}
 	if res.Holds != holds && holds != 0 {
-		x.Fatalf("Enter(%.60q, %.60q, %.60q, %v) makes it %d holds; want %d", key, owner, token, ttl, res.Holds, holds)
+		x.Fatalf("Enter(%.60q, %.60q, %.60q, %v) gives %d holds; want %d", key, owner, token, ttl, res.Holds, holds)
 	}
 	return life{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// enterNot calls Enter, which must be refused because of holds, the last of which has that life.
+// enterNot calls Enter, which must find the key held by holds, the last of which has the life l.
 func (x *fixture) enterNot(key, owner, token string, ttl time.Duration, l life) {
 	x.Helper()
 	began := time.Now()
@@ -556,15 +556,15 @@ func (x *fixture) enterNot(key, owner, token string, ttl time.Duration, l life) 
 	ended := time.Now()
 	switch {
 	case err != nil || res.OK || res.Foreign || res.Holds != 0:
-		x.Fatalf("Enter(%.60q, %.60q, %.60q, %v) = %+v, %v; want it refused", key, owner, token, ttl, res, err)
+		x.Fatalf("Enter(%.60q, %.60q, %.60q, %v) = %+v, %v; want it held", key, owner, token, ttl, res, err)
 	case x.NoLeft && res.Left != 0:
-		x.Errorf("Enter says that %v are left; the harness says that it cannot know", res.Left)
+		x.Errorf("Enter: %v left; want 0, because of NoLeft", res.Left)
 	case !x.NoLeft:
 		x.within(l, "Enter", res.Left, began, ended)
 	}
 }
 
-// renew calls Renew, which must be granted.
+// renew calls Renew, which must find the hold.
 func (x *fixture) renew(key, token string, ttl time.Duration) life {
 	x.Helper()
 	began := time.Now()
@@ -574,7 +574,7 @@ func (x *fixture) renew(key, token string, ttl time.Duration) life {
 	return life{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// renewNot calls Renew, which must find that the hold is not there.
+// renewNot calls Renew, which must not find the hold.
 func (x *fixture) renewNot(key, token string, ttl time.Duration) {
 	x.Helper()
 	if ok, err := x.nested.Renew(x.Context(), key, token, ttl); err != nil || ok {
@@ -582,7 +582,7 @@ func (x *fixture) renewNot(key, token string, ttl time.Duration) {
 	}
 }
 
-// leave calls Leave, which must be granted.
+// leave calls Leave, which must find the hold.
 func (x *fixture) leave(key, token string) {
 	x.Helper()
 	if ok, err := x.nested.Leave(x.Context(), key, token); err != nil || !ok {
@@ -590,7 +590,7 @@ func (x *fixture) leave(key, token string) {
 	}
 }
 
-// leaveNot calls Leave, which must find that the hold is not there.
+// leaveNot calls Leave, which must not find the hold.
 func (x *fixture) leaveNot(key, token string) {
 	x.Helper()
 	if ok, err := x.nested.Leave(x.Context(), key, token); err != nil || ok {
@@ -598,7 +598,7 @@ func (x *fixture) leaveNot(key, token string) {
 	}
 }
 
-// wantLife checks from outside that key is held, and how long.
+// wantLife checks from outside that key is held, with the life l.
 func (x *fixture) wantLife(key string, l life) {
 	x.Helper()
 	began := time.Now()
@@ -610,7 +610,8 @@ func (x *fixture) wantLife(key string, l life) {
 	x.within(l, "the key", left, began, ended)
 }
 
-// holdsBecome waits for the end of the hold that has that life, by entering again as one that remains.
+// holdsBecome waits for the end of a hold with the life ending, until there are want holds. It
+// counts them by an Enter of the hold token, which remains.
 func (x *fixture) holdsBecome(key, owner, token string, want int, ending life) {
 	x.Helper()
 	x.eventually("the hold has ended", ending, func() bool {
@@ -622,7 +623,7 @@ func (x *fixture) holdsBecome(key, owner, token string, want int, ending life) {
 	})
 }
 
-// endOf waits until key is free since its hold has ended.
+// endOf waits until key is free, because its only hold, with the life l, has ended.
 func (x *fixture) endOf(key string, l life) {
 	x.Helper()
 	x.eventually("the hold has ended", l, func() bool {
@@ -631,7 +632,8 @@ func (x *fixture) endOf(key string, l life) {
 	})
 }
 
-// outOfLimits checks that call, which changes the life of the hold "one" or adds another, is refused for a bad ttl.
+// outOfLimits checks that call fails for a bad ttl, and changes nothing. With a good ttl it would
+// change the life of the hold "one", or add a hold.
 func (x *fixture) outOfLimits(name string, call func(key string, ttl time.Duration) error) {
 	x.Helper()
 	key := x.key("k")

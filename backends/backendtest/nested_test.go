@@ -15,7 +15,7 @@ import (
 var nestedDoubles = slices.Concat(nestedEnterDoubles, nestedRenewDoubles, nestedLeaveDoubles, nestedForeignDoubles, nestedManyDoubles,
 	nestedWatchDoubles())
 
-// nestedWatchDoubles are those of any store, with the Watch alone.
+// nestedWatchDoubles are the doubles of any store that have a bug in Watch.
 func nestedWatchDoubles() (doubles []broken[backends.NestedStore]) {
 	for _, d := range watchDoubles {
 		doubles = append(doubles, broken[backends.NestedStore]{
@@ -81,7 +81,7 @@ func badLeave(f func(m *memory.Store) leaveFunc) func(*memory.Store) backends.Ne
 	return func(m *memory.Store) backends.NestedStore { return nestedDouble{Store: m, leave: f(m)} }
 }
 
-// afterEnter is a store that does something wrong after Enter.
+// afterEnter is a store that calls wrong after Enter.
 func afterEnter(wrong func(m *memory.Store, key string, ttl time.Duration, res *backends.Result)) func(*memory.Store) backends.NestedStore {
 	return badEnter(func(m *memory.Store) enterFunc {
 		return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
@@ -92,13 +92,13 @@ func afterEnter(wrong func(m *memory.Store, key string, ttl time.Duration, res *
 	})
 }
 
-// holds looks without changing anything: a Renew never shortens.
+// holds reports whether token is a hold of key. Its Renew changes nothing, since it never shortens.
 func holds(m *memory.Store, key, token string) bool {
 	ok, _ := m.Renew(background, key, token, time.Millisecond)
 	return ok
 }
 
-// mistaking is a store that takes names for others.
+// mistaking is a store that mistakes keys, owners or tokens.
 func mistaking(key, owner, token func(string) string) func(*memory.Store) backends.NestedStore {
 	same := func(s string) string { return s }
 	for _, f := range []*func(string) string{&key, &owner, &token} {
@@ -120,7 +120,7 @@ func mistaking(key, owner, token func(string) string) func(*memory.Store) backen
 	}
 }
 
-// remembering is a store that keeps a list of who ever entered.
+// remembering is a store that keeps a list of all holds that ever entered.
 type remembering struct {
 	*memory.Store
 	mu     sync.Mutex
@@ -154,7 +154,7 @@ func enterWithoutLeft(m *memory.Store) enterFunc {
 var nestedEnterDoubles = []broken[backends.NestedStore]{
 	{
 		bug:    "Enter stores nothing",
-		breaks: "a free key is granted: one hold, for its ttl",
+		breaks: "Enter of a free key is granted: one hold, for ttl",
 		store: badEnter(func(*memory.Store) enterFunc {
 			return func(context.Context, string, string, string, time.Duration) (backends.Result, error) {
 				return backends.Result{OK: true, Holds: 1}, nil
@@ -163,26 +163,26 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "holds are not counted",
-		breaks: "a free key is granted: one hold, for its ttl",
+		breaks: "Enter of a free key is granted: one hold, for ttl",
 		store: afterEnter(func(_ *memory.Store, _ string, _ time.Duration, res *backends.Result) {
 			res.Holds = 0
 		}),
 	},
 	{
 		bug:    "the holds before are not counted",
-		breaks: "the same owner enters again: one hold more, and the key lives as long as the longest",
+		breaks: "Enter of the same owner adds a hold, and the key lives as long as its longest hold",
 		store: afterEnter(func(_ *memory.Store, _ string, _ time.Duration, res *backends.Result) {
 			res.Holds = 1
 		}),
 	},
 	{
 		bug:    "the key lives as long as the hold that entered last",
-		breaks: "the same owner enters again: one hold more, and the key lives as long as the longest",
+		breaks: "Enter of the same owner adds a hold, and the key lives as long as its longest hold",
 		store:  afterEnter(lastGovernsKey),
 	},
 	{
-		bug:    "Left is the ttl asked for",
-		breaks: "another owner is refused, and Left says how long the last of the holds still lives",
+		bug:    "Left is the ttl of the request",
+		breaks: "the key is held for another owner, and Left is the remaining life of the longest hold",
 		store: afterEnter(func(_ *memory.Store, _ string, ttl time.Duration, res *backends.Result) {
 			if !res.OK {
 				res.Left = ttl
@@ -190,14 +190,14 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Left is told by a store said not to",
-		breaks: "another owner is refused, and Left says how long the last of the holds still lives",
+		bug:    "Left is set although the harness has NoLeft",
+		breaks: "the key is held for another owner, and Left is the remaining life of the longest hold",
 		store:  func(m *memory.Store) backends.NestedStore { return m },
 		noLeft: true,
 	},
 	{
-		bug:    "a hold that is entered anew is cleared away with the one that has ended",
-		breaks: "a hold that has ended can be entered anew beside another one, and is there",
+		bug:    "a hold that is entered again is removed with the one that has ended",
+		breaks: "a hold that has ended can be entered again beside another hold",
 		store: func(m *memory.Store) backends.NestedStore {
 			r := remember(m)
 			return nestedDouble{
@@ -214,8 +214,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		},
 	},
 	{
-		bug:    "a refused Enter enters",
-		breaks: "a refused Enter changes nothing",
+		bug:    "Enter of a held key enters",
+		breaks: "Enter of a held key changes nothing",
 		store: func(m *memory.Store) backends.NestedStore {
 			r := remember(m)
 			return nestedDouble{
@@ -231,13 +231,13 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		},
 	},
 	{
-		bug:    "nobody is an owner like any other",
-		breaks: "an empty owner never enters beside a hold, not even of an empty owner",
+		bug:    "an empty owner is an owner like any other",
+		breaks: "an empty owner never enters a held key, not even one of an empty owner",
 		store:  mistaking(nil, func(owner string) string { return "owner " + owner }, nil),
 	},
 	{
-		bug:    "a hold of nobody is not in the way",
-		breaks: "nobody enters beside an empty owner",
+		bug:    "a hold without an owner does not count",
+		breaks: "no owner enters a key of an empty owner",
 		store: func(m *memory.Store) backends.NestedStore {
 			r := remember(m)
 			return nestedDouble{
@@ -252,8 +252,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		},
 	},
 	{
-		bug:    "a repeated Enter is one hold more",
-		breaks: "a repeated Enter is granted, gives the hold its ttl anew, and is no second hold",
+		bug:    "a second Enter adds a hold",
+		breaks: "a second Enter of a hold is granted with ttl from then on, and counts once",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				for holds(m, key, token) {
@@ -264,8 +264,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "a repeated Enter of nobody is refused",
-		breaks: "a repeated Enter is granted, gives the hold its ttl anew, and is no second hold",
+		bug:    "a second Enter without an owner is held",
+		breaks: "a second Enter of a hold is granted with ttl from then on, and counts once",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				if owner == "" && holds(m, key, token) {
@@ -276,8 +276,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "a repeated Enter leaves the hold as it is",
-		breaks: "a repeated Enter is granted, gives the hold its ttl anew, and is no second hold",
+		bug:    "a second Enter does not set the ttl",
+		breaks: "a second Enter of a hold is granted with ttl from then on, and counts once",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				if holds(m, key, token) {
@@ -288,8 +288,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "a repeated Enter shortens the hold",
-		breaks: "a repeated Enter never shortens the hold",
+		bug:    "a second Enter shortens the hold",
+		breaks: "a second Enter never shortens the hold",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				_, _ = m.Leave(ctx, key, token)
@@ -299,17 +299,17 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "an inner hold gives the key its ttl",
-		breaks: "an inner hold with a shorter ttl never shortens the outer",
+		breaks: "an inner hold with a shorter ttl never shortens the outer hold",
 		store:  afterEnter(lastGovernsKey),
 	},
 	{
 		bug:    "holds end together",
-		breaks: "a hold ends in its time though an inner one goes on, and does not count then",
+		breaks: "a hold ends in its time while an inner hold lives on, and does not count any more",
 		store:  func(m *memory.Store) backends.NestedStore { return renewsAll{remember(m)} },
 	},
 	{
 		bug:    "Enter rounds a ttl down",
-		breaks: "a hold never lives shorter than asked, not by a fraction of a millisecond",
+		breaks: "a hold never lives shorter than its ttl, not even by a fraction of a millisecond",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				return m.Enter(ctx, key, owner, token, ttl.Truncate(time.Millisecond))
@@ -317,8 +317,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "holds live twice as long as asked",
-		breaks: "the end of the last hold frees the key, and not before",
+		bug:    "holds live for twice their ttl",
+		breaks: "a key is free when its last hold has ended, and not before",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				return m.Enter(ctx, key, owner, token, 2*ttl)
@@ -327,7 +327,7 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "a key is free a little early",
-		breaks: "the end of the last hold frees the key, and not before",
+		breaks: "a key is free when its last hold has ended, and not before",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				if _, left, _ := m.Get(key); left < time.Millisecond {
@@ -339,7 +339,7 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Enter cuts a ttl down to the limit",
-		breaks: "Enter with a ttl out of the limits is refused, and enters nothing",
+		breaks: "Enter with a ttl outside the limits is a permanent error, and changes nothing",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				return m.Enter(ctx, key, owner, token, min(ttl, backends.DefaultMaxTTL))
@@ -347,8 +347,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Enter refuses a ttl, after it has entered",
-		breaks: "Enter with a ttl out of the limits is refused, and enters nothing",
+		bug:    "Enter enters before it checks the ttl",
+		breaks: "Enter with a ttl outside the limits is a permanent error, and changes nothing",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.Enter(ctx, key, owner, token, ttl)
@@ -360,8 +360,8 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Enter leaves open whether it entered with a bad ttl",
-		breaks: "Enter with a ttl out of the limits is refused, and enters nothing",
+		bug:    "Enter with a bad ttl is not permanent",
+		breaks: "Enter with a ttl outside the limits is a permanent error, and changes nothing",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.Enter(ctx, key, owner, token, ttl)
@@ -374,7 +374,7 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Enter looks at its ctx too late",
-		breaks: "Enter with a ctx that is already done returns its error and changes nothing",
+		breaks: "Enter with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.Enter(background, key, owner, token, ttl)
@@ -384,7 +384,7 @@ var nestedEnterDoubles = []broken[backends.NestedStore]{
 	},
 }
 
-// renewsAll is a store where every call to a lock renews all of its holds.
+// renewsAll is a store where every Enter renews all holds of the key.
 type renewsAll struct{ *remembering }
 
 func (s renewsAll) Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
@@ -395,7 +395,7 @@ func (s renewsAll) Enter(ctx context.Context, key, owner, token string, ttl time
 	return res, err
 }
 
-// lastGovernsKey lets the hold that entered last decide when the key expires.
+// lastGovernsKey makes the key expire with the hold that entered last.
 func lastGovernsKey(m *memory.Store, key string, ttl time.Duration, res *backends.Result) {
 	if res.OK {
 		_, _ = m.Legacy().Expire(background, key, ttl)
@@ -425,7 +425,7 @@ var nestedRenewDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Renew rounds a ttl down",
-		breaks: "a renewed hold never lives shorter than asked, not by a fraction of a millisecond",
+		breaks: "a hold never lives shorter than the ttl of its Renew, not even by a fraction of a millisecond",
 		store: badRenew(func(m *memory.Store) renewFunc {
 			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 				return m.Renew(ctx, key, token, ttl.Truncate(time.Millisecond))
@@ -433,18 +433,18 @@ var nestedRenewDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "a renewal brings back what has ended",
-		breaks: "the renewal of one hold does not prolong another, nor bring it back",
+		bug:    "a renewal brings back a hold that has ended",
+		breaks: "Renew of one hold neither prolongs another hold nor brings it back",
 		store:  func(m *memory.Store) backends.NestedStore { return bringsBack{remember(m)} },
 	},
 	{
 		bug:    "Renew enters",
-		breaks: "Renew of a hold that never was says false and changes nothing",
+		breaks: "Renew of an unknown hold returns false and changes nothing",
 		store:  badRenew(renewsByEntering),
 	},
 	{
-		bug:    "Renew says false, but renews what is there",
-		breaks: "Renew of a hold that never was says false and changes nothing",
+		bug:    "Renew returns false, but renews another hold",
+		breaks: "Renew of an unknown hold returns false and changes nothing",
 		store: badRenew(func(m *memory.Store) renewFunc {
 			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 				ok, err := m.Renew(ctx, key, token, ttl)
@@ -454,13 +454,13 @@ var nestedRenewDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Renew brings back what has ended",
-		breaks: "Renew of the last hold after its end says false and does not bring it back",
+		bug:    "Renew brings back a hold that has ended",
+		breaks: "Renew of the last hold after its end returns false and does not bring it back",
 		store:  badRenew(renewsByEntering),
 	},
 	{
 		bug:    "Renew cuts a ttl down to the limit",
-		breaks: "Renew with a ttl out of the limits is refused, and changes nothing",
+		breaks: "Renew with a ttl outside the limits is a permanent error, and changes nothing",
 		store: badRenew(func(m *memory.Store) renewFunc {
 			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 				return m.Renew(ctx, key, token, min(ttl, backends.DefaultMaxTTL))
@@ -469,7 +469,7 @@ var nestedRenewDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Renew looks at its ctx too late",
-		breaks: "Renew with a ctx that is already done returns its error and changes nothing",
+		breaks: "Renew with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badRenew(func(m *memory.Store) renewFunc {
 			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 				ok, err := m.Renew(background, key, token, ttl)
@@ -479,7 +479,7 @@ var nestedRenewDoubles = []broken[backends.NestedStore]{
 	},
 }
 
-// bringsBack is a store where the renewal of one hold brings back those that have ended.
+// bringsBack is a store where Renew of one hold brings back holds that have ended.
 type bringsBack struct{ *remembering }
 
 func (s bringsBack) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
@@ -509,7 +509,7 @@ var nestedLeaveDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Leave frees the key",
-		breaks: "Leave of one of two holds keeps the other, and its life",
+		breaks: "Leave of one of two holds leaves the other hold and its life alone",
 		store: badLeave(func(m *memory.Store) leaveFunc {
 			return func(_ context.Context, key, token string) (bool, error) {
 				ok := holds(m, key, token)
@@ -519,8 +519,8 @@ var nestedLeaveDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Leave leaves the key the life of the hold that left",
-		breaks: "Leave of one of two holds keeps the other, and its life",
+		bug:    "the key keeps the life of a hold that Leave has ended",
+		breaks: "Leave of one of two holds leaves the other hold and its life alone",
 		store: badLeave(func(m *memory.Store) leaveFunc {
 			return func(ctx context.Context, key, token string) (bool, error) {
 				_, left, _ := m.Get(key)
@@ -531,18 +531,18 @@ var nestedLeaveDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Leave says true if the hold is not there afterwards",
-		breaks: "Leave of a hold that has ended says false",
+		bug:    "Leave returns true if the hold is not there afterwards",
+		breaks: "Leave of a hold that has ended returns false",
 		store:  badLeave(trueIfLeft),
 	},
 	{
-		bug:    "Leave says true if the hold is not there afterwards, after another Leave",
-		breaks: "a second Leave says false and changes nothing",
+		bug:    "Leave returns true if the hold is not there afterwards, even for a second Leave",
+		breaks: "a second Leave returns false and changes nothing",
 		store:  badLeave(trueIfLeft),
 	},
 	{
-		bug:    "Leave of an unknown hold ends another",
-		breaks: "a second Leave says false and changes nothing",
+		bug:    "Leave of an unknown hold ends another hold",
+		breaks: "a second Leave returns false and changes nothing",
 		store: func(m *memory.Store) backends.NestedStore {
 			r := remember(m)
 			return nestedDouble{Store: m, enter: r.Enter, leave: func(ctx context.Context, key, token string) (bool, error) {
@@ -555,7 +555,7 @@ var nestedLeaveDoubles = []broken[backends.NestedStore]{
 		},
 	},
 	{
-		bug:    "Leave says false, but frees the key",
+		bug:    "Leave returns false, but frees the key",
 		breaks: "a late Leave leaves the next owner alone",
 		store: badLeave(func(m *memory.Store) leaveFunc {
 			return func(ctx context.Context, key, token string) (bool, error) {
@@ -567,7 +567,7 @@ var nestedLeaveDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Leave looks at its ctx too late",
-		breaks: "Leave with a ctx that is already done returns its error and changes nothing",
+		breaks: "Leave with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badLeave(func(m *memory.Store) leaveFunc {
 			return func(ctx context.Context, key, token string) (bool, error) {
 				ok, err := m.Leave(background, key, token)
@@ -577,14 +577,14 @@ var nestedLeaveDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "every Leave wakes",
-		breaks: "Leave of one of two holds wakes nobody, Leave of the last wakes",
+		breaks: "Leave wakes the watchers only if it ends the last hold",
 		store: func(m *memory.Store) backends.NestedStore {
 			return wakesAlways{m, make(map[string]func())}
 		},
 	},
 }
 
-// wakesAlways is a store whose Leave wakes whatever remains.
+// wakesAlways is a store whose Leave wakes even if holds remain.
 type wakesAlways struct {
 	*memory.Store
 	wakes map[string]func()
@@ -610,8 +610,8 @@ func trueIfLeft(m *memory.Store) leaveFunc {
 
 var nestedForeignDoubles = []broken[backends.NestedStore]{
 	{
-		bug:    "a value of another type is just held",
-		breaks: "a value of another type is an error that matches ErrWrongType, and stays",
+		bug:    "a value of another type is held",
+		breaks: "a value of another type is a permanent error that matches ErrWrongType, and stays",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.Enter(ctx, key, owner, token, ttl)
@@ -624,7 +624,7 @@ var nestedForeignDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Leave deletes a value of another type",
-		breaks: "a value of another type is an error that matches ErrWrongType, and stays",
+		breaks: "a value of another type is a permanent error that matches ErrWrongType, and stays",
 		store: badLeave(func(m *memory.Store) leaveFunc {
 			return func(ctx context.Context, key, token string) (bool, error) {
 				ok, err := m.Leave(ctx, key, token)
@@ -636,15 +636,15 @@ var nestedForeignDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "a foreign value is not told",
-		breaks: "a value of the type of holds without expiry is refused as foreign, with no Left, and stays",
+		bug:    "a foreign value is not reported",
+		breaks: "a value of the type of holds without expiry is Foreign, without Left, and stays",
 		store: afterEnter(func(_ *memory.Store, _ string, _ time.Duration, res *backends.Result) {
 			res.Foreign = false
 		}),
 	},
 	{
 		bug:    "a foreign value is taken over",
-		breaks: "a value of the type of holds without expiry is refused as foreign, with no Left, and stays",
+		breaks: "a value of the type of holds without expiry is Foreign, without Left, and stays",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.Enter(ctx, key, owner, token, ttl)
@@ -658,7 +658,7 @@ var nestedForeignDoubles = []broken[backends.NestedStore]{
 	},
 	{
 		bug:    "Leave deletes a foreign value",
-		breaks: "a value of the type of holds without expiry is refused as foreign, with no Left, and stays",
+		breaks: "a value of the type of holds without expiry is Foreign, without Left, and stays",
 		store: badLeave(func(m *memory.Store) leaveFunc {
 			return func(ctx context.Context, key, token string) (bool, error) {
 				ok, err := m.Leave(ctx, key, token)
@@ -671,33 +671,33 @@ var nestedForeignDoubles = []broken[backends.NestedStore]{
 
 var nestedManyDoubles = []broken[backends.NestedStore]{
 	{
-		bug:    "a token may begin as what the store puts before it",
-		breaks: "a token may hold any text: each is a hold of its own, and no text in it means anything",
+		bug:    "a prefix of the store may begin a token",
+		breaks: "a token may be any text, and no text has a special meaning",
 		store:  mistaking(nil, nil, func(token string) string { return strings.TrimPrefix(token, "hold:") }),
 	},
 	{
 		bug:    "a token is compared without its spaces",
-		breaks: "a token may hold any text: each is a hold of its own, and no text in it means anything",
+		breaks: "a token may be any text, and no text has a special meaning",
 		store:  mistaking(nil, nil, strings.TrimSpace),
 	},
 	{
 		bug:    "an owner is the same in either case",
-		breaks: "an owner may hold any text, and is the same only as a whole",
+		breaks: "an owner may be any text, and owners match only if all their bytes are equal",
 		store:  mistaking(nil, strings.ToLower, nil),
 	},
 	{
 		bug:    "an owner is compared without its spaces",
-		breaks: "an owner may hold any text, and is the same only as a whole",
+		breaks: "an owner may be any text, and owners match only if all their bytes are equal",
 		store:  mistaking(nil, strings.TrimSpace, nil),
 	},
 	{
 		bug:    "a key is trimmed",
-		breaks: "no two keys are the same key",
+		breaks: "keys that differ in any byte are different keys",
 		store:  mistaking(strings.TrimSpace, nil, nil),
 	},
 	{
-		bug:    "Enter looks and then leaps",
-		breaks: "of many owners that enter at once exactly one is granted",
+		bug:    "Enter looks, and acts later",
+		breaks: "of owners that enter at the same time exactly one is granted",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				_, _, held := m.Get(key)
@@ -710,8 +710,8 @@ var nestedManyDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "holds are counted afterwards",
-		breaks: "holds of one owner that enter at once are all counted",
+		bug:    "holds are counted after the call",
+		breaks: "holds of one owner that enter at the same time all count",
 		store: badEnter(func(m *memory.Store) enterFunc {
 			return func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
 				_, _ = m.Enter(ctx, key, owner, token, ttl)
@@ -721,8 +721,8 @@ var nestedManyDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Leave looks and then leaps",
-		breaks: "of many Leave of one hold at once exactly one says true",
+		bug:    "Leave looks, and acts later",
+		breaks: "of concurrent Leave calls of one hold exactly one returns true",
 		store: badLeave(func(m *memory.Store) leaveFunc {
 			return func(ctx context.Context, key, token string) (bool, error) {
 				ok := holds(m, key, token)
@@ -733,13 +733,13 @@ var nestedManyDoubles = []broken[backends.NestedStore]{
 		}),
 	},
 	{
-		bug:    "Leave writes back what it has read",
-		breaks: "holds that leave while others enter neither take them along nor remain",
+		bug:    "Leave writes back the holds that it has read",
+		breaks: "concurrent Enter and Leave calls of different holds do not affect each other",
 		store:  func(m *memory.Store) backends.NestedStore { return rewrites{remember(m)} },
 	},
 }
 
-// rewrites is a store whose Leave writes what it has read a while ago.
+// rewrites is a store whose Leave writes back the holds that it has read before.
 type rewrites struct{ *remembering }
 
 func (s rewrites) Leave(ctx context.Context, key, token string) (bool, error) {

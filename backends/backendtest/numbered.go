@@ -35,13 +35,13 @@ var numberSentences = []sentence{
 		key := x.key(n.String())
 		x.next(key, "first", n, x.expired(key, n))
 	})},
-	{"a number is greater after a deletion from outside", both(func(x *fixture, n numbering) {
+	{"a number is greater after an operator has deleted the key", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		last := x.next(key, "mine", n, 0)
 		x.outside.Delete(key)
-		x.next(key, "mine", n, last) // which is a new ownership, though the value is the same
+		x.next(key, "mine", n, last) // a new ownership, although the value is the same
 	})},
-	{"a number is greater after grants without number", both(func(x *fixture, n numbering) {
+	{"a number is greater after grants without a number", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		x.grant(key, "other", x.long)
 		x.remove(key, "other")
@@ -51,19 +51,19 @@ var numberSentences = []sentence{
 		x.remove(key, "other")
 		x.next(key, "mine", n, last)
 	})},
-	{"a number is greater after refused attempts, which have none", both(func(x *fixture, n numbering) {
+	{"a number is greater after attempts that found the key held, which have none", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		last := x.next(key, "mine", n, 0)
 		for range rounds {
 			res, err := x.draw(key, "theirs", x.long, n)
 			if err != nil || res.OK || res.Fence != 0 {
-				x.Fatalf("SetNXFenced of a key that is held = %+v, %v; want it refused, without a number", res, err)
+				x.Fatalf("numbered grant of a held key = %+v, %v; want it held, without a number", res, err)
 			}
 		}
 		x.remove(key, "mine")
 		x.next(key, "theirs", n, last)
 	})},
-	{"a repeated SetNXFenced has the number that it had", both(func(x *fixture, n numbering) {
+	{"a second SetNXFenced of the same value has the same number", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		x.next(key, "theirs", n, 0)
 		x.remove(key, "theirs")
@@ -76,7 +76,7 @@ var numberSentences = []sentence{
 		x.remove(key, "mine")
 		x.next(key, "next", n, mine)
 	})},
-	{"SetNXFenced of a value that was stored without a number gives it one", both(func(x *fixture, n numbering) {
+	{"SetNXFenced numbers a value that was stored without a number", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
 		x.grant(key, "mine", x.long)
 		number := x.next(key, "mine", n, 0)
@@ -87,47 +87,47 @@ var numberSentences = []sentence{
 }
 
 var numberedTurnSentences = []sentence{
-	{"a number is greater after each hand-over of a reservation", func(x *fixture) {
+	{"each waiter that takes its reservation gets a greater number", func(x *fixture) {
 		key := x.key("k")
 		last := x.next(key, "before", byClock, 0)
 		line := x.line(key, 3)
 		x.pass(key, "before")
 		for _, w := range line {
-			x.wantTurn(w)
+			x.wantWoken(w)
 			last = x.takeNumber(w, last)
 			x.remove(key, w.value())
 		}
 		x.next(key, "mine", byClock, last)
 	}},
-	{"a number is greater after a hand-over to a grant without a number", func(x *fixture) {
+	{"a number is greater after a waiter took its reservation without a number", func(x *fixture) {
 		key := x.key("k")
 		last := x.next(key, "before", byClock, 0)
 		line := x.line(key, 2)
 		x.pass(key, "before")
-		x.wantTurn(line[0])
+		x.wantWoken(line[0])
 		x.take(line[0])
 		x.remove(key, line[0].value())
-		x.wantTurn(line[1])
+		x.wantWoken(line[1])
 		x.takeNumber(line[1], last)
 	}},
-	{"waiters of SetNXNumbered and SetNXQueued stand in one queue", func(x *fixture) {
+	{"waiters of SetNXNumbered and SetNXQueued share one queue", func(x *fixture) {
 		x.inTime("a reservation for each waiter", func(key string) bool {
 			x.next(key, "before", byClock, 0)
 			line := make([]*waiter, 4)
 			for i := range line {
-				line[i] = x.comes(key)
+				line[i] = x.newWaiter(key)
 				res := x.ask(line[i], false)
 				if i%2 == 1 {
 					res = x.askNumber(line[i], backends.Turn{})
 				}
 				if res.OK || res.Position != i+1 || res.Fence != 0 {
-					x.Fatalf("attempt of waiter %d = %+v; want it refused, position %d, and no number", i+1, res, i+1)
+					x.Fatalf("attempt of waiter %d = %+v; want it held, position %d, and no number", i+1, res, i+1)
 				}
 			}
 			value := "before"
 			for i, w := range line {
 				l := x.pass(key, value)
-				x.wantTurn(w)
+				x.wantWoken(w)
 				for _, other := range line[i+1:] {
 					if res := x.askNumber(other, backends.Turn{}); res.OK && x.lasts(l) {
 						x.Fatalf("a waiter behind the head was granted a key that is reserved: %+v", res)
@@ -146,40 +146,40 @@ var numberedTurnSentences = []sentence{
 			return true
 		})
 	}},
-	{"a reservation has no number, and SetNXNumbered for others is refused", func(x *fixture) {
+	{"a reservation has no number, and the key is held for the SetNXNumbered of others", func(x *fixture) {
 		x.inTime("a reservation", func(key string) bool {
 			last := x.next(key, "before", byClock, 0)
 			w := x.line(key, 1)[0]
 			l := x.pass(key, "before")
-			x.wantTurn(w)
+			x.wantWoken(w)
 			res, err := x.numbers.SetNXNumbered(x.Context(), key, "mine", x.long, backends.Turn{})
 			if !x.lasts(l) {
 				return false
 			}
 			if err != nil || res.OK || res.Fence != 0 {
-				x.Fatalf("SetNXNumbered of a key that is reserved for another = %+v, %v; want it refused", res, err)
+				x.Fatalf("SetNXNumbered of a key that is reserved for another waiter = %+v, %v; want it held", res, err)
 			}
 			x.takeNumber(w, last)
 			return true
 		})
 	}},
-	{"a repeated SetNXNumbered for a waiter has the number that it had", func(x *fixture) {
+	{"a second SetNXNumbered for a waiter has the same number", func(x *fixture) {
 		key := x.key("k")
 		last := x.next(key, "before", byClock, 0)
 		w := x.line(key, 1)[0]
 		x.pass(key, "before")
-		x.wantTurn(w)
+		x.wantWoken(w)
 		number := x.takeNumber(w, last)
 		for i := range rounds {
 			time.Sleep(2 * x.Resolution)
 			for _, t := range []backends.Turn{{}, {InOrder: true}, {Free: true}} {
 				if res := x.askNumber(w, t); !res.OK || res.Fence != number {
-					x.Fatalf("SetNXNumbered(%+v), sent %d times = %+v; want the number %d", t, i+2, res, number)
+					x.Fatalf("SetNXNumbered(%+v), call %d = %+v; want the number %d", t, i+2, res, number)
 				}
 			}
 		}
 	}},
-	{"in order, SetNXNumbered of a free key is for the head of the queue", func(x *fixture) {
+	{"with InOrder, SetNXNumbered grants a free key to the head of the queue only", func(x *fixture) {
 		x.inTime("a reservation", func(key string) bool {
 			x.next(key, "before", byClock, 0)
 			line := x.line(key, 2)
@@ -190,24 +190,24 @@ var numberedTurnSentences = []sentence{
 				return false
 			}
 			if res.OK || res.Fence != 0 {
-				x.Fatalf("SetNXNumbered in order for the second = %+v; want it refused", res)
+				x.Fatalf("SetNXNumbered with InOrder for the second waiter = %+v; want it held", res)
 			}
-			x.wantTurn(line[0])
+			x.wantWoken(line[0])
 			if res := x.askNumber(line[0], backends.Turn{InOrder: true}); !res.OK || res.Fence == 0 {
-				x.Fatalf("SetNXNumbered in order for the head = %+v; want it granted and numbered", res)
+				x.Fatalf("SetNXNumbered with InOrder for the head = %+v; want it granted and numbered", res)
 			}
 			return true
 		})
 	}},
-	{"of concurrent numbered grants to waiters each has a greater number than the one before", func(x *fixture) {
+	{"concurrent grants to waiters have rising numbers", func(x *fixture) {
 		key := x.key("k")
 		numbers := make(chan uint64, callers*rounds)
 		together(callers, func(i int) {
 			for round := range rounds {
-				w := x.comes(key)
+				w := x.newWaiter(key)
 				res := x.askNumber(w, backends.Turn{})
 				for ; !res.OK; res = x.askNumber(w, backends.Turn{}) {
-					x.wantTurn(w)
+					x.wantWoken(w)
 				}
 				numbers <- res.Fence
 				if _, err := x.store.DeleteIf(x.Context(), key, w.value()); err != nil {
@@ -219,14 +219,14 @@ var numberedTurnSentences = []sentence{
 		var last uint64
 		for n := range numbers {
 			if n <= last {
-				x.Fatalf("after the number %d came %d", last, n)
+				x.Fatalf("number %d came after %d", n, last)
 			}
 			last = n
 		}
 	}},
 }
 
-// askNumber calls SetNXNumbered for a waiter, with a value of the waiter's.
+// askNumber calls SetNXNumbered for w, with the value of w.
 func (x *fixture) askNumber(w *waiter, t backends.Turn) backends.Result {
 	x.Helper()
 	t.Waiter = w.name
@@ -237,7 +237,7 @@ func (x *fixture) askNumber(w *waiter, t backends.Turn) backends.Result {
 	return res
 }
 
-// takeNumber calls SetNXNumbered for a waiter, which must be granted with a number greater than last.
+// takeNumber calls SetNXNumbered for w, which must be granted with a number greater than last.
 func (x *fixture) takeNumber(w *waiter, last uint64) uint64 {
 	x.Helper()
 	res := x.askNumber(w, backends.Turn{})
@@ -247,7 +247,7 @@ func (x *fixture) takeNumber(w *waiter, last uint64) uint64 {
 	return res.Fence
 }
 
-// numbering is how a store is asked for a number.
+// numbering is a way to get a number from a store.
 type numbering int
 
 const (
@@ -259,7 +259,7 @@ func (n numbering) String() string {
 	return map[numbering]string{byCount: "SetNXFenced", byClock: "SetNXNumbered"}[n]
 }
 
-// draw asks the store for a numbered grant. The caller does not wait in a queue.
+// draw asks store for a numbered grant. The caller takes no position in a queue.
 func draw(ctx context.Context, store backends.Store, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 	if n == byCount {
 		return store.(backends.FencedStore).SetNXFenced(ctx, key, value, ttl)
@@ -267,7 +267,7 @@ func draw(ctx context.Context, store backends.Store, key, value string, ttl time
 	return store.(backends.NumberedStore).SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
 }
 
-// both makes a sentence about every numbering of the store.
+// both makes a sentence about each numbering of the store.
 func both(holds func(x *fixture, n numbering)) func(x *fixture) {
 	return func(x *fixture) {
 		for _, n := range x.numberings {
@@ -276,12 +276,12 @@ func both(holds func(x *fixture, n numbering)) func(x *fixture) {
 	}
 }
 
-// draw asks for a grant with a number.
+// draw asks the store of the sentence for a numbered grant.
 func (x *fixture) draw(key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 	return draw(x.Context(), x.store, key, value, ttl, n)
 }
 
-// next asks for a number, which must be granted with a number greater than last.
+// next asks for a numbered grant, which must be granted with a number greater than last.
 func (x *fixture) next(key, value string, n numbering, last uint64) uint64 {
 	x.Helper()
 	res, err := x.draw(key, value, x.long, n)
@@ -292,7 +292,7 @@ func (x *fixture) next(key, value string, n numbering, last uint64) uint64 {
 	return res.Fence
 }
 
-// numbered asks for a number, which must be that one.
+// numbered asks for a numbered grant, which must have the number want.
 func (x *fixture) numbered(key, value string, n numbering, want uint64) {
 	x.Helper()
 	if got := x.next(key, value, n, 0); got != want {
@@ -300,7 +300,7 @@ func (x *fixture) numbered(key, value string, n numbering, want uint64) {
 	}
 }
 
-// expired returns the number of a grant to "expired" that has expired.
+// expired returns the number of a grant of the value "expired", after its end.
 func (x *fixture) expired(key string, n numbering) uint64 {
 	x.Helper()
 	res, err := x.draw(key, "expired", 10*time.Millisecond, n)
@@ -315,8 +315,8 @@ func (x *fixture) expired(key string, n numbering) uint64 {
 	return res.Fence
 }
 
-// queuedByNumber is the harness of the store with queues that asks for a number where SetNXQueued
-// is asked for.
+// queuedByNumber is the harness of a store with queues whose SetNXQueued is the SetNXNumbered of
+// the store of h.
 func queuedByNumber(h NumberedHarness) QueuedHarness {
 	return QueuedHarness{
 		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
@@ -334,11 +334,11 @@ type numberedQueue struct {
 
 func (s numberedQueue) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 	res, err := s.numbers.SetNXNumbered(ctx, key, value, ttl, t)
-	res.Fence = 0 // of which a store that does not number knows nothing
+	res.Fence = 0 // a store without numbers has none
 	return res, err
 }
 
-// numbered is the harness of the plain store that asks for a number where SetNX is asked for.
+// numbered is the harness of a plain store whose SetNX is the numbered grant of the store of h.
 func numbered[S backends.Store](h HarnessFor[S, Outside], n numbering) Harness {
 	return Harness{
 		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
@@ -356,6 +356,6 @@ type numberedStore struct {
 
 func (s numberedStore) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 	res, err := draw(ctx, s.Store, key, value, ttl, s.numbering)
-	res.Fence = 0 // of which a plain store knows nothing
+	res.Fence = 0 // a plain store has none
 	return res, err
 }

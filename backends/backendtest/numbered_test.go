@@ -10,11 +10,11 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// numberedDoubles are those of numberSentences, which are about both calls, and those that have a
-// bug in the queue.
+// numberedDoubles are the doubles of numberSentences, which are about SetNXFenced as well, and the
+// doubles with a bug in the queue.
 var numberedDoubles = func() (all []broken[backends.NumberedStore]) {
 	for _, d := range slices.Concat(fencedNumberDoubles, fencedManyDoubles) {
-		if d.bug == "numbers begin at 0" { // numbers of a clock are far from that
+		if d.bug == "numbers begin at 0" { // numbers of a clock are far from 0
 			continue
 		}
 		if slices.ContainsFunc(numberSentences, func(s sentence) bool { return s.says == d.breaks }) {
@@ -42,7 +42,7 @@ func badNumbered(f func(m *memory.Store) numberedFunc) func(*memory.Store) backe
 	return func(m *memory.Store) backends.NumberedStore { return numberedDouble{m, f(m)} }
 }
 
-// misturned is a store that answers what wrong makes of the right answer.
+// misturned is a store that changes the right answer by wrong.
 func misturned(wrong func(t backends.Turn, right backends.Result) backends.Result) func(*memory.Store) backends.NumberedStore {
 	return badNumbered(func(m *memory.Store) numberedFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
@@ -52,7 +52,7 @@ func misturned(wrong func(t backends.Turn, right backends.Result) backends.Resul
 	})
 }
 
-// withTurn is a store that takes the turn for another one.
+// withTurn is a store that mistakes the Turn of a call.
 func withTurn(mistake func(t backends.Turn) backends.Turn) func(*memory.Store) backends.NumberedStore {
 	return badNumbered(func(m *memory.Store) numberedFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
@@ -80,12 +80,12 @@ var numberedTurnDoubles = []broken[backends.NumberedStore]{
 	},
 	{
 		bug:    "the grant of a reservation has no number",
-		breaks: "a number is greater after each hand-over of a reservation",
+		breaks: "each waiter that takes its reservation gets a greater number",
 		store:  unnumberedInTurn,
 	},
 	{
 		bug:    "the grant of a reservation has the number 1",
-		breaks: "a number is greater after a hand-over to a grant without a number",
+		breaks: "a number is greater after a waiter took its reservation without a number",
 		store: misturned(func(t backends.Turn, right backends.Result) backends.Result {
 			if t.Waiter != "" && right.OK {
 				right.Fence = 1
@@ -95,15 +95,15 @@ var numberedTurnDoubles = []broken[backends.NumberedStore]{
 	},
 	{
 		bug:    "SetNXNumbered takes no position",
-		breaks: "waiters of SetNXNumbered and SetNXQueued stand in one queue",
+		breaks: "waiters of SetNXNumbered and SetNXQueued share one queue",
 		store: withTurn(func(t backends.Turn) backends.Turn {
 			t.Waiter = ""
 			return t
 		}),
 	},
 	{
-		bug:    "a refused attempt at a reservation has a number",
-		breaks: "a reservation has no number, and SetNXNumbered for others is refused",
+		bug:    "an attempt at a reserved key has a number",
+		breaks: "a reservation has no number, and the key is held for the SetNXNumbered of others",
 		store: misturned(func(t backends.Turn, right backends.Result) backends.Result {
 			if !right.OK {
 				right.Fence = 7
@@ -112,8 +112,8 @@ var numberedTurnDoubles = []broken[backends.NumberedStore]{
 		}),
 	},
 	{
-		bug:    "a repeated call has a new number",
-		breaks: "a repeated SetNXNumbered for a waiter has the number that it had",
+		bug:    "a second call has a new number",
+		breaks: "a second SetNXNumbered for a waiter has the same number",
 		store: badNumbered(func(m *memory.Store) numberedFunc {
 			var more atomic.Uint64
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
@@ -127,7 +127,7 @@ var numberedTurnDoubles = []broken[backends.NumberedStore]{
 	},
 	{
 		bug:    "SetNXNumbered ignores the order",
-		breaks: "in order, SetNXNumbered of a free key is for the head of the queue",
+		breaks: "with InOrder, SetNXNumbered grants a free key to the head of the queue only",
 		store: withTurn(func(t backends.Turn) backends.Turn {
 			t.InOrder = false
 			return t
@@ -135,7 +135,7 @@ var numberedTurnDoubles = []broken[backends.NumberedStore]{
 	},
 	{
 		bug:    "waiters have numbers of their own",
-		breaks: "of concurrent numbered grants to waiters each has a greater number than the one before",
+		breaks: "concurrent grants to waiters have rising numbers",
 		store: misturned(func(t backends.Turn, right backends.Result) backends.Result {
 			if t.Waiter != "" && right.OK {
 				right.Fence = 5

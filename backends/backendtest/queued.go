@@ -17,77 +17,77 @@ import (
 
 var ofQueued = suite[backends.QueuedStore, Outside]{
 	sentences: func(QueuedHarness) []sentence {
-		return slices.Concat(placeSentences, turnSentences, orderSentences, queuedGoneSentences, queuedInputSentences,
+		return slices.Concat(positionSentences, turnSentences, orderSentences, queuedGoneSentences, queuedInputSentences,
 			queuedConcurrencySentences)
 	},
 	give: func(x *fixture, store backends.QueuedStore, _ Outside) { x.store, x.queued = store, store },
 }
 
-var placeSentences = []sentence{
-	{"whoever is refused takes the last place, and keeps it when he asks again", func(x *fixture) {
+var positionSentences = []sentence{
+	{"a waiter that finds the key held takes the last position, and keeps it at its next attempt", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "before", x.long)
 		all := x.line(key, 3)
 		for range 2 {
 			for _, i := range []int{1, 0, 2} {
-				x.stand(all[i], i+1)
+				x.wantPosition(all[i], i+1)
 			}
 		}
 		x.wantValue(key, "before", l)
 	}},
-	{"whoever asks for nobody takes no place", func(x *fixture) {
+	{"an attempt without a Waiter takes no position", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		for _, inOrder := range []bool{false, true} {
 			if res := x.askFor(key, "", inOrder, "mine"); res.OK || res.Position != 0 {
-				x.Fatalf("SetNXQueued for nobody = %+v; want it refused, without a place", res)
+				x.Fatalf("SetNXQueued without a waiter = %+v; want it held, and no position", res)
 			}
 		}
 		x.line(key, 1)
 	}},
-	{"a waiter who is not watched for gets no place", func(x *fixture) {
+	{"a waiter without a WatchQueued gets no position", func(x *fixture) {
 		key, other := x.key("k"), x.key("other")
 		x.grant(key, "before", x.long)
 		x.grant(other, "before", x.long)
-		ended := x.comes(key)
-		ended.goes()
-		x.eventually("the end of a watch is noticed", life{latest: time.Now()}, func() bool {
+		ended := x.newWaiter(key)
+		ended.leave()
+		x.eventually("the store notices the end of a watch", life{latest: time.Now()}, func() bool {
 			return x.ask(ended, false).Position == 0
 		})
 		for what, waiter := range map[string]string{
-			"a waiter who was never watched for":           "stranger-" + x.id,
-			"a waiter whose watch has ended":               ended.name,
-			"a waiter who is watched for with another key": x.comes(other).name,
+			"a waiter without a WatchQueued":             "stranger-" + x.id,
+			"a waiter whose WatchQueued has ended":       ended.name,
+			"a waiter with a WatchQueued of another key": x.newWaiter(other).name,
 		} {
 			if res := x.askFor(key, waiter, false, "mine"); res.OK || res.Position != 0 {
-				x.Fatalf("SetNXQueued for %s = %+v; want it refused, without a place", what, res)
+				x.Fatalf("SetNXQueued for %s = %+v; want it held, and no position", what, res)
 			}
 		}
-		w := x.comes(key)
-		x.eventually("what the ended watch had is given up", life{latest: time.Now()}, func() bool {
+		w := x.newWaiter(key)
+		x.eventually("the position of the ended watch is free", life{latest: time.Now()}, func() bool {
 			return x.ask(w, false).Position == 1
 		})
 	}},
-	{"a waiter who is granted the key has no place any more", func(x *fixture) {
+	{"a waiter that is granted the key has no position any more", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 3)
 		x.outside.Delete(key)
 		x.take(all[1])
-		x.stand(all[0], 1)
-		x.stand(all[2], 2)
+		x.wantPosition(all[0], 1)
+		x.wantPosition(all[2], 2)
 		if res := x.askFor(key, all[1].name, false, "another value"); res.OK || res.Position != 3 {
-			x.Fatalf("SetNXQueued for who has the key with another value = %+v; want it refused, and place 3", res)
+			x.Fatalf("SetNXQueued for the holder with another value = %+v; want it held, and position 3", res)
 		}
 	}},
-	{"whoever believes that the key is free has no place if it is, and one if it is not", func(x *fixture) {
+	{"an attempt with Free takes a position only if the key is held", func(x *fixture) {
 		key := x.key("k")
-		first, second := x.comes(key), x.comes(key)
-		x.believe(first, true, 0)
-		x.believe(second, false, 1)
+		first, second := x.newWaiter(key), x.newWaiter(key)
+		x.askFree(first, true, 0)
+		x.askFree(second, false, 1)
 		x.outside.Delete(key)
-		x.believe(second, true, 0) // who had a place
-		x.stand(first, 1)
+		x.askFree(second, true, 0) // it had a position
+		x.wantPosition(first, 1)
 	}},
 	{"every key has a queue of its own", func(x *fixture) {
 		keys := x.oddKeys()
@@ -98,25 +98,25 @@ var placeSentences = []sentence{
 		}
 		for i, key := range keys {
 			x.remove(key, "before")
-			x.wantTurn(all[i])
+			x.wantWoken(all[i])
 			x.take(all[i])
 			x.remove(key, all[i].value())
 			x.wantNothing(key)
 		}
 	}},
-	{"a place outlives the value that was in the way", func(x *fixture) {
+	{"a position outlives the value that the waiter found", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 2)
 		x.outside.Delete(key)
 		x.grant(key, "mine", x.long)
-		x.stand(all[1], 2)
-		x.stand(all[0], 1)
+		x.wantPosition(all[1], 2)
+		x.wantPosition(all[0], 1)
 	}},
-	{"a waiter has a place behind a value without expiry too, which is refused as foreign", func(x *fixture) {
+	{"a waiter takes a position behind a value without expiry too, which is Foreign", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "theirs", 0)
-		res := x.ask(x.comes(key), false)
+		res := x.ask(x.newWaiter(key), false)
 		if want := (backends.Result{Foreign: true, Position: 1}); res != want {
 			x.Fatalf("SetNXQueued = %+v; want %+v", res, want)
 		}
@@ -125,13 +125,13 @@ var placeSentences = []sentence{
 }
 
 var turnSentences = []sentence{
-	{"DeleteIf wakes whoever has waited longest, and reserves the key for him", func(x *fixture) {
+	{"DeleteIf wakes the head of the queue, and reserves the key for it", func(x *fixture) {
 		x.inTime("the first is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 3)
 			reserved := x.pass(key, "before")
-			x.wantTurn(all[0])
-			if !x.refusedToAll(key, reserved, all[1], all[2]) {
+			x.wantWoken(all[0])
+			if !x.heldForOthers(key, reserved, all[1], all[2]) {
 				return false
 			}
 			ok := x.ask(all[0], false).OK
@@ -139,34 +139,34 @@ var turnSentences = []sentence{
 				return false
 			}
 			if !ok {
-				x.Fatalf("a key that is reserved for a waiter is refused to him")
+				x.Fatalf("a key that is reserved for a waiter is held for it")
 			}
 			return true
 		})
 	}},
-	{"while a key is reserved it is refused to all others, with no more Left than the Reservation", func(x *fixture) {
-		x.inTime("all are refused", func(key string) bool {
+	{"a reserved key is held for all other callers, and Left is at most Reservation", func(x *fixture) {
+		x.inTime("the key is held for all", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 3)
 			reserved := x.pass(key, "before")
-			return x.refusedToAll(key, reserved, all[1], all[2], x.comes(key))
+			return x.heldForOthers(key, reserved, all[1], all[2], x.newWaiter(key))
 		})
 	}},
-	{"whoever's turn it is has the key for the ttl that he asks for", func(x *fixture) {
+	{"the head of the queue takes its reservation for the ttl of its attempt", func(x *fixture) {
 		x.inTime("the first is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 2)
 			reserved := x.pass(key, "before")
-			x.wantTurn(all[0])
+			x.wantWoken(all[0])
 			l := x.take(all[0])
 			x.wantValue(key, all[0].value(), l)
-			x.stand(all[1], 1)
+			x.wantPosition(all[1], 1)
 			x.wantValue(key, all[0].value(), l)
 			x.extend(key, all[0].value(), 2*x.long)
 			return x.lasts(reserved)
 		})
 	}},
-	{"a reservation that is not taken ends, not before its time, and then the key is free", func(x *fixture) {
+	{"a reservation that is not taken ends when Reservation is over, not before, and the key is free", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		x.line(key, 1)
@@ -179,23 +179,23 @@ var turnSentences = []sentence{
 			return res.OK
 		})
 	}},
-	{"the next in line is woken when a reservation was not taken", func(x *fixture) {
+	{"the next waiter is woken when a reservation was not taken", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 2)
-		x.wantALook(all[1], x.pass(key, "before"))
+		x.wantWokenAfter(all[1], x.pass(key, "before"))
 		x.askUntilGranted(all[1], true)
 	}},
-	{"whoever does not take his turn has lost his place", func(x *fixture) {
+	{"a waiter that does not take its reservation loses its position", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 3)
-		x.wantALook(all[1], x.pass(key, "before"))
+		x.wantWokenAfter(all[1], x.pass(key, "before"))
 		x.askUntilGranted(all[1], true)
-		x.stand(all[2], 1)
-		x.stand(all[0], 2)
+		x.wantPosition(all[2], 1)
+		x.wantPosition(all[0], 2)
 	}},
-	{"a repeated SetNXQueued of the same value is granted, whoever waits", func(x *fixture) {
+	{"a second SetNXQueued of the same value is granted, even if others wait", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 2)
@@ -203,23 +203,23 @@ var turnSentences = []sentence{
 		for range 2 {
 			x.wantValue(key, all[0].value(), x.take(all[0]))
 			if res := x.ask(all[0], true); res != (backends.Result{OK: true}) {
-				x.Fatalf("SetNXQueued again, in order, = %+v; want it granted", res)
+				x.Fatalf("second SetNXQueued with InOrder = %+v; want it granted", res)
 			}
 		}
-		x.stand(all[1], 1)
+		x.wantPosition(all[1], 1)
 	}},
 }
 
-// wantALook waits until w is told something after the end of a reservation.
-func (x *fixture) wantALook(w *waiter, reserved life) {
+// wantWokenAfter waits until w is woken after the end of a reservation.
+func (x *fixture) wantWokenAfter(w *waiter, reserved life) {
 	x.Helper()
-	for told := false; !told; told = !time.Now().Before(reserved.earliest) {
-		x.wantTurn(w)
+	for after := false; !after; after = !time.Now().Before(reserved.earliest) {
+		x.wantWoken(w)
 	}
 }
 
 var orderSentences = []sentence{
-	{"without an order a free key is granted to whoever asks, whoever waits", func(x *fixture) {
+	{"without InOrder any caller is granted a free key, even if others wait", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 3)
@@ -231,9 +231,9 @@ var orderSentences = []sentence{
 		}
 		x.outside.Delete(key)
 		x.take(all[2])
-		x.stand(all[0], 1)
+		x.wantPosition(all[0], 1)
 	}},
-	{"in order, a free key with a queue is refused to others and reserved for the first, who is woken", func(x *fixture) {
+	{"with InOrder, a free key is reserved for the head of its queue, which is woken, and held for others", func(x *fixture) {
 		x.inTime("the first is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 2)
@@ -243,39 +243,39 @@ var orderSentences = []sentence{
 			ended := time.Now()
 			reserved := life{began.Add(backends.Reservation), ended.Add(backends.Reservation)}
 			if res.OK || res.Position != 0 || res.Foreign {
-				x.Fatalf("SetNXQueued of a free key, in order, = %+v; want it refused", res)
+				x.Fatalf("SetNXQueued of a free key with InOrder = %+v; want it held", res)
 			}
 			if !x.NoLeft {
 				x.within(reserved, "SetNXQueued", res.Left, began, ended)
 			}
-			x.wantTurn(all[0])
-			if !x.refusedToAll(key, reserved, all[1]) {
+			x.wantWoken(all[0])
+			if !x.heldForOthers(key, reserved, all[1]) {
 				return false
 			}
 			x.take(all[0])
 			return x.lasts(reserved)
 		})
 	}},
-	{"in order, another waiter who asks for a free key keeps his place", func(x *fixture) {
+	{"with InOrder, a waiter that is not the head keeps its position when it asks for a free key", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 3)
 		x.outside.Delete(key)
-		if res := x.ask(all[2], true); res.OK || res.Position != 2 { // the first has his turn
-			x.Fatalf("SetNXQueued of a free key, in order, for the third = %+v; want it refused, and place 2", res)
+		if res := x.ask(all[2], true); res.OK || res.Position != 2 { // the first has the reservation
+			x.Fatalf("SetNXQueued of a free key with InOrder for the third waiter = %+v; want it held, and position 2", res)
 		}
 	}},
-	{"in order, a free key is granted to the first of its queue", func(x *fixture) {
+	{"with InOrder, the head of the queue is granted a free key", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 2)
 		x.outside.Delete(key)
 		if res := x.ask(all[0], true); res != (backends.Result{OK: true}) {
-			x.Fatalf("SetNXQueued of a free key, in order, for the first = %+v; want it granted", res)
+			x.Fatalf("SetNXQueued of a free key with InOrder for the head = %+v; want it granted", res)
 		}
-		x.stand(all[1], 1)
+		x.wantPosition(all[1], 1)
 	}},
-	{"in order, a key whose reservation was not taken is reserved for the next", func(x *fixture) {
+	{"with InOrder, a key whose reservation was not taken is reserved for the next waiter", func(x *fixture) {
 		x.inTime("the second is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 2)
@@ -286,14 +286,14 @@ var orderSentences = []sentence{
 			})
 			reserved := life{earliest: time.Now().Add(backends.Reservation)}
 			if res := x.askFor(key, "", true, "mine"); res.OK {
-				x.Fatalf("SetNXQueued of a free key, in order, = %+v; want it refused", res)
+				x.Fatalf("SetNXQueued of a free key with InOrder = %+v; want it held", res)
 			}
 			ok := x.ask(all[1], true).OK
 			if !x.lasts(reserved) {
 				return false
 			}
 			if !ok {
-				x.Fatalf("the key is refused to the second, when the first did not take his turn")
+				x.Fatalf("the key is held for the second waiter, although the first did not take its reservation")
 			}
 			return true
 		})
@@ -301,37 +301,37 @@ var orderSentences = []sentence{
 }
 
 var queuedGoneSentences = []sentence{
-	{"a waiter whose watch ends gives up his place, and is woken no more", func(x *fixture) {
+	{"a waiter whose watch ends leaves the queue, and is not woken any more", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 3)
-		all[0].goes()
-		x.eventually("the place is given up", life{latest: time.Now()}, func() bool { return x.ask(all[2], false).Position == 2 })
-		told := all[0].count.Load()
+		all[0].leave()
+		x.eventually("the position is free", life{latest: time.Now()}, func() bool { return x.ask(all[2], false).Position == 2 })
+		before := all[0].count.Load()
 		x.pass(key, "before")
-		x.wantTurn(all[1])
+		x.wantWoken(all[1])
 		x.askUntilGranted(all[1], true)
-		if n := all[0].count.Load() - told; n != 0 {
-			x.Errorf("a waiter who has gone was woken %d times", n)
+		if n := all[0].count.Load() - before; n != 0 {
+			x.Errorf("a waiter that has left was woken %d times", n)
 		}
 	}},
-	{"a waiter whose watch has ended is passed over at once", func(x *fixture) {
+	{"a release skips a waiter whose watch has ended", func(x *fixture) {
 		x.inTime("the second is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 3)
-			all[0].goes()
+			all[0].leave()
 			reserved := x.pass(key, "before")
-			x.wantTurn(all[1])
+			x.wantWoken(all[1])
 			return x.ask(all[1], true).OK && x.lasts(reserved)
 		})
 	}},
-	{"what is reserved for a waiter goes to the next at once when his watch ends", func(x *fixture) {
+	{"when the watch of a waiter ends, its reservation goes to the next waiter at once", func(x *fixture) {
 		x.inTime("the second is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 3)
 			reserved := x.pass(key, "before")
-			x.wantTurn(all[0])
-			all[0].goes()
+			x.wantWoken(all[0])
+			all[0].leave()
 			for {
 				switch granted := x.ask(all[1], true).OK; {
 				case !x.lasts(reserved):
@@ -339,17 +339,17 @@ var queuedGoneSentences = []sentence{
 				case granted:
 					return true
 				}
-				x.wantTurn(all[1])
+				x.wantWoken(all[1])
 			}
 		})
 	}},
-	{"what is reserved for the last of a queue is free at once when his watch ends, and those who watch are woken", func(x *fixture) {
+	{"when the watch of the last waiter ends, its reservation ends at once, and watchers are woken", func(x *fixture) {
 		x.inTime("the key is free", func(key string) bool {
 			x.grant(key, "before", x.long)
 			only, others := x.line(key, 1)[0], x.watch(x.Context(), key)
 			reserved := x.pass(key, "before")
-			x.wantTurn(only)
-			only.goes()
+			x.wantWoken(only)
+			only.leave()
 			x.eventually("the key is free", reserved, func() bool {
 				_, _, held := x.outside.Get(key)
 				return !held
@@ -361,19 +361,19 @@ var queuedGoneSentences = []sentence{
 			return true
 		})
 	}},
-	{"whoever is next by then is woken when a reservation was not taken", func(x *fixture) {
+	{"when a reservation was not taken, a waiter that has become the next one is woken", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, 3)
 		reserved := x.pass(key, "before")
-		all[1].goes() // who may have been told to look
-		x.wantALook(all[2], reserved)
+		all[1].leave() // it may have been woken to look
+		x.wantWokenAfter(all[2], reserved)
 		x.askUntilGranted(all[2], true)
 	}},
 }
 
 var queuedInputSentences = []sentence{
-	{"a waiter with an @ is refused, and nothing is stored", func(x *fixture) {
+	{"a Waiter with an @ is a permanent error, and nothing is stored", func(x *fixture) {
 		for _, waiter := range []string{"@", "an@odd", "odd@", "@odd"} {
 			key := x.key("k")
 			for _, inOrder := range []bool{false, true} {
@@ -387,10 +387,10 @@ var queuedInputSentences = []sentence{
 			x.wantInvalid("WatchQueued for "+waiter, x.queued.WatchQueued(x.Context(), key, waiter, func() {}))
 		}
 	}},
-	{"WatchQueued for nobody is refused", func(x *fixture) {
-		x.wantInvalid("WatchQueued for nobody", x.queued.WatchQueued(x.Context(), x.key("k"), "", func() {}))
+	{"WatchQueued without a waiter is a permanent error", func(x *fixture) {
+		x.wantInvalid("WatchQueued without a waiter", x.queued.WatchQueued(x.Context(), x.key("k"), "", func() {}))
 	}},
-	{"WatchQueued with a ctx that is already done returns its error", func(x *fixture) {
+	{"WatchQueued with a ctx that is done returns the error of the ctx", func(x *fixture) {
 		key := x.key("k")
 		x.done("WatchQueued", func(ctx context.Context) error {
 			return x.queued.WatchQueued(ctx, key, "late-"+x.id, func() {})
@@ -399,43 +399,43 @@ var queuedInputSentences = []sentence{
 }
 
 var queuedConcurrencySentences = []sentence{
-	{"of many who ask at once each has a place of his own", func(x *fixture) {
+	{"waiters that ask at the same time each get a position of their own", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := make([]*waiter, callers)
 		for i := range all {
-			all[i] = x.comes(key)
+			all[i] = x.newWaiter(key)
 		}
-		places := make([]int, callers)
-		together(callers, func(i int) { places[i] = x.ask(all[i], i%2 == 0).Position })
-		sorted := slices.Sorted(slices.Values(places))
-		for i, place := range sorted {
-			if place != i+1 {
-				x.Fatalf("the places are %v", places)
+		positions := make([]int, callers)
+		together(callers, func(i int) { positions[i] = x.ask(all[i], i%2 == 0).Position })
+		sorted := slices.Sorted(slices.Values(positions))
+		for i, position := range sorted {
+			if position != i+1 {
+				x.Fatalf("the positions are %v", positions)
 			}
 		}
 		for i, w := range all {
-			x.stand(w, places[i])
+			x.wantPosition(w, positions[i])
 		}
 	}},
-	{"many who wait have the key one after the other, in the order of their places", func(x *fixture) {
+	{"waiters are granted the key one after the other, in the order of their positions", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, callers)
 		var order []int
-		late := false // somebody did not come before his reservation ended
+		late := false // a waiter did not ask before its reservation ended
 		var holders atomic.Int64
 		var mu sync.Mutex
 		passed := time.Now()
-		var everybody sync.WaitGroup
+		var wg sync.WaitGroup
 		for i, w := range all {
-			everybody.Go(func() {
-				x.wantTurn(w)
+			wg.Go(func() {
+				x.wantWoken(w)
 				for !x.ask(w, true).OK {
-					x.wantTurn(w)
+					x.wantWoken(w)
 				}
 				if n := holders.Add(1); n != 1 {
-					x.Errorf("%d have the key at once", n)
+					x.Errorf("%d waiters have the key at the same time", n)
 				}
 				mu.Lock()
 				late = late || !x.lasts(life{earliest: passed.Add(backends.Reservation)})
@@ -450,28 +450,28 @@ var queuedConcurrencySentences = []sentence{
 		passed = time.Now()
 		mu.Unlock()
 		x.remove(key, "before")
-		everybody.Wait()
+		wg.Wait()
 		if len(order) != callers || !late && !slices.IsSorted(order) {
-			x.Fatalf("they had the key in the order %v", order)
+			x.Fatalf("the waiters had the key in the order %v", order)
 		}
 		x.wantNothing(key)
 	}},
-	{"nobody is stuck when others give up", func(x *fixture) {
+	{"waiters that leave the queue do not block the others", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
 		all := x.line(key, callers)
 		var granted atomic.Int64
-		var everybody sync.WaitGroup
+		var wg sync.WaitGroup
 		for i, w := range all {
-			everybody.Go(func() {
+			wg.Go(func() {
 				if i%2 == 0 {
 					time.Sleep(time.Duration(i) * x.Resolution)
-					w.goes()
+					w.leave()
 					return
 				}
-				x.wantTurn(w)
+				x.wantWoken(w)
 				for !x.ask(w, i%4 == 1).OK {
-					x.wantTurn(w)
+					x.wantWoken(w)
 				}
 				granted.Add(1)
 				time.Sleep(x.Resolution)
@@ -479,66 +479,68 @@ var queuedConcurrencySentences = []sentence{
 			})
 		}
 		x.remove(key, "before")
-		everybody.Wait()
+		wg.Wait()
 		if n := granted.Load(); n != callers/2 {
-			x.Fatalf("%d of %d who waited were granted the key", n, callers/2)
+			x.Fatalf("%d of %d waiters were granted the key", n, callers/2)
 		}
 	}},
 }
 
-// A waiter is watched for.
+// A waiter has a WatchQueued.
 type waiter struct {
 	*wakes
 	key, name string
-	goes      context.CancelFunc
+	leave     context.CancelFunc
 }
 
-// comes watches key for someone new, who has no place yet. He goes at the end of the sentence, if not before.
-func (x *fixture) comes(key string) *waiter {
+// newWaiter watches key for a new waiter, which has no position yet. It leaves the queue at the end
+// of the sentence, if not before.
+func (x *fixture) newWaiter(key string) *waiter {
 	x.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
 	w := &waiter{newWakes(), key, rand.Text(), cancel}
-	x.Cleanup(func() { gone(x.Bubble, cancel) })
+	x.Cleanup(func() { leaveQueue(x.Bubble, cancel) })
 	if err := x.queued.WatchQueued(ctx, key, w.name, w.wake); err != nil {
 		x.Fatalf("WatchQueued(%.60q): %v", key, err)
 	}
 	return w
 }
 
-// gone lets a waiter go, and in a bubble until he has gone: the store may be closed next.
-func gone(bubble bool, goes context.CancelFunc) {
-	goes()
+// leaveQueue ends the watches of waiters. In a bubble it waits until the store has dealt with that,
+// because the test may close the store next.
+func leaveQueue(bubble bool, leave context.CancelFunc) {
+	leave()
 	if bubble {
 		synctest.Wait()
 	}
 }
 
-// line makes n waiters for key, which is held, and gives them places in their order.
+// line makes n waiters for key, which is held, with positions in their order.
 func (x *fixture) line(key string, n int) []*waiter {
 	x.Helper()
 	all := make([]*waiter, n)
 	for i := range all {
-		all[i] = x.comes(key)
-		x.stand(all[i], i+1)
+		all[i] = x.newWaiter(key)
+		x.wantPosition(all[i], i+1)
 	}
 	return all
 }
 
-// stand asks for a key that is not to be had, and checks the place.
-func (x *fixture) stand(w *waiter, place int) {
+// wantPosition makes an attempt for a key that is held, and checks the position.
+func (x *fixture) wantPosition(w *waiter, position int) {
 	x.Helper()
-	if res := x.ask(w, false); res.OK || res.Position != place {
-		x.Fatalf("SetNXQueued(%.60q) for a waiter = %+v; want it refused, and place %d", w.key, res, place)
+	if res := x.ask(w, false); res.OK || res.Position != position {
+		x.Fatalf("SetNXQueued(%.60q) for a waiter = %+v; want it held, and position %d", w.key, res, position)
 	}
 }
 
-// ask calls SetNXQueued with a value of the waiter's.
+// ask calls SetNXQueued for w, with the value of w.
 func (x *fixture) ask(w *waiter, inOrder bool) backends.Result {
 	x.Helper()
 	return x.askFor(w.key, w.name, inOrder, w.value())
 }
 
-// askFor calls SetNXQueued with that waiter, or none.
+// askFor calls SetNXQueued for a waiter; empty: none.
 func (x *fixture) askFor(key, waiter string, inOrder bool, value string) backends.Result {
 	x.Helper()
 	res, err := x.queued.SetNXQueued(x.Context(), key, value, x.long, backends.Turn{Waiter: waiter, InOrder: inOrder})
@@ -548,28 +550,28 @@ func (x *fixture) askFor(key, waiter string, inOrder bool, value string) backend
 	return res
 }
 
-// believe asks for a key that may be free, with a value of the waiter's.
-func (x *fixture) believe(w *waiter, granted bool, place int) {
+// askFree calls SetNXQueued with Free for w, with the value of w.
+func (x *fixture) askFree(w *waiter, granted bool, position int) {
 	x.Helper()
 	res, err := x.queued.SetNXQueued(x.Context(), w.key, w.value(), x.long, backends.Turn{Waiter: w.name, Free: true})
-	if err != nil || res.OK != granted || res.Position != place {
-		x.Fatalf("SetNXQueued(%.60q) for a waiter who believes that it is free = %+v, %v; want %v, and place %d", w.key, res, err, granted, place)
+	if err != nil || res.OK != granted || res.Position != position {
+		x.Fatalf("SetNXQueued(%.60q) for a waiter with Free = %+v, %v; want %v, and position %d", w.key, res, err, granted, position)
 	}
 }
 
 func (w *waiter) value() string { return "of " + w.name }
 
-// take asks for a key that must be the waiter's to have.
+// take calls SetNXQueued for w, which must be granted.
 func (x *fixture) take(w *waiter) life {
 	x.Helper()
 	began := time.Now()
 	if res := x.ask(w, false); !res.OK || res.Position != 0 {
-		x.Fatalf("SetNXQueued(%.60q) for whose turn it is = %+v; want it granted", w.key, res)
+		x.Fatalf("SetNXQueued(%.60q) for the head of the queue = %+v; want it granted", w.key, res)
 	}
 	return life{began.Add(x.long), time.Now().Add(x.long)}
 }
 
-// pass removes the value of a key that someone waits for, and says when the reservation ends.
+// pass removes the value of a key with waiters, and returns when the reservation ends.
 func (x *fixture) pass(key, value string) life {
 	x.Helper()
 	began := time.Now()
@@ -577,11 +579,12 @@ func (x *fixture) pass(key, value string) life {
 	return life{began.Add(backends.Reservation), time.Now().Add(backends.Reservation)}
 }
 
-// lasts tells whether a reservation that ends at l was still there when the last call answered. What was found after that
-// proves nothing, since the machine was slow.
+// lasts reports whether a reservation that ends at l was still there when the last call answered.
+// An answer that came later proves nothing, since the machine was slow.
 func (x *fixture) lasts(l life) bool { return time.Now().Before(l.earliest.Add(-x.tolerance())) }
 
-// inTime runs a scene, with a key of its own each time, until it says that it was played before a reservation ended.
+// inTime repeats a scene, each time with a key of its own, until the scene was over before a
+// reservation ended.
 func (x *fixture) inTime(what string, scene func(key string) bool) {
 	x.Helper()
 	limit := time.Now().Add(patience)
@@ -592,26 +595,27 @@ func (x *fixture) inTime(what string, scene func(key string) bool) {
 	}
 }
 
-// wantTurn waits for a wake.
-func (x *fixture) wantTurn(w *waiter) {
+// wantWoken waits for a wake-up.
+func (x *fixture) wantWoken(w *waiter) {
 	x.Helper()
 	select {
 	case <-w.signal:
 	case <-time.After(patience):
-		x.Fatalf("a waiter was not told within %v that it is his turn", patience)
+		x.Fatalf("a waiter was not woken within %v", patience)
 	}
 }
 
-// askUntilGranted asks at every wake, and now.
+// askUntilGranted asks now, and after every wake-up.
 func (x *fixture) askUntilGranted(w *waiter, inOrder bool) {
 	x.Helper()
 	for !x.ask(w, inOrder).OK {
-		x.wantTurn(w)
+		x.wantWoken(w)
 	}
 }
 
-// refusedToAll checks that nobody but w has key while a reservation lasts. It tells whether it did.
-func (x *fixture) refusedToAll(key string, l life, others ...*waiter) bool {
+// heldForOthers checks that no call takes or changes a key that is reserved for another waiter. It
+// returns false if the reservation ended before the calls were done.
+func (x *fixture) heldForOthers(key string, l life, others ...*waiter) bool {
 	x.Helper()
 	type call struct {
 		name string
@@ -619,13 +623,13 @@ func (x *fixture) refusedToAll(key string, l life, others ...*waiter) bool {
 	}
 	calls := []call{
 		{"SetNX", func() (backends.Result, error) { return x.store.SetNX(x.Context(), key, "mine", x.long) }},
-		{"SetNXQueued for nobody", func() (backends.Result, error) { return x.askFor(key, "", false, "mine"), nil }},
-		{"SetNXQueued for nobody, in order", func() (backends.Result, error) { return x.askFor(key, "", true, "mine"), nil }},
+		{"SetNXQueued without a waiter", func() (backends.Result, error) { return x.askFor(key, "", false, "mine"), nil }},
+		{"SetNXQueued without a waiter, with InOrder", func() (backends.Result, error) { return x.askFor(key, "", true, "mine"), nil }},
 	}
 	for _, w := range others {
 		calls = append(calls,
 			call{"SetNXQueued for another", func() (backends.Result, error) { return x.ask(w, false), nil }},
-			call{"SetNXQueued for another, in order", func() (backends.Result, error) { return x.ask(w, true), nil }})
+			call{"SetNXQueued for another, with InOrder", func() (backends.Result, error) { return x.ask(w, true), nil }})
 	}
 	for _, value := range []string{"mine", "before", ""} {
 		calls = append(calls,
@@ -646,52 +650,52 @@ func (x *fixture) refusedToAll(key string, l life, others ...*waiter) bool {
 			return false
 		}
 		if res.OK || res.Foreign || err != nil {
-			x.Fatalf("%s of a key that is reserved = %+v, %v; want it refused", c.name, res, err)
+			x.Fatalf("%s of a key that is reserved = %+v, %v; want it held", c.name, res, err)
 		}
 		if isSet := c.name[0] == 'S'; isSet && !x.NoLeft {
 			x.within(l, c.name, res.Left, began, ended)
 			if res.Left > backends.Reservation {
-				x.Errorf("%s says that %v are left of a reservation of %v", c.name, res.Left, backends.Reservation)
+				x.Errorf("%s: %v are left of a reservation of %v", c.name, res.Left, backends.Reservation)
 			}
 		}
 	}
 	return true
 }
 
-// wantInvalid checks that a call was refused as bad input.
+// wantInvalid checks the error of bad input.
 func (x *fixture) wantInvalid(call string, err error) {
 	x.Helper()
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
-		x.Fatalf("%s: error %v; want it refused", call, err)
+		x.Fatalf("%s: error %v; want a permanent one", call, err)
 	}
 	x.wantPermanent(call, err)
 }
 
-// A way to ask with SetNXQueued.
+// An asking is a way to call SetNXQueued.
 type asking struct {
 	says                 string
 	waits, inOrder, free bool
 }
 
-var asked = []asking{
-	{"nobody", false, false, false},
-	{"nobody, in order,", false, true, false},
-	{"a waiter", true, false, false},
-	{"a waiter, in order,", true, true, false},
-	{"a waiter who believes that the key is free", true, false, true},
-	{"a waiter, in order, who believes that the key is free", true, true, true},
+var askings = []asking{
+	{"without a waiter", false, false, false},
+	{"without a waiter, with InOrder", false, true, false},
+	{"for a waiter", true, false, false},
+	{"for a waiter, with InOrder", true, true, false},
+	{"for a waiter, with Free", true, false, true},
+	{"for a waiter, with InOrder and Free", true, true, true},
 }
 
 // notForWaiters are sentences that do not run with waiters.
 var notForWaiters = []string{
-	// they would have the key when it is deleted
-	"a key may hold any text: it is granted, refused, extended and deleted like any other",
-	"a DeleteIf never removes the value of a SetNX that came between",
-	// a thousand of them, for a value that is not theirs
-	"a value may hold any text, and no text in it means anything",
+	// the waiter would be granted the key when it is deleted
+	"a key may be any text, and SetNX, ExpireIf and DeleteIf treat it like any other key",
+	"DeleteIf never removes another value that was stored during the call",
+	// there would be a thousand waiters for a value of another
+	"a value may be any text, and no text has a special meaning",
 }
 
-// suite is what a plain store promises that is asked this way.
+// suite is the contract of a plain store, without the sentences that do not hold for waiters.
 func (a asking) suite() suite[backends.Store, Outside] {
 	c := ofStore
 	c.sentences = func(h Harness) []sentence {
@@ -702,14 +706,14 @@ func (a asking) suite() suite[backends.Store, Outside] {
 	return c
 }
 
-// queued is the harness of the plain store that calls SetNXQueued where SetNX is asked for.
+// queued is the harness of a plain store whose SetNX is the SetNXQueued of the store of h.
 func queued(h QueuedHarness, a asking) Harness {
 	return Harness{
 		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
 		New: func(t *testing.T) (backends.Store, Outside) {
 			store, outside := h.New(t)
 			ctx, cancel := context.WithCancel(context.Background())
-			t.Cleanup(func() { gone(h.Bubble, cancel) })
+			t.Cleanup(func() { leaveQueue(h.Bubble, cancel) })
 			return &queuedStore{QueuedStore: store, asking: a, t: t, watching: ctx, waiters: make(map[string]string)}, outside
 		},
 	}
@@ -737,7 +741,7 @@ func (s *queuedStore) SetNX(ctx context.Context, key, value string, ttl time.Dur
 	if ((res.Position > 0) != (s.waits && !res.OK)) && err == nil {
 		s.t.Errorf("SetNXQueued(%.60q, %.60q, %v, %+v) = %+v", key, value, ttl, turn, res)
 	}
-	res.Position = 0 // of which a plain store knows nothing
+	res.Position = 0 // a plain store has none
 	return res, err
 }
 

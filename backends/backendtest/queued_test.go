@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-var queuedDoubles = slices.Concat(placeDoubles, turnDoubles, orderDoubles, queuedGoneDoubles, queuedInputDoubles,
+var queuedDoubles = slices.Concat(positionDoubles, turnDoubles, orderDoubles, queuedGoneDoubles, queuedInputDoubles,
 	queuedManyDoubles)
 
 // queuedDouble is a memory store with its queues replaced.
@@ -63,7 +63,7 @@ func badWait(f func(m *memory.Store) watchQueuedFunc) func(*memory.Store) backen
 	return func(m *memory.Store) backends.QueuedStore { return queuedDouble{Store: m, watchQueued: f(m)} }
 }
 
-// misplaced is a store that tells what wrong makes of the right answer.
+// misplaced is a store that changes the right answer by wrong.
 func misplaced(wrong func(key string, t backends.Turn, right backends.Result) backends.Result) func(*memory.Store) backends.QueuedStore {
 	return badQueue(func(m *memory.Store) setNXQueuedFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
@@ -76,7 +76,7 @@ func misplaced(wrong func(key string, t backends.Turn, right backends.Result) ba
 	})
 }
 
-// misordered is a store that takes a request for what wrong makes of it.
+// misordered is a store that changes the Turn of a call by wrong.
 func misordered(wrong func(t backends.Turn) backends.Turn) func(*memory.Store) backends.QueuedStore {
 	return badQueue(func(m *memory.Store) setNXQueuedFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
@@ -85,7 +85,7 @@ func misordered(wrong func(t backends.Turn) backends.Turn) func(*memory.Store) b
 	})
 }
 
-// Who a key is reserved for, in the words of package memory.
+// The value of a reserved key in package memory, before the name of the waiter.
 
 const reservedFor = "\x00reserved for "
 
@@ -99,18 +99,18 @@ func isReservedFor(m *memory.Store, key, waiter string) bool {
 	return value == reservedFor+waiter
 }
 
-var placeDoubles = []broken[backends.QueuedStore]{
+var positionDoubles = []broken[backends.QueuedStore]{
 	{
-		bug:    "places count from 0",
-		breaks: "whoever is refused takes the last place, and keeps it when he asks again",
+		bug:    "positions count from 0",
+		breaks: "a waiter that finds the key held takes the last position, and keeps it at its next attempt",
 		store: misplaced(func(_ string, _ backends.Turn, right backends.Result) backends.Result {
 			right.Position--
 			return right
 		}),
 	},
 	{
-		bug:    "whoever asks again stands behind the others",
-		breaks: "whoever is refused takes the last place, and keeps it when he asks again",
+		bug:    "a second attempt moves the waiter behind the others",
+		breaks: "a waiter that finds the key held takes the last position, and keeps it at its next attempt",
 		store: func(m *memory.Store) backends.QueuedStore {
 			var queue []string
 			return misplaced(func(_ string, t backends.Turn, right backends.Result) backends.Result {
@@ -121,8 +121,8 @@ var placeDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
-		bug:    "whoever believes that the key is free keeps his place when it is",
-		breaks: "whoever believes that the key is free has no place if it is, and one if it is not",
+		bug:    "an attempt with Free keeps its position if it is granted",
+		breaks: "an attempt with Free takes a position only if the key is held",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 				if t.Free {
@@ -135,8 +135,8 @@ var placeDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "whoever believes that the key is free gets no place if it is not",
-		breaks: "whoever believes that the key is free has no place if it is, and one if it is not",
+		bug:    "an attempt with Free gets no position if the key is held",
+		breaks: "an attempt with Free takes a position only if the key is held",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 				if t.Free {
@@ -147,8 +147,8 @@ var placeDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "nobody has a place",
-		breaks: "whoever asks for nobody takes no place",
+		bug:    "no waiter has a position",
+		breaks: "an attempt without a Waiter takes no position",
 		store: misplaced(func(_ string, t backends.Turn, right backends.Result) backends.Result {
 			if t.Waiter == "" && !right.OK {
 				right.Position = 1
@@ -157,8 +157,8 @@ var placeDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "whoever asks has a place",
-		breaks: "a waiter who is not watched for gets no place",
+		bug:    "every attempt has a position",
+		breaks: "a waiter without a WatchQueued gets no position",
 		store: misplaced(func(_ string, t backends.Turn, right backends.Result) backends.Result {
 			if t.Waiter != "" && !right.OK {
 				right.Position = max(right.Position, 1)
@@ -167,8 +167,8 @@ var placeDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "whoever is granted the key keeps his place",
-		breaks: "a waiter who is granted the key has no place any more",
+		bug:    "a waiter that is granted the key keeps its position",
+		breaks: "a waiter that is granted the key has no position any more",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 				if res, err := m.SetNX(ctx, key, value, ttl); res.OK || err != nil {
@@ -191,8 +191,8 @@ var placeDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
-		bug:    "a grant ends all places",
-		breaks: "a place outlives the value that was in the way",
+		bug:    "a grant removes all positions",
+		breaks: "a position outlives the value that the waiter found",
 		store: func(m *memory.Store) backends.QueuedStore {
 			var ends []context.CancelFunc
 			return queuedDouble{
@@ -206,15 +206,15 @@ var placeDoubles = []broken[backends.QueuedStore]{
 					for _, end := range ends {
 						end()
 					}
-					time.Sleep(time.Nanosecond) // for the ends to be noticed
+					time.Sleep(time.Nanosecond) // until the store has noticed the ends
 					return m.SetNX(ctx, key, value, ttl)
 				},
 			}
 		},
 	},
 	{
-		bug:    "nobody waits behind a value without expiry",
-		breaks: "a waiter has a place behind a value without expiry too, which is refused as foreign",
+		bug:    "no waiter has a position behind a value without expiry",
+		breaks: "a waiter takes a position behind a value without expiry too, which is Foreign",
 		store: misplaced(func(_ string, _ backends.Turn, right backends.Result) backends.Result {
 			if right.Foreign {
 				right.Position = 0
@@ -226,16 +226,16 @@ var placeDoubles = []broken[backends.QueuedStore]{
 
 var queuedInputDoubles = []broken[backends.QueuedStore]{
 	{
-		bug:    "an @ in a waiter is dropped when it asks",
-		breaks: "a waiter with an @ is refused, and nothing is stored",
+		bug:    "an @ in a Waiter is dropped by SetNXQueued",
+		breaks: "a Waiter with an @ is a permanent error, and nothing is stored",
 		store: misordered(func(t backends.Turn) backends.Turn {
 			t.Waiter = strings.ReplaceAll(t.Waiter, "@", "")
 			return t
 		}),
 	},
 	{
-		bug:    "an @ in a waiter is dropped when it is watched for",
-		breaks: "a waiter with an @ is refused, and nothing is stored",
+		bug:    "an @ in a waiter is dropped by WatchQueued",
+		breaks: "a Waiter with an @ is a permanent error, and nothing is stored",
 		store: badWait(func(m *memory.Store) watchQueuedFunc {
 			return func(ctx context.Context, key, waiter string, wake func()) error {
 				return m.WatchQueued(ctx, key, strings.ReplaceAll(waiter, "@", "at"), wake)
@@ -243,8 +243,8 @@ var queuedInputDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "nobody is watched for",
-		breaks: "WatchQueued for nobody is refused",
+		bug:    "no waiter is watched for",
+		breaks: "WatchQueued without a waiter is a permanent error",
 		store: badWait(func(m *memory.Store) watchQueuedFunc {
 			return func(ctx context.Context, key, waiter string, wake func()) error {
 				return m.WatchQueued(ctx, key, waiter+"nobody", wake)
@@ -253,7 +253,7 @@ var queuedInputDoubles = []broken[backends.QueuedStore]{
 	},
 	{
 		bug:    "WatchQueued ignores its ctx",
-		breaks: "WatchQueued with a ctx that is already done returns its error",
+		breaks: "WatchQueued with a ctx that is done returns the error of the ctx",
 		store:  badWait(endless),
 	},
 }
@@ -267,8 +267,8 @@ func endless(m *memory.Store) watchQueuedFunc {
 
 var queuedManyDoubles = []broken[backends.QueuedStore]{
 	{
-		bug:    "a place is looked up, and then taken",
-		breaks: "of many who ask at once each has a place of his own",
+		bug:    "a position is looked up, and taken later",
+		breaks: "waiters that ask at the same time each get a position of their own",
 		store: func(m *memory.Store) backends.QueuedStore {
 			var places atomic.Int64
 			return misplaced(func(_ string, _ backends.Turn, right backends.Result) backends.Result {
@@ -281,8 +281,8 @@ var queuedManyDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
-		bug:    "everybody is woken, and the last one is the quickest",
-		breaks: "many who wait have the key one after the other, in the order of their places",
+		bug:    "all waiters are woken, and the last one is the quickest",
+		breaks: "waiters are granted the key one after the other, in the order of their positions",
 		store: func(m *memory.Store) backends.QueuedStore {
 			var mu sync.Mutex
 			asked := 0
@@ -302,8 +302,8 @@ var queuedManyDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
-		bug:    "those who have gone have their turn, and nobody looks whether they took it",
-		breaks: "nobody is stuck when others give up",
+		bug:    "waiters that left get reservations, which nobody checks",
+		breaks: "waiters that leave the queue do not block the others",
 		store: badWait(func(m *memory.Store) watchQueuedFunc {
 			return func(_ context.Context, key, waiter string, wake func()) error {
 				return m.WatchQueued(background, key, waiter, func() {
@@ -316,7 +316,7 @@ var queuedManyDoubles = []broken[backends.QueuedStore]{
 	},
 }
 
-// freeing wakes everybody, and reserves the key for nobody.
+// freeing wakes all waiters, and reserves the key for none.
 func freeing(m *memory.Store) deleteIfFunc {
 	return func(ctx context.Context, key, value string) (bool, error) {
 		ok, err := m.DeleteIf(ctx, key, value)
@@ -329,8 +329,8 @@ func freeing(m *memory.Store) deleteIfFunc {
 
 var turnDoubles = []broken[backends.QueuedStore]{
 	{
-		bug:    "nobody is woken",
-		breaks: "DeleteIf wakes whoever has waited longest, and reserves the key for him",
+		bug:    "no waiter is woken",
+		breaks: "DeleteIf wakes the head of the queue, and reserves the key for it",
 		store: badWait(func(m *memory.Store) watchQueuedFunc {
 			return func(ctx context.Context, key, waiter string, _ func()) error {
 				return m.WatchQueued(ctx, key, waiter, func() {})
@@ -338,13 +338,13 @@ var turnDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "all are woken, and the key is free",
-		breaks: "DeleteIf wakes whoever has waited longest, and reserves the key for him",
+		bug:    "all waiters are woken, and the key is free",
+		breaks: "DeleteIf wakes the head of the queue, and reserves the key for it",
 		store:  badTurn(freeing),
 	},
 	{
-		bug:    "a reserved key is whoever's who deletes it",
-		breaks: "while a key is reserved it is refused to all others, with no more Left than the Reservation",
+		bug:    "any caller deletes a reserved key",
+		breaks: "a reserved key is held for all other callers, and Left is at most Reservation",
 		store: badTurn(func(m *memory.Store) deleteIfFunc {
 			return func(ctx context.Context, key, value string) (bool, error) {
 				if isReserved(m, key) {
@@ -357,12 +357,12 @@ var turnDoubles = []broken[backends.QueuedStore]{
 	},
 	{
 		bug:    "a reservation lasts a second",
-		breaks: "while a key is reserved it is refused to all others, with no more Left than the Reservation",
+		breaks: "a reserved key is held for all other callers, and Left is at most Reservation",
 		store:  lasting(time.Second),
 	},
 	{
-		bug:    "whoever's turn it is has the key for the rest of the reservation",
-		breaks: "whoever's turn it is has the key for the ttl that he asks for",
+		bug:    "the head of the queue has the key for the rest of the reservation",
+		breaks: "the head of the queue takes its reservation for the ttl of its attempt",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 				if isReservedFor(m, key, t.Waiter) {
@@ -373,23 +373,23 @@ var turnDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "a reservation lasts half as long as it should",
-		breaks: "a reservation that is not taken ends, not before its time, and then the key is free",
+		bug:    "a reservation lasts half of its time",
+		breaks: "a reservation that is not taken ends when Reservation is over, not before, and the key is free",
 		store:  lasting(backends.Reservation / 2),
 	},
 	{
 		bug:    "a reservation does not end",
-		breaks: "a reservation that is not taken ends, not before its time, and then the key is free",
+		breaks: "a reservation that is not taken ends when Reservation is over, not before, and the key is free",
 		store:  lasting(0),
 	},
 	{
-		bug:    "only whoever's turn it is is woken",
-		breaks: "the next in line is woken when a reservation was not taken",
+		bug:    "only the waiter with the reservation is woken",
+		breaks: "the next waiter is woken when a reservation was not taken",
 		store:  badWait(onlyInTurn),
 	},
 	{
-		bug:    "whoever has had his turn is the next again",
-		breaks: "whoever does not take his turn has lost his place",
+		bug:    "a waiter that did not take its reservation is the next again",
+		breaks: "a waiter that does not take its reservation loses its position",
 		store: func(m *memory.Store) backends.QueuedStore {
 			had := make(map[string]bool)
 			return badQueue(func(m *memory.Store) setNXQueuedFunc {
@@ -405,8 +405,8 @@ var turnDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
-		bug:    "a key with a queue is refused, also to who has it",
-		breaks: "a repeated SetNXQueued of the same value is granted, whoever waits",
+		bug:    "a key with a queue is held, even for its holder",
+		breaks: "a second SetNXQueued of the same value is granted, even if others wait",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 				if present, left, _ := m.Get(key); t.InOrder && present == value {
@@ -418,7 +418,7 @@ var turnDoubles = []broken[backends.QueuedStore]{
 	},
 }
 
-// lasting is a store whose reservations last that long.
+// lasting is a store whose reservations last for long.
 func lasting(long time.Duration) func(*memory.Store) backends.QueuedStore {
 	return badTurn(func(m *memory.Store) deleteIfFunc {
 		return func(ctx context.Context, key, value string) (bool, error) {
@@ -443,21 +443,21 @@ func onlyInTurn(m *memory.Store) watchQueuedFunc {
 
 var orderDoubles = []broken[backends.QueuedStore]{
 	{
-		bug:    "every free key is for the first of its queue",
-		breaks: "without an order a free key is granted to whoever asks, whoever waits",
+		bug:    "every free key is for the head of its queue",
+		breaks: "without InOrder any caller is granted a free key, even if others wait",
 		store: misordered(func(t backends.Turn) backends.Turn {
 			t.InOrder = true
 			return t
 		}),
 	},
 	{
-		bug:    "a free key is whoever's who asks",
-		breaks: "in order, a free key with a queue is refused to others and reserved for the first, who is woken",
+		bug:    "any caller is granted a free key",
+		breaks: "with InOrder, a free key is reserved for the head of its queue, which is woken, and held for others",
 		store:  misordered(outOfOrder),
 	},
 	{
-		bug:    "a free key with a queue is refused, and stays free",
-		breaks: "in order, a free key with a queue is refused to others and reserved for the first, who is woken",
+		bug:    "a free key with a queue is held, and stays free",
+		breaks: "with InOrder, a free key is reserved for the head of its queue, which is woken, and held for others",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 				res, err := m.SetNXQueued(ctx, key, value, ttl, t)
@@ -469,8 +469,8 @@ var orderDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "whoever asks for a free key with a queue gets no place",
-		breaks: "in order, another waiter who asks for a free key keeps his place",
+		bug:    "an attempt at a free key with a queue gets no position",
+		breaks: "with InOrder, a waiter that is not the head keeps its position when it asks for a free key",
 		store: misplaced(func(_ string, t backends.Turn, right backends.Result) backends.Result {
 			if t.InOrder {
 				right.Position = 0
@@ -479,8 +479,8 @@ var orderDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "a free key is reserved for the first, also when it is he who asks",
-		breaks: "in order, a free key is granted to the first of its queue",
+		bug:    "a free key is reserved for the head, even if the head asks",
+		breaks: "with InOrder, the head of the queue is granted a free key",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 				if _, _, held := m.Get(key); !held && t.InOrder {
@@ -491,8 +491,8 @@ var orderDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
-		bug:    "a key whose reservation was not taken is whoever's who asks",
-		breaks: "in order, a key whose reservation was not taken is reserved for the next",
+		bug:    "any caller is granted a key whose reservation was not taken",
+		breaks: "with InOrder, a key whose reservation was not taken is reserved for the next waiter",
 		store: func(m *memory.Store) backends.QueuedStore {
 			passed := make(map[string]bool)
 			return queuedDouble{
@@ -517,33 +517,33 @@ func outOfOrder(t backends.Turn) backends.Turn {
 
 var queuedGoneDoubles = []broken[backends.QueuedStore]{
 	{
-		bug:    "a watch does not end, nor a place",
-		breaks: "a waiter whose watch ends gives up his place, and is woken no more",
+		bug:    "neither a watch nor a position ends",
+		breaks: "a waiter whose watch ends leaves the queue, and is not woken any more",
 		store:  badWait(endless),
 	},
 	{
-		bug:    "a waiter whose watch has ended has his turn",
-		breaks: "a waiter whose watch has ended is passed over at once",
+		bug:    "a waiter whose watch has ended gets a reservation",
+		breaks: "a release skips a waiter whose watch has ended",
 		store:  badWait(endless),
 	},
 	{
-		bug:    "what is reserved for a waiter who goes stays so",
-		breaks: "what is reserved for a waiter goes to the next at once when his watch ends",
+		bug:    "the reservation of a waiter that leaves stays",
+		breaks: "when the watch of a waiter ends, its reservation goes to the next waiter at once",
 		store:  badWait(lingering),
 	},
 	{
-		bug:    "what is reserved for the last waiter stays so when he goes",
-		breaks: "what is reserved for the last of a queue is free at once when his watch ends, and those who watch are woken",
+		bug:    "the reservation of the last waiter stays when it leaves",
+		breaks: "when the watch of the last waiter ends, its reservation ends at once, and watchers are woken",
 		store:  badWait(lingering),
 	},
 	{
-		bug:    "only whoever's turn it is is woken, when others go",
-		breaks: "whoever is next by then is woken when a reservation was not taken",
+		bug:    "only the waiter with the reservation is woken when others leave",
+		breaks: "when a reservation was not taken, a waiter that has become the next one is woken",
 		store:  badWait(onlyInTurn),
 	},
 }
 
-// lingering is a watch that ends when no key is reserved for its waiter.
+// lingering is a watch that ends only when no key is reserved for its waiter.
 func lingering(m *memory.Store) watchQueuedFunc {
 	return func(ctx context.Context, key, waiter string, wake func()) error {
 		if err := ctx.Err(); err != nil {

@@ -30,33 +30,33 @@ var ofStore = suite[backends.Store, Outside]{
 }
 
 var setNXSentences = []sentence{
-	{"a free key is granted, with its value and its ttl", func(x *fixture) {
+	{"SetNX of a free key is granted, and stores the value for ttl", func(x *fixture) {
 		key := x.key("k")
 		x.wantValue(key, "mine", x.grant(key, "mine", x.long))
 	}},
-	{"a key that is held is refused, and Left says how long that value still lives", func(x *fixture) {
+	{"SetNX of a held key is not granted, and Left is the remaining life of its value", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "theirs", x.long)
-		time.Sleep(5 * x.Resolution) // so that the time left is not the ttl
-		x.refuse(key, "mine", 2*x.long, l)
-		x.refuse(key, "mine", x.long/2, l)
+		time.Sleep(5 * x.Resolution) // so that Left is not the ttl
+		x.wantHeld(key, "mine", 2*x.long, l)
+		x.wantHeld(key, "mine", x.long/2, l)
 	}},
-	{"a refused SetNX leaves the value and its expiry alone", func(x *fixture) {
+	{"SetNX of a held key leaves the value and its expiry alone", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "theirs", x.long)
-		x.refuse(key, "mine", 2*x.long, l)
+		x.wantHeld(key, "mine", 2*x.long, l)
 		x.wantValue(key, "theirs", l)
-		x.refuse(key, "mine", x.long/2, l)
+		x.wantHeld(key, "mine", x.long/2, l)
 		x.wantValue(key, "theirs", l)
 	}},
-	{"a repeated SetNX of the same value is granted, and the value lives for ttl from then on", func(x *fixture) {
+	{"a second SetNX of the same value is granted, and the value lives for ttl from then on", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "mine", x.long)
 		time.Sleep(5 * x.Resolution)
 		x.wantValue(key, "mine", x.grant(key, "mine", x.long))
 		x.wantValue(key, "mine", x.grant(key, "mine", 2*x.long))
 	}},
-	{"a repeated SetNX of the same value never makes it live shorter, after an extension either", func(x *fixture) {
+	{"a second SetNX of the same value never shortens its life, not even after an ExpireIf", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "mine", 2*x.long)
 		x.grant(key, "mine", x.long)
@@ -65,23 +65,23 @@ var setNXSentences = []sentence{
 		x.grant(key, "mine", x.long)
 		x.wantValue(key, "mine", l)
 	}},
-	{"SetNX with a ttl over the limit is refused, the error names the limit, nothing is stored", func(x *fixture) {
-		x.refusesTTL(x.MaxTTL+time.Millisecond, x.MaxTTL.String())
-		x.refusesTTL(24*x.MaxTTL, x.MaxTTL.String())
+	{"SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing", func(x *fixture) {
+		x.wantBadTTL(x.MaxTTL+time.Millisecond, x.MaxTTL.String())
+		x.wantBadTTL(24*x.MaxTTL, x.MaxTTL.String())
 	}},
 	{"SetNX with a ttl of the limit is granted", func(x *fixture) {
 		key := x.key("k")
 		x.wantValue(key, "mine", x.grant(key, "mine", x.MaxTTL))
 	}},
-	{"SetNX with a ttl under a millisecond is refused, nothing is stored", func(x *fixture) {
-		x.refusesTTL(time.Millisecond-1, "")
-		x.refusesTTL(1, "")
-		x.refusesTTL(0, "") // which some servers take for no expiry
-		x.refusesTTL(-x.long, "")
+	{"SetNX with a ttl under a millisecond is a permanent error, and stores nothing", func(x *fixture) {
+		x.wantBadTTL(time.Millisecond-1, "")
+		x.wantBadTTL(1, "")
+		x.wantBadTTL(0, "") // some servers take this for no expiry
+		x.wantBadTTL(-x.long, "")
 	}},
 }
 
-func (x *fixture) refusesTTL(ttl time.Duration, named string) {
+func (x *fixture) wantBadTTL(ttl time.Duration, named string) {
 	x.Helper()
 	free, held := x.key("free"), x.key("held")
 	l := x.grant(held, "mine", x.long)
@@ -101,13 +101,13 @@ func (x *fixture) refusesTTL(ttl time.Duration, named string) {
 }
 
 var expirySentences = []sentence{
-	{"a value never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+	{"a value never lives shorter than its ttl, not even by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
 			x.livesUntil(key, x.grant(key, "mine", ttl))
 		}
 	}},
-	{"a value that was granted again never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+	{"a value that was granted twice never lives shorter than its ttl, not even by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
 			x.grant(key, "mine", max(ttl-2*time.Millisecond, time.Millisecond))
@@ -122,7 +122,7 @@ var expirySentences = []sentence{
 			return !ok
 		})
 	}},
-	{"a key is free again when its value has expired, and not before", func(x *fixture) {
+	{"a key is free when its value has expired, and not before", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "theirs", 20*time.Millisecond)
 		var mine life
@@ -140,10 +140,11 @@ var expirySentences = []sentence{
 	}},
 }
 
-// fractions are ttls that a store cannot round down unseen, if it keeps milliseconds.
+// fractions are ttls that show whether a store that keeps milliseconds rounds down.
 var fractions = []time.Duration{15400 * time.Microsecond, 10999 * time.Microsecond, 1900 * time.Microsecond}
 
-// livesUntil asserts nothing about a reading that arrived when the value may have ended.
+// livesUntil checks that the value of key lives until l.earliest. An answer that came later proves
+// nothing.
 func (x *fixture) livesUntil(key string, l life) {
 	x.Helper()
 	for time.Now().Before(l.earliest) {
@@ -156,14 +157,14 @@ func (x *fixture) livesUntil(key string, l life) {
 }
 
 var expireIfSentences = []sentence{
-	{"ExpireIf makes its own value live for ttl from now", func(x *fixture) {
+	{"ExpireIf makes a value that matches live for ttl from now", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "mine", x.long)
 		time.Sleep(5 * x.Resolution)
 		x.wantValue(key, "mine", x.extend(key, "mine", x.long))
 		x.wantValue(key, "mine", x.extend(key, "mine", 2*x.long))
 	}},
-	{"ExpireIf never shortens a life", func(x *fixture) {
+	{"ExpireIf never shortens the life of a value", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "mine", x.long)
 		x.extend(key, "mine", x.long/2)
@@ -171,7 +172,7 @@ var expireIfSentences = []sentence{
 		x.extend(key, "mine", time.Millisecond)
 		x.wantValue(key, "mine", l)
 	}},
-	{"an extended value never lives shorter than asked, not by a fraction of a millisecond", func(x *fixture) {
+	{"a value never lives shorter than the ttl of its ExpireIf, not even by a fraction of a millisecond", func(x *fixture) {
 		for _, ttl := range fractions {
 			key := x.key(ttl.String())
 			x.grant(key, "mine", time.Millisecond)
@@ -180,12 +181,12 @@ var expireIfSentences = []sentence{
 			if err != nil {
 				x.Fatalf("ExpireIf: %v", err)
 			}
-			if ok { // else it was too late, and the machine slow
+			if ok { // otherwise the machine was slow and the value has ended
 				x.livesUntil(key, life{earliest: began.Add(ttl)})
 			}
 		}
 	}},
-	{"ExpireIf on another value says false and changes nothing", func(x *fixture) {
+	{"ExpireIf of another value returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "theirs", x.long)
 		x.extendNot(key, "mine", 2*x.long)
@@ -193,12 +194,12 @@ var expireIfSentences = []sentence{
 		x.extendNot(key, "mine", x.long/2)
 		x.wantValue(key, "theirs", l)
 	}},
-	{"ExpireIf on an absent key says false and creates nothing", func(x *fixture) {
+	{"ExpireIf of an absent key returns false and creates nothing", func(x *fixture) {
 		key := x.key("k")
 		x.extendNot(key, "mine", x.long)
 		x.wantNothing(key)
 	}},
-	{"ExpireIf on an expired value says false and does not bring it back", func(x *fixture) {
+	{"ExpireIf of an expired value returns false and does not bring it back", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "mine", 10*time.Millisecond)
 		x.eventually("the value is gone", l, func() bool {
@@ -208,17 +209,17 @@ var expireIfSentences = []sentence{
 		x.extendNot(key, "mine", x.long)
 		x.wantNothing(key)
 	}},
-	{"ExpireIf with a ttl over the limit is refused, the error names the limit, the expiry stays", func(x *fixture) {
-		x.refusesExtension(x.MaxTTL+time.Millisecond, x.MaxTTL.String())
+	{"ExpireIf with a ttl over the limit is a permanent error that names the limit, and the expiry stays", func(x *fixture) {
+		x.wantBadExtension(x.MaxTTL+time.Millisecond, x.MaxTTL.String())
 	}},
-	{"ExpireIf with a ttl under a millisecond is refused, the expiry stays", func(x *fixture) {
-		x.refusesExtension(time.Millisecond-1, "")
-		x.refusesExtension(0, "")
-		x.refusesExtension(-x.long, "") // which some servers take for a deletion
+	{"ExpireIf with a ttl under a millisecond is a permanent error, and the expiry stays", func(x *fixture) {
+		x.wantBadExtension(time.Millisecond-1, "")
+		x.wantBadExtension(0, "")
+		x.wantBadExtension(-x.long, "") // some servers take this for a deletion
 	}},
 }
 
-func (x *fixture) refusesExtension(ttl time.Duration, named string) {
+func (x *fixture) wantBadExtension(ttl time.Duration, named string) {
 	x.Helper()
 	key := x.key("k")
 	l := x.grant(key, "mine", x.long)
@@ -234,25 +235,25 @@ func (x *fixture) refusesExtension(ttl time.Duration, named string) {
 }
 
 var deleteIfSentences = []sentence{
-	{"DeleteIf removes its own value, and the key is free", func(x *fixture) {
+	{"DeleteIf removes a value that matches, and the key is free", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "mine", x.long)
 		x.remove(key, "mine")
 		x.wantNothing(key)
 		x.wantValue(key, "theirs", x.grant(key, "theirs", x.long))
 	}},
-	{"DeleteIf on another value says false and changes nothing", func(x *fixture) {
+	{"DeleteIf of another value returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "theirs", x.long)
 		x.removeNot(key, "mine")
 		x.wantValue(key, "theirs", l)
 	}},
-	{"DeleteIf on an absent key says false", func(x *fixture) {
+	{"DeleteIf of an absent key returns false", func(x *fixture) {
 		key := x.key("k")
 		x.removeNot(key, "mine")
 		x.wantNothing(key)
 	}},
-	{"DeleteIf on an expired value says false", func(x *fixture) {
+	{"DeleteIf of an expired value returns false", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "mine", 10*time.Millisecond)
 		x.eventually("the value is gone", l, func() bool {
@@ -261,7 +262,7 @@ var deleteIfSentences = []sentence{
 		})
 		x.removeNot(key, "mine")
 	}},
-	{"a second DeleteIf says false", func(x *fixture) {
+	{"a second DeleteIf returns false", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "mine", x.long)
 		x.remove(key, "mine")
@@ -278,7 +279,7 @@ var deleteIfSentences = []sentence{
 }
 
 var contextSentences = []sentence{
-	{"SetNX with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"SetNX with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		free, held := x.key("free"), x.key("held")
 		l := x.grant(held, "mine", x.long)
 		x.done("SetNX", func(ctx context.Context) error {
@@ -292,7 +293,7 @@ var contextSentences = []sentence{
 		})
 		x.wantValue(held, "mine", l)
 	}},
-	{"ExpireIf with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"ExpireIf with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "mine", x.long)
 		x.done("ExpireIf", func(ctx context.Context) error {
@@ -301,7 +302,7 @@ var contextSentences = []sentence{
 		})
 		x.wantValue(key, "mine", l)
 	}},
-	{"DeleteIf with a ctx that is already done returns its error and changes nothing", func(x *fixture) {
+	{"DeleteIf with a ctx that is done returns the error of the ctx and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "mine", x.long)
 		x.done("DeleteIf", func(ctx context.Context) error {
@@ -312,7 +313,7 @@ var contextSentences = []sentence{
 	}},
 }
 
-// done calls with a ctx that has been cancelled, and with one whose deadline has passed.
+// done makes a call with a ctx that was cancelled, and one with a ctx whose deadline has passed.
 func (x *fixture) done(name string, call func(context.Context) error) {
 	x.Helper()
 	cancelled, cancel := context.WithCancel(x.Context())
@@ -333,7 +334,7 @@ const (
 )
 
 var concurrencySentences = []sentence{
-	{"of many concurrent SetNX with different values exactly one is granted", func(x *fixture) {
+	{"of concurrent SetNX calls with different values exactly one is granted", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			var winners atomic.Int64
@@ -357,7 +358,7 @@ var concurrencySentences = []sentence{
 			}
 		}
 	}},
-	{"concurrent SetNX with the same value are all granted", func(x *fixture) {
+	{"concurrent SetNX calls with the same value are all granted", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			together(callers, func(int) {
@@ -367,7 +368,7 @@ var concurrencySentences = []sentence{
 			})
 		}
 	}},
-	{"of many concurrent DeleteIf with the same value exactly one says true", func(x *fixture) {
+	{"of concurrent DeleteIf calls with the same value exactly one returns true", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			x.grant(key, "mine", x.long)
@@ -386,7 +387,7 @@ var concurrencySentences = []sentence{
 			}
 		}
 	}},
-	{"a DeleteIf never removes the value of a SetNX that came between", func(x *fixture) {
+	{"DeleteIf never removes another value that was stored during the call", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			x.grant(key, "old", x.long)
@@ -408,14 +409,14 @@ var concurrencySentences = []sentence{
 			})
 			_, _, held := x.outside.Get(key)
 			if n := winners.Load(); n > 1 || held != (n == 1) {
-				x.Fatalf("%d callers were granted the key, which is held: %v", n, held)
+				x.Fatalf("%d callers were granted the key; held: %v", n, held)
 			}
 		}
 	}},
 }
 
 var foreignSentences = []sentence{
-	{"a value without expiry is refused as foreign, with no Left, and stays", func(x *fixture) {
+	{"a value without expiry is Foreign, without Left, and stays", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "theirs", 0)
 		res, err := x.store.SetNX(x.Context(), key, "mine", x.long)
@@ -424,7 +425,7 @@ var foreignSentences = []sentence{
 		}
 		x.wantForever(key, "theirs")
 	}},
-	{"ExpireIf and DeleteIf with another value leave a value without expiry alone", func(x *fixture) {
+	{"ExpireIf and DeleteIf of another value leave a value without expiry alone", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "theirs", 0)
 		x.extendNot(key, "mine", x.long)
@@ -432,33 +433,33 @@ var foreignSentences = []sentence{
 		x.removeNot(key, "mine")
 		x.wantForever(key, "theirs")
 	}},
-	{"ExpireIf with its own value without expiry says true and gives it none, since that would be shorter", func(x *fixture) {
+	{"ExpireIf of a value without expiry returns true and sets no expiry, which would shorten its life", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "mine", 0)
 		x.extend(key, "mine", x.long)
 		x.wantForever(key, "mine")
 	}},
-	{"SetNX of the same value as one without expiry is granted and gives it the ttl", func(x *fixture) {
+	{"SetNX of the same value without expiry is granted and sets the ttl", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "mine", 0)
 		x.wantValue(key, "mine", x.grant(key, "mine", x.long))
 	}},
-	{"DeleteIf removes its own value without expiry", func(x *fixture) {
+	{"DeleteIf removes a value without expiry that matches", func(x *fixture) {
 		key := x.key("k")
 		x.outside.Set(key, "mine", 0)
 		x.remove(key, "mine")
 		x.wantNothing(key)
 	}},
-	{"a value that other software stored with an expiry is refused like our own", func(x *fixture) {
+	{"a value that other software stored with an expiry counts like our own", func(x *fixture) {
 		key := x.key("k")
 		began := time.Now()
 		x.outside.Set(key, "theirs", x.long)
 		l := life{began.Add(x.long), time.Now().Add(x.long)}
-		x.refuse(key, "mine", x.long, l)
+		x.wantHeld(key, "mine", x.long, l)
 		x.wantValue(key, "theirs", l)
 		x.remove(key, "theirs")
 	}},
-	{"a value of another type is an error that matches ErrWrongType, and stays", func(x *fixture) {
+	{"a value of another type is a permanent error that matches ErrWrongType, and stays", func(x *fixture) {
 		key := x.key("k")
 		x.outside.SetOther(key)
 		check := func(call string, ok bool, err error) {
@@ -479,9 +480,10 @@ var foreignSentences = []sentence{
 	}},
 }
 
-// byteSentences say that keys and values are bytes: compared as a whole, and nothing in them means anything.
+// byteSentences say that keys and values are bytes: they are compared as a whole, and no text in
+// them has a special meaning.
 var byteSentences = []sentence{
-	{"a value is ours only as a whole, not by its beginning, its end or its letters", func(x *fixture) {
+	{"values match only if all their bytes are equal", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "token-42", x.long)
 		for _, near := range []string{
@@ -493,7 +495,7 @@ var byteSentences = []sentence{
 		x.wantValue(key, "token-42", l)
 		x.remove(key, "token-42")
 	}},
-	{"a value may hold any text, and no text in it means anything", func(x *fixture) {
+	{"a value may be any text, and no text has a special meaning", func(x *fixture) {
 		for i, ours := range oddValues {
 			key := x.key(fmt.Sprint("k", i))
 			l := x.grant(key, ours, x.long)
@@ -508,17 +510,17 @@ var byteSentences = []sentence{
 			x.remove(key, ours)
 		}
 	}},
-	{"a key may hold any text: it is granted, refused, extended and deleted like any other", func(x *fixture) {
+	{"a key may be any text, and SetNX, ExpireIf and DeleteIf treat it like any other key", func(x *fixture) {
 		for _, key := range x.oddKeys() {
 			l := x.grant(key, "mine", x.long)
 			x.wantValue(key, "mine", l)
-			x.refuse(key, "theirs", x.long, l)
+			x.wantHeld(key, "theirs", x.long, l)
 			x.wantValue(key, "mine", x.extend(key, "mine", 2*x.long))
 			x.remove(key, "mine")
 			x.wantNothing(key)
 		}
 	}},
-	{"no two keys are the same key", func(x *fixture) {
+	{"keys that differ in any byte are different keys", func(x *fixture) {
 		keys := x.oddKeys()
 		lives := make([]life, len(keys))
 		for i, key := range keys {
@@ -528,19 +530,19 @@ var byteSentences = []sentence{
 			x.wantValue(key, fmt.Sprint("value", i), lives[i])
 		}
 		for i, key := range keys {
-			x.remove(key, fmt.Sprint("value", i)) // and none of those still to come
+			x.remove(key, fmt.Sprint("value", i)) // and no key that comes later
 		}
 	}},
 }
 
 func (x *fixture) notOurs(key, value string, l life) {
 	x.Helper()
-	x.refuse(key, value, x.long, l)
+	x.wantHeld(key, value, x.long, l)
 	x.extendNot(key, value, 2*x.long)
 	x.removeNot(key, value)
 }
 
-// oddValues include patterns that match others among them, and texts that are the same number.
+// oddValues include patterns that match other values here, and texts of the same number.
 var oddValues = []string{
 	"token", "tok*", "t?ken", "[a-z]oken", "t.ken", ".*", "*", "%w+", "^token$",
 	"1000", "1e3", "1000.0", "0", "00", "nil", "false",
@@ -549,7 +551,7 @@ var oddValues = []string{
 	strings.Repeat("v", 1023) + "x", strings.Repeat("v", 1023) + "y",
 }
 
-// oddKeys are all different, some of them only in a place where a store might not look.
+// oddKeys are all different, some only in a byte that a store might ignore.
 func (x *fixture) oddKeys() []string {
 	keys := []string{x.key("")}
 	for _, name := range []string{

@@ -17,7 +17,7 @@ import (
 var setNXDoubles = []brokenStore{
 	{
 		bug:    "SetNX stores nothing",
-		breaks: "a free key is granted, with its value and its ttl",
+		breaks: "SetNX of a free key is granted, and stores the value for ttl",
 		store: badSetNX(func(*memory.Store) setNXFunc {
 			return func(context.Context, string, string, time.Duration) (backends.Result, error) {
 				return backends.Result{OK: true}, nil
@@ -26,7 +26,7 @@ var setNXDoubles = []brokenStore{
 	},
 	{
 		bug:    "SetNX forgets the expiry",
-		breaks: "a free key is granted, with its value and its ttl",
+		breaks: "SetNX of a free key is granted, and stores the value for ttl",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -38,8 +38,8 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "Left is the ttl asked for",
-		breaks: "a key that is held is refused, and Left says how long that value still lives",
+		bug:    "Left is the ttl of the request",
+		breaks: "SetNX of a held key is not granted, and Left is the remaining life of its value",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -51,19 +51,19 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "Left is not told",
-		breaks: "a key that is held is refused, and Left says how long that value still lives",
+		bug:    "Left is 0",
+		breaks: "SetNX of a held key is not granted, and Left is the remaining life of its value",
 		store:  badSetNX(withoutLeft),
 	},
 	{
-		bug:    "Left is told by a store said not to",
-		breaks: "a key that is held is refused, and Left says how long that value still lives",
+		bug:    "Left is set although the harness has NoLeft",
+		breaks: "SetNX of a held key is not granted, and Left is the remaining life of its value",
 		store:  func(m *memory.Store) backends.Store { return m },
 		noLeft: true,
 	},
 	{
 		bug:    "every value is foreign",
-		breaks: "a key that is held is refused, and Left says how long that value still lives",
+		breaks: "SetNX of a held key is not granted, and Left is the remaining life of its value",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -73,8 +73,8 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "a refused SetNX is an error",
-		breaks: "a key that is held is refused, and Left says how long that value still lives",
+		bug:    "SetNX of a held key is an error",
+		breaks: "SetNX of a held key is not granted, and Left is the remaining life of its value",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -86,8 +86,8 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "a refused SetNX gives the value its ttl",
-		breaks: "a refused SetNX leaves the value and its expiry alone",
+		bug:    "SetNX of a held key gives the value its ttl",
+		breaks: "SetNX of a held key leaves the value and its expiry alone",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -99,8 +99,8 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "a refused SetNX overwrites",
-		breaks: "a refused SetNX leaves the value and its expiry alone",
+		bug:    "SetNX of a held key overwrites",
+		breaks: "SetNX of a held key leaves the value and its expiry alone",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -112,27 +112,27 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "SetNX of the same value is refused",
-		breaks: "a repeated SetNX of the same value is granted, and the value lives for ttl from then on",
+		bug:    "SetNX of the same value is not granted",
+		breaks: "a second SetNX of the same value is granted, and the value lives for ttl from then on",
 		store:  badSetNX(onRepeat(func(_ *memory.Store, res *backends.Result, _, _ string, _, _ time.Duration) { res.OK = false })),
 	},
 	{
-		bug:    "SetNX of the same value leaves its expiry",
-		breaks: "a repeated SetNX of the same value is granted, and the value lives for ttl from then on",
+		bug:    "SetNX of the same value does not set the ttl",
+		breaks: "a second SetNX of the same value is granted, and the value lives for ttl from then on",
 		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, _, left time.Duration) {
 			m.Set(key, value, left)
 		})),
 	},
 	{
 		bug:    "SetNX of the same value shortens its life",
-		breaks: "a repeated SetNX of the same value never makes it live shorter, after an extension either",
+		breaks: "a second SetNX of the same value never shortens its life, not even after an ExpireIf",
 		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, ttl, _ time.Duration) {
 			m.Set(key, value, ttl)
 		})),
 	},
 	{
 		bug:    "SetNX cuts a ttl down to the limit",
-		breaks: "SetNX with a ttl over the limit is refused, the error names the limit, nothing is stored",
+		breaks: "SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				return m.SetNX(ctx, key, value, min(ttl, backends.DefaultMaxTTL))
@@ -140,8 +140,8 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "SetNX refuses a ttl, after it has stored the value",
-		breaks: "SetNX with a ttl over the limit is refused, the error names the limit, nothing is stored",
+		bug:    "SetNX stores the value before it checks the ttl",
+		breaks: "SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -153,25 +153,25 @@ var setNXDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "SetNX does not say which limit",
-		breaks: "SetNX with a ttl over the limit is refused, the error names the limit, nothing is stored",
+		bug:    "SetNX does not name the limit",
+		breaks: "SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing",
 		store:  badSetNX(refusesTTLWith(permanent{errors.New("ttl too long")})),
 	},
 	{
-		bug:    "SetNX leaves open whether a bad ttl was stored",
-		breaks: "SetNX with a ttl over the limit is refused, the error names the limit, nothing is stored",
+		bug:    "SetNX with a bad ttl is not permanent",
+		breaks: "SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing",
 		store:  badSetNX(refusesTTLWith(fmt.Errorf("ttl over %v", backends.DefaultMaxTTL))),
 	},
 	{
-		bug:    "SetNX refuses a ttl of the limit",
+		bug:    "SetNX fails for a ttl of the limit",
 		breaks: "SetNX with a ttl of the limit is granted",
 		store: func(*memory.Store) backends.Store {
 			return memory.New(memory.WithMaxTTL(backends.DefaultMaxTTL - 1))
 		},
 	},
 	{
-		bug:    "SetNX with a ttl of 0 is for ever",
-		breaks: "SetNX with a ttl under a millisecond is refused, nothing is stored",
+		bug:    "SetNX with a ttl of 0 stores without expiry",
+		breaks: "SetNX with a ttl under a millisecond is a permanent error, and stores nothing",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				if ttl == 0 {
@@ -184,7 +184,7 @@ var setNXDoubles = []brokenStore{
 	},
 	{
 		bug:    "SetNX rounds a ttl down",
-		breaks: "a value never lives shorter than asked, not by a fraction of a millisecond",
+		breaks: "a value never lives shorter than its ttl, not even by a fraction of a millisecond",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				return m.SetNX(ctx, key, value, ttl.Truncate(time.Millisecond))
@@ -193,13 +193,13 @@ var setNXDoubles = []brokenStore{
 	},
 	{
 		bug:    "SetNX of the same value rounds a ttl down",
-		breaks: "a value that was granted again never lives shorter than asked, not by a fraction of a millisecond",
+		breaks: "a value that was granted twice never lives shorter than its ttl, not even by a fraction of a millisecond",
 		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, ttl, _ time.Duration) {
 			m.Set(key, value, ttl.Truncate(time.Millisecond))
 		})),
 	},
 	{
-		bug:    "values live twice as long as asked",
+		bug:    "values live for twice their ttl",
 		breaks: "a value is gone soon after its ttl",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -209,7 +209,7 @@ var setNXDoubles = []brokenStore{
 	},
 	{
 		bug:    "an expired key is not free",
-		breaks: "a key is free again when its value has expired, and not before",
+		breaks: "a key is free when its value has expired, and not before",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			used := make(map[string]bool)
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -223,7 +223,7 @@ var setNXDoubles = []brokenStore{
 	},
 	{
 		bug:    "a key is free a little early",
-		breaks: "a key is free again when its value has expired, and not before",
+		breaks: "a key is free when its value has expired, and not before",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				if _, left, _ := m.Get(key); left < time.Millisecond {
@@ -235,7 +235,7 @@ var setNXDoubles = []brokenStore{
 	},
 }
 
-// onRepeat does something wrong to a SetNX of the value that is there already, with so much of its life left.
+// onRepeat calls wrong after a SetNX of a value that was there already. left was its remaining life.
 func onRepeat(wrong func(m *memory.Store, res *backends.Result, key, value string, ttl, left time.Duration)) func(*memory.Store) setNXFunc {
 	return func(m *memory.Store) setNXFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -264,7 +264,7 @@ func refusesTTLWith(other error) func(*memory.Store) setNXFunc {
 var expireIfDoubles = []brokenStore{
 	{
 		bug:    "ExpireIf does nothing",
-		breaks: "ExpireIf makes its own value live for ttl from now",
+		breaks: "ExpireIf makes a value that matches live for ttl from now",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(_ context.Context, key, value string, _ time.Duration) (bool, error) {
 				present, _, ok := m.Get(key)
@@ -273,22 +273,22 @@ var expireIfDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "ExpireIf adds ttl to what is left",
-		breaks: "ExpireIf makes its own value live for ttl from now",
+		bug:    "ExpireIf adds ttl to the remaining life",
+		breaks: "ExpireIf makes a value that matches live for ttl from now",
 		store: badExpireIf(onExtension(func(m *memory.Store, key, value string, ttl, left time.Duration) {
 			m.Set(key, value, left+ttl)
 		})),
 	},
 	{
 		bug:    "ExpireIf shortens",
-		breaks: "ExpireIf never shortens a life",
+		breaks: "ExpireIf never shortens the life of a value",
 		store: badExpireIf(onExtension(func(m *memory.Store, key, value string, ttl, _ time.Duration) {
 			m.Set(key, value, ttl)
 		})),
 	},
 	{
 		bug:    "ExpireIf rounds a ttl down",
-		breaks: "an extended value never lives shorter than asked, not by a fraction of a millisecond",
+		breaks: "a value never lives shorter than the ttl of its ExpireIf, not even by a fraction of a millisecond",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				return m.ExpireIf(ctx, key, value, ttl.Truncate(time.Millisecond))
@@ -297,12 +297,12 @@ var expireIfDoubles = []brokenStore{
 	},
 	{
 		bug:    "ExpireIf ignores the value",
-		breaks: "ExpireIf on another value says false and changes nothing",
+		breaks: "ExpireIf of another value returns false and changes nothing",
 		store:  badMatch(func(string, string) bool { return true }),
 	},
 	{
-		bug:    "ExpireIf says false, but extends",
-		breaks: "ExpireIf on another value says false and changes nothing",
+		bug:    "ExpireIf returns false, but extends",
+		breaks: "ExpireIf of another value returns false and changes nothing",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				if present, _, ok := m.Get(key); ok && present != value {
@@ -314,7 +314,7 @@ var expireIfDoubles = []brokenStore{
 	},
 	{
 		bug:    "ExpireIf creates",
-		breaks: "ExpireIf on an absent key says false and creates nothing",
+		breaks: "ExpireIf of an absent key returns false and creates nothing",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -323,8 +323,8 @@ var expireIfDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "ExpireIf says false, but creates",
-		breaks: "ExpireIf on an absent key says false and creates nothing",
+		bug:    "ExpireIf returns false, but creates",
+		breaks: "ExpireIf of an absent key returns false and creates nothing",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				ok, err := m.ExpireIf(ctx, key, value, ttl)
@@ -336,8 +336,8 @@ var expireIfDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "ExpireIf brings back what has expired",
-		breaks: "ExpireIf on an expired value says false and does not bring it back",
+		bug:    "ExpireIf brings back an expired value",
+		breaks: "ExpireIf of an expired value returns false and does not bring it back",
 		store: func(m *memory.Store) backends.Store {
 			last := make(map[string]string)
 			return double{
@@ -357,7 +357,7 @@ var expireIfDoubles = []brokenStore{
 	},
 	{
 		bug:    "ExpireIf cuts a ttl down to the limit",
-		breaks: "ExpireIf with a ttl over the limit is refused, the error names the limit, the expiry stays",
+		breaks: "ExpireIf with a ttl over the limit is a permanent error that names the limit, and the expiry stays",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				return m.ExpireIf(ctx, key, value, min(ttl, backends.DefaultMaxTTL))
@@ -366,7 +366,7 @@ var expireIfDoubles = []brokenStore{
 	},
 	{
 		bug:    "ExpireIf with a ttl of 0 deletes",
-		breaks: "ExpireIf with a ttl under a millisecond is refused, the expiry stays",
+		breaks: "ExpireIf with a ttl under a millisecond is a permanent error, and the expiry stays",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				if ttl <= 0 {
@@ -378,7 +378,7 @@ var expireIfDoubles = []brokenStore{
 	},
 }
 
-// onExtension does something else in place of an extension that is granted.
+// onExtension calls wrong instead of an ExpireIf that finds the value.
 func onExtension(wrong func(m *memory.Store, key, value string, ttl, left time.Duration)) func(*memory.Store) expireIfFunc {
 	return func(m *memory.Store) expireIfFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
@@ -395,7 +395,7 @@ func onExtension(wrong func(m *memory.Store, key, value string, ttl, left time.D
 var deleteIfDoubles = []brokenStore{
 	{
 		bug:    "DeleteIf does nothing",
-		breaks: "DeleteIf removes its own value, and the key is free",
+		breaks: "DeleteIf removes a value that matches, and the key is free",
 		store: badDeleteIf(func(m *memory.Store) deleteIfFunc {
 			return func(_ context.Context, key, value string) (bool, error) {
 				present, _, ok := m.Get(key)
@@ -405,12 +405,12 @@ var deleteIfDoubles = []brokenStore{
 	},
 	{
 		bug:    "DeleteIf ignores the value",
-		breaks: "DeleteIf on another value says false and changes nothing",
+		breaks: "DeleteIf of another value returns false and changes nothing",
 		store:  badDeleteIf(deleteAnything),
 	},
 	{
-		bug:    "DeleteIf says false, but deletes",
-		breaks: "DeleteIf on another value says false and changes nothing",
+		bug:    "DeleteIf returns false, but deletes",
+		breaks: "DeleteIf of another value returns false and changes nothing",
 		store: badDeleteIf(func(m *memory.Store) deleteIfFunc {
 			return func(ctx context.Context, key, value string) (bool, error) {
 				ok, err := m.DeleteIf(ctx, key, value)
@@ -420,22 +420,22 @@ var deleteIfDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "DeleteIf says true if nothing is left",
-		breaks: "DeleteIf on an absent key says false",
+		bug:    "DeleteIf returns true if nothing is left",
+		breaks: "DeleteIf of an absent key returns false",
 		store:  badDeleteIf(trueIfNothingIsLeft),
 	},
 	{
-		bug:    "DeleteIf says true if nothing is left, after an expiry",
-		breaks: "DeleteIf on an expired value says false",
+		bug:    "DeleteIf returns true if nothing is left after an expiry",
+		breaks: "DeleteIf of an expired value returns false",
 		store:  badDeleteIf(trueIfNothingIsLeft),
 	},
 	{
-		bug:    "DeleteIf says true if nothing is left, after a deletion",
-		breaks: "a second DeleteIf says false",
+		bug:    "DeleteIf returns true if nothing is left after a deletion",
+		breaks: "a second DeleteIf returns false",
 		store:  badDeleteIf(trueIfNothingIsLeft),
 	},
 	{
-		bug:    "DeleteIf remembers who once held the key",
+		bug:    "DeleteIf remembers earlier holders of the key",
 		breaks: "a late DeleteIf leaves the next holder's value alone",
 		store: func(m *memory.Store) backends.Store {
 			held := make(map[string]bool)
@@ -468,7 +468,7 @@ func trueIfNothingIsLeft(m *memory.Store) deleteIfFunc {
 var contextDoubles = []brokenStore{
 	{
 		bug:    "SetNX ignores its ctx",
-		breaks: "SetNX with a ctx that is already done returns its error and changes nothing",
+		breaks: "SetNX with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(_ context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				return m.SetNX(background, key, value, ttl)
@@ -477,7 +477,7 @@ var contextDoubles = []brokenStore{
 	},
 	{
 		bug:    "SetNX looks at its ctx too late",
-		breaks: "SetNX with a ctx that is already done returns its error and changes nothing",
+		breaks: "SetNX with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(background, key, value, ttl)
@@ -487,7 +487,7 @@ var contextDoubles = []brokenStore{
 	},
 	{
 		bug:    "SetNX hides the error of its ctx",
-		breaks: "SetNX with a ctx that is already done returns its error and changes nothing",
+		breaks: "SetNX with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -500,7 +500,7 @@ var contextDoubles = []brokenStore{
 	},
 	{
 		bug:    "ExpireIf looks at its ctx too late",
-		breaks: "ExpireIf with a ctx that is already done returns its error and changes nothing",
+		breaks: "ExpireIf with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				ok, err := m.ExpireIf(background, key, value, ttl)
@@ -510,7 +510,7 @@ var contextDoubles = []brokenStore{
 	},
 	{
 		bug:    "DeleteIf looks at its ctx too late",
-		breaks: "DeleteIf with a ctx that is already done returns its error and changes nothing",
+		breaks: "DeleteIf with a ctx that is done returns the error of the ctx and changes nothing",
 		store: badDeleteIf(func(m *memory.Store) deleteIfFunc {
 			return func(ctx context.Context, key, value string) (bool, error) {
 				ok, err := m.DeleteIf(background, key, value)
@@ -522,8 +522,8 @@ var contextDoubles = []brokenStore{
 
 var concurrencyDoubles = []brokenStore{
 	{
-		bug:    "SetNX looks and then leaps",
-		breaks: "of many concurrent SetNX with different values exactly one is granted",
+		bug:    "SetNX looks, and acts later",
+		breaks: "of concurrent SetNX calls with different values exactly one is granted",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				if _, _, held := m.Get(key); held {
@@ -536,8 +536,8 @@ var concurrencyDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "SetNX refuses while another SetNX is under way",
-		breaks: "concurrent SetNX with the same value are all granted",
+		bug:    "SetNX fails while another SetNX is under way",
+		breaks: "concurrent SetNX calls with the same value are all granted",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			var mu sync.Mutex
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -551,13 +551,13 @@ var concurrencyDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "DeleteIf looks and then leaps",
-		breaks: "of many concurrent DeleteIf with the same value exactly one says true",
+		bug:    "DeleteIf looks, and acts later",
+		breaks: "of concurrent DeleteIf calls with the same value exactly one returns true",
 		store:  badDeleteIf(looksAndThenDeletes),
 	},
 	{
-		bug:    "DeleteIf looks and then deletes what came between",
-		breaks: "a DeleteIf never removes the value of a SetNX that came between",
+		bug:    "DeleteIf looks, and then deletes any value",
+		breaks: "DeleteIf never removes another value that was stored during the call",
 		store: func(m *memory.Store) backends.Store {
 			return double{
 				Store: m,
@@ -587,7 +587,7 @@ func looksAndThenDeletes(m *memory.Store) deleteIfFunc {
 		slower += leap
 		wait := slower
 		mu.Unlock()
-		time.Sleep(wait) // so that they leap one after the other
+		time.Sleep(wait) // then they act one after the other
 		m.Delete(key)
 		return true, nil
 	}
@@ -595,8 +595,8 @@ func looksAndThenDeletes(m *memory.Store) deleteIfFunc {
 
 var foreignDoubles = []brokenStore{
 	{
-		bug:    "a foreign value is not told",
-		breaks: "a value without expiry is refused as foreign, with no Left, and stays",
+		bug:    "a foreign value is not reported",
+		breaks: "a value without expiry is Foreign, without Left, and stays",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -607,7 +607,7 @@ var foreignDoubles = []brokenStore{
 	},
 	{
 		bug:    "a foreign value has a Left of -1",
-		breaks: "a value without expiry is refused as foreign, with no Left, and stays",
+		breaks: "a value without expiry is Foreign, without Left, and stays",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -619,8 +619,8 @@ var foreignDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "a foreign value is given an expiry",
-		breaks: "a value without expiry is refused as foreign, with no Left, and stays",
+		bug:    "a foreign value gets an expiry",
+		breaks: "a value without expiry is Foreign, without Left, and stays",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -633,20 +633,20 @@ var foreignDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "a foreign value is anybody's",
-		breaks: "ExpireIf and DeleteIf with another value leave a value without expiry alone",
+		bug:    "a foreign value matches any value",
+		breaks: "ExpireIf and DeleteIf of another value leave a value without expiry alone",
 		store:  badDeleteIf(deleteAnything),
 	},
 	{
-		bug:    "ExpireIf gives an expiry to what has none",
-		breaks: "ExpireIf with its own value without expiry says true and gives it none, since that would be shorter",
+		bug:    "ExpireIf sets an expiry where there was none",
+		breaks: "ExpireIf of a value without expiry returns true and sets no expiry, which would shorten its life",
 		store: badExpireIf(onExtension(func(m *memory.Store, key, value string, ttl, left time.Duration) {
 			m.Set(key, value, max(ttl, left))
 		})),
 	},
 	{
-		bug:    "SetNX takes any value without expiry for foreign",
-		breaks: "SetNX of the same value as one without expiry is granted and gives it the ttl",
+		bug:    "SetNX takes its own value without expiry for a foreign one",
+		breaks: "SetNX of the same value without expiry is granted and sets the ttl",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				if _, left, ok := m.Get(key); ok && left == 0 {
@@ -657,8 +657,8 @@ var foreignDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "DeleteIf deletes nothing that has no expiry",
-		breaks: "DeleteIf removes its own value without expiry",
+		bug:    "DeleteIf does not delete a value without expiry",
+		breaks: "DeleteIf removes a value without expiry that matches",
 		store: badDeleteIf(func(m *memory.Store) deleteIfFunc {
 			return func(ctx context.Context, key, value string) (bool, error) {
 				if _, left, ok := m.Get(key); ok && left == 0 {
@@ -669,8 +669,8 @@ var foreignDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "only what the store has written itself counts",
-		breaks: "a value that other software stored with an expiry is refused like our own",
+		bug:    "only values that the store has written count",
+		breaks: "a value that other software stored with an expiry counts like our own",
 		store: func(m *memory.Store) backends.Store {
 			written := make(map[string]bool)
 			return badSetNX(func(m *memory.Store) setNXFunc {
@@ -685,8 +685,8 @@ var foreignDoubles = []brokenStore{
 		},
 	},
 	{
-		bug:    "another type is only held",
-		breaks: "a value of another type is an error that matches ErrWrongType, and stays",
+		bug:    "another type is held",
+		breaks: "a value of another type is a permanent error that matches ErrWrongType, and stays",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -698,8 +698,8 @@ var foreignDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "another type leaves it open what was done",
-		breaks: "a value of another type is an error that matches ErrWrongType, and stays",
+		bug:    "the error of another type is not permanent",
+		breaks: "a value of another type is a permanent error that matches ErrWrongType, and stays",
 		store: badDeleteIf(func(m *memory.Store) deleteIfFunc {
 			return func(ctx context.Context, key, value string) (bool, error) {
 				ok, err := m.DeleteIf(ctx, key, value)
@@ -712,7 +712,7 @@ var foreignDoubles = []brokenStore{
 	},
 	{
 		bug:    "another type is overwritten",
-		breaks: "a value of another type is an error that matches ErrWrongType, and stays",
+		breaks: "a value of another type is a permanent error that matches ErrWrongType, and stays",
 		store: badSetNX(func(m *memory.Store) setNXFunc {
 			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				res, err := m.SetNX(ctx, key, value, ttl)
@@ -727,28 +727,28 @@ var foreignDoubles = []brokenStore{
 
 var byteDoubles = []brokenStore{
 	{
-		bug:    "a beginning of the value will do",
-		breaks: "a value is ours only as a whole, not by its beginning, its end or its letters",
+		bug:    "the beginning of the value matches",
+		breaks: "values match only if all their bytes are equal",
 		store:  badMatch(strings.HasPrefix),
 	},
 	{
-		bug:    "more than the value will do",
-		breaks: "a value is ours only as a whole, not by its beginning, its end or its letters",
+		bug:    "a value that is longer matches",
+		breaks: "values match only if all their bytes are equal",
 		store:  badMatch(func(present, value string) bool { return strings.HasPrefix(value, present) }),
 	},
 	{
-		bug:    "an end of the value will do",
-		breaks: "a value is ours only as a whole, not by its beginning, its end or its letters",
+		bug:    "the end of the value matches",
+		breaks: "values match only if all their bytes are equal",
 		store:  badMatch(strings.HasSuffix),
 	},
 	{
-		bug:    "letters are the same in either case",
-		breaks: "a value is ours only as a whole, not by its beginning, its end or its letters",
+		bug:    "values match in either case of letters",
+		breaks: "values match only if all their bytes are equal",
 		store:  badMatch(strings.EqualFold),
 	},
 	{
 		bug:    "a value is compared as a pattern",
-		breaks: "a value may hold any text, and no text in it means anything",
+		breaks: "a value may be any text, and no text has a special meaning",
 		store: badMatch(func(present, value string) bool {
 			matches, _ := path.Match(value, present)
 			return matches
@@ -756,7 +756,7 @@ var byteDoubles = []brokenStore{
 	},
 	{
 		bug:    "a value is compared as a number",
-		breaks: "a value may hold any text, and no text in it means anything",
+		breaks: "a value may be any text, and no text has a special meaning",
 		store: badMatch(func(present, value string) bool {
 			a, errA := strconv.ParseFloat(present, 64)
 			b, errB := strconv.ParseFloat(value, 64)
@@ -765,24 +765,24 @@ var byteDoubles = []brokenStore{
 	},
 	{
 		bug:    "a long value is compared by its beginning",
-		breaks: "a value may hold any text, and no text in it means anything",
+		breaks: "a value may be any text, and no text has a special meaning",
 		store: badMatch(func(present, value string) bool {
 			return len(present) > 1000 && len(value) > 1000 && present[:1000] == value[:1000]
 		}),
 	},
 	{
 		bug:    "a key is trimmed",
-		breaks: "a key may hold any text: it is granted, refused, extended and deleted like any other",
+		breaks: "a key may be any text, and SetNX, ExpireIf and DeleteIf treat it like any other key",
 		store:  badKeys(strings.TrimSpace),
 	},
 	{
 		bug:    "a key is trimmed, so two are one",
-		breaks: "no two keys are the same key",
+		breaks: "keys that differ in any byte are different keys",
 		store:  badKeys(strings.TrimSpace),
 	},
 	{
 		bug:    "a key is its hash tag",
-		breaks: "no two keys are the same key",
+		breaks: "keys that differ in any byte are different keys",
 		store: badKeys(func(key string) string {
 			if _, rest, ok := strings.Cut(key, "{"); ok {
 				if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -794,12 +794,12 @@ var byteDoubles = []brokenStore{
 	},
 	{
 		bug:    "a long key is cut",
-		breaks: "no two keys are the same key",
+		breaks: "keys that differ in any byte are different keys",
 		store:  badKeys(func(key string) string { return key[:min(len(key), 511)] }),
 	},
 	{
 		bug:    "a key is in lower case",
-		breaks: "no two keys are the same key",
+		breaks: "keys that differ in any byte are different keys",
 		store:  badKeys(strings.ToLower),
 	},
 }

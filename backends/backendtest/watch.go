@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-func watching(not bool) []sentence {
-	if not {
+func watching(noWatch bool) []sentence {
+	if noWatch {
 		return noWatchSentences
 	}
 	return watchSentences
 }
 
 var watchSentences = []sentence{
-	{"Watch is active when it returns: a DeleteIf after it wakes", func(x *fixture) {
+	{"Watch is active when it returns: the next DeleteIf wakes the watcher", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "mine", x.long)
 		w := x.watch(x.Context(), key)
 		x.remove(key, "mine")
 		x.wantWake(w)
 	}},
-	{"Watch wakes at every deletion, not only at the first", func(x *fixture) {
+	{"every DeleteIf wakes the watchers, not only the first", func(x *fixture) {
 		key := x.key("k")
-		w := x.watch(x.Context(), key) // of a key that is still free
+		w := x.watch(x.Context(), key) // the key is still free
 		for range rounds {
 			x.release(key, w)
 		}
 	}},
-	{"all who watch a key wake", func(x *fixture) {
+	{"a DeleteIf wakes all watchers of the key", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "mine", x.long)
 		first, second := x.watch(x.Context(), key), x.watch(x.Context(), key)
@@ -37,7 +37,7 @@ var watchSentences = []sentence{
 		x.wantWake(first)
 		x.wantWake(second)
 	}},
-	{"those who watch different keys wake for their own", func(x *fixture) {
+	{"watchers of different keys each wake for their own key", func(x *fixture) {
 		one, two := x.key("one"), x.key("two")
 		x.grant(one, "mine", x.long)
 		x.grant(two, "mine", x.long)
@@ -55,13 +55,13 @@ var watchSentences = []sentence{
 		cancel()
 		x.fallsSilent(key, ended, other)
 	}},
-	{"the end of a watch leaves others on its key alone", func(x *fixture) {
+	{"the end of a watch leaves other watches of its key alone", func(x *fixture) {
 		key := x.key("k")
 		first := x.watch(x.Context(), key)
 		ctx, cancel := context.WithCancel(x.Context())
 		ended, last := x.watch(ctx, key), x.watch(x.Context(), key)
 		cancel()
-		x.fallsSilent(key, ended, first) // so that what the store does about the end is known to be done
+		x.fallsSilent(key, ended, first) // then the store has dealt with the end
 		x.release(key, first)
 		x.release(key, last)
 	}},
@@ -73,19 +73,19 @@ var watchSentences = []sentence{
 			cancel()
 		}
 	}},
-	{"a key may hold any text: it is watched like any other", func(x *fixture) {
+	{"a key may be any text, and Watch treats it like any other key", func(x *fixture) {
 		for _, key := range x.oddKeys() {
 			x.release(key, x.watch(x.Context(), key))
 		}
 	}},
-	{"Watch with a ctx that is already done returns its error", func(x *fixture) {
+	{"Watch with a ctx that is done returns the error of the ctx", func(x *fixture) {
 		key := x.key("k")
 		x.done("Watch", func(ctx context.Context) error { return x.store.Watch(ctx, key, func() {}) })
 	}},
 }
 
 var noWatchSentences = []sentence{
-	{"a store that cannot watch says so", func(x *fixture) {
+	{"Watch of a store that cannot watch matches errors.ErrUnsupported", func(x *fixture) {
 		key := x.key("k")
 		if err := x.store.Watch(x.Context(), key, func() {}); !errors.Is(err, errors.ErrUnsupported) {
 			x.Fatalf("Watch: error %v; want errors.ErrUnsupported", err)
@@ -93,9 +93,9 @@ var noWatchSentences = []sentence{
 	}},
 }
 
-// wakes is what one watch was told.
+// wakes counts the wake-ups of one watch.
 type wakes struct {
-	signal chan struct{} // holds one: some wakes since it was last received from
+	signal chan struct{} // holds one, if there was a wake-up since the last receive
 	count  atomic.Int64
 }
 
@@ -123,24 +123,24 @@ func (x *fixture) wantWake(w *wakes) {
 	select {
 	case <-w.signal:
 	case <-time.After(patience):
-		x.Fatalf("no wake within %v of the deletion", patience)
+		x.Fatalf("no wake-up within %v of the deletion", patience)
 	}
 }
 
-// release takes key and lets go of it, which must wake w.
+// release takes and releases key, which must wake w.
 func (x *fixture) release(key string, w *wakes) {
 	x.Helper()
 	x.grant(key, "mine", x.long)
 	select {
-	case <-w.signal: // of something earlier
+	case <-w.signal: // an earlier wake-up
 	default:
 	}
 	x.remove(key, "mine")
 	x.wantWake(w)
 }
 
-// fallsSilent checks that ended is not told of deletions any more. A wake may come late or for nothing, so it is given
-// time until it has slept through three deletions in a row that woke other.
+// fallsSilent checks that deletions do not wake ended any more. A wake-up may come late or without
+// a reason. So the check passes at the third deletion in a row that wakes other and not ended.
 func (x *fixture) fallsSilent(key string, ended, other *wakes) {
 	x.Helper()
 	quiet := 0

@@ -11,13 +11,13 @@ import (
 
 var watchDoubles = []brokenStore{
 	{
-		bug:    "a wake is lost",
-		breaks: "Watch is active when it returns: a DeleteIf after it wakes",
+		bug:    "a wake-up is lost",
+		breaks: "Watch is active when it returns: the next DeleteIf wakes the watcher",
 		store:  badWatch(func(*memory.Store) watchFunc { return func(context.Context, string, func()) error { return nil } }),
 	},
 	{
 		bug:    "Watch returns before it is active",
-		breaks: "Watch is active when it returns: a DeleteIf after it wakes",
+		breaks: "Watch is active when it returns: the next DeleteIf wakes the watcher",
 		store: badWatch(func(m *memory.Store) watchFunc {
 			return func(ctx context.Context, key string, wake func()) error {
 				time.AfterFunc(time.Millisecond, func() { _ = m.Watch(ctx, key, wake) })
@@ -27,7 +27,7 @@ var watchDoubles = []brokenStore{
 	},
 	{
 		bug:    "Watch wakes once",
-		breaks: "Watch wakes at every deletion, not only at the first",
+		breaks: "every DeleteIf wakes the watchers, not only the first",
 		store: badWatch(func(m *memory.Store) watchFunc {
 			return func(ctx context.Context, key string, wake func()) error {
 				return m.Watch(ctx, key, sync.OnceFunc(wake))
@@ -36,7 +36,7 @@ var watchDoubles = []brokenStore{
 	},
 	{
 		bug:    "the second watch of a key replaces the first",
-		breaks: "all who watch a key wake",
+		breaks: "a DeleteIf wakes all watchers of the key",
 		store: badWatch(func(m *memory.Store) watchFunc {
 			cancels := make(map[string]context.CancelFunc)
 			return func(ctx context.Context, key string, wake func()) error {
@@ -50,7 +50,7 @@ var watchDoubles = []brokenStore{
 	},
 	{
 		bug:    "one watch at a time",
-		breaks: "those who watch different keys wake for their own",
+		breaks: "watchers of different keys each wake for their own key",
 		store: badWatch(func(m *memory.Store) watchFunc {
 			cancel := func() {}
 			return func(ctx context.Context, key string, wake func()) error {
@@ -69,7 +69,7 @@ var watchDoubles = []brokenStore{
 	},
 	{
 		bug:    "the end of one watch ends all of its key",
-		breaks: "the end of a watch leaves others on its key alone",
+		breaks: "the end of a watch leaves other watches of its key alone",
 		store: badWatch(func(m *memory.Store) watchFunc {
 			var ended sync.Map
 			return func(ctx context.Context, key string, wake func()) error {
@@ -97,8 +97,8 @@ var watchDoubles = []brokenStore{
 		}),
 	},
 	{
-		bug:    "a channel's name ends at a line break",
-		breaks: "a key may hold any text: it is watched like any other",
+		bug:    "the name of a channel ends at a line break",
+		breaks: "a key may be any text, and Watch treats it like any other key",
 		store: badWatch(func(m *memory.Store) watchFunc {
 			return func(ctx context.Context, key string, wake func()) error {
 				name, _, _ := strings.Cut(key, "\n")
@@ -108,14 +108,14 @@ var watchDoubles = []brokenStore{
 	},
 	{
 		bug:    "Watch ignores its ctx",
-		breaks: "Watch with a ctx that is already done returns its error",
+		breaks: "Watch with a ctx that is done returns the error of the ctx",
 		store: badWatch(func(m *memory.Store) watchFunc {
 			return func(_ context.Context, key string, wake func()) error { return m.Watch(background, key, wake) }
 		}),
 	},
 	{
-		bug:     "Watch pretends",
-		breaks:  "a store that cannot watch says so",
+		bug:     "Watch does not watch",
+		breaks:  "Watch of a store that cannot watch matches errors.ErrUnsupported",
 		store:   badWatch(func(*memory.Store) watchFunc { return func(context.Context, string, func()) error { return nil } }),
 		noWatch: true,
 	},

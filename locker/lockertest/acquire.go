@@ -15,7 +15,7 @@ const (
 )
 
 var acquireSentences = []sentence{
-	{"a free lock is granted, with the key, the token and the owner that were asked for", nil, func(x *fixture) {
+	{"a free lock is granted, with the key, the token and the owner of the request", nil, func(x *fixture) {
 		req := x.request(x.key("k"), x.long)
 		req.Owner = "somebody"
 		g := x.granted(req)
@@ -26,7 +26,7 @@ var acquireSentences = []sentence{
 			x.Errorf("nothing lies under the key")
 		}
 	}},
-	{"Granted is within the call, Expires at most ttl less the margin after it", nil, func(x *fixture) {
+	{"Granted is during the call, and Expires is at most ttl minus the margin after it", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		if g.Granted.Before(g.began) || g.Granted.After(g.came) {
 			x.Errorf("Granted is %v; the call took from %v to %v", g.Granted, g.began, g.came)
@@ -38,20 +38,20 @@ var acquireSentences = []sentence{
 			x.Errorf("Expires is %v; by %v not even half of the ttl is over", g.Expires, half)
 		}
 	}},
-	{"a held lock is refused with a *HeldError that matches ErrHeld and nothing else", nil, func(x *fixture) {
+	{"Acquire of a held lock returns a *HeldError that matches ErrHeld and no other error", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		time.Sleep(20 * time.Millisecond) // so that what is left is not the ttl
 		x.refuse(g, 2*x.long)
 		x.refuse(g, x.long/4)
 	}},
-	{"a refusal leaves the lease of the holder alone", nil, func(x *fixture) {
+	{"an attempt that finds the lock held leaves the lease of the holder alone", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.refuse(g, x.long)
 		x.wantHolds(g)
 		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
-	{"a refusal does not move the end of the holder's lease", nil, func(x *fixture) {
+	{"an attempt that finds the lock held does not move the end of the holder's lease", nil, func(x *fixture) {
 		x.inTime(short, func(ttl time.Duration) bool {
 			g := x.grant(x.key("k"), ttl)
 			began := time.Now()
@@ -65,7 +65,7 @@ var acquireSentences = []sentence{
 			return true
 		})
 	}},
-	{"an owner that asks with a new token is refused like anyone", nil, func(x *fixture) {
+	{"a lock is held for its own owner too, if the token is new", nil, func(x *fixture) {
 		req := x.request(x.key("k"), x.long)
 		req.Owner = "somebody"
 		g := x.granted(req)
@@ -75,7 +75,7 @@ var acquireSentences = []sentence{
 		_, err := x.locker.Acquire(x.Context(), again)
 		x.wantHeld(err, g, began)
 	}},
-	{"a retransmission with the same token is granted again, for its ttl from then on", nil, func(x *fixture) {
+	{"a second Acquire with the same token is granted, for ttl from then on", nil, func(x *fixture) {
 		req := x.request(x.key("k"), x.long)
 		first := x.granted(req)
 		time.Sleep(5 * time.Millisecond)
@@ -98,20 +98,20 @@ var acquireSentences = []sentence{
 			return true
 		})
 	}},
-	{"a retransmission counts once: one Release frees the lock", nil, func(x *fixture) {
+	{"two grants of the same token count once: one Release frees the lock", nil, func(x *fixture) {
 		req := x.request(x.key("k"), x.long)
 		x.granted(req)
 		x.release(x.granted(req).Lease)
 		x.wantEmpty(req.Key)
 		x.grant(req.Key, x.long)
 	}},
-	{"locks of different keys have nothing to do with each other", nil, func(x *fixture) {
+	{"locks of different keys do not affect each other", nil, func(x *fixture) {
 		one, two := x.grant(x.key("one"), x.long), x.grant(x.key("two"), x.long)
 		x.release(one.Lease)
 		x.wantHolds(two)
 		x.refuse(two, x.long)
 	}},
-	{"of many concurrent attempts exactly one is granted", nil, func(x *fixture) {
+	{"of concurrent attempts exactly one is granted", nil, func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			var winners atomic.Int64
@@ -137,7 +137,7 @@ var acquireSentences = []sentence{
 			x.wantHolds(g)
 		}
 	}},
-	{"fences rise with every grant of a key, or all are 0", nil, func(x *fixture) {
+	{"the numbers of the grants of a key rise, or are all 0", nil, func(x *fixture) {
 		key := x.key("k")
 		first := x.grant(key, x.long)
 		x.release(first.Lease)
@@ -154,7 +154,7 @@ var acquireSentences = []sentence{
 }
 
 var expirySentences = []sentence{
-	{"a lease lasts until its Expires, and then the lock is free for the next", nil, func(x *fixture) {
+	{"a lease lasts until its Expires, and soon after that the lock is free", nil, func(x *fixture) {
 		for _, ttl := range []time.Duration{short, 37 * time.Millisecond} {
 			x.livesUntil(x.grant(x.key(ttl.String()), ttl).Lease)
 		}
@@ -171,7 +171,7 @@ var expirySentences = []sentence{
 			return true
 		})
 	}},
-	{"a grant that is answered after its own end is not granted", needs(faults), func(x *fixture) {
+	{"a grant whose answer comes after its end is not granted", needs(faults), func(x *fixture) {
 		x.beneath.FaultOnce(Acquire, backendtest.LateReply(2*short))
 		key := x.key("k")
 		_, err := x.locker.Acquire(x.Context(), x.request(key, short))

@@ -28,7 +28,7 @@ var acquireDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a value of another type matches ErrForeignKey and not ErrHeld, and stays",
+			"a value of another type is an error that matches ErrForeignKey and not ErrHeld, and stays",
 		},
 	},
 	{
@@ -48,8 +48,8 @@ var acquireDoubles = []broken{
 			return r
 		},
 		breaks: []string{
-			"of many concurrent attempts exactly one is granted",
-			"many who lock one key exclude each other, and no update is lost",
+			"of concurrent attempts exactly one is granted",
+			"concurrent holders of one key exclude each other, and no update is lost",
 		},
 	},
 }
@@ -68,7 +68,7 @@ var againDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"an owner that asks with a new token is refused like anyone",
+			"a lock is held for its own owner too, if the token is new",
 		},
 	},
 	{
@@ -83,9 +83,9 @@ var againDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a retransmission with the same token is granted again, for its ttl from then on",
-			"a retransmission counts once: one Release frees the lock",
-			"a value of another type matches ErrForeignKey and not ErrHeld, and stays",
+			"a second Acquire with the same token is granted, for ttl from then on",
+			"two grants of the same token count once: one Release frees the lock",
+			"a value of another type is an error that matches ErrForeignKey and not ErrHeld, and stays",
 			"a value of another type ends the wait with ErrForeignKey",
 		},
 	},
@@ -101,7 +101,7 @@ var againDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a retransmission with the same token is granted again, for its ttl from then on",
+			"a second Acquire with the same token is granted, for ttl from then on",
 		},
 	},
 	{
@@ -133,7 +133,7 @@ var againDoubles = []broken{
 			}
 		},
 		breaks: []string{
-			"a retransmission counts once: one Release frees the lock",
+			"two grants of the same token count once: one Release frees the lock",
 		},
 	},
 	{
@@ -146,7 +146,7 @@ var againDoubles = []broken{
 			return r
 		},
 		breaks: []string{
-			"Release of a lease that the store let end too soon matches ErrLost",
+			"Release of a lease that the store ended too soon matches ErrLost",
 		},
 	},
 	{

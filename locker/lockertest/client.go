@@ -120,7 +120,7 @@ var clientSentences = []sentence{
 			x.wantEmpty(key)
 		}
 	}},
-	{"a lock that a Client holds is refused to everyone else", nil, func(x *fixture) {
+	{"a lock that a Client holds is held for everyone else", nil, func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
 		if _, err := x.locker.Acquire(x.Context(), x.request(l.Key(), x.long)); !errors.Is(err, locker.ErrHeld) {
@@ -152,7 +152,7 @@ var clientSentences = []sentence{
 			x.emptyInTheEnd(key)
 		}
 	}},
-	{"what the store refuses for good is returned by Lock at once as a refusal", needs(faults), func(x *fixture) {
+	{"Lock returns a permanent error of the store at once, as a permanent error", needs(faults), func(x *fixture) {
 		x.beneath.Fault(Acquire, backendtest.Permanent)
 		key := x.key("k")
 		began := time.Now()
@@ -161,7 +161,7 @@ var clientSentences = []sentence{
 		x.soon("Lock returned", began, slack)
 		x.wantEmpty(key)
 	}},
-	{"a bad key or ttl is refused by Lock at once, with an error that names it", nil, func(x *fixture) {
+	{"Lock with a bad key or ttl returns a permanent error that names it, at once", nil, func(x *fixture) {
 		for _, bad := range append(x.badRequests(), x.tooLong()) {
 			if bad.Token != "" {
 				_, err := x.client(locker.WithTTL(bad.TTL)).Lock(x.Context(), bad.Key)
@@ -177,7 +177,7 @@ var clientSentences = []sentence{
 			})
 		}
 	}},
-	{"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(faults), func(x *fixture) {
+	{"when ctx ends while the store hangs and ignores it, Lock and TryLock return at once, not with ErrHeld, and nothing is left", needs(faults), func(x *fixture) {
 		x.leaves("Stall", func() func() { return x.stall(Acquire) })
 	}},
 	{"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left", needs(faults), func(x *fixture) {
@@ -192,7 +192,7 @@ var clientSentences = []sentence{
 			})
 		}
 	}},
-	{"Lock and TryLock with a ctx that is already done return its error and take nothing", nil, func(x *fixture) {
+	{"Lock and TryLock with a ctx that is done return the error of the ctx and take nothing", nil, func(x *fixture) {
 		c, key := x.client(), x.key("k")
 		x.done(func(ctx context.Context) error { _, err := c.Lock(ctx, key); return err })
 		x.done(func(ctx context.Context) error { _, err := c.TryLock(ctx, key); return err })

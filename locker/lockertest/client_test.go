@@ -23,10 +23,10 @@ var clientDoubles = []broken{
 		breaks: []string{
 			"Lock waits for a lock that is held, and gets it soon after Unlock",
 			"Lock gets the lock of a dead holder soon after its lease has ended, and not before",
-			"a waiter whom nobody wakes gets the lock within the polling cap",
-			"a Watch that hangs costs hints and not the wait",
+			"a waiter without a wake-up gets the lock within the polling cap",
+			"a Watch that hangs costs the wake-ups and not the wait",
 			"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld",
-			"many who lock one key exclude each other, and no update is lost",
+			"concurrent holders of one key exclude each other, and no update is lost",
 		},
 	},
 	{
@@ -39,7 +39,7 @@ var clientDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"without extension a lock is lost at its Expires",
+			"without renewal a lock is lost at its Expires",
 		},
 	},
 	{
@@ -53,9 +53,9 @@ var clientDoubles = []broken{
 		},
 		breaks: []string{
 			"when ctx ends while the store hangs, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
-			"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
+			"when ctx ends while the store hangs and ignores it, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
 			"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left",
-			"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld",
+			"when ctx ends during the wait, Lock returns at once, and the error matches the error of the ctx, its cause, and ErrHeld",
 		},
 	},
 	{
@@ -69,8 +69,8 @@ var clientDoubles = []broken{
 		bug:     "the Client sleeps for the ttl after a refusal",
 		options: []locker.Option{locker.WithBackoff(func(int, float64) time.Duration { return 15 * time.Second })},
 		breaks: []string{
-			"a waiter whom nobody wakes gets the lock within the polling cap",
-			"a Watch that hangs costs hints and not the wait",
+			"a waiter without a wake-up gets the lock within the polling cap",
+			"a Watch that hangs costs the wake-ups and not the wait",
 			"Lock waits for a foreign value without expiry until it is gone",
 		},
 	},
@@ -84,10 +84,10 @@ var clientDoubles = []broken{
 		}),
 		breaks: []string{
 			"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left",
-			"what the store refuses for good is returned by Lock at once as a refusal",
-			"a bad key or ttl is refused by Lock at once, with an error that names it",
+			"Lock returns a permanent error of the store at once, as a permanent error",
+			"Lock with a bad key or ttl returns a permanent error that names it, at once",
 			"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left",
-			"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
+			"a wait limit that is reached while the store hangs does not match ErrHeld, since the outcome is unknown",
 		},
 	},
 	{
@@ -99,9 +99,9 @@ var clientDoubles = []broken{
 			return errors.New("not locked")
 		}),
 		breaks: []string{
-			"a lock that a Client holds is refused to everyone else",
+			"a lock that a Client holds is held for everyone else",
 			"TryLock of a held lock returns at once with ErrHeld",
-			"a bad key or ttl is refused by Lock at once, with an error that names it",
+			"Lock with a bad key or ttl returns a permanent error that names it, at once",
 		},
 	},
 	{
@@ -118,7 +118,7 @@ var clientDoubles = []broken{
 		breaks: []string{
 			"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld",
 			"a wait limit that is reached while the store fails matches ErrWaitLimit and the error of the store, and not ErrHeld",
-			"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld",
+			"when ctx ends during the wait, Lock returns at once, and the error matches the error of the ctx, its cause, and ErrHeld",
 		},
 	},
 }

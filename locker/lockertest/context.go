@@ -10,7 +10,7 @@ import (
 )
 
 var contextSentences = []sentence{
-	{"Acquire with a ctx that is already done grants nothing and returns the ctx's error", nil, func(x *fixture) {
+	{"Acquire with a ctx that is done returns the error of the ctx and grants nothing", nil, func(x *fixture) {
 		key := x.key("k")
 		x.done(func(ctx context.Context) error {
 			_, err := x.locker.Acquire(ctx, x.request(key, x.long))
@@ -19,7 +19,7 @@ var contextSentences = []sentence{
 		x.pause(tick)
 		x.wantEmpty(key)
 	}},
-	{"Extend and Release with a ctx that is already done leave the lease alone and return the ctx's error", nil, func(x *fixture) {
+	{"Extend and Release with a ctx that is done return the error of the ctx and leave the lease alone", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.done(func(ctx context.Context) error {
 			_, err := x.locker.Extend(ctx, g.Lease, 2*x.long)
@@ -30,7 +30,7 @@ var contextSentences = []sentence{
 		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
-	{"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left", needs(faults), func(x *fixture) {
+	{"when ctx ends while the store hangs, Acquire soon returns the error of the ctx, and nothing is left", needs(faults), func(x *fixture) {
 		for name, fault := range map[string]backendtest.Fault{"Hang": backendtest.Hang, "LoseReplyHang": backendtest.LoseReplyHang} {
 			x.beneath.FaultOnce(Acquire, fault)
 			key := x.key(name)
@@ -46,7 +46,7 @@ var contextSentences = []sentence{
 			x.emptyInTheEnd(key)
 		}
 	}},
-	{"when ctx ends while the store hangs, the clean-up has a context of its own", needs(faults), func(x *fixture) {
+	{"when ctx ends while the store hangs, the cleanup has a context of its own", needs(faults), func(x *fixture) {
 		x.beneath.FaultOnce(Acquire, backendtest.LoseReplyHang)
 		key := x.key("k")
 		ctx, cancel := context.WithCancel(x.Context())
@@ -59,7 +59,7 @@ var contextSentences = []sentence{
 		x.wantCtx(answer(x, "Acquire returns when its ctx ends", got), context.Canceled)
 		x.emptyInTheEnd(key)
 	}},
-	{"when the store answers after ctx has ended, Acquire grants or leaves nothing", needs(faults), func(x *fixture) {
+	{"when the store answers after ctx has ended, Acquire grants the lock or leaves nothing", needs(faults), func(x *fixture) {
 		for name, fault := range map[string]backendtest.Fault{"Late": backendtest.Late(2 * short), "LateReply": backendtest.LateReply(2 * short)} {
 			x.beneath.FaultOnce(Acquire, fault)
 			key := x.key(name)
@@ -75,7 +75,7 @@ var contextSentences = []sentence{
 			x.emptyInTheEnd(key)
 		}
 	}},
-	{"when ctx ends while the store hangs, Extend returns its error and the lease lasts", needs(faults), func(x *fixture) {
+	{"when ctx ends while the store hangs, Extend returns the error of the ctx and the lease lasts", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Extend, backendtest.Hang)
 		x.ends(func(ctx context.Context) error {
@@ -85,7 +85,7 @@ var contextSentences = []sentence{
 		x.refuse(g, x.long)
 		x.wantHolds(g)
 	}},
-	{"when ctx ends while the store hangs, Release returns its error and can be repeated", needs(faults), func(x *fixture) {
+	{"when ctx ends while the store hangs, Release returns the error of the ctx and can be repeated", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, backendtest.Hang)
 		x.ends(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })

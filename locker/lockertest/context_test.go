@@ -25,12 +25,12 @@ var contextDoubles = []broken{
 			}
 		},
 		breaks: []string{
-			"Acquire with a ctx that is already done grants nothing and returns the ctx's error",
-			"Extend and Release with a ctx that is already done leave the lease alone and return the ctx's error",
-			"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left",
-			"when ctx ends while the store hangs, the clean-up has a context of its own",
-			"when ctx ends while the store hangs, Extend returns its error and the lease lasts",
-			"when ctx ends while the store hangs, Release returns its error and can be repeated",
+			"Acquire with a ctx that is done returns the error of the ctx and grants nothing",
+			"Extend and Release with a ctx that is done return the error of the ctx and leave the lease alone",
+			"when ctx ends while the store hangs, Acquire soon returns the error of the ctx, and nothing is left",
+			"when ctx ends while the store hangs, the cleanup has a context of its own",
+			"when ctx ends while the store hangs, Extend returns the error of the ctx and the lease lasts",
+			"when ctx ends while the store hangs, Release returns the error of the ctx and can be repeated",
 		},
 	},
 	{
@@ -55,8 +55,8 @@ var contextDoubles = []broken{
 			}
 		},
 		breaks: []string{
-			"Acquire with a ctx that is already done grants nothing and returns the ctx's error",
-			"when ctx ends while the store hangs, Extend returns its error and the lease lasts",
+			"Acquire with a ctx that is done returns the error of the ctx and grants nothing",
+			"when ctx ends while the store hangs, Extend returns the error of the ctx and the lease lasts",
 		},
 	},
 	{
@@ -71,8 +71,8 @@ var contextDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"when the store answers after ctx has ended, Acquire grants or leaves nothing",
-			"when ctx ends while the store hangs and ignores that, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
+			"when the store answers after ctx has ended, Acquire grants the lock or leaves nothing",
+			"when ctx ends while the store hangs and ignores it, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
 		},
 	},
 	{
@@ -84,7 +84,7 @@ var contextDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"Acquire with a ctx that is already done grants nothing and returns the ctx's error",
+			"Acquire with a ctx that is done returns the error of the ctx and grants nothing",
 		},
 	},
 }

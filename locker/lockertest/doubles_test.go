@@ -155,6 +155,6 @@ var doubles = slices.Concat(
 
 // unbreakable are the sentences that no Locker and no middleware can break, and why.
 var unbreakable = map[string]string{
-	"Lock and TryLock with a ctx that is already done return its error and take nothing": "the Client looks at the ctx before it asks anyone",
-	"whoever looks at the context of a lock at its Expires or later finds it ended":      "the Client's own look at the clocks; a race of it was found by this sentence",
+	"Lock and TryLock with a ctx that is done return the error of the ctx and take nothing": "the Client looks at the ctx before it asks anyone",
+	"a caller that looks at the context of a lock at its Expires or later finds it ended":   "the Client's own look at the clocks; a race of it was found by this sentence",
 }

@@ -17,7 +17,7 @@ var expiryDoubles = []broken{
 			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) { return set(key, token, time.Hour) }
 		}),
 		breaks: []string{
-			"a lease lasts until its Expires, and then the lock is free for the next",
+			"a lease lasts until its Expires, and soon after that the lock is free",
 		},
 	},
 	{
@@ -28,7 +28,7 @@ var expiryDoubles = []broken{
 			r.expire = func(key, token string, ttl time.Duration) (bool, error) { return expire(key, token, ttl*9/10) }
 		}),
 		breaks: []string{
-			"when the ctx given to Lock ends, so does the lock's, and unless unlocked it runs out",
+			"when the ctx given to Lock ends, the context of the lock ends, and the lease ends in its time",
 		},
 	},
 	{
@@ -36,7 +36,7 @@ var expiryDoubles = []broken{
 		locker: changed(func(r *reference) { r.started = func(time.Time) time.Time { return time.Now() } }),
 		breaks: []string{
 			"a slow answer does not make the lease longer",
-			"a grant that is answered after its own end is not granted",
+			"a grant whose answer comes after its end is not granted",
 			"a slow answer does not make an extension longer",
 		},
 	},
@@ -44,10 +44,10 @@ var expiryDoubles = []broken{
 		bug:    "counts from before the call",
 		locker: changed(func(r *reference) { r.started = func(call time.Time) time.Time { return call.Add(-time.Second) } }),
 		breaks: []string{
-			"Granted is within the call, Expires at most ttl less the margin after it",
+			"Granted is during the call, and Expires is at most ttl minus the margin after it",
 			"the longest and the shortest ttl are granted",
-			"without extension a lock is lost at its Expires",
-			"an extension that hangs holds Unlock up no longer than its ctx, and leaves nothing",
+			"without renewal a lock is lost at its Expires",
+			"an Extend that hangs delays Unlock no longer than the ctx of Unlock, and leaves nothing",
 		},
 	},
 	{
@@ -60,14 +60,14 @@ var expiryDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Granted is within the call, Expires at most ttl less the margin after it",
+			"Granted is during the call, and Expires is at most ttl minus the margin after it",
 		},
 	},
 	{
 		bug:    "Expires is zero",
 		locker: badLease(func(l *locker.Lease) { l.Expires = time.Time{} }),
 		breaks: []string{
-			"Granted is within the call, Expires at most ttl less the margin after it",
+			"Granted is during the call, and Expires is at most ttl minus the margin after it",
 		},
 	},
 	{
@@ -81,14 +81,14 @@ var expiryDoubles = []broken{
 		bug:    "the lease has no owner",
 		locker: badLease(func(l *locker.Lease) { l.Owner = "" }),
 		breaks: []string{
-			"a free lock is granted, with the key, the token and the owner that were asked for",
+			"a free lock is granted, with the key, the token and the owner of the request",
 		},
 	},
 	{
 		bug:    "all fences are 7",
 		locker: badLease(func(l *locker.Lease) { l.Fence = 7 }),
 		breaks: []string{
-			"fences rise with every grant of a key, or all are 0",
+			"the numbers of the grants of a key rise, or are all 0",
 		},
 	},
 	{
@@ -103,7 +103,7 @@ var expiryDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"a grant that is answered after its own end is not granted",
+			"a grant whose answer comes after its end is not granted",
 		},
 	},
 }

@@ -8,7 +8,7 @@ import (
 )
 
 var extendSentences = []sentence{
-	{"Extend moves Expires to ttl less the margin from now", nil, func(x *fixture) {
+	{"Extend moves Expires to ttl minus the margin from now", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		time.Sleep(5 * time.Millisecond)
 		after, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
@@ -46,7 +46,7 @@ var extendSentences = []sentence{
 			return true
 		})
 	}},
-	{"Extend by a shorter ttl does not shorten the lease", nil, func(x *fixture) {
+	{"Extend with a shorter ttl does not shorten the lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		after, err := x.locker.Extend(x.Context(), g.Lease, locker.MinTTL)
 		if err != nil {
@@ -58,7 +58,7 @@ var extendSentences = []sentence{
 		x.pause(2 * locker.MinTTL)
 		x.refuse(g, x.long)
 	}},
-	{"Key and Token alone suffice to extend and to release", nil, func(x *fixture) {
+	{"Extend and Release need only the Key and the Token of a lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		named := locker.Lease{Key: g.Key, Token: g.Token}
 		after, err := x.locker.Extend(x.Context(), named, 2*x.long)
@@ -85,14 +85,14 @@ var extendSentences = []sentence{
 		x.wantEmpty(g.Key)
 		x.grant(g.Key, x.long)
 	}},
-	{"Extend after the store let the lease end too soon matches ErrLost and does not bring it back", nil, func(x *fixture) {
+	{"Extend after the store ended the lease too soon matches ErrLost and does not bring it back", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Expire(g.Key)
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
 		x.grant(g.Key, x.long)
 	}},
-	{"Extend after another took the lock matches ErrLost and leaves the other's lease", nil, func(x *fixture) {
+	{"Extend after another holder took the lock matches ErrLost and leaves its lease alone", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
 		other := x.grant(g.Key, x.long)
@@ -100,7 +100,7 @@ var extendSentences = []sentence{
 		x.refuse(other, x.long)
 		x.wantHolds(other)
 	}},
-	{"Extend after another took the lock does not move the end of the other's lease", nil, func(x *fixture) {
+	{"Extend after another holder took the lock does not move the end of its lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
 		other := x.grant(g.Key, short)

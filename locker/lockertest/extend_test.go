@@ -22,7 +22,7 @@ var extendDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"Extend by a shorter ttl does not shorten the lease",
+			"Extend with a shorter ttl does not shorten the lease",
 		},
 	},
 	{
@@ -38,7 +38,7 @@ var extendDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Extend by a shorter ttl does not shorten the lease",
+			"Extend with a shorter ttl does not shorten the lease",
 		},
 	},
 	{
@@ -62,10 +62,10 @@ var extendDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Extend moves Expires to ttl less the margin from now",
-			"Key and Token alone suffice to extend and to release",
-			"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward",
-			"a held lock is extended for as long as it is held",
+			"Extend moves Expires to ttl minus the margin from now",
+			"Extend and Release need only the Key and the Token of a lease",
+			"when the reply to Extend is lost, the error does not match ErrLost, and a second Extend moves Expires forward",
+			"a Client renews a lock for as long as it is held",
 			"Extend makes a lock last longer at once, and never shorter",
 		},
 	},
@@ -81,7 +81,7 @@ var extendDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Extend moves Expires to ttl less the margin from now",
+			"Extend moves Expires to ttl minus the margin from now",
 			"an extended lease lasts until its new Expires, and no longer",
 			"Extend makes a lock last longer at once, and never shorter",
 		},
@@ -106,7 +106,7 @@ var extendDoubles = []broken{
 			}
 		},
 		breaks: []string{
-			"Key and Token alone suffice to extend and to release",
+			"Extend and Release need only the Key and the Token of a lease",
 		},
 	},
 	{
@@ -122,8 +122,8 @@ var extendDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a refusal leaves the lease of the holder alone",
-			"locks of different keys have nothing to do with each other",
+			"an attempt that finds the lock held leaves the lease of the holder alone",
+			"locks of different keys do not affect each other",
 			"an extended lease lasts until its new Expires, and no longer",
 			"a slow answer does not make an extension longer",
 		},

@@ -19,7 +19,7 @@ var heldDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays",
+			"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays",
 		},
 	},
 	{
@@ -31,7 +31,7 @@ var heldDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays",
+			"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays",
 		},
 	},
 	{
@@ -43,7 +43,7 @@ var heldDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays",
+			"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays",
 		},
 	},
 	{
@@ -54,21 +54,21 @@ var heldDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"a held lock is refused with a *HeldError that matches ErrHeld and nothing else",
-			"a refusal does not move the end of the holder's lease",
-			"the clean-up of one attempt never removes the grant of the next",
+			"Acquire of a held lock returns a *HeldError that matches ErrHeld and no other error",
+			"an attempt that finds the lock held does not move the end of the holder's lease",
+			"the cleanup of one attempt never removes the grant of the next",
 			"TryLock of a held lock returns at once with ErrHeld",
 		},
 	},
 	{
 		bug: "Left is told by a Locker said not to", noLeft: true,
 		breaks: []string{
-			"a refusal leaves the lease of the holder alone",
-			"an owner that asks with a new token is refused like anyone",
-			"locks of different keys have nothing to do with each other",
-			"of many concurrent attempts exactly one is granted",
+			"an attempt that finds the lock held leaves the lease of the holder alone",
+			"a lock is held for its own owner too, if the token is new",
+			"locks of different keys do not affect each other",
+			"of concurrent attempts exactly one is granted",
 			"a key may be 512 bytes long and hold any text but a NUL",
-			"when Extend fails, it does not say lost, the lease lasts and a repeat works",
+			"when Extend fails, the error does not match ErrLost, the lease lasts, and a second Extend works",
 		},
 	},
 	{
@@ -77,7 +77,7 @@ var heldDoubles = []broken{
 			return double{Locker: r, acquire: changeHeld(r, func(held *locker.HeldError) { held.Foreign = true })}
 		},
 		breaks: []string{
-			"an owner that asks with a new token is refused like anyone",
+			"a lock is held for its own owner too, if the token is new",
 		},
 	},
 	{
@@ -86,7 +86,7 @@ var heldDoubles = []broken{
 			return double{Locker: r, acquire: changeHeld(r, func(held *locker.HeldError) { held.Foreign = false })}
 		},
 		breaks: []string{
-			"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays",
+			"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays",
 		},
 	},
 	{
@@ -101,7 +101,7 @@ var heldDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays",
+			"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays",
 			"Lock waits for a foreign value without expiry until it is gone",
 		},
 	},
@@ -114,8 +114,8 @@ var heldDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"a value of another type matches ErrForeignKey and not ErrHeld, and stays",
-			"a lease whose key was overwritten can be neither extended nor released, and what is there stays",
+			"a value of another type is an error that matches ErrForeignKey and not ErrHeld, and stays",
+			"Extend and Release of a lease whose key was overwritten fail, and the new value stays",
 			"a value of another type ends the wait with ErrForeignKey",
 		},
 	},
@@ -132,12 +132,12 @@ var heldDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a held lock is refused with a *HeldError that matches ErrHeld and nothing else",
-			"a refusal does not move the end of the holder's lease",
-			"a lease lasts until its Expires, and then the lock is free for the next",
+			"Acquire of a held lock returns a *HeldError that matches ErrHeld and no other error",
+			"an attempt that finds the lock held does not move the end of the holder's lease",
+			"a lease lasts until its Expires, and soon after that the lock is free",
 			"a slow answer does not make the lease longer",
 			"Lock gets the lock of a dead holder soon after its lease has ended, and not before",
-			"an extension that lands after the lock was lost leaves nothing and nobody's lease longer",
+			"a renewal that arrives after the lock was lost leaves nothing, and makes no lease longer",
 		},
 	},
 	{
@@ -153,7 +153,7 @@ var heldDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays",
+			"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays",
 		},
 	},
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var holdSentences = []sentence{
-	{"Do works under the lock and releases it, whether work fails or not", nil, func(x *fixture) {
+	{"Do calls work under the lock and releases the lock, whether work fails or not", nil, func(x *fixture) {
 		c, key := x.client(locker.WithTTL(x.long)), x.key("k")
 		failure := errors.New("work failed")
 		for _, want := range []error{nil, failure} {
@@ -57,7 +57,7 @@ var holdSentences = []sentence{
 		answer(x, "Do lets the goroutine exit", exited)
 		x.wantEmpty(key)
 	}},
-	{"Do joins the errors of work and of the release, work's first", nil, func(x *fixture) {
+	{"Do joins the error of work and the error of the release, in this order", nil, func(x *fixture) {
 		key, failure := x.key("k"), errors.New("work failed")
 		err := x.client(locker.WithTTL(x.long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
 			x.beneath.Delete(key)
@@ -68,7 +68,7 @@ var holdSentences = []sentence{
 			x.Fatalf("Do: error %q; want work's and ErrLost", err)
 		}
 	}},
-	{"Do whose lock was lost says so, although work did not fail", nil, func(x *fixture) {
+	{"Do whose lock was lost matches ErrLost, even if work did not fail", nil, func(x *fixture) {
 		x.inTime(renewed, func(ttl time.Duration) bool {
 			key, granted := x.key(ttl.String()), false
 			var next grant
@@ -88,7 +88,7 @@ var holdSentences = []sentence{
 			return true
 		})
 	}},
-	{"Do whose ctx ends during work releases the lock", nil, func(x *fixture) {
+	{"Do releases the lock when its ctx ends during work", nil, func(x *fixture) {
 		key := x.key("k")
 		ctx, cancel := context.WithCancel(x.Context())
 		err := x.client(locker.WithTTL(x.long)).Do(ctx, key, func(ctx context.Context, _ *locker.Lock) error {

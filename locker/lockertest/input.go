@@ -51,7 +51,7 @@ func (x *fixture) badTTLs() []time.Duration {
 }
 
 var inputSentences = []sentence{
-	{"a bad request is refused with an error that names the value and the limit", nil, func(x *fixture) {
+	{"a bad request is a permanent error that names the value and the limit", nil, func(x *fixture) {
 		for _, bad := range append(x.badRequests(), x.tooLong()) {
 			_, err := x.locker.Acquire(x.Context(), bad.Request)
 			x.wantPermanent("Acquire", err)
@@ -76,7 +76,7 @@ var inputSentences = []sentence{
 		}
 		release()
 	}},
-	{"Extend refuses a bad ttl with an error that names it, and leaves the lease alone", nil, func(x *fixture) {
+	{"Extend with a bad ttl is a permanent error that names it, and leaves the lease alone", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		for _, ttl := range append(x.badTTLs(), x.MaxTTL+time.Millisecond) {
 			_, err := x.locker.Extend(x.Context(), g.Lease, ttl)
@@ -88,7 +88,7 @@ var inputSentences = []sentence{
 		x.refuse(g, x.long)
 		x.release(g.Lease)
 	}},
-	{"nothing is sent to Extend by a bad ttl", needs(faults), func(x *fixture) {
+	{"nothing is sent for an Extend with a bad ttl", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		release := x.stall(All)
 		for _, ttl := range x.badTTLs() {
@@ -100,7 +100,7 @@ var inputSentences = []sentence{
 		}
 		release()
 	}},
-	{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent", needs(faults), func(x *fixture) {
+	{"nothing is sent for an Extend or Release of a bad lease, or for a Watch of a bad key", needs(faults), func(x *fixture) {
 		release := x.stall(All)
 		for _, bad := range x.badNames() {
 			lease := locker.Lease{Key: bad.Key, Token: bad.Token}

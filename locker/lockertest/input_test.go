@@ -17,20 +17,20 @@ var inputDoubles = []broken{
 		},
 		breaks: []string{
 			"nothing is sent for a bad request",
-			"Extend refuses a bad ttl with an error that names it, and leaves the lease alone",
-			"nothing is sent to Extend by a bad ttl",
-			"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent",
+			"Extend with a bad ttl is a permanent error that names it, and leaves the lease alone",
+			"nothing is sent for an Extend with a bad ttl",
+			"nothing is sent for an Extend or Release of a bad lease, or for a Watch of a bad key",
 		},
 	},
 	{
 		bug:    "a lease is not validated by Release",
 		locker: func(r *reference) locker.Locker { return double{Locker: r, release: r.sendRelease} },
-		breaks: []string{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent"},
+		breaks: []string{"nothing is sent for an Extend or Release of a bad lease, or for a Watch of a bad key"},
 	},
 	{
 		bug:    "a key is not validated by Watch",
 		locker: func(r *reference) locker.Locker { return double{Locker: r, watch: r.sendWatch} },
-		breaks: []string{"Extend and Release refuse what can't name a lease, and Watch a bad key, before anything is sent"},
+		breaks: []string{"nothing is sent for an Extend or Release of a bad lease, or for a Watch of a bad key"},
 	},
 	{
 		bug: "requests are validated after they were sent",
@@ -54,9 +54,9 @@ var inputDoubles = []broken{
 			}
 		},
 		breaks: []string{
-			"a bad request is refused with an error that names the value and the limit",
+			"a bad request is a permanent error that names the value and the limit",
 			"nothing is sent for a bad request",
-			"nothing is sent to Extend by a bad ttl",
+			"nothing is sent for an Extend with a bad ttl",
 		},
 	},
 	{
@@ -68,8 +68,8 @@ var inputDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"a bad request is refused with an error that names the value and the limit",
-			"Extend refuses a bad ttl with an error that names it, and leaves the lease alone",
+			"a bad request is a permanent error that names the value and the limit",
+			"Extend with a bad ttl is a permanent error that names it, and leaves the lease alone",
 		},
 	},
 	{
@@ -97,7 +97,7 @@ var inputDoubles = []broken{
 		bug:    "the owner is made of the token",
 		locker: badLease(func(l *locker.Lease) { l.Owner = "owner of " + l.Token }),
 		breaks: []string{
-			"a free lock is granted, with the key, the token and the owner that were asked for",
+			"a free lock is granted, with the key, the token and the owner of the request",
 			"the token is in nothing that a request or a lease prints, logs or marshals",
 			"the token is in nothing that a held Lock or its context prints, logs or marshals",
 		},

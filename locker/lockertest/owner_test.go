@@ -10,11 +10,11 @@ var ownerDoubles = []broken{
 		bug: "deletes without a look at who has the lock", locker: anyoneReleases,
 		breaks: []string{
 			"a stale Release matches ErrLost and leaves the lease of the next holder alone",
-			"Release by someone who knows the key alone matches ErrLost and changes nothing",
-			"when the store fails, a lock that someone has is not said to be held by them, and they keep it",
-			"a lease whose key was overwritten can be neither extended nor released, and what is there stays",
+			"Release with a wrong token matches ErrLost and changes nothing",
+			"when the store fails, a held lock is not reported as held, and its holder keeps it",
+			"Extend and Release of a lease whose key was overwritten fail, and the new value stays",
 			"Unlock after the lock was lost matches ErrLost and leaves the next holder alone",
-			"Do whose lock was lost says so, although work did not fail",
+			"Do whose lock was lost matches ErrLost, even if work did not fail",
 		},
 	},
 	{
@@ -36,7 +36,7 @@ var ownerDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"Release by someone who knows the key alone matches ErrLost and changes nothing",
+			"Release with a wrong token matches ErrLost and changes nothing",
 		},
 	},
 	{
@@ -52,8 +52,8 @@ var ownerDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"Extend after another took the lock matches ErrLost and leaves the other's lease",
-			"Extend after another took the lock does not move the end of the other's lease",
+			"Extend after another holder took the lock matches ErrLost and leaves its lease alone",
+			"Extend after another holder took the lock does not move the end of its lease",
 		},
 	},
 	{
@@ -69,8 +69,8 @@ var ownerDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"Extend after another took the lock matches ErrLost and leaves the other's lease",
-			"Extend after another took the lock does not move the end of the other's lease",
+			"Extend after another holder took the lock matches ErrLost and leaves its lease alone",
+			"Extend after another holder took the lock does not move the end of its lease",
 		},
 	},
 	{
@@ -87,9 +87,9 @@ var ownerDoubles = []broken{
 		breaks: []string{
 			"Extend after the end of the lease matches ErrLost and does not bring it back",
 			"Extend after the key was deleted matches ErrLost and does not bring it back",
-			"Extend after the store let the lease end too soon matches ErrLost and does not bring it back",
+			"Extend after the store ended the lease too soon matches ErrLost and does not bring it back",
 			"Extend after Release matches ErrLost and does not bring the lease back",
-			"after Unlock nothing more of the lock is extended",
+			"after Unlock the lock is not renewed any more",
 		},
 	},
 	{
@@ -107,9 +107,9 @@ var ownerDoubles = []broken{
 		breaks: []string{
 			"Extend after the end of the lease matches ErrLost and does not bring it back",
 			"Extend after the key was deleted matches ErrLost and does not bring it back",
-			"Extend after the store let the lease end too soon matches ErrLost and does not bring it back",
+			"Extend after the store ended the lease too soon matches ErrLost and does not bring it back",
 			"Extend after Release matches ErrLost and does not bring the lease back",
-			"after Unlock nothing more of the lock is extended",
+			"after Unlock the lock is not renewed any more",
 		},
 	},
 }

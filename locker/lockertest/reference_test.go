@@ -42,7 +42,7 @@ type entry struct {
 func newReference() *reference {
 	r := &reference{
 		maxTTL: maxTTL, entries: map[string]entry{}, wakes: map[string]map[*func()]bool{}, fences: map[string]uint64{},
-		standing: map[Op]nil, queued: map[Op][]nil,
+		standing: map[Op]backendtest.Fault{}, queued: map[Op][]backendtest.Fault{},
 	}
 	r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
 		e, found := r.live(key)

@@ -15,7 +15,7 @@ var releaseSentences = []sentence{
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantEmpty(g.Key)
 	}},
-	{"Release of a lease that the store let end too soon matches ErrLost", nil, func(x *fixture) {
+	{"Release of a lease that the store ended too soon matches ErrLost", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Expire(g.Key)
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
@@ -29,7 +29,7 @@ var releaseSentences = []sentence{
 		x.refuse(next, x.long)
 		x.wantHolds(next)
 	}},
-	{"Release by someone who knows the key alone matches ErrLost and changes nothing", nil, func(x *fixture) {
+	{"Release with a wrong token matches ErrLost and changes nothing", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		guess := g.Lease
 		for _, guess.Token = range []string{"*", g.Token + "x", g.Token[:len(g.Token)-1]} {
@@ -39,7 +39,7 @@ var releaseSentences = []sentence{
 		}
 		x.wantHolds(g)
 	}},
-	{"of many concurrent Releases exactly one succeeds", nil, func(x *fixture) {
+	{"of concurrent Releases exactly one succeeds", nil, func(x *fixture) {
 		for range rounds {
 			g := x.grant(x.key("k"), x.long)
 			var released atomic.Int64

@@ -14,11 +14,11 @@ var releaseDoubles = []broken{
 			return double{Locker: r, release: func(context.Context, locker.Lease) error { return nil }}
 		},
 		breaks: []string{
-			"fences rise with every grant of a key, or all are 0",
+			"the numbers of the grants of a key rise, or are all 0",
 			"Release by the holder frees the lock and leaves nothing",
 			"a second Release matches ErrLost",
-			"of many concurrent Releases exactly one succeeds",
-			"when the store answers after ctx has ended, Acquire grants or leaves nothing",
+			"of concurrent Releases exactly one succeeds",
+			"when the store answers after ctx has ended, Acquire grants the lock or leaves nothing",
 		},
 	},
 	{
@@ -33,10 +33,10 @@ var releaseDoubles = []broken{
 		},
 		breaks: []string{
 			"a second Release matches ErrLost",
-			"Release of a lease that the store let end too soon matches ErrLost",
+			"Release of a lease that the store ended too soon matches ErrLost",
 			"a stale Release matches ErrLost and leaves the lease of the next holder alone",
-			"of many concurrent Releases exactly one succeeds",
-			"when the reply to Release is lost, it does not say lost, and a repeat does",
+			"of concurrent Releases exactly one succeeds",
+			"when the reply to Release is lost, the error does not match ErrLost, and the error of a second Release does",
 		},
 	},
 	{

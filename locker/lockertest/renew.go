@@ -12,24 +12,24 @@ import (
 const renewed = time.Second // the first ttl of a lock that is to be extended in time
 
 var renewSentences = []sentence{
-	{"a held lock is extended for as long as it is held", nil, func(x *fixture) {
+	{"a Client renews a lock for as long as it is held", nil, func(x *fixture) {
 		x.inTime(renewed, func(ttl time.Duration) bool { return x.keeps(ttl, func() {}) })
 	}},
-	{"one extension that fails does not lose the lock", needs(faults), func(x *fixture) {
+	{"one renewal that fails does not lose the lock", needs(faults), func(x *fixture) {
 		x.survives(backendtest.Fail)
 	}},
-	{"one extension whose reply is lost does not lose the lock", needs(faults), func(x *fixture) {
+	{"one renewal whose reply is lost does not lose the lock", needs(faults), func(x *fixture) {
 		x.survives(backendtest.LoseReply)
 	}},
-	{"one extension that hangs does not lose the lock", needs(faults), func(x *fixture) {
+	{"one renewal that hangs does not lose the lock", needs(faults), func(x *fixture) {
 		x.survives(backendtest.Hang)
 	}},
-	{"one extension that hangs and ignores its ctx does not lose the lock", needs(faults), func(x *fixture) {
+	{"one renewal that hangs and ignores its ctx does not lose the lock", needs(faults), func(x *fixture) {
 		until := make(chan struct{})
 		x.Cleanup(func() { close(until) })
 		x.survives(backendtest.Stall(until, nil))
 	}},
-	{"without extension a lock is lost at its Expires", nil, func(x *fixture) {
+	{"without renewal a lock is lost at its Expires", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(3*short), locker.WithoutExtension()), x.key("k"))
 		expires := l.Lease().Expires
 		if lost := x.lost(l); lost.Reason != locker.LostExpired {
@@ -39,7 +39,7 @@ var renewSentences = []sentence{
 			x.Errorf("lost %v before Expires", expires.Sub(now))
 		}
 	}},
-	{"whoever looks at the context of a lock at its Expires or later finds it ended", nil, func(x *fixture) {
+	{"a caller that looks at the context of a lock at its Expires or later finds it ended", nil, func(x *fixture) {
 		c := x.client(locker.WithTTL(short/2), locker.WithoutExtension())
 		looks := 20
 		if x.Bubble {
@@ -68,29 +68,29 @@ var renewSentences = []sentence{
 	{"when the key is deleted, the context ends with ErrLost, stolen, no later than Expires", nil, func(x *fixture) {
 		x.stolen(x.beneath.Delete)
 	}},
-	{"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires", nil, func(x *fixture) {
+	{"when another holder has taken the lock, the context ends with ErrLost, stolen, no later than Expires", nil, func(x *fixture) {
 		x.stolen(func(key string) {
 			x.beneath.Delete(key)
 			x.grant(key, x.long)
 		})
 	}},
-	{"when extensions fail, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
+	{"when renewals fail, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
 		x.unavailable(func() { x.beneath.Fault(Extend, backendtest.Fail) })
 	}},
-	{"when extensions hang, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
+	{"when renewals hang, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
 		x.unavailable(func() { x.beneath.Fault(Extend, backendtest.Hang) })
 	}},
-	{"when extensions hang and ignore their ctx, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
+	{"when renewals hang and ignore their ctx, the context ends with ErrLost, unavailable, no later than Expires", needs(faults), func(x *fixture) {
 		x.unavailable(func() { x.stall(Extend) })
 	}},
-	{"when everything hangs and ignores its ctx, the context ends with ErrLost no later than Expires", needs(faults), func(x *fixture) {
+	{"when every call hangs and ignores its ctx, the context ends with ErrLost no later than Expires", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(All)
 		_ = x.lost(l) // whatever the reason
 		release()
 		x.emptyInTheEnd(l.Key())
 	}},
-	{"an extension that lands after the lock was lost leaves nothing and nobody's lease longer", needs(faults), func(x *fixture) {
+	{"a renewal that arrives after the lock was lost leaves nothing, and makes no lease longer", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(Extend)
 		_ = x.lost(l) // whatever the reason
@@ -99,7 +99,7 @@ var renewSentences = []sentence{
 		release()
 		x.livesUntil(next.Lease)
 	}},
-	{"when the ctx given to Lock ends, so does the lock's, and unless unlocked it runs out", nil, func(x *fixture) {
+	{"when the ctx given to Lock ends, the context of the lock ends, and the lease ends in its time", nil, func(x *fixture) {
 		ctx, cancel := context.WithCancelCause(x.Context())
 		why := errors.New("the reason")
 		got := x.got(x.waits(ctx, x.client(locker.WithTTL(3*short)), x.key("k")))
@@ -125,7 +125,7 @@ var renewSentences = []sentence{
 		}
 		x.unlock(l)
 	}},
-	{"Extend of a lock that was taken away matches ErrLost and ends its context", nil, func(x *fixture) {
+	{"Extend of a lock that another holder took matches ErrLost and ends its context", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Delete(l.Key())
 		other := x.grant(l.Key(), x.long)

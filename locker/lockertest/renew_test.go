@@ -14,10 +14,10 @@ var renewDoubles = []broken{
 		bug:     "the Client does not extend",
 		options: []locker.Option{locker.WithoutExtension()},
 		breaks: []string{
-			"a held lock is extended for as long as it is held",
-			"one extension that fails does not lose the lock",
-			"one extension whose reply is lost does not lose the lock",
-			"one extension that hangs and ignores its ctx does not lose the lock",
+			"a Client renews a lock for as long as it is held",
+			"one renewal that fails does not lose the lock",
+			"one renewal whose reply is lost does not lose the lock",
+			"one renewal that hangs and ignores its ctx does not lose the lock",
 		},
 	},
 	{
@@ -31,11 +31,11 @@ var renewDoubles = []broken{
 		},
 		breaks: []string{
 			"when the key is deleted, the context ends with ErrLost, stolen, no later than Expires",
-			"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires",
-			"when extensions fail, the context ends with ErrLost, unavailable, no later than Expires",
-			"Extend of a lock that was taken away matches ErrLost and ends its context",
+			"when another holder has taken the lock, the context ends with ErrLost, stolen, no later than Expires",
+			"when renewals fail, the context ends with ErrLost, unavailable, no later than Expires",
+			"Extend of a lock that another holder took matches ErrLost and ends its context",
 			"Unlock after the lock was lost matches ErrLost and leaves the next holder alone",
-			"Do whose lock was lost says so, although work did not fail",
+			"Do whose lock was lost matches ErrLost, even if work did not fail",
 		},
 	},
 	{
@@ -47,10 +47,10 @@ var renewDoubles = []broken{
 			return err
 		}),
 		breaks: []string{
-			"one extension that fails does not lose the lock",
-			"one extension whose reply is lost does not lose the lock",
-			"one extension that hangs does not lose the lock",
-			"when extensions fail, the context ends with ErrLost, unavailable, no later than Expires",
+			"one renewal that fails does not lose the lock",
+			"one renewal whose reply is lost does not lose the lock",
+			"one renewal that hangs does not lose the lock",
+			"when renewals fail, the context ends with ErrLost, unavailable, no later than Expires",
 		},
 	},
 	{
@@ -63,8 +63,8 @@ var renewDoubles = []broken{
 		}),
 		breaks: []string{
 			"when the key is deleted, the context ends with ErrLost, stolen, no later than Expires",
-			"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires",
-			"Extend of a lock that was taken away matches ErrLost and ends its context",
+			"when another holder has taken the lock, the context ends with ErrLost, stolen, no later than Expires",
+			"Extend of a lock that another holder took matches ErrLost and ends its context",
 		},
 	},
 	{
@@ -77,12 +77,12 @@ var renewDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"without extension a lock is lost at its Expires",
-			"when extensions hang, the context ends with ErrLost, unavailable, no later than Expires",
-			"when extensions hang and ignore their ctx, the context ends with ErrLost, unavailable, no later than Expires",
-			"when everything hangs and ignores its ctx, the context ends with ErrLost no later than Expires",
-			"an extension that lands after the lock was lost leaves nothing and nobody's lease longer",
-			"when the ctx given to Lock ends, so does the lock's, and unless unlocked it runs out",
+			"without renewal a lock is lost at its Expires",
+			"when renewals hang, the context ends with ErrLost, unavailable, no later than Expires",
+			"when renewals hang and ignore their ctx, the context ends with ErrLost, unavailable, no later than Expires",
+			"when every call hangs and ignores its ctx, the context ends with ErrLost no later than Expires",
+			"a renewal that arrives after the lock was lost leaves nothing, and makes no lease longer",
+			"when the ctx given to Lock ends, the context of the lock ends, and the lease ends in its time",
 		},
 	},
 	{
@@ -98,8 +98,8 @@ var renewDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"one extension that hangs does not lose the lock",
-			"one extension that hangs and ignores its ctx does not lose the lock",
+			"one renewal that hangs does not lose the lock",
+			"one renewal that hangs and ignores its ctx does not lose the lock",
 		},
 	},
 	{
@@ -115,13 +115,13 @@ var renewDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"when everything hangs and ignores its ctx, the context ends with ErrLost no later than Expires",
+			"when every call hangs and ignores its ctx, the context ends with ErrLost no later than Expires",
 			"WithMaxHold ends the context with ErrLost, maximum hold, and Unlock frees the lock",
-			"Unlock with a ctx that is already done, or with the lock's own, releases",
+			"Unlock releases the lock even with a ctx that is done, or with the context of the lock",
 			"Unlock returns when its ctx ends, and goes on in the background until the lock is released",
-			"Unlock with a ctx that is already done waits a second for a store that hangs, no longer",
-			"an extension that hangs holds Unlock up no longer than its ctx, and leaves nothing",
-			"Do whose ctx ends during work releases the lock",
+			"Unlock with a ctx that is done waits for a store that hangs for a second at most",
+			"an Extend that hangs delays Unlock no longer than the ctx of Unlock, and leaves nothing",
+			"Do releases the lock when its ctx ends during work",
 		},
 	},
 }

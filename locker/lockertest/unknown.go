@@ -10,14 +10,14 @@ import (
 
 // What happens when nobody can tell what happened.
 var unknownSentences = []sentence{
-	{"when the store fails, Acquire says neither held nor lost, and nothing is left", needs(faults), func(x *fixture) {
+	{"when the store fails, the error of Acquire matches neither ErrHeld nor ErrLost, and nothing is left", needs(faults), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.FaultOnce(Acquire, backendtest.Fail)
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
 		x.grant(key, x.long)
 	}},
-	{"when the store fails, the error matches that of the store", needs(faults), func(x *fixture) {
+	{"when the store fails, the error matches the error of the store", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Fault(All, backendtest.Fail)
 		_, acquired := x.locker.Acquire(x.Context(), x.request(x.key("free"), x.long))
@@ -29,28 +29,28 @@ var unknownSentences = []sentence{
 			}
 		}
 	}},
-	{"when the store fails, a lock that someone has is not said to be held by them, and they keep it", needs(faults), func(x *fixture) {
+	{"when the store fails, a held lock is not reported as held, and its holder keeps it", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Acquire, backendtest.Fail)
 		x.acquireFails(g.Key)
 		x.pause(10 * tick)
 		x.wantHolds(g)
 	}},
-	{"when the reply to Acquire is lost, it says neither held nor lost, and what was stored is removed", needs(faults), func(x *fixture) {
+	{"when the reply to Acquire is lost, the error matches neither ErrHeld nor ErrLost, and the grant is removed", needs(faults), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.FaultOnce(Acquire, backendtest.LoseReply)
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
 		x.grant(key, x.long)
 	}},
-	{"a clean-up that fails or hangs is repeated until it is answered", needs(faults), func(x *fixture) {
+	{"a cleanup that fails or hangs is repeated until it is answered", needs(faults), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.FaultOnce(Acquire, backendtest.LoseReply)
 		x.beneath.FaultOnce(Release, backendtest.Fail, backendtest.Hang, backendtest.Fail, backendtest.Fail)
 		x.acquireFails(key)
 		x.emptyInTheEnd(key)
 	}},
-	{"a request that lands after its attempt has failed is removed too", needs(faults), func(x *fixture) {
+	{"a grant that the store makes after its attempt has failed is removed too", needs(faults), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.FaultOnce(Acquire, backendtest.Ghost(30*time.Millisecond))
 		const ttl = 10 * time.Second // in real time it may end by itself: the clean-up does not go on for ever
@@ -61,7 +61,7 @@ var unknownSentences = []sentence{
 		x.emptyInTheEnd(key)
 		x.soon("what landed late was removed", began, ttl/2)
 	}},
-	{"the clean-up of one attempt never removes the grant of the next", needs(faults), func(x *fixture) {
+	{"the cleanup of one attempt never removes the grant of the next", needs(faults), func(x *fixture) {
 		for name, fault := range map[string]backendtest.Fault{"Fail": backendtest.Fail, "LoseReply": backendtest.LoseReply} {
 			key := x.key(name)
 			x.beneath.FaultOnce(Acquire, fault)
@@ -81,7 +81,7 @@ var unknownSentences = []sentence{
 			x.wantHolds(next)
 		}
 	}},
-	{"when Extend fails, it does not say lost, the lease lasts and a repeat works", needs(faults), func(x *fixture) {
+	{"when Extend fails, the error does not match ErrLost, the lease lasts, and a second Extend works", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Extend, backendtest.Fail)
 		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
@@ -89,7 +89,7 @@ var unknownSentences = []sentence{
 		x.refuse(g, x.long)
 		x.wantHolds(g)
 	}},
-	{"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward", needs(faults), func(x *fixture) {
+	{"when the reply to Extend is lost, the error does not match ErrLost, and a second Extend moves Expires forward", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Extend, backendtest.LoseReply)
 		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
@@ -98,7 +98,7 @@ var unknownSentences = []sentence{
 			x.Fatalf("Extend = %v; want it until after %v", after, g.Expires)
 		}
 	}},
-	{"when Release fails, it does not say lost, and a repeat releases", needs(faults), func(x *fixture) {
+	{"when Release fails, the error does not match ErrLost, and a second Release frees the lock", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, backendtest.Fail)
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
@@ -106,14 +106,14 @@ var unknownSentences = []sentence{
 		x.release(g.Lease)
 		x.wantEmpty(g.Key)
 	}},
-	{"when the reply to Release is lost, it does not say lost, and a repeat does", needs(faults), func(x *fixture) {
+	{"when the reply to Release is lost, the error does not match ErrLost, and the error of a second Release does", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, backendtest.LoseReply)
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantEmpty(g.Key)
 	}},
-	{"what the store refuses for good is returned at once as a refusal, and changes nothing", needs(faults), func(x *fixture) {
+	{"a permanent error of the store is returned at once, is permanent, and changes nothing", needs(faults), func(x *fixture) {
 		g, free := x.grant(x.key("k"), x.long), x.key("free")
 		x.beneath.Fault(All, backendtest.Permanent)
 		began := time.Now()
@@ -142,7 +142,7 @@ func (x *fixture) acquireFails(key string) {
 }
 
 var foreignSentences = []sentence{
-	{"a value without expiry is a *HeldError that matches ErrForeignKey too, and stays", needs(foreign), func(x *fixture) {
+	{"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays", needs(foreign), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.SetForeign(key)
 		_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
@@ -160,7 +160,7 @@ var foreignSentences = []sentence{
 		x.beneath.Delete(key)
 		x.grant(key, x.long)
 	}},
-	{"a value of another type matches ErrForeignKey and not ErrHeld, and stays", needs(foreign), func(x *fixture) {
+	{"a value of another type is an error that matches ErrForeignKey and not ErrHeld, and stays", needs(foreign), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.SetOther(key)
 		_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
@@ -173,7 +173,7 @@ var foreignSentences = []sentence{
 			x.Fatalf("the foreign value is gone")
 		}
 	}},
-	{"a lease whose key was overwritten can be neither extended nor released, and what is there stays", needs(foreign), func(x *fixture) {
+	{"Extend and Release of a lease whose key was overwritten fail, and the new value stays", needs(foreign), func(x *fixture) {
 		for name, overwrite := range map[string]func(string){"foreign": x.beneath.SetForeign, "other": x.beneath.SetOther} {
 			g := x.grant(x.key(name), x.long)
 			overwrite(g.Key)

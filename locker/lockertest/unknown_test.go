@@ -20,8 +20,8 @@ var unknownDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"when the store fails, Acquire says neither held nor lost, and nothing is left",
-			"when the reply to Acquire is lost, it says neither held nor lost, and what was stored is removed",
+			"when the store fails, the error of Acquire matches neither ErrHeld nor ErrLost, and nothing is left",
+			"when the reply to Acquire is lost, the error matches neither ErrHeld nor ErrLost, and the grant is removed",
 		},
 	},
 	{
@@ -33,7 +33,7 @@ var unknownDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"a Watch that the store refuses returns the refusal, or says that it is unsupported",
+			"Watch returns a permanent error of the store, or matches errors.ErrUnsupported",
 		},
 	},
 	{
@@ -45,14 +45,14 @@ var unknownDoubles = []broken{
 			return err
 		})),
 		breaks: []string{
-			"a Watch that the store refuses returns the refusal, or says that it is unsupported",
+			"Watch returns a permanent error of the store, or matches errors.ErrUnsupported",
 		},
 	},
 	{
 		bug:    "nothing is cleaned up",
 		locker: changed(func(r *reference) { r.clean = func(context.Context, locker.Request) {} }),
 		breaks: []string{
-			"when the reply to Acquire is lost, it says neither held nor lost, and what was stored is removed",
+			"when the reply to Acquire is lost, the error matches neither ErrHeld nor ErrLost, and the grant is removed",
 			"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left",
 		},
 	},
@@ -64,8 +64,8 @@ var unknownDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a clean-up that fails or hangs is repeated until it is answered",
-			"a request that lands after its attempt has failed is removed too",
+			"a cleanup that fails or hangs is repeated until it is answered",
+			"a grant that the store makes after its attempt has failed is removed too",
 		},
 	},
 	{
@@ -80,7 +80,7 @@ var unknownDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"a request that lands after its attempt has failed is removed too",
+			"a grant that the store makes after its attempt has failed is removed too",
 		},
 	},
 	{
@@ -91,9 +91,9 @@ var unknownDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"when ctx ends while the store hangs, Acquire returns its error soon and nothing is left",
-			"when ctx ends while the store hangs, the clean-up has a context of its own",
-			"when the store fails, the error matches that of the store",
+			"when ctx ends while the store hangs, Acquire soon returns the error of the ctx, and nothing is left",
+			"when ctx ends while the store hangs, the cleanup has a context of its own",
+			"when the store fails, the error matches the error of the store",
 			"when ctx ends while the store hangs, Lock and TryLock return at once, not with ErrHeld, and nothing is left",
 		},
 	},
@@ -110,9 +110,9 @@ var unknownDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"when the store fails, a lock that someone has is not said to be held by them, and they keep it",
-			"a clean-up that fails or hangs is repeated until it is answered",
-			"the clean-up of one attempt never removes the grant of the next",
+			"when the store fails, a held lock is not reported as held, and its holder keeps it",
+			"a cleanup that fails or hangs is repeated until it is answered",
+			"the cleanup of one attempt never removes the grant of the next",
 		},
 	},
 	{
@@ -139,8 +139,8 @@ var unknownDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"when Extend fails, it does not say lost, the lease lasts and a repeat works",
-			"when the reply to Extend is lost, it does not say lost, and a repeat moves Expires forward",
+			"when Extend fails, the error does not match ErrLost, the lease lasts, and a second Extend works",
+			"when the reply to Extend is lost, the error does not match ErrLost, and a second Extend moves Expires forward",
 		},
 	},
 	{
@@ -159,12 +159,12 @@ var unknownDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Extend and Release with a ctx that is already done leave the lease alone and return the ctx's error",
-			"when ctx ends while the store hangs, Release returns its error and can be repeated",
-			"when Release fails, it does not say lost, and a repeat releases",
-			"what the store refuses for good is returned at once as a refusal, and changes nothing",
-			"Unlock whose request is lost repeats it",
-			"Unlock whose ctx has ended leaves a lock that the next one gets, and keeps",
+			"Extend and Release with a ctx that is done return the error of the ctx and leave the lease alone",
+			"when ctx ends while the store hangs, Release returns the error of the ctx and can be repeated",
+			"when Release fails, the error does not match ErrLost, and a second Release frees the lock",
+			"a permanent error of the store is returned at once, is permanent, and changes nothing",
+			"Unlock whose request is lost sends it again",
+			"after an Unlock whose ctx has ended, the next holder gets the lock and keeps it",
 		},
 	},
 	{
@@ -178,8 +178,8 @@ var unknownDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"when the store fails, the error matches that of the store",
-			"when the reply to Release is lost, it does not say lost, and a repeat does",
+			"when the store fails, the error matches the error of the store",
+			"when the reply to Release is lost, the error does not match ErrLost, and the error of a second Release does",
 		},
 	},
 	{
@@ -206,9 +206,9 @@ var unknownDoubles = []broken{
 			}
 		},
 		breaks: []string{
-			"what the store refuses for good is returned at once as a refusal, and changes nothing",
-			"what the store refuses for good is returned by Lock at once as a refusal",
-			"a refusal of Release is returned by Unlock at once",
+			"a permanent error of the store is returned at once, is permanent, and changes nothing",
+			"Lock returns a permanent error of the store at once, as a permanent error",
+			"Unlock returns a permanent error of Release at once",
 		},
 	},
 }

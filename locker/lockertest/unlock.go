@@ -19,7 +19,7 @@ var unlockSentences = []sentence{
 		x.pause(10 * tick)
 		x.wantHolds(next)
 	}},
-	{"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone", nil, func(x *fixture) {
+	{"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Delete(l.Key())
 		next := x.grant(l.Key(), x.long)
@@ -27,19 +27,19 @@ var unlockSentences = []sentence{
 		x.pause(10 * tick)
 		x.wantHolds(next)
 	}},
-	{"Unlock whose reply is lost returns nil, since its own repeat finds nothing", needs(faults), func(x *fixture) {
+	{"Unlock whose reply is lost returns nil, since its second Release finds nothing", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.FaultOnce(Release, backendtest.LoseReply)
 		x.unlock(l)
 		x.wantEmpty(l.Key())
 	}},
-	{"Unlock whose request is lost repeats it", needs(faults), func(x *fixture) {
+	{"Unlock whose request is lost sends it again", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.FaultOnce(Release, backendtest.Fail, backendtest.Fail)
 		x.unlock(l)
 		x.wantEmpty(l.Key())
 	}},
-	{"Unlock with a ctx that is already done, or with the lock's own, releases", nil, func(x *fixture) {
+	{"Unlock releases the lock even with a ctx that is done, or with the context of the lock", nil, func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
 		cancelled, cancel := context.WithCancel(x.Context())
 		cancel()
@@ -71,7 +71,7 @@ var unlockSentences = []sentence{
 			x.emptyInTheEnd(l.Key())
 		}
 	}},
-	{"Unlock with a ctx that is already done waits a second for a store that hangs, no longer", needs(faults), func(x *fixture) {
+	{"Unlock with a ctx that is done waits for a store that hangs for a second at most", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		release := x.stall(Release)
 		ctx, cancel := context.WithCancel(x.Context())
@@ -83,7 +83,7 @@ var unlockSentences = []sentence{
 		release()
 		x.emptyInTheEnd(l.Key())
 	}},
-	{"Unlock whose ctx has ended leaves a lock that the next one gets, and keeps", needs(faults), func(x *fixture) {
+	{"after an Unlock whose ctx has ended, the next holder gets the lock and keeps it", needs(faults), func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
 		x.beneath.FaultOnce(Release, backendtest.Hang, backendtest.Hang)
@@ -95,7 +95,7 @@ var unlockSentences = []sentence{
 		}
 		x.unlock(next.Lock)
 	}},
-	{"a refusal of Release is returned by Unlock at once", needs(faults), func(x *fixture) {
+	{"Unlock returns a permanent error of Release at once", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		x.beneath.Fault(Release, backendtest.Permanent)
 		began := time.Now()
@@ -118,7 +118,7 @@ var unlockSentences = []sentence{
 			x.Errorf("Unlock: %v, and then %v", first, second)
 		}
 	}},
-	{"many who Unlock at once get one result", nil, func(x *fixture) {
+	{"concurrent Unlocks of one lock get the same result", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		errs := make([]error, callers)
 		together(callers, func(i int) { errs[i] = l.Unlock(x.Context()) })
@@ -127,7 +127,7 @@ var unlockSentences = []sentence{
 		}
 		x.wantEmpty(l.Key())
 	}},
-	{"after Unlock nothing more of the lock is extended", nil, func(x *fixture) {
+	{"after Unlock the lock is not renewed any more", nil, func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		x.unlock(l)
 		x.wantLost("Extend", x.extendOver(l))
@@ -135,7 +135,7 @@ var unlockSentences = []sentence{
 		x.livesUntil(next.Lease)
 		x.wantEmpty(l.Key())
 	}},
-	{"an extension that hangs holds Unlock up no longer than its ctx, and leaves nothing", needs(faults), func(x *fixture) {
+	{"an Extend that hangs delays Unlock no longer than the ctx of Unlock, and leaves nothing", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(Extend)
 		x.inFlight(l)

@@ -21,9 +21,9 @@ var unlockDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Unlock whose reply is lost returns nil, since its own repeat finds nothing",
-			"Unlock whose request is lost repeats it",
-			"Unlock whose ctx has ended leaves a lock that the next one gets, and keeps",
+			"Unlock whose reply is lost returns nil, since its second Release finds nothing",
+			"Unlock whose request is lost sends it again",
+			"after an Unlock whose ctx has ended, the next holder gets the lock and keeps it",
 		},
 	},
 	{
@@ -40,9 +40,9 @@ var unlockDoubles = []broken{
 		},
 		breaks: []string{
 			"Lock and TryLock of a free lock succeed at once, and Unlock leaves nothing",
-			"a lock that a Client holds is refused to everyone else",
-			"many who Unlock at once get one result",
-			"Do works under the lock and releases it, whether work fails or not",
+			"a lock that a Client holds is held for everyone else",
+			"concurrent Unlocks of one lock get the same result",
+			"Do calls work under the lock and releases the lock, whether work fails or not",
 			"Do releases the lock when work panics, and passes the panic on",
 			"Do releases the lock when work calls runtime.Goexit",
 		},
@@ -59,7 +59,7 @@ var unlockDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Unlock whose reply is lost returns nil, since its own repeat finds nothing",
+			"Unlock whose reply is lost returns nil, since its second Release finds nothing",
 		},
 	},
 	{
@@ -72,11 +72,11 @@ var unlockDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone",
-			"Unlock with a ctx that is already done, or with the lock's own, releases",
-			"a refusal of Release is returned by Unlock at once",
+			"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
+			"Unlock releases the lock even with a ctx that is done, or with the context of the lock",
+			"Unlock returns a permanent error of Release at once",
 			"a second Unlock returns the result of the first and leaves the next holder alone",
-			"Do joins the errors of work and of the release, work's first",
+			"Do joins the error of work and the error of the release, in this order",
 		},
 	},
 	{
@@ -89,7 +89,7 @@ var unlockDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"when Release fails, it does not say lost, and a repeat releases",
+			"when Release fails, the error does not match ErrLost, and a second Release frees the lock",
 		},
 	},
 	{
@@ -113,9 +113,9 @@ var unlockDoubles = []broken{
 			}
 		},
 		breaks: []string{
-			"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone",
+			"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
 			"a second Unlock returns the result of the first and leaves the next holder alone",
-			"Do joins the errors of work and of the release, work's first",
+			"Do joins the error of work and the error of the release, in this order",
 		},
 	},
 	{
@@ -128,12 +128,12 @@ var unlockDoubles = []broken{
 			"Lock waits for a lock that is held, and gets it soon after Unlock",
 			"WithMaxHold ends the context with ErrLost, maximum hold, and Unlock frees the lock",
 			"Unlock returns when its ctx ends, and goes on in the background until the lock is released",
-			"Unlock with a ctx that is already done waits a second for a store that hangs, no longer",
-			"many who Unlock at once get one result",
-			"Do works under the lock and releases it, whether work fails or not",
+			"Unlock with a ctx that is done waits for a store that hangs for a second at most",
+			"concurrent Unlocks of one lock get the same result",
+			"Do calls work under the lock and releases the lock, whether work fails or not",
 			"Do releases the lock when work panics, and passes the panic on",
 			"Do releases the lock when work calls runtime.Goexit",
-			"Do whose ctx ends during work releases the lock",
+			"Do releases the lock when its ctx ends during work",
 		},
 	},
 }

@@ -36,7 +36,7 @@ var waitSentences = []sentence{
 		x.soon("Lock returned", g.came.Add(g.ttl), pollCap+slack)
 		x.unlock(next.Lock)
 	}},
-	{"a waiter whom nobody wakes gets the lock within the polling cap", nil, func(x *fixture) {
+	{"a waiter without a wake-up gets the lock within the polling cap", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
 		x.pause(50 * time.Millisecond)
@@ -47,7 +47,7 @@ var waitSentences = []sentence{
 		x.soon("Lock returned", expired, pollCap+slack)
 		x.unlock(next.Lock)
 	}},
-	{"a Watch that hangs costs hints and not the wait", needs(faults), func(x *fixture) {
+	{"a Watch that hangs costs the wake-ups and not the wait", needs(faults), func(x *fixture) {
 		x.stall(Watch)
 		g := x.grant(x.key("k"), x.long)
 		waiting := x.waits(x.Context(), x.client(), g.Key)
@@ -75,7 +75,7 @@ var waitSentences = []sentence{
 		})
 		x.wantHolds(g)
 	}},
-	{"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows", needs(faults), func(x *fixture) {
+	{"a wait limit that is reached while the store hangs does not match ErrHeld, since the outcome is unknown", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Fault(Acquire, backendtest.Hang)
 		x.beneath.FaultOnce(Acquire, nil)
@@ -107,7 +107,7 @@ var waitSentences = []sentence{
 			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit and %q, and not ErrHeld", err, x.Cause)
 		}
 	}},
-	{"when ctx ends during the wait, Lock returns at once with an error that matches the ctx's, its cause, and ErrHeld", nil, func(x *fixture) {
+	{"when ctx ends during the wait, Lock returns at once, and the error matches the error of the ctx, its cause, and ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		why := errors.New("the reason")
 		x.inTime(short, func(limit time.Duration) bool {
@@ -151,7 +151,7 @@ var waitSentences = []sentence{
 			x.Fatalf("Lock: error %v; want one that matches ErrForeignKey", err)
 		}
 	}},
-	{"many who lock one key exclude each other, and no update is lost", nil, func(x *fixture) {
+	{"concurrent holders of one key exclude each other, and no update is lost", nil, func(x *fixture) {
 		const each = 4
 		clients := []*locker.Client{x.client(locker.WithTTL(x.long)), x.client(locker.WithTTL(x.long))}
 		key := x.key("k")

@@ -9,7 +9,7 @@ import (
 )
 
 var watchSentences = []sentence{
-	{"Watch is active when it returns and wakes after Release, or says that it is unsupported", nil, func(x *fixture) {
+	{"Watch is active when it returns and wakes after Release, or matches errors.ErrUnsupported", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		woken, watching := x.watch(x.Context(), g.Key)
 		x.release(g.Lease)
@@ -25,7 +25,7 @@ var watchSentences = []sentence{
 			answer(x, "a wake after Release", woken)
 		}
 	}},
-	{"all who watch a key wake, each for its own key", nil, func(x *fixture) {
+	{"all watchers of a key wake, each for its own key", nil, func(x *fixture) {
 		one, two := x.grant(x.key("one"), x.long), x.grant(x.key("two"), x.long)
 		first, watching := x.watch(x.Context(), one.Key)
 		second, _ := x.watch(x.Context(), one.Key)
@@ -66,7 +66,7 @@ var watchSentences = []sentence{
 		}
 		x.Fatalf("the watch is still called after its ctx has ended")
 	}},
-	{"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported", nil, func(x *fixture) {
+	{"Watch with a ctx that is done returns the error of the ctx, or matches errors.ErrUnsupported", nil, func(x *fixture) {
 		key := x.key("k")
 		ctx, cancel := context.WithCancel(x.Context())
 		cancel()
@@ -75,7 +75,7 @@ var watchSentences = []sentence{
 			x.Fatalf("Watch: error %v", err)
 		}
 	}},
-	{"a Watch that the store refuses returns the refusal, or says that it is unsupported", needs(faults), func(x *fixture) {
+	{"Watch returns a permanent error of the store, or matches errors.ErrUnsupported", needs(faults), func(x *fixture) {
 		x.beneath.Fault(Watch, backendtest.Permanent)
 		err := x.locker.Watch(x.Context(), x.key("k"), "", func() {})
 		if x.NoWatch && errors.Is(err, errors.ErrUnsupported) {

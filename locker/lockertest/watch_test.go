@@ -12,8 +12,8 @@ var watchDoubles = []broken{
 		bug:    "nobody is woken",
 		locker: changed(func(r *reference) { r.tell = func(string, []func()) {} }),
 		breaks: []string{
-			"Watch is active when it returns and wakes after Release, or says that it is unsupported",
-			"all who watch a key wake, each for its own key",
+			"Watch is active when it returns and wakes after Release, or matches errors.ErrUnsupported",
+			"all watchers of a key wake, each for its own key",
 		},
 	},
 	{
@@ -26,7 +26,7 @@ var watchDoubles = []broken{
 			}
 		}),
 		breaks: []string{
-			"all who watch a key wake, each for its own key",
+			"all watchers of a key wake, each for its own key",
 		},
 	},
 	{
@@ -34,13 +34,13 @@ var watchDoubles = []broken{
 			return double{Locker: r, watch: unsupported}
 		},
 		breaks: []string{
-			"a Watch that the store refuses returns the refusal, or says that it is unsupported",
+			"Watch returns a permanent error of the store, or matches errors.ErrUnsupported",
 		},
 	},
 	{
 		bug: "Watch works, which is not said", noWatch: true,
 		breaks: []string{
-			"Watch is active when it returns and wakes after Release, or says that it is unsupported",
+			"Watch is active when it returns and wakes after Release, or matches errors.ErrUnsupported",
 		},
 	},
 	{
@@ -52,7 +52,7 @@ var watchDoubles = []broken{
 		},
 		breaks: []string{
 			"a watch ends with its ctx",
-			"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported",
+			"Watch with a ctx that is done returns the error of the ctx, or matches errors.ErrUnsupported",
 		},
 	},
 	{
@@ -64,8 +64,8 @@ var watchDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Watch with a ctx that is already done returns, with the ctx's error unless it is unsupported",
-			"a Watch that the store refuses returns the refusal, or says that it is unsupported",
+			"Watch with a ctx that is done returns the error of the ctx, or matches errors.ErrUnsupported",
+			"Watch returns a permanent error of the store, or matches errors.ErrUnsupported",
 		},
 	},
 	{
@@ -80,7 +80,7 @@ var watchDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Watch is active when it returns and wakes after Release, or says that it is unsupported",
+			"Watch is active when it returns and wakes after Release, or matches errors.ErrUnsupported",
 		},
 	},
 }

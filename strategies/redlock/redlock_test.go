@@ -48,12 +48,12 @@ func TestContractInFakeTime(t *testing.T) {
 // except are the sentences that a quorum does not promise.
 var except = []string{
 	// The limit for a node comes before the wait limit, and the error says so.
-	"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
+	"a wait limit that is reached while the store hangs does not match ErrHeld, since the outcome is unknown",
 	// At most one succeeds. If each of several finds the lease on some nodes, none finds it on a
 	// quorum.
-	"of many concurrent Releases exactly one succeeds",
+	"of concurrent Releases exactly one succeeds",
 	// At most one, for the same reason. The wait of a Client has jitter, so one succeeds soon.
-	"of many concurrent attempts exactly one is granted",
+	"of concurrent attempts exactly one is granted",
 }
 
 // exceptInTurn are the sentences that take n times as long if nodes are asked in turn, or that meet
@@ -61,8 +61,8 @@ var except = []string{
 var exceptInTurn = append([]string{
 	"a slow answer does not make the lease longer",
 	"a slow answer does not make an extension longer",
-	"when ctx ends while the store hangs, Extend returns its error and the lease lasts",
-	"when ctx ends while the store hangs, Release returns its error and can be repeated",
+	"when ctx ends while the store hangs, Extend returns the error of the ctx and the lease lasts",
+	"when ctx ends while the store hangs, Release returns the error of the ctx and can be repeated",
 }, except...)
 
 func TestContractWithoutHurryInFakeTime(t *testing.T) {

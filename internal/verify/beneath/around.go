@@ -80,7 +80,7 @@ var strategies = []promised{
 		return wrap(t, fenced.New(faults.Numbered(store))), Disturber{outside, faults, numberedOps}
 	}},
 	{"reentrant", false, lockertest.Harness{
-		Except: []string{"an owner that asks with a new token is refused like anyone"},
+		Except: []string{"a lock is held for its own owner too, if the token is new"},
 	}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := start(t)
 		faults := new(backendtest.Faults)
@@ -110,14 +110,14 @@ var strategies = []promised{
 	old("legacy expire", legacy.Expire, false, anything),
 	old("legacy getset", func(s backends.LegacyStore) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }, false, stampToCome,
 		// Stamps may be equal, and DEL does not look whose it deletes.
-		"Extend after another took the lock matches ErrLost and leaves the other's lease",
-		"Extend of a lock that was taken away matches ErrLost and ends its context",
-		"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone",
+		"Extend after another holder took the lock matches ErrLost and leaves its lease alone",
+		"Extend of a lock that another holder took matches ErrLost and ends its context",
+		"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
 	),
 	old("legacy setbit", legacy.SetBit, true, firstBit, bits...),
 	old("legacy getbit", legacy.GetBit, true, firstBit, append([]string{
-		"of many concurrent attempts exactly one is granted",
-		"many who lock one key exclude each other, and no update is lost",
+		"of concurrent attempts exactly one is granted",
+		"concurrent holders of one key exclude each other, and no update is lost",
 	}, bits...)...),
 }
 
@@ -136,9 +136,9 @@ var countedOps = map[lockertest.Op]backendtest.Op{
 // ofQuorums says what a quorum does not promise.
 var ofQuorums = lockertest.Harness{
 	Except: []string{
-		"a wait limit that is reached while the store hangs does not match ErrHeld: nobody knows",
-		"of many concurrent Releases exactly one succeeds",
-		"of many concurrent attempts exactly one is granted",
+		"a wait limit that is reached while the store hangs does not match ErrHeld, since the outcome is unknown",
+		"of concurrent Releases exactly one succeeds",
+		"of concurrent attempts exactly one is granted",
 	},
 }
 
@@ -155,19 +155,19 @@ func around(t *testing.T, wrap Wrapping, d nodes) func(locker.Locker, error) (lo
 
 // bits are what a recipe does not promise whose lock is one bit: it has no expiry and no owner.
 var bits = []string{
-	"a refusal does not move the end of the holder's lease",
-	"a lease lasts until its Expires, and then the lock is free for the next",
+	"an attempt that finds the lock held does not move the end of the holder's lease",
+	"a lease lasts until its Expires, and soon after that the lock is free",
 	"an extended lease lasts until its new Expires, and no longer",
 	"Extend after the end of the lease matches ErrLost and does not bring it back",
-	"Extend after another took the lock matches ErrLost and leaves the other's lease",
-	"Extend after another took the lock does not move the end of the other's lease",
+	"Extend after another holder took the lock matches ErrLost and leaves its lease alone",
+	"Extend after another holder took the lock does not move the end of its lease",
 	"Lock gets the lock of a dead holder soon after its lease has ended, and not before",
-	"when another has taken the lock, the context ends with ErrLost, stolen, no later than Expires",
-	"Extend of a lock that was taken away matches ErrLost and ends its context",
+	"when another holder has taken the lock, the context ends with ErrLost, stolen, no later than Expires",
+	"Extend of a lock that another holder took matches ErrLost and ends its context",
 	"Unlock after the lock was lost matches ErrLost and leaves the next holder alone",
-	"Unlock of a lock that was taken away unnoticed matches ErrLost and leaves the next holder alone",
-	"after Unlock nothing more of the lock is extended",
-	"Do whose lock was lost says so, although work did not fail",
+	"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
+	"after Unlock the lock is not renewed any more",
+	"Do whose lock was lost matches ErrLost, even if work did not fail",
 }
 
 // anything under a key keeps others out; a stamp does until it is past, and a bit while it is on.
@@ -200,8 +200,8 @@ func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLef
 		NoWatch: true, NoLeft: noLeft,
 		NoFaults: true, NoForeign: true,
 		Except: append([]string{ // a second command does not look whose value it is
-			"a retransmission with the same token is granted again, for its ttl from then on",
-			"a retransmission counts once: one Release frees the lock",
+			"a second Acquire with the same token is granted, for ttl from then on",
+			"two grants of the same token count once: one Release frees the lock",
 		}, except...),
 	}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := start(t)
