@@ -7,7 +7,7 @@ import (
 
 // A LegacyStore has the plain commands of locks from before SET NX PX, for strategies that share
 // keys with such software. Each command is atomic by itself. Most do not compare the value, and
-// none wakes anybody. The promises of [Store] on errors, ctx and ttl hold here as well. Commands
+// none wakes a waiter. The promises of [Store] on errors, ctx and ttl hold here as well. Commands
 // whose repetition would change the answer are sent once.
 type LegacyStore interface {
 	// MaxTTL returns the store's limit of a ttl. A recipe checks its ttl with it before anything is

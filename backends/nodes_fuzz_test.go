@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// FuzzCheckNodes: nodes pass if and only if all have answered, are distinct, and follow nobody; otherwise the error names each
-// that is none, and only those.
+// FuzzCheckNodes: nodes pass if and only if all have answered, are distinct, and follow nobody;
+// otherwise the error names each that is none, and only those.
 func FuzzCheckNodes(f *testing.F) {
 	f.Add([]byte{0, 1, 2})
 	f.Add([]byte{0, 0, 0x11, 0x21, 0xff, 0x30})

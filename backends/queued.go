@@ -35,8 +35,8 @@ type Turn struct {
 	// reserved for the head, as if it had just been released. Without InOrder any caller gets a
 	// free key.
 	InOrder bool
-	// Free is a hint: the key has just been released, and the caller knows of nobody else that
-	// wants it. A store may use the call that is quickest for a free key.
+	// Free says that the key has just been released, and that the caller knows of no other caller
+	// that wants it. A store may use the call that is quickest for a free key.
 	Free bool
 }
 

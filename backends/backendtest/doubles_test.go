@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// doubles are stores that break a sentence. The doubles of another interface are in the test file of
-// that interface.
+// doubles are stores that break a sentence. The doubles of another interface are in the test file
+// of that interface.
 var doubles = slices.Concat(setNXDoubles, expireIfDoubles, deleteIfDoubles, contextDoubles, concurrencyDoubles,
 	watchDoubles, foreignDoubles, byteDoubles)
 

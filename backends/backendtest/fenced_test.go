@@ -227,13 +227,13 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		bug:    "an attempt at a held key removes the number",
 		breaks: "a number is greater after attempts that found the key held, which have none",
 		store: badFenced(func(m *memory.Store) fencedFunc {
-			refused := false
+			held := false
 			return func(ctx context.Context, key, value string, ttl time.Duration, n numbering) (backends.Result, error) {
 				res, err := draw(ctx, m, key, value, ttl, n)
-				if res.OK && refused {
+				if res.OK && held {
 					res.Fence = 1
 				}
-				refused = !res.OK
+				held = !res.OK
 				return res, err
 			}
 		}),

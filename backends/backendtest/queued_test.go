@@ -270,11 +270,11 @@ var queuedManyDoubles = []broken[backends.QueuedStore]{
 		bug:    "a position is looked up, and taken later",
 		breaks: "waiters that ask at the same time each get a position of their own",
 		store: func(m *memory.Store) backends.QueuedStore {
-			var places atomic.Int64
+			var positions atomic.Int64
 			return misplaced(func(_ string, _ backends.Turn, right backends.Result) backends.Result {
-				n := places.Load()
+				n := positions.Load()
 				time.Sleep(leap)
-				places.Store(n + 1)
+				positions.Store(n + 1)
 				right.Position = int(n) + 1
 				return right
 			})(m)

@@ -155,12 +155,12 @@ var setNXDoubles = []brokenStore{
 	{
 		bug:    "SetNX does not name the limit",
 		breaks: "SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing",
-		store:  badSetNX(refusesTTLWith(permanent{errors.New("ttl too long")})),
+		store:  badSetNX(failsTTLWith(permanent{errors.New("ttl too long")})),
 	},
 	{
 		bug:    "SetNX with a bad ttl is not permanent",
 		breaks: "SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing",
-		store:  badSetNX(refusesTTLWith(fmt.Errorf("ttl over %v", backends.DefaultMaxTTL))),
+		store:  badSetNX(failsTTLWith(fmt.Errorf("ttl over %v", backends.DefaultMaxTTL))),
 	},
 	{
 		bug:    "SetNX fails for a ttl of the limit",
@@ -235,7 +235,8 @@ var setNXDoubles = []brokenStore{
 	},
 }
 
-// onRepeat calls wrong after a SetNX of a value that was there already. left was its remaining life.
+// onRepeat calls wrong after a SetNX of a value that was there already. left was its remaining
+// life.
 func onRepeat(wrong func(m *memory.Store, res *backends.Result, key, value string, ttl, left time.Duration)) func(*memory.Store) setNXFunc {
 	return func(m *memory.Store) setNXFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
@@ -249,7 +250,7 @@ func onRepeat(wrong func(m *memory.Store, res *backends.Result, key, value strin
 	}
 }
 
-func refusesTTLWith(other error) func(*memory.Store) setNXFunc {
+func failsTTLWith(other error) func(*memory.Store) setNXFunc {
 	return func(m *memory.Store) setNXFunc {
 		return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 			res, err := m.SetNX(ctx, key, value, ttl)

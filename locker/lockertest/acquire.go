@@ -17,16 +17,16 @@ const (
 var acquireSentences = []sentence{
 	{"a free lock is granted, with the key, the token and the owner of the request", nil, func(x *fixture) {
 		req := x.request(x.key("k"), x.long)
-		req.Owner = "somebody"
+		req.Owner = "ann"
 		g := x.granted(req)
 		if g.Key != req.Key || g.Token != req.Token || g.Owner != req.Owner {
-			x.Errorf("the lease is %v of owner %q; want what was asked for", g.Lease, g.Owner)
+			x.Errorf("the lease is %v of owner %q; want those of the request", g.Lease, g.Owner)
 		}
 		if !x.beneath.Holds(req.Key) {
-			x.Errorf("nothing lies under the key")
+			x.Errorf("the key is empty")
 		}
 	}},
-	{"Granted is during the call, and Expires is at most ttl minus the margin after it", nil, func(x *fixture) {
+	{"Granted is during the call, and Expires is at most ttl minus the margin after Granted", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		if g.Granted.Before(g.began) || g.Granted.After(g.came) {
 			x.Errorf("Granted is %v; the call took from %v to %v", g.Granted, g.began, g.came)
@@ -35,20 +35,20 @@ var acquireSentences = []sentence{
 			x.Errorf("Expires is %v; want %v at most", g.Expires, until)
 		}
 		if half := g.began.Add(x.long / 2); g.Expires.Before(half) {
-			x.Errorf("Expires is %v; by %v not even half of the ttl is over", g.Expires, half)
+			x.Errorf("Expires is %v; at %v half of the ttl is left", g.Expires, half)
 		}
 	}},
 	{"Acquire of a held lock returns a *HeldError that matches ErrHeld and no other error", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		time.Sleep(20 * time.Millisecond) // so that what is left is not the ttl
-		x.refuse(g, 2*x.long)
-		x.refuse(g, x.long/4)
+		time.Sleep(20 * time.Millisecond) // so that Left is not the ttl
+		x.heldBy(g, 2*x.long)
+		x.heldBy(g, x.long/4)
 	}},
 	{"an attempt that finds the lock held leaves the lease of the holder alone", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.wantHolds(g)
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.release(g.Lease)
 	}},
 	{"an attempt that finds the lock held does not move the end of the holder's lease", nil, func(x *fixture) {
@@ -58,7 +58,7 @@ var acquireSentences = []sentence{
 			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, x.long))
 			_, sooner := x.locker.Acquire(x.Context(), x.request(g.Key, locker.MinTTL))
 			if later == nil || sooner == nil {
-				return false // livesUntil tells whether that was wrong
+				return false // livesUntil finds whether that was wrong
 			}
 			x.wantHeld(later, g, began)
 			x.livesUntil(g.Lease)
@@ -67,10 +67,10 @@ var acquireSentences = []sentence{
 	}},
 	{"a lock is held for its own owner too, if the token is new", nil, func(x *fixture) {
 		req := x.request(x.key("k"), x.long)
-		req.Owner = "somebody"
+		req.Owner = "ann"
 		g := x.granted(req)
 		again := x.request(req.Key, x.long)
-		again.Owner = "somebody"
+		again.Owner = "ann"
 		began := time.Now()
 		_, err := x.locker.Acquire(x.Context(), again)
 		x.wantHeld(err, g, began)
@@ -81,9 +81,9 @@ var acquireSentences = []sentence{
 		time.Sleep(5 * time.Millisecond)
 		again := x.granted(req)
 		if again.Token != req.Token || !again.Expires.After(first.Expires) {
-			x.Errorf("a retransmission is granted until %v; the first was until %v", again.Expires, first.Expires)
+			x.Errorf("the second grant ends at %v; the first ends at %v", again.Expires, first.Expires)
 		}
-		x.refuse(again, x.long)
+		x.heldBy(again, x.long)
 		x.inTime(short, func(ttl time.Duration) bool {
 			req := x.request(x.key(ttl.String()), ttl)
 			if _, err := x.locker.Acquire(x.Context(), req); err != nil {
@@ -109,7 +109,7 @@ var acquireSentences = []sentence{
 		one, two := x.grant(x.key("one"), x.long), x.grant(x.key("two"), x.long)
 		x.release(one.Lease)
 		x.wantHolds(two)
-		x.refuse(two, x.long)
+		x.heldBy(two, x.long)
 	}},
 	{"of concurrent attempts exactly one is granted", nil, func(x *fixture) {
 		for round := range rounds {
@@ -145,7 +145,7 @@ var acquireSentences = []sentence{
 		for range rounds {
 			g := x.grant(key, x.long)
 			if (first.Fence != 0 || g.Fence != 0) && g.Fence <= last {
-				x.Errorf("fence %d follows %d", g.Fence, last)
+				x.Errorf("the number %d follows %d", g.Fence, last)
 			}
 			last = g.Fence
 			x.release(g.Lease)

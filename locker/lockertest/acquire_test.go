@@ -20,7 +20,7 @@ var acquireDoubles = []broken{
 		},
 	},
 	{
-		bug: "grants to everyone",
+		bug: "every attempt is granted",
 		locker: changed(func(r *reference) {
 			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
 				r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
@@ -56,7 +56,7 @@ var acquireDoubles = []broken{
 
 var againDoubles = []broken{
 	{
-		bug: "an owner is granted again",
+		bug: "an owner is granted its own lock again",
 		locker: func(r *reference) locker.Locker {
 			var owners sync.Map
 			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -72,7 +72,7 @@ var againDoubles = []broken{
 		},
 	},
 	{
-		bug: "a retransmission is refused",
+		bug: "a second Acquire of a token is held",
 		locker: changed(func(r *reference) {
 			set := r.set
 			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
@@ -90,7 +90,7 @@ var againDoubles = []broken{
 		},
 	},
 	{
-		bug: "a retransmission leaves the expiry",
+		bug: "a second Acquire of a token does not set the ttl",
 		locker: changed(func(r *reference) {
 			set := r.set
 			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
@@ -137,7 +137,7 @@ var againDoubles = []broken{
 		},
 	},
 	{
-		bug: "all keys are one",
+		bug: "all keys are one key",
 		locker: func(r *reference) locker.Locker {
 			set, expire, remove := r.set, r.expire, r.remove
 			r.set = func(_, token string, ttl time.Duration) (bool, entry, error) { return set("", token, ttl) }

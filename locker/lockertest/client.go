@@ -10,14 +10,15 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// The sentences from here on are about a Client over the Locker.
+// The sentences of this file and of wait.go, renew.go, unlock.go and hold.go are about a Client
+// over the Locker.
 
 func (x *fixture) client(opts ...locker.Option) *locker.Client {
 	return locker.New(x.locker, slices.Concat(x.Options, opts, x.options)...)
 }
 
-// lock takes key through c, where it must be free. In real time a lease may have ended when the answer comes; then it
-// tries again.
+// lock takes key, which must be free, through c. In real time a lease may have ended when the
+// answer comes. Then lock tries again.
 func (x *fixture) lock(c *locker.Client, key string, opts ...locker.Option) *locker.Lock {
 	x.Helper()
 	for {
@@ -39,14 +40,14 @@ func (x *fixture) unlock(l *locker.Lock) {
 	}
 }
 
-// A locked is what Lock returned, and when.
+// A locked is the result of a Lock, and when it came.
 type locked struct {
 	*locker.Lock
 	err error
 	at  time.Time
 }
 
-// waits calls Lock in a goroutine of its own.
+// waits calls Lock in the background.
 func (x *fixture) waits(ctx context.Context, c *locker.Client, key string, opts ...locker.Option) <-chan locked {
 	got := make(chan locked, 1)
 	go func() {
@@ -71,25 +72,26 @@ func (x *fixture) stillWaits(from <-chan locked) {
 	x.Helper()
 	select {
 	case l := <-from:
-		x.Fatalf("Lock returned, while someone else has the lock: %v", l.err)
+		x.Fatalf("Lock returned while the lock is held: %v", l.err)
 	default:
 	}
 }
 
-// lost checks that the context of l ends, no later than the lease, with a cause that matches ErrLost.
+// lost checks that the context of l ends no later than the lease, with a cause that matches
+// ErrLost.
 func (x *fixture) lost(l *locker.Lock) *locker.LostError {
 	x.Helper()
 	ctx := l.Context()
 	x.eventually("the context ends", func() bool {
 		now, expires := time.Now(), l.Lease().Expires
 		err := ctx.Err()
-		if err == nil && now.After(expires.Add(tick)) { // who looks at the very moment has a sentence of their own
+		if err == nil && now.After(expires.Add(tick)) { // a look at Expires itself has a sentence of its own
 			x.Fatalf("the context has not ended %v after Expires", now.Sub(expires))
 		}
 		return err != nil
 	})
 	answer(x, "Done is closed", ctx.Done())
-	x.soon("the end was told", l.Lease().Expires, tick)
+	x.soon("the context ended", l.Lease().Expires, tick)
 	var lost *locker.LostError
 	if cause := context.Cause(ctx); !errors.Is(cause, locker.ErrLost) || !errors.As(cause, &lost) {
 		x.Fatalf("the context ended with cause %v; want a *LostError that matches ErrLost", cause)
@@ -106,12 +108,12 @@ var clientSentences = []sentence{
 			if err != nil {
 				x.Fatalf("Lock: %v", err)
 			}
-			x.soon("locked", began, slack)
+			x.soon("Lock returned", began, slack)
 			if lease := l.Lease(); lease.Key != key || l.Key() != key || l.Context().Err() != nil || lease.Ended() {
 				x.Errorf("the lock is %v, its context %v", lease, l.Context().Err())
 			}
 			if !x.beneath.Holds(key) {
-				x.Errorf("nothing lies under the key")
+				x.Errorf("the key is empty")
 			}
 			x.unlock(l)
 			if cause := context.Cause(l.Context()); !errors.Is(cause, locker.ErrReleased) {
@@ -183,7 +185,7 @@ var clientSentences = []sentence{
 	{"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left", needs(faults), func(x *fixture) {
 		delay := 3 * short
 		if !x.Bubble {
-			delay = 10 * short // it has to be later than the end of a ctx on a busy machine
+			delay = 10 * short // later than the end of a ctx, on a busy machine too
 		}
 		for name, fault := range map[string]backendtest.Fault{"Late": backendtest.Late(delay), "LateReply": backendtest.LateReply(delay)} {
 			x.leaves(name, func() func() {
@@ -201,8 +203,8 @@ var clientSentences = []sentence{
 	}},
 }
 
-// leaves checks a Lock and a TryLock whose ctx ends while the store is in trouble, which begins with hang and ends when
-// the func that it returns has returned.
+// leaves checks a Lock and a TryLock whose ctx ends during a fault. hang begins the fault, and
+// returns a func that ends it.
 func (x *fixture) leaves(name string, hang func() (over func())) {
 	x.Helper()
 	c := x.client(locker.WithTTL(x.long))

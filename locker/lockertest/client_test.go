@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// From here on the bug is in the Client, by way of its middleware.
+// These bugs are in the Client, by its middleware.
 
 var clientDoubles = []broken{
 	{
@@ -43,7 +43,7 @@ var clientDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client does not heed ctx",
+		bug: "the Client ignores ctx",
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
 				free, cancel := context.WithTimeout(context.WithoutCancel(ctx), drained/2)
@@ -66,7 +66,7 @@ var clientDoubles = []broken{
 		},
 	},
 	{
-		bug:     "the Client sleeps for the ttl after a refusal",
+		bug:     "the Client sleeps for the ttl if the lock is held",
 		options: []locker.Option{locker.WithBackoff(func(int, float64) time.Duration { return 15 * time.Second })},
 		breaks: []string{
 			"a waiter without a wake-up gets the lock within the polling cap",
@@ -75,7 +75,7 @@ var clientDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client says held when it does not know",
+		bug: "the Client reports unknown as held",
 		client: badErrors(func(op Op, _ string, err error) error {
 			if op == Acquire && unknown(err) {
 				return &locker.HeldError{}
@@ -91,7 +91,7 @@ var clientDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client drops what it knows of the wait",
+		bug: "the Client drops the cause of the wait's end",
 		client: badErrors(func(op Op, _ string, err error) error {
 			if op != Acquire {
 				return err

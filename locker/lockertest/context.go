@@ -27,7 +27,7 @@ var contextSentences = []sentence{
 		})
 		x.done(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })
 		x.pause(tick)
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.release(g.Lease)
 	}},
 	{"when ctx ends while the store hangs, Acquire soon returns the error of the ctx, and nothing is left", needs(faults), func(x *fixture) {
@@ -71,7 +71,7 @@ var contextSentences = []sentence{
 			} else {
 				x.wantUnknown("Acquire", err)
 			}
-			time.Sleep(2 * short) // the request may be on its way still
+			time.Sleep(2 * short) // the request may still be under way
 			x.emptyInTheEnd(key)
 		}
 	}},
@@ -82,7 +82,7 @@ var contextSentences = []sentence{
 			_, err := x.locker.Extend(ctx, g.Lease, 2*x.long)
 			return err
 		})
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.wantHolds(g)
 	}},
 	{"when ctx ends while the store hangs, Release returns the error of the ctx and can be repeated", needs(faults), func(x *fixture) {
@@ -94,7 +94,7 @@ var contextSentences = []sentence{
 	}},
 }
 
-// done calls do with contexts that are done.
+// done calls do with a ctx that was cancelled, and with one whose deadline has passed.
 func (x *fixture) done(do func(ctx context.Context) error) {
 	x.Helper()
 	cancelled, cancel := context.WithCancel(x.Context())
@@ -105,7 +105,7 @@ func (x *fixture) done(do func(ctx context.Context) error) {
 	x.wantCtx(do(expired), context.DeadlineExceeded)
 }
 
-// ends calls do with a context that ends soon.
+// ends calls do with a ctx that ends soon.
 func (x *fixture) ends(do func(ctx context.Context) error) {
 	x.Helper()
 	began := time.Now()
@@ -114,11 +114,11 @@ func (x *fixture) ends(do func(ctx context.Context) error) {
 		defer cancel()
 		return do(ctx)
 	}))
-	x.soon("it returned", began, short+slack)
+	x.soon("the call returned", began, short+slack)
 	x.wantCtx(err, context.DeadlineExceeded)
 }
 
-// wantCtx checks an error that matches that of a ctx, and says nothing of the lock.
+// wantCtx checks that err matches want, the error of a ctx, and neither ErrHeld nor ErrLost.
 func (x *fixture) wantCtx(err, want error) {
 	x.Helper()
 	if !errors.Is(err, want) || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) {

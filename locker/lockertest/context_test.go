@@ -34,7 +34,7 @@ var contextDoubles = []broken{
 		},
 	},
 	{
-		bug: "ctx is looked at by a call that goes on",
+		bug: "a call returns when ctx ends, and its request goes on",
 		locker: func(r *reference) locker.Locker {
 			late := func(ctx context.Context) context.Context {
 				ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -76,7 +76,7 @@ var contextDoubles = []broken{
 		},
 	},
 	{
-		bug: "the end of ctx says held",
+		bug: "the end of ctx is reported as held",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
 			if isCtx(err) {
 				return &locker.HeldError{}

@@ -2,21 +2,23 @@ package lockertest
 
 import "github.com/lockstep-go/lockstep/backends/backendtest"
 
-// A Disturber reaches the store beneath the Locker under test past the Locker, as an operator, other
-// software or a bad network does. Safe for concurrent use. If it fails, it fails the test: an
+// A Disturber reaches the store beneath the Locker under test past the Locker, as an operator,
+// other software or a bad network does. Safe for concurrent use. If it fails, it fails the test: an
 // implementation keeps the t given to Harness.New.
 type Disturber interface {
-	// Holds reports whether any value lies under key now: on any node, if there are several. A value
-	// that the strategy keeps for longer than a lease, such as a counter, does not count.
+	// Holds reports whether any value lies under key now: on any node, if there are several. A
+	// value that the strategy keeps for longer than a lease, such as a counter, does not count.
 	Holds(key string) bool
 	// Delete removes the value under key, if any. It may wake the watchers of key or not.
 	Delete(key string)
-	// Expire ends the life of the value under key, like a store whose clock jumps ahead. It wakes no
-	// watcher.
+	// Expire ends the life of the value under key, like a store whose clock jumps ahead. It wakes
+	// no watcher.
 	Expire(key string)
-	// SetForeign puts a value without expiry under key, whatever was there, as other software may do.
+	// SetForeign puts a value without expiry under key, whatever was there, as other software may
+	// do.
 	SetForeign(key string)
-	// SetOther puts a value of a type that the strategy does not write under key, whatever was there.
+	// SetOther puts a value of a type that the strategy does not write under key, whatever was
+	// there.
 	SetOther(key string)
 
 	// Fault applies f to every call of op that begins from now on; nil means none. A call that is
@@ -27,12 +29,12 @@ type Disturber interface {
 	FaultOnce(op Op, f ...backendtest.Fault)
 }
 
-// An Op names an operation of the Locker. If it makes several calls to the store, a fault meets each
-// of them. A harness maps it to methods of the store, as [backendtest.Op].
+// An Op names an operation of the Locker. If it makes several calls to the store, a fault meets
+// each of them. A harness maps it to methods of the store, as [backendtest.Op].
 type Op string
 
-// The operations. Release stands also for the cleanup after an attempt whose outcome is unknown. All
-// stands for every operation; only Fault gets it.
+// The operations. Release stands also for the cleanup after an attempt whose outcome is unknown.
+// All stands for every operation; only Fault gets it.
 const (
 	Acquire Op = "acquire"
 	Extend  Op = "extend"

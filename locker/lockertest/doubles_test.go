@@ -9,13 +9,13 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// broken is a Locker, or a Client over the reference, with one bug, and the sentences that it breaks.
+// broken is a Locker, or a Client over the reference, that has one bug and breaks sentences.
 type broken struct {
 	bug             string
 	locker          func(r *reference) locker.Locker       // nil: the reference
-	client          func(next locker.Locker) locker.Locker // middleware of the Client, which thus has the bug
+	client          func(next locker.Locker) locker.Locker // middleware that gives the Client the bug
 	options         []locker.Option                        // of the Client
-	noWatch, noLeft bool                                   // what its harness says
+	noWatch, noLeft bool                                   // of its harness
 	breaks          []string
 }
 
@@ -89,7 +89,7 @@ func changeHeld(next locker.Locker, change func(held *locker.HeldError)) func(co
 	}
 }
 
-// badErrors changes the errors of all methods; req has what is known of the call.
+// badErrors changes the errors of all methods. req has the key, and the token if the call has one.
 func badErrors(change func(op Op, token string, err error) error) func(locker.Locker) locker.Locker {
 	return func(next locker.Locker) locker.Locker {
 		wrong := func(op Op, token string, err error) error {
@@ -125,7 +125,7 @@ func unknown(err error) bool {
 	return err != nil && !errors.Is(err, locker.ErrHeld) && !errors.Is(err, locker.ErrLost)
 }
 
-// anyoneReleases deletes without a look at who has the lock.
+// anyoneReleases is a Locker whose Release deletes any value.
 func anyoneReleases(r *reference) locker.Locker {
 	r.remove = func(key, _ string) (bool, error) {
 		_, found := r.live(key)
@@ -135,7 +135,7 @@ func anyoneReleases(r *reference) locker.Locker {
 	return r
 }
 
-// doubles are Lockers and Clients with a bug each, in files that are named after those of the sentences.
+// doubles are Lockers and Clients with one bug each.
 var doubles = slices.Concat(
 	acquireDoubles,
 	ownerDoubles,
@@ -153,8 +153,8 @@ var doubles = slices.Concat(
 	unlockDoubles,
 )
 
-// unbreakable are the sentences that no Locker and no middleware can break, and why.
+// unbreakable are the sentences that no Locker and no middleware can break, with the reason.
 var unbreakable = map[string]string{
-	"Lock and TryLock with a ctx that is done return the error of the ctx and take nothing": "the Client looks at the ctx before it asks anyone",
-	"a caller that looks at the context of a lock at its Expires or later finds it ended":   "the Client's own look at the clocks; a race of it was found by this sentence",
+	"Lock and TryLock with a ctx that is done return the error of the ctx and take nothing": "the Client looks at the ctx before it calls its Locker",
+	"a caller that looks at the context of a lock at its Expires or later finds it ended":   "the Client looks at the clocks by itself; this sentence has found a race of it",
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// wantHeld checks the answer to a request for what g has, sent at began.
+// wantHeld checks the error of an attempt that began at began and found the lock held by g.
 func (x *fixture) wantHeld(err error, g grant, began time.Time) {
 	x.Helper()
 	ended := time.Now()
@@ -27,26 +27,26 @@ func (x *fixture) wantHeld(err error, g grant, began time.Time) {
 	if held.Key != g.Key || held.Foreign {
 		x.Errorf("error %+v; want the key %.60q", held, g.Key)
 	}
-	tolerance := g.ttl/100 + 5*time.Millisecond + x.Resolution // for a store's clock and rounding
+	tolerance := g.ttl/100 + 5*time.Millisecond + x.Resolution // for the clock of the store and for rounding
 	least, most := g.Expires.Sub(ended)-tolerance, g.came.Add(g.ttl).Sub(began)+tolerance
-	if x.Behind { // it may have been granted later by some, or extended by a request that has failed
+	if x.Behind { // some nodes may have granted later, or have executed an Extend that failed
 		most = max(most, held.Left)
 	}
 	switch {
 	case x.NoLeft && held.Left != 0:
-		x.Errorf("%v left; the harness says that it can't be known", held.Left)
+		x.Errorf("%v left; want 0, because of NoLeft", held.Left)
 	case !x.NoLeft && (held.Left < 0 || held.Left < least || held.Left > most):
 		x.Errorf("%v left; want at least %v and at most %v", held.Left, least, most)
 	}
 }
 
-// wantHolds checks that g is as good as ever: it can be extended.
+// wantHolds checks that g is still the lease of the lock: Extend works.
 func (x *fixture) wantHolds(g grant) {
 	x.Helper()
 	x.extends(g.Lease, g.ttl)
 }
 
-// extends makes a lease longer, which must be there.
+// extends calls Extend for a lease, which must not have ended.
 func (x *fixture) extends(lease locker.Lease, ttl time.Duration) locker.Lease {
 	x.Helper()
 	for began := time.Now(); ; time.Sleep(tick) {
@@ -55,16 +55,16 @@ func (x *fixture) extends(lease locker.Lease, ttl time.Duration) locker.Lease {
 		case err == nil:
 			return after
 		case !x.late() || errors.Is(err, locker.ErrLost) || time.Since(began) > x.patience:
-			x.Fatalf("the lease is not there any more: Extend: %v", err)
+			x.Fatalf("the lease has ended: Extend: %v", err)
 		}
 	}
 }
 
-// late tells whether something may still be on its way from a call that has been answered: the Locker answers before all
-// that it has sent is done, and machines are as slow as they like.
+// late reports whether requests of a call may still be under way after its answer. A Locker with
+// Behind answers before all its requests are done, and in real time they may take any time.
 func (x *fixture) late() bool { return x.Behind && !x.Bubble }
 
-// wantLost checks an error that says that a lease has ended.
+// wantLost checks that err matches ErrLost.
 func (x *fixture) wantLost(call string, err error) {
 	x.Helper()
 	if !errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrHeld) {
@@ -72,7 +72,7 @@ func (x *fixture) wantLost(call string, err error) {
 	}
 }
 
-// wantUnknown checks an error that says neither that someone has the lock nor that it is lost.
+// wantUnknown checks that err says neither that the lock is held nor that it is lost.
 func (x *fixture) wantUnknown(call string, err error) {
 	x.Helper()
 	if err == nil || errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrLost) {
@@ -80,7 +80,7 @@ func (x *fixture) wantUnknown(call string, err error) {
 	}
 }
 
-// wantPermanent checks an error that says that repeating will not help.
+// wantPermanent checks that err is permanent.
 func (x *fixture) wantPermanent(call string, err error) {
 	x.Helper()
 	x.wantUnknown(call, err)
@@ -94,7 +94,7 @@ func isPermanent(err error) bool {
 	return errors.As(err, &r) && r.Permanent()
 }
 
-// wantEmpty checks that nothing lies under key.
+// wantEmpty checks that key is empty.
 func (x *fixture) wantEmpty(key string) {
 	x.Helper()
 	if x.Behind {
@@ -102,11 +102,11 @@ func (x *fixture) wantEmpty(key string) {
 		return
 	}
 	if x.beneath.Holds(key) {
-		x.Fatalf("something lies under %.60q; want nothing", key)
+		x.Fatalf("%.60q is not empty", key)
 	}
 }
 
-// emptyInTheEnd checks that nothing lies under key soon, and that nothing comes back.
+// emptyInTheEnd checks that key is empty soon, and stays empty.
 func (x *fixture) emptyInTheEnd(key string) {
 	x.Helper()
 	for range 3 {
@@ -116,7 +116,7 @@ func (x *fixture) emptyInTheEnd(key string) {
 	x.eventually("the key is empty", func() bool { return !x.beneath.Holds(key) })
 }
 
-// eventually polls until done says so.
+// eventually polls until done returns true.
 func (x *fixture) eventually(what string, done func() bool) {
 	x.Helper()
 	for began := time.Now(); !done(); time.Sleep(tick) {
@@ -126,7 +126,8 @@ func (x *fixture) eventually(what string, done func() bool) {
 	}
 }
 
-// pause lets time pass for what a correct Locker does not do. Fake time costs nothing, so there it is longer.
+// pause gives a broken Locker time to do what a correct one does not do. Fake time costs nothing,
+// so there the pause is longer.
 func (x *fixture) pause(d time.Duration) {
 	if x.Bubble {
 		d *= 20

@@ -21,7 +21,7 @@ var expiryDoubles = []broken{
 		},
 	},
 	{
-		bug: "a lease lives shorter than asked",
+		bug: "a lease lives for less than its ttl",
 		locker: changed(func(r *reference) {
 			set, expire := r.set, r.expire
 			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) { return set(key, token, ttl*9/10) }
@@ -44,7 +44,7 @@ var expiryDoubles = []broken{
 		bug:    "counts from before the call",
 		locker: changed(func(r *reference) { r.started = func(call time.Time) time.Time { return call.Add(-time.Second) } }),
 		breaks: []string{
-			"Granted is during the call, and Expires is at most ttl minus the margin after it",
+			"Granted is during the call, and Expires is at most ttl minus the margin after Granted",
 			"the longest and the shortest ttl are granted",
 			"without renewal a lock is lost at its Expires",
 			"an Extend that hangs delays Unlock no longer than the ctx of Unlock, and leaves nothing",
@@ -60,14 +60,14 @@ var expiryDoubles = []broken{
 			}}
 		},
 		breaks: []string{
-			"Granted is during the call, and Expires is at most ttl minus the margin after it",
+			"Granted is during the call, and Expires is at most ttl minus the margin after Granted",
 		},
 	},
 	{
 		bug:    "Expires is zero",
 		locker: badLease(func(l *locker.Lease) { l.Expires = time.Time{} }),
 		breaks: []string{
-			"Granted is during the call, and Expires is at most ttl minus the margin after it",
+			"Granted is during the call, and Expires is at most ttl minus the margin after Granted",
 		},
 	},
 	{
@@ -85,14 +85,14 @@ var expiryDoubles = []broken{
 		},
 	},
 	{
-		bug:    "all fences are 7",
+		bug:    "all numbers are 7",
 		locker: badLease(func(l *locker.Lease) { l.Fence = 7 }),
 		breaks: []string{
 			"the numbers of the grants of a key rise, or are all 0",
 		},
 	},
 	{
-		bug: "a grant that came too late is granted",
+		bug: "a grant whose answer comes after its end is granted",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
 				lease, err := r.Acquire(ctx, req)

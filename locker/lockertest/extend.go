@@ -19,7 +19,7 @@ var extendSentences = []sentence{
 			x.Errorf("Expires is %v; want it after %v and at most %v", after.Expires, g.Expires, latest)
 		}
 		if after.Key != g.Key || after.Token != g.Token || after.Fence != g.Fence || !after.Granted.Equal(g.Granted) {
-			x.Errorf("Extend made %#v of %#v", after, g.Lease)
+			x.Errorf("Extend turned %#v into %#v", g.Lease, after)
 		}
 	}},
 	{"an extended lease lasts until its new Expires, and no longer", nil, func(x *fixture) {
@@ -56,7 +56,7 @@ var extendSentences = []sentence{
 			x.Errorf("Expires went back by %v", g.Expires.Sub(after.Expires))
 		}
 		x.pause(2 * locker.MinTTL)
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 	}},
 	{"Extend and Release need only the Key and the Token of a lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
@@ -97,7 +97,7 @@ var extendSentences = []sentence{
 		x.beneath.Delete(g.Key)
 		other := x.grant(g.Key, x.long)
 		x.cannotExtend(g)
-		x.refuse(other, x.long)
+		x.heldBy(other, x.long)
 		x.wantHolds(other)
 	}},
 	{"Extend after another holder took the lock does not move the end of its lease", nil, func(x *fixture) {
@@ -115,7 +115,7 @@ var extendSentences = []sentence{
 	}},
 }
 
-// cannotExtend checks that g has ended: by what the holder knows, and by what the store says.
+// cannotExtend checks that Extend finds g lost: by the Expires of the lease, and by the store.
 func (x *fixture) cannotExtend(g grant) {
 	x.Helper()
 	for _, lease := range []locker.Lease{g.Lease, g.bare()} {

@@ -10,7 +10,7 @@ import (
 
 var extendDoubles = []broken{
 	{
-		bug: "Extend shortens",
+		bug: "Extend shortens the lease",
 		locker: changed(func(r *reference) {
 			expire := r.expire
 			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
@@ -26,7 +26,7 @@ var extendDoubles = []broken{
 		},
 	},
 	{
-		bug: "Extend says a shorter life",
+		bug: "Extend returns a shorter life",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 				started := time.Now()
@@ -42,7 +42,7 @@ var extendDoubles = []broken{
 		},
 	},
 	{
-		bug: "Extend says yes and does nothing",
+		bug: "Extend succeeds and does nothing",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, extend: func(_ context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 				lease.Expires = locker.Until(time.Now(), ttl)
@@ -87,7 +87,7 @@ var extendDoubles = []broken{
 		},
 	},
 	{
-		bug: "remembers its grants, and knows no others",
+		bug: "the Locker knows only its own grants",
 		locker: func(r *reference) locker.Locker {
 			var known sync.Map
 			return double{
@@ -110,7 +110,7 @@ var extendDoubles = []broken{
 		},
 	},
 	{
-		bug: "an extension is for ever",
+		bug: "Extend removes the expiry",
 		locker: changed(func(r *reference) {
 			expire := r.expire
 			r.expire = func(key, token string, ttl time.Duration) (bool, error) {

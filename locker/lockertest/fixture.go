@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A fixture is what one sentence works with.
+// A fixture is what one sentence works with: the Locker, the Disturber, and the checks.
 type fixture struct {
 	reporter
 	Harness // with the defaults filled in
@@ -22,15 +22,15 @@ type fixture struct {
 	beneath beneath
 	id      string        // makes keys unique on a server that others use too
 	long    time.Duration // a ttl that does not end during a sentence
-	// patience is for what must happen soon. It is well under long, or the end of a lease would do what a
-	// cleanup must do.
+	// patience is the limit of what must happen soon. It is well under long: otherwise a lease that
+	// ends by itself would look like a cleanup that works.
 	patience time.Duration
 	ctx      context.Context
-	options  []locker.Option // by which this package's own tests give Clients a bug
+	options  []locker.Option // the tests of this package give Clients a bug by these
 }
 
-// reporter is what a sentence needs of a *testing.T. This package's own tests put something else in its place, to see
-// that sentences fail for Lockers that break them.
+// reporter is what a sentence needs of a *testing.T. The tests of this package use another one, to
+// check that a sentence fails for a Locker that breaks it.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -43,10 +43,10 @@ const (
 	maxTTL  = 30 * time.Second       // of a store without options
 	short   = 100 * time.Millisecond // a ttl whose end the test waits for
 	tick    = time.Millisecond       // between polls
-	slack   = 50 * time.Millisecond  // in fake time, for what takes no time by itself
+	slack   = 50 * time.Millisecond  // in fake time: the limit of what takes no time by itself
 	pollCap = 250 * time.Millisecond // the longest sleep of a waiter
-	limit   = 5 * time.Minute        // for a sentence
-	drained = 10 * time.Minute       // in fake time, until whatever goes on in the background is over
+	limit   = 5 * time.Minute        // of a sentence
+	drained = 10 * time.Minute       // in fake time: until all work in the background is over
 )
 
 func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
@@ -77,10 +77,10 @@ func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
 	return x
 }
 
-// Context ends with the sentence, and early enough for a call that would not end otherwise to be reported.
+// Context ends after limit, so that a call that hangs is reported.
 func (x *fixture) Context() context.Context { return x.ctx }
 
-// beneath is the Disturber, of which a sentence uses what it says it needs.
+// beneath is the Disturber. It checks that a sentence names what it needs.
 type beneath struct {
 	Disturber
 	x     *fixture
@@ -114,12 +114,12 @@ func (b beneath) ending(f backendtest.Fault) backendtest.Fault {
 	}
 	return func(ctx context.Context, execute func(context.Context) error) error {
 		ctx, cancel := context.WithCancel(ctx)
-		context.AfterFunc(b.over, cancel) // not when f returns: what it has begun may go on
+		context.AfterFunc(b.over, cancel) // not when f returns: a watch that f began goes on
 		return f(ctx, execute)
 	}
 }
 
-// stall makes calls of op wait until the returned func is called, or the sentence is over.
+// stall makes calls of op wait until release is called or the sentence ends.
 func (x *fixture) stall(op Op) (release func()) {
 	until := make(chan struct{})
 	release = sync.OnceFunc(func() {
@@ -131,7 +131,7 @@ func (x *fixture) stall(op Op) (release func()) {
 	return release
 }
 
-// key returns a key that no other sentence uses and that is free again when the sentence is done.
+// key returns a key that no other sentence uses, and deletes it at the end of the sentence.
 func (x *fixture) key(name string) string { return x.own(name + x.id + name) }
 
 func (x *fixture) own(key string) string {
@@ -143,27 +143,28 @@ func (x *fixture) request(key string, ttl time.Duration) locker.Request {
 	return locker.Request{Key: key, Token: rand.Text(), Waiter: rand.Text(), TTL: ttl}
 }
 
-// A grant is a lease and when it was asked for.
+// A grant is a lease, and when its Acquire began and returned.
 type grant struct {
 	locker.Lease
 	ttl         time.Duration
 	began, came time.Time
 }
 
-// bare is what suffices to name a lease. Without Expires, the store is asked whether it has ended.
+// bare names the lease. Since it has no Expires, only the store knows whether it has ended.
 func (g grant) bare() locker.Lease { return locker.Lease{Key: g.Key, Token: g.Token, Owner: g.Owner} }
 
-// grant asks for key with a new token, which must be granted.
+// grant acquires key with a new token, which must succeed.
 func (x *fixture) grant(key string, ttl time.Duration) grant {
 	x.Helper()
 	return x.granted(x.request(key, ttl))
 }
 
-// granted makes a request that must be granted. In real time a short lease may have ended when the answer comes; then
-// it asks for a longer one, which may have to wait for what the short one has left.
+// granted makes a request that must be granted. In real time a short lease may have ended when the
+// answer comes. Then granted asks for a longer one, and may have to wait for the end of the short
+// one.
 func (x *fixture) granted(req locker.Request) grant {
 	x.Helper()
-	var leftover time.Time // it is gone by then
+	var leftover time.Time // a short lease that was granted too late has ended by then
 	for {
 		began := time.Now()
 		lease, err := x.locker.Acquire(x.Context(), req)
@@ -182,15 +183,15 @@ func (x *fixture) granted(req locker.Request) grant {
 	}
 }
 
-// refuse asks for a lock that g has with another token, which must be refused.
-func (x *fixture) refuse(g grant, ttl time.Duration) {
+// heldBy makes an attempt with another token, which must find the lock held by g.
+func (x *fixture) heldBy(g grant, ttl time.Duration) {
 	x.Helper()
 	began := time.Now()
 	_, err := x.locker.Acquire(x.Context(), x.request(g.Key, ttl))
 	x.wantHeld(err, g, began)
 }
 
-// release ends a lease, which must be there.
+// release releases a lease, which must not have ended.
 func (x *fixture) release(lease locker.Lease) {
 	x.Helper()
 	if err := x.locker.Release(x.Context(), lease); err != nil {
@@ -198,8 +199,8 @@ func (x *fixture) release(lease locker.Lease) {
 	}
 }
 
-// livesUntil checks that nobody else is granted the lock before lease has ended by the holder's clock, and that somebody
-// is soon after that. A grant that may have been answered late proves nothing.
+// livesUntil checks that the lock is granted again soon after the Expires of lease, and not before.
+// A grant whose answer may be late proves nothing.
 func (x *fixture) livesUntil(lease locker.Lease) {
 	x.Helper()
 	x.eventually("the lock is free", func() bool {
@@ -207,7 +208,7 @@ func (x *fixture) livesUntil(lease locker.Lease) {
 		now := time.Now()
 		switch {
 		case err == nil && now.Before(lease.Expires):
-			x.Fatalf("granted to someone else %v before Expires", lease.Expires.Sub(now))
+			x.Fatalf("another attempt was granted %v before Expires", lease.Expires.Sub(now))
 		case err == nil:
 			x.release(next)
 			return true
@@ -218,8 +219,8 @@ func (x *fixture) livesUntil(lease locker.Lease) {
 	})
 }
 
-// inTime calls do with a ttl that is longer each time, until it says that the machine was fast enough for that ttl. In
-// fake time it always is.
+// inTime calls do with a longer ttl each time, until do returns true: the machine was fast enough
+// for the ttl. In fake time it always is.
 func (x *fixture) inTime(ttl time.Duration, do func(ttl time.Duration) bool) {
 	x.Helper()
 	for range 4 {
@@ -231,10 +232,10 @@ func (x *fixture) inTime(ttl time.Duration, do func(ttl time.Duration) bool) {
 		}
 		ttl *= 3
 	}
-	x.Fatalf("the lease ended before its time, or this machine is too slow")
+	x.Fatalf("the lease ended too soon, or this machine is too slow")
 }
 
-// soon checks, in fake time, that it is not more than limit since then.
+// soon checks, in fake time, that at most limit has passed since then.
 func (x *fixture) soon(what string, then time.Time, limit time.Duration) {
 	x.Helper()
 	if took := time.Since(then); x.Bubble && took > limit {
@@ -242,7 +243,7 @@ func (x *fixture) soon(what string, then time.Time, limit time.Duration) {
 	}
 }
 
-// answer waits for the end of a call that runs in a goroutine of its own.
+// answer waits for the result of a call in the background.
 func answer[T any](x *fixture, what string, from <-chan T) T {
 	x.Helper()
 	select {
@@ -254,7 +255,7 @@ func answer[T any](x *fixture, what string, from <-chan T) T {
 	}
 }
 
-// together runs do n times at once.
+// together runs do n times at the same time.
 func together(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 
 var heldDoubles = []broken{
 	{
-		bug: "a refusal is an error of its own",
+		bug: "the error of a held lock does not match ErrHeld",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
 			if errors.Is(err, locker.ErrHeld) {
 				return errors.New("busy")
@@ -23,7 +23,7 @@ var heldDoubles = []broken{
 		},
 	},
 	{
-		bug: "a refusal matches ErrLost too",
+		bug: "the error of a held lock matches ErrLost too",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
 			if errors.Is(err, locker.ErrHeld) {
 				return fmt.Errorf("%w: %w", locker.ErrLost, err)
@@ -35,7 +35,7 @@ var heldDoubles = []broken{
 		},
 	},
 	{
-		bug: "a refusal is ErrHeld, without more",
+		bug: "the error of a held lock is ErrHeld itself",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
 			if errors.Is(err, locker.ErrHeld) {
 				return locker.ErrHeld
@@ -47,7 +47,7 @@ var heldDoubles = []broken{
 		},
 	},
 	{
-		bug: "Left is the ttl asked for",
+		bug: "Left is the ttl of the request",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
 				return changeHeld(r, func(held *locker.HeldError) { held.Left = req.TTL })(ctx, req)
@@ -61,7 +61,7 @@ var heldDoubles = []broken{
 		},
 	},
 	{
-		bug: "Left is told by a Locker said not to", noLeft: true,
+		bug: "Left is set although the harness has NoLeft", noLeft: true,
 		breaks: []string{
 			"an attempt that finds the lock held leaves the lease of the holder alone",
 			"a lock is held for its own owner too, if the token is new",
@@ -120,7 +120,7 @@ var heldDoubles = []broken{
 		},
 	},
 	{
-		bug: "a refusal gives the holder the ttl",
+		bug: "an attempt gives the holder the ttl",
 		locker: changed(func(r *reference) {
 			set := r.set
 			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
@@ -141,7 +141,7 @@ var heldDoubles = []broken{
 		},
 	},
 	{
-		bug: "a refusal removes the holder's lease",
+		bug: "an attempt removes the lease of the holder",
 		locker: changed(func(r *reference) {
 			set := r.set
 			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {

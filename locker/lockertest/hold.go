@@ -25,10 +25,10 @@ var holdSentences = []sentence{
 				x.Errorf("Do: error %v; want %v", err, want)
 			}
 			if inside == nil {
-				x.Fatalf("Do did not work: %v", err)
+				x.Fatalf("Do did not call work: %v", err)
 			}
 			if inside.Err() == nil {
-				x.Errorf("the context of the work goes on after Do")
+				x.Errorf("the context of work has not ended after Do")
 			}
 			x.wantEmpty(key)
 		}
@@ -65,7 +65,7 @@ var holdSentences = []sentence{
 		})
 		joined, ok := err.(interface{ Unwrap() []error })
 		if !ok || len(joined.Unwrap()) != 2 || joined.Unwrap()[0] != failure || !errors.Is(joined.Unwrap()[1], locker.ErrLost) {
-			x.Fatalf("Do: error %q; want work's and ErrLost", err)
+			x.Fatalf("Do: error %q; want the error of work and ErrLost", err)
 		}
 	}},
 	{"Do whose lock was lost matches ErrLost, even if work did not fail", nil, func(x *fixture) {
@@ -76,14 +76,14 @@ var holdSentences = []sentence{
 				granted = true
 				x.beneath.Delete(key)
 				next = x.grant(key, x.long)
-				_ = x.lost(l) // whatever the reason
+				_ = x.lost(l) // for any reason
 				return nil
 			})
 			if !granted {
 				return false
 			}
 			x.wantLost("Do", err)
-			x.pause(10 * tick) // for what it does behind its back
+			x.pause(10 * tick) // for an Unlock in the background
 			x.wantHolds(next)
 			return true
 		})
@@ -96,7 +96,7 @@ var holdSentences = []sentence{
 			return ctx.Err()
 		})
 		if !errors.Is(err, context.Canceled) || errors.Is(err, locker.ErrLost) {
-			x.Errorf("Do: error %v; want that of the ctx", err)
+			x.Errorf("Do: error %v; want the error of the ctx", err)
 		}
 		x.emptyInTheEnd(key)
 	}},

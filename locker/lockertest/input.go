@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A badRequest is one that is refused, and what the error must say of it.
+// A badRequest is a request that fails, and what the error must say.
 type badRequest struct {
 	locker.Request
 	says []string
@@ -25,7 +25,7 @@ func (x *fixture) badRequests() []badRequest {
 	)
 }
 
-// badNames are those whose Key and Token could not name a lease either.
+// badNames are the bad requests whose Key or Token cannot name a lease.
 func (x *fixture) badNames() []badRequest {
 	key := func(key string) locker.Request { return x.request(key, x.long) }
 	nameless := x.request("k"+x.id, x.long)
@@ -40,7 +40,7 @@ func (x *fixture) badNames() []badRequest {
 	}
 }
 
-// tooLong is a request that the store itself refuses.
+// tooLong is a request for a ttl over the limit of the store.
 func (x *fixture) tooLong() badRequest {
 	ttl := x.MaxTTL + time.Millisecond
 	return badRequest{x.request("k"+x.id, ttl), []string{"ttl", ttl.String(), x.MaxTTL.String()}}
@@ -61,7 +61,7 @@ var inputSentences = []sentence{
 				}
 			}
 			if bad.Key != "" && x.beneath.Holds(bad.Key) {
-				x.Errorf("%v: something is stored", bad.Request)
+				x.Errorf("%v: the key is not empty", bad.Request)
 			}
 		}
 	}},
@@ -85,7 +85,7 @@ var inputSentences = []sentence{
 				x.Errorf("error %q does not name %v", err, ttl)
 			}
 		}
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.release(g.Lease)
 	}},
 	{"nothing is sent for an Extend with a bad ttl", needs(faults), func(x *fixture) {
@@ -131,7 +131,7 @@ var inputSentences = []sentence{
 			if err == nil {
 				return
 			}
-			// A grant that was answered after its end leaves the outcome open; its token must not be used again.
+			// A grant whose answer came after its end is unknown. Its token must not be used again.
 			if x.wantUnknown("Acquire", err); x.Bubble || isPermanent(err) {
 				x.Fatalf("Acquire for %v: %v", locker.MinTTL, err)
 			}
@@ -144,8 +144,8 @@ var inputSentences = []sentence{
 		for _, key := range x.oddKeys() {
 			grants = append(grants, x.grant(key, x.long))
 		}
-		for _, g := range grants { // each is a lock of its own
-			x.refuse(g, x.long)
+		for _, g := range grants { // each key is a lock of its own
+			x.heldBy(g, x.long)
 			x.wantHolds(g)
 			x.release(g.Lease)
 			x.wantEmpty(g.Key)
@@ -163,7 +163,7 @@ func (x *fixture) oddKeys() []string {
 	return append(keys, x.own(keys[0]+" "))
 }
 
-// async calls do in a goroutine of its own and gives its answer to the channel.
+// async calls do in the background, and sends the result to the channel.
 func (x *fixture) async(do func() error) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- do() }()

@@ -33,7 +33,7 @@ var inputDoubles = []broken{
 		breaks: []string{"nothing is sent for an Extend or Release of a bad lease, or for a Watch of a bad key"},
 	},
 	{
-		bug: "requests are validated after they were sent",
+		bug: "requests are validated after they are sent",
 		locker: func(r *reference) locker.Locker {
 			return double{
 				Locker: r,
@@ -60,7 +60,7 @@ var inputDoubles = []broken{
 		},
 	},
 	{
-		bug: "errors do not say what is wrong",
+		bug: "errors do not name the value",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
 			if isPermanent(err) {
 				return permanentError{errors.New("bad input")}
@@ -73,7 +73,7 @@ var inputDoubles = []broken{
 		},
 	},
 	{
-		bug: "long ttls are refused",
+		bug: "long ttls fail",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
 				if req.TTL == maxTTL {
@@ -87,14 +87,14 @@ var inputDoubles = []broken{
 		},
 	},
 	{
-		bug:    "errors tell the token",
+		bug:    "errors contain the token",
 		locker: onLocker(badErrors(func(_ Op, token string, err error) error { return fmt.Errorf("%s: %w", token, err) })),
 		breaks: []string{
 			"the token is in no error",
 		},
 	},
 	{
-		bug:    "the owner is made of the token",
+		bug:    "the owner contains the token",
 		locker: badLease(func(l *locker.Lease) { l.Owner = "owner of " + l.Token }),
 		breaks: []string{
 			"a free lock is granted, with the key, the token and the owner of the request",

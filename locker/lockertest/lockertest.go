@@ -1,5 +1,5 @@
-// Package lockertest is the contract of a [locker.Locker] as a table of sentences that run against any strategy, and
-// against a [locker.Client] over it:
+// Package lockertest is the contract of a [locker.Locker] as a table of sentences that run against
+// any strategy, and against a [locker.Client] over it:
 //
 //	func TestContract(t *testing.T) {
 //		lockertest.Run(t, lockertest.Harness{
@@ -10,7 +10,8 @@
 //		})
 //	}
 //
-// A strategy shows its worth when the store misbehaves, so the suite needs a way to make it: see [Disturber].
+// A strategy matters most while its store fails. So a harness has a [Disturber], which makes the
+// store fail.
 package lockertest
 
 import (
@@ -25,60 +26,65 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A Harness says how to test a Locker. Only New is required, and everything is asked of the Locker unless the other
-// fields say that it promises less.
+// A Harness says how to test a Locker. Only New is required. The other fields say what the Locker
+// does not promise.
 type Harness struct {
-	// New returns the Locker to test and what disturbs it. It is called once for each sentence. Faults are set for one
-	// sentence, so Lockers that are used at the same time must not share them; they may share a server, since each
-	// sentence uses keys of its own. What needs closing is closed with t.Cleanup; a defer in the function that calls
-	// Run would be too early, since sentences run in parallel after it.
+	// New returns the Locker to test and its Disturber. It is called once for each sentence. The
+	// faults are those of one sentence, so Lockers that are used at the same time must not share
+	// them. They may share a server, since each sentence uses keys of its own. Close what needs
+	// closing with t.Cleanup. A defer in the function that calls Run would be too early, since
+	// sentences run in parallel after it.
 	New func(t *testing.T) (locker.Locker, Disturber)
 
-	// Bubble runs each sentence in a testing/synctest bubble, where time is fake. It is stricter, as it knows what
-	// time it is: "soon" is then what the design says, rather than some seconds.
+	// Bubble runs each sentence in a testing/synctest bubble, where time is fake. This is stricter:
+	// "soon" is then the time of the design, instead of some seconds.
 	Bubble bool
 
-	// MaxTTL is the longest ttl that is granted, at least 30 seconds; 0: 30 seconds, the limit of a store
-	// without options. Leases that must not end during a sentence live for half of it, a minute at most. What
-	// must happen soon has a third of that time. In real time, let New give the store a limit of an hour, so
-	// that no machine is too slow.
+	// MaxTTL is the longest ttl that is granted, at least 30 seconds; 0: 30 seconds, the limit of a
+	// store without options. Leases that must not end during a sentence live for half of it, at
+	// most a minute. What must happen soon has a third of that time. In real time, let New give the
+	// store a limit of an hour, so that no machine is too slow.
 	MaxTTL time.Duration
 
-	// Cause is matched by the errors of calls that meet backendtest.Fail; nil: backendtest.ErrInjected.
+	// Cause is matched by the errors of calls that meet backendtest.Fail; nil:
+	// backendtest.ErrInjected.
 	Cause error
 
-	// NoWatch says that Watch only ever returns an error that matches errors.ErrUnsupported.
+	// NoWatch says that Watch only returns an error that matches errors.ErrUnsupported.
 	NoWatch bool
 
-	// NoLeft says that a refusal can't tell how long the present lease still lives, and so that Left is 0.
+	// NoLeft says that a HeldError does not know how long the lease still lives, and that its Left
+	// is 0.
 	NoLeft bool
 
-	// Resolution is how coarsely a refusal tells what the present lease has left; 0: a few milliseconds.
+	// Resolution is how coarsely a HeldError knows how long the lease still lives; 0: a few
+	// milliseconds.
 	Resolution time.Duration
 
-	// Behind says that the Locker answers before all that it has sent is done, as a quorum does. What an attempt or a
-	// release leaves is then gone soon, rather than with the answer.
+	// Behind says that the Locker answers before all its requests are done, as a quorum does. What
+	// an attempt or a release leaves is then gone soon after the answer, instead of with it.
 	Behind bool
 
 	// Options are given to every Client of the sentences, before those of the sentence itself.
 	Options []locker.Option
 
-	// NoFaults says that the Disturber sets no faults. Its Fault and FaultOnce are never called, and the
-	// sentences that need them do not run.
+	// NoFaults says that the Disturber sets no faults. Its Fault and FaultOnce are never called,
+	// and the sentences that need them do not run.
 	NoFaults bool
 
-	// NoForeign says that the Disturber stores no foreign values. Its SetForeign and SetOther are never
-	// called, and the sentences that need them do not run.
+	// NoForeign says that the Disturber stores no foreign values. Its SetForeign and SetOther are
+	// never called, and the sentences that need them do not run.
 	NoForeign bool
 
-	// Except lists sentences, word for word, that the Locker does not promise. They do not run. A sentence that does
-	// not exist is an error, so that the list can't rot.
+	// Except lists sentences, word for word, that the Locker does not promise. They do not run. A
+	// sentence that does not exist is an error, so that the list stays correct.
 	Except []string
 }
 
-// Run runs every sentence of the contract as a subtest, named by the sentence. Those that do not run are listed with
-// the reason by one subtest, which is skipped. In real time sentences run in parallel, and nothing that they assert
-// depends on how fast the machine is: a time is always compared with a bracket of the test's own timestamps.
+// Run runs every sentence of the contract as a subtest, named by the sentence. One more subtest is
+// skipped, and lists the sentences that do not run, with the reason. In real time the sentences run
+// in parallel. None of them depends on the speed of the machine: each compares a time with
+// timestamps that the test took before and after.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	run, skipped, err := h.plan()
@@ -135,7 +141,7 @@ var sentences = slices.Concat(
 	holdSentences,
 )
 
-// plan divides the sentences into those that run and those that do not, with the reason.
+// plan returns the sentences that run, and a line with the reason for each one that does not.
 func (h Harness) plan() (run []sentence, skipped []string, err error) {
 	if h.New == nil {
 		return nil, nil, errors.New("lockertest: Harness.New is nil")

@@ -94,7 +94,7 @@ func TestSentencesAreUniqueAndNeedWhatTheyUse(t *testing.T) {
 	}
 }
 
-// recording notes what is used of a Disturber. Sentences disturb from one goroutine.
+// recording notes which needs a sentence uses. A sentence disturbs from one goroutine.
 type recording struct {
 	*reference
 	used map[need]bool
@@ -113,7 +113,7 @@ func (r recording) FaultOnce(op Op, f ...backendtest.Fault) {
 	r.reference.FaultOnce(op, f...)
 }
 
-// A sentence that nothing can break says nothing.
+// A sentence that no double can break proves nothing.
 func TestEverySentenceFailsForALockerThatBreaksIt(t *testing.T) {
 	broken := map[string]bool{}
 	for _, d := range doubles {
@@ -136,12 +136,12 @@ func TestEverySentenceFailsForALockerThatBreaksIt(t *testing.T) {
 	}
 	for _, s := range sentences {
 		if !broken[s.says] && unbreakable[s.says] == "" {
-			t.Errorf("nothing here breaks: %s", s.says)
+			t.Errorf("no double breaks: %s", s.says)
 		}
 	}
 	for says := range unbreakable {
 		if broken[says] {
-			t.Errorf("said to be unbreakable, and broken: %s", says)
+			t.Errorf("listed as unbreakable, and broken: %s", says)
 		}
 		if !slices.ContainsFunc(sentences, func(s sentence) bool { return s.says == says }) {
 			t.Errorf("there is no such sentence: %s", says)
@@ -149,7 +149,7 @@ func TestEverySentenceFailsForALockerThatBreaksIt(t *testing.T) {
 	}
 }
 
-// judge returns what a sentence reports of d.
+// judge returns the failures of a sentence for d.
 func judge(t *testing.T, d broken, s sentence) (failures []string) {
 	h := Harness{Bubble: true, NoWatch: d.noWatch, NoLeft: d.noLeft}
 	h.New = func(*testing.T) (locker.Locker, Disturber) {
@@ -174,7 +174,7 @@ func judge(t *testing.T, d broken, s sentence) (failures []string) {
 	return failures
 }
 
-// run gives the sentence a goroutine for Fatalf to end.
+// run gives the sentence a goroutine, which Fatalf ends.
 func run(s sentence, x *fixture) {
 	done := make(chan struct{})
 	go func() {
@@ -184,7 +184,7 @@ func run(s sentence, x *fixture) {
 	<-done
 }
 
-// recorder is a *testing.T that does not mind failures.
+// recorder is a *testing.T that collects failures.
 type recorder struct {
 	*testing.T
 	mu       sync.Mutex
@@ -202,7 +202,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// What Run itself does with a failure shows only in a test that fails, so that one runs in a process of its own.
+// A failure of Run fails the test. So the test with a broken Locker runs in another process.
 func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 	const asked = "LOCKERTEST_BROKEN_LOCKER"
 	mode := os.Getenv(asked)

@@ -7,7 +7,7 @@ import (
 
 var ownerDoubles = []broken{
 	{
-		bug: "deletes without a look at who has the lock", locker: anyoneReleases,
+		bug: "Release deletes any value", locker: anyoneReleases,
 		breaks: []string{
 			"a stale Release matches ErrLost and leaves the lease of the next holder alone",
 			"Release with a wrong token matches ErrLost and changes nothing",
@@ -40,7 +40,7 @@ var ownerDoubles = []broken{
 		},
 	},
 	{
-		bug: "extends without a look at who has the lock",
+		bug: "Extend extends any value",
 		locker: changed(func(r *reference) {
 			r.expire = func(key, _ string, ttl time.Duration) (bool, error) {
 				e, found := r.live(key)
@@ -57,7 +57,7 @@ var ownerDoubles = []broken{
 		},
 	},
 	{
-		bug: "Extend of a lease that another has is lost, after it was extended",
+		bug: "Extend of a lease of another holder extends it and returns ErrLost",
 		locker: changed(func(r *reference) {
 			expire := r.expire
 			r.expire = func(key, token string, ttl time.Duration) (bool, error) {
@@ -93,7 +93,7 @@ var ownerDoubles = []broken{
 		},
 	},
 	{
-		bug: "Extend stores the token again and says lost",
+		bug: "Extend stores the token again and returns ErrLost",
 		locker: changed(func(r *reference) {
 			expire := r.expire
 			r.expire = func(key, token string, ttl time.Duration) (bool, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// reference is a Locker over a map, and the Disturber of that map. Its funcs are the parts that doubles replace by
-// broken ones; each is called with mu held.
+// reference is a Locker over a map, and the Disturber of that map. Doubles replace its funcs by
+// broken ones. Each func is called with mu held, unless it says otherwise.
 type reference struct {
 	maxTTL time.Duration
 
@@ -21,7 +21,7 @@ type reference struct {
 	expire func(key, token string, ttl time.Duration) (ok bool, err error)
 	remove func(key, token string) (ok bool, err error)
 
-	started func(call time.Time) time.Time // when a lease begins that was asked for at call; runs without mu
+	started func(call time.Time) time.Time // when a lease of a call begins; runs without mu
 	clean   func(ctx context.Context, req locker.Request)
 	tell    func(key string, wakes []func()) // runs without mu
 
@@ -311,7 +311,7 @@ func (r *reference) put(key string, e entry) {
 	r.entries[key] = e
 }
 
-// Delete of the reference wakes nobody. The contract leaves that open.
+// Delete of the reference wakes no watcher. The contract allows both.
 func (r *reference) Delete(key string)     { r.Expire(key) }
 func (r *reference) SetForeign(key string) { r.put(key, entry{token: "foreign"}) }
 func (r *reference) SetOther(key string)   { r.put(key, entry{other: true}) }

@@ -26,7 +26,7 @@ var releaseSentences = []sentence{
 		next := x.grant(g.Key, x.long)
 		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
 		x.wantLost("Release", x.locker.Release(x.Context(), g.bare()))
-		x.refuse(next, x.long)
+		x.heldBy(next, x.long)
 		x.wantHolds(next)
 	}},
 	{"Release with a wrong token matches ErrLost and changes nothing", nil, func(x *fixture) {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-const renewed = time.Second // the first ttl of a lock that is to be extended in time
+const renewed = time.Second // the first ttl of a lock that must be renewed in time
 
 var renewSentences = []sentence{
 	{"a Client renews a lock for as long as it is held", nil, func(x *fixture) {
@@ -33,7 +33,7 @@ var renewSentences = []sentence{
 		l := x.lock(x.client(locker.WithTTL(3*short), locker.WithoutExtension()), x.key("k"))
 		expires := l.Lease().Expires
 		if lost := x.lost(l); lost.Reason != locker.LostExpired {
-			x.Errorf("lost because it is %s; want expired", lost.Reason)
+			x.Errorf("lost: %s; want expired", lost.Reason)
 		}
 		if now := time.Now(); now.Before(expires) {
 			x.Errorf("lost %v before Expires", expires.Sub(now))
@@ -48,7 +48,7 @@ var renewSentences = []sentence{
 		for range looks {
 			l, err := c.Lock(x.Context(), x.key("k"))
 			if err != nil && !x.Bubble {
-				continue // the reply came after so short a lease
+				continue // the answer came after the end of this short lease
 			} else if err != nil {
 				x.Fatalf("Lock: %v", err)
 			}
@@ -57,7 +57,7 @@ var renewSentences = []sentence{
 				time.Sleep(time.Until(expires))
 				for range 5 {
 					if now := time.Now(); l.Context().Err() == nil && !now.Before(expires) {
-						x.Errorf("looker %d: the context has not ended %v after Expires", i, now.Sub(expires))
+						x.Errorf("caller %d: the context has not ended %v after Expires", i, now.Sub(expires))
 						return
 					}
 				}
@@ -86,14 +86,14 @@ var renewSentences = []sentence{
 	{"when every call hangs and ignores its ctx, the context ends with ErrLost no later than Expires", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(All)
-		_ = x.lost(l) // whatever the reason
+		_ = x.lost(l) // for any reason
 		release()
 		x.emptyInTheEnd(l.Key())
 	}},
 	{"a renewal that arrives after the lock was lost leaves nothing, and makes no lease longer", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		release := x.stall(Extend)
-		_ = x.lost(l) // whatever the reason
+		_ = x.lost(l) // for any reason
 		x.eventually("the lock is free", func() bool { return !x.beneath.Holds(l.Key()) })
 		next := x.grant(l.Key(), short)
 		release()
@@ -131,7 +131,7 @@ var renewSentences = []sentence{
 		other := x.grant(l.Key(), x.long)
 		x.wantLost("Extend", l.Extend(x.Context(), x.long))
 		if lost := x.lost(l); !taken(lost) {
-			x.Errorf("lost because it is %s; want stolen", lost.Reason)
+			x.Errorf("lost: %s; want stolen", lost.Reason)
 		}
 		x.wantHolds(other)
 	}},
@@ -139,9 +139,9 @@ var renewSentences = []sentence{
 		l := x.lock(x.client(locker.WithTTL(x.long), locker.WithMaxHold(3*short)), x.key("k"))
 		answer(x, "the context ends", l.Context().Done())
 		if held := time.Since(l.Lease().Granted); held < 3*short {
-			x.Errorf("ended after %v", held)
+			x.Errorf("the context ended after %v", held)
 		}
-		x.soon("the end was told", l.Lease().Granted, 3*short+tick)
+		x.soon("the context ended", l.Lease().Granted, 3*short+tick)
 		var lost *locker.LostError
 		if cause := context.Cause(l.Context()); !errors.As(cause, &lost) || lost.Reason != locker.LostMaxHold {
 			x.Fatalf("the context ended with cause %v; want the maximum hold", cause)
@@ -151,17 +151,17 @@ var renewSentences = []sentence{
 	}},
 }
 
-// keeps tells whether a lock outlives its ttl three times. trouble begins after the lock is held.
+// keeps reports whether a lock outlives its ttl three times. It calls trouble when it has the lock.
 func (x *fixture) keeps(ttl time.Duration, trouble func()) bool {
 	x.Helper()
 	l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
 	trouble()
 	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 20) {
-		stolen, err := x.locker.Acquire(x.Context(), x.request(l.Key(), x.long))
+		other, err := x.locker.Acquire(x.Context(), x.request(l.Key(), x.long))
 		if err == nil {
-			x.release(stolen)
+			x.release(other)
 		}
-		if l.Context().Err() != nil { // a machine that is too slow, or the store gave it away
+		if l.Context().Err() != nil { // the machine is too slow, or another attempt was granted
 			_ = l.Unlock(x.Context())
 			return false
 		}
@@ -170,7 +170,7 @@ func (x *fixture) keeps(ttl time.Duration, trouble func()) bool {
 		}
 	}
 	err := l.Unlock(x.Context())
-	if err != nil && !errors.Is(err, locker.ErrLost) && (x.Bubble || !l.Lease().Ended()) { // it has the time of the lease
+	if err != nil && !errors.Is(err, locker.ErrLost) && (x.Bubble || !l.Lease().Ended()) { // Unlock may take as long as the lease lives
 		x.Fatalf("Unlock: %v", err)
 	}
 	return err == nil
@@ -183,7 +183,7 @@ func (x *fixture) survives(f backendtest.Fault) {
 	})
 }
 
-// stolen checks that a holder is told before its time what the store knows.
+// stolen checks that a holder learns before Expires that its key has another value.
 func (x *fixture) stolen(steal func(key string)) {
 	x.Helper()
 	x.inTime(renewed, func(ttl time.Duration) bool {
@@ -193,20 +193,20 @@ func (x *fixture) stolen(steal func(key string)) {
 	})
 }
 
-// taken: the store says so, or so many nodes of a quorum do that none is left.
+// taken reports whether the store, or too many nodes of a quorum, said that the lease is lost.
 func taken(lost *locker.LostError) bool {
 	return lost.Reason == locker.LostStolen || lost.Reason == locker.LostQuorum
 }
 
-// unavailable checks that a holder who can't extend is told in time.
+// unavailable checks that a holder whose renewals fail learns in time that the lock is lost.
 func (x *fixture) unavailable(trouble func()) {
 	x.Helper()
 	l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 	trouble()
 	lost := x.lost(l)
 	x.eventually("the lease has ended", func() bool { return l.Lease().Ended() })
-	if x.Bubble && lost.Reason != locker.LostUnavailable { // on a slow machine it may be that none was sent
-		x.Errorf("lost because it is %s; want unavailable", lost.Reason)
+	if x.Bubble && lost.Reason != locker.LostUnavailable { // on a slow machine no renewal may have been sent
+		x.Errorf("lost: %s; want unavailable", lost.Reason)
 	}
 	x.wantLost("Unlock", l.Unlock(x.Context()))
 	x.emptyInTheEnd(l.Key())

@@ -11,7 +11,7 @@ import (
 
 var renewDoubles = []broken{
 	{
-		bug:     "the Client does not extend",
+		bug:     "the Client does not renew",
 		options: []locker.Option{locker.WithoutExtension()},
 		breaks: []string{
 			"a Client renews a lock for as long as it is held",
@@ -21,7 +21,7 @@ var renewDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client extends as if every answer were yes",
+		bug: "the Client takes every renewal for a success",
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 				_, _ = next.Extend(ctx, lease, ttl)
@@ -39,7 +39,7 @@ var renewDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client takes a failed extension for a loss",
+		bug: "the Client takes a failed renewal for a loss",
 		client: badErrors(func(op Op, _ string, err error) error {
 			if op == Extend && unknown(err) {
 				return &locker.LostError{Reason: locker.LostStolen}
@@ -54,7 +54,7 @@ var renewDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client takes a loss for a failed extension",
+		bug: "the Client takes a loss for a failed renewal",
 		client: badErrors(func(op Op, _ string, err error) error {
 			if op == Extend && errors.Is(err, locker.ErrLost) {
 				return errors.New("try again")
@@ -86,7 +86,7 @@ var renewDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client extends one at a time, and waits",
+		bug: "the Client makes one renewal at a time",
 		client: func(next locker.Locker) locker.Locker {
 			var one sync.Mutex
 			return double{Locker: next, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
@@ -103,7 +103,7 @@ var renewDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client goes on extending after Unlock",
+		bug: "the Client renews after Unlock",
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
 				err := next.Release(ctx, lease)

@@ -65,7 +65,7 @@ var secretSentences = []sentence{
 	}},
 }
 
-// hides checks all the usual ways in which values get out.
+// hides checks that the token is in no usual text of the values.
 func (x *fixture) hides(token string, values ...any) {
 	x.Helper()
 	for _, v := range values {
@@ -78,7 +78,7 @@ func (x *fixture) hides(token string, values ...any) {
 		slog.New(slog.NewTextHandler(&text, nil)).Info("value", "v", v)
 		slog.New(slog.NewJSONHandler(&text, nil)).Info("value", "v", v)
 		ways["slog"] = text.String()
-		marshalled, _ := json.Marshal(field) // not everything can be
+		marshalled, _ := json.Marshal(field) // some values have no JSON
 		ways["JSON"] = string(marshalled)
 		for way, text := range ways {
 			if strings.Contains(text, token) || strings.Contains(text, fmt.Sprintf("%x", token)) {

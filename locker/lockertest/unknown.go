@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// What happens when nobody can tell what happened.
+// Faults of the store, many of which leave the outcome unknown.
 var unknownSentences = []sentence{
 	{"when the store fails, the error of Acquire matches neither ErrHeld nor ErrLost, and nothing is left", needs(faults), func(x *fixture) {
 		key := x.key("k")
@@ -53,13 +53,13 @@ var unknownSentences = []sentence{
 	{"a grant that the store makes after its attempt has failed is removed too", needs(faults), func(x *fixture) {
 		key := x.key("k")
 		x.beneath.FaultOnce(Acquire, backendtest.Ghost(30*time.Millisecond))
-		const ttl = 10 * time.Second // in real time it may end by itself: the clean-up does not go on for ever
+		const ttl = 10 * time.Second // in real time the lease may end by itself: a cleanup does not go on for ever
 		_, err := x.locker.Acquire(x.Context(), x.request(key, ttl))
 		x.wantUnknown("Acquire", err)
 		time.Sleep(30 * time.Millisecond)
 		began := time.Now()
 		x.emptyInTheEnd(key)
-		x.soon("what landed late was removed", began, ttl/2)
+		x.soon("the late grant was removed", began, ttl/2)
 	}},
 	{"the cleanup of one attempt never removes the grant of the next", needs(faults), func(x *fixture) {
 		for name, fault := range map[string]backendtest.Fault{"Fail": backendtest.Fail, "LoseReply": backendtest.LoseReply} {
@@ -76,7 +76,7 @@ var unknownSentences = []sentence{
 			})
 			for range 10 {
 				x.pause(10 * time.Millisecond)
-				x.refuse(next, x.long)
+				x.heldBy(next, x.long)
 			}
 			x.wantHolds(next)
 		}
@@ -86,7 +86,7 @@ var unknownSentences = []sentence{
 		x.beneath.FaultOnce(Extend, backendtest.Fail)
 		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantUnknown("Extend", err)
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.wantHolds(g)
 	}},
 	{"when the reply to Extend is lost, the error does not match ErrLost, and a second Extend moves Expires forward", needs(faults), func(x *fixture) {
@@ -95,14 +95,14 @@ var unknownSentences = []sentence{
 		_, err := x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantUnknown("Extend", err)
 		if after := x.extends(g.Lease, 2*x.long); !after.Expires.After(g.Expires) {
-			x.Fatalf("Extend = %v; want it until after %v", after, g.Expires)
+			x.Fatalf("Extend = %v; want an Expires after %v", after, g.Expires)
 		}
 	}},
 	{"when Release fails, the error does not match ErrLost, and a second Release frees the lock", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, backendtest.Fail)
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.release(g.Lease)
 		x.wantEmpty(g.Key)
 	}},
@@ -122,15 +122,15 @@ var unknownSentences = []sentence{
 		_, err = x.locker.Extend(x.Context(), g.Lease, 2*x.long)
 		x.wantPermanent("Extend", err)
 		x.wantPermanent("Release", x.locker.Release(x.Context(), g.Lease))
-		x.soon("refused", began, tick)
+		x.soon("all three returned", began, tick)
 		x.beneath.Fault(All, nil)
 		x.wantEmpty(free)
-		if x.late() { // enough nodes have refused; the others may be asked only now
+		if x.late() { // enough nodes have failed; the requests to the others may be under way
 			_ = x.locker.Release(x.Context(), g.Lease)
 			x.emptyInTheEnd(g.Key)
 			return
 		}
-		x.refuse(g, x.long)
+		x.heldBy(g, x.long)
 		x.release(g.Lease)
 	}},
 }

@@ -12,7 +12,7 @@ import (
 
 var unknownDoubles = []broken{
 	{
-		bug: "a failure says held",
+		bug: "every error matches ErrHeld",
 		locker: onLocker(badErrors(func(op Op, _ string, err error) error {
 			if op == Acquire && unknown(err) {
 				return &locker.HeldError{}
@@ -25,7 +25,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "a failure says lost",
+		bug: "every error matches ErrLost",
 		locker: onLocker(badErrors(func(op Op, _ string, err error) error {
 			if op != Acquire && unknown(err) {
 				return &locker.LostError{}
@@ -37,7 +37,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "a failure drops its cause",
+		bug: "an error drops its cause",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
 			if unknown(err) && !errors.Is(err, errors.ErrUnsupported) {
 				return errors.New("failed")
@@ -57,7 +57,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "the clean-up is sent once",
+		bug: "the cleanup is sent once",
 		locker: changed(func(r *reference) {
 			r.clean = func(ctx context.Context, req locker.Request) {
 				go func() { _ = r.cleanOnce(context.WithoutCancel(ctx), req) }()
@@ -69,7 +69,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "the clean-up is not confirmed",
+		bug: "the cleanup is not confirmed",
 		locker: changed(func(r *reference) {
 			r.clean = func(ctx context.Context, req locker.Request) {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), req.TTL)
@@ -84,7 +84,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "the clean-up runs under the caller's ctx",
+		bug: "the cleanup runs under the caller's ctx",
 		locker: changed(func(r *reference) {
 			r.clean = func(ctx context.Context, req locker.Request) {
 				_ = cleanup.Repeat(ctx, func(ctx context.Context) error { return r.cleanOnce(ctx, req) })
@@ -98,7 +98,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "the clean-up removes whatever is there",
+		bug: "the cleanup removes any value",
 		locker: changed(func(r *reference) {
 			r.clean = func(ctx context.Context, req locker.Request) {
 				go func() {
@@ -128,7 +128,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "a failed extension gives the lease up",
+		bug: "a failed Extend releases the lease",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 				after, err := r.Extend(ctx, lease, ttl)
@@ -183,7 +183,7 @@ var unknownDoubles = []broken{
 		},
 	},
 	{
-		bug: "refusals are tried again",
+		bug: "permanent errors are tried again",
 		locker: func(r *reference) locker.Locker {
 			again := func(do func() error) {
 				for range 3 {

@@ -14,7 +14,7 @@ var unlockSentences = []sentence{
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		x.beneath.Delete(l.Key())
 		next := x.grant(l.Key(), x.long)
-		_ = x.lost(l) // whatever the reason
+		_ = x.lost(l) // for any reason
 		x.wantLost("Unlock", l.Unlock(x.Context()))
 		x.pause(10 * tick)
 		x.wantHolds(next)
@@ -152,14 +152,14 @@ var unlockSentences = []sentence{
 	}},
 }
 
-// extendOver extends the lease of a lock that is over, past the Client.
+// extendOver extends the lease of a lock after Unlock, past the Client.
 func (x *fixture) extendOver(l *locker.Lock) error {
 	lease := l.Lease()
 	_, err := x.locker.Extend(x.Context(), locker.Lease{Key: lease.Key, Token: lease.Token, Owner: lease.Owner}, x.long)
 	return err
 }
 
-// inFlight leaves an extension of l under way, if the store hangs.
+// inFlight leaves an Extend of l under way, if the store hangs.
 func (x *fixture) inFlight(l *locker.Lock) {
 	ctx, cancel := context.WithTimeout(x.Context(), tick)
 	defer cancel()

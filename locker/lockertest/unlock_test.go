@@ -48,7 +48,7 @@ var unlockDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client takes its own repeat for a loss",
+		bug: "the Client takes its own second Release for a loss",
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
 				err := next.Release(ctx, lease)
@@ -63,7 +63,7 @@ var unlockDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client waits for the release, whatever ctx says",
+		bug: "the Client waits for the release after the end of ctx",
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
 				err := next.Release(ctx, lease)
@@ -80,7 +80,7 @@ var unlockDoubles = []broken{
 		},
 	},
 	{
-		bug: "the Client releases what is there",
+		bug: "the Client releases any value",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, release: func(ctx context.Context, lease locker.Lease) error {
 				err := r.Release(ctx, lease)

@@ -120,7 +120,7 @@ var waitSentences = []sentence{
 			err := answer(x, "Lock returns when its ctx ends", waiting).err
 			x.soon("Lock returned", cancelled, tick)
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || errors.Is(err, locker.ErrWaitLimit) {
-				x.Fatalf("Lock: error %v; want one that matches the ctx's and its cause", err)
+				x.Fatalf("Lock: error %v; want one that matches the error of the ctx and its cause", err)
 			}
 			return errors.Is(err, locker.ErrHeld) // on a slow machine no attempt may have been answered
 		})
@@ -200,12 +200,12 @@ func isCtx(err error) bool {
 
 type interval struct{ from, to time.Time }
 
-// disjoint tells which holds overlap.
+// disjoint returns an error that names two holds that overlap.
 func disjoint(holds []interval) error {
 	for i, a := range holds {
 		for _, b := range holds[:i] {
 			if a.from.Before(b.to) && b.from.Before(a.to) {
-				return fmt.Errorf("two hold the lock at once: from %v to %v and from %v to %v", a.from, a.to, b.from, b.to)
+				return fmt.Errorf("two holds overlap: from %v to %v and from %v to %v", a.from, a.to, b.from, b.to)
 			}
 		}
 	}

@@ -15,14 +15,14 @@ var watchSentences = []sentence{
 		x.release(g.Lease)
 		for range rounds {
 			if watching {
-				answer(x, "a wake after Release", woken)
+				answer(x, "a wake-up after Release", woken)
 			}
 			g = x.grant(g.Key, x.long)
 			drain(woken)
 			x.release(g.Lease)
 		}
 		if watching {
-			answer(x, "a wake after Release", woken)
+			answer(x, "a wake-up after Release", woken)
 		}
 	}},
 	{"all watchers of a key wake, each for its own key", nil, func(x *fixture) {
@@ -34,10 +34,10 @@ var watchSentences = []sentence{
 			return
 		}
 		x.release(one.Lease)
-		answer(x, "a wake of the first", first)
-		answer(x, "a wake of the second", second)
+		answer(x, "a wake-up of the first watcher", first)
+		answer(x, "a wake-up of the second watcher", second)
 		x.release(two.Lease)
-		answer(x, "a wake of the other", other)
+		answer(x, "a wake-up of the watcher of the other key", other)
 	}},
 	{"a watch ends with its ctx", nil, func(x *fixture) {
 		key := x.key("k")
@@ -49,11 +49,11 @@ var watchSentences = []sentence{
 			return
 		}
 		quiet := 0
-		for range 200 { // a wake may come late or for nothing, so it is given time
+		for range 200 { // a wake-up may come late or without a reason
 			drain(ended)
 			drain(other)
 			x.release(x.grant(key, x.long).Lease)
-			answer(x, "a wake of a watch that goes on", other)
+			answer(x, "a wake-up of the watch that goes on", other)
 			time.Sleep(tick)
 			select {
 			case <-ended:
@@ -85,7 +85,7 @@ var watchSentences = []sentence{
 	}},
 }
 
-// watch registers, and gives a channel that holds one wake. watching is false if the harness says that none come.
+// watch watches key. The channel holds one wake-up. watching is false if the harness has NoWatch.
 func (x *fixture) watch(ctx context.Context, key string) (woken chan struct{}, watching bool) {
 	x.Helper()
 	woken = make(chan struct{}, 1)
@@ -97,7 +97,7 @@ func (x *fixture) watch(ctx context.Context, key string) (woken chan struct{}, w
 	})
 	switch {
 	case x.NoWatch && !errors.Is(err, errors.ErrUnsupported):
-		x.Fatalf("Watch: error %v; the harness says that it is unsupported", err)
+		x.Fatalf("Watch: error %v; want errors.ErrUnsupported, because of NoWatch", err)
 	case !x.NoWatch && err != nil:
 		x.Fatalf("Watch: %v", err)
 	}

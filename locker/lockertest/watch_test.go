@@ -9,7 +9,7 @@ import (
 
 var watchDoubles = []broken{
 	{
-		bug:    "nobody is woken",
+		bug:    "no watcher is woken",
 		locker: changed(func(r *reference) { r.tell = func(string, []func()) {} }),
 		breaks: []string{
 			"Watch is active when it returns and wakes after Release, or matches errors.ErrUnsupported",
@@ -17,7 +17,7 @@ var watchDoubles = []broken{
 		},
 	},
 	{
-		bug: "one of those who watch is woken",
+		bug: "only one watcher is woken",
 		locker: changed(func(r *reference) {
 			r.tell = func(_ string, wakes []func()) {
 				if len(wakes) > 0 {
@@ -30,7 +30,7 @@ var watchDoubles = []broken{
 		},
 	},
 	{
-		bug: "Watch is unsupported, which is not said", locker: func(r *reference) locker.Locker {
+		bug: "Watch is unsupported although the harness does not have NoWatch", locker: func(r *reference) locker.Locker {
 			return double{Locker: r, watch: unsupported}
 		},
 		breaks: []string{
@@ -38,7 +38,7 @@ var watchDoubles = []broken{
 		},
 	},
 	{
-		bug: "Watch works, which is not said", noWatch: true,
+		bug: "Watch works although the harness has NoWatch", noWatch: true,
 		breaks: []string{
 			"Watch is active when it returns and wakes after Release, or matches errors.ErrUnsupported",
 		},
@@ -56,7 +56,7 @@ var watchDoubles = []broken{
 		},
 	},
 	{
-		bug: "Watch hides a refusal",
+		bug: "Watch hides a permanent error",
 		locker: func(r *reference) locker.Locker {
 			return double{Locker: r, watch: func(ctx context.Context, key, waiter string, wake func()) error {
 				_ = r.Watch(ctx, key, waiter, wake)
