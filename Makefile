@@ -6,7 +6,7 @@ SHELL := /bin/bash
 MODULES := . bench backends/rueidis
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help fmt check test test-root test-others fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover programs
+.PHONY: help fmt check test test-root test-others fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover release programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -93,6 +93,10 @@ cover: programs ## tell which statements no test runs, package by package, and c
 		-coverpkg=./locker/...,./backends/...,./strategies/...,./middleware/...,./internal/cleanup \
 		$$(go list ./... | grep -v -e /internal/verify/campaign -e /internal/verify/simulation)
 	@go run ./internal/verify/coverage -list docs/safety.md coverage.out
+
+# A dry run, in a throw-away clone. Nothing is ever pushed: see docs/releasing.md.
+release: ## try the release VERSION out as a consumer gets it; TAG=yes then makes its tags here
+	@go run ./internal/verify/release $(if $(filter yes,$(TAG)),-tag) "$(VERSION)"
 
 # The tests start their own servers. The race detector and the libraries that set a server's clock need a C compiler, and the tests
 # beside node-redlock need node and npm.
