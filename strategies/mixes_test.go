@@ -79,7 +79,7 @@ func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 // A Client without wake-ups or scripts, or with shared keys, is not in the queue. It may starve, so
 // no share is promised where one takes part. The lock still excludes, and a release still reaches
 // the waiters in the queue: the last grant of every party comes.
-func TestWhoIsNotInTheQueueExcludesAllTheSame(t *testing.T) {
+func TestALockOutsideTheQueueStillExcludes(t *testing.T) {
 	grants := 40 // of each party
 	if torture {
 		grants = 400

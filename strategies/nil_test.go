@@ -40,7 +40,7 @@ func TestAStrategyOverANilStoreAnswersEveryCallWithAnError(t *testing.T) {
 				op = "acquire"
 			}
 			var permanent interface{ Permanent() bool }
-			if want := `lockstep: ` + op + ` "key": store is nil`; err == nil || err.Error() != want {
+			if want := `lockstep: ` + op + ` "key": the store is nil: pass an open store`; err == nil || err.Error() != want {
 				t.Errorf("%s: %v; want %s", name, err, want)
 			} else if !errors.As(err, &permanent) || !permanent.Permanent() {
 				t.Errorf("%s: %v is not permanent", name, err)
@@ -49,7 +49,7 @@ func TestAStrategyOverANilStoreAnswersEveryCallWithAnError(t *testing.T) {
 	}
 }
 
-func TestAQuorumRefusesANilNode(t *testing.T) {
+func TestANilNodeOfAQuorumIsAnError(t *testing.T) {
 	var none *memory.Store
 	var nobody *nobody
 	good := single.New(memory.New())

@@ -85,9 +85,9 @@ func TestARestartFailsARequestWithoutWithWait(t *testing.T) {
 	}
 }
 
-// TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters: a thousand goroutines wait for a
+// TestAServerThatFailsGetsFewAttemptsWhateverTheNumberOfWaiters: a thousand goroutines wait for a
 // key each, on a server that is out of memory and is then killed.
-func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) {
+func TestAServerThatFailsGetsFewAttemptsWhateverTheNumberOfWaiters(t *testing.T) {
 	const waiters, limit = 1000, 100 // attempts in half a second; each waiter by itself would make one
 	server := redistest.Start(t)
 	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, redisstore.WithoutQuarantine())
@@ -107,12 +107,18 @@ func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) 
 			_ = l.Unlock(t.Context())
 		})
 	}
+	for began := time.Now(); rejected(t, server) == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Error("the server has rejected nothing for 30 seconds")
+			break
+		}
+	}
 	time.Sleep(500 * time.Millisecond) // all first attempts may be under way before one has failed
 	sent := limit
 	for tries := 0; tries < 5 && sent >= limit; tries++ {
-		before := refusals(t, server)
+		before := rejected(t, server)
 		time.Sleep(500 * time.Millisecond)
-		sent = refusals(t, server) - before
+		sent = rejected(t, server) - before
 	}
 	if sent >= limit {
 		t.Errorf("%d attempts in half a second, want fewer than %d", sent, limit)
@@ -122,8 +128,8 @@ func TestAServerThatRefusesIsAskedByFewWhateverTheNumberOfWaiters(t *testing.T) 
 	all.Wait()
 }
 
-// refusals returns how many commands the server has rejected since it is out of memory.
-func refusals(t *testing.T, server *redistest.Server) (n int) {
+// rejected returns how many commands the server has rejected because it is out of memory.
+func rejected(t *testing.T, server *redistest.Server) (n int) {
 	t.Helper()
 	info, err := server.Do("INFO", "errorstats")
 	if err != nil {
@@ -134,6 +140,5 @@ func refusals(t *testing.T, server *redistest.Server) (n int) {
 			return n
 		}
 	}
-	t.Fatal("INFO does not tell")
 	return 0
 }

@@ -76,18 +76,18 @@ func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeSt
 	open := from[c.Backend]
 	switch {
 	case !known:
-		return nil, nil, fail("no strategy %q: there are %s", c.Strategy, list(Names()))
+		return nil, nil, fail("no strategy %q: choose one of %s", c.Strategy, list(Names()))
 	case open == nil:
-		return nil, nil, fail("no backend %q: there are %s", c.Backend, list(slices.Sorted(maps.Keys(from))))
+		return nil, nil, fail("no backend %q: choose one of %s", c.Backend, list(slices.Sorted(maps.Keys(from))))
 	case s.quorum && len(c.Addrs) == 1:
-		return nil, nil, fail("strategy %q needs several stores, and there is one address", c.Strategy)
+		return nil, nil, fail("strategy %q needs several stores, and Addrs has one address", c.Strategy)
 	case len(c.Addrs) == 0:
-		return nil, nil, fail("no addresses of stores")
+		return nil, nil, fail("no addresses of stores: set Addrs")
 	case !s.quorum && len(c.Addrs) > 1:
-		return nil, nil, fail("strategy %q uses one store, and there are %d addresses; of several: %s",
+		return nil, nil, fail("strategy %q uses one store, and Addrs has %d addresses; several stores are used by %s",
 			c.Strategy, len(c.Addrs), list(ofQuorums()))
 	case !s.quorum && (c.Quorum != 0 || c.Drift != 0):
-		return nil, nil, fail("strategy %q has no quorum and no drift; %s have", c.Strategy, list(ofQuorums()))
+		return nil, nil, fail("strategy %q has no quorum and no drift; these are options of %s", c.Strategy, list(ofQuorums()))
 	}
 	var opened closers
 	defer func() {
@@ -106,7 +106,7 @@ func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeSt
 	}
 	if l, err = s.build(stores, c); err != nil {
 		if errors.Is(err, errCapability) {
-			err = fail("strategy %q needs a backends.%s, which %q is not; with it there are %s",
+			err = fail("strategy %q needs a backends.%s, which %q is not: choose one of %s, or another backend",
 				c.Strategy, s.needs, c.Backend, list(possible(stores[0])))
 		}
 		return nil, nil, err
@@ -181,7 +181,7 @@ func check(ctx context.Context, stores []backends.Store, quorum int) error {
 	for i, s := range stores {
 		var ok bool
 		if nodes[i], ok = s.(backends.Identifier); !ok {
-			return fail("node %d can't tell which server it is on, so the nodes may be one", i+1)
+			return fail("node %d is no backends.Identifier, so the nodes may be one server", i+1)
 		}
 	}
 	err := backends.CheckNodes(ctx, nodes...)

@@ -51,26 +51,26 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 func TestWhatCannotBeChosenIsAnErrorThatListsWhatCan(t *testing.T) {
 	five := []string{"a", "b", "c", "d", "e"}
 	for says, c := range map[string]strategies.Config{
-		`no strategy "rdlock": there are fair, fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
+		`no strategy "rdlock": choose one of fair, fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
 			`redlock-fenced, reentrant, single`: {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
-		`no backend "redis": there are broken, memory, narrow, replica, stranger, twice`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
-		`strategy "redlock" needs several stores, and there is one address`:              {Strategy: "redlock", Backend: "memory", Addrs: five[:1]},
-		`no addresses of stores`: {Strategy: "single", Backend: "memory"},
-		`strategy "fenced" uses one store, and there are 5 addresses; of several: redlock, redlock-fenced`: {
+		`no backend "redis": choose one of broken, memory, narrow, replica, stranger, twice`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
+		`strategy "redlock" needs several stores, and Addrs has one address`:                 {Strategy: "redlock", Backend: "memory", Addrs: five[:1]},
+		`no addresses of stores: set Addrs`:                                                  {Strategy: "single", Backend: "memory"},
+		`strategy "fenced" uses one store, and Addrs has 5 addresses; several stores are used by redlock, redlock-fenced`: {
 			Strategy: "fenced", Backend: "memory", Addrs: five},
-		`strategy "single" has no quorum and no drift; redlock, redlock-fenced have`: {
+		`strategy "single" has no quorum and no drift; these are options of redlock, redlock-fenced`: {
 			Strategy: "single", Backend: "memory", Addrs: five[:1], Quorum: 1},
-		`strategy "reentrant" needs a backends.NestedStore, which "narrow" is not; with it there are redlock, single`: {
+		`strategy "reentrant" needs a backends.NestedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
 			Strategy: "reentrant", Backend: "narrow", Addrs: five[:1]},
-		`strategy "fair" needs a backends.QueuedStore, which "narrow" is not; with it there are redlock, single`: {
+		`strategy "fair" needs a backends.QueuedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
 			Strategy: "fair", Backend: "narrow", Addrs: five[:1]},
-		`strategy "redlock-fenced" needs a backends.FencedStore, which "narrow" is not; with it there are redlock, single`: {
+		`strategy "redlock-fenced" needs a backends.FencedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
 			Strategy: "redlock-fenced", Backend: "narrow", Addrs: five},
 		`quorum 2 of 5 nodes is not within 3 and 5`: {Strategy: "redlock", Backend: "memory", Addrs: five, Quorum: 2},
 		`drift 0.001 is not within 0.01 and 1`:      {Strategy: "redlock", Backend: "memory", Addrs: five, Drift: 0.001},
 		`nodes 1 and 2 are the same`:                {Strategy: "redlock", Backend: "twice", Addrs: five},
 		`node 3 is a replica`:                       {Strategy: "redlock", Backend: "replica", Addrs: five},
-		`node 1 can't tell which server it is on`:   {Strategy: "redlock", Backend: "stranger", Addrs: five},
+		`node 1 is no backends.Identifier`:          {Strategy: "redlock", Backend: "stranger", Addrs: five},
 		`open broken at "b": down`:                  {Strategy: "redlock", Backend: "broken", Addrs: []string{"a", "b"}},
 	} {
 		f := newFarm()

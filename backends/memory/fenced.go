@@ -39,7 +39,7 @@ const (
 	byClock              // the time in µs, or the last number plus one if that is greater
 )
 
-var errNumbersEnd = refusal{errors.New("the numbers of the key have come to their end at 2^53")}
+var errNumbersEnd = permanent{errors.New("the numbers of the key have come to their end at 2^53")}
 
 // number returns the number of a grant. again says that the value was there before: it keeps its
 // number. The mutex must be held.
@@ -70,7 +70,7 @@ func (s *Store) RaiseFence(ctx context.Context, key, value string, to uint64) (l
 		return false, err
 	}
 	if to >= fenceLimit {
-		return false, refusal{fmt.Errorf("number %d is not under 2^53", to)}
+		return false, permanent{fmt.Errorf("number %d is not under 2^53", to)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ func New(opts ...Option) *Store {
 		fences:  newTable[fence](),
 		watches: make(map[string][]*watch),
 		queues:  make(map[string]queue),
-		turns:   make(map[place]*turn),
+		turns:   make(map[waiting]*turn),
 	}
 	for _, opt := range opts {
 		if opt != nil {
@@ -65,7 +65,7 @@ type Store struct {
 	fences  table[fence] // the last number of each key; it outlives the entry
 	watches map[string][]*watch
 	queues  map[string]queue
-	turns   map[place]*turn
+	turns   map[waiting]*turn
 }
 
 var (
@@ -168,21 +168,21 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	if ttl < minTTL {
-		return refusal{fmt.Errorf("ttl %v is under the store's minimum of %v", ttl, minTTL)}
+		return permanent{fmt.Errorf("ttl %v is under the store's minimum of %v", ttl, minTTL)}
 	}
 	if ttl > s.maxTTL {
-		return refusal{fmt.Errorf("ttl %v is over the store's limit of %v (see memory.WithMaxTTL)", ttl, s.maxTTL)}
+		return permanent{fmt.Errorf("ttl %v is over the store's limit of %v (see memory.WithMaxTTL)", ttl, s.maxTTL)}
 	}
 	return nil
 }
 
 const minTTL = time.Millisecond
 
-var errWrongType = refusal{backends.ErrWrongType}
+var errWrongType = permanent{backends.ErrWrongType}
 
-// refusal is a permanent error: nothing was changed and nothing will be.
-type refusal struct{ error }
+// permanent is an error that repeating cannot cure: nothing was changed.
+type permanent struct{ error }
 
-func (refusal) Permanent() bool   { return true }
-func (refusal) ErrorType() string { return "invalid" }
-func (r refusal) Unwrap() error   { return r.error }
+func (permanent) Permanent() bool   { return true }
+func (permanent) ErrorType() string { return "invalid" }
+func (r permanent) Unwrap() error   { return r.error }

@@ -54,7 +54,7 @@ func (s *Store) Delete(key string) {
 	watches := s.watches[key]
 	var queued []func()
 	for _, waiter := range s.queues[key] {
-		if t := s.turns[place{key, waiter}]; t != nil {
+		if t := s.turns[waiting{key, waiter}]; t != nil {
 			queued = append(queued, t.wake)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 // A queue has the waiters of one key by their unique names, the head first. turns has the waiters
-// that can be told.
+// that can be woken.
 type (
-	queue []string
-	place struct{ key, waiter string }
-	turn  struct{ wake func() }
+	queue   []string
+	waiting struct{ key, waiter string }
+	turn    struct{ wake func() }
 )
 
 // reservedFor returns the value of a key that is reserved for a waiter. No caller can use it as its
@@ -52,7 +52,7 @@ func (s *Store) takeTurn(key, value string, ttl time.Duration, t backends.Turn, 
 		delete(s.entries.rows, key)
 	case !found && t.InOrder:
 		var first string
-		if first, wakes = s.offer(key, t.Waiter, now); first != "" && first != t.Waiter {
+		if first, wakes = s.reserve(key, t.Waiter, now); first != "" && first != t.Waiter {
 			res.Left = backends.Reservation
 			res.Position = s.enqueue(key, t.Waiter)
 			return res, wakes, nil
@@ -82,12 +82,12 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return err
 	}
 	if waiter == "" {
-		return refusal{errors.New("waiter is empty")}
+		return permanent{errors.New("the waiter has no name")}
 	}
 	if err := checkWaiter(waiter); err != nil {
 		return err
 	}
-	p, t := place{key, waiter}, &turn{wake: func() {
+	p, t := waiting{key, waiter}, &turn{wake: func() {
 		if ctx.Err() == nil { // AfterFunc may run later than the end of ctx
 			wake()
 		}
@@ -95,12 +95,12 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	s.mu.Lock()
 	s.turns[p] = t
 	s.mu.Unlock()
-	context.AfterFunc(ctx, func() { s.giveUp(p, t) })
+	context.AfterFunc(ctx, func() { s.leaveQueue(p, t) })
 	return nil
 }
 
-// giveUp removes a waiter whose ctx is done.
-func (s *Store) giveUp(p place, t *turn) {
+// leaveQueue removes a waiter whose ctx is done.
+func (s *Store) leaveQueue(p waiting, t *turn) {
 	s.mu.Lock()
 	var wakes []func()
 	if s.turns[p] == t { // otherwise the waiter watches again
@@ -119,7 +119,7 @@ func (s *Store) giveUp(p place, t *turn) {
 // The mutex must be held here and in the functions below.
 func (s *Store) free(key string, now time.Time) (wakes []func()) {
 	delete(s.entries.rows, key)
-	first, wakes := s.offer(key, "", now)
+	first, wakes := s.reserve(key, "", now)
 	if first != "" {
 		return wakes
 	}
@@ -129,16 +129,16 @@ func (s *Store) free(key string, now time.Time) (wakes []func()) {
 	return wakes
 }
 
-// offer reserves the key for the first waiter in the queue that can be told, and returns the
-// waiter. If me is first, it needs no reservation, and offer does not change the key.
-func (s *Store) offer(key, me string, now time.Time) (first string, wakes []func()) {
+// reserve reserves the key for the first waiter in the queue that can be woken, and returns the
+// waiter. If me is first, it needs no reservation, and reserve does not change the key.
+func (s *Store) reserve(key, me string, now time.Time) (first string, wakes []func()) {
 	for q := s.queues[key]; len(q) > 0; q = s.queues[key] {
 		first = q[0]
 		if first == me {
 			return me, nil
 		}
 		s.dequeue(key, first)
-		t := s.turns[place{key, first}]
+		t := s.turns[waiting{key, first}]
 		if t == nil {
 			continue
 		}
@@ -156,7 +156,7 @@ func (s *Store) remind(key string) {
 	s.mu.Lock()
 	var t *turn
 	if q := s.queues[key]; len(q) > 0 {
-		t = s.turns[place{key, q[0]}]
+		t = s.turns[waiting{key, q[0]}]
 	}
 	s.mu.Unlock()
 	if t != nil {
@@ -164,10 +164,10 @@ func (s *Store) remind(key string) {
 	}
 }
 
-// enqueue gives a waiter that can be told the last position, unless it has one, and returns the
+// enqueue gives a waiter that can be woken the last position, unless it has one, and returns the
 // position.
 func (s *Store) enqueue(key, waiter string) (position int) {
-	if waiter == "" || s.turns[place{key, waiter}] == nil {
+	if waiter == "" || s.turns[waiting{key, waiter}] == nil {
 		return 0
 	}
 	i := slices.Index(s.queues[key], waiter)
@@ -193,7 +193,7 @@ func (s *Store) dequeue(key, waiter string) {
 
 func checkWaiter(waiter string) error {
 	if strings.Contains(waiter, "@") {
-		return refusal{fmt.Errorf("waiter %q has an @", waiter)}
+		return permanent{fmt.Errorf("waiter %q has an @", waiter)}
 	}
 	return nil
 }

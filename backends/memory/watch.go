@@ -6,7 +6,7 @@ import (
 )
 
 // Watch implements [backends.Store]. DeleteIf and [Store.Delete] wake. The expiry of a value does
-// not: a caller that finds the key held is told when it expires. Once ctx is done wake is not
+// not: a caller that finds the key held learns when it expires. Once ctx is done wake is not
 // called again, except by a DeleteIf that is under way.
 func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if err := ctx.Err(); err != nil {

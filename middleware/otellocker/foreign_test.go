@@ -122,7 +122,7 @@ func (unwillingMeter) Float64Histogram(string, ...metric.Float64HistogramOption)
 	return noop.Float64Histogram{}, errUnwilling
 }
 
-func TestAnInstrumentThatCannotBeMadeIsTold(t *testing.T) {
+func TestAnInstrumentThatCannotBeMadeIsReported(t *testing.T) {
 	var told []error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told = append(told, err) }))
 	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Print(err) })) // as it is in the beginning

@@ -12,7 +12,7 @@
 // this project's own. docs/observability.md lists them. Only spans contain the key, never metrics,
 // however many locks there are. Neither contains the token, which is a secret.
 //
-// # What it does not tell
+// # What it does not report
 //
 // A Lock with invalid options, or with a ctx that has ended before anything is sent, makes no span.
 // A hold begins and ends when the Client of this process sees it, not when the server does.
@@ -46,7 +46,7 @@ func New(opts ...Option) locker.Middleware {
 	}
 }
 
-// observed is a Locker with spans and metrics. Watch has none: its wake-ups are only hints.
+// observed is a Locker with spans and metrics. Watch has none: its wake-ups promise nothing.
 type observed struct {
 	locker.Locker
 	*tracing

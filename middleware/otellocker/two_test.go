@@ -19,7 +19,7 @@ import (
 
 // Two otellockers around one lock, of which each has its own listeners: what the outer one has nobody to tell, the inner one
 // tells.
-func TestWhatNobodyHearsFurtherOutIsToldFurtherIn(t *testing.T) {
+func TestTheInnerMiddlewareReportsWhatTheOuterOneDoesNot(t *testing.T) {
 	noSpans, noMetrics := otellocker.WithTracerProvider(tracenoop.NewTracerProvider()), otellocker.WithMeterProvider(metricnoop.NewMeterProvider())
 	for name, c := range map[string]struct {
 		outer, inner    []otellocker.Option // beside the SDK

@@ -34,7 +34,7 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 	lease.Key, lease.Owner = req.Key, req.Owner // a failed Acquire has no lease
 	attempts, left, quorum := lease.Attempts, time.Duration(0), lease.Quorum
 	if err != nil {
-		attempts, left, quorum = told(err)
+		attempts, left, quorum = facts(err)
 	}
 	attrs := append(l.about(lease),
 		slog.String("outcome", outcome), slog.Duration("ttl", req.TTL), slog.Duration("waited", time.Since(began)))
@@ -53,8 +53,8 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 	l.write(ctx, event, l.with(attrs, err))
 }
 
-// told returns the facts in the error of an Acquire other than the cause.
-func told(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
+// facts returns the facts in the error of an Acquire other than the cause.
+func facts(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
 	if held, ok := errors.AsType[*locker.HeldError](err); ok {
 		attempts, left = held.Attempts, held.Left
 	}
@@ -90,7 +90,7 @@ func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duratio
 
 // answered logs a release that failed.
 func (l *log) answered(ctx context.Context, lease locker.Lease, err error) {
-	if err != nil && !over(lease, err) && !refused(err) && l.enabled(ctx, ReleaseRepeated) {
+	if err != nil && !over(lease, err) && !permanent(err) && l.enabled(ctx, ReleaseRepeated) {
 		l.write(ctx, ReleaseRepeated, l.with(append(l.about(lease), left(lease)), err))
 	}
 }
@@ -111,9 +111,9 @@ func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, held t
 // that. A lease without Expires does not count as ended: it is the cleanup of an attempt.
 func over(lease locker.Lease, err error) bool { return errors.Is(err, locker.ErrLost) || lease.Ended() }
 
-// refused reports a permanent error. Such a release is not repeated, and the end of the hold logs
+// permanent reports a permanent error. Such a release is not repeated, and the end of the hold logs
 // it.
-func refused(err error) bool {
+func permanent(err error) bool {
 	var r interface{ Permanent() bool }
 	return errors.As(err, &r) && r.Permanent()
 }

@@ -20,7 +20,7 @@
 //	key         name of the lock, see WithKeyAttribute
 //	owner       name of the owner, for locks that nest
 //	outcome     of a Lock: acquired, busy, timeout, canceled or error
-//	ttl         life of the lease that was asked for
+//	ttl         life of the lease that was requested
 //	waited      how long the Lock took
 //	attempts    number of attempts
 //	contended   another holder had the lock meanwhile
@@ -35,7 +35,7 @@
 //
 // None contains a token, which is a secret.
 //
-// # What it does not tell
+// # What it does not log
 //
 // A Lock with invalid options, or with a ctx that has ended before anything is sent, makes no
 // record. Nor does a failed extension that nobody needs any more: Unlock was called, or the ctx
@@ -66,7 +66,7 @@ func New(opts ...Option) locker.Middleware {
 	}
 }
 
-// logged is a Locker with a log. Watch has none: its wake-ups are only hints, and a permanent error
+// logged is a Locker with a log. Watch has none: its wake-ups promise nothing, and a permanent error
 // ends the wait.
 type logged struct {
 	locker.Locker

@@ -97,7 +97,7 @@ func messages(s *scene) (messages []string) {
 	return messages
 }
 
-func TestACallThatOnlyStoodInLineTellsThatItWasContended(t *testing.T) {
+func TestACallThatOnlyStoodInLineIsLoggedAsContended(t *testing.T) {
 	s := play(t, 1, nil, func(s *scene) {
 		l := s.lock()
 		time.AfterFunc(5*time.Second, func() { l.Unlock(s.ctx) })

@@ -41,17 +41,17 @@ func ExampleNew() {
 	<-waits
 
 	_, err = process().Lock(ctx, "invoice/42", locker.WithWait(10*time.Millisecond))
-	var place *locker.HeldError
-	if errors.As(err, &place) {
-		fmt.Println("the second was in place", place.Position)
+	var behind *locker.HeldError
+	if errors.As(err, &behind) {
+		fmt.Println("the second had position", behind.Position)
 	}
 	_, err = process().TryLock(ctx, "invoice/42")
-	fmt.Println("who does not wait is refused:", errors.Is(err, locker.ErrHeld))
+	fmt.Println("for a caller that does not wait the lock is held:", errors.Is(err, locker.ErrHeld))
 	fmt.Println("the holder has done:", held.Unlock(ctx))
 	<-done
 	// Unordered output:
-	// the second was in place 2
-	// who does not wait is refused: true
+	// the second had position 2
+	// for a caller that does not wait the lock is held: true
 	// the holder has done: <nil>
 	// the first has it: <nil>
 }

@@ -134,7 +134,7 @@ func TestTheOrderOutlivesAHolderThatDies(t *testing.T) {
 	})
 }
 
-func TestTryLockNeitherPassesWaitersNorTakesAPlace(t *testing.T) {
+func TestTryLockNeitherPassesWaitersNorTakesAPosition(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
 		l := mustLock(t, locker.New(fair.New(store)))
 		a := arrivals{t: t}
@@ -147,7 +147,7 @@ func TestTryLockNeitherPassesWaitersNorTakesAPlace(t *testing.T) {
 			var held *locker.HeldError
 			l, err := quick.TryLock(t.Context(), "key")
 			if !errors.As(err, &held) || held.Position != 0 {
-				t.Errorf("TryLock while others wait = %v, %v; want it held, and no place", l, err)
+				t.Errorf("TryLock while others wait = %v, %v; want it held, and no position", l, err)
 			}
 			if err == nil {
 				mustUnlock(t, l)
@@ -168,18 +168,18 @@ func TestTryLockNeitherPassesWaitersNorTakesAPlace(t *testing.T) {
 	})
 }
 
-func TestAHeldErrorTellsThePlaceInTheQueue(t *testing.T) {
+func TestAHeldErrorHasThePositionInTheQueue(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		l := mustLock(t, locker.New(fair.New(store)))
 		var all sync.WaitGroup
-		for place := 1; place <= 6; place++ {
+		for position := 1; position <= 6; position++ {
 			locks := locker.New(fair.New(store))
 			for behind := range 2 {
 				all.Go(func() {
 					_, err := locks.Lock(t.Context(), "key", locker.WithWait(time.Duration(2-behind)*time.Second))
 					var held *locker.HeldError
-					if !errors.As(err, &held) || held.Position != place+behind {
-						t.Errorf("place %d, and %d of the same Client before: %v; want the sum in %+v", place, behind, err, held)
+					if !errors.As(err, &held) || held.Position != position+behind {
+						t.Errorf("position %d, and %d calls of the same Client before: %v; want the sum in %+v", position, behind, err, held)
 					}
 				})
 				synctest.Wait()
@@ -191,7 +191,7 @@ func TestAHeldErrorTellsThePlaceInTheQueue(t *testing.T) {
 	})
 }
 
-func TestAWaiterWhoGivesUpLeavesNoPlaceBehind(t *testing.T) {
+func TestAWaiterThatStopsLeavesNoPositionBehind(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		l := mustLock(t, locker.New(fair.New(store)))
 		a := arrivals{t: t}
@@ -215,14 +215,14 @@ func TestAWaiterWhoGivesUpLeavesNoPlaceBehind(t *testing.T) {
 		mustUnlock(t, l)
 		a.all.Wait()
 		if took := time.Since(released); took > 0 {
-			t.Errorf("the waiters had the lock one after the other in %v: someone waited for a place that nobody had", took)
+			t.Errorf("the waiters had the lock one after the other in %v: a waiter waited for a position that nobody had", took)
 		}
 		a.wantInOrder(1, 3, 5, 7, 9, 11, 13, 15)
 	})
 }
 
 // A grant to a call that has just stopped waiting goes to the next waiter without delay.
-func TestATurnThatComesTooLateGoesToTheNext(t *testing.T) {
+func TestAGrantThatComesTooLateGoesToTheNextWaiter(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		for range 50 {
 			l, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithWait(time.Second)) // the late grant is being released

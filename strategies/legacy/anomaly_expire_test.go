@@ -22,12 +22,12 @@ func TestAnomalyExpireKilledBetween(t *testing.T) {
 			t.Fatalf("what is left lives for %v, found %v, %v; want it for ever", left, found, err)
 		}
 		// single does not touch it.
-		if held := isPermanent(t, "single", single.New(s), brief); !held.Foreign {
+		if held := wantHeld(t, "single", single.New(s), brief); !held.Foreign {
 			t.Errorf("single: %v, want it to be foreign", held)
 		}
 		// A waiter of the recipe gives the value an expiry, and so gets the lock.
 		began := time.Now()
-		isPermanent(t, "the repairer", legacy.Expire(store), brief)
+		wantHeld(t, "the repairer", legacy.Expire(store), brief)
 		if left, _, err := store.Left(t.Context(), "key"); left > brief || err != nil {
 			t.Errorf("repaired, it lives for %v more, %v; want %v at most", left, err, brief)
 		}

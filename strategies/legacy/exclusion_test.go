@@ -22,13 +22,13 @@ var kinds = map[string]func(beneath.Store) locker.Locker{
 	"GetBit": func(s beneath.Store) locker.Locker { return legacy.GetBit(plain(s)) },
 }
 
-func TestWhoExcludesWhomOnOneKey(t *testing.T) {
+func TestWhichRecipesExcludeEachOtherOnOneKey(t *testing.T) {
 	for holding, row := range map[string]map[string]string{
-		"single": {"single": "refused", "GetSet": "refused", "Expire": "refused", "SetBit": "-", "GetBit": "-"},
-		"GetSet": {"single": "refused", "GetSet": "refused", "Expire": "broken", "SetBit": "-", "GetBit": "-"},
-		"Expire": {"single": "refused", "GetSet": "refused", "Expire": "refused", "SetBit": "-", "GetBit": "-"},
-		"SetBit": {"single": "refused", "GetSet": "refused", "Expire": "broken", "SetBit": "refused", "GetBit": "refused"},
-		"GetBit": {"single": "refused", "GetSet": "refused", "Expire": "broken", "SetBit": "refused", "GetBit": "refused"},
+		"single": {"single": "held", "GetSet": "held", "Expire": "held", "SetBit": "-", "GetBit": "-"},
+		"GetSet": {"single": "held", "GetSet": "held", "Expire": "broken", "SetBit": "-", "GetBit": "-"},
+		"Expire": {"single": "held", "GetSet": "held", "Expire": "held", "SetBit": "-", "GetBit": "-"},
+		"SetBit": {"single": "held", "GetSet": "held", "Expire": "broken", "SetBit": "held", "GetBit": "held"},
+		"GetBit": {"single": "held", "GetSet": "held", "Expire": "broken", "SetBit": "held", "GetBit": "held"},
 	} {
 		for asking, want := range row {
 			t.Run(asking+" asks "+holding, func(t *testing.T) {
@@ -50,11 +50,11 @@ func whatComes(t *testing.T, has holder, asking locker.Locker) string {
 	l, err := locker.New(asking, locker.WithTTL(time.Second), locker.WithoutExtension()).Lock(t.Context(), "key", locker.WithWait(time.Minute))
 	switch {
 	case errors.Is(err, locker.ErrHeld):
-		return "refused"
+		return "held"
 	case err != nil:
 		t.Fatal(err)
 	}
-	allHold(t, has, holder{"who asked", l, time.Now().UnixNano()})
+	allHold(t, has, holder{"the caller that asked", l, time.Now().UnixNano()})
 	_ = l.Unlock(t.Context())
 	if time.Since(began) == 0 {
 		return "-"
@@ -69,7 +69,7 @@ func TestAReleasedBitKeepsOthersOutForEver(t *testing.T) {
 		}
 		gets(t, "bob", legacy.SetBit(plain(s)), long).lock.Unlock(t.Context())
 		for _, kind := range []string{"single", "GetSet"} {
-			if held := isPermanent(t, kind, kinds[kind](s), long); !held.Foreign {
+			if held := wantHeld(t, kind, kinds[kind](s), long); !held.Foreign {
 				t.Errorf("%s: %v, want it to be foreign", kind, held)
 			}
 		}

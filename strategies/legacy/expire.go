@@ -99,7 +99,7 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	case err == nil && !set:
 		e.cleanups.Free()
-		return locker.Lease{}, e.refused(ctx, req)
+		return locker.Lease{}, e.held(ctx, req)
 	case err == nil:
 		known = false
 		err = e.expire(ctx, req)
@@ -137,8 +137,8 @@ func (e *expire) expire(ctx context.Context, req locker.Request) error {
 	return err
 }
 
-// refused returns the error of a lock that is held. It repairs the value if it has no expiry.
-func (e *expire) refused(ctx context.Context, req locker.Request) error {
+// held returns the error of a lock that is held. It repairs the value if it has no expiry.
+func (e *expire) held(ctx context.Context, req locker.Request) error {
 	left, found, err := e.store.Left(ctx, req.Key)
 	if err == nil && found && left == 0 {
 		left = req.TTL

@@ -70,9 +70,9 @@ func TestAKeyThatMayHaveNoExpiryIsUndoneAtOnce(t *testing.T) {
 	faults := new(backendtest.Faults)
 	faults.Set(backendtest.Expire, backendtest.Permanent)
 	_, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(t.Context(), request(long))
-	var refused interface{ Permanent() bool }
-	if !errors.As(err, &refused) || !refused.Permanent() {
-		t.Errorf("Acquire = %v, want a refusal", err)
+	var permanent interface{ Permanent() bool }
+	if !errors.As(err, &permanent) || !permanent.Permanent() {
+		t.Errorf("Acquire = %v, want a permanent error", err)
 	}
 	if _, _, found := store.Get("key"); found {
 		t.Error("the key is there")
@@ -114,7 +114,7 @@ func TestAShorterExtensionLeavesALongLeaseItsLife(t *testing.T) {
 	})
 }
 
-func TestAWaiterThatMayNotRepairIsTold(t *testing.T) {
+func TestAWaiterThatMayNotRepairGetsTheErrorOfTheStore(t *testing.T) {
 	store := inMemory()
 	store.Set("key", "someone", 0)
 	faults := new(backendtest.Faults)
@@ -144,7 +144,7 @@ func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 	}
 }
 
-func TestALongTTLIsRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestALongTTLIsAnErrorBeforeAnythingIsSent(t *testing.T) {
 	const want = `lockstep: acquire "key": ttl 1.001s is over the store's limit of 1s (see WithMaxTTL of the store's package)`
 	for _, r := range recipes {
 		faults := new(backendtest.Faults)

@@ -110,7 +110,7 @@ func TestWhatKeepsAGetSetOut(t *testing.T) {
 	}
 }
 
-func TestAGetSetThatCannotSayHowLongAWordStaysIsNoRefusal(t *testing.T) {
+func TestAGetSetThatCannotReadTheExpiryDoesNotReportHeld(t *testing.T) {
 	store := inMemory()
 	store.Set("key", "word", time.Minute)
 	faults := new(backendtest.Faults)

@@ -7,7 +7,7 @@ import (
 )
 
 // grants are the leases that a Locker has granted, for recipes where the store does not show whose
-// a lock is. Without them any Release would free the lock of whoever has it. So would the cleanup
+// a lock is. Without them any Release would free the lock of any holder. So would the cleanup
 // that a [locker.Client] makes after an attempt that may never have been granted.
 type grants[G any] struct {
 	over func(*G) bool // reports that a grant can be forgotten; nil: only forget removes it

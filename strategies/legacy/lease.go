@@ -42,7 +42,7 @@ func checkExtension(store backends.LegacyStore, lease locker.Lease, ttl time.Dur
 
 func checkTTL(store backends.LegacyStore, ttl time.Duration) error {
 	if limit := store.MaxTTL(); ttl > limit {
-		return refusal(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit))
+		return permanent(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit))
 	}
 	return locker.ValidateTTL(ttl)
 }
@@ -79,13 +79,13 @@ func (unwatched) Watch(_ context.Context, key, _ string, _ func()) error {
 	return errUnwatched
 }
 
-// refusal is a permanent error: nothing was sent.
-type refusal string
+// permanent is an error that repeating cannot cure: nothing was sent.
+type permanent string
 
-func (r refusal) Error() string { return string(r) }
+func (r permanent) Error() string { return string(r) }
 
 // Permanent returns true: repeating does not help.
-func (r refusal) Permanent() bool { return true }
+func (r permanent) Permanent() bool { return true }
 
 // ErrorType is "invalid".
-func (r refusal) ErrorType() string { return "invalid" }
+func (r permanent) ErrorType() string { return "invalid" }

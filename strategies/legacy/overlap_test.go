@@ -58,13 +58,13 @@ func getting(t *testing.T, who string, l locker.Locker, ttl time.Duration) <-cha
 	return got
 }
 
-// isPermanent makes one attempt, which must find the lock held.
-func isPermanent(t *testing.T, who string, l locker.Locker, ttl time.Duration) *locker.HeldError {
+// wantHeld makes one attempt, which must find the lock held.
+func wantHeld(t *testing.T, who string, l locker.Locker, ttl time.Duration) *locker.HeldError {
 	t.Helper()
 	_, err := locker.New(l, locker.WithTTL(ttl)).TryLock(t.Context(), "key")
 	var held *locker.HeldError
 	if !errors.As(err, &held) {
-		t.Fatalf("%s: TryLock = %v, want a refusal", who, err)
+		t.Fatalf("%s: TryLock = %v, want it held", who, err)
 	}
 	return held
 }

@@ -41,7 +41,7 @@ func TestAnomalyExpireKilledBetweenByTheKernel(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { client.Close() })
 	store := goredis.New(client, beneath.Long)
-	if held := isPermanent(t, "single", single.New(store), brief); !held.Foreign {
+	if held := wantHeld(t, "single", single.New(store), brief); !held.Foreign {
 		t.Errorf("single: %v, want it to be foreign", held)
 	}
 	gets(t, "the repairer", legacy.Expire(store), brief)

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
-// SetBit returns a Locker for a lock that is one bit: whoever turns it on has the lock. SETBIT
+// SetBit returns a Locker for a lock that is one bit: the caller that turns it on has the lock. SETBIT
 // answers with the old bit (https://redis.io/docs/latest/commands/setbit/), so it is the
 // test-and-set instruction of a processor.
 //
@@ -28,10 +28,10 @@ import (
 //
 //   - No expiry: if a holder dies, or a reply to SETBIT is lost, the lock is locked for ever, until
 //     an operator turns the bit off. An attempt with an unknown outcome is not cleaned up: turning
-//     the bit off would free the lock of whoever has it. Leases do end, so that a [locker.Client]
+//     the bit off would free the lock of any holder. Leases do end, so that a [locker.Client]
 //     stops and then releases the lock. So a lease that runs out in a living process is given back
 //     soon after its end, not at it.
-//   - No owner: a release frees the lock of whoever has it. Suppose an operator frees the lock of a
+//   - No owner: a release frees the lock of any holder. Suppose an operator frees the lock of a
 //     holder that seems dead but is not. The late release of that holder frees the lock of the next
 //     holder. Until then its extensions succeed, as the bit is on. A Client repeats a Release whose
 //     reply was lost. If the first Release did arrive and another caller has taken the lock since,
@@ -86,7 +86,7 @@ func GetBit(store backends.LegacyStore) locker.Locker {
 }
 
 // persistence is how long the cleanup of a bit goes on while the store does not answer. It does not
-// depend on the TTL: a bit has no expiry, so the lock stays locked if the cleanup gives up.
+// depend on the TTL: a bit has no expiry, so the lock stays locked if the cleanup stops.
 const persistence = time.Hour
 
 type bit struct {

@@ -29,7 +29,7 @@ func TestAnAttemptThatWasLeftDoesNotFreeTheHolder(t *testing.T) {
 		time.Sleep(time.Second) // the Client cleans up meanwhile
 		close(release)
 		synctest.Wait()
-		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)
+		wantHeld(t, "another", legacy.SetBit(store.Legacy()), long)
 	})
 }
 
@@ -44,7 +44,7 @@ func TestAFailedAttemptDoesNotFreeTheHolder(t *testing.T) {
 			t.Errorf("Lock = %v", err)
 		}
 		time.Sleep(time.Minute)
-		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)
+		wantHeld(t, "another", legacy.SetBit(store.Legacy()), long)
 	})
 }
 
@@ -74,7 +74,7 @@ func TestAGrantThatComesLateIsReleased(t *testing.T) {
 	}
 }
 
-func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
+func TestALeaseThatRunsOutInALivingProcessIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
 		l := legacy.SetBit(store.Legacy())
@@ -88,9 +88,9 @@ func TestALeaseThatRunsOutInALivingProcessIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce: the second try finds the bit off, which is
+// TestAGrantThatComesAfterItsOwnEndIsReleasedOnce: the second try finds the bit off, which is
 // enough.
-func TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce(t *testing.T) {
+func TestAGrantThatComesAfterItsOwnEndIsReleasedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
 		faults := new(backendtest.Faults)
@@ -105,6 +105,6 @@ func TestAGrantThatComesAfterItsOwnEndIsTakenBackOnce(t *testing.T) {
 		if n := faults.Calls(backendtest.SetBit); n != 3 {
 			t.Errorf("SETBIT was sent %d times; want 3: on, off, and off again", n)
 		}
-		isPermanent(t, "another", legacy.SetBit(store.Legacy()), long)
+		wantHeld(t, "another", legacy.SetBit(store.Legacy()), long)
 	})
 }

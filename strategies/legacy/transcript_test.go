@@ -32,32 +32,32 @@ func TestEachRecipeSendsItsCommandsAndNoOthers(t *testing.T) {
 	for _, script := range []transcript{
 		{"Expire", legacy.Expire, []step{
 			{"a free lock", (*wire).acquire, "SETNX PEXPIRE"},
-			{"a held lock", (*wire).isPermanent, "SETNX PTTL"},
+			{"a held lock", (*wire).wantHeld, "SETNX PTTL"},
 			{"an extension", (*wire).extend, "WATCH GET MULTI PEXPIRE EXEC"},
 			{"a release", (*wire).release, "WATCH GET MULTI DEL EXEC"},
 			{"what a killed process leaves", leave("someone"), ""},
-			{"a repair", (*wire).isPermanent, "SETNX PTTL PEXPIRE"},
+			{"a repair", (*wire).wantHeld, "SETNX PTTL PEXPIRE"},
 		}},
 		{"GetSet", func(s backends.LegacyStore) locker.Locker { return legacy.GetSet(s) }, []step{
 			{"a free lock", (*wire).acquire, "SETNX"},
-			{"a held lock", (*wire).isPermanent, "SETNX GET"},
+			{"a held lock", (*wire).wantHeld, "SETNX GET"},
 			{"an extension", (*wire).extend, "GET GETSET"},
 			{"a release", (*wire).release, "DEL"},
 			{"what a dead process leaves", leave(staleStamp()), ""},
 			{"a take-over", (*wire).acquire, "SETNX GET GETSET"},
 			{"a release", (*wire).release, "DEL"},
 			{"what no GetSet leaves", leave("someone"), ""},
-			{"a lock of another kind", (*wire).isPermanent, "SETNX GET PTTL"},
+			{"a lock of another kind", (*wire).wantHeld, "SETNX GET PTTL"},
 		}},
 		{"SetBit", legacy.SetBit, []step{
 			{"a free lock", (*wire).acquire, "SETBIT"},
-			{"a held lock", (*wire).isPermanent, "SETBIT"},
+			{"a held lock", (*wire).wantHeld, "SETBIT"},
 			{"an extension", (*wire).extend, "GETBIT"},
 			{"a release", (*wire).release, "SETBIT"},
 		}},
 		{"GetBit", legacy.GetBit, []step{
 			{"a free lock", (*wire).acquire, "GETBIT SETBIT"},
-			{"a held lock", (*wire).isPermanent, "GETBIT"},
+			{"a held lock", (*wire).wantHeld, "GETBIT"},
 			{"an extension", (*wire).extend, "GETBIT"},
 			{"a release", (*wire).release, "SETBIT"},
 		}},
@@ -116,9 +116,9 @@ func (w *wire) acquire() {
 	}
 }
 
-func (w *wire) isPermanent() {
+func (w *wire) wantHeld() {
 	w.t.Helper()
-	isPermanent(w.t, "another", w.locker, long)
+	wantHeld(w.t, "another", w.locker, long)
 }
 
 func (w *wire) extend() {

@@ -122,7 +122,7 @@ func TestTheLimitIsNeverLongerThanTheTTL(t *testing.T) {
 	})
 }
 
-func TestARefusedAttemptIsReleasedWhereItWasGrantedBeforeItReturns(t *testing.T) {
+func TestAFailedAttemptIsReleasedWhereItWasGrantedBeforeItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		for _, n := range nodes[:3] {
@@ -257,7 +257,7 @@ func TestGrantsHaveNoNumberWhateverTheNodesSay(t *testing.T) {
 
 // Positions with single nodes would keep every waiter from a quorum. See Watch, which names no
 // waiter either.
-func TestNoNodeIsAskedForAPlaceInItsQueue(t *testing.T) {
+func TestNoNodeIsAskedForAPositionInItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := make([]locker.Locker, 3)
 		for i := range nodes {
@@ -280,7 +280,7 @@ type placeless struct {
 
 func (p placeless) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	if req.Waiter != "" {
-		p.t.Errorf("a node is asked for a place for %q", req.Waiter)
+		p.t.Errorf("a node is asked for a position for %q", req.Waiter)
 	}
 	return p.Locker.Acquire(ctx, req)
 }

@@ -87,7 +87,7 @@ func (b *ballot) giveUp(why error, after time.Duration) {
 }
 
 // errNothing is the vote of a node that never got the question for the lease.
-var errNothing = fmt.Errorf("never asked for it: %w", locker.ErrLost)
+var errNothing = fmt.Errorf("no attempt reached the node: %w", locker.ErrLost)
 
 func (b *ballot) count(a answer) {
 	b.answered++

@@ -143,7 +143,7 @@ func TestNodesThatAreSlowToExtendAreAskedAboutTheLeaseAsItWas(t *testing.T) {
 	})
 }
 
-func TestALossIsToldAtOnceAndSilenceIsNamed(t *testing.T) {
+func TestALossIsReportedAtOnceAndSilenceIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		l := quorumOf(t, nodes)

@@ -35,7 +35,7 @@ type response byte
 
 const (
 	silent    response = iota
-	refused            // held by someone else
+	held               // by someone else
 	untouched          // nothing was sent, or the error is permanent
 	unknown            // an error: the node may have the token, now or later
 	granted
@@ -57,7 +57,7 @@ func (f *flight) acquire(ctx context.Context, i int, then reply) {
 		then(0, &cleanup.FullError{})
 		return
 	}
-	haunted := server.Haunted(f.req.Key) // asked before the attempt: the cleanup may be answered first
+	haunted := server.Haunted(f.req.Key) // looked up before the attempt: the cleanup may be answered first
 	f.nodes[i].acquire(ctx, f.req, func(lease locker.Lease, err error) {
 		if errors.Is(err, locker.ErrHeld) && (haunted || server.Haunted(f.req.Key)) {
 			f.nodes[i].again(ctx, f.req, func(lease locker.Lease, err error) { then(f.hear(i, lease, err)) })
@@ -75,7 +75,7 @@ func (f *flight) hear(i int, lease locker.Lease, err error) (fence uint64, _ err
 	case nested && !inner.Unsent(): // some of its nodes may have the token: the node leaves them to this quorum
 		said = unknown
 	case errors.Is(err, locker.ErrHeld):
-		said = refused
+		said = held
 	case cleanup.Permanent(err) || cleanup.Unsent(err):
 		said = untouched
 	case err != nil:
@@ -271,7 +271,7 @@ func (f *flight) abandon() {
 	defer rest.release(r)
 	release := func(ctx context.Context, i int, then reply) {
 		f.await(i, func(said response) {
-			if said == refused || said == untouched {
+			if said == held || said == untouched {
 				then(0, rest.heard(i, nil))
 				return
 			}

@@ -395,7 +395,7 @@ func TestAnAttemptIsNotForgottenSoonerByAShortExtension(t *testing.T) {
 	})
 }
 
-func TestAnAttemptIsNotToldOfTheGhostOfTheOneBefore(t *testing.T) {
+func TestAnAttemptDoesNotMeetTheGhostOfTheOneBefore(t *testing.T) {
 	for name, of := range map[string]func(*testing.T) ([]*shaky, locker.Locker){
 		"single":  func(*testing.T) ([]*shaky, locker.Locker) { s := newShaky(); return []*shaky{s}, single.New(s) },
 		"redlock": func(t *testing.T) ([]*shaky, locker.Locker) { return shakyQuorum(t, 3) },

@@ -55,4 +55,4 @@ type none struct{}
 
 // errGone is the outcome of a call that ended its goroutine. It is unknown, and nobody else cleans
 // up.
-var errGone = errors.New("it ended the goroutine that asked it")
+var errGone = errors.New("the node ended the goroutine of the call")

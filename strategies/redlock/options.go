@@ -68,13 +68,13 @@ func build(nodes []node, opts []Option) (locker.Locker, error) {
 	}
 	switch {
 	case n == 0:
-		return nil, invalidf("no nodes")
+		return nil, invalidf("no nodes: pass one Locker or store for each server")
 	case c.need < n/2+1 || c.need > n:
-		return nil, invalidf("quorum %d of %d nodes is not within %d and %d", c.need, n, n/2+1, n)
+		return nil, invalidf("quorum %d of %d nodes is not within %d and %d (see redlock.WithQuorum)", c.need, n, n/2+1, n)
 	case !(c.drift >= DefaultDrift && c.drift < 1):
-		return nil, invalidf("drift %v is not within %v and 1", c.drift, DefaultDrift)
+		return nil, invalidf("drift %v is not within %v and 1 (see redlock.WithDrift)", c.drift, DefaultDrift)
 	case c.limit < time.Millisecond:
-		return nil, invalidf("node limit %v is under the limit of %v", c.limit, time.Millisecond)
+		return nil, invalidf("node limit %v is under the minimum of %v (see redlock.WithNodeLimit)", c.limit, time.Millisecond)
 	}
 	return &quorum{config: c, nodes: nodes}, nil
 }
@@ -87,7 +87,7 @@ func distinct[N any](nodes []N) error {
 		}
 		for j := range i {
 			if same(n, nodes[j]) {
-				return invalidf("nodes %d and %d are the same: it would be counted twice", j+1, i+1)
+				return invalidf("nodes %d and %d are the same, and would count twice: use a server for each", j+1, i+1)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-func TestBadOptionsAreRefusedAndSaidWhy(t *testing.T) {
+func TestBadOptionsAreErrorsThatSayWhy(t *testing.T) {
 	five := lockers(newNodes(5))
 	store := memory.New()
 	for _, c := range []struct {
@@ -19,23 +19,23 @@ func TestBadOptionsAreRefusedAndSaidWhy(t *testing.T) {
 		opts  []redlock.Option
 		says  string
 	}{
-		{nil, nil, "no nodes"},
-		{five, []redlock.Option{redlock.WithQuorum(2)}, "quorum 2 of 5 nodes is not within 3 and 5"},
-		{five, []redlock.Option{redlock.WithQuorum(6)}, "quorum 6 of 5 nodes is not within 3 and 5"},
-		{five[:4], []redlock.Option{redlock.WithQuorum(2)}, "quorum 2 of 4 nodes is not within 3 and 4"},
-		{five, []redlock.Option{redlock.WithDrift(0.001)}, "drift 0.001 is not within 0.01 and 1"},
-		{five, []redlock.Option{redlock.WithDrift(1)}, "drift 1 is not within 0.01 and 1"},
-		{five, []redlock.Option{redlock.WithNodeLimit(0)}, "node limit 0s is under the limit of 1ms"},
+		{nil, nil, "no nodes: pass one Locker or store for each server"},
+		{five, []redlock.Option{redlock.WithQuorum(2)}, "quorum 2 of 5 nodes is not within 3 and 5 (see redlock.WithQuorum)"},
+		{five, []redlock.Option{redlock.WithQuorum(6)}, "quorum 6 of 5 nodes is not within 3 and 5 (see redlock.WithQuorum)"},
+		{five[:4], []redlock.Option{redlock.WithQuorum(2)}, "quorum 2 of 4 nodes is not within 3 and 4 (see redlock.WithQuorum)"},
+		{five, []redlock.Option{redlock.WithDrift(0.001)}, "drift 0.001 is not within 0.01 and 1 (see redlock.WithDrift)"},
+		{five, []redlock.Option{redlock.WithDrift(1)}, "drift 1 is not within 0.01 and 1 (see redlock.WithDrift)"},
+		{five, []redlock.Option{redlock.WithNodeLimit(0)}, "node limit 0s is under the minimum of 1ms (see redlock.WithNodeLimit)"},
 		{five, []redlock.Option{redlock.WithQuorum(4), nil}, "option 2 is nil"},
 		{[]locker.Locker{five[0], nil}, nil, "node 2 is nil"},
-		{[]locker.Locker{five[0], five[1], five[0]}, nil, "nodes 1 and 3 are the same: it would be counted twice"},
+		{[]locker.Locker{five[0], five[1], five[0]}, nil, "nodes 1 and 3 are the same, and would count twice: use a server for each"},
 	} {
 		_, err := redlock.New(c.nodes, c.opts...)
-		refusal, ok := err.(interface {
+		permanent, ok := err.(interface {
 			Permanent() bool
 			ErrorType() string
 		})
-		if !ok || err.Error() != "lockstep: redlock: "+c.says || !refusal.Permanent() || refusal.ErrorType() != "invalid" {
+		if !ok || err.Error() != "lockstep: redlock: "+c.says || !permanent.Permanent() || permanent.ErrorType() != "invalid" {
 			t.Errorf("New = %v; want %s", err, c.says)
 		}
 	}
@@ -56,7 +56,7 @@ func TestBadOptionsAreRefusedAndSaidWhy(t *testing.T) {
 	}
 }
 
-func TestWhatCannotNameALeaseIsNotPutToTheNodes(t *testing.T) {
+func TestALeaseThatIsNotValidIsNotSentToTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l, nameless := quorumOf(t, nodes), locker.Lease{Key: "k"}
@@ -67,7 +67,7 @@ func TestWhatCannotNameALeaseIsNotPutToTheNodes(t *testing.T) {
 			synctest.Wait()
 			var votes *redlock.QuorumError
 			if err == nil || errors.As(err, &votes) || nodes[0].count(call)+nodes[1].count(call)+nodes[2].count(call) != 0 {
-				t.Errorf("%s = %v; nodes were asked: %d, %d and %d times", call, err, nodes[0].count(call), nodes[1].count(call), nodes[2].count(call))
+				t.Errorf("%s = %v; calls of the nodes: %d, %d and %d", call, err, nodes[0].count(call), nodes[1].count(call), nodes[2].count(call))
 			}
 		}
 	})

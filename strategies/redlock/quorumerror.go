@@ -108,13 +108,13 @@ func (e *QuorumError) Unwrap() []error {
 
 // Permanent reports whether so many nodes have permanent errors that no quorum is possible.
 func (e *QuorumError) Permanent() bool {
-	refusing := 0
+	permanent := 0
 	for _, v := range e.Votes {
 		if v.Outcome == Failed && cleanup.Permanent(v.Err) {
-			refusing++
+			permanent++
 		}
 	}
-	return refusing > e.spare()
+	return permanent > e.spare()
 }
 
 // Unsent reports whether every node failed before anything was sent to it.
@@ -180,8 +180,8 @@ func (e *QuorumError) left() time.Duration {
 	return lefts[min(e.Needed-e.count(Granted), len(lefts))-1]
 }
 
-// refusal returns the error of an operation that no quorum carried out.
-func (q *quorum) refusal(op, key string, votes []Vote) error {
+// noQuorum returns the error of an operation that no quorum carried out.
+func (q *quorum) noQuorum(op, key string, votes []Vote) error {
 	e := &QuorumError{Needed: q.need, Votes: votes}
 	if op == "acquire" && e.contended() {
 		return &locker.HeldError{Key: key, Left: e.left(), Attempts: 1, Foreign: e.foreign(), Err: e}

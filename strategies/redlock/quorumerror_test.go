@@ -42,11 +42,11 @@ func TestWhatTheQuorumErrorSays(t *testing.T) {
 	held := func(left time.Duration, foreign bool) redlock.Vote {
 		return redlock.Vote{Outcome: redlock.Held, Err: &locker.HeldError{Left: left, Foreign: foreign}}
 	}
-	no := redlock.Vote{Outcome: redlock.Failed, Err: refusal{}}
+	no := redlock.Vote{Outcome: redlock.Failed, Err: denied{}}
 	granted := redlock.Vote{Outcome: redlock.Granted}
 	for spare, votes := range map[int][]redlock.Vote{0: {no, no, granted, granted, granted}, 1: {no, no, no, granted, granted}} {
 		if e := (&redlock.QuorumError{Needed: 3, Votes: votes}); e.Permanent() != (spare == 1) {
-			t.Errorf("%v: refused is %v", e, e.Permanent())
+			t.Errorf("%v: permanent is %v", e, e.Permanent())
 		}
 	}
 	two := &redlock.QuorumError{Needed: 3, Votes: []redlock.Vote{held(0, true), held(0, true), granted, granted, granted}}
@@ -62,10 +62,10 @@ func TestWhatTheQuorumErrorSays(t *testing.T) {
 		left []time.Duration // of nodes that are held, in the order of their answers; 0: without expiry
 		want time.Duration
 	}{
-		"all three have to end":      {[]time.Duration{4 * time.Minute, 2 * time.Minute, 3 * time.Minute, time.Minute, time.Minute}, 4 * time.Minute},
-		"one has to end":             {[]time.Duration{4 * time.Minute, 2 * time.Minute, 3 * time.Minute}, 2 * time.Minute},
-		"two have to, or who knows":  {[]time.Duration{4 * time.Minute, 2 * time.Minute, 0, time.Minute}, 0},
-		"two have to, the first two": {[]time.Duration{4 * time.Minute, 2 * time.Minute, 3 * time.Minute, time.Minute}, 3 * time.Minute},
+		"all three have to end":         {[]time.Duration{4 * time.Minute, 2 * time.Minute, 3 * time.Minute, time.Minute, time.Minute}, 4 * time.Minute},
+		"one has to end":                {[]time.Duration{4 * time.Minute, 2 * time.Minute, 3 * time.Minute}, 2 * time.Minute},
+		"two have to, or it is unknown": {[]time.Duration{4 * time.Minute, 2 * time.Minute, 0, time.Minute}, 0},
+		"two have to, the first two":    {[]time.Duration{4 * time.Minute, 2 * time.Minute, 3 * time.Minute, time.Minute}, 3 * time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(5)
@@ -100,7 +100,7 @@ func TestOnlyMoreFailuresThanTheQuorumCanDoWithoutAreAnOutage(t *testing.T) {
 	}
 }
 
-func TestRefusalsAndForeignKeysOfNodesAreThoseOfTheQuorum(t *testing.T) {
+func TestPermanentErrorsAndForeignKeysOfNodesAreThoseOfTheQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -115,16 +115,16 @@ func TestRefusalsAndForeignKeysOfNodesAreThoseOfTheQuorum(t *testing.T) {
 		for i, n := range nodes {
 			n.store.SetOther("k")
 			_, err := l.Acquire(t.Context(), request())
-			refusal := interface{ Permanent() bool }(nil)
-			refused := errors.As(err, &refusal) && refusal.Permanent()
-			if i >= 1 && (!refused || !errors.Is(err, locker.ErrForeignKey) || errors.Is(err, locker.ErrHeld)) {
+			found := interface{ Permanent() bool }(nil)
+			permanent := errors.As(err, &found) && found.Permanent()
+			if i >= 1 && (!permanent || !errors.Is(err, locker.ErrForeignKey) || errors.Is(err, locker.ErrHeld)) {
 				t.Errorf("%d values of another type: %v", i+1, err)
 			}
 		}
 	})
 }
 
-type refusal struct{}
+type denied struct{}
 
-func (refusal) Error() string   { return "refused" }
-func (refusal) Permanent() bool { return true }
+func (denied) Error() string   { return "no permission" }
+func (denied) Permanent() bool { return true }

@@ -90,7 +90,7 @@ type quorum struct {
 }
 
 // errReleased says that the token was released while its attempt was under way.
-var errReleased = errors.New("released while it was asked for")
+var errReleased = errors.New("released while its attempt was under way")
 
 // errUncertain is the vote of a node that has the lease although its attempt failed or was never
 // answered, if the node may have a cleanup of its own: other software, or a node inside middleware.
@@ -143,7 +143,7 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	case ended(ctx) != nil:
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: ended(ctx)}
 	}
-	return locker.Lease{}, q.refusal("acquire", req.Key, e.votes)
+	return locker.Lease{}, q.noQuorum("acquire", req.Key, e.votes)
 }
 
 // Extend moves the end of the lease to ttl from now on the nodes that still hold it, unless it is
@@ -191,7 +191,7 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	case ended(ctx) != nil:
 		return lease, &locker.Error{Op: "extend", Key: lease.Key, Err: ended(ctx)}
 	}
-	return lease, q.refusal("extend", lease.Key, b.votes)
+	return lease, q.noQuorum("extend", lease.Key, b.votes)
 }
 
 // until returns the end of a lease that was asked for at started. It subtracts the drift beyond the

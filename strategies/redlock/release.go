@@ -54,7 +54,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	case ended(ctx) != nil:
 		return &locker.Error{Op: "release", Key: lease.Key, Err: ended(ctx)}
 	}
-	return q.refusal("release", lease.Key, b.votes)
+	return q.noQuorum("release", lease.Key, b.votes)
 }
 
 // untilGone is how long, at least, the nodes may hold the rest of a lease. An extension that failed

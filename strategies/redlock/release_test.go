@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-func TestReleaseIsDoneWhenAQuorumIsFreeAndTellsTheOthersAgain(t *testing.T) {
+func TestReleaseIsDoneWhenAQuorumIsFreeAndIsSentToTheOthersAgain(t *testing.T) {
 	for gone := range 6 {
 		for down := range 6 - gone {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestReleaseIsDoneWhenAQuorumIsFreeAndTellsTheOthersAgain(t *testing.T) {
 	}
 }
 
-func TestANodeThatFailsAfterTheReleaseIsDoneIsToldAgain(t *testing.T) {
+func TestANodeThatFailsAfterTheReleaseIsDoneIsReleasedAgain(t *testing.T) {
 	for _, ends := range []bool{true, false} { // whether the lease says when it ends
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
@@ -77,7 +77,7 @@ func TestANodeThatFailsAfterTheReleaseIsDoneIsToldAgain(t *testing.T) {
 	}
 }
 
-func TestANodeThatHasNothingLeftIsNotToldAgain(t *testing.T) {
+func TestANodeThatHasNothingLeftIsNotReleasedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l, req := quorumOf(t, nodes), request()
@@ -90,12 +90,12 @@ func TestANodeThatHasNothingLeftIsNotToldAgain(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := nodes[2].count("release"); n > 3 {
-			t.Errorf("told %d times", n)
+			t.Errorf("released %d times", n)
 		}
 	})
 }
 
-func TestADeadNodeIsToldOfAReleaseNoLongerThanItMayHoldTheLease(t *testing.T) {
+func TestADeadNodeIsReleasedNoLongerThanItMayHoldTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -106,10 +106,10 @@ func TestADeadNodeIsToldOfAReleaseNoLongerThanItMayHoldTheLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(4 * ttl)
-		told := nodes[0].count("release")
+		sent := nodes[0].count("release")
 		time.Sleep(time.Hour)
-		if n := nodes[0].count("release"); told < 5 || n != told {
-			t.Errorf("told %d times, and %d an hour later", told, n)
+		if n := nodes[0].count("release"); sent < 5 || n != sent {
+			t.Errorf("released %d times, and %d an hour later", sent, n)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestAReleaseThatFindsTheLeaseLostFreesTheOtherNodesAllTheSame(t *testing.T)
 	})
 }
 
-func TestANodeThatFailsWhenTheReleaseIsDoneIsToldAgain(t *testing.T) {
+func TestANodeThatFailsWhenTheReleaseIsDoneIsReleasedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -235,7 +235,7 @@ func TestAMomentWithoutAQuorumDuringUnlockDoesNotLockUntilTheTTL(t *testing.T) {
 }
 
 // After a lost reply a client library may go on waiting, whatever its ctx says.
-func TestANodeThatIsSilentAtTheLimitIsToldAgainBesideTheCallThatHangs(t *testing.T) {
+func TestANodeThatIsSilentAtTheLimitIsReleasedAgainBesideTheCallThatHangs(t *testing.T) {
 	silent := func(n *node) { // the request is lost, and the call does not return for a minute
 		n.set("release", behaviour{after: time.Minute, err: errDown})
 		time.AfterFunc(time.Millisecond, func() { n.set("release", behaviour{}) })
@@ -256,11 +256,11 @@ func TestANodeThatIsSilentAtTheLimitIsToldAgainBesideTheCallThatHangs(t *testing
 			}
 			time.Sleep(time.Hour)
 			if n := nodes[2].count("release"); n != 2 {
-				t.Errorf("told %d times; want once more", n)
+				t.Errorf("released %d times; want once more", n)
 			}
 		})
 	})
-	t.Run("after an attempt that was refused", func(t *testing.T) {
+	t.Run("after an attempt that failed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
 			for _, n := range nodes[:2] {

@@ -165,7 +165,9 @@ var errSilent error = silence{}
 
 type silence struct{}
 
-func (silence) Error() string { return "not asked, since it did not answer or refused before" }
+func (silence) Error() string {
+	return "not asked: its last call failed, and no probe was answered since"
+}
 
 // Unsent says that nothing was sent.
 func (silence) Unsent() bool { return true }

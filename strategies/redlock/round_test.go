@@ -66,7 +66,7 @@ func TestNodesAreCalledWithTheValuesOfTheCallersCtxAndNotItsEnd(t *testing.T) {
 			}
 		}
 		if len(spies[2].all()) < 4 {
-			t.Error("node 3 is not told again")
+			t.Error("node 3 is not asked again")
 		}
 		time.Sleep(time.Minute)
 	})
@@ -172,7 +172,7 @@ func TestInTurnNobodyIsAskedAfterTheAttemptIsOver(t *testing.T) {
 	})
 }
 
-func TestARefusedAttemptInTurnWaitsForOneLimitOnly(t *testing.T) {
+func TestAFailedAttemptInTurnWaitsForOneLimitOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		for _, n := range nodes[:3] {

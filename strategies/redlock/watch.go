@@ -20,7 +20,7 @@ func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 		return &locker.Error{Op: "watch", Key: key, Err: err}
 	}
 	nodes, cancel := context.WithCancel(ctx) // also ends the watches of nodes if these are too few
-	h := &hints{quorum: q, ctx: ctx, wake: wake, heard: make([]hint, len(q.nodes))}
+	h := &wakeUps{quorum: q, ctx: ctx, wake: wake, heard: make([]nodeWakes, len(q.nodes))}
 	answers := make(chan answer, len(q.nodes))
 	for i := range q.nodes {
 		go func() {
@@ -52,24 +52,24 @@ func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 	if unsupported > 0 && unsupported == b.answered-b.granted {
 		return fmt.Errorf("%w: %w", errNoWakes, errors.ErrUnsupported)
 	}
-	return q.refusal("watch", key, b.votes)
+	return q.noQuorum("watch", key, b.votes)
 }
 
 var errNoWakes = errors.New("no wake-ups")
 
-// hints collects the wake-ups of the nodes for one waiter.
-type hints struct {
+// wakeUps collects the wake-ups of the nodes for one waiter.
+type wakeUps struct {
 	*quorum
 	ctx  context.Context
 	wake func()
 
 	mu    sync.Mutex
-	heard []hint      // by node
+	heard []nodeWakes // by node
 	late  *time.Timer // wakes in case some were no echoes
 }
 
-// hint is the wake-ups of one node since the waiter was last woken.
-type hint struct {
+// nodeWakes is the wake-ups of one node since the waiter was last woken.
+type nodeWakes struct {
 	any     bool
 	counted time.Time // when one came that was no echo; an old one does not count
 	// Every node sends a wake-up for a release, and the first w have woken the waiter. One that
@@ -83,7 +83,7 @@ const lateWake = 50 * time.Millisecond
 // hear wakes the waiter at the last wake-up of a quorum. A wake-up is mistaken for an echo if its
 // node had no part in the released lease, or had sent its own before. So when w nodes have sent
 // one, but some did not count, hear wakes the waiter a little later.
-func (h *hints) hear(i int) {
+func (h *wakeUps) hear(i int) {
 	h.mu.Lock()
 	now := time.Now()
 	n := &h.heard[i]
@@ -93,7 +93,7 @@ func (h *hints) hear(i int) {
 	} else {
 		n.counted = now
 	}
-	complete := h.count(func(n hint) bool { return h.fresh(n, now) }) >= h.need
+	complete := h.count(func(n nodeWakes) bool { return h.fresh(n, now) }) >= h.need
 	switch {
 	case complete:
 		for j, n := range h.heard {
@@ -102,7 +102,7 @@ func (h *hints) hear(i int) {
 			}
 		}
 		h.forget()
-	case h.late == nil && h.count(anyHint) >= h.need:
+	case h.late == nil && h.count(anyWake) >= h.need:
 		h.late = time.AfterFunc(lateWake, h.wakeLate)
 	}
 	h.mu.Unlock()
@@ -111,9 +111,9 @@ func (h *hints) hear(i int) {
 	}
 }
 
-func (h *hints) wakeLate() {
+func (h *wakeUps) wakeLate() {
 	h.mu.Lock()
-	due := h.count(anyHint) >= h.need // hear may have woken the waiter meanwhile
+	due := h.count(anyWake) >= h.need // hear may have woken the waiter meanwhile
 	if due {
 		h.forget()
 	}
@@ -124,7 +124,7 @@ func (h *hints) wakeLate() {
 }
 
 // forget is called for each wake of the waiter.
-func (h *hints) forget() {
+func (h *wakeUps) forget() {
 	for i := range h.heard {
 		h.heard[i].any, h.heard[i].counted = false, time.Time{}
 	}
@@ -134,7 +134,7 @@ func (h *hints) forget() {
 	}
 }
 
-func (h *hints) count(which func(hint) bool) (nodes int) {
+func (h *wakeUps) count(which func(nodeWakes) bool) (nodes int) {
 	for _, n := range h.heard {
 		if which(n) {
 			nodes++
@@ -143,8 +143,8 @@ func (h *hints) count(which func(hint) bool) (nodes int) {
 	return nodes
 }
 
-func anyHint(n hint) bool { return n.any }
+func anyWake(n nodeWakes) bool { return n.any }
 
-func (h *hints) fresh(n hint, now time.Time) bool {
+func (h *wakeUps) fresh(n nodeWakes, now time.Time) bool {
 	return !n.counted.IsZero() && now.Sub(n.counted) <= h.limit
 }

@@ -106,7 +106,7 @@ func watch(ctx context.Context, t *testing.T, nodes []*node) (wakes *atomic.Int3
 }
 
 // hint makes one node after the other report a release.
-func hint(t *testing.T, nodes ...*node) {
+func wakeUp(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
 		n.store.Set("k", "token", time.Minute)
@@ -116,7 +116,7 @@ func hint(t *testing.T, nodes ...*node) {
 	}
 }
 
-func TestItWakesOnceForEachReleaseThatAQuorumHints(t *testing.T) {
+func TestItWakesOnceForEachReleaseThatAQuorumReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		wakes, l := watch(t.Context(), t, nodes), quorumOf(t, nodes)
@@ -137,7 +137,7 @@ func TestItWakesOnceForEachReleaseThatAQuorumHints(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for range 9 { // two nodes are no quorum, however many wake-ups they send
-			hint(t, nodes[:2]...)
+			wakeUp(t, nodes[:2]...)
 		}
 		if wakes.Load() != 20 {
 			t.Errorf("woken %d times", wakes.Load())
@@ -145,12 +145,12 @@ func TestItWakesOnceForEachReleaseThatAQuorumHints(t *testing.T) {
 	})
 }
 
-func TestOnlyOneHintOfANodeIsAnEcho(t *testing.T) {
+func TestOnlyOneWakeUpOfANodeIsAnEcho(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		wakes := watch(t.Context(), t, nodes)
-		hint(t, nodes[0], nodes[1], nodes[2]) // the last is an echo
-		hint(t, nodes[2], nodes[0])           // the next release, at once
+		wakeUp(t, nodes[0], nodes[1], nodes[2]) // the last is an echo
+		wakeUp(t, nodes[2], nodes[0])           // the next release, at once
 		if wakes.Load() != 2 {
 			t.Errorf("woken %d times for two releases", wakes.Load())
 		}
@@ -168,8 +168,8 @@ func TestWhatOnlyLooksLikeAnEchoWakesALittleLater(t *testing.T) {
 		wakes := watch(ctx, t, nodes)
 		for range 3 {
 			wakes.Store(0)
-			hint(t, nodes[0], nodes[1]) // the third node had no part in it
-			hint(t, nodes[1], nodes[2]) // the next release, at once; now the first node had no part
+			wakeUp(t, nodes[0], nodes[1]) // the third node had no part in it
+			wakeUp(t, nodes[1], nodes[2]) // the next release, at once; now the first node had no part
 			time.Sleep(100 * time.Millisecond)
 			if wakes.Load() != 2 {
 				t.Errorf("woken %d times for two releases", wakes.Load())
@@ -179,8 +179,8 @@ func TestWhatOnlyLooksLikeAnEchoWakesALittleLater(t *testing.T) {
 				t.Errorf("woken %d times in the end", wakes.Load())
 			}
 		}
-		hint(t, nodes[0], nodes[1])
-		hint(t, nodes[1], nodes[2])
+		wakeUp(t, nodes[0], nodes[1])
+		wakeUp(t, nodes[1], nodes[2])
 		wakes.Store(0)
 		cancel()
 		time.Sleep(time.Minute)
@@ -190,15 +190,15 @@ func TestWhatOnlyLooksLikeAnEchoWakesALittleLater(t *testing.T) {
 	})
 }
 
-func TestHintsThatComeFarApartWakeAllTheSame(t *testing.T) {
+func TestWakeUpsThatComeFarApartStillWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		wakes := watch(t.Context(), t, nodes)
-		hint(t, nodes[0])
+		wakeUp(t, nodes[0])
 		time.Sleep(time.Minute)
-		hint(t, nodes[1])
+		wakeUp(t, nodes[1])
 		if wakes.Load() != 0 {
-			t.Error("woken although the first hint may be about something else")
+			t.Error("woken although the first wake-up may be about another release")
 		}
 		time.Sleep(100 * time.Millisecond)
 		if wakes.Load() != 1 {
@@ -213,7 +213,7 @@ func TestWakesGoOnWhenNodesChangeTheirPlaces(t *testing.T) {
 		wakes := watch(t.Context(), t, nodes)
 		for round := range 20 {
 			for i := range 3 { // a different quorum each time; the others are down
-				hint(t, nodes[(round+i)%5])
+				wakeUp(t, nodes[(round+i)%5])
 			}
 			time.Sleep(time.Second)
 		}
@@ -223,7 +223,7 @@ func TestWakesGoOnWhenNodesChangeTheirPlaces(t *testing.T) {
 	})
 }
 
-func TestAHintDoesNotCountForALaterRelease(t *testing.T) {
+func TestAWakeUpDoesNotCountForALaterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -236,7 +236,7 @@ func TestAHintDoesNotCountForALaterRelease(t *testing.T) {
 		}
 		synctest.Wait()
 		// Another caller's attempt was granted by one node, long ago.
-		hint(t, nodes[0])
+		wakeUp(t, nodes[0])
 		time.Sleep(time.Minute)
 		for range 5 {
 			lease := mustAcquire(t, l, request())

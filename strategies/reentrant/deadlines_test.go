@@ -153,7 +153,7 @@ func TestAnInnerHoldThatRunsOutIsLostAloneUnderAClient(t *testing.T) {
 		if err := context.Cause(outer.Context()); err != nil {
 			t.Errorf("the outer context has ended: %v", err)
 		}
-		refused(as(t.Context(), "another job"), t, c)
+		wantHeld(as(t.Context(), "another job"), t, c)
 		unlock(t, lock(job, t, c, 2), outer)
 		unlock(t, lock(as(t.Context(), "another job"), t, c, 1))
 	})

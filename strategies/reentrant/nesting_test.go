@@ -42,7 +42,7 @@ func unlock(t *testing.T, locks ...*locker.Lock) {
 	}
 }
 
-func refused(ctx context.Context, t *testing.T, c *locker.Client) {
+func wantHeld(ctx context.Context, t *testing.T, c *locker.Client) {
 	t.Helper()
 	if _, err := c.TryLock(ctx, "key"); !errors.Is(err, locker.ErrHeld) || errors.Is(err, locker.ErrForeignKey) {
 		t.Errorf("TryLock = %v; want it held", err)
@@ -55,9 +55,9 @@ func TestTheOwnerIsGrantedTheLockAgainAndNobodyElse(t *testing.T) {
 		job := as(t.Context(), "job")
 		held := []*locker.Lock{lock(job, t, one, 1), lock(job, t, one, 2), lock(job, t, another, 3)}
 		for _, c := range []*locker.Client{one, another} {
-			refused(as(t.Context(), "another job"), t, c)
-			refused(as(t.Context(), "jo"), t, c)
-			refused(t.Context(), t, c)
+			wantHeld(as(t.Context(), "another job"), t, c)
+			wantHeld(as(t.Context(), "jo"), t, c)
+			wantHeld(t.Context(), t, c)
 		}
 		held = append(held, lock(job, t, one, 4))
 		if held[0].Lease().Holds != 1 || held[0].Lease().Owner != "job" {
@@ -72,9 +72,9 @@ func TestWithoutAnOwnerItIsAPlainExclusiveLock(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(long))
 		l := lock(t.Context(), t, c, 1)
-		refused(t.Context(), t, c)
-		refused(as(t.Context(), ""), t, c)
-		refused(as(t.Context(), "job"), t, c)
+		wantHeld(t.Context(), t, c)
+		wantHeld(as(t.Context(), ""), t, c)
+		wantHeld(as(t.Context(), "job"), t, c)
 		unlock(t, l)
 		unlock(t, lock(t.Context(), t, c, 1))
 	})
@@ -88,7 +88,7 @@ func TestTheLockIsFreeWhenTheLastHoldIsReleasedInWhateverOrder(t *testing.T) {
 				job := as(t.Context(), "job")
 				held := []*locker.Lock{lock(job, t, c, 1), lock(job, t, c, 2), lock(job, t, c, 3)}
 				for n, i := range order {
-					refused(as(t.Context(), "another job"), t, c)
+					wantHeld(as(t.Context(), "another job"), t, c)
 					for _, left := range order[n:] {
 						if err := held[left].Extend(t.Context(), long); err != nil {
 							t.Errorf("hold %d: Extend = %v", left, err)
@@ -198,7 +198,7 @@ func TestEveryHoldOfALockThatIsTakenAwayIsLost(t *testing.T) {
 		if err := inner.Unlock(t.Context()); !errors.Is(err, locker.ErrLost) {
 			t.Errorf("Unlock = %v; want ErrLost", err)
 		}
-		refused(job, t, c)
+		wantHeld(job, t, c)
 		unlock(t, next)
 	})
 }

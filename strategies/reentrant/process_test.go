@@ -46,7 +46,7 @@ func TestProcessesThatShareAnOwnerNameHoldTogether(t *testing.T) {
 
 	waiting := locking(as(t.Context(), "another job"), c)
 	unlock(t, ours)
-	refused(as(t.Context(), "another job"), t, c)
+	wantHeld(as(t.Context(), "another job"), t, c)
 	unlock(t, lock(as(t.Context(), "job"), t, c, 2)) // 2 holds: this one and that of the other process
 	select {
 	case l := <-waiting:

@@ -63,7 +63,7 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 		waiting := locking(as(t.Context(), "another job"), other)
 		// The waiter makes an attempt, watches, makes another attempt, and then sleeps until it is
 		// woken.
-		eventually(t, "the other one has asked twice", func() bool { return faults.Calls(backendtest.Enter) == 2 })
+		eventually(t, "the other one has made two attempts", func() bool { return faults.Calls(backendtest.Enter) == 2 })
 
 		unlock(t, inner)
 		faulty.mustHearOf(t, "another key") // an earlier wake-up would have come before this one
@@ -178,7 +178,7 @@ func TestANestedLockNeverWaitsBehindTheWaitersOfItsOwner(t *testing.T) {
 
 // Two goroutines under one name both had to wait for another owner. In the end they hold the lock
 // together.
-func TestAllWhoWaitUnderOneNameGetTheLockTogether(t *testing.T) {
+func TestAllWaitersOfOneOwnerGetTheLockTogether(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(long))
 		first := lock(as(t.Context(), "another job"), t, c, 1)

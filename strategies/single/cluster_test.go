@@ -68,10 +68,10 @@ func TestALockIsHeldWhileItsSlotMoves(t *testing.T) {
 	select {
 	case err := <-next:
 		if err != nil {
-			t.Errorf("the one who waited: %v", err)
+			t.Errorf("the waiter: %v", err)
 		}
 	case <-time.After(patience):
-		t.Errorf("the one who waited has nothing after %v", patience)
+		t.Errorf("the waiter does not have the lock after %v", patience)
 	}
 }
 

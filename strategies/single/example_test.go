@@ -21,10 +21,10 @@ func ExampleNew() {
 	lease, err := attempt()
 	fmt.Println("first:", err)
 	_, err = attempt()
-	fmt.Println("second is refused:", errors.Is(err, locker.ErrHeld))
+	fmt.Println("for the second it is held:", errors.Is(err, locker.ErrHeld))
 	fmt.Println("release:", l.Release(ctx, lease))
 	// Output:
 	// first: <nil>
-	// second is refused: true
+	// for the second it is held: true
 	// release: <nil>
 }

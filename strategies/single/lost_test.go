@@ -17,10 +17,10 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// TestManyLossesAreTold loses many locks at once. A goroutine for each lock notes when it learns of
+// TestManyLossesAreReportedInTime loses many locks at once. A goroutine for each lock notes when it learns of
 // the loss. The small form checks that each lock reports it. With LOCKSTEP_TORTURE=1 there are
 // 100,000 locks, five times, and each reports the loss between its end and the margin after it.
-func TestManyLossesAreTold(t *testing.T) {
+func TestManyLossesAreReportedInTime(t *testing.T) {
 	runs, locks, ttl := 1, 2_000, 2*time.Second
 	if torture {
 		runs, locks, ttl = 5, 100_000, 10*time.Second
@@ -102,9 +102,9 @@ func judge(t *testing.T, held []*locker.Lock, told []time.Time, paused time.Time
 			late++
 		}
 	}
-	t.Logf("%d locks ended within %v; %d were told before the end, %d later than the end and the margin of %v; the last one %v after its end",
+	t.Logf("%d locks ended within %v; %d were reported before the end, %d later than the end and the margin of %v; the last one %v after its end",
 		n, last.Sub(first).Round(time.Millisecond), early, late, margin, worst.Round(time.Millisecond))
 	if late > 0 {
-		t.Errorf("%d of %d locks were told later than %v after their end, the last one %v", late, n, margin, worst)
+		t.Errorf("%d of %d locks were reported later than %v after their end, the last one %v", late, n, margin, worst)
 	}
 }

@@ -73,7 +73,7 @@ func isScript(args []string) bool { return strings.HasPrefix(strings.ToUpper(arg
 // The server has executed the command, and the connection breaks before its reply. That must not
 // count as held or lost, and nothing may stay locked.
 
-func TestALostReplyToAcquireIsNoRefusal(t *testing.T) {
+func TestALostReplyToAcquireIsNotReportedAsHeld(t *testing.T) {
 	locks, proxy, server := behindProxy(t, nil, locker.WithTTL(time.Minute))
 	lost := proxy.Add(redistest.Rule{Fault: redistest.CutReply, Commands: []string{"SET"}})
 	_, err := locks.Lock(t.Context(), "key")

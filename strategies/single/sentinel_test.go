@@ -97,7 +97,7 @@ func TestAFailoverGrantsAgainWhatWasNotReplicated(t *testing.T) {
 		t.Error("there are no two holders")
 	}
 
-	eventually(t, "the first one is told", func() bool {
+	eventually(t, "the first holder learns of the loss", func() bool {
 		err := first.Extend(t.Context(), 2*patience)
 		if err == nil {
 			t.Fatal("the first one has extended the lock of the second")
@@ -123,7 +123,7 @@ func TestWithReplicasNothingIsGrantedThatAFailoverWouldGrantAgain(t *testing.T) 
 		t.Fatalf("Lock = %v", err)
 	}
 	if exists(t, s.Master(), "key") {
-		t.Error("the grant that was refused has left its key")
+		t.Error("the grant that failed has left its key")
 	}
 	s.AwaitFailover(s.KillMaster())
 	l := lockAfterFailover(t, bySentinel(t, s, nil))

@@ -118,22 +118,22 @@ var defects = []defect{
 		"case !found && t.InOrder:",
 		"case !found && t.InOrder && !DEFECT:",
 	}},
-	{name: "a place that serves twice", strategy: "fair", fault: None, patch: patch{
+	{name: "a position that serves twice", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"		s.dequeue(key, t.Waiter)\n		if n == unnumbered {",
 		"		if DEFECT {\n			s.enqueue(key, t.Waiter)\n		} else {\n			s.dequeue(key, t.Waiter)\n		}\n		if n == unnumbered {",
 	}},
-	{name: "who does not come is offered it again and again", strategy: "fair", fault: Partition, patch: patch{
+	{name: "a waiter that does not come gets the reservation again and again", strategy: "fair", fault: Partition, patch: patch{
 		"backends/memory", "queued.go",
 		"		s.dequeue(key, first)\n		t := s.turns",
-		"		if !DEFECT || s.turns[place{key, first}] == nil {\n			s.dequeue(key, first)\n		}\n		t := s.turns",
+		"		if !DEFECT || s.turns[waiting{key, first}] == nil {\n			s.dequeue(key, first)\n		}\n		t := s.turns",
 	}},
 	{name: "the last of a queue is the first", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"		first = q[0]\n		if first == me {",
 		"		first = q[0]\n		if DEFECT {\n			first = q[len(q)-1]\n		}\n		if first == me {",
 	}},
-	{name: "who gives up keeps what is reserved for him", strategy: "fair", fault: None, patch: patch{
+	{name: "a waiter that leaves the queue keeps its reservation", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"found && e.value == reservedFor(p.waiter) {",
 		"found && e.value == reservedFor(p.waiter) && !DEFECT {",

@@ -61,7 +61,7 @@ func (p *slowPlace) Watch(context.Context, string, string, func()) error { retur
 
 // A failed attempt has stored its token. Because of it the next attempt finds the lock held,
 // whether its answer comes before that of the cleanup or after.
-func TestAnAttemptIsNotToldOfTheGhostOfTheOneBefore(t *testing.T) {
+func TestAnAttemptDoesNotMeetTheGhostOfTheOneBefore(t *testing.T) {
 	for name, c := range map[string]struct{ first, second trip }{
 		"the cleanup is answered later": {trip{err: errors.New("connection reset")}, trip{}},
 		"the cleanup is answered first": {trip{err: errors.New("connection reset")}, trip{back: time.Second}},

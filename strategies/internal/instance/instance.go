@@ -95,7 +95,7 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locke
 	if err != nil {
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	}
-	haunted := i.cleanups.Haunted(req.Key) // asked before the attempt: the cleanup may be answered first
+	haunted := i.cleanups.Haunted(req.Key) // looked up before the attempt: the cleanup may be answered first
 	started, res := time.Now(), backends.Result{}
 	err = errGone
 	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // deferred in case the store panics

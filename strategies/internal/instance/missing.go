@@ -43,7 +43,7 @@ func (missing) Watch(_ context.Context, key, _ string, _ func()) error {
 
 type noStore struct{}
 
-func (noStore) Error() string { return "store is nil" }
+func (noStore) Error() string { return "the store is nil: pass an open store" }
 
 // Permanent returns true: repeating does not help.
 func (noStore) Permanent() bool { return true }

@@ -23,11 +23,11 @@ func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
 		err  error
 		want string
 	}{
-		{acquire, `lockstep: acquire "key": store is nil`},
-		{extend, `lockstep: extend "key": store is nil`},
-		{none.Release(t.Context(), lease), `lockstep: release "key": store is nil`},
-		{none.Watch(t.Context(), "key", "", func() {}), `lockstep: watch "key": store is nil`},
-		{fair, `lockstep: acquire "key": fair keeps an order, which there is not under locker.WithSharedKeys; use single or fenced`},
+		{acquire, `lockstep: acquire "key": the store is nil: pass an open store`},
+		{extend, `lockstep: extend "key": the store is nil: pass an open store`},
+		{none.Release(t.Context(), lease), `lockstep: release "key": the store is nil: pass an open store`},
+		{none.Watch(t.Context(), "key", "", func() {}), `lockstep: watch "key": the store is nil: pass an open store`},
+		{fair, `lockstep: acquire "key": fair can't keep an order with other software (locker.WithSharedKeys): use single or fenced`},
 	} {
 		failed, ok := c.err.(*locker.Error)
 		if !ok || c.err.Error() != c.want || failed.ErrorType() != "invalid" || !cleanup.Permanent(c.err) {

@@ -167,7 +167,7 @@ func TestAnOutageCostsAConstantNumberOfAttemptsWhateverTheNumberOfKeys(t *testin
 	}
 }
 
-func TestALockWithoutWithWaitIsToldTheLastCauseInAnOutage(t *testing.T) {
+func TestALockWithoutWithWaitReturnsTheLastCauseInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		c := locker.New(single.New(s))
@@ -250,7 +250,7 @@ func TestAClusterWithAPartThatIsDownGrantsTheOtherKeys(t *testing.T) {
 	})
 }
 
-func TestCallersInAHurrySayNothingOfTheServer(t *testing.T) {
+func TestACallThatEndsSoonShowsNothingAboutTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		l := single.New(s)

@@ -34,7 +34,7 @@ func (q queued) Put(ctx context.Context, req locker.Request) (backends.Result, e
 }
 
 // errShared is permanent: other software does not stand in the queue, so there is no order to keep.
-var errShared error = invalid("fair keeps an order, which there is not under locker.WithSharedKeys; use single or fenced")
+var errShared error = invalid("fair can't keep an order with other software (locker.WithSharedKeys): use single or fenced")
 
 type invalid string
 
