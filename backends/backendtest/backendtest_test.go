@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 )
 
 func TestAStoreWithoutFaultsKeepsTheContract(t *testing.T) {
@@ -221,9 +221,7 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 		return
 	}
 	for name, mode := range modes {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), broken+"="+name)
-		out, err := cmd.CombinedOutput()
+		out, err := child.Command(t, t.Name(), broken+"="+name).CombinedOutput()
 		if err == nil {
 			t.Errorf("%s: a broken store passes:\n%s", name, out)
 		}

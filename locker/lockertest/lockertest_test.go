@@ -3,7 +3,6 @@ package lockertest
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -214,10 +214,7 @@ func TestRunFailsByTheNameOfTheSentence(t *testing.T) {
 		return
 	}
 	for _, mode := range []string{"bubble", "real"} {
-		run := "^" + t.Name() + "$/^a_stale_Release"
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+run)
-		cmd.Env = append(os.Environ(), asked+"="+mode)
-		out, err := cmd.CombinedOutput()
+		out, err := child.Command(t, t.Name()+"$/^a_stale_Release.*", asked+"="+mode).CombinedOutput()
 		if err == nil {
 			t.Errorf("%s: a Locker that lets anyone release passes:\n%s", mode, out)
 		}

@@ -3,12 +3,12 @@ package otellocker_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"testing"
 
 	"go.opentelemetry.io/otel"
 
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -17,9 +17,7 @@ import (
 // TestTheGlobalProvidersAreUsed runs itself in a process of its own, since there they can be set once and for all.
 func TestTheGlobalProvidersAreUsed(t *testing.T) {
 	if os.Getenv("LOCKSTEP_SETS_GLOBAL_PROVIDERS") == "" {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), "LOCKSTEP_SETS_GLOBAL_PROVIDERS=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := child.Command(t, t.Name(), "LOCKSTEP_SETS_GLOBAL_PROVIDERS=1").CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 		return

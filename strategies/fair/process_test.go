@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -82,7 +83,7 @@ func behind(t *testing.T) (server *redistest.Server, held *locker.Lock, first *e
 	t.Helper()
 	server = redistest.Start(t)
 	held = mustLock(t, locks(t, server.Addr()))
-	first, _, says = beneath.Process(t, "LOCKSTEP_TEST_REDIS="+server.Addr())
+	first, _, says = child.Start(t, "LOCKSTEP_TEST_REDIS="+server.Addr())
 	queued(t, server, 1)
 	granted := make(chan *locker.Lock, 1)
 	go func() {

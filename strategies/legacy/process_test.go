@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -28,7 +29,7 @@ func TestAnomalyExpireKilledBetweenByTheKernel(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	between := proxy.Add(redistest.Rule{Fault: redistest.LoseRequest, Commands: []string{"PEXPIRE"}})
-	cmd, _, _ := beneath.Process(t, "LOCKSTEP_TEST_REDIS="+proxy.Addr())
+	cmd, _, _ := child.Start(t, "LOCKSTEP_TEST_REDIS="+proxy.Addr())
 	<-between.Fired()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
@@ -39,7 +40,7 @@ func TestProcessesThatShareAnOwnerNameHoldTogether(t *testing.T) {
 	c := locker.New(reentrant.New(goredis.New(client, beneath.Long)), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
 	ours := lock(as(t.Context(), "job"), t, c, 1)
 
-	_, in, says := beneath.Process(t, "LOCKSTEP_TEST_REDIS="+server.Addr())
+	_, in, says := child.Start(t, "LOCKSTEP_TEST_REDIS="+server.Addr())
 	if line, err := says.ReadString('\n'); line != "hold 2\n" {
 		t.Fatalf("the other process says %q, %v; want hold 2", line, err)
 	}

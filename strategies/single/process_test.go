@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -47,7 +48,7 @@ func TestProcess(t *testing.T) {
 // process starts a process in a role.
 func process(t *testing.T, role string, server *redistest.Server, env ...string) (*exec.Cmd, io.Writer, *bufio.Reader) {
 	t.Helper()
-	return beneath.Process(t, append(env, "LOCKSTEP_TEST_ROLE="+role, "LOCKSTEP_TEST_REDIS="+server.Addr())...)
+	return child.Start(t, append(env, "LOCKSTEP_TEST_ROLE="+role, "LOCKSTEP_TEST_REDIS="+server.Addr())...)
 }
 
 // A holder that was paused beyond its TTL must learn of it when it next looks, and must not touch

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -255,20 +255,24 @@ type job struct {
 
 func (c crashes) hire(t *testing.T, servers []*redistest.Server, b *bank) *worker {
 	t.Helper()
-	return hire(t, servers, b, job{Over: c.over, Hasty: c.fault == "holders stopped", Pause: max(c.pause, moment), TTL: c.ttl})
+	return hire(t, addrs(servers), b, job{Over: c.over, Hasty: c.fault == "holders stopped", Pause: max(c.pause, moment), TTL: c.ttl})
 }
 
-func hire(t *testing.T, servers []*redistest.Server, b *bank, j job) *worker {
-	t.Helper()
-	j.Bank = b.listener.Addr().String()
+func addrs(servers []*redistest.Server) (all []string) {
 	for _, s := range servers {
-		j.Servers = append(j.Servers, s.Addr())
+		all = append(all, s.Addr())
 	}
+	return all
+}
+
+func hire(t *testing.T, servers []string, b *bank, j job) *worker {
+	t.Helper()
+	j.Servers, j.Bank = servers, b.listener.Addr().String()
 	text, err := json.Marshal(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, _, _ := beneath.Process(t, workerEnv+"="+string(text))
+	cmd, _, _ := child.Start(t, workerEnv+"="+string(text))
 	return &worker{cmd}
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
@@ -137,7 +137,7 @@ type grant struct {
 }
 
 func (c *crowd) start(i int) {
-	cmd, _, out := beneath.Process(c.t, "LOCKSTEP_TEST_REDIS="+c.server.Addr(), fmt.Sprint("LOCKSTEP_TEST_LIBRARY=", i))
+	cmd, _, out := child.Start(c.t, "LOCKSTEP_TEST_REDIS="+c.server.Addr(), fmt.Sprint("LOCKSTEP_TEST_LIBRARY=", i))
 	c.processes[i], c.readers[i] = cmd, make(chan struct{})
 	go c.read(i, out, c.readers[i])
 }

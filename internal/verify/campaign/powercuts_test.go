@@ -87,7 +87,7 @@ func (c powerCuts) run(t *testing.T) {
 	bank.enter(book)
 	staff := make([]*worker, workers)
 	for i := range staff {
-		staff[i] = hire(t, servers, bank, job{Over: c.over, TTL: powerTTL, Pause: atWork})
+		staff[i] = hire(t, addrs(servers), bank, job{Over: c.over, TTL: powerTTL, Pause: atWork})
 	}
 
 	var instants []int64

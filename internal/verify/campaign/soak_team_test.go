@@ -2,7 +2,6 @@ package campaign
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +15,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/locker"
@@ -322,17 +320,11 @@ func (c *team) open(t *testing.T) *office {
 }
 
 func (o *office) hire(t *testing.T) {
-	j := job{Over: o.team.processes, Bank: o.team.bank.listener.Addr().String(), Pause: leaseTTL / 4}
+	var proxies []string
 	for _, site := range o.team.over {
-		j.Servers = append(j.Servers, site.proxy.Addr())
+		proxies = append(proxies, site.proxy.Addr())
 	}
-	text, err := json.Marshal(j)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	cmd, _, _ := beneath.Process(t, workerEnv+"="+string(text))
-	o.worker = &worker{cmd}
+	o.worker = hire(t, proxies, o.team.bank, job{Over: o.team.processes, Pause: leaseTTL / 4})
 }
 
 func upTo(dice *rand.Rand, longest time.Duration) time.Duration {

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 )
 
 func TestFailureToStartShowsTheLog(t *testing.T) {
@@ -69,9 +70,7 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 		t.Skip("only Linux ties a child to its parent")
 	}
 	Require(t)
-	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	child.Env = append(os.Environ(), role+"=1", "TMPDIR="+t.TempDir())
-	out, err := child.Output()
+	out, err := child.Command(t, t.Name(), role+"=1", "TMPDIR="+t.TempDir()).Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

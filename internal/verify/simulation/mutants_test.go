@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 )
 
 // A defect is one that lock libraries have had, put into ours. The checkers must find it, or what they find nowhere else
@@ -234,9 +236,7 @@ const mark = "found: "
 
 func findIn(t *testing.T, program, name string) string {
 	t.Helper()
-	cmd := exec.Command(program, "-test.run=^TestThePatchedProgram$")
-	cmd.Env = append(os.Environ(), patchedIn+"="+name)
-	out, err := cmd.CombinedOutput()
+	out, err := child.Program(t, program, "TestThePatchedProgram", patchedIn+"="+name).CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v\n%s", name, err, out)
 	}
