@@ -28,15 +28,21 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 test: programs ## run all tests, under the race detector; installs redis-server, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 2 test-root test-others
 
-# Two at a time, since tests with real servers wait for most of their time. The benchmark is tested without the race detector:
-# nearly all of its code is other people's, and to build that for the detector takes two minutes. The simulation plays a tenth of
-# its schedules with it, and all of them without.
+# The two run at once, since tests with real servers wait for most of their time. Three things run
+# without the race detector, which makes them many times slower:
+#   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
+#   - the simulation: with the detector it plays one schedule of each cell;
+#   - the contracts on embedded servers: with the detector they run on memory and on real servers.
 test-root:
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...
 test-others:
 	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...
-	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -shuffle=on -timeout 20m ./...
 	@go test ./internal/verify/simulation
+	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -shuffle=on -timeout 20m ./...
+	@cd backends/rueidis && go test -run 'OnEmbedded|InFakeTime' .
+	@go test -run OnEmbedded ./backends/goredis ./backends/redigo
+	@go test -run 'Contract/embedded|OnEmbedded' $(addprefix ./strategies/,single fair fenced reentrant redlock)
+	@go test -run 'Contract//embedded' ./strategies/legacy
 
 fuzz: ## fuzz every target of every module for TIME (10s)
 	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \
@@ -62,9 +68,9 @@ bench-peers: programs ## measure all cases beside other lock libraries and write
 regress: programs ## compare the speed of this tree with that of the commit BASE, which takes 20 turns of each case (15 minutes)
 	@cd bench && go run ./regress -base $(or $(BASE),HEAD)
 
-# The simulation plays a schedule the same every time: instead of being repeated it is given more of them, and without the race
-# detector, since make test plays a tenth with it. The campaigns are large by themselves and run once, without it as well, since
-# what they find is to be what the commands in docs/safety.md find; make test runs a part of each with it.
+# The simulation plays a schedule the same every time, so it plays more schedules instead of playing
+# them again. The campaigns are large and run once. Both run without the race detector, as the
+# commands in docs/safety.md do; make test runs a part of each with it.
 torture: programs ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/starting"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
@@ -45,6 +46,7 @@ func TestContractOnRedis(t *testing.T) {
 
 // TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends.
 func TestContractOnEmbedded(t *testing.T) {
+	race.LeaveOutEmbedded(t)
 	contracts{pool: embed, bubble: true}.run(t)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/starting"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/rueidis"
 )
@@ -65,6 +66,7 @@ func TestContractInRESP2(t *testing.T) {
 
 // TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends.
 func TestContractOnEmbedded(t *testing.T) {
+	race.LeaveOutEmbedded(t)
 	contracts{connect: embed, bubble: true}.run(t)
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
@@ -17,6 +18,7 @@ func TestEveryStrategyOverRueidis(t *testing.T) {
 }
 
 func TestEveryStrategyOverRueidisInFakeTime(t *testing.T) {
+	race.LeaveOutEmbedded(t)
 	beneath.Strategies(t, true, func(t *testing.T) (beneath.Store, beneath.Outside) {
 		c := embed(t)
 		return rueidis.New(c), keys{outside{t, c, ""}}

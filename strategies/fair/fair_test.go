@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -15,6 +16,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
+	race.LeaveOutEmbedded(t)
 	lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 		return over(beneath.EmbeddedRedigo(t))
 	}})

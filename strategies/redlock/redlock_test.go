@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -33,6 +34,9 @@ func TestContractInFakeTime(t *testing.T) {
 					continue // these take long
 				}
 				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
+					if name == "embedded" {
+						race.LeaveOutEmbedded(t)
+					}
 					t.Parallel()
 					h := lockertest.Harness{Bubble: true, New: over(start, q.n, q.w, build, true), Except: except}
 					if kind == "sequential" {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -15,6 +16,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
+	race.LeaveOutEmbedded(t)
 	lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 		return over(beneath.EmbeddedRedigo(t))
 	}})
@@ -24,6 +26,9 @@ func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
 func TestContractWithoutQueues(t *testing.T) {
 	for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
 		t.Run(name+" in fake time", func(t *testing.T) {
+			if name == "embedded" {
+				race.LeaveOutEmbedded(t)
+			}
 			lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 				store, outside := start(t)
 				faults := new(backendtest.Faults)

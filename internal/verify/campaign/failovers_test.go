@@ -36,6 +36,7 @@ import (
 //
 // To change it: the table says what is lost with the master, failover what happens when, crew_test.go what is done under locks.
 func TestFailovers(t *testing.T) {
+	t.Parallel()
 	for _, f := range []failovers{
 		{strategy: "single", fault: "failover, replicas cut off", replicas: 1, cut: everyone, overlaps: true, violated: true},
 		{

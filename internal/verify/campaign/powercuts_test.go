@@ -29,6 +29,7 @@ import (
 //
 // What a power cut is, and what of one is not modelled, is told at redistest.Server.CutPower.
 func TestPowerCuts(t *testing.T) {
+	t.Parallel()
 	const always, everysec = "always", "everysec"
 	for _, c := range []powerCuts{
 		{strategy: "single", over: "single", servers: 1, fsync: always},
@@ -77,6 +78,7 @@ func (c powerCuts) run(t *testing.T) {
 	if c.full && !torture {
 		t.Skip("LOCKSTEP_TORTURE=1 runs it")
 	}
+	t.Parallel() // workers sleep most of the time
 	cuts, updates := 1, 10
 	if torture {
 		cuts, updates = 50, 30

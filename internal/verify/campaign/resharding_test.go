@@ -40,6 +40,7 @@ import (
 //
 // To change it: the stages of a move are in move, what is done under locks in crew_test.go.
 func TestReshardings(t *testing.T) {
+	t.Parallel()
 	for _, r := range []reshardings{
 		{"single", func(s beneath.Store) locker.Locker { return single.New(s) }, false},
 		{"reentrant", func(s beneath.Store) locker.Locker { return reentrant.New(s) }, false},

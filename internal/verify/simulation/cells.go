@@ -68,14 +68,14 @@ func each(t *testing.T, strategy, fault string, run func(*testing.T, Strategy, F
 			}
 		}
 	})
-	slices.SortFunc(cells, func(a, b Cell) int { return a.place() - b.place() })
+	slices.SortFunc(cells, func(a, b Cell) int { return a.row() - b.row() })
 	return cells
 }
 
-// place is where the cell stands in the matrix.
-func (c Cell) place() int {
-	row := slices.IndexFunc(Strategies(), func(s Strategy) bool { return s.Name == c.Strategy.Name })
-	return row*len(Faults()) + slices.Index(Faults(), c.Fault)
+// row returns where the cell stands in the matrix.
+func (c Cell) row() int {
+	strategy := slices.IndexFunc(Strategies(), func(s Strategy) bool { return s.Name == c.Strategy.Name })
+	return strategy*len(Faults()) + slices.Index(Faults(), c.Fault)
 }
 
 // atLeast is how many schedules a cell may take to show what it must.

@@ -6,6 +6,7 @@ package simulation
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -162,45 +163,68 @@ var defects = []defect{
 // whether this defect is to be there.
 type patch struct{ folder, file, old, new string }
 
+// TestEveryDefectIsFound plays schedules with each defect until one violates something. The same
+// schedule without the defect must violate nothing, or the finding is not that of the defect.
 func TestEveryDefectIsFound(t *testing.T) {
 	program := buildWithDefects(t)
+	all := make([]finding, len(defects))
+	t.Run("defects", func(t *testing.T) {
+		for i, d := range defects {
+			t.Run(d.name, func(t *testing.T) {
+				t.Parallel()
+				if d.patch.file == "" {
+					all[i] = d.find(t)
+				} else {
+					all[i] = findIn(t, program, d.name)
+				}
+				d.below = mutant{}
+				if all[i].Seed == 0 {
+					t.Error(all[i])
+				} else if found := d.play(t, all[i].Seed); len(found) > 0 {
+					t.Errorf("without the defect schedule %d violates something as well: %s", all[i].Seed, found[0])
+				}
+			})
+		}
+	})
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	for _, d := range defects {
-		if found := (defect{strategy: d.strategy, fault: d.fault, realTime: d.realTime}).find(t, 20); found != "" {
-			t.Errorf("%s: without it there is as well: %s", d.name, found)
-		}
-		found := d.find(t, enoughSeeds)
-		if d.patch.file != "" {
-			found = findIn(t, program, d.name)
-		}
-		if found == "" {
-			found = fmt.Sprintf("NOT FOUND in %d schedules", enoughSeeds)
-			t.Errorf("%s: %s", d.name, found)
-		}
-		fmt.Fprintf(w, "%s\t%s under %s\t%s\n", d.name, d.strategy, d.fault, found)
+	for i, d := range defects {
+		fmt.Fprintf(w, "%s\t%s under %s\t%s\n", d.name, d.strategy, d.fault, all[i])
 	}
 	_ = w.Flush()
 	t.Logf("%d defects\n%s", len(defects), table.String())
 }
 
-// find plays schedules with a defect until something is violated. One that is patched in is there if the environment says so.
-func (d defect) find(t *testing.T, seeds uint64) string {
-	if d.patch.file != "" && os.Getenv(patchedIn) != d.name {
-		return ""
+// A finding is what the first schedule violates that violates something.
+type finding struct {
+	Seed   uint64 // 0: there is no such schedule
+	Breaks string
+	Says   string
+}
+
+func (f finding) String() string {
+	if f.Seed == 0 {
+		return fmt.Sprintf("NOT FOUND in %d schedules", enoughSeeds)
 	}
+	return fmt.Sprintf("%s\tin schedule %d of %d\t%s", f.Breaks, f.Seed, enoughSeeds, f.Says)
+}
+
+func (d defect) find(t *testing.T) finding {
+	for seed := uint64(1); seed <= enoughSeeds; seed++ {
+		if found := d.play(t, seed); len(found) > 0 {
+			return finding{seed, broken(found), found[0].Says}
+		}
+	}
+	return finding{}
+}
+
+func (d defect) play(t *testing.T, seed uint64) []Violation {
 	strategy, _ := StrategyNamed(d.strategy)
-	for seed := uint64(1); seed <= seeds; seed++ {
-		s := Schedule{Strategy: strategy, Fault: d.fault, Seed: seed, mutant: d.below}
-		play := s.Run
-		if d.realTime {
-			play = s.RunInRealTime
-		}
-		if found := play(t).Check(); len(found) > 0 {
-			return fmt.Sprintf("%s\tin schedule %d of %d\t%s", broken(found), seed, seeds, found[0].Says)
-		}
+	s := Schedule{Strategy: strategy, Fault: d.fault, Seed: seed, mutant: d.below}
+	if d.realTime {
+		return s.RunInRealTime(t).Check()
 	}
-	return ""
+	return s.Run(t).Check()
 }
 
 // broken lists the invariants.
@@ -214,10 +238,10 @@ func broken(found []Violation) string {
 	return strings.Join(names, ", ")
 }
 
-// patchedIn names the variable that says which defect of the patched program is to be there.
+// patchedIn names the variable that says which defect the patched program has.
 const patchedIn = "LOCKSTEP_SIMULATION_DEFECT"
 
-// TestThePatchedProgram is no test: it is what the program runs that buildWithDefects makes.
+// TestThePatchedProgram is not a test. It is what the program of buildWithDefects runs.
 func TestThePatchedProgram(t *testing.T) {
 	name := os.Getenv(patchedIn)
 	if name == "" {
@@ -225,7 +249,11 @@ func TestThePatchedProgram(t *testing.T) {
 	}
 	for _, d := range defects {
 		if d.name == name {
-			fmt.Println(mark + d.find(t, enoughSeeds))
+			text, err := json.Marshal(d.find(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Println(mark + string(text))
 			return
 		}
 	}
@@ -234,18 +262,18 @@ func TestThePatchedProgram(t *testing.T) {
 
 const mark = "found: "
 
-func findIn(t *testing.T, program, name string) string {
+func findIn(t *testing.T, program, name string) (f finding) {
 	t.Helper()
 	out, err := child.Program(t, program, "TestThePatchedProgram", patchedIn+"="+name).CombinedOutput()
-	if err != nil {
-		t.Errorf("%s: %v\n%s", name, err, out)
-	}
 	for line := range strings.Lines(string(out)) {
-		if found, ok := strings.CutPrefix(line, mark); ok {
-			return strings.TrimSpace(found)
+		if text, ok := strings.CutPrefix(line, mark); ok {
+			err = errors.Join(err, json.Unmarshal([]byte(text), &f))
 		}
 	}
-	return ""
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return f
 }
 
 // buildWithDefects compiles this test once with all patches in, each of which waits for its name in the environment. The

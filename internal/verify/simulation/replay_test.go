@@ -3,7 +3,6 @@ package simulation
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -34,54 +33,6 @@ func TestReplay(t *testing.T) {
 	}
 	key, longest := h.Unavailable()
 	t.Logf("nobody could have %q from %v to %v, for %v", key, longest.From, longest.To, longest.length())
-}
-
-// Goroutines that wake at one instant run in an order that the seed does not decide, on a busy
-// machine and under the race detector above all. In a quorum, cleanups that begin at one instant
-// then stand in another order in the queue of a node. So a schedule of a quorum may go a few ways,
-// and one of them must come a second time within ten; under the race detector quorums are not
-// compared.
-func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
-	for _, s := range Strategies() {
-		tries := 2
-		if s.Nodes > 1 {
-			tries = 10
-		}
-		if slower > 1 && s.Nodes > 1 {
-			continue
-		}
-		for _, f := range Faults() {
-			t.Run(s.Name+" under "+string(f), func(t *testing.T) {
-				t.Parallel()
-				for i := range uint64(max(*schedules, 1)) {
-					comesAgain(t, Schedule{Strategy: s, Fault: f, Seed: *seed + i}, tries)
-				}
-			})
-		}
-	}
-}
-
-func comesAgain(t *testing.T, schedule Schedule, tries int) {
-	var histories []string
-	for range tries {
-		history := schedule.Run(t).String()
-		if slices.Contains(histories, history) {
-			return
-		}
-		histories = append(histories, history)
-	}
-	t.Errorf("seed %d: %s", schedule.Seed, differ(histories[0], histories[1]))
-}
-
-// differ is the first line that does.
-func differ(first, second string) string {
-	a, b := strings.Split(first, "\n"), strings.Split(second, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return a[i] + "\nor\n" + b[i]
-		}
-	}
-	return "one is longer"
 }
 
 func TestAnotherSeedGivesAnotherHistory(t *testing.T) {
