@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A Verdict is what becomes of a lock under a fault, in a letter: that of the anomaly matrix.
+// A Verdict is what happens to a lock under a fault, as the letter of the anomaly matrix.
 type Verdict string
 
 // The verdicts.
 const (
-	Safe        Verdict = "S" // no two held at once, and nobody waited longer than for the lease of a dead owner
-	Unavailable Verdict = "U" // no two held at once, but somebody waited longer
-	Inverted    Verdict = "N" // no two held at once, but numbers fell
-	Violated    Verdict = "V" // two held at once
+	Safe        Verdict = "S" // no two holders at once, and no wait longer than for a dead holder
+	Unavailable Verdict = "U" // no two holders at once, but a longer wait
+	Inverted    Verdict = "N" // no two holders at once, but a number that fell
+	Violated    Verdict = "V" // two holders at once
 )
 
 // A Cell is what many schedules of one strategy under one fault have shown.
@@ -27,19 +27,19 @@ type Cell struct {
 	Schedules   int
 	Grants      int
 	Violated    map[Invariant]int // schedules that violate it
-	Early       int               // holds that were lost to a wall clock before they expired
-	Unavailable time.Duration     // the longest time in which somebody asked for a key and nobody had it
+	Early       int               // holds that a wall clock ended before they expired
+	Unavailable time.Duration     // the longest time in which a caller wanted a key that nobody had
 	Command     string            // plays these schedules again
-	Replay      string            // plays the worst of them: the first that made the verdict, or the longest wait
+	Replay      string            // plays the worst: the first with this verdict, or the longest wait
 
-	first map[Invariant]string // what was violated first, and how to replay it
+	first map[Invariant]string // the first violation, and how to replay it
 }
 
-// deadOwner is how long nobody can have the lock of an owner who has just died, and a few round trips.
+// deadOwner is how long the lock of a holder that dies stays locked, with a few round trips.
 const deadOwner = maxTTL + pollCap + 100*time.Millisecond
 
-// Matrix plays n schedules of each cell of a fault, whose seeds count from seed, and judges what
-// they show. If a strategy or a fault is named, it leaves out all others.
+// Matrix plays n(fault) schedules of each cell, with seeds from seed on, and judges the cells. If a
+// strategy or a fault is named, it leaves out all others.
 func Matrix(t *testing.T, n func(Fault) int, seed uint64, strategy, fault string) []Cell {
 	return each(t, strategy, fault, func(t *testing.T, s Strategy, f Fault) Cell {
 		c := RunCell(t, s, f, n(f), seed)
@@ -48,7 +48,7 @@ func Matrix(t *testing.T, n func(Fault) int, seed uint64, strategy, fault string
 	})
 }
 
-// each makes the cells, several at once.
+// each runs all cells, several at once.
 func each(t *testing.T, strategy, fault string, run func(*testing.T, Strategy, Fault) Cell) []Cell {
 	var mu sync.Mutex
 	var cells []Cell
@@ -78,11 +78,11 @@ func (c Cell) row() int {
 	return strategy*len(Faults()) + slices.Index(Faults(), c.Fault)
 }
 
-// atLeast is how many schedules a cell may take to show what it must.
+// atLeast is how many schedules a cell may play to show what it must.
 const atLeast = 120
 
-// RunCell plays n schedules, whose seeds count from seed; and more until all has been seen that
-// must be, up to thirty times as many.
+// RunCell plays n schedules, with seeds from seed on. If they do not show all that the cell must
+// show, it plays more, up to thirty times as many.
 func RunCell(t *testing.T, s Strategy, f Fault, n int, seed uint64) Cell {
 	c := newCell(s, f)
 	for c.Schedules < n || c.unseen() && c.Schedules < max(30*n, atLeast) {
@@ -136,12 +136,12 @@ func (c *Cell) add(s Schedule, h *History) {
 
 func (v Verdict) rank() int { return slices.Index([]Verdict{Safe, Unavailable, Inverted, Violated}, v) }
 
-// unseen: something is still to be shown.
+// unseen tells whether the cell has not shown all that it must.
 func (c *Cell) unseen() bool {
 	return c.missing() != nil || c.Early == 0 && Expect(c.Strategy, c.Fault).Early
 }
 
-// missing are the invariants that no schedule has violated, and one should.
+// missing returns the invariants that some schedule must violate and none has.
 func (c *Cell) missing() (invariants []Invariant) {
 	for _, i := range Expect(c.Strategy, c.Fault).Breaks {
 		if c.Violated[i] == 0 {
@@ -157,10 +157,10 @@ func (c *Cell) Judge(t *testing.T) {
 	c.judgeWhatMustHold(t)
 	e := Expect(c.Strategy, c.Fault)
 	if m := c.missing(); m != nil {
-		t.Errorf("none of %d schedules violates %v: the experiment shows nothing", c.Schedules, m)
+		t.Errorf("none of %d schedules violates %v, so the experiment shows nothing", c.Schedules, m)
 	}
 	if c.Early == 0 && e.Early {
-		t.Errorf("none of %d holds was lost to a wall clock: the experiment shows nothing", c.Grants)
+		t.Errorf("a wall clock ended none of %d holds, so the experiment shows nothing", c.Grants)
 	}
 }
 
@@ -170,14 +170,14 @@ func (c *Cell) judgeWhatMustHold(t *testing.T) {
 	e := Expect(c.Strategy, c.Fault)
 	for _, i := range Invariants() {
 		if c.Violated[i] > 0 && !slices.Contains(e.Breaks, i) && !slices.Contains(e.MayBreak, i) {
-			t.Errorf("%d of %d schedules violate what must hold. The first: %s", c.Violated[i], c.Schedules, c.first[i])
+			t.Errorf("%d of %d schedules violate an invariant that must hold. The first: %s", c.Violated[i], c.Schedules, c.first[i])
 		}
 	}
 	if c.Early > 0 && !e.Early {
-		t.Errorf("%d of %d holds were lost to a wall clock that nobody has set", c.Early, c.Grants)
+		t.Errorf("a wall clock that did not jump ended %d of %d holds", c.Early, c.Grants)
 	}
 	if e.Within > 0 && c.Unavailable > e.Within {
-		t.Errorf("nobody could have a key for %v; expected at most %v\n\treplay: %s", c.Unavailable, e.Within, c.Replay)
+		t.Errorf("a key was unavailable for %v; expected at most %v\n\treplay: %s", c.Unavailable, e.Within, c.Replay)
 	}
 }
 
@@ -185,7 +185,7 @@ func (c *Cell) judgeWhatMustHold(t *testing.T) {
 func (c *Cell) String() string {
 	line := fmt.Sprintf("%-18s %-10s %s  %6d schedules %7d grants, unavailable for %5.2fs", c.Strategy.Name, c.Fault, c.Verdict, c.Schedules, c.Grants, c.Unavailable.Seconds())
 	if c.Early > 0 {
-		line += fmt.Sprintf(", %d lost to the wall clock", c.Early)
+		line += fmt.Sprintf(", %d ended by a wall clock", c.Early)
 	}
 	for _, i := range Invariants() {
 		if n := c.Violated[i]; n > 0 {

@@ -1,6 +1,7 @@
 //go:build !race
 
-// What the promises are is not looked at under the race detector: see fresh_test.go.
+// Under the race detector fresh_test.go plays one schedule of each cell, which is all that it
+// needs.
 
 package simulation
 
@@ -42,7 +43,7 @@ func TestWhatEachStrategyPromisesUnderEachFault(t *testing.T) {
 	}
 }
 
-// report tells of a cell for docs/matrix.md.
+// report prints the cell for docs/matrix.md.
 func (c *Cell) report(t *testing.T) {
 	var down time.Duration
 	if c.Verdict == Unavailable {

@@ -2,7 +2,7 @@ package simulation
 
 import "fmt"
 
-// An Invariant is what must hold, by the name that it has in docs/safety.md.
+// An Invariant is a rule that must hold, by its name in docs/safety.md.
 type Invariant string
 
 // The invariants. Each has a checker in a file of its own.
@@ -29,7 +29,7 @@ var checkers = map[Invariant]func(*History) []string{
 	LOSS: checkLoss, MONO: checkExtensions, FENCE: checkFences, LIVE: checkLiveness, ORDER: checkOrder,
 }
 
-// A Violation is what a checker found, in a sentence.
+// A Violation is one finding of a checker, as a sentence.
 type Violation struct {
 	Invariant Invariant
 	Says      string
@@ -37,7 +37,7 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Invariant, v.Says) }
 
-// Check returns what h violates, in the order of Invariants.
+// Check returns all violations, in the order of Invariants.
 func (h *History) Check() []Violation {
 	var found []Violation
 	for _, name := range Invariants() {

@@ -2,8 +2,8 @@ package simulation
 
 import "github.com/lockstep-go/lockstep/internal/verify/history"
 
-// checkFences is FENCE: if one grant was answered before another was asked for, the later one has the greater number; and all
-// numbers are distinct. In a mix, some grants have no number.
+// checkFences is FENCE: if one grant was answered before another was asked for, the later one has
+// the greater number. All numbers are distinct. Under "mixed" some grants have no number.
 func checkFences(h *History) []string {
 	if !h.Strategy.Numbered {
 		return nil

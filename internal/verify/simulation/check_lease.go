@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// checkLease is LEASE: on enough nodes the key outlives the holder's Expires, which is T1 + ttl − (1 % + 2 ms) or earlier. Enough
-// are those that keep everyone else from a quorum, and a node that refuses everyone is one of them. A lease that was over when
-// it was granted is none. Expires is an instant of the monotonic clock; in a bubble no time has one.
+// checkLease is LEASE: on enough nodes the key outlives Expires, which is T1 + ttl − (1 % + 2 ms)
+// or earlier. Enough nodes are those that keep everyone else from a quorum, and a node that grants
+// nothing is one of them. No lease is granted that has already ended. Expires has a monotonic
+// reading; in a bubble no time has one.
 func checkLease(h *History) []string {
 	found := h.badLeases()
 	if !h.Strategy.Tokens {
@@ -35,7 +36,7 @@ func checkLease(h *History) []string {
 				spans = append(spans, merge(here)...)
 			}
 			if n, at := lowest(h.belief(d), spans); n < h.Strategy.enough() {
-				found = append(found, fmt.Sprintf("%s believes until %v, and at %v only %d nodes keep everyone else out", d.Token, h.belief(d).To, at, n))
+				found = append(found, fmt.Sprintf("%s is held until %v for its holder, and at %v only %d nodes keep everyone else out", d.Token, h.belief(d).To, at, n))
 			}
 		}
 	}
@@ -48,12 +49,12 @@ func (h *History) badLeases() []string {
 		switch {
 		case a.Outcome != Granted:
 		case h.RealTime && !a.Monotonic:
-			found = append(found, fmt.Sprintf("the Expires of %s has no monotonic reading: when the wall clock is set back, it lives longer", a.Token))
-		case h.RealTime: // by it, nothing happens at one instant
+			found = append(found, fmt.Sprintf("the Expires of %s has no monotonic reading: if the wall clock jumps back, the lease lives longer", a.Token))
+		case h.RealTime: // a real clock has no exact instants to compare
 		case a.Expires <= a.Answered:
 			found = append(found, fmt.Sprintf("%s was granted at %v, and had expired at %v", a.Token, a.Answered, a.Expires))
 		case a.T1 > a.Began || a.Expires > lease(a.Began, a.TTL):
-			found = append(found, fmt.Sprintf("%s was asked for at %v, and counts from %v to %v", a.Token, a.Began, a.T1, a.Expires))
+			found = append(found, fmt.Sprintf("%s was asked for at %v, and its lease is from %v to %v", a.Token, a.Began, a.T1, a.Expires))
 		}
 	}
 	return found

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// checkLiveness is LIVE: a dead owner's lock is free within its ttl, at the end nothing is left in anybody's way, and a waiter
-// never sleeps beyond its polling cap, nor gives up before its limit.
+// checkLiveness is LIVE: the lock of a dead holder is free within its ttl, at the end no lock is
+// left, and a waiter neither sleeps longer than its longest pause nor ends before its limit.
 func checkLiveness(h *History) []string {
 	found := slices.Concat(h.sleepers(), h.quitters(), h.graves())
 	if h.Strategy.Queued {
@@ -25,7 +25,8 @@ func checkLiveness(h *History) []string {
 	return found
 }
 
-// sleepers are waiters of a Client that ask too rarely: those for one key and owner stand in line, and its head asks for all.
+// sleepers finds waiters of a Client that ask too rarely. The waiters for one key and owner stand
+// in line, and its head asks for all.
 func (h *History) sleepers() []string {
 	type line struct{ client, key, owner string }
 	waits, busy := map[line][]Span{}, map[line][]Span{}
@@ -43,7 +44,7 @@ func (h *History) sleepers() []string {
 			busy[l] = append(busy[l], Span{a.Began, a.Answered})
 		}
 	}
-	for _, d := range h.Holds { // the head of a line is another one after a handover, and begins to wait anew
+	for _, d := range h.Holds { // after a handover the line has a new head, which begins to wait
 		l := line{d.Client, d.Key, d.Owner}
 		busy[l] = append(busy[l], Span{d.Granted, d.Granted})
 	}
@@ -51,7 +52,7 @@ func (h *History) sleepers() []string {
 	for l, calls := range waits {
 		for _, gap := range without(merge(calls), merge(busy[l])) {
 			if gap.length() > pollCap+time.Millisecond && gap.length() > h.longestSleep(l.client, l.key, gap)+time.Millisecond {
-				found = append(found, fmt.Sprintf("waiters for %q in %s slept from %v to %v", l.key, l.client, gap.From, gap.To))
+				found = append(found, fmt.Sprintf("the waiters for %q in %s slept from %v to %v", l.key, l.client, gap.From, gap.To))
 			}
 		}
 	}
@@ -59,8 +60,8 @@ func (h *History) sleepers() []string {
 	return found
 }
 
-// quitters are calls with WithWait that ended without the lock before their limit, or long after
-// it. No error of a node here is permanent, so none of them ends a wait.
+// quitters finds calls with WithWait that ended without the lock before their limit, or long after
+// it. No error of a node here is permanent, so no error may end a wait.
 func (h *History) quitters() []string {
 	var found []string
 	for _, w := range h.Wants {
@@ -68,31 +69,31 @@ func (h *History) quitters() []string {
 			if c.Granted || h.death(w.Client) <= c.To || c.Over && c.length() >= c.For && c.length() <= c.For+answerGrace {
 				continue
 			}
-			found = append(found, fmt.Sprintf("%s waits for %q from %v on, for up to %v, and gives up at %v, for that reason: %v",
+			found = append(found, fmt.Sprintf("%s waits for %q from %v on, for up to %v, and stops at %v; with ErrWaitLimit: %v",
 				w.Worker, w.Key, c.From, c.For, c.To, c.Over))
 		}
 	}
 	return found
 }
 
-// answerGrace is how long an attempt that is under way at the limit is waited for: see locker/attempt.go.
+// answerGrace is how long Lock waits at its limit for an attempt under way: see locker/attempt.go.
 const answerGrace = 100 * time.Millisecond
 
-// longestSleep is the cap on polling, and for a waiter that is woken in a queue what the Client allows.
+// longestSleep returns the longest pause of a waiter, which in a queue depends on its position.
 func (h *History) longestSleep(client, key string, gap Span) time.Duration {
 	if !h.Strategy.Queued {
 		return pollCap
 	}
 	for _, l := range h.lines() {
 		if l.client == client && l.key == key {
-			return look(gap.To-l.around(gap.From).From, l.place(gap))
+			return look(gap.To-l.around(gap.From).From, l.position(gap))
 		}
 	}
 	return 0
 }
 
-// graves are locks of owners who are dead or have abandoned them that outlive their ttl, counted from the last message that
-// may have made it longer.
+// graves finds tokens that outlive their ttl, counted from the last message that may have extended
+// it.
 func (h *History) graves() []string {
 	if !h.Strategy.Tokens {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 )
 
-// checkExclusion is ME: any two holds of one key, each from its grant to the end of its belief, are disjoint. The holds of one
-// owner under a strategy that nests them count as one.
+// checkExclusion is ME: no two holds of one key overlap. A hold lasts from its grant for as long as
+// its holder believes in it. The nested holds of one owner count as one.
 func checkExclusion(h *History) []string {
 	var found []string
 	for _, o := range history.Overlaps(h.exclusive()) {
@@ -21,7 +21,7 @@ func checkExclusion(h *History) []string {
 func (h *History) exclusive() []history.Hold {
 	holds := make([]history.Hold, 0, len(h.Holds))
 	for _, d := range h.Holds {
-		// a lease that is handed over has several holders, one after the other
+		// A lease that is handed over has several holders, one after the other.
 		who := d.Worker + " by " + d.Token
 		if h.Strategy.Nested && d.Owner != "" {
 			who = d.Owner
@@ -36,7 +36,7 @@ func (h *History) exclusive() []history.Hold {
 	return perOwner(holds)
 }
 
-// perOwner joins the holds of an owner that overlap.
+// perOwner joins the holds of one owner that overlap.
 func perOwner(holds []history.Hold) []history.Hold {
 	slices.SortFunc(holds, func(a, b history.Hold) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Who, b.Who), cmp.Compare(a.Start, b.Start))
@@ -52,8 +52,8 @@ func perOwner(holds []history.Hold) []history.Hold {
 	return joined
 }
 
-// Unavailable is the longest time in which somebody asked for a key, and could reach the nodes, and nobody had
-// it.
+// Unavailable returns the longest time in which a worker asked for a key, could reach the nodes,
+// and nobody had it.
 func (h *History) Unavailable() (key string, longest Span) {
 	for _, k := range h.keys() {
 		var wanted, had []Span
@@ -77,8 +77,8 @@ func (h *History) Unavailable() (key string, longest Span) {
 	return key, longest
 }
 
-// cutOffs are when the process could not reach a quorum. What cuts it off from several nodes begins
-// at one instant.
+// cutOffs returns when the process could not reach a quorum. A fault that cuts it off from several
+// nodes is one Stroke for each node, all at one instant.
 func (h *History) cutOffs(client string) (spans []Span) {
 	nodes := map[time.Duration]int{}
 	for _, s := range h.Strokes {
@@ -92,7 +92,7 @@ func (h *History) cutOffs(client string) (spans []Span) {
 	return merge(spans)
 }
 
-// death is when the process was killed.
+// death returns when the process was killed.
 func (h *History) death(client string) time.Duration {
 	for _, d := range h.Deaths {
 		if d.Client == client {

@@ -2,8 +2,9 @@ package simulation
 
 import "fmt"
 
-// checkExtensions is MONO: an extension only moves Expires forward, only from its own T1, only after its quorum; failure keeps
-// the old one. What the holder believes is the latest of what it was told in time.
+// checkExtensions is MONO: an extension moves Expires only forward, counted from its own T1, and
+// only if a quorum has extended. One that fails leaves Expires alone. The last Expires of a hold is
+// the latest that its holder was told in time.
 func checkExtensions(h *History) []string {
 	var found []string
 	for _, e := range h.Extensions {
@@ -21,13 +22,13 @@ func checkExtensions(h *History) []string {
 	}
 	for _, d := range h.Holds {
 		if d.Ended != Never && d.Final != h.expires(d) && d.Final != h.expiresBefore(d) {
-			found = append(found, fmt.Sprintf("%s ended with Expires %v; what it was told is %v", d.Token, d.Final, h.expires(d)))
+			found = append(found, fmt.Sprintf("%s ended with Expires %v; its holder was told %v", d.Token, d.Final, h.expires(d)))
 		}
 	}
 	return found
 }
 
-// extendedOn counts the nodes that have said yes.
+// extendedOn counts the nodes that have extended.
 func (h *History) extendedOn(e *Extension) (nodes int) {
 	for node := 1; node <= h.Strategy.Nodes; node++ {
 		for _, m := range h.Messages {

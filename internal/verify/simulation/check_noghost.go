@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// checkGhosts is NOGHOST: after a failed or cancelled acquire, or a release that was answered, the token is gone at once where
-// nodes are reachable, and by its TTL elsewhere. Reachable is a node when nothing befell it, the process or the messages about
-// the token; that a caller's ctx has ended is no excuse.
+// checkGhosts is NOGHOST: after an acquire that failed or a release that was answered, the token is
+// gone at once from nodes within reach, and by its TTL from others. A node is within reach if there
+// was no fault of the node, of the process or of the messages about the token. The end of a
+// caller's ctx is no excuse.
 func checkGhosts(h *History) []string {
 	if !h.Strategy.Tokens {
 		return nil
@@ -31,7 +32,7 @@ func checkGhosts(h *History) []string {
 				limit, why = last+end.ttl+h.setBack(p, end), "with its ttl"
 			}
 			if p.To > limit {
-				found = append(found, fmt.Sprintf("%s was over at %v and on node %d until %v; it should have gone %s, by %v", p.token, end.at, p.node, p.To, why, limit))
+				found = append(found, fmt.Sprintf("%s ended at %v and was on node %d until %v; it should have been gone %s, by %v", p.token, end.at, p.node, p.To, why, limit))
 			}
 		}
 	}
@@ -41,21 +42,22 @@ func checkGhosts(h *History) []string {
 	return found
 }
 
-// atOnce leaves time for a message or two, and for a Locker that is asked by a Client that has left.
+// atOnce leaves time for a message or two, and for an attempt whose Client has stopped waiting.
 const atOnce = 200 * time.Millisecond
 
-// probePause is how long cleanups for a node that was out of reach may wait for the next probe.
+// probePause is how long a cleanup may wait for the next probe of a node that was out of reach.
 const probePause = time.Second
 
-// ending is when a token became worthless.
+// ending is when a token came to its end.
 type ending struct {
 	client string
 	began  time.Duration
 	at     time.Duration
-	ttl    time.Duration // the longest it was ever asked for
+	ttl    time.Duration // the longest that was ever requested
 }
 
-// over are the tokens that nobody wants any more, unless their process was killed.
+// over returns the tokens whose attempt failed or whose release was answered, in processes that
+// live.
 func (h *History) over() map[string]ending {
 	held := map[string]*Hold{}
 	for _, d := range h.Holds {
@@ -82,9 +84,8 @@ func (h *History) over() map[string]ending {
 	return over
 }
 
-// shaken is when a process was last told by a node, before a token went, that a call has failed,
-// whatever it was about: then the cleanups for that node wait for one probe at a time. It is 0 if
-// that was long before.
+// shaken returns when a call to the node last failed before the token was gone, whatever the call:
+// then the cleanups for that node wait for a probe. It is 0 if that was long before.
 func (h *History) shaken(p presence, end ending) (last time.Duration) {
 	for _, m := range h.Messages {
 		failed := m.Trouble != "" || m.Kind == Fails && m.Reply != ctxIsOver
@@ -95,7 +96,8 @@ func (h *History) shaken(p presence, end ending) (last time.Duration) {
 	return last
 }
 
-// troubled tells whether a node was out of reach for who should remove a token, and when it may have been stored last.
+// troubled tells whether the node was out of reach for the process of a token, and when the token
+// may have been stored last.
 func (h *History) troubled(p presence, end ending) (last time.Duration, trouble bool) {
 	last = end.at
 	for _, m := range h.Messages {
@@ -115,7 +117,7 @@ func (h *History) troubled(p presence, end ending) (last time.Duration, trouble 
 	return last, trouble
 }
 
-// setBack is how much longer the clock of the node may have made a ttl.
+// setBack returns by how much jumps of the node's clock may have made a ttl longer.
 func (h *History) setBack(p presence, end ending) (by time.Duration) {
 	for _, s := range h.States {
 		if s.Node == p.node && s.Op == "jumps" && s.Shift < 0 && end.began <= s.At && s.At <= p.To {
@@ -125,13 +127,13 @@ func (h *History) setBack(p presence, end ending) (by time.Duration) {
 	return by
 }
 
-// emptyNests are keys that lie on a node although all their holds have left.
+// emptyNests finds keys that exist on a node although all their holds have left.
 func (h *History) emptyNests() []string {
 	var found []string
 	for _, key := range h.keys() {
 		_, empty := follow(1, h.statesOf(1, key))
 		for _, s := range empty {
-			found = append(found, fmt.Sprintf("%s was the last to leave %q at %v, and it is still there", s.Token, key, s.At))
+			found = append(found, fmt.Sprintf("%s was the last hold of %q and left at %v, and the key is still there", s.Token, key, s.At))
 		}
 	}
 	return found

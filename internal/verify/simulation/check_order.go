@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// checkOrder is ORDER: a lock that is given up is reserved for the first of its queue, only he takes it then, and a place serves
-// once. Under a strategy that grants in order, a free lock is for the first of the queue as well; and if nothing goes
-// wrong, a Client that was told its place is granted the lock before any that has asked for one after that.
+// checkOrder is ORDER: a released lock is reserved for the head of its queue, only the head takes
+// it then, and a position serves once. Under a strategy that grants in order, only the head takes a
+// free lock. And if nothing goes wrong, a Client that knows its position gets the lock before any
+// that asks later.
 func checkOrder(h *History) []string {
 	if !h.Strategy.Queued {
 		return nil
@@ -25,26 +26,26 @@ func checkOrder(h *History) []string {
 	return append(found, h.overtakings()...)
 }
 
-// minding are the calls that ask for a lock with a queue beside it.
+// minding are the calls that ask for a lock with a queue.
 var minding = []string{"SetNX", "SetNXQueued", "SetNXNumbered"}
 
-// lineUp is the queue of a key, by what the node has done.
+// lineUp is the queue of a key, by the states of the node.
 type lineUp struct {
 	inOrder bool
 	waiters []string
 }
 
-// next says what is wrong with a step of the node.
+// next follows one step of the node and says what is wrong with it.
 func (q *lineUp) next(s *State) (says string) {
 	switch {
-	case s.Op == "forgets" && s.BlockedUntil > s.Blocked: // a restart; others forget only the locks
+	case s.Op == "forgets" && s.BlockedUntil > s.Blocked: // a restart; the fault forget loses only locks
 		q.waiters = nil
 	case s.Op == leaves:
 		q.remove(s.Waiter)
 	}
 	if s.For != "" && (s.For != s.WasFor || s.Ends > s.Until) && s.Op != "jumps" {
 		if len(q.waiters) == 0 || q.waiters[0] != s.For {
-			says = fmt.Sprintf("it is reserved for %s; in the queue are %v", s.For, q.waiters)
+			says = fmt.Sprintf("it is reserved for %s; the queue is %v", s.For, q.waiters)
 		}
 		q.remove(s.For)
 	}
@@ -58,13 +59,13 @@ func (q *lineUp) next(s *State) (says string) {
 			q.waiters = append(q.waiters, s.Waiter)
 		}
 		if i := slices.Index(q.waiters, s.Waiter); i+1 != s.Position {
-			says = fmt.Sprintf("%s is told place %d; in the queue are %v", s.Waiter, s.Position, q.waiters)
+			says = fmt.Sprintf("%s is told position %d; the queue is %v", s.Waiter, s.Position, q.waiters)
 		}
-	case !s.OK: // without a wake no place
+	case !s.OK: // a caller without a waiter has no position
 	case s.WasFor != "" && s.WasFor != s.Waiter:
-		says = fmt.Sprintf("it is reserved for %s, and granted to %s, who is %q", s.WasFor, s.Token, s.Waiter)
+		says = fmt.Sprintf("it is reserved for %s, and granted to %s of waiter %q", s.WasFor, s.Token, s.Waiter)
 	case q.inOrder && free && s.Before != s.Token && len(q.waiters) > 0 && q.waiters[0] != s.Waiter:
-		says = fmt.Sprintf("it is granted to %s, who is %q; in the queue are %v", s.Token, s.Waiter, q.waiters)
+		says = fmt.Sprintf("it is granted to %s of waiter %q; the queue is %v", s.Token, s.Waiter, q.waiters)
 	}
 	if s.OK {
 		q.remove(s.Waiter)
@@ -76,15 +77,16 @@ func (q *lineUp) remove(waiter string) {
 	q.waiters = slices.DeleteFunc(q.waiters, func(w string) bool { return w == waiter })
 }
 
-// A wait is a place as its Client knows it: it was asked for at an instant, and told at another, until the Client was granted the
-// lock or wanted it no more.
+// A wait is a position as its Client knows it: when the Client asked, when it was told, and when it
+// got the lock or stopped waiting.
 type wait struct {
 	client, key        string
 	asked, told, until time.Duration
 	granted            bool
 }
 
-// overtakings are grants to who has come later, where all that was sent has arrived at once and nobody was stopped.
+// overtakings finds grants to a Client that came later, in schedules where no message is lost or
+// late and nothing pauses.
 func (h *History) overtakings() []string {
 	if !h.Strategy.InOrder || h.Handover || h.Fault.weather() != still || h.Fault.silences() {
 		return nil
@@ -94,7 +96,7 @@ func (h *History) overtakings() []string {
 	for _, late := range waits {
 		for _, early := range waits {
 			if late.granted && late.key == early.key && late.asked > early.told && late.until < early.until {
-				found = append(found, fmt.Sprintf("%s has asked for %q at %v and has it at %v; %s has a place since %v until %v",
+				found = append(found, fmt.Sprintf("%s asked for %q at %v and got it at %v; %s had a position from %v to %v",
 					late.client, late.key, late.asked, late.until, early.client, early.told, early.until))
 			}
 		}

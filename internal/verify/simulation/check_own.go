@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// checkOwner is OWN: only the owner's token deletes, extends or counts. So no command that names a token changes what lies
-// under the key for another; and once an owner has begun to release, it extends no more: a Release is not sent while an
-// extension is under way, unless that has hung for as long as a Client waits.
+// checkOwner is OWN: only the holder's token deletes, extends or counts. So no command with one
+// token changes a key that has another. And once a release has begun, nothing extends: a Release is
+// not sent while an extension is under way, unless that has hung for as long as a Client waits.
 func checkOwner(h *History) []string {
 	if h.Strategy.Legacy {
 		return nil
@@ -25,10 +25,11 @@ func checkOwner(h *History) []string {
 	return found
 }
 
-// joinLimit is how long the Client waits for extensions that do not follow their ctx.
+// joinLimit is how long the Client waits for an extension that ignores its ctx.
 const joinLimit = 100 * time.Millisecond
 
-// firstRelease is what Unlock has sent. When a lock is lost, its Client tries to remove what may be left at once.
+// firstRelease returns the release of Unlock. The release that a Client sends for a lost lock is
+// another.
 func (h *History) firstRelease(d *Hold) *Release {
 	for _, r := range h.Releases {
 		if r.Token == d.Token && d.Lost == "" && d.Unlocking != Never && r.Sent >= d.Unlocking && r.Sent < h.handedOver(d) {
@@ -47,10 +48,10 @@ func (h *History) trespasses() []string {
 		switch {
 		case h.Strategy.Nested:
 			if gone := s.Was && !s.Is; gone && !s.OK && s.Until > s.At {
-				found = append(found, fmt.Sprintf("node %d: %s of %s ended what was not its own", s.Node, s.Op, s.Token))
+				found = append(found, fmt.Sprintf("node %d: %s of %s ended a hold of another", s.Node, s.Op, s.Token))
 			}
 		case s.Was && s.Before != s.Token && (s.After != s.Before || s.Ends != s.Until || !s.Is):
-			found = append(found, fmt.Sprintf("node %d at %v: %s of %s changed what %s has", s.Node, s.At, s.Op, s.Token, s.Before))
+			found = append(found, fmt.Sprintf("node %d at %v: %s of %s changed the key of %s", s.Node, s.At, s.Op, s.Token, s.Before))
 		case s.OK && (!s.Was || s.Before != s.Token):
 			found = append(found, fmt.Sprintf("node %d at %v: %s of %s was done, and the key had %q", s.Node, s.At, s.Op, s.Token, s.Before))
 		}

@@ -6,14 +6,18 @@ import (
 	"time"
 )
 
-// checkOutcomes is TRI: an attempt is held, refused or unknown, and unknown is never reported as
-// refused. So who is granted has been told so by a quorum of nodes. Who is refused has been refused
-// by a node at least, at an instant at which no quorum was possible any more, and not because of
-// nodes that failed. An earlier attempt of the same process that has failed is no reason to refuse
-// a later one. (That what is unknown is cleaned up is NOGHOST.)
+// checkOutcomes is TRI: an attempt is granted, held or unknown, and unknown is never reported as
+// held.
+//
+//   - If it is granted, a quorum of nodes has granted it.
+//   - If it is held, at least one node has said so, at an instant at which no quorum was possible
+//     any more, and nodes that failed were not the reason.
+//   - An earlier attempt of the same process that failed is no reason for held.
+//
+// NOGHOST checks that an unknown attempt is cleaned up.
 func checkOutcomes(h *History) []string {
 	if h.Strategy.Legacy {
-		return nil // a recipe asks with several commands
+		return nil // a recipe makes an attempt of several commands
 	}
 	asked := map[string][]*Message{}
 	for _, m := range h.Messages {
@@ -23,7 +27,7 @@ func checkOutcomes(h *History) []string {
 	}
 	found := h.haunted()
 	for _, a := range h.Attempts {
-		// nobody hears the outcome, and what is not sent any more is in no message
+		// Nobody learns the outcome, and requests that were not sent are in no message.
 		if h.death(a.Client) <= a.Answered {
 			continue
 		}
@@ -32,9 +36,9 @@ func checkOutcomes(h *History) []string {
 			if v := h.count(a, asked[a.Token], a.Answered); v.granted < h.Strategy.Quorum {
 				found = append(found, fmt.Sprintf("%s was granted at %v, by %s", a.Token, a.Answered, v))
 			}
-		case Refused:
-			if v := h.count(a, asked[a.Token], a.Answered); !h.refusable(a, asked[a.Token]) {
-				found = append(found, fmt.Sprintf("%s was refused at %v, by %s", a.Token, a.Answered, v))
+		case Held:
+			if v := h.count(a, asked[a.Token], a.Answered); !h.mayBeHeld(a, asked[a.Token]) {
+				found = append(found, fmt.Sprintf("%s was held at %v, by %s", a.Token, a.Answered, v))
 			}
 		}
 	}
@@ -43,24 +47,25 @@ func checkOutcomes(h *History) []string {
 
 var asking = []string{"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "RaiseFence", "Enter"}
 
-// haunted are attempts on one node that were refused since it had the token of an earlier attempt
-// of the same process, which had failed and whose cleanup was not answered. What arrives after its
-// attempt has failed does not count: it may come after that answer.
+// haunted finds attempts on one node that were held by the token of an earlier attempt of the same
+// process, which had failed and whose cleanup was not answered. A token that the node stored after
+// its attempt had failed does not count: it may have arrived after the answer to the cleanup.
 func (h *History) haunted() []string {
 	if h.Strategy.Nodes > 1 || h.Strategy.Nested || !h.Strategy.Tokens {
 		return nil
 	}
 	failed := map[string]*Attempt{}
-	refused := map[string]*Attempt{}
+	heldUp := map[string]*Attempt{}
 	for _, a := range h.Attempts {
 		switch a.Outcome {
 		case Unknown:
 			failed[a.Token] = a
-		case Refused:
-			refused[a.Token] = a
+		case Held:
+			heldUp[a.Token] = a
 		}
 	}
-	stored, inTheWay := map[string]*State{}, map[string]*State{} // by token; the last in the way of each
+	// by token; the last in the way of each
+	stored, inTheWay := map[string]*State{}, map[string]*State{}
 	for _, s := range h.States {
 		switch {
 		case !slices.Contains(asking, s.Op):
@@ -71,21 +76,22 @@ func (h *History) haunted() []string {
 		}
 	}
 	var found []string
-	for token, a := range refused {
+	for token, a := range heldUp {
 		s := inTheWay[token]
 		if s == nil || failed[s.Before] == nil || stored[s.Before] == nil {
 			continue
 		}
 		ghost, was := failed[s.Before], stored[s.Before]
 		if ghost.Client == a.Client && ghost.Answered <= a.Began && was.At <= ghost.Answered && s.At < was.At+ghost.TTL && !h.cleanedUp(ghost, a) {
-			found = append(found, fmt.Sprintf("%s was refused at %v because of %s, which had failed at %v", token, a.Answered, s.Before, ghost.Answered))
+			found = append(found, fmt.Sprintf("%s was held at %v because of %s, which had failed at %v", token, a.Answered, s.Before, ghost.Answered))
 		}
 	}
 	slices.Sort(found)
 	return found
 }
 
-// cleanedUp tells whether a cleanup of the ghost was answered before the attempt asked last.
+// cleanedUp tells whether a cleanup of the ghost was answered before the last request of the
+// attempt.
 func (h *History) cleanedUp(ghost, before *Attempt) bool {
 	var asked time.Duration
 	for _, m := range h.Messages {
@@ -98,8 +104,8 @@ func (h *History) cleanedUp(ghost, before *Attempt) bool {
 	})
 }
 
-// refusable tells whether there was an instant at which the attempt could be refused.
-func (h *History) refusable(a *Attempt, asked []*Message) bool {
+// mayBeHeld tells whether there was an instant at which the attempt could be held.
+func (h *History) mayBeHeld(a *Attempt, asked []*Message) bool {
 	instants := []time.Duration{a.Answered, a.Began + min(nodeLimit, a.TTL)}
 	for _, m := range asked {
 		instants = append(instants, m.Answered, m.Sent+min(nodeLimit, a.TTL))
@@ -107,21 +113,21 @@ func (h *History) refusable(a *Attempt, asked []*Message) bool {
 	return slices.ContainsFunc(instants, func(at time.Duration) bool {
 		v := h.count(a, asked, at)
 		spare := h.Strategy.Nodes - h.Strategy.Quorum
-		return at <= a.Answered && v.refused > 0 && v.failed <= spare && h.Strategy.Nodes-v.refused-v.failed < h.Strategy.Quorum
+		return at <= a.Answered && v.held > 0 && v.failed <= spare && h.Strategy.Nodes-v.held-v.failed < h.Strategy.Quorum
 	})
 }
 
-// votes are what the nodes had said to an attempt at some instant.
-type votes struct{ granted, refused, failed int }
+// votes are the answers of the nodes to an attempt at some instant.
+type votes struct{ granted, held, failed int }
 
 func (v votes) String() string {
-	return fmt.Sprintf("%d nodes that granted it, %d that refused it and %d that failed", v.granted, v.refused, v.failed)
+	return fmt.Sprintf("%d nodes that granted it, %d where it is held and %d that failed", v.granted, v.held, v.failed)
 }
 
-// count takes a node that is silent beyond the limit, and one that was not asked, for one that
-// failed. In sequence the limit and the lease of a node count from its own question. A node that
-// has granted a number that others have not reached, or that was overtaken when it was to be
-// raised, refuses.
+// count counts a node that is silent beyond the limit, or was not asked, as one that failed. If
+// nodes are asked in sequence, the limit and the lease of a node count from its own request. A node
+// whose number is greater than that of another, or that was overtaken before it was raised, counts
+// as held.
 func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes) {
 	said := map[int]Reply{}
 	sent := map[int]time.Duration{}
@@ -136,9 +142,10 @@ func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes
 		}
 		switch {
 		case h.Strategy.Sequential && m.Answered <= at && m.Answered > m.Sent+min(nodeLimit, a.TTL):
-			said[m.Node] = Fails // the next node has been asked by then
+			said[m.Node] = Fails // the next node was asked by then
 		case m.Answered <= at && m.Kind == Yes && m.Op != "RaiseFence" && m.Answered >= lease(began, a.TTL):
-			said[m.Node] = Fails // the node's own lease was over; a node that is raised late has granted before
+			// the node's own lease had ended; a node that is raised late has granted before
+			said[m.Node] = Fails
 		case m.Answered <= at:
 			said[m.Node] = m.Kind
 			fences[m.Node] = max(fences[m.Node], m.Fence)
@@ -153,22 +160,22 @@ func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes
 			began, asked = sent[node], sent[node] > 0
 		}
 		_, wasAsked := sent[node]
-		heldBack := !wasAsked && !h.Strategy.Sequential // since it did not answer before
+		heldBack := !wasAsked && !h.Strategy.Sequential // the quorum does not ask a silent node
 		switch {
 		case said[node] == Yes:
 			v.granted++
 			numbers = append(numbers, fences[node])
 		case said[node] == No:
-			v.refused++
+			v.held++
 		case said[node] == Fails || heldBack || asked && at-began >= min(nodeLimit, a.TTL):
 			v.failed++
 		}
 	}
-	if a.Outcome == Refused && len(numbers) > 0 {
+	if a.Outcome == Held && len(numbers) > 0 {
 		for _, n := range numbers {
 			if n > slices.Min(numbers) {
 				v.granted--
-				v.refused++
+				v.held++
 			}
 		}
 	}

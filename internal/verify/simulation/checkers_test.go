@@ -9,7 +9,8 @@ import (
 
 const ms = time.Millisecond
 
-// Each checker passes a history that is right and fails those that differ from it in one thing.
+// TestEachCheckerCanFail checks that each checker passes a correct history, and fails histories
+// that differ from it in one thing.
 func TestEachCheckerCanFail(t *testing.T) {
 	for _, c := range []struct {
 		invariant Invariant
@@ -17,16 +18,16 @@ func TestEachCheckerCanFail(t *testing.T) {
 		spoil     func(h *History)
 	}{
 		{ME, "the second is granted before the first unlocks", func(h *History) { h.Holds[1].Granted = 49 * ms }},
-		{ME, "the first never unlocks and is not told of the end", func(h *History) { h.Holds[0].Unlocking = Never }},
+		{ME, "the first never unlocks and does not learn of the end", func(h *History) { h.Holds[0].Unlocking = Never }},
 		{ME, "the second was granted before the first died", func(h *History) {
 			h.Holds[0].Unlocking = Never
 			h.Deaths = []Death{{61 * ms, "c1"}}
 		}},
 
-		{OWN, "a release deletes what another has", func(h *History) {
+		{OWN, "a release deletes the key of another", func(h *History) {
 			h.States[1].Before = "c2w1#1"
 		}},
-		{OWN, "an extension prolongs what another has", func(h *History) {
+		{OWN, "an extension prolongs the key of another", func(h *History) {
 			h.States[1] = &State{At: 50 * ms, Node: 1, Key: "a", Op: "ExpireIf", Token: "c1w1#1", Before: "c2w1#1", Was: true, Until: 70 * ms, After: "c2w1#1", Is: true, Ends: 90 * ms}
 		}},
 		{OWN, "an extension of a key that is free is done", func(h *History) {
@@ -43,16 +44,16 @@ func TestEachCheckerCanFail(t *testing.T) {
 		{LEASE, "the key was never there", func(h *History) { h.States[0].After = "other" }},
 		{LEASE, "it counts from the reply", func(h *History) { h.Attempts[0].T1 = 3 * ms }},
 		{LEASE, "it is longer than the ttl and the margin allow", func(h *History) { h.Attempts[0].Expires = 98 * ms }},
-		{LEASE, "it was over when it was granted", func(h *History) { h.Attempts[0].Answered = 97 * ms }},
+		{LEASE, "it had ended when it was granted", func(h *History) { h.Attempts[0].Answered = 97 * ms }},
 		{LEASE, "in real time it has no monotonic reading", func(h *History) { h.RealTime = true }},
 
 		{TRI, "granted, and the node did not say so", func(h *History) { h.Messages[0].Answered = Never }},
-		{TRI, "refused, and nobody refused", func(h *History) { h.Attempts[1].Outcome = Refused; h.Messages[1].Kind = Fails }},
-		{TRI, "refused, and the node granted", func(h *History) { h.Attempts[1].Outcome = Refused }},
+		{TRI, "held, and no node said so", func(h *History) { h.Attempts[1].Outcome = Held; h.Messages[1].Kind = Fails }},
+		{TRI, "held, and the node granted", func(h *History) { h.Attempts[1].Outcome = Held }},
 
-		{TRI, "refused because of an attempt of the same process that has failed", func(h *History) {
+		{TRI, "held because of an attempt of the same process that has failed", func(h *History) {
 			h.Attempts[0].Client, h.Attempts[0].Outcome, h.Messages[3].Kind = "c2", Unknown, Fails
-			h.Attempts[1].Outcome, h.Messages[1].Kind = Refused, No
+			h.Attempts[1].Outcome, h.Messages[1].Kind = Held, No
 			h.States[2].OK, h.States[2].Was, h.States[2].Before = false, true, "c1w1#1"
 		}},
 
@@ -78,7 +79,7 @@ func TestEachCheckerCanFail(t *testing.T) {
 			h.Jumps = []Jump{{40 * ms, "c1", 100 * ms}}
 			h.Holds[0].Unlocking, h.Holds[0].Ended, h.Holds[0].Final = Never, 1041*ms, 2000*ms
 		}},
-		{LOSS, "the wall clock has ended it, and it is unlocked as if it were held", func(h *History) {
+		{LOSS, "the wall clock has ended it, and Unlock does not say that it was lost", func(h *History) {
 			h.Jumps = []Jump{{40 * ms, "c1", 100 * ms}}
 		}},
 		{LOSS, "the wall clock has ended it, and it is extended", func(h *History) {
@@ -93,20 +94,20 @@ func TestEachCheckerCanFail(t *testing.T) {
 		{MONO, "one that failed moves the end", func(h *History) { h.Extensions[0].Done = false }},
 		{MONO, "one moves the end further than its ttl allows", func(h *History) { h.Extensions[0].After = 140 * ms; h.Holds[0].Final = 140 * ms }},
 		{MONO, "one is done without its quorum", func(h *History) { h.Messages[2].Kind = No }},
-		{MONO, "the holder believes what it was not told", func(h *History) { h.Holds[0].Final = 200 * ms }},
+		{MONO, "the last Expires is one that the holder was not told", func(h *History) { h.Holds[0].Final = 200 * ms }},
 
 		{FENCE, "the later grant has the lower number", func(h *History) { h.Attempts[1].Fence = 4 }},
 		{FENCE, "two have the same number", func(h *History) { h.Attempts[1].Fence = 5 }},
 
 		{LIVE, "something is left at the end", func(h *History) { h.Remains[0].Is = true }},
 		{LIVE, "a key outlives its ttl", func(h *History) { h.States[2].Ends = 700 * ms }},
-		{LIVE, "one who waits with WithWait gives up because of an error", func(h *History) {
+		{LIVE, "a call with WithWait ends because of an error", func(h *History) {
 			h.Wants[1].Limited = []Limited{{Span: h.Wants[1].Calls[0], For: time.Second}}
 		}},
-		{LIVE, "he gives up long after his limit", func(h *History) {
+		{LIVE, "a call with WithWait ends long after its limit", func(h *History) {
 			h.Wants[1].Limited = []Limited{{Span: Span{55 * ms, 1200 * ms}, For: time.Second, Over: true}}
 		}},
-		{LIVE, "a waiter sleeps for longer than the cap", func(h *History) { h.Wants[1].Calls[0].From = -260 * ms }},
+		{LIVE, "a waiter sleeps for longer than its longest pause", func(h *History) { h.Wants[1].Calls[0].From = -260 * ms }},
 	} {
 		h := exemplary()
 		c.spoil(h)
@@ -118,7 +119,7 @@ func TestEachCheckerCanFail(t *testing.T) {
 	for _, jumps := range [][]Jump{
 		nil,
 		{{20 * ms, "c1", 50 * ms}}, // the extension counts from after it
-		{{40 * ms, "c1", 50 * ms}}, // it is over at 77 ms, and unlocked before
+		{{40 * ms, "c1", 50 * ms}}, // it ends at 77 ms, and is unlocked before
 		{{40 * ms, "c1", 100 * ms}, {40 * ms, "c1", -100 * ms}},
 		{{20 * ms, "c1", -time.Hour}},
 		{{20 * ms, "c2", time.Hour}},
@@ -127,12 +128,13 @@ func TestEachCheckerCanFail(t *testing.T) {
 		h.Jumps = jumps
 		h.settle()
 		if found := h.Check(); len(found) > 0 {
-			t.Errorf("what is right, with %v, violates %v", jumps, found)
+			t.Errorf("the correct history, with %v, violates %v", jumps, found)
 		}
 	}
 }
 
-// exemplary is a history of two holds of one key on one node, one after the other. The first is extended once.
+// exemplary returns a correct history: two holds of one key on one node, one after the other. The
+// first is extended once.
 func exemplary() *History {
 	return &History{
 		Strategy: Strategy{Name: "hand-made", Nodes: 1, Quorum: 1, Numbered: true, Tokens: true},
@@ -180,9 +182,10 @@ func exemplary() *History {
 	}
 }
 
-// What is different for quorums and for nested holds.
+// TestEachCheckerCanFailForQuorumsAndNests is about the rules for several nodes and for nested
+// holds.
 func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
-	t.Run("LEASE counts nodes, and those that refuse everyone", func(t *testing.T) {
+	t.Run("LEASE counts nodes, and those that grant nothing", func(t *testing.T) {
 		h := &History{
 			Strategy: Strategy{Nodes: 3, Quorum: 2, Tokens: true},
 			Wants:    []*Want{{Key: "a"}},
@@ -200,7 +203,7 @@ func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 		}
 		h.States[2].BlockedUntil = 80 * ms
 		if checkLease(h) == nil {
-			t.Error("nothing found if one node of two has forgotten and is asked again")
+			t.Error("nothing found if one node of two has forgotten and grants again")
 		}
 	})
 	t.Run("TRI counts votes", func(t *testing.T) {
@@ -209,11 +212,11 @@ func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 		}
 		h := &History{
 			Strategy: Strategy{Nodes: 3, Quorum: 2},
-			Attempts: []*Attempt{{Token: "x", TTL: time.Second, Answered: 2 * ms, Outcome: Refused}},
+			Attempts: []*Attempt{{Token: "x", TTL: time.Second, Answered: 2 * ms, Outcome: Held}},
 			Messages: []*Message{m(1, No), m(2, Fails), m(3, Yes)},
 		}
 		if found := checkOutcomes(h); found != nil {
-			t.Error("one refuses, one fails:", found)
+			t.Error("one says held, one fails:", found)
 		}
 		h.Messages[2].Kind = Fails
 		if checkOutcomes(h) == nil {
@@ -238,7 +241,7 @@ func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 		}
 		h.Messages[1].Node = 1
 		if checkExtensions(h) == nil {
-			t.Error("nothing found if one node has said so twice")
+			t.Error("nothing found if one node has extended twice")
 		}
 	})
 	t.Run("NOGHOST looks into nests", func(t *testing.T) {
@@ -276,7 +279,7 @@ func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 		}
 		h.Holds = []*Hold{hold("1", "", 0, 50*ms), hold("2", "", 10*ms, 70*ms)}
 		if checkExclusion(h) == nil {
-			t.Error("nothing found if two without an owner hold at once: nobody is not an owner")
+			t.Error("nothing found if two without an owner hold at once: no owner is not an owner")
 		}
 	})
 }
@@ -285,7 +288,8 @@ func TestUnavailableIsWhenSomebodyAskedAndNobodyHad(t *testing.T) {
 	h := exemplary()
 	h.Holds[1].Granted = 58 * ms
 	h.settle()
-	if key, got := h.Unavailable(); key != "a" || (got != Span{55 * ms, 58 * ms}) { // since the second asked
+	// since the second asked
+	if key, got := h.Unavailable(); key != "a" || (got != Span{55 * ms, 58 * ms}) {
 		t.Errorf("%q, %v", key, got)
 	}
 }

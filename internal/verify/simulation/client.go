@@ -19,12 +19,12 @@ type process struct {
 	client *locker.Client
 	ctx    context.Context // ends when the process is killed
 	cancel context.CancelFunc
-	clock  *wallclock.Clock // nil: it is never set
+	clock  *wallclock.Clock // nil: it never jumps
 	links  []*link
 
-	mu     sync.Mutex
-	dead   bool
-	places map[string]int // in queues, by key: what it was told last
+	mu        sync.Mutex
+	dead      bool
+	positions map[string]int // the last known position in the queue of each key
 }
 
 func (p *process) isDead() bool {
@@ -33,7 +33,7 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
-// kill ends the process: nothing leaves it from now on, and nobody in it holds anything.
+// kill ends the process: it sends nothing more, and its workers hold nothing.
 func (p *process) kill() {
 	p.mu.Lock()
 	p.dead = true
@@ -47,27 +47,27 @@ func (p *process) kill() {
 	p.cancel()
 }
 
-// told keeps what a line of the Client keeps as well.
-func (p *process) told(key string, err error) {
-	place := 0
+// notePosition records the position in err, as a line of the Client does.
+func (p *process) notePosition(key string, err error) {
+	position := 0
 	if held := (*locker.HeldError)(nil); errors.As(err, &held) {
-		place = held.Position
+		position = held.Position
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.places == nil {
-		p.places = map[string]int{}
+	if p.positions == nil {
+		p.positions = map[string]int{}
 	}
-	p.places[key] = place
+	p.positions[key] = position
 }
 
-func (p *process) place(key string) int {
+func (p *process) position(key string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.places[key]
+	return p.positions[key]
 }
 
-// cutOff keeps the messages of the process back, both ways.
+// cutOff keeps back all messages to and from the process.
 func (p *process) cutOff(d time.Duration) {
 	for _, l := range p.links {
 		l.cutOff(d, true, true)
@@ -75,20 +75,20 @@ func (p *process) cutOff(d time.Duration) {
 	p.struck(Stroke{What: fmt.Sprintf("is cut off for %v", d)}, d)
 }
 
-// cutOffFrom keeps back its messages to one node and from it.
+// cutOffFrom keeps back all messages to and from one node.
 func (p *process) cutOffFrom(l *link, d time.Duration) {
 	l.cutOff(d, true, true)
 	p.struck(Stroke{Node: l.to.number, What: fmt.Sprintf("is cut off from node %d for %v", l.to.number, d)}, d)
 }
 
-// cutOffOneWay keeps back what comes to the process, or what it sends.
+// cutOffOneWay keeps back all messages from the process, if hears, or all to it.
 func (p *process) cutOffOneWay(d time.Duration, hears bool) {
 	for _, l := range p.links {
 		l.cutOff(d, hears, !hears)
 	}
-	what := "hears nothing"
+	what := "receives nothing"
 	if hears {
-		what = "is not heard"
+		what = "reaches nobody"
 	}
 	p.struck(Stroke{What: fmt.Sprintf("%s for %v", what, d)}, d)
 }
@@ -99,13 +99,13 @@ func (p *process) struck(s Stroke, d time.Duration) {
 	add(p.h, &p.h.Strokes, s)
 }
 
-// jump sets the wall clock of the process.
+// jump moves the wall clock of the process.
 func (p *process) jump(by time.Duration) {
 	p.clock.Jump(by)
 	add(p.h, &p.h.Jumps, Jump{At: p.h.now(), Client: p.name, By: by})
 }
 
-// A caller is who asks for a lock; the ctx tells, as far as the messages and in clean-ups as well.
+// A caller is the worker that asks for a lock. The ctx carries it to the messages and cleanups.
 type caller struct {
 	worker string
 	waits  bool
@@ -118,13 +118,13 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
-// recorder writes down what goes in and out of a strategy.
+// recorder records the calls of a strategy.
 type recorder struct {
 	locker.Locker
 	process *process
 }
 
-// WallClock is that of the Client on top.
+// WallClock returns the wall clock for the Client above.
 func (r recorder) WallClock() *wallclock.Clock { return r.process.clock }
 
 func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -134,10 +134,10 @@ func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 		TTL: req.TTL, Began: h.now(), Answered: Never, Outcome: Pending,
 	}
 	add(h, &h.Attempts, a)
-	req.Free = req.Waiter != "" && throwFor(h.Seed, "hint", a.Token).chance(0.5) // it may be wrong
+	req.Free = req.Waiter != "" && throwFor(h.Seed, "hint", a.Token).chance(0.5) // it may be false
 	lease, err := r.Locker.Acquire(ctx, req)
 	if c.waits {
-		r.process.told(req.Key, err)
+		r.process.notePosition(req.Key, err)
 	}
 	h.note(func() {
 		a.Answered = h.now()
@@ -155,7 +155,7 @@ func outcome(err error) Outcome {
 	case err == nil:
 		return Granted
 	case errors.Is(err, locker.ErrHeld):
-		return Refused
+		return Held
 	}
 	return Unknown
 }
@@ -167,7 +167,7 @@ func (r recorder) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 	extended, err := r.Locker.Extend(ctx, lease, ttl)
 	h.note(func() {
 		e.Answered, e.Done, e.After, e.Says = h.now(), err == nil, h.since(extended.Expires), verdict(err)
-		// The lease is over, also if the error names only the end of the ctx.
+		// The lease has ended, even if the error names only the end of the ctx.
 		if err != nil && e.Answered >= e.Before {
 			e.Says = verdict(locker.ErrLost)
 		}
@@ -175,12 +175,13 @@ func (r recorder) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 	return extended, err
 }
 
-// Release is given a lease that ends a few nanoseconds earlier, so that a strategy that waits for its end does not give up at
-// the very instant at which the Client does: then either might come first.
+// Release passes a lease that ends a few nanoseconds earlier. A strategy that waits for this end
+// would otherwise stop at the instant at which the Client stops, and either might come first.
 func (r recorder) Release(ctx context.Context, lease locker.Lease) error {
 	h := r.process.h
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
-		return context.DeadlineExceeded // whether or not the timer of the ctx came first; nothing would be sent
+		// nothing would be sent, whether or not the timer of the ctx has fired
+		return context.DeadlineExceeded
 	}
 	if !lease.Expires.IsZero() {
 		lease.Expires = lease.Expires.Add(-aMoment)
@@ -195,12 +196,13 @@ func (r recorder) Release(ctx context.Context, lease locker.Lease) error {
 
 const aMoment = 7 * time.Nanosecond
 
-// anotherMoment later is a release answered, since the end of a lease can begin both a release of what may be left and the attempt
-// of the next in line, and both may be given up after the same time.
+// anotherMoment delays the answer of a release. The end of a lease can begin both a cleanup and the
+// attempt of the next waiter in line, and both may end after the same time.
 const anotherMoment = 11 * time.Nanosecond
 
-// verdict is what err says in a word, and no more: where two things fall on one instant, such as the end of a ctx and of a
-// lease, more would depend on which goroutine comes first. The messages tell the rest.
+// verdict returns the kind of err in one word. Where two things fall on one instant, such as the
+// end of a ctx and of a lease, more would depend on the order of goroutines. The messages show the
+// rest.
 func verdict(err error) string {
 	switch {
 	case err == nil:
@@ -215,7 +217,7 @@ func verdict(err error) string {
 	return "unknown"
 }
 
-// text is what an error of a store says, but not how a ctx ended.
+// text returns the text of an error of a store, without how a ctx ended.
 func text(err error) string { return over.Replace(err.Error()) }
 
 const ctxIsOver = "ctx is over"

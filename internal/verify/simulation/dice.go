@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// dice are seeded by the schedule and by what they are thrown for, such as "the third SetNX of this token on node 2". So
-// what they say does not depend on the order in which goroutines come to throw them, and a replay is exact.
+// dice are seeded by the schedule and by their purpose, such as "the third SetNX of this token on
+// node 2". So a draw does not depend on the order in which goroutines draw, and a replay is exact.
 type dice struct{ *rand.Rand }
 
 func throwFor(seed uint64, what ...string) dice {
@@ -24,7 +24,7 @@ func throwFor(seed uint64, what ...string) dice {
 // chance is true with probability p.
 func (d dice) chance(p float64) bool { return d.Float64() < p }
 
-// between draws a duration to the nanosecond: with that, no two things happen at the same instant.
+// between draws a duration to the nanosecond, so that no two things happen at one instant.
 func (d dice) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(d.Int64N(int64(high-low)))
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// Expectation is what a cell must show, by what the strategy says of itself. An invariant that is in neither list holds in
-// every schedule.
+// Expectation is what a cell must show, by the documentation of its strategy. An invariant that is
+// in neither list holds in every schedule.
 type Expectation struct {
-	Breaks   []Invariant   // in some schedule at least: or the experiment shows nothing
-	MayBreak []Invariant   // not promised, and not seen in every run
-	Within   time.Duration // nobody waits longer for a key that nobody has; 0: nothing is promised
-	Early    bool          // some are told of a loss before Expires, by their wall clock; otherwise nobody is
+	Breaks   []Invariant   // violated in some schedule, or the experiment shows nothing
+	MayBreak []Invariant   // not promised, and not violated in every run
+	Within   time.Duration // the longest wait for a key that nobody has; 0: nothing is promised
+	Early    bool          // a wall clock ends some holds before Expires; otherwise it ends none
 }
 
 // Expect says what s must show under f.
@@ -22,17 +22,19 @@ func Expect(s Strategy, f Fault) Expectation {
 	}
 	e := Expectation{Early: f == Ahead}
 	switch {
-	case f == None || f == Partition || f == Ahead || f == Back || f == Fast || f == TooFast: // who is cut off is as good as dead, and nobody is sent a time
+	// A process that is cut off counts as dead. No message has a time, so clocks do not matter.
+	case f == None || f == Partition || f == Ahead || f == Back || f == Fast || f == TooFast:
 		e.Within = s.deadOwner()
-	case s.toleratesOneDown() && (f == Pause || f == Reboot): // votes may be split again and again while a node is silent
+	case s.toleratesOneDown() && (f == Pause || f == Reboot): // while a node is silent, votes may be split several times
 		e.Within = 2 * s.deadOwner()
 	}
-	// a lock that ends early is one that was forgotten
+	// A node whose clock is fast ends a lock early, which is as if it forgot the lock.
 	forgets := f == Restart || f == Forget || f == Clock || f == TooFast
 	if forgets && s.Bears() < victims {
 		e.Breaks = append(e.Breaks, ME, LEASE)
 	}
-	if s.Numbered && s.Nodes > 1 && s.Bears() < victims { // a single instance numbers by its clock, which goes on
+	// one instance numbers by its clock, which goes on
+	if s.Numbered && s.Nodes > 1 && s.Bears() < victims {
 		switch f {
 		case Restart:
 			e.Breaks = append(e.Breaks, FENCE)
@@ -40,7 +42,7 @@ func Expect(s Strategy, f Fault) Expectation {
 			e.MayBreak = append(e.MayBreak, FENCE)
 		}
 	}
-	if f == Clock { // set back, it keeps the lock of a dead owner for longer
+	if f == Clock { // a node whose clock goes back keeps the lock of a dead holder for longer
 		e.MayBreak = append(e.MayBreak, LIVE)
 	}
 	return e
@@ -49,10 +51,11 @@ func Expect(s Strategy, f Fault) Expectation {
 // victims is how many nodes of a quorum forget, at most.
 const victims = 2
 
-// deadOwner is how long nobody can have the lock of an owner who has just died. In order, it is offered after that to all who were
-// before the first who comes: one dead, one cut off, and for each a place given up of which the node has not heard.
+// deadOwner is how long the lock of a holder that dies stays locked. In order, the node then
+// reserves it for each waiter before the first that comes: one that is dead, one that is cut off,
+// and for each of them one that has left without the node knowing it.
 func (s Strategy) deadOwner() time.Duration {
-	if s.InOrder || s.Mixed { // in a mix, to those whom fair lets in
+	if s.InOrder || s.Mixed { // a mix has waiters of fair
 		return deadOwner + 4*(backends.Reservation+aStep)
 	}
 	return deadOwner
@@ -60,7 +63,7 @@ func (s Strategy) deadOwner() time.Duration {
 
 func (s Strategy) toleratesOneDown() bool { return s.Nodes > s.Quorum }
 
-// legacyExpectation: the recipes promise little, and not much is asked of them. Some anomalies are rare.
+// legacyExpectation is about the recipes, which promise little. Some of their anomalies are rare.
 func legacyExpectation(s Strategy, f Fault) Expectation {
 	e := Expectation{MayBreak: []Invariant{ME, LEASE, LIVE, NOGHOST}, Early: f == Ahead}
 	switch {

@@ -2,28 +2,27 @@ package simulation
 
 import "time"
 
-// A Fault is what goes wrong in a schedule, again and again.
+// A Fault is what goes wrong in a schedule, repeatedly.
 type Fault string
 
 // The faults. Memory is lost by one or two nodes of a quorum, and always the same in one schedule.
 const (
-	None       Fault = "none"       // a network without faults; but holders die and callers lose patience
-	Net        Fault = "net"        // messages are lost, late, doubled, and callers are not told
-	Pause      Fault = "pause"      // a node stands still for a while
-	Partition  Fault = "partition"  // a process can't reach anybody for a while
+	None       Fault = "none"       // the network works, but holders die and callers stop waiting
+	Net        Fault = "net"        // messages are lost, late or doubled
+	Pause      Fault = "pause"      // a node pauses
+	Partition  Fault = "partition"  // a process cannot reach any node for a while
 	Reboot     Fault = "reboot"     // a node restarts with its memory
 	Storm      Fault = "storm"      // all of these together
 	Restart    Fault = "restart"    // a node restarts without its memory
-	Quarantine Fault = "quarantine" // the same, and it refuses everyone until the longest lease is over
+	Quarantine Fault = "quarantine" // the same, and it grants nothing for as long as a lease may last
 	Forget     Fault = "forget"     // a node loses locks, as by eviction
-	Clock      Fault = "clock"      // the clock of a node jumps, forward mostly; under legacy-getset, those of processes differ
-	Ahead      Fault = "ahead"      // the wall clock of a process is set ahead; to it, a suspended machine is the same
-	Back       Fault = "back"       // the wall clock of a process is set back
-	Fast       Fault = "fast-0.9%"  // the clock of a node runs fast, by less than the margin of a lease
+	Clock      Fault = "clock"      // the clock of a node jumps; under legacy-getset those of processes differ
+	Ahead      Fault = "ahead"      // the wall clock of a process jumps ahead, as after a suspend
+	Back       Fault = "back"       // the wall clock of a process jumps back
+	Fast       Fault = "fast-0.9%"  // the clock of a node is fast, by less than the margin of a lease
 	TooFast    Fault = "fast-3%"    // the same, by more
 	Split      Fault = "split"      // a process cannot reach some of the nodes for a while
-	// for a while the requests of a process arrive and the answers do not, or the reverse
-	OneWay Fault = "one-way"
+	OneWay     Fault = "one-way"    // requests of a process arrive and the answers do not, or the reverse
 )
 
 // Faults are all of them.
@@ -31,7 +30,7 @@ func Faults() []Fault {
 	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock, Ahead, Back, Fast, TooFast, Split, OneWay}
 }
 
-// rate is by how much the clock of a node runs fast, in parts of one.
+// rate returns how fast the clock of a node runs: 0.03 is 3 % too fast.
 func (f Fault) rate() float64 {
 	switch f {
 	case Fast:
@@ -42,7 +41,7 @@ func (f Fault) rate() float64 {
 	return 0
 }
 
-// silences tells whether messages may take much longer than usual although the weather is still.
+// silences tells whether messages may take very long although the weather is still.
 func (f Fault) silences() bool { return f == Pause || f == Partition || f == Split || f == OneWay }
 
 var (
@@ -61,13 +60,13 @@ func (f Fault) weather() weather {
 	return breeze
 }
 
-// calm is when the last fault has begun: what comes after shows whether everything recovers.
+// calm is when the last fault has begun. The time after it shows whether everything recovers.
 const calm = 10 * time.Second
 
-// quarantine is that of package redisstore: the longest lease and a second.
+// quarantine lasts as in package redisstore: the longest lease and a second.
 const quarantine = maxTTL + time.Second
 
-// befall sets timers for what will go wrong.
+// befall sets the timers of all faults.
 func (s *scene) befall(f Fault) {
 	d := throwFor(s.h.Seed, "faults")
 	s.killSomebody(d)
@@ -112,14 +111,15 @@ func (s *scene) befall(f Fault) {
 	}
 }
 
-// again strikes now and then until it is calm. What a stroke is, is drawn beforehand.
+// again strikes repeatedly until it is calm. All strokes are drawn at the beginning.
 func (s *scene) again(d dice, least, most time.Duration, strike func(dice) func()) {
 	for at := d.between(0, most); at < calm; at += d.between(least, most) {
 		time.AfterFunc(at, strike(d))
 	}
 }
 
-// killSomebody ends a process in one schedule of four. Where there are queues, that is often who is the first of one.
+// killSomebody ends a process in one schedule of four. Where there are queues, this is often the
+// head of one.
 func (s *scene) killSomebody(d dice) {
 	if d.chance(0.25) {
 		at, p := d.between(100*time.Millisecond, 4*time.Second), pick(d, s.processes...)
@@ -134,7 +134,7 @@ func (s *scene) killSomebody(d dice) {
 // longestPause is longer than the longest leases.
 const longestPause = 2 * maxTTL
 
-// pauses stops one node after the other.
+// pauses pauses one node after the other.
 func (s *scene) pauses(d dice) {
 	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
 		n, lasts := pick(d, s.nodes...), d.between(20*time.Millisecond, longestPause)
@@ -142,7 +142,8 @@ func (s *scene) pauses(d dice) {
 	})
 }
 
-// partitions cuts one process off after the other, often the first of a queue when it is his turn. What it sends meanwhile arrives later, and so do the answers.
+// partitions cuts off one process after the other, often the head of a queue when the lock is
+// reserved for it. Messages to and from the process arrive later.
 func (s *scene) partitions(d dice) {
 	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
 		p, lasts := pick(d, s.processes...), d.between(20*time.Millisecond, longestPause)
@@ -153,7 +154,8 @@ func (s *scene) partitions(d dice) {
 	})
 }
 
-// splits cuts one process after the other off from some nodes: from one, from half, or from all but one.
+// splits cuts off one process after the other from one node, half of the nodes, or all nodes but
+// one.
 func (s *scene) splits(d dice) {
 	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
 		p, lasts := pick(d, s.processes...), d.between(20*time.Millisecond, longestPause)
@@ -167,7 +169,7 @@ func (s *scene) splits(d dice) {
 	})
 }
 
-// oneWay cuts one process off after the other, in one direction.
+// oneWay cuts off one process after the other, in one direction.
 func (s *scene) oneWay(d dice) {
 	s.again(d, longestPause, longestPause+time.Second, func(d dice) func() {
 		p, lasts, hears := pick(d, s.processes...), d.between(20*time.Millisecond, longestPause), d.chance(0.5)
@@ -186,7 +188,7 @@ func (s *scene) reboots(d dice) {
 	})
 }
 
-// restarts makes a node forget, as often as a quarantine lets it.
+// restarts restarts a node without its memory, no sooner than its last quarantine has ended.
 func (s *scene) restarts(d dice, victim int, quarantine time.Duration) {
 	s.again(d, 100*time.Millisecond+quarantine, time.Second+2*quarantine, func(d dice) func() {
 		down := d.between(time.Millisecond, 50*time.Millisecond)
@@ -194,7 +196,7 @@ func (s *scene) restarts(d dice, victim int, quarantine time.Duration) {
 	})
 }
 
-// clocks sets the clocks of nodes, by a second or two ahead and back.
+// clocks lets the clocks of nodes jump, by a second or two, ahead and back.
 func (s *scene) clocks(d dice, who []int) {
 	for _, v := range who {
 		s.again(d, 100*time.Millisecond, 2*time.Second, func(d dice) func() {
@@ -204,7 +206,7 @@ func (s *scene) clocks(d dice, who []int) {
 	}
 }
 
-// wallClocks sets those of processes, each now and then, by as much as leases last at most.
+// wallClocks lets the wall clocks of processes jump, by up to the longest lease.
 func (s *scene) wallClocks(d dice, way time.Duration) {
 	for _, p := range s.processes {
 		s.again(d, 200*time.Millisecond, 3*time.Second, func(d dice) func() {

@@ -22,16 +22,16 @@ func TestAFastClockEndsLeasesEarlyAndSaysThatMoreIsLeft(t *testing.T) {
 		}
 		time.Sleep(500 * ms)
 		if r, err := n.store.SetNX(at, "a", "second", time.Second); !r.OK || err != nil {
-			t.Errorf("%+v, %v: 1.03 s of its time are over", r, err)
+			t.Errorf("%+v, %v: 1.03 s have passed by its clock", r, err)
 		}
 		n.begin() // as a restart does
 		if _, isFast := n.store.(fast); !isFast {
-			t.Error("after a restart its clock is right")
+			t.Error("after a restart its clock no longer runs fast")
 		}
 	})
 }
 
-// Each fault below is seen in what becomes of the messages of one process while it lasts.
+// TestWhatACutOffKeepsBack sends one message of a process to each node during each fault.
 func TestWhatACutOffKeepsBack(t *testing.T) {
 	for _, c := range []struct {
 		name               string
@@ -45,8 +45,8 @@ func TestWhatACutOffKeepsBack(t *testing.T) {
 			p.cutOffFrom(p.links[1], 2*time.Second)
 			p.cutOffFrom(p.links[2], 2*time.Second)
 		}, []bool{true, false, false}, []bool{true, false, false}, true},
-		{"it hears nothing", func(p *process) { p.cutOffOneWay(2*time.Second, false) }, []bool{true, true, true}, []bool{false, false, false}, true},
-		{"it is not heard", func(p *process) { p.cutOffOneWay(2*time.Second, true) }, []bool{false, false, false}, []bool{false, false, false}, true},
+		{"it receives nothing", func(p *process) { p.cutOffOneWay(2*time.Second, false) }, []bool{true, true, true}, []bool{false, false, false}, true},
+		{"it reaches nobody", func(p *process) { p.cutOffOneWay(2*time.Second, true) }, []bool{false, false, false}, []bool{false, false, false}, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := StrategyNamed("redlock-3/2")
@@ -68,12 +68,12 @@ func TestWhatACutOffKeepsBack(t *testing.T) {
 				time.Sleep(time.Until(asked.Add(100 * ms)))
 			}
 			if !slices.Equal(arrives, c.arrives) || !slices.Equal(isHeard, c.isHeard) {
-				t.Errorf("%s: it arrives at %v, and it hears %v", c.name, arrives, isHeard)
+				t.Errorf("%s: the requests arrive: %v; the answers arrive: %v", c.name, arrives, isHeard)
 			}
 			if cut := len(h.cutOffs("c1")) > 0; cut != c.quorumIsOutOfReach {
-				t.Errorf("%s: no quorum can be reached: %v", c.name, cut)
+				t.Errorf("%s: no quorum is within reach: %v", c.name, cut)
 			}
-			time.Sleep(4 * time.Second) // what was kept back arrives
+			time.Sleep(4 * time.Second) // until the messages that were kept back have arrived
 		})
 	}
 }

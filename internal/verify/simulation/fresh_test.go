@@ -22,9 +22,9 @@ func aDay() int {
 }
 
 // TestFreshSchedulesKeepWhatMustHold plays seeds that differ from day to day, and with -fresh from
-// second to second: fixed seeds find the same each time, and miss the same. All runs of one day play
-// the same schedules, so a change that fails fails again. A failure prints its seed. What a cell must
-// violate is not asked: there are too few schedules for that.
+// second to second: fixed seeds find the same each time, and miss the same. All runs of one day
+// play the same schedules, so a change that fails fails again. A failure prints its seed. What a
+// cell must violate is not asked: there are too few schedules for that.
 func TestFreshSchedulesKeepWhatMustHold(t *testing.T) {
 	n, date := aDay(), time.Now().UTC().Format("20060102")+"000000"
 	if *fresh > 0 {
@@ -40,7 +40,8 @@ func TestFreshSchedulesKeepWhatMustHold(t *testing.T) {
 	for _, c := range each(t, *onlyStrategy, *onlyFault, func(t *testing.T, s Strategy, f Fault) Cell {
 		c := newCell(s, f)
 		for c.Schedules < n {
-			c.play(t, first+uint64(c.row())) // the seed decides much, such as whether there are handovers
+			// the seed decides much, such as whether there are handovers
+			c.play(t, first+uint64(c.row()))
 		}
 		c.judgeWhatMustHold(t)
 		return c

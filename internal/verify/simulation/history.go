@@ -10,8 +10,9 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A History is everything that happened in one schedule. Instants are counted from its beginning; Never is one that did not
-// come. Tokens are random, so they are named by who drew them and the number of the draw.
+// A History is everything that happened in one schedule. Instants count from its beginning; Never
+// is an instant that did not come. Tokens are random, so each is named by its worker and the number
+// of the draw.
 type History struct {
 	Strategy Strategy
 	Fault    Fault
@@ -26,23 +27,23 @@ type History struct {
 	Releases   []*Release
 	Messages   []*Message
 	Wakes      []*Wake
-	States     []*State // of the nodes, in the order in which they came about on each
+	States     []*State // of the nodes, in order on each node
 	Strokes    []Stroke
 	Deaths     []Death
 	Jumps      []Jump        // in the order of time
-	End        time.Duration // when nothing was left to happen
-	Remains    []*State      // what the nodes had then
+	End        time.Duration // of the schedule
+	Remains    []*State      // of the nodes at the end
 
 	mu    sync.Mutex
 	began time.Time
-	names map[string]string // of tokens
-	drawn map[string]int    // tokens, by worker
+	names map[string]string // by token
+	drawn map[string]int    // number of tokens, by worker
 }
 
 // Never is later than everything.
 const Never = time.Duration(1<<63 - 1)
 
-// A Want is the time in which a worker asks for a lock, with one call or several.
+// A Want is the time in which a worker asks for a lock, in one or more calls.
 type Want struct {
 	Client, Worker, Key, Owner string
 	Began, Ended               time.Duration
@@ -50,14 +51,14 @@ type Want struct {
 	Limited                    []Limited
 }
 
-// Limited is a call of Lock that had WithWait, and said so if that was over.
+// Limited is a call of Lock with WithWait.
 type Limited struct {
 	Span
 	For           time.Duration
-	Granted, Over bool
+	Granted, Over bool // Over: it failed with ErrWaitLimit
 }
 
-// A Span is from an instant to another.
+// A Span is the time between two instants.
 type Span struct{ From, To time.Duration }
 
 func (s Span) length() time.Duration { return s.To - s.From }
@@ -65,13 +66,14 @@ func (s Span) length() time.Duration { return s.To - s.From }
 // An Attempt is one call of Acquire of the strategy.
 type Attempt struct {
 	Client, Worker, Key, Token, Owner string
-	Waits                             bool // made by the wait loop
+	Waits                             bool // the wait loop made it
 	TTL                               time.Duration
 	Began, Answered                   time.Duration
 	Outcome                           Outcome
 	T1, Expires                       time.Duration // of the lease
 	Fence                             uint64
-	Monotonic                         bool // Expires has a monotonic reading; in a bubble no time has one
+	// Expires has a monotonic reading; in a bubble no time has one
+	Monotonic bool
 }
 
 // Outcome of an attempt.
@@ -80,23 +82,23 @@ type Outcome string
 // The three outcomes, and an attempt that was never answered.
 const (
 	Granted Outcome = "granted"
-	Refused Outcome = "refused"
+	Held    Outcome = "held"
 	Unknown Outcome = "unknown"
 	Pending Outcome = "pending"
 )
 
-// A Hold is a Lock from its grant to its end. Final is what its Expires was at last.
+// A Hold is a Lock from its grant to its end. Final is its last Expires.
 type Hold struct {
 	Client, Worker, Key, Token, Owner string
 	TTL                               time.Duration
 	T1, Granted, Expires              time.Duration
 	Unlocking, Unlocked               time.Duration // when Unlock was called and when it returned
-	UnlockSays                        string        // its error
-	Ended                             time.Duration // when its context did
+	UnlockSays                        string        // the kind of its error
+	Ended                             time.Duration // when its context ended
 	Cause                             string
 	Lost                              locker.LostReason // empty: it was not lost
 	Final                             time.Duration
-	Abandoned                         time.Duration // by an owner who never unlocks
+	Abandoned                         time.Duration // by a worker that never unlocks
 }
 
 // An Extension is one call of Extend of the strategy.
@@ -116,22 +118,22 @@ type Release struct {
 	Says           string
 }
 
-// A Message is one call of a store through the network.
+// A Message is one call of a store over the network.
 type Message struct {
 	Client, Worker, Op, Key, Token string
-	Waiter                         string // who has a place or wants one
+	Waiter                         string // the waiter that has a position or wants one
 	Node                           int
 	TTL                            time.Duration
 	Sent, Answered                 time.Duration
 	Arrived                        []time.Duration // of each copy that was carried out
 	Reply                          string          // what the caller was told
-	Fence                          uint64          // and the number of a grant
-	Position                       int             // and his place
-	Left                           time.Duration   // and how long the key is another's
+	Fence                          uint64          // the number of a grant
+	Position                       int             // the position of the waiter
+	Left                           time.Duration   // how long the key is held
 	Kind                           Reply
-	Trouble                        string // what the network does with it; empty: nothing
+	Trouble                        string // what the network does to it; empty: nothing
 
-	turn *turn // of who gives up his place
+	turn *turn // the waiter that leaves the queue
 }
 
 // A Wake is a message to one waiter.
@@ -143,38 +145,39 @@ type Wake struct {
 	Trouble     string
 }
 
-// Reply is what a caller was told in one word.
+// Reply is the kind of an answer.
 type Reply byte
 
 // The replies to a Message.
 const (
 	Silence Reply = iota
 	Yes           // it was done
-	No            // the store refused, or did not find it
-	Fails         // an error: nobody knows
+	No            // the key was held, or not found
+	Fails         // an error: the outcome is unknown
 )
 
-// A State is what lies under a key of a node after a command or a fault.
+// A State is what a key of a node has after a command or a fault.
 type State struct {
-	At                    time.Duration
-	Node                  int
-	Key                   string
-	Op, Token, Waiter     string // what brought it about
-	TTL                   time.Duration
-	OK                    bool
-	Before                string // the token that lay there, or another text; empty: nothing
-	Was                   bool
-	Until                 time.Duration // when it would have ended
-	After                 string
-	Is                    bool
-	Ends                  time.Duration // when it will end: Never if it has no expiry
-	WasFor, For           string        // the waiter for whom it was reserved, and is
+	At                time.Duration
+	Node              int
+	Key               string
+	Op, Token, Waiter string // of the command
+	TTL               time.Duration
+	OK                bool
+	Before            string        // the value before, as the name of its token; empty: none
+	Was               bool          // there was a value before
+	Until             time.Duration // when it would have ended
+	After             string        // the value after
+	Is                bool
+	Ends              time.Duration // when it will end; Never: it has no expiry
+	// the waiter that the key was reserved for before, and after
+	WasFor, For           string
 	Position              int           // that Waiter was given
-	Shift                 time.Duration // the clock has jumped by that much
-	Blocked, BlockedUntil time.Duration // the node refuses everyone meanwhile
+	Shift                 time.Duration // how far the clock jumped
+	Blocked, BlockedUntil time.Duration // the node grants nothing between these
 }
 
-// A Stroke is a fault that befalls a node, a process, or if it has both what lies between the two.
+// A Stroke is one fault of a node, of a process, or, if it has both, of the network between them.
 type Stroke struct {
 	At     time.Duration
 	Node   int
@@ -183,7 +186,7 @@ type Stroke struct {
 	Ends   time.Duration
 }
 
-// between tells whether it concerns what the process sends to the node.
+// between tells whether the fault concerns messages of the process to the node.
 func (s Stroke) between(client string, node int) bool {
 	return (s.Client == "" || s.Client == client) && (s.Node == 0 || s.Node == node)
 }
@@ -194,7 +197,7 @@ type Death struct {
 	Client string
 }
 
-// A Jump sets the wall clock of a process.
+// A Jump is one of the wall clock of a process.
 type Jump struct {
 	At     time.Duration
 	Client string
@@ -210,7 +213,7 @@ func (h *History) since(t time.Time) time.Duration {
 	return t.Sub(h.began)
 }
 
-// name gives a token its name. A token that nobody has drawn here, such as a stamp, is its own.
+// name returns the name of a token. A token that no worker drew, such as a stamp, names itself.
 func (h *History) name(token string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,21 +235,21 @@ func (h *History) nameNew(token, worker string) string {
 	return name
 }
 
-// add appends what is recorded.
+// add appends a record.
 func add[T any](h *History, to *[]T, what T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	*to = append(*to, what)
 }
 
-// note changes what was recorded.
+// note changes a record.
 func (h *History) note(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
 }
 
-// settle puts what goroutines recorded side by side into an order that does not depend on theirs.
+// settle sorts the records, so that their order does not depend on that of goroutines.
 func (h *History) settle() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

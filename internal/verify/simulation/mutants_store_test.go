@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Stores that do what lock libraries have asked of them, in place of what ours ask.
+// These stores do what other lock libraries have sent, in place of what this one sends.
 
-// deletesAnything releases without a look at whose the key is.
+// deletesAnything releases the key of any holder.
 func deletesAnything(c commands) commands { return deleting{c} }
 
 type deleting struct{ commands }
@@ -19,7 +19,7 @@ func (d deleting) DeleteIf(ctx context.Context, key, _ string) (bool, error) {
 	return d.Delete(ctx, key)
 }
 
-// extendsAnything makes the key live longer, whoever's it is.
+// extendsAnything extends the key of any holder.
 func extendsAnything(c commands) commands { return extending{c} }
 
 type extending struct{ commands }
@@ -28,7 +28,7 @@ func (e extending) ExpireIf(ctx context.Context, key, _ string, ttl time.Duratio
 	return e.Expire(ctx, key, ttl)
 }
 
-// overwritesAnything sets the key to the token if there is any.
+// overwritesAnything gives a key that exists the token of the caller.
 func overwritesAnything(c commands) commands { return overwriting{c} }
 
 type overwriting struct{ commands }
@@ -43,7 +43,7 @@ func (o overwriting) ExpireIf(ctx context.Context, key, token string, ttl time.D
 	return o.Expire(ctx, key, ttl)
 }
 
-// countsHolds keeps one number per owner in place of one field per hold.
+// countsHolds keeps one number for each owner in place of one field for each hold.
 func countsHolds(c commands) commands {
 	return &counting{commands: c, locks: map[string]*counted{}, owners: map[string]string{}}
 }
@@ -129,7 +129,8 @@ func (c *counting) look(key string) (string, time.Duration, bool) {
 	return "", 0, false
 }
 
-// byTheClientsClock sends the time at which the key is to end, by a clock that is up to a third of a second off.
+// byTheClientsClock sends the end of the key as a time of the client's clock, which is up to 0.3 s
+// wrong.
 func byTheClientsClock(d dice) func(ttl time.Duration) time.Duration {
 	off := d.between(-300*time.Millisecond, 300*time.Millisecond)
 	return func(ttl time.Duration) time.Duration { return min(max(ttl+off, time.Millisecond), maxTTL) }

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The defects are looked for without the race detector: the patched program is built without it anyway.
+// Without the race detector: the patched program is built without it in any case.
 
 package simulation
 
@@ -18,15 +18,16 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/child"
 )
 
-// A defect is one that lock libraries have had, put into ours. The checkers must find it, or what they find nowhere else
-// proves nothing. Each is looked for in a cell where nothing may be violated, in up to enoughSeeds schedules.
+// A defect is one that other lock libraries have had, put into this one. The checkers must find it,
+// or their silence elsewhere proves nothing. Each is looked for in a cell where nothing may be
+// violated, in up to enoughSeeds schedules.
 type defect struct {
 	name     string
 	strategy string
 	fault    Fault
 	realTime bool // only a clock with two readings shows it
 
-	// Either the store does something else, or the process, or the source is patched.
+	// Either a store or a process does something else, or the source is patched.
 	below mutant
 	patch patch
 }
@@ -59,7 +60,7 @@ var defects = []defect{
 		"case b.granted >= q.need:",
 		"case b.granted >= q.need || b.granted > 0 && DEFECT:",
 	}},
-	{name: "clean-up under the caller's ctx", strategy: "single", fault: None, patch: patch{
+	{name: "cleanup under the caller's ctx", strategy: "single", fault: None, patch: patch{
 		"internal/cleanup", "queue.go",
 		"	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx),",
 		"	own := ctx\n	if !DEFECT {\n		own = context.WithoutCancel(ctx)\n	}\n	e := &entry{Entry: of, ctx: own,",
@@ -84,13 +85,13 @@ var defects = []defect{
 		"	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
 		"	if DEFECT {\n		started = started.UTC()\n	}\n	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
 	}},
-	{name: "a release that tells nobody, and reserves for ever", strategy: "single", fault: None, patch: patch{
+	{name: "a release that wakes nobody, and reserves for ever", strategy: "single", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n",
 		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n" +
 			"		if DEFECT {\n			s.entries.put(key, entry{value: reservedFor(first)}, now)\n			return first, nil\n		}\n",
 	}},
-	{name: "a release that tells nobody", strategy: "single", fault: None, patch: patch{
+	{name: "a release that wakes nobody", strategy: "single", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"		return first, []func(){t.wake}\n",
 		"		if DEFECT {\n			return first, nil\n		}\n		return first, []func(){t.wake}\n",
@@ -111,7 +112,7 @@ var defects = []defect{
 		"	if DEFECT && n == byClock && found && strings.HasPrefix(e.value, reservedFor(\"\")) {\n" +
 			"		delete(s.entries.rows, key)\n		found = false\n	}\n	switch {\n	case found && t.Waiter != \"\" && ",
 	}},
-	{name: "a hand-over keeps the number of the grant before", strategy: "fenced", fault: None, patch: patch{
+	{name: "a grant to a waiter keeps the number of the grant before", strategy: "fenced", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"s.number(key, again, n, now)",
 		"s.number(key, again || DEFECT && t.Waiter != \"\", n, now)",
@@ -131,7 +132,7 @@ var defects = []defect{
 		"		s.dequeue(key, first)\n		t := s.turns",
 		"		if !DEFECT || s.turns[waiting{key, first}] == nil {\n			s.dequeue(key, first)\n		}\n		t := s.turns",
 	}},
-	{name: "the last of a queue is the first", strategy: "fair", fault: None, patch: patch{
+	{name: "the last waiter of a queue is its head", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",
 		"		first = q[0]\n		if first == me {",
 		"		first = q[0]\n		if DEFECT {\n			first = q[len(q)-1]\n		}\n		if first == me {",
@@ -141,7 +142,7 @@ var defects = []defect{
 		"found && e.value == reservedFor(p.waiter) {",
 		"found && e.value == reservedFor(p.waiter) && !DEFECT {",
 	}},
-	{name: "a wake for who is not there any more is no news for the next", strategy: "single", fault: None, patch: patch{
+	{name: "a wake for a waiter that has left does not wake the next", strategy: "single", fault: None, patch: patch{
 		"locker", "line.go",
 		"		if !granted {\n			ln.wake() //",
 		"		if !granted && DEFECT {\n			ln.calm()\n		}\n		if !granted && !DEFECT {\n			ln.wake() //",
@@ -159,8 +160,8 @@ var defects = []defect{
 	}},
 }
 
-// patch replaces a text that the source has exactly once, so that a defect whose place has changed fails loudly. DEFECT is
-// whether this defect is to be there.
+// patch replaces a text that the source has exactly once. If the source has changed, the test
+// fails. DEFECT is whether the program is to have this defect.
 type patch struct{ folder, file, old, new string }
 
 // TestEveryDefectIsFound plays schedules with each defect until one violates something. The same
@@ -276,8 +277,8 @@ func findIn(t *testing.T, program, name string) (f finding) {
 	return f
 }
 
-// buildWithDefects compiles this test once with all patches in, each of which waits for its name in the environment. The
-// sources stay as they are: the compiler is told to read other files in their place.
+// buildWithDefects compiles this test once with all patches. A variable of the environment turns
+// one of them on. The sources stay as they are: the compiler reads other files in their place.
 func buildWithDefects(t *testing.T) (program string) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
@@ -296,7 +297,7 @@ func buildWithDefects(t *testing.T) (program string) {
 			sources[path] = read(t, path)
 		}
 		if n := strings.Count(sources[path], d.patch.old); n != 1 {
-			t.Fatalf("%s: %s has %d times what is to be replaced: %q", d.name, d.patch.file, n, d.patch.old)
+			t.Fatalf("%s: %s has the text to replace %d times; want 1: %q", d.name, d.patch.file, n, d.patch.old)
 		}
 		with := strings.ReplaceAll(d.patch.new, "DEFECT", fmt.Sprintf("hasDefect(%q)", d.name))
 		sources[path] = strings.Replace(sources[path], d.patch.old, with, 1)

@@ -12,33 +12,39 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// weather is what becomes of messages, each in parts of one.
+// weather is how the network treats messages. All fields are probabilities.
 type weather struct {
-	lost, replyLost, reset float64 // not carried out; carried out and not answered; either, and the caller is told at once
-	doubled                float64 // carried out twice, the second time much later
-	slow, late             float64 // takes as long as short leases last; longer than the caller waits
-	wakeLost               float64
-	wakeLate, wakeDoubled  float64 // of wakes to one waiter: after the reservation, mostly; a second time, later
+	lost      float64 // the request is not carried out
+	replyLost float64 // it is carried out and not answered
+	reset     float64 // of one of these two: the caller learns at once that the connection broke
+	doubled   float64 // the request is carried out twice, the second time much later
+	slow      float64 // it takes about as long as a short lease
+	late      float64 // it takes longer than the caller waits
+
+	// Of a wake to one waiter.
+	wakeLost    float64
+	wakeLate    float64 // it comes after the reservation has ended, mostly
+	wakeDoubled float64 // it comes twice
 }
 
-// The times that messages take.
+// The times of messages.
 const (
 	quickest, quick = 50 * time.Microsecond, 2 * time.Millisecond
 	slowest         = 450 * time.Millisecond
 	latest          = 3 * time.Second
-	reaction        = 20 * time.Microsecond // of a client library, to the end of a ctx
+	reaction        = 20 * time.Microsecond // of a client library to the end of a ctx
 )
 
-// fate is what becomes of one message. It is drawn when the message is sent.
+// fate is what happens to one message. It is drawn when the message is sent.
 type fate struct {
 	copies    []trip
 	replyLost bool
-	reset     time.Duration // until the caller is told that the connection broke; Never: it is not
+	reset     time.Duration // until the caller learns that the connection broke; Never: it does not
 	reaction  time.Duration
 	trouble   string
 }
 
-// trip is the way of one copy to the node and back.
+// trip is how long one copy takes to the node and back.
 type trip struct{ there, back time.Duration }
 
 func (w weather) draw(d dice) fate {
@@ -75,24 +81,26 @@ func (w weather) draw(d dice) fate {
 	return f
 }
 
-// A link is the way from a process to a node, with the client library at its beginning. It is all kinds of stores at once:
-// see stores.go.
+// A link is the connection of a process to a node, with its client library. It is all kinds of
+// stores at once: see stores.go.
 type link struct {
-	h        *History
-	from     *process
-	to       *node
-	weather  weather
-	deaf     bool                                  // the library does not look at the ctx, as go-redis without ContextTimeoutEnabled
-	patience time.Duration                         // and gives up a reply after this
-	lasting  func(ttl time.Duration) time.Duration // what a defect makes of a ttl; nil: nothing
+	h       *History
+	from    *process
+	to      *node
+	weather weather
+	// the library ignores the ctx, as go-redis without ContextTimeoutEnabled
+	deaf     bool
+	patience time.Duration // it waits so long for a reply
+	// what a defect sends in place of a ttl; nil: no defect
+	lasting func(ttl time.Duration) time.Duration
 
 	mu          sync.Mutex
-	serials     map[string]int   // of messages that are alike
+	serials     map[string]int   // of equal messages
 	turns       map[string]*turn // by waiter
-	there, back time.Time        // nothing arrives at the node, or here, before that
+	there, back time.Time        // no message arrives at the node, or at the process, before
 }
 
-// cutOff keeps messages back for d: those to the node, those from it, or both.
+// cutOff keeps back messages for d: those to the node, those from it, or both.
 func (l *link) cutOff(d time.Duration, there, back bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,17 +113,17 @@ func (l *link) cutOff(d time.Duration, there, back bool) {
 	}
 }
 
-// cutOffFor is for how long messages to the node are kept back from now on, and those from it.
+// cutOffFor returns for how long messages to the node are still kept back, and those from it.
 func (l *link) cutOffFor() (there, back time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(time.Until(l.there), 0), max(time.Until(l.back), 0)
 }
 
-// WallClock is that of the process, for stamps.
+// WallClock returns the wall clock of the process, for stamps.
 func (l *link) WallClock() *wallclock.Clock { return l.from.clock }
 
-// answer is what a node has said to a message.
+// answer is the answer of a node to a message.
 type answer struct {
 	result
 	ok   bool
@@ -155,7 +163,7 @@ func (l *link) ask(ctx context.Context, m Message, do func(commands) answer) ans
 	}
 	a := l.await(ctx, f, replies)
 	if errors.Is(a.err, errDown) && len(f.copies) > 1 {
-		a.err = errBroken // the other copy may yet be carried out
+		a.err = errBroken // the other copy may still be carried out
 	}
 	l.h.note(func() {
 		m.Answered, m.Kind, m.Reply, m.Fence, m.Position, m.Left = l.h.now(), a.kind(), a.String(), a.Fence, a.Position, a.Left
@@ -163,7 +171,7 @@ func (l *link) ask(ctx context.Context, m Message, do func(commands) answer) ans
 	return a
 }
 
-// deliver brings an answer to the process, when it is reachable.
+// deliver brings an answer to the process as soon as that is within reach.
 func (l *link) deliver(a answer, trip trip, replies chan<- answer) {
 	if _, cutOff := l.cutOffFor(); cutOff > 0 {
 		time.AfterFunc(cutOff+trip.back, func() { l.deliver(a, trip, replies) })
@@ -190,8 +198,8 @@ func (l *link) await(ctx context.Context, f fate, replies <-chan answer) answer 
 	return answer{err: ctx.Err()}
 }
 
-// send records the message and draws its fate: by whose it is and how many like it there were, so that it does not matter
-// which of several that are sent at once comes first.
+// send records the message and draws its fate. The draw depends on the sender and on the number of
+// equal messages before it, so the order of messages that are sent at one instant does not matter.
 func (l *link) send(ctx context.Context, m *Message) fate {
 	m.Client, m.Node, m.Sent, m.Answered = l.from.name, l.to.number, l.h.now(), Never
 	if c := callerOf(ctx); c != nil {
@@ -205,7 +213,7 @@ func (l *link) send(ctx context.Context, m *Message) fate {
 	return f
 }
 
-// until tells the calls of a clean-up from others that ask the same at the same instant.
+// until distinguishes the call of a cleanup from another equal one at the same instant.
 func (l *link) until(ctx context.Context) string {
 	deadline, _ := ctx.Deadline()
 	return l.h.since(deadline).String()
@@ -222,13 +230,13 @@ func (l *link) dice(about ...string) dice {
 	return throwFor(l.h.Seed, "message", l.from.name, strconv.Itoa(l.to.number), what, strconv.Itoa(l.serials[what]))
 }
 
-// Watch subscribes, and passes the wakes on through the network.
+// Watch subscribes, and sends the wakes over the network.
 func (l *link) Watch(ctx context.Context, key string, wake func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// The dice know a watch by when it begins, not by how many came before: whether one that is given up as it begins comes here
-	// depends on which goroutine is first.
+	// The draw depends on when the watch begins, not on the number of watches before it: whether a
+	// watch that ends as it begins comes here depends on the order of goroutines.
 	d := l.dice("watch", key, l.h.now().String())
 	time.Sleep(d.between(quickest, quick))
 	since := l.h.now().String()
@@ -265,7 +273,7 @@ func (a answer) String() string {
 	case a.ok:
 		return "yes" + a.text
 	case a.Left > 0 && a.Position > 0:
-		return fmt.Sprintf("no, for another %v, place %d", a.Left, a.Position)
+		return fmt.Sprintf("no, for another %v, position %d", a.Left, a.Position)
 	case a.Left > 0:
 		return fmt.Sprintf("no, for another %v", a.Left)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// commands are what a node can be asked, and what may befall it.
+// commands are the calls of a node, and what a fault does to it.
 type commands interface {
 	backends.NumberedStore
 	backends.FencedStore
@@ -33,10 +33,12 @@ type inMemory struct{ *memory.LegacyStore }
 func newMemory() commands { return inMemory{memory.New(memory.WithMaxTTL(maxTTL)).Legacy()} }
 
 func (m inMemory) look(key string) (string, time.Duration, bool) { return m.Store.Get(key) }
-func (m inMemory) forget(key string)                             { m.Set(key, "", -24*time.Hour) } // and wakes nobody
-func (m inMemory) jump(d time.Duration)                          { m.Jump(d) }
 
-// A node is a server: commands behind a door that may be shut.
+// forget wakes nobody.
+func (m inMemory) forget(key string)    { m.Set(key, "", -24*time.Hour) }
+func (m inMemory) jump(d time.Duration) { m.Jump(d) }
+
+// A node is a server, which may be down or pause.
 type node struct {
 	number int
 	h      *History
@@ -46,15 +48,15 @@ type node struct {
 
 	mu          sync.Mutex
 	store       commands
-	life        int // counts its restarts: each breaks all connections
+	life        int // counts its restarts; each breaks all connections
 	down        bool
 	paused      bool
-	queue       []func() // what has arrived meanwhile
+	queue       []func() // messages that arrived during the pause
 	quarantined bool     // it grants nothing
 	unguarded   bool     // a defect: it always grants
 	watches     []*subscription
 	turns       []*turn
-	counts      bool // it knows which processes are connected, and so who can't be woken
+	counts      bool // it knows which processes are connected, and so which waiters it can wake
 	forgotten   *atomic.Bool
 	onTurn      func(*process)
 }
@@ -71,7 +73,7 @@ var (
 	errDown       = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 )
 
-// begin gives the node a store with nothing in it.
+// begin gives the node an empty store.
 func (n *node) begin() {
 	if n.forgotten != nil {
 		n.forgotten.Store(true)
@@ -82,19 +84,21 @@ func (n *node) begin() {
 	}
 }
 
-// runFast sets the rate of the clock of a node that has not been asked anything yet.
+// runFast sets the rate of the clock of a node before its first message.
 func (n *node) runFast(rate float64) {
 	n.rate = rate
 	n.begin()
 	n.struck(fmt.Sprintf("its clock runs %.1f %% fast", 100*rate), 0, func() {})
 }
 
-// granting are the commands that a node in quarantine refuses: what compares the token goes on.
+// granting are the commands that a node in quarantine refuses. Commands that compare the token go
+// on.
 var granting = []string{
 	"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "Enter", "SetNXForever", "GetSet", "SetBit on", "SetBit off",
 }
 
-// arrive carries out a copy of m, or queues it, or refuses it; reply is called unless nobody is there to do so.
+// arrive carries out a copy of m, queues it or refuses it. It calls reply, except when the node
+// restarts with the copy in its queue.
 func (n *node) arrive(m *Message, life int, do func(commands) answer, reply func(answer)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,7 +139,7 @@ func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)
 	reply(a)
 }
 
-// see tells what lies under a key.
+// see returns the state of a key.
 func (n *node) see(key string) *State {
 	value, left, found := n.store.look(key)
 	s := &State{At: n.h.now(), Node: n.number, Key: key, After: n.h.name(value), Is: found, Ends: Never}
@@ -149,7 +153,7 @@ func (n *node) see(key string) *State {
 	return s
 }
 
-// remains is what lies under each key.
+// remains returns the state of each key.
 func (n *node) remains() (states []*State) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,7 +163,7 @@ func (n *node) remains() (states []*State) {
 	return states
 }
 
-// connection tells which life of the node a message belongs to.
+// connection returns the life of the node that a message belongs to.
 func (n *node) connection() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -174,13 +178,14 @@ func (n *node) watch(ctx context.Context, key string, wake func()) {
 	_ = n.store.Watch(ctx, key, wake)
 }
 
-// pause stops the node as SIGSTOP does: what arrives waits.
+// pause stops the node as SIGSTOP does. Messages that arrive wait.
 func (n *node) pause(d time.Duration) {
 	n.struck(fmt.Sprintf("pauses for %v", d), d, func() { n.paused = true })
 	time.AfterFunc(d, n.wakeUp)
 }
 
-// wakeUp carries out what has arrived meanwhile, each at an instant of its own: see leave.
+// wakeUp ends the pause. It carries out each message that waits at an instant of its own: see
+// leave.
 func (n *node) wakeUp() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -193,8 +198,8 @@ func (n *node) wakeUp() {
 	time.AfterFunc(time.Microsecond, n.wakeUp)
 }
 
-// restart kills the node and starts it again after the time down, with its memory or without. For
-// the time in quarantine after that it grants nothing. What is under way to it is lost.
+// restart kills the node and starts it after the time down, with or without its memory. Then it
+// grants nothing for the time quarantine. Messages under way to it are lost.
 func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duration) {
 	what := fmt.Sprintf("restarts for %v", down)
 	if forgets {
@@ -216,7 +221,7 @@ func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duratio
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.down = false
-		for _, s := range n.watches { // who subscribes again looks again
+		for _, s := range n.watches { // a client that subscribes again looks again
 			if s.ctx.Err() == nil {
 				if forgets {
 					_ = n.store.Watch(s.ctx, s.key, s.wake)
@@ -238,7 +243,7 @@ func (n *node) restart(down time.Duration, forgets bool, quarantine time.Duratio
 	}
 }
 
-// forget loses single keys, as by eviction.
+// forget loses all locks, as by eviction.
 func (n *node) forget() {
 	n.struck("forgets its locks", 0, func() {
 		for _, key := range n.keys {
@@ -248,7 +253,7 @@ func (n *node) forget() {
 	})
 }
 
-// jump sets the clock of the node.
+// jump moves the clock of the node.
 func (n *node) jump(d time.Duration) {
 	n.struck(fmt.Sprintf("its clock jumps by %v", d), 0, func() {
 		n.store.jump(d)
@@ -264,7 +269,7 @@ func (n *node) struck(what string, lasts time.Duration, do func()) {
 	do()
 }
 
-// saw records what a fault has left under each key.
+// saw records the state of each key after a fault.
 func (n *node) saw(what string, fault State) {
 	for _, key := range n.keys {
 		s := n.see(key)

@@ -8,15 +8,15 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// presence is when a token was on a node, from what the node saw.
+// presence is the time in which a token was on a node, by the states of the node.
 type presence struct {
 	node  int
 	token string
 	Span
 }
 
-// presences are those of all tokens under key. A node that refuses everyone is as good as one that has the token:
-// see blocked.
+// presences returns those of all tokens under key. A node that grants nothing counts like one that
+// has the token: see blocked.
 func (h *History) presences(key string) []presence {
 	var found []presence
 	for node := 1; node <= h.Strategy.Nodes; node++ {
@@ -26,7 +26,7 @@ func (h *History) presences(key string) []presence {
 			continue
 		}
 		for i, s := range states {
-			if !s.Is || s.For != "" { // reserved is nobody's yet
+			if !s.Is || s.For != "" { // a reservation is not a hold
 				continue
 			}
 			to := s.Ends
@@ -53,13 +53,13 @@ func (h *History) statesOf(node int, key string) []*State {
 	return states
 }
 
-// nestedPresences follows what the node has said of each hold, since several lie under one key.
+// nestedPresences follows the answers of the node to each hold, since one key has several.
 func nestedPresences(node int, states []*State) []presence {
 	found, _ := follow(node, states)
 	return found
 }
 
-// follow also returns the states in which the last hold has left and the key is still there.
+// follow also returns the states in which the last hold has left and the key still exists.
 func follow(node int, states []*State) (found []presence, empty []*State) {
 	alive := map[string]*presence{}
 	end := func(token string, at time.Duration) {
@@ -106,7 +106,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// blocked is when a node refused everyone, as in quarantine.
+// blocked returns when a node granted nothing, as in quarantine.
 func (h *History) blocked(key string) []presence {
 	var found []presence
 	for _, s := range h.States {
@@ -117,8 +117,9 @@ func (h *History) blocked(key string) []presence {
 	return found
 }
 
-// belief is when the holder believed in the hold: until its lease ended by what it knew then, until it began to unlock, was
-// told of the loss, or died. One whose context has ended for another reason is told nothing more, and has the lease to look at.
+// belief returns when the holder believed that it held the lock: until its lease ended by what it
+// knew, until it began to unlock, learned of the loss, or died. If the context of the lock ended
+// for another reason, the holder learns nothing more and looks at the lease.
 func (h *History) belief(d *Hold) Span {
 	last := h.last(d)
 	end := min(last.expires, d.Unlocking)
@@ -132,7 +133,8 @@ func (h *History) belief(d *Hold) Span {
 	return Span{d.Granted, max(end, d.Granted)}
 }
 
-// lowest is the least number of spans that cover one instant of within, and the first such instant.
+// lowest returns the least number of spans that cover an instant of within, and the first such
+// instant.
 func lowest(within Span, spans []Span) (count int, at time.Duration) {
 	if within.From >= within.To {
 		return len(spans), within.From
@@ -174,7 +176,7 @@ func merge(spans []Span) []Span {
 	return merged
 }
 
-// without is what spans leave of whole. Both are merged.
+// without returns whole without spans. Both are merged.
 func without(whole, spans []Span) []Span {
 	var rest []Span
 	for _, w := range whole {

@@ -9,23 +9,25 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A link has queues, and no more of them than package redisstore: a place is given with an answer, a wake is one message to one
-// waiter, and who gives up his place says so with a message of his own. Each of the three may get lost.
+// A link has queues as package redisstore has them. An answer gives a position, a wake is one
+// message to one waiter, and a waiter leaves the queue with a message of its own. Each of the three
+// may be lost.
 
 var _ backends.QueuedStore = (*link)(nil)
 
-// A turn is a waiter whom a process lets the node wake.
+// A turn is a waiter of a process that the node can wake.
 type turn struct {
 	link              *link
-	ctx               context.Context // of his watch
+	ctx               context.Context // of its watch
 	key, waiter, name string
 	wake              func()
-	asked             atomic.Bool // he may have a place
+	asked             atomic.Bool // it may have a position
 
-	stop context.CancelFunc // ends what the node knows of him; the mutex of the node is for it
+	stop context.CancelFunc // makes the node forget it; guarded by the mutex of the node
 }
 
-// SetNXQueued is SetNX for who neither has a place nor minds those who have, as it is for package redisstore.
+// SetNXQueued is SetNX for a caller without a waiter that does not ask in order, as in package
+// redisstore.
 func (l *link) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (result, error) {
 	if t.Waiter == "" && !t.InOrder {
 		return l.SetNX(ctx, key, value, ttl)
@@ -33,7 +35,7 @@ func (l *link) SetNXQueued(ctx context.Context, key, value string, ttl time.Dura
 	return l.setInTurn(ctx, Message{Op: "SetNXQueued", Key: key, Token: value, TTL: ttl}, t, l.SetNX, commands.SetNXQueued)
 }
 
-// SetNXNumbered is SetNXQueued with a number.
+// SetNXNumbered is SetNXQueued with a number for the grant.
 func (l *link) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (result, error) {
 	return l.setInTurn(ctx, Message{Op: "SetNXNumbered", Key: key, Token: value, TTL: ttl}, t, l.numberIfFree, commands.SetNXNumbered)
 }
@@ -46,7 +48,7 @@ func (l *link) numberIfFree(ctx context.Context, key, value string, ttl time.Dur
 	return a.result, a.err
 }
 
-// setInTurn asks in the queue; a key that is likely to be free it asks for by ifFree.
+// setInTurn asks in the queue. If the key is likely to be free, it tries ifFree first.
 func (l *link) setInTurn(
 	ctx context.Context, m Message, t backends.Turn,
 	ifFree func(ctx context.Context, key, value string, ttl time.Duration) (result, error),
@@ -65,15 +67,15 @@ func (l *link) setInTurn(
 	a := l.ask(ctx, m, func(c commands) answer { return granted(inTurn(c, at, m.Key, m.Token, m.TTL, t)) })
 	switch {
 	case mine == nil:
-	case a.ok: // he has no place any more
+	case a.ok: // it has no position any more
 		mine.asked.Store(false)
-	case mine.ctx.Err() != nil: // what he sent when he left may have been there first
+	case mine.ctx.Err() != nil: // its request to leave the queue may have arrived before this attempt
 		go mine.quit()
 	}
 	return a.result, a.err
 }
 
-// WatchQueued opens the way on which the node wakes the waiter.
+// WatchQueued subscribes the waiter to its wakes.
 func (l *link) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -105,10 +107,10 @@ func (l *link) turnOf(waiter string) *turn {
 	return l.turns[waiter]
 }
 
-// quitLimit is that of package redisstore.
+// quitLimit is the same as in package redisstore.
 const quitLimit = 5 * time.Second
 
-// quit gives up a place. It is not repeated.
+// quit leaves the queue. It is not repeated.
 func (t *turn) quit() {
 	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
 	defer cancel()
@@ -117,7 +119,7 @@ func (t *turn) quit() {
 
 const quits = "Quit"
 
-// call sends the wake, which no answer tells of.
+// call sends the wake, which has no answer.
 func (t *turn) call() {
 	l := t.link
 	trips, trouble := l.weather.wake(l.dice("turn", t.name))
@@ -128,7 +130,7 @@ func (t *turn) call() {
 	}
 }
 
-// hear is in the process. Who has gone gives the place up that he seems to have.
+// hear runs in the process. A waiter whose call has ended leaves the queue.
 func (t *turn) hear(w *Wake, trip time.Duration) {
 	if _, cutOff := t.link.cutOffFor(); cutOff > 0 {
 		time.AfterFunc(cutOff+trip, func() { t.hear(w, trip) })
@@ -145,7 +147,7 @@ func (t *turn) hear(w *Wake, trip time.Duration) {
 	t.wake()
 }
 
-// wake draws the way of a wake, or of two, or none.
+// wake draws how long the wake takes, or both wakes if it is doubled. A lost wake has no trip.
 func (w weather) wake(d dice) (trips []time.Duration, trouble string) {
 	trip := d.between(quickest, quick)
 	switch p := d.Float64(); {
@@ -159,7 +161,7 @@ func (w weather) wake(d dice) (trips []time.Duration, trouble string) {
 	return []time.Duration{trip}, ""
 }
 
-// register lets the node know of a waiter whom it can wake.
+// register tells the node about a waiter that it can wake.
 func (n *node) register(t *turn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,7 +169,7 @@ func (n *node) register(t *turn) {
 	n.listen(t)
 }
 
-// listen has the store of the node wake t, as long as that store is the node's.
+// listen makes the store of the node wake t, until the node forgets that store.
 func (n *node) listen(t *turn) {
 	var ctx context.Context
 	ctx, t.stop = context.WithCancel(context.Background())
@@ -179,9 +181,9 @@ func (n *node) listen(t *turn) {
 	})
 }
 
-// leave takes his place from t. The store does so in its own time, but at this instant; what has become of the key is to be
-// seen at the next. Unless his process has gone, t could still be told: a message of his that comes later gives him a
-// place again.
+// leave removes the position of t. The store does so on another goroutine at this instant, so the
+// state of the key is read at the next. With stays the node can still wake t: an attempt of its
+// that arrives later gives it a position again.
 func (n *node) leave(t *turn, stays bool) {
 	before := n.see(t.key)
 	t.stop()
@@ -199,7 +201,8 @@ func (n *node) leave(t *turn, stays bool) {
 
 const leaves = "leaves the queue"
 
-// hangUp is told that a process has died. Its waiters are passed over from now on; what is reserved for one of them stays so.
+// hangUp is called when a process has died. From now on its waiters are skipped. A reservation for
+// one of them stays.
 func (n *node) hangUp(p *process) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,7 +210,8 @@ func (n *node) hangUp(p *process) {
 		if t.link.from != p {
 			continue
 		}
-		apart := time.Duration(10 * i) // or who of two is passed over first would be open
+		// so that the order of two waiters does not depend on goroutines
+		apart := time.Duration(10 * i)
 		if s := n.see(t.key); s.For == t.name {
 			apart += s.Ends - s.At
 		}
@@ -219,7 +223,8 @@ func (n *node) hangUp(p *process) {
 	}
 }
 
-// resubscribe is for when the node has come back: those who waited look, as they do after each connection that broke.
+// resubscribe is called when the node is back. All waiters look, as they do after a broken
+// connection.
 func (n *node) resubscribe(forgets bool) {
 	for _, t := range n.turns {
 		if t.link.from.isDead() || t.ctx.Err() != nil {
@@ -232,7 +237,8 @@ func (n *node) resubscribe(forgets bool) {
 	}
 }
 
-// atTheNextTurn strikes the process of the next waiter for whom the node reserves a key, before he hears of it.
+// atTheNextTurn strikes the process of the next waiter that the node reserves a key for, before the
+// wake arrives.
 func (n *node) atTheNextTurn(strike func(*process)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -253,7 +259,7 @@ func (n *node) noteTurn(s *State) {
 	}
 }
 
-// reservedFor reads what the store in memory puts under a key that waits for someone.
+// reservedFor reads the value that the store in memory gives a reserved key.
 func reservedFor(value string) (waiter string, reserved bool) {
 	return strings.CutPrefix(value, "\x00reserved for ")
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// What is different where waiters stand in a queue.
+// TestEachCheckerCanFailForQueues is about the rules for queues.
 func TestEachCheckerCanFailForQueues(t *testing.T) {
 	for _, fault := range []Fault{None, Net} {
 		h := queued(fault)
 		for _, i := range []Invariant{ORDER, LIVE, TRI, OWN, ME} {
 			if found := checkers[i](h); len(found) > 0 {
-				t.Errorf("what is right under %s violates %s: %v", fault, i, found)
+				t.Errorf("the correct history under %s violates %s: %v", fault, i, found)
 			}
 		}
 	}
@@ -21,25 +21,25 @@ func TestEachCheckerCanFailForQueues(t *testing.T) {
 		fault     Fault
 		spoil     func(h *History)
 	}{
-		{ORDER, "the second of the queue is offered the lock", Net, func(h *History) { h.States[3].For = "c3~a#1" }},
-		{ORDER, "it is reserved for who has no place", Net, func(h *History) { h.States[3].For = "c4~a#1" }},
-		{ORDER, "it is reserved once more for who has had his turn", Net, func(h *History) { h.States[5].For = "c2~a#1" }},
+		{ORDER, "it is reserved for the second of the queue", Net, func(h *History) { h.States[3].For = "c3~a#1" }},
+		{ORDER, "it is reserved for a waiter without a position", Net, func(h *History) { h.States[3].For = "c4~a#1" }},
+		{ORDER, "it is reserved for a waiter whose position is used up", Net, func(h *History) { h.States[5].For = "c2~a#1" }},
 		{ORDER, "a reservation is made longer", Net, func(h *History) {
 			h.States[4] = &State{At: 12 * ms, Node: 1, Key: "a", Op: "SetNX", Token: "c4w1#1", Was: true, WasFor: "c2~a#1", For: "c2~a#1", Is: true, Until: 210 * ms, Ends: 212 * ms}
 		}},
-		{ORDER, "the second takes the reservation of the first", Net, func(h *History) { h.States[4].Waiter = "c3~a#1" }},
-		{ORDER, "one without a place takes the reservation", Net, func(h *History) { h.States[4].Waiter = "" }},
+		{ORDER, "the second takes the reservation of the head", Net, func(h *History) { h.States[4].Waiter = "c3~a#1" }},
+		{ORDER, "a caller without a position takes the reservation", Net, func(h *History) { h.States[4].Waiter = "" }},
 		{ORDER, "a free lock is granted to the second", Net, func(h *History) {
 			h.States[3].For, h.States[3].Is = "", false
 			h.States[4].WasFor, h.States[4].Was, h.States[4].Waiter = "", false, "c3~a#1"
 		}},
-		{ORDER, "somebody is told another place", Net, func(h *History) { h.States[2].Position = 1 }},
-		{ORDER, "who has come later is granted the lock first", None, func(h *History) {
+		{ORDER, "a waiter is told a wrong position", Net, func(h *History) { h.States[2].Position = 1 }},
+		{ORDER, "a Client that came later gets the lock first", None, func(h *History) {
 			h.Messages[2].Kind, h.Messages[2].Position = No, 1
 			h.Wants[0].Calls[0].To = 600 * ms
 		}},
-		{LIVE, "nobody tells the first", None, func(h *History) { delay(h, 10*ms) }},
-		{LIVE, "nobody tells him, and he does not look", Net, func(h *History) { delay(h, 263*ms) }},
+		{LIVE, "nobody wakes the head", None, func(h *History) { delay(h, 10*ms) }},
+		{LIVE, "nobody wakes the head, and it does not look", Net, func(h *History) { delay(h, 263*ms) }},
 	} {
 		h := queued(c.fault)
 		c.spoil(h)
@@ -55,7 +55,8 @@ func TestEachCheckerCanFailForQueues(t *testing.T) {
 	}
 }
 
-// queued is a history of three Clients. The second and the third wait for the first, and the second for the third.
+// queued returns a correct history of three Clients. The second and the third wait for the lock of
+// the first; the second is the head.
 func queued(f Fault) *History {
 	state := func(at time.Duration, op, token, waiter string) *State {
 		return &State{At: at, Node: 1, Key: "a", Op: op, Token: token, Waiter: waiter, Ends: Never}
@@ -76,22 +77,25 @@ func queued(f Fault) *History {
 		s.Was, s.WasFor, s.Before, s.Until = true, from.For, from.After, from.Ends
 		return s
 	}
-	refused := func(s *State, place int) *State {
-		s.Position = place
+	waits := func(s *State, position int) *State {
+		s.Position = position
 		return has(had(s, "c1w1#1"), "c1w1#1", false)
 	}
 	r2 := reserved(had(state(10*ms, "DeleteIf", "c1w1#1", ""), "c1w1#1"), "c2~a#1")
 	r3 := reserved(had(state(30*ms, "DeleteIf", "c2w1#2", ""), "c2w1#2"), "c3~a#1")
-	message := func(client, token, waiter string, sent, answered time.Duration, kind Reply, place int) *Message {
-		return &Message{Client: client, Worker: client + "w1", Op: "SetNXQueued", Key: "a", Token: token, Waiter: waiter, Node: 1, TTL: time.Second, Sent: sent, Answered: answered, Kind: kind, Position: place}
+	message := func(client, token, waiter string, sent, answered time.Duration, kind Reply, position int) *Message {
+		return &Message{
+			Client: client, Worker: client + "w1", Op: "SetNXQueued", Key: "a", Token: token, Waiter: waiter, Node: 1,
+			TTL: time.Second, Sent: sent, Answered: answered, Kind: kind, Position: position,
+		}
 	}
 	h := &History{
 		Strategy: Strategy{Name: "hand-made", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, InOrder: true},
 		Fault:    f,
 		States: []*State{
 			has(state(0, "SetNX", "c1w1#1", ""), "c1w1#1", true),
-			refused(state(2*ms, "SetNXQueued", "c2w1#1", "c2~a#1"), 1),
-			refused(state(4*ms, "SetNXQueued", "c3w1#1", "c3~a#1"), 2),
+			waits(state(2*ms, "SetNXQueued", "c2w1#1", "c2~a#1"), 1),
+			waits(state(4*ms, "SetNXQueued", "c3w1#1", "c3~a#1"), 2),
 			r2,
 			has(taken(state(14*ms, "SetNXQueued", "c2w1#2", "c2~a#1"), r2), "c2w1#2", true),
 			r3,
@@ -106,7 +110,7 @@ func queued(f Fault) *History {
 		},
 		End: 30 * time.Second,
 	}
-	h.Messages[1].Sent = 3100 * time.Microsecond // when the second had been told its place
+	h.Messages[1].Sent = 3100 * time.Microsecond // after the second Client was told its position
 	for _, w := range []struct {
 		client string
 		to     time.Duration
@@ -116,13 +120,13 @@ func queued(f Fault) *History {
 	for _, m := range h.Messages {
 		h.Attempts = append(h.Attempts, &Attempt{
 			Client: m.Client, Worker: m.Worker, Key: "a", Token: m.Token, Waits: true, TTL: time.Second, Began: m.Sent, Answered: m.Answered,
-			Outcome: map[Reply]Outcome{Yes: Granted, No: Refused}[m.Kind], T1: m.Sent, Expires: m.Sent + 900*ms,
+			Outcome: map[Reply]Outcome{Yes: Granted, No: Held}[m.Kind], T1: m.Sent, Expires: m.Sent + 900*ms,
 		})
 	}
 	return h
 }
 
-// delay puts off what the third Client does when it is its turn.
+// delay delays the attempt of the third Client when it is the head.
 func delay(h *History, by time.Duration) {
 	h.States[6].At += by
 	h.Messages[3].Sent += by

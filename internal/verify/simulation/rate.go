@@ -7,15 +7,15 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// fast are the commands of a node whose clock runs fast. It ends a ttl early, and what it says is
-// left of one is more than is left. The length of a reservation does not change: nobody counts on
+// fast are the commands of a node whose clock runs fast. The node ends a ttl early, and reports
+// more time left than there is. The length of a reservation does not change: no promise depends on
 // it.
 type fast struct {
 	commands
 	rate float64
 }
 
-// lasts is how long a ttl lasts.
+// lasts returns how long a ttl lasts.
 func lasts(ttl time.Duration, rate float64) time.Duration {
 	return time.Duration(float64(ttl) / (1 + rate))
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestReplay prints the history of one schedule, what it violates, and whether its cell may show that. It only prints: whatever
-// the schedule shows, it passes; TestWhatEachStrategyPromisesUnderEachFault is the judge. Failures say with which flags;
-// without any it is an example.
+// TestReplay prints the history of one schedule, what it violates, and whether its cell may violate
+// that. It never fails for a violation: TestWhatEachStrategyPromisesUnderEachFault judges. A
+// failure of another test prints the flags to use here. Without flags it plays an example.
 func TestReplay(t *testing.T) {
 	name, fault := cmp.Or(*onlyStrategy, "single"), Fault(cmp.Or(*onlyFault, string(Net)))
 	s, known := StrategyNamed(name)
@@ -21,18 +21,18 @@ func TestReplay(t *testing.T) {
 	for _, v := range found {
 		switch {
 		case slices.Contains(e.Breaks, v.Invariant):
-			t.Logf("%s\n\tsome schedules of %s under %s must show that", v, name, fault)
+			t.Logf("%s\n\tsome schedules of %s under %s must violate that", v, name, fault)
 		case slices.Contains(e.MayBreak, v.Invariant):
-			t.Logf("%s\n\tschedules of %s under %s may show that: it is not promised", v, name, fault)
+			t.Logf("%s\n\tschedules of %s under %s may violate that: it is not promised", v, name, fault)
 		default:
-			t.Logf("%s\n\tNO schedule of %s under %s may show that", v, name, fault)
+			t.Logf("%s\n\tNO schedule of %s under %s may violate that", v, name, fault)
 		}
 	}
 	if len(found) == 0 {
 		t.Logf("nothing is violated; some schedules of %s under %s must violate %v, and may %v", name, fault, e.Breaks, e.MayBreak)
 	}
 	key, longest := h.Unavailable()
-	t.Logf("nobody could have %q from %v to %v, for %v", key, longest.From, longest.To, longest.length())
+	t.Logf("%q was unavailable from %v to %v, for %v", key, longest.From, longest.To, longest.length())
 }
 
 func TestAnotherSeedGivesAnotherHistory(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestTheSameSeedGivesTheSameHistory plays a schedule twice. Goroutines that wake at one instant run
-// in an order that the seed does not decide. In a quorum, cleanups that begin at one instant then
-// stand in another order in the queue of a node. So a schedule of a quorum has a few histories, and
-// one of them must come a second time within ten.
+// TestTheSameSeedGivesTheSameHistory plays a schedule twice. Goroutines that wake at one instant
+// run in an order that the seed does not decide. In a quorum, cleanups that begin at one instant
+// then stand in another order in the queue of a node. So a schedule of a quorum has a few
+// histories, and one of them must come a second time within ten.
 func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
 	for _, s := range Strategies() {
 		tries := 2

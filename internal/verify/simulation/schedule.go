@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A Schedule is one run: processes with workers that contend for a few keys while a fault strikes. The seed decides all
-// else.
+// A Schedule is one run: workers in some processes contend for a few keys under a fault. The seed
+// decides the rest.
 type Schedule struct {
 	Strategy Strategy
 	Fault    Fault
@@ -22,11 +22,12 @@ type Schedule struct {
 	mutant mutant
 }
 
-// mutant is what a test of the checkers breaks below the strategy.
+// mutant is a defect below the strategy, for a test of the checkers.
 type mutant struct {
-	commands  func(commands) commands                            // of each node
-	lasting   func(d dice) func(ttl time.Duration) time.Duration // what a process makes of a ttl
-	unguarded bool                                               // no node has a quarantine
+	commands func(commands) commands // of each node
+	// what a process sends in place of a ttl
+	lasting   func(d dice) func(ttl time.Duration) time.Duration
+	unguarded bool // no node has a quarantine
 }
 
 // Run plays the schedule in a bubble of fake time and returns what happened.
@@ -47,7 +48,8 @@ func (s Schedule) Run(t *testing.T) *History {
 	return h
 }
 
-// RunInRealTime takes one lock and gives it back, outside of any bubble, for what only a real clock can show.
+// RunInRealTime locks and unlocks once outside of a bubble, for a defect that only a real clock
+// shows.
 func (s Schedule) RunInRealTime(t *testing.T) *History {
 	h := s.history()
 	h.RealTime, h.began = true, time.Now()
@@ -68,12 +70,12 @@ func (s Schedule) history() *History {
 	}
 }
 
-// Command is what replays the schedule and prints its history.
+// Command returns the command that plays the schedule again and prints its history.
 func (s Schedule) Command() string {
 	return fmt.Sprintf("go test ./internal/verify/simulation -run TestReplay -v -strategy %s -fault %s -seed %d", s.Strategy.Name, s.Fault, s.Seed)
 }
 
-// scene is who takes part.
+// scene is all that takes part in a schedule.
 type scene struct {
 	h         *History
 	keys      []string
@@ -98,7 +100,7 @@ func (s Schedule) set(t *testing.T, h *History) *scene {
 		p := s.process(t, c, fmt.Sprint("c", i+1))
 		c.processes = append(c.processes, p)
 		crew := 1 + d.IntN(2)
-		if h.Handover { // it takes two in a line
+		if h.Handover { // a handover needs two workers in a line
 			crew++
 		}
 		for j := range crew {
@@ -108,10 +110,11 @@ func (s Schedule) set(t *testing.T, h *History) *scene {
 	return c
 }
 
-// handovers of one lease, in one schedule of two.
+// handovers is the limit for one lease. Half of the schedules have handovers.
 const handovers = 2
 
-// crowd is how many processes there are. Queues are now and then longer than what those in them look for by themselves.
+// crowd returns the number of processes. Some queues are longer than the part whose waiters look
+// for themselves.
 func (s Schedule) crowd(d dice) int {
 	n := 2 + d.IntN(2)
 	if s.Strategy.Queued && d.chance(0.2) {
@@ -165,8 +168,8 @@ func (s Schedule) worker(c *scene, p *process, name string) *worker {
 	return w
 }
 
-// play lets the workers work, and waits until nothing is left to happen: what hangs has given up, what was late has
-// arrived, all leases are over.
+// play lets the workers work, and waits until nothing more can happen: all calls have returned, all
+// messages have arrived and all leases have ended.
 func (c *scene) play() {
 	var all sync.WaitGroup
 	for _, w := range c.workers {

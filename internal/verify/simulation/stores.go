@@ -23,7 +23,7 @@ var (
 	_ backends.LegacyStore   = (*link)(nil)
 )
 
-// at is the ctx of the node itself: what has arrived is carried out.
+// at is the ctx of the node itself: it carries out each message that has arrived.
 var at = context.Background()
 
 func granted(res result, err error) answer { return answer{result: res, ok: res.OK, err: err} }
@@ -52,7 +52,7 @@ func (l *link) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 	return a.ok, a.err
 }
 
-// Self, StartSetNX and StartDeleteIf are how a quorum asks.
+// Self, StartSetNX and StartDeleteIf are for a quorum.
 func (l *link) Self() backends.Store { return l }
 
 func (l *link) StartSetNX(ctx context.Context, key, value string, ttl time.Duration, then func(result, error)) {
@@ -183,7 +183,7 @@ func (l *link) SetBit(ctx context.Context, key string, offset uint32, on bool) (
 	return a.ok, a.err
 }
 
-// ttl is what a client that sends absolute times makes of a ttl; others leave it as it is.
+// ttl returns the ttl to send. A defect changes it.
 func (l *link) ttl(ttl time.Duration) time.Duration {
 	if l.lasting == nil {
 		return ttl

@@ -15,21 +15,22 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// A Strategy is one of those under test, as users build it.
+// A Strategy is a strategy under test, as users build it.
 type Strategy struct {
 	Name          string
 	Nodes, Quorum int
 	Numbered      bool // its grants have fences
 	Nested        bool // an owner may have several holds
-	Legacy        bool // a recipe: promises less
-	Queued        bool // who waits stands in a queue of the store
-	InOrder       bool // and nobody passes him
-	Mixed         bool // each process has another strategy of the queue
+	Legacy        bool // a recipe, which promises less
+	Queued        bool // waiters stand in a queue of the store
+	InOrder       bool // and nobody passes them
+	Mixed         bool // the processes use different strategies with the queue
 	Sequential    bool // the nodes are asked one after the other
-	Tokens        bool // what lies under a key is the token, or names it
+	Tokens        bool // the value of a key is the token, or names it
 
 	build func(nodes []*link) (locker.Locker, error)
-	busy  func(value string, now time.Time) bool // whether what lies under a key is in anybody's way; nil: anything is
+	// whether a value keeps others out; nil: every value does
+	busy func(value string, now time.Time) bool
 }
 
 // Strategies are all of them.
@@ -56,7 +57,7 @@ func Strategies() []Strategy {
 	)
 }
 
-// StrategyNamed finds one of them.
+// StrategyNamed finds a strategy by its name.
 func StrategyNamed(name string) (Strategy, bool) {
 	for _, s := range Strategies() {
 		if s.Name == name {
@@ -66,7 +67,8 @@ func StrategyNamed(name string) (Strategy, bool) {
 	return Strategy{}, false
 }
 
-// ofTheQueue is single, fair or fenced: of two processes that follow each other, no two have the same.
+// ofTheQueue returns single, fair or fenced. Processes with neighbouring numbers get different
+// ones.
 func ofTheQueue(l *link) locker.Locker {
 	number, _ := strconv.Atoi(strings.TrimPrefix(l.from.name, "c"))
 	switch (throwFor(l.h.Seed, "mix").IntN(3) + number) % 3 {
@@ -103,10 +105,10 @@ func quorum(name string, q [2]int, numbers bool, opts ...redlock.Option) Strateg
 	return s
 }
 
-// Bears is how many nodes may forget during the life of a lease: that many less than a quorum of another would need.
+// Bears returns how many nodes may forget during the life of a lease without a second holder.
 func (s Strategy) Bears() int { return 2*s.Quorum - s.Nodes - 1 }
 
-// enough nodes to keep everyone else from a quorum.
+// enough returns how many nodes keep everyone else from a quorum.
 func (s Strategy) enough() int { return s.Nodes - s.Quorum + 1 }
 
 func stampToCome(value string, now time.Time) bool {

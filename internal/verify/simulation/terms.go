@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A term is a lease as its holder knew it from the instant told to the next term: it was asked for at an instant, and expires
-// at another.
+// A term is a lease as its holder knew it from the instant told to the next term.
 type term struct{ asked, told, expires time.Duration }
 
-// terms are all that the holder was told while it held. What comes when a lease is over does not bring it back.
+// terms returns what the holder was told during the hold. An answer that comes after the lease has
+// ended does not count.
 func (h *History) terms(d *Hold) []term {
 	var extensions []*Extension
 	for _, e := range h.Extensions {
@@ -29,8 +29,8 @@ func (h *History) terms(d *Hold) []term {
 	return terms
 }
 
-// askedFor is when the lease was asked for that a hold began with. One that was handed over is a
-// lease of the hold before, and the wall clock may have been set between the two.
+// askedFor returns when the first lease of a hold was asked for. A lease that was handed over comes
+// from the hold before, and the wall clock may have jumped between the two.
 func (h *History) askedFor(d *Hold) time.Duration {
 	asked := d.T1
 	for _, before := range h.Holds {
@@ -46,13 +46,12 @@ func (h *History) askedFor(d *Hold) time.Duration {
 	return asked
 }
 
-// during tells whether an extension was sent by this hold, and not by one that had the lease before
-// or after it.
+// during tells whether this hold sent an extension, and not the hold before or after it.
 func (h *History) during(d *Hold, e *Extension) bool {
 	return e.Token == d.Token && e.Began >= d.T1 && e.Began < h.handedOver(d)
 }
 
-// handedOver is when the next hold of the same lease began.
+// handedOver returns when the next hold of the same lease began.
 func (h *History) handedOver(d *Hold) time.Duration {
 	next := Never
 	for _, other := range h.Holds {
@@ -63,18 +62,18 @@ func (h *History) handedOver(d *Hold) time.Duration {
 	return next
 }
 
-// last is the lease as the holder knew it in the end.
+// last returns the lease as the holder knew it in the end.
 func (h *History) last(d *Hold) term {
 	terms := h.terms(d)
 	return terms[len(terms)-1]
 }
 
-// expires is the end of the lease by all that its holder was told while it held.
+// expires returns the end of the lease, by all that its holder was told during the hold.
 func (h *History) expires(d *Hold) time.Duration { return h.last(d).expires }
 
-// expiresBefore leaves out what the holder was told at the instant at which the hold ended. The end
-// of a hold ends an extension that is under way, and one whose nodes are asked in sequence may have
-// its quorum by then.
+// expiresBefore is expires without what the holder was told at the instant at which the hold ended.
+// The end of a hold ends an extension that is under way. If its nodes are asked in sequence, it may
+// have its quorum by then.
 func (h *History) expiresBefore(d *Hold) time.Duration {
 	terms := h.terms(d)
 	for len(terms) > 1 && terms[len(terms)-1].told == d.Ended {
@@ -83,8 +82,8 @@ func (h *History) expiresBefore(d *Hold) time.Duration {
 	return terms[len(terms)-1].expires
 }
 
-// wallEnd is when the wall clock of a process began to say that a term is over, if that was before it expired. What counts is
-// by how much it was set since the term was asked for.
+// wallEnd returns when a term ended by the wall clock of its process, or Never if it expired first.
+// All jumps since the term was asked for count.
 func (h *History) wallEnd(client string, t term) time.Duration {
 	from, ahead := t.told, time.Duration(0)
 	for _, j := range h.Jumps {

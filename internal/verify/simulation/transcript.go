@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// String tells the whole history, a line for each instant, in the order of time.
+// String returns the whole history, one line for each event, in the order of time.
 func (h *History) String() string {
 	var lines lines
 	for _, w := range h.Wants {
 		lines.add(w.Began, "%s wants %q%s", w.Worker, w.Key, by(w.Owner))
-		lines.add(w.Ended, "%s wants %q no more, or has it", w.Worker, w.Key)
+		lines.add(w.Ended, "%s has %q or stops asking for it", w.Worker, w.Key)
 	}
 	for _, a := range h.Attempts {
 		lines.add(a.Began, "%s attempts %q with token %s, ttl %v", a.Worker, a.Key, a.Token, a.TTL)
@@ -36,12 +36,12 @@ func (h *History) String() string {
 	}
 	for _, m := range h.Messages {
 		lines.add(m.Sent, "%s to node %d%s", m, m.Node, trouble(m.Trouble))
-		lines.add(m.Answered, "%s to node %d of %.9f was told: %s", m, m.Node, m.Sent.Seconds(), m.Reply)
+		lines.add(m.Answered, "%s to node %d of %.9f is answered: %s", m, m.Node, m.Sent.Seconds(), m.Reply)
 	}
 	for _, w := range h.Wakes {
 		lines.add(w.Sent, "node %d wakes %s%s", w.Node, w.Waiter, trouble(w.Trouble))
 		for _, at := range w.Arrived {
-			lines.add(at, "%s hears the wake of %.9f", w.Waiter, w.Sent.Seconds())
+			lines.add(at, "%s receives the wake of %.9f", w.Waiter, w.Sent.Seconds())
 		}
 	}
 	for _, s := range h.States {

@@ -9,15 +9,15 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A clientLine is the calls of one Client that wait for a key: its head asks for all of them, and has their place in the queue
-// of the node.
+// A clientLine is the calls of one Client that wait for a key. Its head asks for all of them, and
+// has their position in the queue of the node.
 type clientLine struct {
 	client, key string
 	calls       []Span // of Lock, merged
 	asks        []*Message
 }
 
-// lines are those of strategies whose owners don't matter.
+// lines returns the lines of all Clients, for a strategy without owners.
 func (h *History) lines() (all []*clientLine) {
 	type who struct{ client, key string }
 	byWho := map[who]*clientLine{}
@@ -51,7 +51,7 @@ func (h *History) lines() (all []*clientLine) {
 	return all
 }
 
-// around is the time in which the line was not empty, about an instant.
+// around returns the time around an instant in which the line was not empty.
 func (l *clientLine) around(at time.Duration) Span {
 	for _, c := range l.calls {
 		if c.From <= at && at <= c.To {
@@ -61,20 +61,21 @@ func (l *clientLine) around(at time.Duration) Span {
 	return Span{at, at}
 }
 
-// place is the last that the line may have been told before an instant, and in it.
-func (l *clientLine) place(in Span) (place int) {
+// position returns the greatest position that the line knew in a span: the last before it, or one
+// that it was told during it.
+func (l *clientLine) position(in Span) (position int) {
 	for _, m := range l.asks {
 		switch {
 		case m.Answered <= in.From && m.Kind == No:
-			place = m.Position
+			position = m.Position
 		case m.Answered <= in.To && m.Kind == No:
-			place = max(place, m.Position)
+			position = max(position, m.Position)
 		}
 	}
-	return place
+	return position
 }
 
-// waiter is who stands in the queue for the line.
+// waiter returns the waiter that has the position of the line.
 func (l *clientLine) waiter(at time.Duration) (name string) {
 	for _, m := range l.asks {
 		if m.Waiter != "" && m.Sent <= at {
@@ -84,51 +85,53 @@ func (l *clientLine) waiter(at time.Duration) (name string) {
 	return name
 }
 
-// aStep is time for a request, its reply and a wake, for a watch that is being set up meanwhile, and for a place that was given
-// up to be so.
+// aStep is time for a request, its reply and a wake, for a subscription that begins meanwhile, and
+// for a request to leave the queue.
 const aStep = 12 * time.Millisecond
 
-// idlers are locks that nobody has although a waiter of a Client could have them. Such a time is bounded: the waiter asks after
-// one look, or when he is woken. What he finds then is a lock that is free, or reserved for another, who takes it or has it for
-// no longer than a Reservation; and the same one is not offered it again before the waiter was. Where no message gets lost
-// and nobody is stopped, only the dead don't take what is reserved for them, and a waiter among the first in the queue need
-// not look by himself, since he is woken or knows when the lease ends.
+// idlers finds locks that nobody has for too long although a waiter of a Client could have them.
+// The waiter asks after one look, or when it is woken. Then the lock is free, or reserved for
+// another waiter, which takes it within a Reservation or loses its position. Where no message is
+// lost and nothing pauses, only dead waiters do not take their reservation. Then a waiter near the
+// head of the queue need not look either, since it is woken or knows when the lease ends.
 //
-// What does not count is time in which the Client can't reach anybody, or waits for an answer, also
-// to a cleanup, that is on its way for longer than usual, or pauses after an attempt that the store
-// has failed, and in which the node is out of reach.
+// Some time does not count:
+//   - the Client cannot reach the node, or the node is down or pauses;
+//   - the Client waits for an answer that is slow, also to a cleanup;
+//   - the Client pauses after an attempt that failed.
 func (h *History) idlers() []string {
 	var found []string
 	nothingLost := h.Fault.weather() == still && !h.Fault.silences()
 	for _, l := range h.lines() {
 		out := h.outOfReach(l)
 		for _, idle := range without(without(l.calls, h.taken(l.key)), out) {
-			place, others, dead := l.place(idle), 0, 0
+			position, others, dead := l.position(idle), 0, 0
 			for _, waiter := range h.reservedIn(l, idle) {
 				if others++; h.death(waiter) < idle.To {
 					dead++
 				}
 			}
-			bound := look(idle.To-l.around(idle.From).From, place) + time.Duration(others)*(backends.Reservation+aStep) + aStep
-			if h.died(l.key, idle.From) { // with the lock: who is next was told of the reservation, and looks when it would be over
+			bound := look(idle.To-l.around(idle.From).From, position) + time.Duration(others)*(backends.Reservation+aStep) + aStep
+			// the next waiter looks when the reservation of the dead holder would end
+			if h.died(l.key, idle.From) {
 				dead++
 			}
-			if nothingLost && place <= lookouts {
+			if nothingLost && position <= lookouts {
 				bound = time.Duration(dead)*backends.Reservation + time.Duration(others+1)*aStep
-				// A node whose clock is fast says that more is left: to the waiter, and to each one
-				// before it in the queue.
-				bound += time.Duration(place+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
+				// A node whose clock is fast reports too long a rest of the lease, to this waiter
+				// and to each one before it.
+				bound += time.Duration(position+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
 			}
 			if idle.length() > bound {
-				found = append(found, fmt.Sprintf("%s has waited for %q from %v to %v, at place %d, and nobody had it; at most it is %v",
-					l.client, l.key, idle.From, idle.To, place, bound))
+				found = append(found, fmt.Sprintf("%s waited for %q from %v to %v at position %d, and nobody had it; the limit is %v",
+					l.client, l.key, idle.From, idle.To, position, bound))
 			}
 		}
 	}
 	return found
 }
 
-// died tells whether the one whose lease ended then was dead by that time.
+// died tells whether the holder of the lease that ended then was dead.
 func (h *History) died(key string, ended time.Duration) bool {
 	for _, p := range h.presences(key) {
 		if p.To != ended {
@@ -143,10 +146,10 @@ func (h *History) died(key string, ended time.Duration) bool {
 	return false
 }
 
-// lookouts is how many of a queue look for the end of the lease: see locker/backoff.go.
+// lookouts is how many waiters of a queue look at the end of the lease: see locker/backoff.go.
 const lookouts = 3
 
-// taken is when a token was under the key.
+// taken returns when the key had a token.
 func (h *History) taken(key string) []Span {
 	var spans []Span
 	for _, p := range h.presences(key) {
@@ -171,8 +174,8 @@ func (h *History) outOfReach(l *clientLine) []Span {
 	for _, d := range h.Holds {
 		held[d.Token] = true
 	}
-	// After an attempt that the store has failed, or whose lease had ended when it came, a waiter
-	// pauses as after any other.
+	// After an attempt that failed, or whose lease had ended when the answer came, a waiter pauses
+	// as after any other.
 	for _, a := range h.Attempts {
 		if a.Client == l.client && a.Key == l.key && a.Waits && (a.Outcome == Unknown || a.Outcome == Granted && !held[a.Token]) {
 			spans = append(spans, Span{a.Began, a.Answered + pollCap})
@@ -181,9 +184,9 @@ func (h *History) outOfReach(l *clientLine) []Span {
 	return merge(spans)
 }
 
-// removals are the cleanups that are sent while the line attempts. An attempt that finds the lock
-// held first removes what earlier ones of its process may have left, one after the other, and waits
-// for the answers.
+// removals returns the cleanups that were sent during the attempts of the line. An attempt that
+// finds the lock held sends the cleanups of earlier attempts of its process, one after the other,
+// and waits for the answers.
 func (h *History) removals(l *clientLine) (sent []*Message) {
 	for _, a := range h.Attempts {
 		if a.Client != l.client || a.Key != l.key || !a.Waits {
@@ -198,8 +201,8 @@ func (h *History) removals(l *clientLine) (sent []*Message) {
 	return sent
 }
 
-// reservedIn are the Clients of the waiters for whom the key was reserved meanwhile, each waiter once. Those that the Client had
-// before the one it has are others.
+// reservedIn returns the Clients of the other waiters that the key was reserved for in a span, once
+// for each waiter. Earlier waiters of the same Client count.
 func (h *History) reservedIn(l *clientLine, in Span) (clients []string) {
 	seen := map[string]bool{l.waiter(in.To): true}
 	states := h.statesOf(1, l.key)
@@ -216,7 +219,7 @@ func (h *History) reservedIn(l *clientLine, in Span) (clients []string) {
 	return clients
 }
 
-// clientOf is whose a waiter is, by its name.
+// clientOf returns the Client of a waiter, by its name.
 func clientOf(waiter string) string {
 	client, _, _ := strings.Cut(waiter, "~")
 	return client

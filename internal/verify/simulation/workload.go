@@ -8,17 +8,17 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A worker is a goroutine of a process that takes locks, one after the other. What it will do is drawn from dice of its
-// own; what the others and the network do decides only when.
+// A worker is a goroutine of a process that takes locks, one after the other. Its own dice decide
+// what it does. Other workers and the network decide only when.
 type worker struct {
 	dice
 	name    string
 	process *process
 	h       *History
-	ctx     context.Context // of the process, or one that can't end
+	ctx     context.Context // of the process, or one that never ends
 	owner   string
 	keys    []string
-	polls   bool // nobody is woken under this strategy
+	polls   bool // the strategy has no wakes
 	queued  bool
 }
 
@@ -39,7 +39,7 @@ func (w *worker) run() {
 	}
 }
 
-// want asks for a lock in one of the ways there are, again if it fails, and holds it.
+// want asks for a lock in one of several ways, again if that fails, and holds it.
 func (w *worker) want(key string, depth int) {
 	want := &Want{Client: w.process.name, Worker: w.name, Key: key, Owner: w.owner, Began: w.h.now(), Ended: Never}
 	add(w.h, &w.h.Wants, want)
@@ -60,7 +60,8 @@ func (w *worker) want(key string, depth int) {
 	}
 }
 
-// lock calls the Client once. stop ends the ctx that it was given, and so the renewal; nil if nothing does.
+// lock calls the Client once. stop ends the ctx of the call, and so the renewal. It is nil if that
+// ctx cannot end.
 func (w *worker) lock(key string, ttl time.Duration, want *Want) (l *locker.Lock, stop context.CancelFunc, err error) {
 	call := &caller{worker: w.name, waits: true}
 	ctx := context.WithValue(locker.ContextWithOwner(w.ctx, w.owner), callerKey{}, call)
@@ -80,7 +81,8 @@ func (w *worker) lock(key string, ttl time.Duration, want *Want) (l *locker.Lock
 		lock, call.waits = w.process.client.TryLock, false
 	case p < 0.3:
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, w.between(quickest, pick(w.dice, 2*quick, 600*time.Millisecond))) // during the first attempt, or later
+		// during the first attempt, or later
+		ctx, cancel = context.WithTimeout(ctx, w.between(quickest, pick(w.dice, 2*quick, 600*time.Millisecond)))
 		stop = both(cancel, stop)
 	case p < 0.4:
 		opts = append(opts, locker.WithAttempts(1+w.IntN(4)))
@@ -114,10 +116,10 @@ func both(first, second func()) func() {
 	}
 }
 
-// pollCap is the longest sleep of a waiter beside a free lock.
+// pollCap is the longest pause of a waiter without a queue.
 const pollCap = 250 * time.Millisecond
 
-// patience is the Backoff of one call.
+// patience returns the Backoff of one call.
 func (w *worker) patience(key string) locker.Backoff {
 	if !w.queued {
 		return w.backoff
@@ -127,20 +129,21 @@ func (w *worker) patience(key string) locker.Backoff {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		d := look(time.Since(since), w.process.place(key))
+		d := look(time.Since(since), w.process.position(key))
 		return d/2 + throwFor(w.h.Seed, "backoff", w.name, w.h.now().String()).between(0, d/2)
 	}
 }
 
-// look is how long a waiter of the Client's own sleeps at most beside a store that wakes him: see locker/backoff.go.
-func look(waited time.Duration, place int) time.Duration {
-	if place > 3 {
-		return min(time.Duration(place)*2*time.Second, 15*time.Second)
+// look returns the longest pause of a waiter that the store wakes: see locker/backoff.go.
+func look(waited time.Duration, position int) time.Duration {
+	if position > lookouts {
+		return min(time.Duration(position)*2*time.Second, 15*time.Second)
 	}
 	return min(max(waited/4, pollCap), 6*time.Second)
 }
 
-// backoff is the Client's own where all are woken, with a number that depends on the instant in place of its random one.
+// backoff is that of the Client without queues, with a number that depends on the instant in place
+// of its random one.
 func (w *worker) backoff(attempt int, _ float64) time.Duration {
 	first := pollCap
 	if w.polls {
@@ -149,7 +152,7 @@ func (w *worker) backoff(attempt int, _ float64) time.Duration {
 	return locker.Exponential(first, pollCap)(attempt, throwFor(w.h.Seed, "backoff", w.name, w.h.now().String()).Float64())
 }
 
-// hold has the lock for a while, and gives it back or not.
+// hold holds the lock for a while, and then unlocks it or not.
 func (w *worker) hold(l *locker.Lock, stop context.CancelFunc, ttl time.Duration, depth int) {
 	if stop != nil {
 		defer stop()
@@ -175,15 +178,15 @@ func (w *worker) hold(l *locker.Lock, stop context.CancelFunc, ttl time.Duration
 		w.work(l, stay/4)
 	case p < 0.5:
 		w.work(l, stay)
-	case p < 0.7: // extends by hand
+	case p < 0.7: // calls Extend
 		w.work(l, stay/2)
 		ctx, cancel := context.WithTimeout(l.Context(), w.between(time.Millisecond, 200*time.Millisecond))
 		_ = l.Extend(ctx, w.ttl())
 		cancel()
 		w.work(l, stay/2)
-	case p < 0.85 || stop == nil: // does not look at the context meanwhile
+	case p < 0.85 || stop == nil: // does not look at the context
 		time.Sleep(stay)
-	default: // is as good as dead, and nothing extends the lock any more
+	default: // abandons the lock, and nothing renews it any more
 		w.h.note(func() { d.Abandoned = w.h.now() })
 		return
 	}
@@ -201,7 +204,7 @@ func reason(cause error) locker.LostReason {
 	return ""
 }
 
-// work looks at its context.
+// work ends when the context of the lock does, or after d.
 func (w *worker) work(l *locker.Lock, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -221,7 +224,8 @@ func (w *worker) unlock(l *locker.Lock, d *Hold) {
 	w.h.note(func() { d.Unlocking = w.h.now() })
 	err := l.Unlock(ctx)
 	w.h.note(func() { d.Unlocked, d.UnlockSays = w.h.now(), verdict(err) })
-	if d.Unlocked == d.Unlocking { // it was lost; two wakes at one instant might be one, or one and another
+	// it was lost; two wakes at one instant may count as one or as two
+	if d.Unlocked == d.Unlocking {
 		time.Sleep(anotherMoment)
 	}
 }
