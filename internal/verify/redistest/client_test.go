@@ -48,7 +48,7 @@ func (c *client) ask(wanted any, args ...string) {
 	c.wantReply(wanted)
 }
 
-// hearNothing fails if anything comes, be it the end of the connection.
+// hearNothing fails if anything comes, even the end of the connection.
 func (c *client) hearNothing(d time.Duration) {
 	c.t.Helper()
 	if v, err := c.receive(d); !errors.Is(err, os.ErrDeadlineExceeded) {

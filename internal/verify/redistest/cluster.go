@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A Cluster is a Redis Cluster of servers on loopback ports. Its methods are for the goroutine of the test.
+// A Cluster is a Redis Cluster on loopback ports. Only the goroutine of the test may call its
+// methods.
 type Cluster struct {
 	tb      testing.TB
 	servers []*Server // the masters first, as it was at the start
@@ -20,14 +21,15 @@ type Cluster struct {
 const (
 	slots = 16384
 
-	// Node timeouts in ms. News go round in half of one.
-	calm   = "15000" // long enough for a machine that is busy, since nothing is to fail over
+	// Node timeouts in ms. News spreads through the cluster in half of one.
+	calm   = "15000" // long enough for a busy machine, since nothing is to fail over
 	lively = "3000"  // at the start
 	alert  = "1000"  // once a master was killed
 )
 
-// StartCluster runs a cluster of masters, with that many replicas for each, and returns when every server says that it
-// is complete. The slots are divided evenly. Redis itself takes two seconds for this, however it is done.
+// StartCluster runs a cluster with some replicas for each master, and returns when every server
+// says that the cluster is complete. The slots are divided evenly. Redis needs two seconds for
+// this.
 func StartCluster(tb testing.TB, masters, replicas int) *Cluster {
 	tb.Helper()
 	Require(tb)
@@ -46,7 +48,8 @@ func StartCluster(tb testing.TB, masters, replicas int) *Cluster {
 	}
 	for i, s := range c.servers {
 		c.ids[s] = must(s, "CLUSTER", "MYID").(string)
-		must(s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // or they have to sort out who is the elder
+		// otherwise they must first agree on epochs
+		must(s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < masters {
 			first, last := i*slots/masters, (i+1)*slots/masters-1
 			must(s, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
@@ -64,7 +67,7 @@ func StartCluster(tb testing.TB, masters, replicas int) *Cluster {
 	return c
 }
 
-// launchNode starts a server with a second port for the others.
+// launchNode starts a server with a second port for the other nodes.
 func launchNode(tb testing.TB, dir string) (*Server, error) {
 	for attempt := 1; ; attempt++ {
 		bus, err := reservePort()
@@ -74,7 +77,8 @@ func launchNode(tb testing.TB, dir string) (*Server, error) {
 		s, err := launch(tb, dir, config{args: []string{
 			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus.number), "--cluster-announce-ip", "127.0.0.1",
 			"--cluster-node-timeout", lively, "--cluster-replica-validity-factor", "0",
-			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", // a replica with offset 0 is not listed
+			// a replica with offset 0 is not listed
+			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
 		}}, reservePort)
 		if err == nil {
 			tb.Cleanup(bus.Close)
@@ -87,7 +91,7 @@ func launchNode(tb testing.TB, dir string) (*Server, error) {
 	}
 }
 
-// meet introduces everyone to everyone, rather than wait for gossip.
+// meet introduces each server to each other, which is faster than gossip.
 func (c *Cluster) meet() {
 	for _, s := range c.servers {
 		for _, other := range c.servers {
@@ -100,7 +104,8 @@ func (c *Cluster) meet() {
 	}
 }
 
-// complete tells whether every living server knows the same masters, each with as many servers at its slots.
+// complete tells whether every living server knows so many masters, each with at least so many
+// servers.
 func (c *Cluster) complete(masters, each int) bool {
 	for _, s := range c.living() {
 		ranges := view(s)
@@ -121,7 +126,7 @@ func (c *Cluster) complete(masters, each int) bool {
 	return true
 }
 
-// Servers returns all servers, first those that were masters at the start.
+// Servers returns all servers. Those that were masters at the start come first.
 func (c *Cluster) Servers() []*Server { return slices.Clone(c.servers) }
 
 // Addrs returns their addresses.
@@ -139,17 +144,17 @@ func (c *Cluster) Masters() []*Server {
 	return masters
 }
 
-// Master returns the server that has key, or its place.
+// Master returns the server that has the slot of key.
 func (c *Cluster) Master(key string) *Server {
 	c.tb.Helper()
 	m := c.master(c.ranges(), c.slot(key))
 	if m == nil {
-		c.tb.Fatalf("redistest: nobody has %q", key)
+		c.tb.Fatalf("redistest: no server has the slot of %q", key)
 	}
 	return m
 }
 
-// KeyOn returns a key that m has, which format makes of a number.
+// KeyOn returns a key that m has. The key is format with a number.
 func (c *Cluster) KeyOn(m *Server, format string) string {
 	c.tb.Helper()
 	for i := range 1000 {
@@ -161,20 +166,22 @@ func (c *Cluster) KeyOn(m *Server, format string) string {
 	return ""
 }
 
-// MoveSlot moves the slot of key, with all keys in it, to another master, and returns when everyone knows.
+// MoveSlot moves the slot of key, with all keys in it, to another master, and returns when all
+// servers know it.
 func (c *Cluster) MoveSlot(key string, to *Server) {
 	c.tb.Helper()
 	c.BeginMove(key, to).Finish()
 }
 
-// A Move is a slot on its way: the old master sends who asks for a key that it has not to the new one with ASK.
+// A Move is a slot that is moving. For a key that the old master does not have, it sends the client
+// to the new one with ASK.
 type Move struct {
 	c        *Cluster
 	slot     int64
 	from, to *Server
 }
 
-// BeginMove makes two masters ready to move the slot of key.
+// BeginMove prepares both masters to move the slot of key.
 func (c *Cluster) BeginMove(key string, to *Server) *Move {
 	c.tb.Helper()
 	m := &Move{c: c, slot: c.slot(key), from: c.Master(key), to: to}
@@ -183,7 +190,7 @@ func (c *Cluster) BeginMove(key string, to *Server) *Move {
 	return m
 }
 
-// Keys moves the keys that are in the slot.
+// Keys moves the keys of the slot.
 func (m *Move) Keys() {
 	m.c.tb.Helper()
 	slot := strconv.FormatInt(m.slot, 10)
@@ -201,13 +208,13 @@ func (m *Move) Keys() {
 	}
 }
 
-// Finish moves what keys are left, and gives the slot to the new master.
+// Finish moves the keys that are left, and gives the slot to the new master.
 func (m *Move) Finish() {
 	m.c.tb.Helper()
 	m.Keys()
 	m.set(m.to, "NODE", m.to)
 	m.set(m.from, "NODE", m.to)
-	until(m.c.tb, "everyone knows where the slot is", func() bool { return m.c.agreed(m.slot) == m.to })
+	until(m.c.tb, "all servers know where the slot is", func() bool { return m.c.agreed(m.slot) == m.to })
 }
 
 func (m *Move) set(on *Server, state string, of *Server) {
@@ -215,7 +222,7 @@ func (m *Move) set(on *Server, state string, of *Server) {
 	must(on, "CLUSTER", "SETSLOT", strconv.FormatInt(m.slot, 10), state, m.c.ids[of])
 }
 
-// KillMaster kills the server that has key, and has the others notice within a second or two.
+// KillMaster kills the server that has key, and makes the others notice within a second or two.
 func (c *Cluster) KillMaster(key string) *Server {
 	c.tb.Helper()
 	c.patience(alert)
@@ -224,7 +231,8 @@ func (c *Cluster) KillMaster(key string) *Server {
 	return dead
 }
 
-// AwaitFailover waits until all agree that another server than dead has key, and that the cluster is complete.
+// AwaitFailover waits until all servers agree that another one than dead has key, and that the
+// cluster is complete.
 func (c *Cluster) AwaitFailover(key string, dead *Server) *Server {
 	c.tb.Helper()
 	slot := c.slot(key)
@@ -253,13 +261,14 @@ func (c *Cluster) slot(key string) int64 {
 
 func (c *Cluster) at(addr string) *Server { return at(c.servers, addr) }
 
-// masterBy is the server that has a slot, as s sees it; nil if nobody has.
+// masterBy returns the server that has a slot, as s sees it, or nil.
 func (c *Cluster) masterBy(s *Server, slot int64) *Server { return c.master(view(s), slot) }
 
-// ranges is how the first server that lives sees the cluster. On a busy machine it may not answer at once.
+// ranges returns how the first living server sees the cluster. On a busy machine it may not answer
+// at once.
 func (c *Cluster) ranges() (ranges []slotRange) {
 	c.tb.Helper()
-	until(c.tb, "a server tells who has which slots", func() bool {
+	until(c.tb, "a server says which master has which slots", func() bool {
 		ranges = view(c.living()[0])
 		return len(ranges) > 0
 	})
@@ -275,7 +284,7 @@ func (c *Cluster) master(ranges []slotRange, slot int64) *Server {
 	return nil
 }
 
-// agreed is the server that has a slot as everyone sees it; nil if they differ.
+// agreed returns the server that has a slot for all servers, or nil if they differ.
 func (c *Cluster) agreed(slot int64) *Server {
 	var m *Server
 	for i, s := range c.living() {
@@ -294,7 +303,7 @@ type slotRange struct {
 	addrs       []string
 }
 
-// view is how s sees the cluster; empty if it does not answer.
+// view returns how s sees the cluster. It is empty if s does not answer.
 func view(s *Server) []slotRange {
 	reply, _ := s.call(time.Second, "CLUSTER", "SLOTS")
 	lines, _ := reply.([]any)

@@ -51,7 +51,7 @@ func TestASlotMoves(t *testing.T) {
 		t.Errorf("GET of a key that was moved: %v", err)
 	}
 	if c.Master(tag) != from {
-		t.Error("the slot has moved before it was told to")
+		t.Error("the slot has moved before Finish")
 	}
 	m.Finish()
 	for _, key := range keys {

@@ -17,19 +17,21 @@ import (
 //go:embed disk/disk.c
 var diskSource []byte
 
-// WithVolatileDisk lets a test cut the power of a server with [Server.CutPower]. It needs a C compiler, and skips or fails like
-// [Require] without one.
+// WithVolatileDisk lets a test cut the power of a server with [Server.CutPower]. It needs a C
+// compiler; without one it skips or fails as [Require] does.
 func WithVolatileDisk() Option { return func(c *config) { c.volatile = true } }
 
-// CutPower ends the process with SIGKILL, as [Server.Kill] does, and takes from its disk what it had written and not yet synced,
-// which a kill leaves in the page cache. It returns how many bytes that were. Restart brings the server back. It is for servers
-// started with [WithVolatileDisk].
+// CutPower ends the process with SIGKILL, as [Server.Kill] does. It also removes from the disk all
+// that was written and not synced, which a kill leaves in the page cache. It returns how many bytes
+// these were. Restart brings the server back. It is for servers started with [WithVolatileDisk].
 //
-//   - A file ends where it ended when the last fsync or fdatasync that has succeeded began. One that was never synced is empty.
-//     That is the worst of what may happen: a real disk may have written some of the rest, or all.
-//   - Names are safe: a file that was created, renamed, removed or shortened stays so, whether its directory was synced or not.
-//   - What is written over, sectors that are written in part, and a disk that says it has written and has not, are not
-//     modelled; nor are children that the server has forked, which run on.
+//   - A file keeps its length at the beginning of the last fsync or fdatasync that succeeded. A
+//     file that was never synced is empty. This is the worst case: a real disk may have written
+//     some of the rest, or all.
+//   - Names are safe: a file that was created, renamed, removed or shortened stays so, whether or
+//     not its directory was synced.
+//   - Not modelled: bytes that are overwritten, sectors that are written in part, disks that
+//     acknowledge a sync too early, and forked children of the server, which run on.
 func (s *Server) CutPower() (lost int64) {
 	s.tb.Helper()
 	s.Kill()
@@ -40,7 +42,8 @@ func (s *Server) CutPower() (lost int64) {
 	return lost
 }
 
-// dataDir is where the server keeps its files. What a test bed keeps beside them is no part of a volatile disk.
+// dataDir returns the directory of the server's files. The files of the test bed are beside it and
+// so not on the volatile disk.
 func (s *Server) dataDir() (string, error) {
 	if !s.volatile {
 		return s.dir, nil
@@ -51,7 +54,7 @@ func (s *Server) dataDir() (string, error) {
 
 const journalFile = "synced"
 
-// forget shortens each file to what was synced of it.
+// forget shortens each file to the part that was synced.
 func (s *Server) forget() (lost int64, err error) {
 	if !s.volatile {
 		return 0, errors.New("it was not started WithVolatileDisk")
@@ -89,14 +92,14 @@ func (s *Server) forget() (lost int64, err error) {
 	return lost, err
 }
 
-// What a record of the journal tells, as in disk.c.
+// The kinds of record in the journal, as in disk.c.
 const (
 	wasSynced    = 1
 	wasShortened = 2
 	wasRemoved   = 3
 )
 
-// syncedLengths tells from the journal how much of each file, by its inode, is safe.
+// syncedLengths reads from the journal how many bytes of each file are safe, by its inode.
 func syncedLengths(journal []byte) (map[uint64]int64, error) {
 	lengths := map[uint64]int64{}
 	for r := bytes.NewReader(journal); ; {
@@ -113,7 +116,8 @@ func syncedLengths(journal []byte) (map[uint64]int64, error) {
 		}
 		switch old := lengths[record.Inode]; record.What {
 		case wasSynced:
-			lengths[record.Inode] = max(old, record.Length) // threads may tell of theirs in another order
+			// threads may write their records in another order
+			lengths[record.Inode] = max(old, record.Length)
 		case wasShortened:
 			lengths[record.Inode] = min(old, record.Length)
 		case wasRemoved:

@@ -9,9 +9,10 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// TestAPowerCutLosesWhatWasNotSyncedAndAKillDoesNot writes until the end comes, and asks afterwards for what was acknowledged. A
-// kill of a server that syncs each second is left out, since it may lose some too: while a sync is under way, redis-server
-// answers, and keeps what it would write to itself for up to two seconds.
+// TestAPowerCutLosesWhatWasNotSyncedAndAKillDoesNot writes until the server ends, and then looks
+// for all acknowledged writes. It does not kill a server that syncs each second, since this may
+// lose some too: while a sync is under way, redis-server acknowledges writes that it keeps in
+// memory for up to two seconds.
 func TestAPowerCutLosesWhatWasNotSyncedAndAKillDoesNot(t *testing.T) {
 	cut := func(s *redistest.Server) { s.CutPower() }
 	for _, c := range []struct {
@@ -30,7 +31,7 @@ func TestAPowerCutLosesWhatWasNotSyncedAndAKillDoesNot(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t, redistest.WithVolatileDisk(), redistest.WithArgs("--appendonly", "yes", "--appendfsync", c.fsync))
 			var acknowledged []string
-			for round := range 3 { // what one round leaves is there in the next, or lost again
+			for round := range 3 { // the next round finds the keys of this one, or loses them
 				ended := make(chan struct{})
 				for i := 0; ; i++ {
 					if i == 50 {
@@ -78,18 +79,18 @@ func TestAPowerCutLeavesTheBeginningOfAFileThatWasSyncedHalfway(t *testing.T) {
 	s.Kill()
 	s.Restart()
 	do("value", "GET", "not synced")
-	s.CutPower() // what a kill has left is not safe for that
+	s.CutPower() // the data that survived a kill is still not synced
 	s.Restart()
 	do("value", "GET", "synced")
 	do(nil, "GET", "not synced")
 }
 
-// What was synced when the server wrote its log anew is under another name, and in another file.
+// A rewritten log is in another file, under another name.
 func TestAPowerCutSparesALogThatWasRewritten(t *testing.T) {
 	s := redistest.Start(t, redistest.WithVolatileDisk(), redistest.WithArgs("--appendonly", "yes", "--appendfsync", "no"))
 	do := doer(t, s)
 	do("OK", "SET", "before", "value")
-	for round := range 3 { // names and numbers of files come again
+	for round := range 3 { // names and inodes are used again
 		do("Background append only file rewriting started", "BGREWRITEAOF")
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			info, err := s.Do("INFO", "persistence")

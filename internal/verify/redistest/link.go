@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// A link is one connection through the proxy. Two goroutines work on it: run reads
-// replies, and requests reads requests. Each handles one value at a time, so order
-// is kept by itself.
+// A link is one connection through the proxy. It has two goroutines: run reads replies, and
+// requests reads requests. Each handles one value at a time, which keeps the order.
 type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
@@ -26,11 +25,11 @@ type link struct {
 	silent     bool // nothing goes to the client any more
 }
 
-// A request is one that a reply is expected for.
+// A request waits for its reply.
 type request struct {
 	name string
 	rule *ActiveRule
-	lost bool // it was not forwarded: all that follows must be withheld
+	lost bool // it was not forwarded: all replies after it must be withheld
 }
 
 func (l *link) run() {
@@ -71,8 +70,8 @@ func (l *link) connect() bool {
 	return true
 }
 
-// requests brings the client's requests to the server until the client leaves. It
-// does not care whether the server still takes them: replies will see its end.
+// requests brings the client's requests to the server until the client leaves. It ignores errors of
+// the server: replies sees its end.
 func (l *link) requests() {
 	in := newDecoder(l.client)
 	for {
@@ -108,7 +107,7 @@ func (l *link) requests() {
 	}
 }
 
-// refused is a command that no server knows. It goes in place of one that is to be refused.
+// refused is a command that no server knows. The proxy sends it in place of a command to refuse.
 const refused = "LOCKSTEP.REFUSED"
 
 // command reads one command, which is an array of strings.
@@ -130,8 +129,8 @@ func command(in *decoder) ([]string, error) {
 	return args, nil
 }
 
-// replies brings the server's replies to the client until the server closes. It goes
-// on when the client is gone or must hear nothing: rules still wait for replies.
+// replies brings the server's replies to the client until the server closes. It goes on when the
+// client is gone or must receive nothing, since rules still wait for replies.
 func (l *link) replies() {
 	in := newDecoder(l.server)
 	for {
@@ -167,7 +166,7 @@ func (l *link) replies() {
 	}
 }
 
-// stream brings the client what is no longer a reply to anything.
+// stream brings the client all bytes after a command whose answer is a stream.
 func (l *link) stream(in *decoder) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -192,8 +191,8 @@ func (l *link) deliver(raw []byte) {
 	}
 }
 
-// expect queues a request. It comes before the request is forwarded, or the reply
-// could be there first.
+// expect queues a request. It is called before the request is forwarded, so that the reply cannot
+// come first.
 func (l *link) expect(r request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,8 +200,8 @@ func (l *link) expect(r request) {
 	l.unanswered = append(l.unanswered, r)
 }
 
-// answered returns the request that a value from the server belongs to, or the zero
-// request for one that nobody asked for.
+// answered returns the request that a value from the server belongs to, or the zero request for a
+// push.
 func (l *link) answered(kind byte, v any) request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,8 +212,8 @@ func (l *link) answered(kind byte, v any) request {
 	if len(l.unanswered) == 0 {
 		return request{}
 	}
-	// A subscription is confirmed by pushes, one for each channel; the first counts as
-	// its reply. It may also be refused, by an error that is a reply like any other.
+	// Pushes confirm a subscription, one for each channel, and the first one counts as its reply.
+	// If the server refuses the subscription, the error is a reply like any other.
 	first := l.unanswered[0]
 	if word := l.push(kind, v); word != "" && (!isSubscription(first.name) || word != strings.ToLower(first.name)) {
 		return request{}
@@ -223,9 +222,8 @@ func (l *link) answered(kind byte, v any) request {
 	return first
 }
 
-// push returns what a push is about, and "" for a reply. RESP2 has no type of its
-// own for pushes; they are arrays that begin with one of few words and can come only
-// after a subscription.
+// push returns the first word of a push, and "" for a reply. RESP2 has no type for pushes: they are
+// arrays that begin with one of a few words, and come only after a subscription.
 func (l *link) push(kind byte, v any) string {
 	elements, _ := v.([]any)
 	if len(elements) == 0 {
@@ -267,8 +265,8 @@ func (l *link) sleep(d time.Duration) {
 	}
 }
 
-// ended looks at the error that ended one direction. A connection may end in any
-// way, but bytes that are not RESP mean that the test does not test what it thinks.
+// ended looks at the error that ended one direction. A connection may end in any way, but bytes
+// that are not RESP mean that the test is wrong.
 func (l *link) ended(err error) {
 	if e, ok := errors.AsType[protocolError](err); ok {
 		l.proxy.tb.Errorf("redistest: proxy for %s: %v", l.proxy.to(), e)
@@ -276,8 +274,8 @@ func (l *link) ended(err error) {
 	}
 }
 
-// closing passes the end of one side on to the other, which is subject to the gate
-// like any byte, and comes at once when the link was reset.
+// closing brings the end of one side to the other. It waits at the gate like any byte, but not
+// after a reset.
 func (l *link) closing(half func()) {
 	l.proxy.gate.pass(l.ctx, half)
 	if l.ctx.Err() != nil {
@@ -285,7 +283,7 @@ func (l *link) closing(half func()) {
 	}
 }
 
-// reset ends the client's connection the hard way and drops what is withheld.
+// reset ends the client's connection with a TCP reset and drops what is withheld.
 func (l *link) reset() {
 	l.client.SetLinger(0)
 	l.client.Close()

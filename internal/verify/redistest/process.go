@@ -24,11 +24,11 @@ type process struct {
 	done    chan struct{} // closed when the process was reaped
 }
 
-// startProcess runs redis-server, with env beside its environment and its output in a new file in dir.
+// startProcess runs redis-server with the additional environment env. Its output is in a new file
+// in dir.
 //
-// On Linux the kernel is asked to kill the server with its parent, and takes the
-// thread that forked for the parent. So the goroutine that forks keeps its thread to
-// itself until the server is dead, when the thread may end as it likes.
+// On Linux the kernel kills the server when its parent ends, and the parent is the thread that
+// forked. So the goroutine that forks keeps its thread until the server is dead.
 func startProcess(dir string, env, args []string) (*process, error) {
 	log, err := os.CreateTemp(dir, "redis-*.log")
 	if err != nil {
@@ -59,9 +59,9 @@ func startProcess(dir string, env, args []string) (*process, error) {
 	return p, nil
 }
 
-// awaitReady waits until the process says that it accepts connections and answers
-// holds. Its own word is needed: if it lost its port to another redis-server, that
-// one answers just as well.
+// awaitReady waits until the log of the process says that it accepts connections, and answers
+// returns true. An answer alone does not suffice: it may come from another redis-server that has
+// bound the port.
 func (p *process) awaitReady(answers func() bool) error {
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
@@ -94,8 +94,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// signal has no error to return: the only one possible is that the process is gone,
-// and who needs to know that looks at done.
+// signal returns no error: the only possible one is that the process is gone, and done says that.
 func (p *process) signal(sig os.Signal) { _ = p.handle.Signal(sig) }
 
 func (p *process) kill() {
@@ -131,7 +130,7 @@ func (p *process) log() string {
 	return string(bytes.TrimSpace(text))
 }
 
-// A startError is a server that did not come up.
+// A startError says why a server did not start.
 type startError struct{ reason, log string }
 
 func (e *startError) Error() string {
@@ -144,19 +143,19 @@ func isPortTaken(err error) bool {
 	return ok && strings.Contains(e.log, "Address already in use")
 }
 
-// A reservation is a TCP port for a server, also while the server is down.
+// A reservation is a TCP port for a server, which it keeps while the server is down.
 type reservation struct {
 	number int
 	sign   net.PacketConn
 }
 
-// reservePort finds a free port below the ephemeral range of all common systems.
-// The kernel's choice (":0") would be an ephemeral one, and those are not free to
-// return to: while the server is down, any outgoing connection may be given its
-// port, and a client that dials the port may even be connected to itself.
+// reservePort finds a free port below the ephemeral range of all common systems. A server could not
+// restart on a port that the kernel chose (":0"), since that is an ephemeral one: while the server
+// is down, any outgoing connection may get its port, and a client that dials the port may even be
+// connected to itself.
 //
-// The UDP port of the same number is kept as the sign that tells other test
-// processes that the number is in use although nothing listens.
+// The UDP port of the same number stays open. It tells other test processes that the number is in
+// use although nothing listens on the TCP port.
 func reservePort() (*reservation, error) {
 	const first, count, attempts = 20000, 12000, 200
 	var last error
@@ -180,5 +179,5 @@ func reservePort() (*reservation, error) {
 	return nil, fmt.Errorf("no free port: %w", last)
 }
 
-// Close gives the number free.
+// Close frees the number.
 func (r *reservation) Close() { r.sign.Close() }

@@ -15,14 +15,14 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-// dieWithParent has the kernel kill the server when the test process dies without
-// running its clean-up, as after a panic of the test timeout.
+// dieWithParent makes the kernel kill the server when the test process dies without its cleanup, as
+// after a panic of the test timeout.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// standsStill reports whether every thread of the process is stopped. SIGSTOP only
-// asks for it, and the threads follow one by one.
+// standsStill reports whether every thread of the process has stopped. After SIGSTOP they stop one
+// after the other.
 func standsStill(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil || len(threads) == 0 {

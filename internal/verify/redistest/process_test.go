@@ -21,7 +21,7 @@ func TestFailureToStartShowsTheLog(t *testing.T) {
 	}
 }
 
-// The other server answers PING as well as ours would.
+// The other server answers PING, as ours would.
 func TestPortTakenByAnotherServer(t *testing.T) {
 	other := Start(t)
 	sign, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 		for _, s := range StartN(t, 2) {
 			fmt.Println("server at", s.Addr())
 		}
-		os.Exit(0) // without clean-up, like a panic of the test timeout
+		os.Exit(0) // without cleanup, as after a panic of the test timeout
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ties a child to its parent")
@@ -87,7 +87,7 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 	}
 }
 
-// The kernel ties the server to a thread, and threads end before the process does.
+// The kernel kills the server with its parent thread, and threads end before the process does.
 func TestServersOutliveTheThreadThatAskedForThem(t *testing.T) {
 	Require(t)
 	var s *Server
@@ -105,7 +105,7 @@ func TestServersOutliveTheThreadThatAskedForThem(t *testing.T) {
 	select {
 	case <-s.proc.done:
 		t.Fatal("the server died with the thread")
-	case <-time.After(50 * time.Millisecond): // the time it had to die in
+	case <-time.After(50 * time.Millisecond): // time to die
 	}
 	want(t, s, "PONG", "PING")
 }

@@ -13,8 +13,8 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-// dieWithParent does nothing: only Linux ties a child to its parent. After a test
-// process that died without its clean-up, servers may have to be killed by hand.
+// dieWithParent does nothing: only Linux kills a child with its parent. After a test process that
+// died without its cleanup, servers may have to be killed by hand.
 func dieWithParent(*exec.Cmd) {}
 
 // standsStill has to trust the signal: there is no portable way to look.

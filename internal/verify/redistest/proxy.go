@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A Proxy stands between a client and a server and knows enough of RESP to tell
-// requests and their replies apart, in both versions, pipelined or not, with pushes,
-// pub/sub and replication. Not understood: inline commands and CLIENT REPLY.
+// A Proxy stands between a client and a server. It understands enough of RESP, in both versions, to
+// know which reply belongs to which request: pipelined or not, with pushes, pub/sub and
+// replication. It does not understand inline commands and CLIENT REPLY.
 type Proxy struct {
 	tb       testing.TB
 	listener net.Listener
@@ -43,8 +43,8 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	return p
 }
 
-// Lead makes the proxy connect the clients that come from now on to another target. Connections
-// that are open stay where they are.
+// Lead makes the proxy connect new clients to another target. Open connections stay with the old
+// one.
 func (p *Proxy) Lead(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,8 +60,8 @@ func (p *Proxy) to() string {
 // Addr returns the host:port for the client.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Add makes the proxy obey a rule from the next command on. Where several rules
-// match, each counts the command, and the first added takes it.
+// Add makes the proxy obey a rule from the next command on. If several rules match, each counts the
+// command, and the one that was added first applies.
 func (p *Proxy) Add(rule Rule) *ActiveRule {
 	isDelay := rule.Fault == DelayRequest || rule.Fault == DelayReply
 	isReply := rule.Fault == Refuse || rule.Fault == Answer
@@ -75,14 +75,14 @@ func (p *Proxy) Add(rule Rule) *ActiveRule {
 	return a
 }
 
-// BlackHole with true returns when nothing passes any more, on no connection and in
-// neither direction, not even the end of a connection. New connections are accepted
-// and stay silent. BlackHole(false) lets everything withheld go on in its order.
+// BlackHole(true) stops all connections in both directions; not even the end of a connection
+// passes. New connections are accepted and stay silent. It returns when nothing passes any more.
+// BlackHole(false) lets everything that was withheld go on in its order.
 func (p *Proxy) BlackHole(on bool) { p.gate.set(!on) }
 
-// CutAll resets every open connection, and drops what was withheld on it; requests
-// already forwarded are still executed. A connection is open for the proxy when it
-// was accepted, which may be a moment after the client's dial returned.
+// CutAll resets every open connection and drops what was withheld on it. Requests that were already
+// forwarded are still executed. The proxy may accept a connection a moment after the client's dial
+// has returned, and does not reset it before.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,24 +91,24 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Open returns how many connections there are. One whose client has left stays until what
-// it has sent was dealt with.
+// Open returns the number of connections. A connection whose client has left counts until all that
+// the client has sent is done.
 func (p *Proxy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Seen returns the names, in upper case, of the commands that arrived so far, in
-// their order, whatever became of them. On a connection that withholds a command,
-// the later ones have not arrived.
+// Seen returns the names, in upper case, of all commands that have arrived, in their order, whether
+// or not they met a fault. On a connection that withholds a command, later commands have not
+// arrived.
 func (p *Proxy) Seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.seen)
 }
 
-// Forget makes Seen and Count begin anew, so that what they tell does not grow for as long as the proxy lives.
+// Forget empties the list of Seen and Count, so that it does not grow for ever.
 func (p *Proxy) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *Proxy) end() {
 	p.running.Wait()
 }
 
-// arrived takes note of a command and returns the rule for it, if any.
+// arrived records a command and returns the rule for it, if any.
 func (p *Proxy) arrived(args []string) (name string, rule *ActiveRule) {
 	name = strings.ToUpper(args[0])
 	p.mu.Lock()
@@ -183,7 +183,7 @@ func (p *Proxy) arrived(args []string) (name string, rule *ActiveRule) {
 	return name, rule
 }
 
-// A gate is what bytes pass on their way, unless it is shut.
+// A gate lets bytes pass while it is open.
 type gate struct {
 	passing sync.RWMutex  // held for reading while bytes pass
 	opened  chan struct{} // closed while the gate is open
@@ -209,7 +209,7 @@ func (g *gate) isOpen() bool {
 	}
 }
 
-// pass runs move as soon as the gate is open, but not any more after ctx ended.
+// pass runs move as soon as the gate is open, but not after the end of ctx.
 func (g *gate) pass(ctx context.Context, move func()) {
 	for ctx.Err() == nil {
 		g.passing.RLock()

@@ -18,8 +18,8 @@ func startBehindProxy(t *testing.T) (*Server, *Proxy) {
 	return s, NewProxy(t, s.Addr())
 }
 
-// quiet is how long silence must last to count. Silence that is wrong would be
-// broken within a fraction of it; it is not a wait for something to happen.
+// quiet is how long silence must last to count. A message that must not come would come within a
+// fraction of this time.
 const quiet = 20 * time.Millisecond
 
 func TestProxyIsTransparent(t *testing.T) {
@@ -46,7 +46,7 @@ func TestProxyIsTransparent(t *testing.T) {
 					t.Fatalf("%.40q: %v", args, err)
 				}
 				if args[0] == "SADD" || args[0] == "HSET" || args[0] == "ZADD" {
-					continue // they return less the second time
+					continue // the second one returns less
 				}
 				direct.send(args...)
 				if _, err := direct.receive(10 * time.Second); err != nil {
@@ -99,7 +99,7 @@ func TestBlackHoleWithholdsEverythingAndLosesNothing(t *testing.T) {
 	})
 
 	p.BlackHole(true)
-	want(t, s, int64(1), "RPUSH", "list", "x") // its reply to the waiter must not pass
+	want(t, s, int64(1), "RPUSH", "list", "x") // the reply to the waiter must not pass
 	late := dial(t, p.Addr())
 	late.send("APPEND", "late", "1")
 	for i := 1; i <= 3; i++ {
@@ -134,7 +134,7 @@ func TestBlackHoleHidesTheEndOfConnections(t *testing.T) {
 	}
 	s.Kill()
 	stays.hearNothing(quiet)
-	newcomer := dial(t, p.Addr()) // nor that the server refuses
+	newcomer := dial(t, p.Addr()) // nor that the server refuses connections
 	newcomer.send("PING")
 	newcomer.hearNothing(quiet)
 
@@ -168,7 +168,7 @@ func TestBlackHoleUnderTraffic(t *testing.T) {
 	}
 	for range 20 {
 		p.BlackHole(true)
-		// What passed before may still lie in the server's socket; then it must end.
+		// Bytes that passed before may still be in the server's socket. Then silence must follow.
 		await(t, "the server hears nothing more", func() bool {
 			before, _ := s.Do("GET", "n")
 			time.Sleep(3 * time.Millisecond)
@@ -215,7 +215,7 @@ func TestServerDownAndUpAgain(t *testing.T) {
 	c.ask("PONG", "PING")
 	s.Kill()
 	c.wantEnd()
-	if conn, err := net.Dial("tcp", p.Addr()); err == nil { // else the reset was faster
+	if conn, err := net.Dial("tcp", p.Addr()); err == nil { // otherwise the reset was faster
 		(&client{conn, t, newDecoder(conn)}).wantReset()
 		conn.Close()
 	}
@@ -223,7 +223,7 @@ func TestServerDownAndUpAgain(t *testing.T) {
 	dial(t, p.Addr()).ask("PONG", "PING")
 }
 
-// A client that gives up does not take back what it has sent.
+// A client that leaves does not take back its requests.
 func TestRequestsOfAClientThatLeftAreExecuted(t *testing.T) {
 	s, p := startBehindProxy(t)
 	lost := p.Add(Rule{Fault: LoseReply})
@@ -233,7 +233,7 @@ func TestRequestsOfAClientThatLeftAreExecuted(t *testing.T) {
 	c.Close()
 	await(t, "the proxy has the request", func() bool { return p.Count("SET") == 1 })
 	s.Resume()
-	awaitFired(t, lost) // by the reply that nobody is there to hear
+	awaitFired(t, lost) // by the reply, although the client has left
 	want(t, s, "v", "GET", "k")
 }
 
@@ -277,7 +277,8 @@ func TestProxyReportsWhatIsNotRESP(t *testing.T) {
 
 func TestReplicaBehindProxy(t *testing.T) {
 	master, p := startBehindProxy(t)
-	want(t, master, "OK", "CONFIG", "SET", "repl-diskless-sync-delay", "1") // so that newlines come first
+	// so that newlines come before the data
+	want(t, master, "OK", "CONFIG", "SET", "repl-diskless-sync-delay", "1")
 	host, port, _ := net.SplitHostPort(p.Addr())
 	replica := Start(t, WithArgs("--replicaof", host+" "+port))
 	want(t, master, "OK", "SET", "k", "v")
@@ -297,7 +298,7 @@ func TestOpenCountsConnectionsUntilTheirClientsLeave(t *testing.T) {
 	s, p := startBehindProxy(t)
 	lost := p.Add(Rule{Fault: LoseReply})
 	first, second := dial(t, p.Addr()), dial(t, p.Addr())
-	first.send("PING") // whose connection stays open, whatever the server does
+	first.send("PING") // its connection stays open, whatever the server does
 	awaitFired(t, lost)
 	second.ask("PONG", "PING")
 	await(t, "both are open", func() bool { return p.Open() == 2 })

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// What clusters and sentinels have in common: servers that follow one another.
+// This file is for clusters and sentinels: servers that follow another one.
 
-// CutReplication makes s, a replica, hear nothing more from its master until [Server.MendReplication]. Everything else
-// goes on as before: both answer, and whoever watches over them sees a replica whose connection is broken. It returns
-// when s has given up the connection.
+// CutReplication cuts s, a replica, off from its master until [Server.MendReplication]. Both still
+// answer, and a sentinel sees a replica whose connection is broken. It returns when s has lost the
+// connection.
 func (s *Server) CutReplication() {
 	s.tb.Helper()
 	must(s, "CONFIG", "SET", "masterauth", "refused by a master that has no password")
@@ -20,17 +20,17 @@ func (s *Server) CutReplication() {
 	until(s.tb, "the replica has lost its master", func() bool { return !following(s) })
 }
 
-// MendReplication ends what [Server.CutReplication] began, and returns when s has caught up.
+// MendReplication ends [Server.CutReplication], and returns when s has caught up.
 func (s *Server) MendReplication() {
 	s.tb.Helper()
 	must(s, "CONFIG", "SET", "masterauth", "")
 	until(s.tb, "the replica follows its master", func() bool { return following(s) })
 }
 
-// A Switchover is a master and its replica behind one address, which leads to the master.
+// A Switchover is a master and its replica behind one address, which leads to the current master.
 type Switchover struct {
 	*Proxy
-	First, Second *Server // the master, and what takes its place
+	First, Second *Server // the first master, and its replica, which replaces it
 }
 
 // StartSwitchover starts both, and returns when the replica has caught up.
@@ -62,15 +62,15 @@ func follow(replica, master *Server) {
 	until(replica.tb, "the replica follows its master", func() bool { return !replica.IsMaster() && following(replica) })
 }
 
-// IsMaster tells what s says of itself.
+// IsMaster tells whether s says that it is a master.
 func (s *Server) IsMaster() bool { return field(s, "role", "INFO", "replication") == "master" }
 
-// following tells whether s is a master, or a replica that hears its master.
+// following tells whether s is a master, or a replica with a connection to its master.
 func following(s *Server) bool {
 	return s.IsMaster() || field(s, "master_link_status", "INFO", "replication") == "up"
 }
 
-// field is a line of an INFO; empty if there is no such line, or no answer.
+// field returns the value of one line of an INFO, or "" without such a line or an answer.
 func field(s *Server, name string, command ...string) string {
 	reply, _ := s.call(time.Second, command...)
 	text, _ := reply.(string)
@@ -82,7 +82,7 @@ func field(s *Server, name string, command ...string) string {
 	return ""
 }
 
-// living are the servers that have a process, be it paused.
+// living returns the servers that have a process, paused or not.
 func living(servers []*Server) []*Server {
 	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool {
 		s.mu.Lock()
@@ -99,7 +99,7 @@ func addrs(servers []*Server) []string {
 	return all
 }
 
-// at is the server with that address, or nil.
+// at returns the server with that address, or nil.
 func at(servers []*Server, addr string) *Server {
 	for _, s := range servers {
 		if s.Addr() == addr {
@@ -109,7 +109,7 @@ func at(servers []*Server, addr string) *Server {
 	return nil
 }
 
-// must is Do for a command that can't fail.
+// must is Do for a command that cannot fail.
 func must(s *Server, args ...string) any {
 	s.tb.Helper()
 	reply, err := s.Do(args...)
@@ -119,7 +119,7 @@ func must(s *Server, args ...string) any {
 	return reply
 }
 
-// until polls for what servers do by themselves.
+// until polls until holds returns true, for at most a minute.
 func until(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// requireEnv decides what becomes of tests that need a program which this machine does not have.
-// With "1" each of them fails. Otherwise they are left out, and the package says so at its end: see
-// Main.
+// requireEnv decides what happens to a test that needs a program which this machine does not have.
+// With "1" the test fails. Otherwise it is left out, and the package says so at its end: see Main.
 const requireEnv = "LOCKSTEP_REQUIRE_REDIS"
 
 // Require leaves the test out if redis-server is not in PATH.
@@ -24,25 +23,26 @@ func Require(tb testing.TB) {
 	}
 }
 
-// Missing leaves the test out because this machine does not have what it needs, or fails it under
-// LOCKSTEP_REQUIRE_REDIS=1.
+// Missing leaves the test out because this machine lacks what it needs. Under
+// LOCKSTEP_REQUIRE_REDIS=1 the test fails.
 func Missing(tb testing.TB, format string, args ...any) {
 	tb.Helper()
 	what := fmt.Sprintf(format, args...)
 	if os.Getenv(requireEnv) == "1" {
 		tb.Fatalf("%s, and %s=1 forbids to leave the test out", what, requireEnv)
-		return // a recorder comes back
+		return // Fatalf of a recorder returns
 	}
 	leftOut.note(tb.Name(), what)
 	tb.Skipf("LEFT OUT: %s", what)
 }
 
-// Main runs the tests of a package, some of which need servers, and returns the exit code for TestMain:
+// Main runs the tests of a package, some of which need servers, and returns the exit code for
+// TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 //
-// If tests were left out, it says how many and why. The go command hides what a package prints that
-// passes, unless it is asked with -v, so Main tells the terminal as well if there is one.
+// If tests were left out, it prints how many and why. The go command shows the output of a package
+// that passes only with -v, so Main writes to the terminal as well if there is one.
 func Main(m *testing.M) int {
 	code := m.Run()
 	leftOut.tell(os.Stdout)
@@ -77,7 +77,7 @@ func (l *tally) note(test, reason string) {
 	l.tests[reason][test] = true
 }
 
-// tell says what was left out, if anything was.
+// tell prints what was left out, if anything was.
 func (l *tally) tell(w io.Writer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -39,9 +39,9 @@ type decoder struct {
 
 func newDecoder(r io.Reader) *decoder { return &decoder{r: bufio.NewReader(r)} }
 
-// next reads one value and returns its type byte too. Aggregates are []any, maps
-// among them as their keys and values in turn; numbers that are not integers stay
-// text; attributes belong to the value that follows them.
+// next reads one value, and also returns its type byte. Aggregates are []any; a map is a list of
+// keys and values in turn. Numbers that are not integers stay text. Attributes belong to the value
+// after them.
 func (d *decoder) next() (kind byte, v any, err error) {
 	d.raw = d.raw[:0]
 	return d.value()
@@ -137,8 +137,8 @@ func integer(text string) (int64, error) {
 	return n, nil
 }
 
-// A protocolError is the text that was not RESP. It is a fault of the test or of
-// this package, never of the network.
+// A protocolError is text that is not RESP. It is a bug of the test or of this package, never a
+// fault of the network.
 type protocolError string
 
 func (e protocolError) Error() string { return fmt.Sprintf("not RESP: %.80q", string(e)) }

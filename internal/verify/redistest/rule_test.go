@@ -77,7 +77,7 @@ func TestCutReply(t *testing.T) {
 	awaitFired(t, cut)
 }
 
-// The server stands still, so that a reply fault that comes too early shows.
+// The server pauses, so that a reply fault that fires too early shows.
 func TestReplyFaultsFireAfterTheExecution(t *testing.T) {
 	for _, rule := range []Rule{{Fault: LoseReply}, {Fault: CutReply}, {Fault: DelayReply, Delay: time.Hour}} {
 		t.Run(rule.Fault.String(), func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestDelayRequest(t *testing.T) {
 	c.wantReply("v")
 }
 
-// The late SET that lands after its client's clean-up.
+// It is the late SET that arrives after its client's cleanup.
 func TestDelayedRequestLandsAlthoughTheClientLeft(t *testing.T) {
 	s, p := startBehindProxy(t)
 	held := p.Add(Rule{Fault: DelayRequest, Delay: 30 * time.Millisecond, Commands: []string{"SET"}})
@@ -220,7 +220,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// Pushes and confirmations must not be taken for replies, in either version.
+// Neither version may mistake pushes and confirmations for replies.
 func TestPubSub(t *testing.T) {
 	for _, version := range []string{"2", "3"} {
 		t.Run("RESP"+version, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestPubSub(t *testing.T) {
 			c.wantReply([]any{"message", "a", "one"})
 			c.ask(Error("ERR wrong number of arguments for 'subscribe' command"), "SUBSCRIBE")
 
-			// Three confirmations come for the first request while the second one waits, too.
+			// Three confirmations come for the first request while the second one also waits.
 			lost := p.Add(Rule{Fault: LoseReply, Commands: []string{"PING"}})
 			s.Pause()
 			c.send("UNSUBSCRIBE", "b", "c", "d")

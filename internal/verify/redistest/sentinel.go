@@ -13,31 +13,32 @@ import (
 	"time"
 )
 
-// MasterName is what the sentinels of [StartSentinel] call their master.
+// MasterName is the name of the master for the sentinels of [StartSentinel].
 const MasterName = "locks"
 
-// A Sentinel is a master with its replicas, and three sentinels that watch over them. Its methods are for the goroutine
-// of the test.
+// A Sentinel is a master with its replicas, and three sentinels that watch them. Only the goroutine
+// of the test may call its methods.
 type Sentinel struct {
 	tb        testing.TB
 	servers   []*Server // the first one was the master at the start
 	sentinels []*Server
-	killed    time.Time // when the last master was
+	killed    time.Time // when the last master was killed
 }
 
 const (
 	sentinels = 3
 	majority  = "2"
 
-	calmDownAfter  = 30 * time.Second // long enough for a machine that is busy
+	calmDownAfter  = 30 * time.Second // long enough for a busy machine
 	alertDownAfter = time.Second      // once the master was killed
 
-	failoverTimeout  = "3000"          // ms: twice as long until another try, or the next failover
-	betweenFailovers = 8 * time.Second // that, from when the failover began
+	failoverTimeout  = "3000"          // ms; sentinels wait twice as long before the next failover
+	betweenFailovers = 8 * time.Second // more than that
 )
 
-// StartSentinel runs a master, its replicas and the sentinels, and returns when the replicas follow their master and the
-// sentinels know one another and all of them. The options are for the master and the replicas.
+// StartSentinel runs a master, its replicas and the sentinels. It returns when the replicas follow
+// their master and the sentinels know all of them and each other. The options are for the master
+// and the replicas.
 func StartSentinel(tb testing.TB, replicas int, opts ...Option) *Sentinel {
 	tb.Helper()
 	opts = append([]Option{WithArgs("--repl-diskless-sync-delay", "0")}, opts...)
@@ -51,7 +52,7 @@ func StartSentinel(tb testing.TB, replicas int, opts ...Option) *Sentinel {
 	}
 	s.watch(host, port)
 	for _, watcher := range s.sentinels {
-		until(tb, "the sentinels know everyone", func() bool {
+		until(tb, "the sentinels know all servers", func() bool {
 			return s.sees(watcher, "num-slaves") == fmt.Sprint(replicas) &&
 				s.sees(watcher, "num-other-sentinels") == fmt.Sprint(sentinels-1)
 		})
@@ -59,7 +60,7 @@ func StartSentinel(tb testing.TB, replicas int, opts ...Option) *Sentinel {
 	return s
 }
 
-// watch starts the sentinels. What they find out they write into their configuration.
+// watch starts the sentinels. They write what they learn into their configuration files.
 func (s *Sentinel) watch(host, port string) {
 	s.sentinels = make([]*Server, sentinels)
 	errs := make([]error, sentinels)
@@ -83,19 +84,19 @@ func (s *Sentinel) watch(host, port string) {
 		if err != nil {
 			s.tb.Fatalf("redistest: %v", err)
 		}
-		// Redis before 7 does not know this, and is slower to start. A sentinel that finds itself late stands back for
-		// half a minute; on a busy machine it is often late.
+		// Redis before 7 does not know this, and is slower to start. A sentinel whose timers are
+		// late does nothing for half a minute, which is frequent on a busy machine.
 		_, _ = s.sentinels[i].Do("SENTINEL", "DEBUG", "publish-period", "100", "info-period", "500", "tilt-trigger", "60000")
 	}
 }
 
-// sees is what a sentinel says of the master.
+// sees returns a property of the master, as a sentinel sees it.
 func (s *Sentinel) sees(watcher *Server, what string) string {
 	reply, _ := watcher.Do("SENTINEL", "MASTER", MasterName)
 	return properties(reply)[what]
 }
 
-// properties makes a map of names and values that take turns.
+// properties makes a map of a list in which names and values alternate.
 func properties(reply any) map[string]string {
 	fields, _ := reply.([]any)
 	all := make(map[string]string, len(fields)/2)
@@ -105,13 +106,13 @@ func properties(reply any) map[string]string {
 	return all
 }
 
-// Addrs returns the addresses of the sentinels, for a client to ask.
+// Addrs returns the addresses of the sentinels, for a client.
 func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 
-// Servers returns the servers that are watched over; the first one was the master at the start.
+// Servers returns the master and the replicas. The first one was the master at the start.
 func (s *Sentinel) Servers() []*Server { return slices.Clone(s.servers) }
 
-// Master returns the server that is the master for all sentinels.
+// Master waits until all sentinels see the same master, and returns it.
 func (s *Sentinel) Master() *Server {
 	s.tb.Helper()
 	var m *Server
@@ -145,8 +146,9 @@ func (s *Sentinel) Prefer(r *Server) {
 	}
 }
 
-// KillMaster kills the master, and has the sentinels notice within a second; later if replicas have been cut off for long, since
-// none is promoted that was so for more than ten times as long when the master died.
+// KillMaster kills the master, and makes the sentinels notice within a second. If a replica has
+// been cut off, they notice later: they promote no replica that was cut off for more than ten times
+// as long.
 func (s *Sentinel) KillMaster() *Server {
 	s.tb.Helper()
 	dead := s.Master()
@@ -161,7 +163,8 @@ func (s *Sentinel) KillMaster() *Server {
 	return dead
 }
 
-// AwaitFailover waits until the sentinels agree on another master than dead, which says so too.
+// AwaitFailover waits until the sentinels agree on another master than dead, and that server
+// agrees.
 func (s *Sentinel) AwaitFailover(dead *Server) *Server {
 	s.tb.Helper()
 	until(s.tb, "another master", func() bool {
@@ -172,9 +175,9 @@ func (s *Sentinel) AwaitFailover(dead *Server) *Server {
 	return s.agreed()
 }
 
-// AwaitReplicas waits until all servers run, the sentinels find nothing wrong with any, and the replicas have what the
-// master has. A failover then begins as soon as the master is gone: sentinels want some time between one and the next, which is
-// over as well.
+// AwaitReplicas waits until all servers run, the sentinels find nothing wrong, and the replicas
+// have all data of the master. It also waits for the time that sentinels need between two
+// failovers, so that the next one begins as soon as the master is gone.
 func (s *Sentinel) AwaitReplicas() {
 	s.tb.Helper()
 	m := s.Master()
@@ -192,7 +195,7 @@ func (s *Sentinel) AwaitReplicas() {
 	until(s.tb, "the sentinels would fail over again", func() bool { return time.Since(s.killed) > betweenFailovers })
 }
 
-// well is how many replicas are well for a sentinel.
+// well returns how many replicas are well for a sentinel.
 func (s *Sentinel) well(watcher *Server) (n int) {
 	for _, p := range s.replicasOf(watcher) {
 		if p["flags"] == "slave" && p["master-link-status"] == "ok" {
@@ -202,7 +205,7 @@ func (s *Sentinel) well(watcher *Server) (n int) {
 	return n
 }
 
-// replicasOf is what a sentinel says of each replica.
+// replicasOf returns the properties of each replica, as a sentinel sees it.
 func (s *Sentinel) replicasOf(watcher *Server) (all []map[string]string) {
 	reply, _ := watcher.Do("SENTINEL", "REPLICAS", MasterName)
 	replicas, _ := reply.([]any)
@@ -219,7 +222,7 @@ func (s *Sentinel) downAfter(d time.Duration) {
 	}
 }
 
-// agreed is the master as all living sentinels see it; nil if they differ.
+// agreed returns the master for all living sentinels, or nil if they differ.
 func (s *Sentinel) agreed() *Server {
 	var addr string
 	for i, watcher := range living(s.sentinels) {

@@ -6,10 +6,10 @@
 //	lost := p.Add(redistest.Rule{Commands: []string{"SET"}, Fault: redistest.LoseReply})
 //	// … let the client under test talk to p.Addr() …
 //	<-lost.Fired()                  // the SET was executed and its reply swallowed
-//	s.Do("GET", "key")              // what the store knows, seen from outside
+//	s.Do("GET", "key")              // asks the server itself, past the proxy
 //
-// Servers and proxies end with the test that made them. Nothing here depends on a
-// client library, so that a bug of a client cannot hide in its own test bed.
+// Servers and proxies end with the test that made them. Nothing here uses a client library, so a
+// bug of a client cannot hide in its own test bed.
 package redistest
 
 import (
@@ -22,15 +22,15 @@ import (
 	"time"
 )
 
-// Start runs one redis-server without persistence on a free loopback port and
-// returns when it answers PING. The server is killed when the test ends, also when
-// it is paused by then, and on Linux also when the test process dies.
+// Start runs one redis-server without persistence on a free loopback port, and returns when it
+// answers PING. The server is killed when the test ends, even if it is paused then. On Linux it is
+// also killed when the test process dies.
 func Start(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	return StartN(tb, 1, opts...)[0]
 }
 
-// StartN runs n servers that know nothing of each other.
+// StartN runs n independent servers.
 func StartN(tb testing.TB, n int, opts ...Option) []*Server {
 	tb.Helper()
 	Require(tb)
@@ -65,15 +65,15 @@ type Option func(*config)
 type config struct {
 	args     []string
 	password string
-	sentinel string // a configuration file, which makes it one
-	movable  bool   // its clock
-	volatile bool   // its disk
-	shims    []shim // what these need
+	sentinel string // the configuration file of a sentinel; empty: not one
+	movable  bool   // its clock can be moved
+	volatile bool   // its disk can lose data
+	shims    []shim // for these two
 }
 
-// WithArgs appends arguments for redis-server, such as "--appendonly", "yes". They
-// come last and so win over the defaults. The log must stay on standard output at
-// level notice or below: it tells when the server is ready.
+// WithArgs appends arguments for redis-server, such as "--appendonly", "yes". They come last and so
+// override the defaults. The log must stay on standard output at level notice or below: Start reads
+// there that the server is ready.
 func WithArgs(args ...string) Option {
 	return func(c *config) { c.args = append(c.args, args...) }
 }
@@ -83,9 +83,9 @@ func WithPassword(password string) Option {
 	return func(c *config) { c.password = password }
 }
 
-// A Server is one redis-server with a fixed address and data directory, and at most
-// one process at a time. Its methods may be called from any goroutine until the
-// test ends; they report trouble with Errorf, which, unlike Fatal, is allowed there.
+// A Server is one redis-server with a fixed address and data directory, and at most one process at
+// a time. Its methods may be called from any goroutine until the test ends. They report failures
+// with Errorf, which, unlike Fatal, any goroutine may call.
 type Server struct {
 	tb   testing.TB
 	dir  string
@@ -94,11 +94,11 @@ type Server struct {
 
 	mu    sync.Mutex // held while the process changes its state
 	proc  *process   // the last one started
-	ended bool       // by Cleanup: a late Restart must not leave a process behind
+	ended bool       // after the test, when a late Restart must not start a process
 }
 
-// launch starts a server on a port from reserve, and on another port if somebody
-// else was faster to bind that one.
+// launch starts a server on a port from reserve. If another process has bound that port, it tries
+// the next one.
 func launch(tb testing.TB, dir string, c config, reserve func() (*reservation, error)) (*Server, error) {
 	s := &Server{tb: tb, dir: dir, config: c}
 	for attempt := 1; ; attempt++ {
@@ -183,8 +183,8 @@ func (s *Server) Do(args ...string) (any, error) {
 	return s.call(5*time.Second, args...)
 }
 
-// Stop ends the process as an operator would, with SIGTERM, so that it saves what
-// it is configured to save. Redis looks at the signal ten times a second only.
+// Stop ends the process as an operator would, with SIGTERM, so that it saves what it is configured
+// to save. Redis looks for the signal ten times a second.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,8 +205,8 @@ func (s *Server) Kill() {
 	s.proc.kill()
 }
 
-// Restart starts a new process on the address and data of the one that was stopped
-// or killed, and returns when it answers.
+// Restart starts a new process with the address and data of the one that was stopped or killed, and
+// returns when it answers.
 func (s *Server) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +230,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// Pause stops the process with SIGSTOP and returns when it really stands still: the
-// kernel still accepts connections and bytes for it, and nothing is answered.
+// Pause stops the process with SIGSTOP, and returns when all its threads have stopped. The kernel
+// still accepts connections and bytes for it, and nothing is answered.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused process go on, with everything that arrived in between.
+// Resume lets a paused process go on, with everything that arrived during the pause.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestMain checks that all tests together leave no goroutine and no server behind,
-// and serves as the test process that dies in TestServersDieWithTheTestProcess.
+// TestMain checks that all tests together leave no goroutine and no server behind. It also runs in
+// the process that dies in TestServersDieWithTheTestProcess.
 func TestMain(m *testing.M) {
 	code := Main(m)
 	if code == 0 && !poll(func() bool { return len(ownGoroutines()) == 0 }) {
@@ -48,7 +48,7 @@ func poll(cond func() bool) bool {
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	if !poll(cond) {
-		t.Fatalf("waited in vain until %s", what)
+		t.Fatalf("waited in vain: %s", what)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestServersAreIndependentAndEndWithTheTest(t *testing.T) {
 		for i, s := range servers {
 			want(t, s, fmt.Sprint(i), "GET", "k")
 		}
-		servers[1].Pause() // must not hinder the clean-up
+		servers[1].Pause() // must not hinder the cleanup
 	})
 	for i, s := range servers {
 		if s.proc.alive() || !refuses(s.Addr()) {
@@ -127,7 +127,7 @@ func TestKillAndRestart(t *testing.T) {
 			if _, err := s.Do("PING"); err == nil || isReply(err) {
 				t.Errorf("Do on a killed server: %v", err)
 			}
-			s.Kill() // nothing left to do
+			s.Kill() // does nothing the second time
 			s.Restart()
 			if s.Addr() != addr || s.PID() == pid {
 				t.Errorf("restarted at %s with pid %d; was at %s with pid %d", s.Addr(), s.PID(), addr, pid)
@@ -146,7 +146,7 @@ func TestStopIsGraceful(t *testing.T) {
 		t.Errorf("the server did not say goodbye:\n%s", log)
 	}
 	s.Restart()
-	want(t, s, "v", "GET", "k") // saved on the way out
+	want(t, s, "v", "GET", "k") // saved at the end
 }
 
 func TestPausedServerIsSilentUntilResumed(t *testing.T) {
@@ -231,14 +231,14 @@ func TestRequire(t *testing.T) {
 		t.Setenv("LOCKSTEP_REQUIRE_REDIS", tc.strict)
 		r := &recorder{TB: t}
 		Require(r)
-		leftOut = tally{} // what is left out here is pretended
+		leftOut = tally{} // no test is really left out here
 		if !strings.HasPrefix(r.text, tc.want) || (tc.want == "") != (r.text == "") {
 			t.Errorf("PATH=%s LOCKSTEP_REQUIRE_REDIS=%s: %q, want %q", tc.path, tc.strict, r.text, tc.want)
 		}
 	}
 }
 
-// A recorder notes what would end or fail the test.
+// A recorder records failures and skips in place of the test.
 type recorder struct {
 	testing.TB
 	text string

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// A shim is a small library that is loaded before the C library of a server and stands in for a part of it. It shares a file in
-// the server's directory with the test.
+// A shim is a small library that is loaded before the C library of a server and replaces a part of
+// it. It shares a file in the server's directory with the test.
 type shim struct {
 	library  string
-	variable string // of the environment, which tells it the path of the file
+	variable string // of the environment, with the path of the file
 	file     string
-	size     int // of the file at first
+	size     int // of the file at the first start
 }
 
-// shimEnv is what makes the process load its shims.
+// shimEnv returns the environment that makes the process load its shims.
 func (s *Server) shimEnv() ([]string, error) {
 	var libraries, env []string
 	for _, shim := range s.shims {
@@ -42,7 +42,7 @@ func buildShim(tb testing.TB, name string, source []byte) string {
 	tb.Helper()
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
-		Missing(tb, "there is no C compiler (cc) to get between a server and its %s", name)
+		Missing(tb, "there is no C compiler (cc) to build the library for the %s of a server", name)
 	}
 	dir := tb.TempDir()
 	file, library := filepath.Join(dir, name+".c"), filepath.Join(dir, name+".so")
