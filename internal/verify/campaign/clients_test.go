@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// A library is one way to reach a server: a client library with the options it has when nobody sets any, or through Open,
-// which sets those fit for locks. Quarantine is off, since the servers here have just started.
+// A library is one way to reach a server: a client library with its default options, or through
+// Open, which sets options for locks. Quarantine is off, since the servers here have just started.
 type library struct {
 	name string
 	dial func(t *testing.T, addr string, opts ...redisstore.Option) connection
 }
 
-// A connection is a store on one server, and what closes the client below it.
+// A connection is a store on one server, with a function that closes its client.
 type connection struct {
 	store *redisstore.Store
 	close func()
@@ -34,7 +34,8 @@ var libraries = []library{
 		store, c := goredis.Open(&goredisclient.Options{Addr: addr}, forTests(opts)...)
 		return closing(t, store, c.Close)
 	}},
-	{"redigo", func(t *testing.T, addr string, opts ...redisstore.Option) connection { // which waits for a reply for ever
+	// it waits for a reply for ever
+	{"redigo", func(t *testing.T, addr string, opts ...redisstore.Option) connection {
 		pool := &client.Pool{Dial: func() (client.Conn, error) { return client.Dial("tcp", addr) }, MaxIdle: 3}
 		return closing(t, redigo.New(pool, forTests(opts)...), pool.Close)
 	}},
@@ -48,17 +49,17 @@ func forTests(opts []redisstore.Option) []redisstore.Option {
 	return append([]redisstore.Option{redisstore.WithoutQuarantine(), beneath.Long}, opts...)
 }
 
-// closing closes at the end of the test what has not been closed by then.
+// closing makes a connection that is closed at the end of the test, or before.
 func closing(t *testing.T, store *redisstore.Store, end func() error) connection {
 	closed := false
 	c := connection{store, func() {
 		if !closed {
 			closed = true
-			_ = end() // nothing was written that a failed Close could lose
+			_ = end() // a Close that fails loses nothing
 		}
 	}}
 	t.Cleanup(c.close)
 	return c
 }
 
-func init() { logging.Disable() } // go-redis tells of every dial that fails
+func init() { logging.Disable() } // go-redis logs every dial that fails

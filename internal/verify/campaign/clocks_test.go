@@ -23,19 +23,20 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestTheClockOfAServerJumps moves the wall clock of one server by a minute while a lock of half a minute is held, and asks for it
-// from elsewhere:
+// TestTheClockOfAServerJumps moves the wall clock of one server by a minute while a lock with a TTL
+// of half a minute is held. Another Client asks for the lock:
 //
-//   - Ahead, the server has forgotten the lock. One instance then has two holders (V), and so has a bare majority. A larger
-//     quorum has not (S). A holder with no node to spare has lost it all the same (U), and is told at the next extension.
-//   - Back, nobody gets it (S); but when its holder dies it stays locked for the minute, too (U).
+//   - Ahead: the server has forgotten the lock. One instance then has two holders (V), and so has a
+//     bare majority. A larger quorum has not (S). A holder without a node to spare has still lost
+//     the lock (U), and learns it at the next extension.
+//   - Back: nobody gets it (S). But if its holder dies, the lock stays for one more minute (U).
 //
 // Run it alone: go test ./internal/verify/campaign -run TestTheClockOfAServerJumps -v
 func TestTheClockOfAServerJumps(t *testing.T) {
 	const (
 		jump = time.Minute
 		ttl  = 30 * time.Second
-		keys = 5 // each an experiment
+		keys = 5 // one experiment each
 
 		nodeLimit = 500 * time.Millisecond // of redlock
 	)
@@ -49,7 +50,7 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 					stores = append(stores, connect(t, s))
 				}
 				l, other := locker.New(c.over(t, stores), locker.WithTTL(ttl)), locker.New(c.over(t, stores), locker.WithTTL(ttl))
-				for _, s := range servers[c.holding:] { // these have no part in the lease
+				for _, s := range servers[c.holding:] { // these must not have the lease
 					s.Kill()
 				}
 				var ahead, back []*locker.Lock
@@ -58,19 +59,23 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 					back = append(back, mustTryLock(t, l, fmt.Sprint("back ", i)))
 				}
 				if c.holding < c.servers {
-					time.Sleep(2 * nodeLimit) // until what was asked of the dead is given up: a dial that is repeated would find them alive
+					// until all calls to the dead servers have ended: a dial that is repeated would
+					// find them alive
+					time.Sleep(2 * nodeLimit)
 				}
 				for _, s := range servers[c.holding:] {
 					s.Restart()
 				}
-				for _, s := range servers[:c.holding] { // a quorum does not wait for the last of them
-					eventually(t, "the lease is everywhere", func() bool {
+				// a quorum does not wait for the last of them
+				for _, s := range servers[:c.holding] {
+					eventually(t, "all nodes have the lease", func() bool {
 						n, err := s.Do("DBSIZE")
 						return err == nil && n.(int64) >= 2*keys
 					})
 				}
 
-				again := command("TestTheClockOfAServerJumps/" + c.name) // through both clients
+				// with both client libraries
+				again := command("TestTheClockOfAServerJumps/" + c.name)
 				behind := matrix.Cell{Strategy: c.name, Fault: "server clock back", Where: "redis-server", Trials: keys, Command: again}
 				before := matrix.Cell{Strategy: c.name, Fault: "server clock ahead", Where: "redis-server", Trials: keys, Command: again}
 
@@ -86,8 +91,8 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 				}
 				left, err := servers[0].Do("PTTL", back[0].Key())
 				if err != nil || left.(int64) < (ttl+jump/2).Milliseconds() {
-					t.Errorf("back: the key lives for %v more ms, %v; want the minute on top", left, err)
-				} else if c.servers-1 < c.quorum { // nobody can do without that server
+					t.Errorf("back: the key lives for %v more ms, %v; want a minute more", left, err)
+				} else if c.servers-1 < c.quorum { // no quorum without that server
 					behind.Down = time.Duration(left.(int64)) * time.Millisecond
 				}
 				behind.Report(t)
@@ -105,12 +110,12 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 					told := lock.Extend(t.Context(), 2*ttl)
 					over := errors.Is(context.Cause(lock.Context()), locker.ErrLost)
 					if errors.Is(told, locker.ErrLost) != c.lost || over != c.lost {
-						t.Errorf("ahead: Extend = %v, the context: %v; want the loss told: %v", told, context.Cause(lock.Context()), c.lost)
+						t.Errorf("ahead: Extend = %v, the context: %v; want it lost: %v", told, context.Cause(lock.Context()), c.lost)
 					}
 					if second != nil && lock.Fence() != 0 && second.Fence() <= lock.Fence() {
 						t.Errorf("ahead: fence %d after %d", second.Fence(), lock.Fence())
 					}
-					if c.lost && !c.violated { // what is left of it is released
+					if c.lost && !c.violated { // the cleanup releases it
 						began := time.Now()
 						if _, err := other.Lock(t.Context(), lock.Key(), locker.WithWait(2*ttl)); err != nil {
 							t.Errorf("ahead: Lock after the loss = %v", err)
@@ -124,7 +129,7 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 	}
 }
 
-// TestNumbersRiseWhateverTheClockOfTheServerDoes lets it jump ahead and back between grants.
+// TestNumbersRiseWhateverTheClockOfTheServerDoes lets the clock jump ahead and back between grants.
 func TestNumbersRiseWhateverTheClockOfTheServerDoes(t *testing.T) {
 	for client, connect := range clients {
 		t.Run(client, func(t *testing.T) {
@@ -149,7 +154,7 @@ func TestNumbersRiseWhateverTheClockOfTheServerDoes(t *testing.T) {
 	}
 }
 
-// numberedNested is what the strategies here need.
+// numberedNested has the methods that the strategies here need.
 type numberedNested interface {
 	backends.NumberedStore
 	backends.FencedStore
@@ -158,7 +163,8 @@ type numberedNested interface {
 
 var clients = map[string]func(t *testing.T, s *redistest.Server) numberedNested{
 	"go-redis": func(t *testing.T, s *redistest.Server) numberedNested {
-		// A dial that is tried again would find the server back, and the node would have a part in the lease after all.
+		// A dial that is repeated would find the server back, and that node would get the lease
+		// after all.
 		c := redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, MaxRetries: -1, PoolSize: 1000})
 		t.Cleanup(func() { c.Close() })
 		return goredis.New(c, beneath.Long)
@@ -170,12 +176,13 @@ var clients = map[string]func(t *testing.T, s *redistest.Server) numberedNested{
 	},
 }
 
-// clockCells say what one server's clock does to a strategy whose lease is on the first holding of its servers.
+// clockCells say what happens to a strategy when the clock of one server jumps. The lease is on the
+// first holding servers.
 var clockCells = []struct {
 	name             string
 	servers, holding int
 	quorum           int
-	violated, lost   bool // when it jumps ahead: there are two holders, or at least none that still has the lock
+	violated, lost   bool // after a jump ahead: two holders; the holder has lost the lock
 	over             func(t *testing.T, stores []numberedNested) locker.Locker
 }{
 	{"single", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return single.New(s[0]) }},

@@ -27,16 +27,17 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestNoUpdateIsLostInCrashes lets processes add to counters under locks, while servers are killed and started again, or the
-// processes themselves are killed, or stopped for longer than their leases. A counter is read, and written a moment later; an
-// update is lost if someone else wrote in between.
+// TestNoUpdateIsLostInCrashes lets processes add to counters under locks. Meanwhile servers are
+// killed and restarted, or the processes are killed, or stopped for longer than their leases. A
+// worker reads a counter and writes it a moment later. An update is lost if another worker wrote in
+// between.
 //
-//   - Killed servers: none is lost where what the servers forget can't make two holders (S). One
-//     instance that forgets loses some (V). The updates there take half a second, so that the
-//     server is back before those that it interrupted are written.
-//   - Killed processes: none is lost (S).
-//   - Stopped processes, which write without a look at their context, as a write does that is on its way already: the lock
-//     can't help that (V), and a guard that compares numbers can (S).
+//   - Killed servers: no update is lost where servers that forget cannot make two holders (S). One
+//     instance that forgets loses some (V). Updates there take half a second, so that the server is
+//     back before they are written.
+//   - Killed processes: no update is lost (S).
+//   - Stopped processes write without a look at their context, like a write that is already under
+//     way. A lock cannot prevent that (V). A guard that compares numbers can (S).
 //
 // Run it alone: go test ./internal/verify/campaign -run TestNoUpdateIsLostInCrashes -v
 func TestNoUpdateIsLostInCrashes(t *testing.T) {
@@ -60,12 +61,12 @@ func TestNoUpdateIsLostInCrashes(t *testing.T) {
 // crashes is one experiment.
 type crashes struct {
 	strategy, fault string
-	over            string // what the workers lock with
+	over            string // the strategy of the workers: see job.locker
 	servers         int
 	args            []string
 	ttl             time.Duration // 0: leaseTTL
 	pause           time.Duration // between the read and the write; 0: a moment
-	guarded         bool          // the counters refuse a number that is lower than one before
+	guarded         bool          // the counters refuse numbers that fall
 	violated        bool          // updates are lost
 }
 
@@ -98,7 +99,8 @@ func (c crashes) run(t *testing.T) {
 			s := servers[kill%len(servers)]
 			s.Kill()
 			s.Restart()
-			time.Sleep(leaseTTL) // a quorum bears so many forgetful nodes in the life of a lease, and not more
+			// a quorum tolerates only so many nodes that forget in the life of a lease
+			time.Sleep(leaseTTL)
 		case "holders killed":
 			victim.end()
 			staff[kill%workers] = c.hire(t, servers, bank)
@@ -108,7 +110,8 @@ func (c crashes) run(t *testing.T) {
 			victim.signal(t, syscall.SIGCONT)
 		}
 	}
-	for more := 0; c.violated && bank.lost() == 0 && more < 20*kills; more++ { // until it is seen
+	// until an update is lost
+	for more := 0; c.violated && bank.lost() == 0 && more < 20*kills; more++ {
 		if c.fault == "servers killed" {
 			servers[0].Kill()
 			servers[0].Restart()
@@ -132,27 +135,28 @@ func (c crashes) run(t *testing.T) {
 	}.Report(t)
 }
 
-// A bank has the counters, in the process of the test. A worker sends the name of a counter and its number, gets the value,
-// and sends the value to be written.
+// A bank has the counters, in the process of the test. A worker sends the name of a counter and the
+// number of its grant, gets the value, and sends the new value.
 type bank struct {
 	listener net.Listener
 	guarded  bool
 
 	mu                    sync.Mutex
-	ledger                *ledger // of the workers; nil: nobody wants to know
+	ledger                *ledger // of the workers; nil: none is kept
 	guards                map[string]*fence.Register[int]
 	values                map[string]int
 	updates, gone, missed int
 }
 
-// message is what goes to the bank and back.
+// message goes to the bank and back.
 type message struct {
 	Counter string
 	Fence   uint64
 	Value   int
-	Forgone bool // nothing is to be written: the lock was lost
+	Forgone bool // the lock was lost, so nothing is written
 
-	Asked, Answered, Until int64 // when the lock was asked for, was granted and was held for sure, in ns since 1970
+	// when the lock was asked for and granted, and until when it was held, in ns since 1970
+	Asked, Answered, Until int64
 }
 
 func openBank(t *testing.T, guarded bool) *bank {
@@ -174,7 +178,7 @@ func openBank(t *testing.T, guarded bool) *bank {
 	return b
 }
 
-// serve ends with its worker.
+// serve returns when its worker ends.
 func (b *bank) serve(conn net.Conn) {
 	defer conn.Close()
 	in, out := json.NewDecoder(bufio.NewReader(conn)), json.NewEncoder(conn)
@@ -196,7 +200,7 @@ func (b *bank) read(m message) message {
 	defer b.mu.Unlock()
 	m.Value = b.values[m.Counter]
 	if b.guarded {
-		_, _ = b.guard(m.Counter).Claim(m.Fence) // who is too late will be told when it writes
+		_, _ = b.guard(m.Counter).Claim(m.Fence) // if the worker is late, its write fails
 	}
 	return m
 }
@@ -213,7 +217,7 @@ func (b *bank) write(m message) message {
 	}
 	b.updates++
 	if b.values[m.Counter] != m.Value-1 {
-		b.missed++ // what someone else wrote since it was read
+		b.missed++ // another update since the read is lost
 	}
 	b.values[m.Counter] = m.Value
 	return m
@@ -243,14 +247,14 @@ type worker struct{ cmd *exec.Cmd }
 
 const workerEnv = "LOCKSTEP_CAMPAIGN_WORKER"
 
-// job is what a worker is told.
+// job is the order of a worker.
 type job struct {
 	Over    string
 	Servers []string
 	Bank    string
-	Hasty   bool // writes without a look at its context
+	Hasty   bool // it writes without a look at its context
 	Pause   time.Duration
-	TTL     time.Duration // of leases that are not extended; 0: leaseTTL, and they are
+	TTL     time.Duration // of leases that are not renewed; 0: leaseTTL, with renewal
 }
 
 func (c crashes) hire(t *testing.T, servers []*redistest.Server, b *bank) *worker {
@@ -277,7 +281,7 @@ func hire(t *testing.T, servers []string, b *bank, j job) *worker {
 }
 
 func (w *worker) end() {
-	_ = w.cmd.Process.Kill() // it may be gone
+	_ = w.cmd.Process.Kill() // it may have ended
 	_ = w.cmd.Wait()
 }
 
@@ -288,14 +292,14 @@ func (w *worker) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// runWorker is what the process of a worker runs: see TestProcess.
+// runWorker runs in the process of a worker: see TestProcess.
 func runWorker(t *testing.T, text string) {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test has died
+		_, _ = os.Stdin.Read(make([]byte, 1)) // it returns when the process of the test ends
 		os.Exit(1)
 	}()
 	opts := []locker.Option{locker.WithTTL(leaseTTL)}
@@ -313,7 +317,7 @@ func runWorker(t *testing.T, text string) {
 func (j job) locker(t *testing.T) locker.Locker {
 	var stores []numberedNested
 	for _, addr := range j.Servers {
-		// After as many failed dials as the pool is large, go-redis would not try for a second.
+		// After as many failed dials as its pool is large, go-redis would dial only once a second.
 		c := redis.NewClient(&redis.Options{Addr: addr, DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000})
 		stores = append(stores, goredis.New(c))
 	}
@@ -348,7 +352,7 @@ func (j job) work(locks *locker.Client) {
 		if err := j.add(in, out, l); err != nil && !errors.Is(err, locker.ErrLost) {
 			return
 		}
-		_ = l.Unlock(ctx) // it is lost, or what is left of it ends with its lease
+		_ = l.Unlock(ctx) // if it fails, the key ends with its lease
 	}
 }
 

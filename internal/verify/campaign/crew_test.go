@@ -15,19 +15,19 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A crew works under a few locks while something is done to the servers, and writes down what it got. Under each lock is a
-// counter: it is read when a hold begins and written when it ends.
+// A crew works under a few locks while servers fail, and records its grants and holds. Each lock
+// protects a counter, which is read when a hold begins and written when it ends.
 type crew struct {
 	t     *testing.T
 	keys  []string
-	ttl   time.Duration // not of a lock that is kept
+	ttl   time.Duration // except of a lock that is kept
 	bank  *bank
 	began time.Time
 
-	dismiss func() // lets everyone finish
+	dismiss func() // stops all workers and waits for them
 	over    chan struct{}
 	working sync.WaitGroup
-	hands   sync.RWMutex // read by each who has a lock or asks for one
+	hands   sync.RWMutex // read-locked by each worker that has a lock or asks for one
 
 	mu      sync.Mutex
 	holds   []history.Hold
@@ -35,23 +35,23 @@ type crew struct {
 	granted map[string]int // by key
 	failed  map[string]int // by key
 	faults  map[string]int // by what the error says
-	refused int
-	stolen  int // locks that were lost before their time
+	busy    int
+	stolen  int // locks that were lost before their lease ended
 
 	unconfirmed int // releases, the lost ones among them
 }
 
 const (
-	keptTTL  = 4 * patience           // of those who keep a lock: it is not extended by itself before one has run out of patience
-	crewWait = 200 * time.Millisecond // for a lock, before one goes for another
-	crewRest = 20 * time.Millisecond  // between one lock and the next
+	keptTTL  = 4 * patience           // of a lock that is kept; it is not renewed within patience
+	crewWait = 200 * time.Millisecond // for one lock
+	crewRest = 20 * time.Millisecond  // between two locks
 )
 
-// cleaningUp is time for the clean-ups, which look again for 2.6 s, to find the servers still there. Against closed clients they
-// would go on for as long as keptTTL, in the middle of the experiment that is next and wants nothing to run on.
+// cleaningUp is time for the cleanups, which take 2.6 s, while the servers still run. With closed
+// clients they would go on for keptTTL and so run during the next experiment.
 const cleaningUp = 5 * time.Second
 
-// assemble makes everyone work with each of the Clients.
+// assemble starts so many workers for each Client.
 func assemble(t *testing.T, keys []string, guarded bool, hands int, ttl time.Duration, clients ...*locker.Client) *crew {
 	c := &crew{
 		t: t, keys: keys, ttl: ttl, bank: openBank(t, guarded), began: time.Now(), over: make(chan struct{}),
@@ -86,13 +86,13 @@ func (c *crew) work(locks *locker.Client, who string) {
 		} else {
 			h := c.begin(l, who)
 			time.Sleep(moment)
-			_ = h.end() // what is left ends with its lease
+			_ = h.end() // a key that is left ends with its lease
 		}
 		c.hands.RUnlock()
 	}
 }
 
-// still does something while nobody at work has a lock, or while they work.
+// still calls do: with rest while no worker has a lock, otherwise while they work.
 func (c *crew) still(rest bool, do func()) {
 	if rest {
 		c.hands.Lock()
@@ -101,7 +101,7 @@ func (c *crew) still(rest bool, do func()) {
 	do()
 }
 
-// fail notes why there is no grant.
+// fail records why there is no grant.
 func (c *crew) fail(key string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,21 +110,21 @@ func (c *crew) fail(key string, err error) {
 	case errors.Is(err, locker.ErrLost):
 		c.t.Errorf("%q: Lock = %v", key, err)
 	case errors.Is(err, locker.ErrHeld):
-		c.refused++
+		c.busy++
 	case errors.As(err, &fault):
 		c.failed[key]++
 		c.faults[fault.ErrorType()]++
 	default:
-		c.t.Errorf("%q: Lock = %v, which is neither a refusal nor a fault", key, err)
+		c.t.Errorf("%q: Lock = %v, which is neither held nor a fault", key, err)
 	}
 }
 
-// keep takes a lock as soon as it can be had, to be kept for longer than the others do.
+// keep takes a lock as soon as possible, for longer than the workers do.
 func (c *crew) keep(locks *locker.Client, key string) *hold {
 	c.t.Helper()
 	ctx := locker.ContextWithOwner(context.Background(), "keeper")
 	var l *locker.Lock
-	eventually(c.t, fmt.Sprintf("%q is granted to whoever keeps it", key), func() bool {
+	eventually(c.t, fmt.Sprintf("%q is granted to the keeper", key), func() bool {
 		var err error
 		l, err = locks.Lock(ctx, key, locker.WithTTL(keptTTL), locker.WithWait(patience))
 		return err == nil
@@ -132,7 +132,7 @@ func (c *crew) keep(locks *locker.Client, key string) *hold {
 	return c.begin(l, "keeper")
 }
 
-// A hold is one time that someone of the crew has a lock.
+// A hold is one hold of a lock by the crew.
 type hold struct {
 	*locker.Lock
 	crew  *crew
@@ -153,8 +153,8 @@ func (c *crew) begin(l *locker.Lock, who string) *hold {
 	return h
 }
 
-// end writes the counter unless the lock has been lost, and gives it back. Until here it was held, if its context has not ended
-// when that is asked next.
+// end writes the counter unless the lock was lost, and unlocks. The lock was held until now if its
+// context has not ended a moment later.
 func (h *hold) end() error {
 	until := time.Now()
 	h.read.Value++
@@ -183,7 +183,7 @@ func (c *crew) note(h history.Hold) {
 	c.holds = append(c.holds, h)
 }
 
-// grantsOf is how often key was granted; answersOf counts the faults as well.
+// grantsOf returns how often key was granted. answersOf counts the faults as well.
 func (c *crew) grantsOf(key string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +196,7 @@ func (c *crew) answersOf(key string) int {
 	return c.granted[key] + c.failed[key]
 }
 
-// awaitMore waits until count says of each key that it has grown by n.
+// awaitMore waits until the count of each key has grown by n.
 func (c *crew) awaitMore(n int, keys []string, what string, count func(key string) int) {
 	c.t.Helper()
 	at := map[string]int{}
@@ -208,8 +208,8 @@ func (c *crew) awaitMore(n int, keys []string, what string, count func(key strin
 	})
 }
 
-// longestGap is the longest time for which nobody held one of the keys, of those that ended since an instant. Whoever has a
-// lock last notes it before it is released, so this is longer than the lock was free.
+// longestGap returns the longest time in which nobody held one of the keys and which ended after
+// since. A hold is recorded before its release, so the lock was free for a shorter time.
 func (c *crew) longestGap(since time.Time, keys []string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,12 +226,12 @@ func (c *crew) longestGap(since time.Time, keys []string) time.Duration {
 }
 
 func (c *crew) String() string {
-	return fmt.Sprintf("%d grants, %d overlaps, %d updates lost, %d refused as late, %d numbers fell, %d locks lost before their time; "+
+	return fmt.Sprintf("%d grants, %d overlaps, %d updates lost, %d refused as late, %d numbers fell, %d locks lost too early; "+
 		"%d waits in vain, faults: %v", len(c.grants), len(history.Overlaps(c.holds)), c.bank.lost(), c.bank.late(),
-		len(c.inversions()), c.stolen, c.refused, c.faults)
+		len(c.inversions()), c.stolen, c.busy, c.faults)
 }
 
-// inversions are none without numbers.
+// inversions returns nothing if grants have no numbers.
 func (c *crew) inversions() []history.Inversion {
 	if len(c.grants) > 0 && c.grants[0].Fence == 0 {
 		return nil

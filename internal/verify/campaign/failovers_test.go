@@ -18,23 +18,25 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestFailovers kills the master under Sentinel again and again, while a crew works under locks and one lock is kept for as long
-// as it takes until a replica has become the master, and the dead server has come back as a replica.
+// TestFailovers kills the master under Sentinel repeatedly. Meanwhile a crew works under locks, and
+// one lock is kept until a replica has become the master and the dead server has come back as a
+// replica.
 //
-//   - With asynchronous replication, and replicas that hear nothing more shortly before, the lock that is kept is granted to
-//     someone else as well, and updates are lost (V). With numbers, a guard refuses what comes late (S), unless the clock of
-//     the new master is behind: then the numbers fall (V).
-//   - With as many replicas to acknowledge as there are, nothing is granted twice, and the lock that is kept stays; but until
-//     all servers are back nobody gets a lock (U). One of two replicas is not enough (V).
+//   - With asynchronous replication and replicas that were cut off shortly before, the lock that is
+//     kept is granted to another holder too, and updates are lost (V). With numbers, a guard
+//     refuses late updates (S). If the clock of the new master is behind, the numbers fall (V).
+//   - If all replicas must acknowledge, nothing is granted twice and the lock that is kept stays.
+//     But until all servers are back nobody gets a lock (U). One of two replicas is not enough (V).
 //
-// It prints how long nobody held one of the other locks at each failover. The sentinels take a second of silence for death, and the
-// dead server is started again as soon as there is another master. What the master was told to release, and the replicas did not
-// hear, comes back for what was left of its lease.
+// It prints how long nobody held one of the other locks at each failover. For the sentinels a
+// second of silence is death, and the dead server restarts as soon as there is another master. A
+// lock whose release did not reach the replicas comes back for the rest of its lease.
 //
 //	go test ./internal/verify/campaign -run TestFailovers -v                      one failover of each kind
 //	LOCKSTEP_TORTURE=1 go test ./internal/verify/campaign -run TestFailovers -v   20
 //
-// To change it: the table says what is lost with the master, failover what happens when, crew_test.go what is done under locks.
+// To change it: the table says what is lost with the master, failover does the steps, and
+// crew_test.go works under locks.
 func TestFailovers(t *testing.T) {
 	t.Parallel()
 	for _, f := range []failovers{
@@ -61,19 +63,20 @@ type failovers struct {
 	strategy, fault string
 	numbered        bool
 	replicas        int
-	acknowledged    int   // so many replicas must have a grant; 0: replication is asynchronous
-	cut             among // hears nothing more before the master is killed
-	behind          bool  // the clock of the first replica; it, and the first master, take turns
-	overlaps        bool  // two hold the lock that is kept
-	violated        bool  // updates are lost, or numbers fall
+	// the number of replicas that must have a grant; 0: replication is asynchronous
+	acknowledged int
+	cut          among // the replicas that are cut off before the master is killed
+	behind       bool  // the clock of the first replica is behind
+	overlaps     bool  // the lock that is kept gets a second holder
+	violated     bool  // updates are lost, or numbers fall
 }
 
-// among the replicas.
+// among selects some of the replicas.
 type among func(t *testing.T, s *redistest.Sentinel) []*redistest.Server
 
 func everyone(_ *testing.T, s *redistest.Sentinel) []*redistest.Server { return s.Replicas() }
 
-// promoted is the one that will be promoted.
+// promoted selects the replica that the sentinels will promote.
 func promoted(_ *testing.T, s *redistest.Sentinel) []*redistest.Server {
 	r := s.Replicas()[0]
 	s.Prefer(r)
@@ -81,12 +84,13 @@ func promoted(_ *testing.T, s *redistest.Sentinel) []*redistest.Server {
 }
 
 const (
-	farBehind = time.Hour       // longer than anyone waits
-	crewTTL   = 5 * time.Second // what was not released where it counts is in the way for as long
+	farBehind = time.Hour // longer than any wait
+	// a lock whose release the new master does not have stays for so long
+	crewTTL = 5 * time.Second
 )
 
 func (f failovers) run(t *testing.T) {
-	t.Parallel() // sentinels and workers wait most of the time
+	t.Parallel() // the sentinels and the crew wait most of the time
 	times := 1
 	if torture {
 		times = 20
@@ -119,7 +123,7 @@ func (f failovers) run(t *testing.T) {
 		t.Errorf("%d updates were lost, %d numbers fell; want some: %v", lost, len(inversions), f.violated)
 	}
 	if guarded && c.bank.late() == 0 {
-		t.Error("nobody came late: the guard had nothing to do")
+		t.Error("no update came late, so the guard had nothing to do")
 	}
 	violations := len(overlaps)
 	if guarded {
@@ -131,7 +135,7 @@ func (f failovers) run(t *testing.T) {
 	}.Report(t)
 }
 
-// dial is a Client of its own.
+// dial returns a new Client.
 func (f failovers) dial(t *testing.T, s *redistest.Sentinel) *locker.Client {
 	opts := []redisstore.Option{beneath.Long}
 	if f.acknowledged > 0 {
@@ -144,7 +148,8 @@ func (f failovers) dial(t *testing.T, s *redistest.Sentinel) *locker.Client {
 	return locker.New(single.New(store))
 }
 
-// failover is one of them, while key is kept. It tells how long nobody could have another lock.
+// failover does one failover while key is kept. It returns how long nobody held one of the other
+// locks.
 func (f failovers) failover(t *testing.T, s *redistest.Sentinel, c *crew, keeper *locker.Client, key string) time.Duration {
 	s.AwaitReplicas()
 	others := slices.DeleteFunc(slices.Clone(c.keys), func(k string) bool { return k == key })
@@ -157,7 +162,7 @@ func (f failovers) failover(t *testing.T, s *redistest.Sentinel, c *crew, keeper
 	if f.cut != nil {
 		cut = f.cut(t, s)
 	}
-	c.still(f.behind, func() { // or what they have would stay for an hour
+	c.still(f.behind, func() { // a lock of the crew would stay for an hour if the clock is behind
 		for _, r := range cut {
 			r.CutReplication()
 		}
@@ -174,13 +179,13 @@ func (f failovers) failover(t *testing.T, s *redistest.Sentinel, c *crew, keeper
 	killed := time.Now()
 	dead := s.KillMaster()
 	s.AwaitFailover(dead)
-	dead.Restart() // empty: no sentinel leads anyone to it
+	dead.Restart() // without data; no sentinel leads a client to it
 	for _, r := range cut {
 		r.MendReplication()
 	}
 	c.awaitMore(1, others, "the other locks are granted again", c.grantsOf)
 	if f.overlaps {
-		eventually(t, "the lock that is kept is granted to someone else", func() bool { return c.grantsOf(key) > before })
+		eventually(t, "the lock that is kept is granted to another holder", func() bool { return c.grantsOf(key) > before })
 	} else {
 		eventually(t, "the lock that is kept is extended", func() bool { return f.extended(t, kept) })
 		if n := c.grantsOf(key); n > before {
@@ -188,24 +193,26 @@ func (f failovers) failover(t *testing.T, s *redistest.Sentinel, c *crew, keeper
 		}
 	}
 	if unheard != nil {
-		_ = unheard.end() // someone else has been granted it
+		_ = unheard.end() // another holder has it
 	}
 	if err := context.Cause(kept.Context()); err != nil {
-		t.Errorf("%q: who keeps it has been told: %v", key, err)
+		t.Errorf("%q: the context of its keeper ended: %v", key, err)
 	}
-	if err := kept.end(); err != nil && (!f.overlaps || !errors.Is(err, locker.ErrLost)) { // nil if it had to be repeated
+	// it is nil if the release was repeated
+	if err := kept.end(); err != nil && (!f.overlaps || !errors.Is(err, locker.ErrLost)) {
 		t.Errorf("%q: Unlock = %v; want it lost: %v", key, err, f.overlaps)
 	}
 	return c.longestGap(killed, others)
 }
 
-// ask wants a lock of which no replica would hear, and is not granted it. If it is, that is kept.
+// ask asks for a lock that no replica would have, and must not get it. A grant is an error and is
+// returned.
 func (f failovers) ask(t *testing.T, c *crew, keeper *locker.Client, key string) (granted *hold) {
 	t.Helper()
-	eventually(t, "the grant that no replica hears of is refused", func() bool {
+	eventually(t, "an attempt that no replica acknowledges fails", func() bool {
 		l, err := keeper.TryLock(t.Context(), key, locker.WithTTL(keptTTL))
 		if err == nil {
-			t.Errorf("%q was granted, and no replica knows", key)
+			t.Errorf("%q was granted, and no replica has it", key)
 			granted = c.begin(l, "keeper")
 		}
 		return err == nil || errors.As(err, new(*redisstore.ReplicasError))
@@ -213,7 +220,7 @@ func (f failovers) ask(t *testing.T, c *crew, keeper *locker.Client, key string)
 	return granted
 }
 
-// extended may fail, but does not say that the lock is lost.
+// extended tries to extend. It may fail, but the lock must not be lost.
 func (f failovers) extended(t *testing.T, kept *hold) bool {
 	err := kept.Extend(t.Context(), keptTTL)
 	if errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrHeld) {

@@ -16,22 +16,23 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestHandOversWithBrokenWakes asks whether a waiter can be forgotten. A hundred goroutines in ten Clients, over all four ways to
-// reach the server, want one lock again and again. Meanwhile the connections on which they hear of releases break, or do
-// not work to begin with; and every now and then the first in line of a Client gives up, perhaps with the wake that was meant
-// for all behind it. The lease is so long that a lock which nobody takes stays free for all to see.
+// TestHandOversWithBrokenWakes asks whether a waiter can be forgotten. A hundred goroutines in ten
+// Clients, over all four ways to reach the server, want one lock repeatedly. Meanwhile the
+// connections for wakes break, or never work. Often the head of a Client's line leaves it, perhaps
+// with a wake for all waiters behind it. The lease is very long, so a lock that nobody takes stays
+// free.
 //
-//   - Nobody is stuck: when the trouble is over, each of the hundred gets the lock once more.
+//   - Nobody is stuck: when the faults end, each of the hundred gets the lock once more.
 //   - No two hold it at once.
 //   - No gap between the end of a hold and the next grant is of the order of the lease.
 //
-// It prints how long those gaps were. A waiter that has missed everything looks again after 250 ms at most; see also
-// TestWaitersWhoMissAWake.
+// It prints how long those gaps were. A waiter that has missed every wake looks again after at most
+// 250 ms; see also TestWaitersWhoMissAWake.
 //
-//	go test ./internal/verify/campaign -run TestHandOversWithBrokenWakes -v                      1,200 hand-overs
+//	go test ./internal/verify/campaign -run TestHandOversWithBrokenWakes -v                      1,200 holds
 //	LOCKSTEP_TORTURE=1 go test ./internal/verify/campaign -run TestHandOversWithBrokenWakes -v   12,000
 //
-// To change it: ways is the trouble, every how many hand-overs it comes is in the constants.
+// To change it: ways are the faults, and the constants say after how many holds they come.
 func TestHandOversWithBrokenWakes(t *testing.T) {
 	handOvers := 400
 	if torture {
@@ -49,7 +50,7 @@ func TestHandOversWithBrokenWakes(t *testing.T) {
 				cn.close()
 			}
 			noConnectionStays(t, q.proxies)
-			t.Logf("%s; %d gave up, %d when they were first in line; %d calls failed; in %v", &q.log, q.gaveUp.Load(), q.heads.Load(),
+			t.Logf("%s; %d calls left the line, %d of them as its head; %d calls failed; in %v", &q.log, q.gaveUp.Load(), q.heads.Load(),
 				q.failed.Load(), time.Since(began).Round(time.Millisecond))
 			matrix.Cell{
 				Strategy: "single", Fault: "wake-ups lost", Where: "redis-server", Trials: len(q.log.holds), Violations: len(history.Overlaps(q.log.holds)),
@@ -60,16 +61,17 @@ func TestHandOversWithBrokenWakes(t *testing.T) {
 }
 
 const (
-	lines        = 10 // Clients
-	waitersEach  = 10
-	breakEvery   = 10 // hand-overs
-	giveUpEvery  = 7
-	longestGap   = 20 * time.Second // far from what a wake takes on any machine, and from the lease
+	lines       = 10 // Clients
+	waitersEach = 10
+	breakEvery  = 10 // holds
+	giveUpEvery = 7
+	// much longer than a wake on any machine, and much shorter than the lease
+	longestGap   = 20 * time.Second
 	theQueuesTTL = 5 * time.Minute
-	turn         = 5 * patience // until one has got it: Clients have no turns among them, so some wait for long
+	turn         = 5 * patience // for one grant: there is no order among Clients, so some wait long
 )
 
-// A way in which wakes break: once before anybody waits, and again and again while they do.
+// A way is how wakes break: first before anybody waits, again while they wait.
 type way struct {
 	name  string
 	first func(*redistest.Proxy)
@@ -81,7 +83,7 @@ var ways = []way{
 		killSubscriptions(t, server)
 	}},
 	{"all connections of a Client are reset", nil, func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.CutAll() }},
-	{"nobody ever hears one", loseSubscriptions, nil},
+	{"no wake ever arrives", loseSubscriptions, nil},
 }
 
 func killSubscriptions(t *testing.T, server *redistest.Server) {
@@ -121,7 +123,7 @@ func queue(t *testing.T, server *redistest.Server, way way) *waitingQueue {
 	return q
 }
 
-// run lets them wait until there were so many hand-overs, and then each once more without trouble.
+// run lets them wait until there were so many holds, and then each once more without faults.
 func (q *waitingQueue) run(t *testing.T, handOvers int) {
 	var all sync.WaitGroup
 	for i := range lines {
@@ -134,11 +136,11 @@ func (q *waitingQueue) run(t *testing.T, handOvers int) {
 		t.Errorf("%d overlaps, the first: %v", len(overlaps), overlaps[0])
 	}
 	if longest := q.log.longestGap(); longest > longestGap {
-		t.Errorf("for %v the lock was free and nobody took it", longest)
+		t.Errorf("the lock was free for %v, and nobody took it", longest)
 	}
 }
 
-// wait takes the lock again and again.
+// wait takes the lock repeatedly.
 func (q *waitingQueue) wait(t *testing.T, client int, who string, handOvers int) {
 	for last := false; ; {
 		ctx, cancel := context.WithTimeout(context.Background(), turn)
@@ -170,7 +172,7 @@ func (q *waitingQueue) wait(t *testing.T, client int, who string, handOvers int)
 	}
 }
 
-// disturb is called after the n-th hand-over.
+// disturb is called after the n-th hold.
 func (q *waitingQueue) disturb(t *testing.T, n int) {
 	if n%breakEvery == 0 && q.way.again != nil {
 		q.way.again(t, q.server, q.proxies[n/breakEvery%lines])
@@ -180,13 +182,13 @@ func (q *waitingQueue) disturb(t *testing.T, n int) {
 	}
 }
 
-// A line is who waits in one Client, in the order in which they asked.
+// A line has the waiters of one Client, in the order in which they asked.
 type line struct {
 	mu    sync.Mutex
 	calls []*context.CancelFunc
 }
 
-// enter notes a call, and returns what takes the note back.
+// enter adds a call. leave removes it.
 func (ln *line) enter(cancel context.CancelFunc) (leave func()) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -204,7 +206,7 @@ func (ln *line) enter(cancel context.CancelFunc) (leave func()) {
 	}
 }
 
-// first makes the first in line give up, if there is one.
+// first ends the ctx of the head of the line, if there is one.
 func (ln *line) first() bool {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A holdLog is when a lock was held, and what happened in between.
+// A holdLog records when a lock was held, and the gaps between.
 type holdLog struct {
 	mu    sync.Mutex
 	began time.Time
 	holds []history.Hold
-	freed time.Time // when the last hold had been given back; zero: nobody knows
+	freed time.Time // when the last hold ended; zero: the lock is held
 	gaps  []time.Duration
 }
 
-// hold logs one hold: from when it is known to one that has the lock until just before it is released. It returns how many there
-// were. The lease is long enough for the release to be repeated until it is answered.
+// hold records one hold, from the grant until just before the release, and returns the number of
+// holds. The lease is long enough to repeat the release until it is answered.
 func (h *holdLog) hold(t *testing.T, l *locker.Lock, who string) int {
 	t.Helper()
 	start := time.Now()
@@ -63,7 +63,7 @@ func (h *holdLog) longestGap() (longest time.Duration) {
 	return longest
 }
 
-// String says how long it took from the end of a hold, before its release, to the next grant.
+// String says how long it took from the end of a hold, just before its release, to the next grant.
 func (h *holdLog) String() string {
 	late := 0
 	for _, gap := range h.gaps {
@@ -71,7 +71,7 @@ func (h *holdLog) String() string {
 			late++
 		}
 	}
-	return fmt.Sprintf("%d hand-overs: p50, p99, max %s; %d over %v", len(h.gaps), spread(h.gaps), late, pollingCap)
+	return fmt.Sprintf("%d gaps between holds: p50, p99, max %s; %d over %v", len(h.gaps), spread(h.gaps), late, pollingCap)
 }
 
 const pollingCap = 250 * time.Millisecond

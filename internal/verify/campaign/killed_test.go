@@ -20,15 +20,16 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestWaitersOfOtherProcessesGoOnWhenOneIsKilled asks what a process that is killed takes with it. Four processes of five
-// waiters each want one lock again and again, each through another client library. One of them is killed with SIGKILL while all
-// of its waiters wait, the next while one of them holds the lock; then it is started anew.
+// TestWaitersOfOtherProcessesGoOnWhenOneIsKilled asks how a killed process affects the others. Four
+// processes with five waiters each want one lock repeatedly, each through another client library.
+// One of them is killed with SIGKILL while all its waiters wait, the next while one of them holds
+// the lock. Then it is started again.
 //
-//   - The others go on: at once if the dead had nothing but places in line, and after the lease of the dead at the latest
-//     otherwise, by the looks that they take by themselves, since the dead wakes nobody.
-//   - No two hold the lock at once; the dead may count as a holder until its lease ends.
+//   - The others go on: at once if the dead process had only waiters. Otherwise they go on when its
+//     lease ends, by their own looks, since the dead holder wakes nobody.
+//   - No two hold the lock at once. The dead may count as a holder until its lease ends.
 //
-// It prints how long the lock stood still after each kind of death.
+// It prints how long the lock was not granted after each kind of death.
 //
 //	go test ./internal/verify/campaign -run TestWaitersOfOtherProcessesGoOnWhenOneIsKilled -v
 //
@@ -68,7 +69,7 @@ func TestWaitersOfOtherProcessesGoOnWhenOneIsKilled(t *testing.T) {
 		t.Errorf("%d overlaps, the first: %v", len(overlaps), overlaps[0])
 	}
 	atLast()
-	t.Logf("%d holds of processes; from a release to the next grant, with a dead process in line: p50, p99, max %s; from the death of a holder "+
+	t.Logf("%d holds of processes; from a release to the next grant, with a dead process in the queue: p50, p99, max %s; from the death of a holder "+
 		"with a lease of %v: %s", len(c.holds), spread(waiting), diesWith, spread(holding))
 	matrix.Cell{
 		Strategy: "single", Fault: "waiters and holders killed", Where: "redis-server", Trials: len(c.holds), Violations: len(overlaps),
@@ -76,9 +77,9 @@ func TestWaitersOfOtherProcessesGoOnWhenOneIsKilled(t *testing.T) {
 	}.Report(t)
 }
 
-const diesWith = time.Second // the lease of those who are killed
+const diesWith = time.Second // the TTL of the processes
 
-// TestProcess is no test: it is what the processes run.
+// TestProcess is not a test. It is the code of the processes.
 func TestProcess(t *testing.T) {
 	if job := os.Getenv(workerEnv); job != "" {
 		runWorker(t, job)
@@ -100,7 +101,7 @@ func TestProcess(t *testing.T) {
 	all.Wait()
 }
 
-// waitAndReport runs until the process is killed. It prints each grant, and the hold when it is over.
+// waitAndReport runs until the process is killed. It prints each grant, and each hold when it ends.
 func waitAndReport(t *testing.T, locks *locker.Client) {
 	for {
 		l, err := locks.Lock(t.Context(), "crowd")
@@ -111,26 +112,26 @@ func waitAndReport(t *testing.T, locks *locker.Client) {
 		start := time.Now().UnixNano()
 		fmt.Println("grant", start)
 		time.Sleep(5 * time.Millisecond)
-		if l.Context().Err() == nil { // else the machine was too busy, and it is someone else's by now
+		if l.Context().Err() == nil { // otherwise the machine was too busy, and the lock is lost
 			fmt.Println("hold", start, time.Now().UnixNano())
 		}
-		_ = l.Unlock(context.Background()) // it may have been lost
+		_ = l.Unlock(context.Background()) // the lock may have been lost
 	}
 }
 
-// A crowd is the processes.
+// A crowd is all processes.
 type crowd struct {
 	t         *testing.T
 	server    *redistest.Server
 	processes [4]*exec.Cmd
-	readers   [4]chan struct{} // closed when all that the process printed is read
-	grants    chan grant       // as they come; dropped when nobody listens
+	readers   [4]chan struct{} // closed when all output of the process is read
+	grants    chan grant       // dropped while nobody receives
 
 	mu    sync.Mutex
 	holds []history.Hold
 }
 
-// A grant was printed by a process.
+// A grant is one that a process has printed.
 type grant struct {
 	process int
 	at      time.Time
@@ -173,12 +174,12 @@ func scan(line, format string, into ...any) bool {
 
 func (c *crowd) kill(i int) {
 	_ = c.processes[i].Process.Kill()
-	<-c.readers[i] // before Wait, which closes what is read from
+	<-c.readers[i] // before Wait, which closes the pipe
 	_ = c.processes[i].Wait()
 }
 
-// killWaiting kills a process while someone else holds the lock and all wait, and tells how long after the release the next
-// grant came.
+// killWaiting kills a process while the test holds the lock and all processes wait. It returns the
+// time from the release to the next grant.
 func (c *crowd) killWaiting(ours *locker.Client, victim int) time.Duration {
 	l, err := ours.Lock(c.t.Context(), "crowd", locker.WithWait(patience))
 	if err != nil {
@@ -194,8 +195,8 @@ func (c *crowd) killWaiting(ours *locker.Client, victim int) time.Duration {
 	return c.next(released).at.Sub(released)
 }
 
-// killHolding kills a process as soon as it has the lock, and tells how long after that the next grant came. It may have
-// released it before.
+// killHolding kills a process as soon as it has the lock, and returns the time to the next grant.
+// The process may have released the lock just before.
 func (c *crowd) killHolding(victim int) time.Duration {
 	after := time.Now()
 	for {
@@ -212,7 +213,7 @@ func (c *crowd) killHolding(victim int) time.Duration {
 	return c.next(died).at.Sub(died)
 }
 
-// next is the first grant after an instant. By then the lease of whoever has died must have ended, and someone looked.
+// next returns the first grant after an instant.
 func (c *crowd) next(after time.Time) grant {
 	deadline := time.After(patience)
 	for {
@@ -228,7 +229,8 @@ func (c *crowd) next(after time.Time) grant {
 	}
 }
 
-// queued is how many stand in the queue of the lock; who was killed there stays in it until his turn comes.
+// queued returns the length of the queue. A waiter that was killed stays in it until it is the
+// head.
 func (c *crowd) queued() int {
 	reply, err := c.server.Do("ZCARD", "{crowd}:\x00queue")
 	if err != nil {

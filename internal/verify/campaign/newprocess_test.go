@@ -18,10 +18,10 @@ import (
 // TestAProcessThatDidNotSeeTheRestart restarts a server without persistence under a holder, and
 // lets another client ask for the lock:
 //
-//   - A client that used the server before the restart is refused by quarantine (S).
-//   - A client that was opened after the restart does not know of it, and is granted the lock (V). The
-//     client of a new process is such a one.
-//   - With WithQuarantine it is refused: the server is up for too short a time (S).
+//   - The quarantine of a client that used the server before the restart refuses the grant (S).
+//   - A client that was opened after the restart does not know of it, and gets the lock (V). So
+//     does the client of a new process.
+//   - WithQuarantine refuses the grant: the server has not been up for long enough (S).
 //
 // Run it: go test ./internal/verify/campaign -run TestAProcessThatDidNotSeeTheRestart -v
 func TestAProcessThatDidNotSeeTheRestart(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAProcessThatDidNotSeeTheRestart(t *testing.T) {
 				var other *locker.Client
 				if c.early {
 					other = open(c.option)
-					mustBeRefused(t, other)
+					mustBeHeld(t, other)
 				}
 				server.Kill()
 				server.Restart()
@@ -62,11 +62,11 @@ func TestAProcessThatDidNotSeeTheRestart(t *testing.T) {
 					other = open(c.option)
 				}
 				l, err := other.TryLock(t.Context(), "key")
-				for c.early && isUnknown(err) { // it met a connection to the server that was killed
+				for c.early && isUnknown(err) { // on a connection to the server that was killed
 					l, err = other.TryLock(t.Context(), "key")
 				}
 				if held.Context().Err() != nil {
-					t.Fatal("the holder noticed before the other was answered: the machine has too much else to do")
+					t.Fatal("the lease ended before the other client had its answer: the machine is too busy")
 				}
 				switch {
 				case err == nil:
@@ -87,7 +87,7 @@ func TestAProcessThatDidNotSeeTheRestart(t *testing.T) {
 	}
 }
 
-func mustBeRefused(t *testing.T, c *locker.Client) {
+func mustBeHeld(t *testing.T, c *locker.Client) {
 	t.Helper()
 	if _, err := c.TryLock(t.Context(), "key"); !errors.Is(err, locker.ErrHeld) {
 		t.Fatalf("TryLock of a lock that is held = %v", err)

@@ -15,16 +15,20 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
-// TestTheWallClockOfAClientJumps sets the wall clock of one of two clients by an hour, while the other's and the server's go on:
+// TestTheWallClockOfAClientJumps moves the wall clock of one of two clients by an hour. The clocks
+// of the other client and of the server go on:
 //
-//   - Ahead, who asks for a lock of the other is refused as before. Who holds one is told at once that it is lost, since the
-//     machine may have been suspended for an hour; what is left of it in the store is released, and the other gets it.
-//   - Back, who takes a lock has it for no longer than before, by the monotonic clock, and nobody else is granted it meanwhile.
+//   - Ahead: a lock that another holds is held, as before. A holder whose clock jumps learns at
+//     once that its lock is lost, since the machine may have been suspended for an hour. The
+//     cleanup releases the key, and the other client gets the lock.
+//   - Back: a lease lasts no longer than before, by the monotonic clock, and nobody else gets the
+//     lock meanwhile.
 //
-// GetSet alone writes times into the store, and has two holders in either case (V).
+// Only GetSet writes times into the store. It has two holders in both cases (V).
 //
-// The clock is the one by which the Client and GetSet go: see internal/wallclock. That of a process can't be moved from outside
-// as that of redis-server is in TestTheClockOfAServerJumps, since Go programs do not ask the C library for the time.
+// The clock is the one that the Client and GetSet use: see internal/wallclock. A test cannot move
+// the clock of a Go process from outside, as TestTheClockOfAServerJumps does with redis-server,
+// since Go programs do not ask the C library for the time.
 //
 //	go test ./internal/verify/campaign -run TestTheWallClockOfAClientJumps -v
 func TestTheWallClockOfAClientJumps(t *testing.T) {
@@ -34,14 +38,15 @@ func TestTheWallClockOfAClientJumps(t *testing.T) {
 	}
 	servers := redistest.StartN(t, 5)
 	for _, s := range strategies {
-		if s.replicated || s.nested { // these send what the others of their kind do
+		if s.replicated || s.nested { // these send the same commands as another strategy
 			continue
 		}
 		for _, lib := range libraries {
 			t.Run(s.name+"/"+lib.name, func(t *testing.T) {
 				t.Parallel()
 				ours, theirs := clockedClient(t, s, lib, servers), clockedClient(t, s, lib, servers)
-				again := command("TestTheWallClockOfAClientJumps/" + s.name) // through all client libraries
+				// with all client libraries
+				again := command("TestTheWallClockOfAClientJumps/" + s.name)
 				back := matrix.Cell{Strategy: s.name, Fault: "client clock back", Where: "redis-server", Trials: locks, Command: again}
 				ahead := matrix.Cell{Strategy: s.name, Fault: "client clock ahead", Where: "redis-server", Trials: locks, Command: again}
 				for i := range locks {
@@ -66,7 +71,8 @@ func TestTheWallClockOfAClientJumps(t *testing.T) {
 
 const setBy = time.Hour
 
-// setBack takes a lock by a clock that is behind, and tells whether another was granted it as well.
+// setBack takes a lock with a clock that is behind, and tells whether another client gets it as
+// well.
 func setBack(t *testing.T, ours, theirs *clocked, key string) (two bool) {
 	ours.clock.Jump(-setBy)
 	defer ours.clock.Jump(setBy)
@@ -88,10 +94,11 @@ func setBack(t *testing.T, ours, theirs *clocked, key string) (two bool) {
 		t.Errorf("back: Unlock = %v", err)
 	}
 
-	// The clock is set back when the lock is held: its time runs out all the same.
+	// The clock jumps back while the lock is held. The lease still ends.
 	l, err = ours.TryLock(t.Context(), key+", short", locker.WithTTL(200*time.Millisecond))
 	for begun := time.Now(); err != nil; l, err = ours.TryLock(t.Context(), key+", short", locker.WithTTL(200*time.Millisecond)) {
-		if time.Since(begun) > patience { // on a busy machine an answer may take longer than the lease
+		// on a busy machine an answer may take longer than the lease
+		if time.Since(begun) > patience {
 			t.Fatal(err)
 		}
 	}
@@ -104,8 +111,8 @@ func setBack(t *testing.T, ours, theirs *clocked, key string) (two bool) {
 	return two
 }
 
-// setAhead asks for a lock of another by a clock that is ahead, and tells whether it was granted; then it sets the clock of the
-// holder ahead.
+// setAhead asks for a lock of another holder with a clock that is ahead, and tells whether it is
+// granted. Then the clock of the holder jumps ahead.
 func setAhead(t *testing.T, ours, theirs *clocked, key string) (two bool) {
 	l, err := ours.Lock(t.Context(), key, locker.WithWait(patience))
 	if err != nil {
@@ -120,7 +127,7 @@ func setAhead(t *testing.T, ours, theirs *clocked, key string) (two bool) {
 	ours.clock.Jump(setBy)
 	defer ours.clock.Jump(-setBy)
 	if l.Context().Err() == nil || !errors.Is(context.Cause(l.Context()), locker.ErrLost) {
-		t.Errorf("ahead: the context says %v", context.Cause(l.Context()))
+		t.Errorf("ahead: the context of the lock ended with %v", context.Cause(l.Context()))
 	}
 	if err := l.Extend(t.Context(), ttl); !errors.Is(err, locker.ErrLost) {
 		t.Errorf("ahead: Extend = %v", err)
@@ -128,7 +135,8 @@ func setAhead(t *testing.T, ours, theirs *clocked, key string) (two bool) {
 	if err := l.Unlock(t.Context()); !errors.Is(err, locker.ErrLost) {
 		t.Errorf("ahead: Unlock = %v", err)
 	}
-	next, err := theirs.Lock(t.Context(), key, locker.WithWait(patience)) // far from the end of the lease
+	// long before the end of the lease
+	next, err := theirs.Lock(t.Context(), key, locker.WithWait(patience))
 	if err != nil {
 		t.Errorf("ahead: after the loss: %v", err)
 		return two
@@ -139,7 +147,7 @@ func setAhead(t *testing.T, ours, theirs *clocked, key string) (two bool) {
 	return two
 }
 
-// A clocked is a Client with a wall clock of its own.
+// A clocked is a Client with its own wall clock.
 type clocked struct {
 	*locker.Client
 	clock *wallclock.Clock
@@ -161,8 +169,8 @@ func clockedClient(t *testing.T, s strategy, lib library, servers []*redistest.S
 	return &clocked{locker.New(clockedLocker{l, clock}, locker.WithTTL(ttl), locker.WithoutExtension()), clock}
 }
 
-// isGranted asks for a lock that another has. If it is granted it stays: another's may be in its place.
-// On a busy machine nodes may be too slow to make a quorum: then it asks again.
+// isGranted asks for a lock that another has. It does not release a grant. On a busy machine nodes
+// may be too slow for a quorum, so it asks again.
 func (c *clocked) isGranted(t *testing.T, key string) bool {
 	begun := time.Now()
 	_, err := c.TryLock(t.Context(), key)

@@ -14,20 +14,21 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestWaitersWhoMissAWake asks how long a waiter sleeps beside a free lock if the hint of its release does not reach it. Two
-// Clients in two places pass a lock to and fro. The one that releases does not compete, so nobody else's wakes help.
+// TestWaitersWhoMissAWake asks how long a waiter sleeps while the lock is free if the wake does not
+// reach it. Two Clients hold a lock in turn. The one that releases does not ask again until the
+// other has it, so no other wakes help.
 //
-//   - In one half, subscriptions are never answered. What brings the lock is that the waiter looks by itself, after a
-//     quarter of the time that it has waited, 250 ms at least.
-//   - In the other half waiters never look by themselves, and their connection is down at the moment of the release. What
-//     brings the lock is that a subscription that comes back is a hint as well.
+//   - In one half, subscriptions are never answered. The waiter gets the lock by its own looks,
+//     each after a quarter of the time that it has waited, at least 250 ms.
+//   - In the other half, waiters never look by themselves, and their connection is down at the
+//     moment of the release. The waiter gets the lock since it looks when it has subscribed again.
 //
-// It prints how long that took. What is asserted is that each gets the lock, that no two hold it, and that no gap is of the
-// order of the lease.
+// It prints how long that took. It asserts that each waiter gets the lock, that no two hold it, and
+// that no gap is of the order of the lease.
 //
 //	go test ./internal/verify/campaign -run TestWaitersWhoMissAWake -v
 //
-// To change it: pairs wait beside each other, each for a lock of its own.
+// To change it: each pair has a lock of its own.
 func TestWaitersWhoMissAWake(t *testing.T) {
 	rounds := 10
 	if torture {
@@ -41,10 +42,10 @@ func TestWaitersWhoMissAWake(t *testing.T) {
 	}
 }
 
-// never is a Backoff that is longer than all else here.
+// never is a Backoff that is longer than the test.
 func never(int, float64) time.Duration { return time.Hour }
 
-// A deafness is why waiters do not hear of a release.
+// A deafness is why waiters miss the wake of a release.
 type deafness struct {
 	name    string
 	pairs   int
@@ -97,7 +98,7 @@ func (d deafness) run(t *testing.T, rounds int) {
 		}
 	}
 	if longest := together.longestGap(); longest > longestGap {
-		t.Errorf("for %v the lock was free and nobody took it", longest)
+		t.Errorf("the lock was free for %v, and nobody took it", longest)
 	}
 	t.Log(&together)
 	matrix.Cell{
@@ -106,7 +107,7 @@ func (d deafness) run(t *testing.T, rounds int) {
 	}.Report(t)
 }
 
-// passToAndFro lets one side release only when the other has asked and was refused.
+// passToAndFro lets one side release only when the other has asked and waits.
 func passToAndFro(t *testing.T, key string, clients [2]*locker.Client, proxies [2]*redistest.Proxy, rounds int, before func(), log *holdLog) {
 	held, err := clients[0].Lock(t.Context(), key, locker.WithWait(patience))
 	if err != nil {
@@ -121,7 +122,8 @@ func passToAndFro(t *testing.T, key string, clients [2]*locker.Client, proxies [
 			defer close(granted)
 			l, err := clients[next].Lock(t.Context(), key, locker.WithWait(patience))
 			for begun := time.Now(); err != nil; l, err = clients[next].Lock(t.Context(), key, locker.WithWait(patience)) {
-				if errors.Is(err, locker.ErrHeld) || time.Since(begun) > patience { // else a busy machine took too long to answer
+				// otherwise a busy machine took too long to answer
+				if errors.Is(err, locker.ErrHeld) || time.Since(begun) > patience {
 					t.Errorf("%s: %v", key, err)
 					return
 				}
@@ -140,5 +142,5 @@ func passToAndFro(t *testing.T, key string, clients [2]*locker.Client, proxies [
 	log.hold(t, held, "the last")
 }
 
-// attempts is how many requests have come that ask for a lock, or for a place in its queue.
+// attempts returns the number of requests for a lock or for a position in its queue.
 func attempts(p *redistest.Proxy) int { return p.Count("SET") + p.Count("EVALSHA") }

@@ -12,22 +12,26 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// TestPowerCuts lets processes add to counters under locks, as TestNoUpdateIsLostInCrashes does, while servers that keep an
-// append-only file lose their power, and with it all that they have written and not synced.
+// TestPowerCuts lets processes add to counters under locks, as TestNoUpdateIsLostInCrashes does.
+// Meanwhile servers with an append-only file lose their power, and so all that they have written
+// and not synced.
 //
-//   - Synced always, a lock that was granted is in the file. One instance has no two holders (S), numbers rise (S), and a bare
-//     majority is enough (S), even while two of five have just come back and know of nothing.
-//   - Synced each second, it may be lost. One instance then has two holders, and updates are lost (V). The numbers of fenced rise
-//     all the same, by the server's clock, and a guard that compares them loses nothing (S). A bare majority has two holders,
-//     and numbers fall or come twice (V): at every few cuts if two of five were down before and come back with the one that
-//     forgets, and seldom if all are up, since a lock then is on more than three, unless others asked for it at once. 4 of 5
-//     bear it (S), even when two forget at once (S).
+//   - With a sync after each write, every granted lock is in the file. One instance has no two
+//     holders (S), numbers rise (S), and a bare majority is enough (S), even if two of five have
+//     just come back empty.
+//   - With a sync each second, a lock may be lost. One instance then has two holders and loses
+//     updates (V). The numbers of fenced still rise, by the server's clock, and a guard that
+//     compares them loses no update (S). A bare majority has two holders, and numbers fall or
+//     repeat (V). This is frequent if two of five were down before and come back with the one that
+//     forgets. It is rare if all are up, since a lock is then on more than three unless others
+//     asked at the same time. 4 of 5 tolerate it (S), even if two forget at once (S).
 //
-// Unless it says so, one server loses its power at a time. Then all have it for as long as a lease.
+// One server loses its power at a time, unless a line says otherwise. Then all have power for as
+// long as a lease.
 //
 // Run it alone: go test ./internal/verify/campaign -run TestPowerCuts -v
 //
-// What a power cut is, and what of one is not modelled, is told at redistest.Server.CutPower.
+// redistest.Server.CutPower says what a power cut is here and what it leaves out.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	const always, everysec = "always", "everysec"
@@ -51,24 +55,25 @@ func TestPowerCuts(t *testing.T) {
 // powerCuts is one experiment.
 type powerCuts struct {
 	strategy string
-	over     string // what the workers lock with
+	over     string // the strategy of the workers: see job.locker
 	servers  int
-	together int // so many lose their power at once; 0: one
-	away     int // so many are down before each cut, have no part in the locks, and come back with it
-	fsync    string
-	guarded  bool // the counters refuse a number that is lower than one before
+	together int // the number of servers that lose power at once; 0: one
+	// the number of servers that are down before each cut, and come back with the others
+	away    int
+	fsync   string
+	guarded bool // the counters refuse numbers that fall
 
-	// What is to be seen.
-	overlaps bool // two hold at once; without a guard updates are lost as well
-	falls    bool // numbers fall or come twice
+	// What the experiment must show.
+	overlaps bool // two holders at once, and without a guard lost updates
+	falls    bool // numbers fall or repeat
 
-	full bool // in full size only: a stricter one runs always, or it takes too many cuts
+	full bool // only in full size: a stricter one always runs, or it takes too many cuts
 }
 
 func (c powerCuts) victims() int { return max(c.together, 1) }
 
-// Leases are not extended: a lock that was lost with the power is not found lost then, and given back, while its holder's write
-// is under way. Work takes long enough for many to be still at it when the servers are back.
+// Leases are not renewed: a renewal would find that the power cut lost the lock, and prevent the
+// write. Work takes long enough for many workers to be at it when the servers are back.
 const (
 	powerTTL = 800 * time.Millisecond
 	atWork   = 300 * time.Millisecond
@@ -94,16 +99,17 @@ func (c powerCuts) run(t *testing.T) {
 
 	var instants []int64
 	var bytes int64
-	seen := func() bool { // all that there is to be seen, and it could have been
+	seen := func() bool { // it has shown all that it must
 		_, overlaps, inversions := book.sums()
 		return book.across(instants) > 0 && (c.fsync == "always" || bytes > 0) &&
 			(!c.overlaps || overlaps > 0) && (!c.overlaps || c.guarded || bank.lost() > 0) && (!c.falls || inversions > 0)
 	}
 	for cut := 0; cut < cuts || !seen() && cut < 50*cuts; cut++ {
 		if cut > 0 && len(servers) > 1 {
-			time.Sleep(powerTTL) // a quorum bears so many forgetful nodes in the life of a lease, and not more
+			// a quorum tolerates only so many nodes that forget in the life of a lease
+			time.Sleep(powerTTL)
 		}
-		first := cut % len(servers) // each has its turn
+		first := cut % len(servers) // one after the other
 		others := slices.Concat(servers[first:], servers[:first])
 		away, others := others[:c.away], others[c.away:]
 		for _, s := range away {
@@ -128,9 +134,9 @@ func (c powerCuts) run(t *testing.T) {
 	grants, overlaps, inversions := book.sums()
 	lost := bank.lost()
 	t.Logf("%d cuts took %d bytes while %d locks were held; %d grants, %d updates, %d refused as late; %d overlaps, %d lost, "+
-		"%d numbers fell or came twice", len(instants), bytes, book.across(instants), grants, bank.made(), bank.late(), overlaps, lost, inversions)
+		"%d numbers fell or repeated", len(instants), bytes, book.across(instants), grants, bank.made(), bank.late(), overlaps, lost, inversions)
 	if book.across(instants) == 0 || c.fsync != "always" && bytes == 0 {
-		t.Error("no lock was held when the power went, or nothing was lost with it")
+		t.Error("at no power cut was a lock held, or nothing was lost")
 	}
 	if (overlaps > 0) != c.overlaps {
 		t.Errorf("%d overlaps; want some: %v", overlaps, c.overlaps)
@@ -139,7 +145,7 @@ func (c powerCuts) run(t *testing.T) {
 		t.Errorf("%d updates were lost", lost)
 	}
 	if c.guarded && (inversions > 0) != c.falls {
-		t.Errorf("%d numbers fell or came twice; want some: %v", inversions, c.falls)
+		t.Errorf("%d numbers fell or repeated; want some: %v", inversions, c.falls)
 	}
 	fault := "power cut"
 	if c.victims() > 1 {
@@ -156,7 +162,7 @@ func (c powerCuts) run(t *testing.T) {
 	}
 }
 
-// A ledger says who held what, when, and by which number. A nil ledger takes no notes.
+// A ledger records the holds and grants of all workers. A nil ledger records nothing.
 type ledger struct {
 	mu     sync.Mutex
 	holds  []history.Hold
@@ -172,7 +178,7 @@ func (l *ledger) granted(m message, who string) {
 	l.grants = append(l.grants, history.Grant{Key: m.Counter, Who: who, Asked: m.Asked, Answered: m.Answered, Fence: m.Fence})
 }
 
-// held counts no hold that was lost before its end: nobody knows how long it was one.
+// held leaves out a hold that was lost before its end: nobody knows when.
 func (l *ledger) held(m message, who string) {
 	if l == nil || m.Until == 0 {
 		return
@@ -189,7 +195,7 @@ func (l *ledger) sums() (grants, overlaps, inversions int) {
 	return len(l.grants), len(history.Overlaps(l.holds)), len(history.Inversions(numbered))
 }
 
-// across counts the holds that had begun before an instant and were not over.
+// across counts the holds during which one of the instants came.
 func (l *ledger) across(instants []int64) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

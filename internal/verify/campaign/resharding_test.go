@@ -22,23 +22,25 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestReshardings moves the slots of locks from one master of a Redis Cluster to the next and back, while a crew works under
-// these locks and one of them is kept through every move. A move goes as redis-cli would have it (CLUSTER SETSLOT IMPORTING and
-// MIGRATING, MIGRATE, SETSLOT NODE), and stops after each of these until the crew has had answers under every lock.
+// TestReshardings moves the slots of locks from one master of a Redis Cluster to the next and back.
+// Meanwhile a crew works under these locks, and one of them is kept through every move. A move has
+// the steps of redis-cli (CLUSTER SETSLOT IMPORTING and MIGRATING, MIGRATE, SETSLOT NODE). After
+// each step it waits until the crew has had answers under every lock.
 //
 //   - No two hold a lock at once, no update is lost, no number falls.
-//   - No lock is lost: it can be extended and unlocked at every stage. None is left on any server at the end.
-//   - A lock that nobody else wants is never "held". What fails is a fault.
-//   - Whoever waits is woken from wherever the lock is.
+//   - No lock is lost: it can be extended and unlocked at every step. None is left on any server at
+//     the end.
+//   - A lock that only one caller wants is never held. An attempt that fails is a fault.
+//   - A waiter is woken from the server that has the lock.
 //
-// Under single and reentrant nothing fails (S). New grants of fenced fail as long as the slot moves (U): they are about two
-// keys, which Redis touches only where both are. It prints how long that was, and how long hand-overs took at most: how long a
-// move takes is decided here.
+// Under single and reentrant nothing fails (S). New grants of fenced fail while the slot moves (U):
+// they need two keys, and Redis serves both only where both are. It prints how long that was, and
+// the longest time between two holds. This test decides how long a move takes.
 //
 //	go test ./internal/verify/campaign -run TestReshardings -v                      2 moves
 //	LOCKSTEP_TORTURE=1 go test ./internal/verify/campaign -run TestReshardings -v   20
 //
-// To change it: the stages of a move are in move, what is done under locks in crew_test.go.
+// To change it: the steps of a move are in move, the work under locks is in crew_test.go.
 func TestReshardings(t *testing.T) {
 	t.Parallel()
 	for _, r := range []reshardings{
@@ -54,7 +56,8 @@ func TestReshardings(t *testing.T) {
 type reshardings struct {
 	strategy string
 	over     func(beneath.Store) locker.Locker
-	numbered bool // with a counter that stays, and no new grants while it is elsewhere than the lock
+	// it has a counter that stays, and no new grants while lock and counter are on two servers
+	numbered bool
 }
 
 func (r reshardings) run(t *testing.T) {
@@ -73,7 +76,7 @@ func (r reshardings) run(t *testing.T) {
 	for i := range staff {
 		_, staff[i] = dial()
 	}
-	var keys []string // of two slots
+	var keys []string // in two slots
 	for _, m := range cluster.Masters()[:2] {
 		slot := cluster.KeyOn(m, "{%d}")
 		keys = append(keys, slot+"a", slot+"b", slot+"c")
@@ -92,14 +95,15 @@ func (r reshardings) run(t *testing.T) {
 
 	gap := c.longestGap(c.began, keys)
 	t.Logf("%d moves: %v", moves, c)
-	t.Logf("the longest time between two holds was %v; locks that nobody else wanted were granted %d and %d times",
+	t.Logf("the longest time between two holds was %v; locks that only one caller wanted were granted %d and %d times",
 		gap.Round(time.Millisecond), unwanted[0].grants, unwanted[1].grants)
 	violations, inversions := len(history.Overlaps(c.holds))+c.bank.lost()+c.stolen, len(c.inversions())
 	if violations+inversions > 0 || c.unconfirmed > 0 {
 		t.Errorf("%d locks could not be unlocked, and above something is not 0", c.unconfirmed)
 	}
 	for kind := range c.faults {
-		if kind != "redis_tryagain" && kind != "wait_limit" || kind == "redis_tryagain" && !r.numbered { // wait_limit: the machine is busy
+		// wait_limit: on a busy machine
+		if kind != "redis_tryagain" && kind != "wait_limit" || kind == "redis_tryagain" && !r.numbered {
 			t.Errorf("%d faults: %s", c.faults[kind], kind)
 		}
 	}
@@ -110,7 +114,7 @@ func (r reshardings) run(t *testing.T) {
 	if r.numbered {
 		cell.Down = gap
 		if c.faults["redis_tryagain"] == 0 {
-			t.Error("no new grant has failed: nobody asked in the middle of a move")
+			t.Error("no new grant has failed, so nobody asked during a move")
 		}
 	}
 	cell.Report(t)
@@ -144,7 +148,7 @@ func (r reshardings) move(
 		}
 		heard := wakes.Load()
 		c.awaitMore(answers, keys[1:], what+": locks are granted", c.grantsOf)
-		eventually(t, what+": whoever waits is woken", func() bool { return wakes.Load() > heard })
+		eventually(t, what+": waiters are woken", func() bool { return wakes.Load() > heard })
 	}
 	stage("before the move", true)
 	m := cluster.BeginMove(keys[0], to)
@@ -158,18 +162,18 @@ func (r reshardings) move(
 		t.Errorf("%q was granted %d times while it was kept", keys[0], n-before)
 	}
 	if err := context.Cause(kept.Context()); err != nil {
-		t.Errorf("%q: who keeps it has been told: %v", keys[0], err)
+		t.Errorf("%q: the context of its keeper ended: %v", keys[0], err)
 	}
 	if err := kept.end(); err != nil {
 		t.Errorf("%q: Unlock = %v", keys[0], err)
 	}
 }
 
-// A loner takes a lock that nobody else wants.
+// A loner takes a lock that no other caller wants.
 type loner struct{ grants int }
 
-// alone makes one work until the crew is dismissed. It is refused only what it may have left itself, by an attempt whose outcome
-// nobody knows; the reply of a server is an outcome.
+// alone makes one work until the crew is dismissed. Its lock may be held only after an unknown
+// attempt of its own. The reply of a server is never unknown.
 func (r reshardings) alone(c *crew, locks *locker.Client, key string) *loner {
 	l := new(loner)
 	c.working.Go(func() {
@@ -188,7 +192,7 @@ func (r reshardings) alone(c *crew, locks *locker.Client, key string) *loner {
 				}
 				unknown = false
 			case errors.Is(err, locker.ErrHeld) && !unknown, errors.Is(err, locker.ErrLost):
-				c.t.Errorf("%q, which nobody else wants: TryLock = %v", key, err)
+				c.t.Errorf("%q, which no other caller wants: TryLock = %v", key, err)
 			default:
 				c.fail(key, err)
 				unknown = unknown || !errors.As(err, new(*redisstore.ReplyError))
@@ -198,11 +202,12 @@ func (r reshardings) alone(c *crew, locks *locker.Client, key string) *loner {
 	return l
 }
 
-// nothingIsLeft looks at every server for what belongs to key: only the counter may be there, on the server that has the slot.
+// nothingIsLeft looks at every server for keys of a lock. Only the counter may be there, on the
+// server that has the slot.
 func (r reshardings) nothingIsLeft(t *testing.T, cluster *redistest.Cluster, key string) {
 	t.Helper()
 	owner := cluster.Master(key)
-	eventually(t, fmt.Sprintf("of %q nothing is left", key), func() bool {
+	eventually(t, fmt.Sprintf("no server has keys of %q", key), func() bool {
 		for _, s := range cluster.Servers() {
 			reply, err := s.Do("KEYS", strings.TrimRight(key, "abc")+"*")
 			if err != nil {

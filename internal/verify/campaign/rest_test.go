@@ -12,10 +12,10 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// torture makes every experiment as large as it is meant to be.
+// torture runs every experiment in full size.
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
-// command runs a test in the size that it has now.
+// command returns the command that runs a test in its present size.
 func command(name string) string {
 	c := matrix.Command("./internal/verify/campaign", name, "-v -timeout 1h")
 	if torture {
@@ -24,11 +24,12 @@ func command(name string) string {
 	return c
 }
 
-// patience is for what must happen on any machine, however busy. No lease in these experiments is as short, unless it
-// says so: what is free within it was freed by someone.
+// patience is how long a test waits for an event that must come, even on a busy machine. Leases in
+// these experiments are longer, unless a test says otherwise, so a lock that becomes free within
+// patience was released.
 const patience = 2 * time.Minute
 
-// eventually looks again and again, and more and more seldom, whether something has come true, and tells when.
+// eventually polls, with pauses that grow, until holds returns true, and returns when.
 func eventually(t *testing.T, what string, holds func() bool) time.Time {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -41,9 +42,10 @@ func eventually(t *testing.T, what string, holds func() bool) time.Time {
 	return time.Now()
 }
 
-// nothingRunsOn is called before an experiment. What it returns is called after, and wants all goroutines of Lockstep that were
-// started meanwhile to end by themselves while the servers and the clients still live: nobody has to close a Locker or a
-// locker.Client. No other test may run beside; what one before has left does not count.
+// nothingRunsOn is called before an experiment, and atLast after it. atLast waits until all
+// goroutines of Lockstep that were started meanwhile have ended, while servers and clients still
+// live: nobody has to close a Locker or a locker.Client. No other test may run at the same time.
+// Goroutines that an earlier test has left do not count.
 func nothingRunsOn(t *testing.T) (atLast func()) {
 	before := ours()
 	return func() {
@@ -60,13 +62,13 @@ func nothingRunsOn(t *testing.T) (atLast func()) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%d goroutines run on %v after the last lock, one of them:\n%s", len(left), patience, left[0])
+				t.Fatalf("%d goroutines still run %v after the last lock, one of them:\n%s", len(left), patience, left[0])
 			}
 		}
 	}
 }
 
-// ours are the stacks that have a function of Lockstep in them, tests and test beds aside, by the number of the goroutine.
+// ours returns the stacks with a function of Lockstep, without tests and test beds, by goroutine.
 func ours() map[string]string {
 	buf := make([]byte, 64<<20)
 	stacks := map[string]string{}
@@ -81,7 +83,7 @@ func ours() map[string]string {
 	return stacks
 }
 
-// noConnectionStays wants the clients behind the proxies, which have been closed, to have closed all that they opened.
+// noConnectionStays waits until closed clients have closed all their connections to the proxies.
 func noConnectionStays(t *testing.T, proxies []*redistest.Proxy) {
 	t.Helper()
 	eventually(t, "all connections of closed clients are closed", func() bool {

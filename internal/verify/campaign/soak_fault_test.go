@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// strikeServers kills and stops servers of a group, one at a time. Two are not killed in the life of one lease: a quorum bears so
-// many that forget, and not more.
+// strikeServers kills and stops servers of a group, one at a time. No two are killed in the life of
+// one lease: a quorum does not tolerate that.
 func (s *soak) strikeServers(until context.Context, g group, dice *rand.Rand) {
 	for {
 		sleep(until, leaseTTL/2+upTo(dice, 5*leaseTTL))
@@ -26,7 +26,7 @@ func (s *soak) strikeServers(until context.Context, g group, dice *rand.Rand) {
 		switch dice.IntN(2) {
 		case 0:
 			server.Kill()
-			if dice.IntN(2) == 0 { // else it is back at once
+			if dice.IntN(2) == 0 { // otherwise it is back at once
 				sleep(until, upTo(dice, leaseTTL))
 			}
 			server.Restart()
@@ -41,7 +41,7 @@ func (s *soak) strikeServers(until context.Context, g group, dice *rand.Rand) {
 	}
 }
 
-// strikeNetwork breaks connections, and what is sent on them, on the way to any server.
+// strikeNetwork breaks connections, and loses or delays messages.
 func (s *soak) strikeNetwork(until context.Context, dice *rand.Rand) {
 	for sites := s.sites(); ; {
 		sleep(until, upTo(dice, leaseTTL))
@@ -59,7 +59,8 @@ func (s *soak) strikeNetwork(until context.Context, dice *rand.Rand) {
 			site.proxy.BlackHole(false)
 			s.tally.add("black hole")
 		case way < 4:
-			if n, err := site.server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err == nil && n != int64(0) { // it may be down
+			// it may be down
+			if n, err := site.server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err == nil && n != int64(0) {
 				s.tally.add("subscriptions killed")
 			}
 		default:
@@ -68,7 +69,7 @@ func (s *soak) strikeNetwork(until context.Context, dice *rand.Rand) {
 	}
 }
 
-// strikeMessages waits a while for messages to lose or delay, and then until nothing is under way any more.
+// strikeMessages loses or delays messages for a while, and then waits until none is under way.
 func (s *soak) strikeMessages(until context.Context, p *redistest.Proxy, dice *rand.Rand) {
 	f := faults[dice.IntN(len(faults)-1)] // all but the black hole
 	rule := redistest.Rule{Fault: f.wire, Nth: 1 + dice.IntN(10), Times: 1 + dice.IntN(5)}
@@ -79,14 +80,14 @@ func (s *soak) strikeMessages(until context.Context, p *redistest.Proxy, dice *r
 	select {
 	case <-active.Fired():
 		s.tally.add(f.name)
-	case <-time.After(leaseTTL): // the server is down, or nobody asked
+	case <-time.After(leaseTTL): // the server is down, or nobody uses it
 	case <-until.Done():
 	}
 	active.Remove()
 	time.Sleep(rule.Delay)
 }
 
-// strikeProcesses kills processes that hold locks, or wait for them, and starts others.
+// strikeProcesses kills processes that hold or want locks, and starts others.
 func (s *soak) strikeProcesses(until context.Context, t *testing.T, staff []*office, dice *rand.Rand) {
 	for {
 		sleep(until, time.Second+upTo(dice, 20*time.Second))
@@ -100,7 +101,7 @@ func (s *soak) strikeProcesses(until context.Context, t *testing.T, staff []*off
 	}
 }
 
-// A tally counts what has happened, by its name.
+// A tally counts faults, by name.
 type tally struct {
 	mu sync.Mutex
 	of map[string]int

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// A sample is what is in use at a moment of rest.
+// A sample says what is in use at a moment of rest.
 type sample struct {
 	at time.Duration
 	of [6]int // by the constants below
@@ -29,17 +29,17 @@ const (
 	memoryOfServers
 )
 
-// measures have a name, and how much more of it counts for nothing: pools have more or fewer idle connections, each with
-// memory here and there.
+// measures have a name, and the growth that is allowed: pools have more or fewer idle connections,
+// each with some memory.
 var measures = [len(sample{}.of)]struct {
 	name  string
 	slack int
 }{
 	heap:             {"heap in KB", 1024}, // after a collection
-	running:          {"goroutines", 8},    // those of servers and proxies aside
-	files:            {"open files", 60},   // of this process, proxies included
+	running:          {"goroutines", 8},    // without those of servers and proxies
+	files:            {"open files", 60},   // of this process, with those of proxies
 	clientsOfServers: {"clients of servers", 20},
-	keysInServers:    {"keys", 0}, // the counters of numbered locks, that is, since no lock is left
+	keysInServers:    {"keys", 0}, // only the counters of numbered locks, since no lock is left
 	memoryOfServers:  {"memory of servers in KB", 2048},
 }
 
@@ -47,7 +47,7 @@ func (s *soak) measure(t *testing.T) sample {
 	t.Helper()
 	var memory runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first one found to be finalized
+	runtime.GC() // for what the first one has finalized
 	runtime.ReadMemStats(&memory)
 	var now sample
 	now.of[heap], now.of[running], now.of[files] = int(memory.HeapAlloc>>10), goroutines(), openFiles()
@@ -56,14 +56,14 @@ func (s *soak) measure(t *testing.T) sample {
 	}
 	for _, site := range s.sites() {
 		of := info(t, site.server)
-		now.of[clientsOfServers] += of["connected_clients"] - 1 // who asks
+		now.of[clientsOfServers] += of["connected_clients"] - 1 // without this connection
 		now.of[keysInServers] += of["keys"]
 		now.of[memoryOfServers] += of["used_memory"] >> 10
 	}
 	return now
 }
 
-// goroutines are those that the test beds have not started.
+// goroutines counts the goroutines that the test beds have not started.
 func goroutines() (n int) {
 	buf := make([]byte, 64<<20)
 	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -74,13 +74,13 @@ func goroutines() (n int) {
 	return n
 }
 
-// openFiles is 0 where the system does not tell.
+// openFiles is 0 where the system does not say.
 func openFiles() int {
 	files, _ := os.ReadDir("/proc/self/fd")
 	return len(files)
 }
 
-// info is what a server tells in numbers.
+// info returns the numbers in INFO.
 func info(t *testing.T, server *redistest.Server) map[string]int {
 	t.Helper()
 	reply, err := server.Do("INFO")
@@ -101,8 +101,9 @@ func info(t *testing.T, server *redistest.Server) map[string]int {
 	return of
 }
 
-// trend names what is more in the last quarter of the samples than in the second one. The first is left out: pools fill, and
-// keys are used for the first time. A few samples have no trend.
+// trend names the measures that are greater in the last quarter of the samples than in the second
+// one. The first is left out: pools fill, and keys are used for the first time. A few samples have
+// no trend.
 func trend(samples []sample) []string {
 	n := len(samples)
 	if n < 16 {
@@ -111,7 +112,7 @@ func trend(samples []sample) []string {
 	return grown(samples[n/4:n/2], samples[n-n/4:])
 }
 
-// grown names what has a median that is higher by a fifth and more than the slack.
+// grown names the measures whose median is greater by more than a fifth and the slack.
 func grown(before, after []sample) (all []string) {
 	for i, m := range measures {
 		if was, is := median(before, i), median(after, i); is > was+was/5+m.slack {
@@ -138,7 +139,7 @@ func (s sample) String() string {
 	return text
 }
 
-// table has about as many lines as fit on a page.
+// table returns about as many lines as fit on a page.
 func table(before sample, samples []sample, after sample) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%9s", "")
@@ -154,7 +155,7 @@ func table(before sample, samples []sample, after sample) string {
 	return b.String()
 }
 
-// TestATrendIsSeenAndNoiseIsNone asks whether TestSoak would find a leak, and would find none where there is none.
+// TestATrendIsSeenAndNoiseIsNone asks whether TestSoak finds a leak, and none where there is none.
 func TestATrendIsSeenAndNoiseIsNone(t *testing.T) {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	for run := range 200 {
@@ -164,12 +165,12 @@ func TestATrendIsSeenAndNoiseIsNone(t *testing.T) {
 				base := []int{2000, 8, 200, 50, 50, 15_000}[m]
 				level[i].of[m] = base + dice.IntN(base/10+1)
 				if dice.IntN(10) == 0 {
-					level[i].of[m] *= 3 // whatever that was
+					level[i].of[m] *= 3 // noise
 				}
 			}
 		}
 		if found := trend(level); len(found) > 0 {
-			t.Fatalf("run %d: %q, and it is noise", run, found)
+			t.Fatalf("run %d: %q, but it is noise", run, found)
 		}
 		for m, perSample := range []int{100, 1, 10, 4, 2, 400} {
 			leaky := slices.Clone(level)
@@ -177,7 +178,7 @@ func TestATrendIsSeenAndNoiseIsNone(t *testing.T) {
 				leaky[i].of[m] += i * perSample
 			}
 			if found := trend(leaky); len(found) != 1 || !strings.HasPrefix(found[0], measures[m].name) {
-				t.Fatalf("run %d: %d more of %s in each sample, and found was %q", run, perSample, measures[m].name, found)
+				t.Fatalf("run %d: %d more of %s in each sample; found %q", run, perSample, measures[m].name, found)
 			}
 		}
 	}

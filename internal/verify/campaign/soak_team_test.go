@@ -28,14 +28,14 @@ const (
 	contended = 3 // of the counters: those that goroutines add to
 )
 
-// A team is those who add to the same counters under locks of one strategy.
+// A team adds to the same counters under locks of one strategy.
 type team struct {
 	strategy  string
 	over      group
 	build     func([]*redisstore.Store) (locker.Locker, error)
-	guarded   bool   // the counters refuse a number that is lower than one before
-	nested    bool   // who has a lock takes it once more
-	processes string // lock with this (see job.locker); empty: there are none
+	guarded   bool   // the counters refuse numbers that fall
+	nested    bool   // a holder takes the lock once more
+	processes string // the strategy of its processes (see job.locker); empty: it has none
 	tally     *tally
 
 	bank        *bank
@@ -48,12 +48,12 @@ type team struct {
 	began    time.Time
 	holds    []history.Hold // of this period
 	grants   []history.Grant
-	greatest map[string]history.Grant // of the periods before, by key
+	greatest map[string]history.Grant // of earlier periods, by key
 	broken   int
 }
 
-// keys are the counters, and the locks on them. Teams on one server have different ones. The processes have names of their own
-// for them.
+// keys are the names of the counters and their locks. Teams on one server have different ones. The
+// processes use other names.
 func (c *team) keys() (all []string) {
 	for i := range counters {
 		all = append(all, c.key(i))
@@ -68,8 +68,9 @@ func (c *team) key(i int) string {
 	return fmt.Sprint(c.strategy, " ", i)
 }
 
-// connect makes pools that keep few connections: what is measured at rest must not depend on the greatest crowd there was. A server
-// that was restarted is not in quarantine, since those that forget are few enough, or don't.
+// connect makes pools that keep few connections, so that a measurement at rest does not depend on
+// the greatest number of connections before. There is no quarantine: few enough servers forget, or
+// none.
 func (c *team) connect(t *testing.T) {
 	c.began, c.greatest = time.Now(), map[string]history.Grant{}
 	for _, dial := range []func(addr string) connection{
@@ -136,7 +137,7 @@ func (m *member) work() {
 	}
 }
 
-// turn asks for a lock, patiently or not, and adds to its counter.
+// turn asks for a lock, with or without patience, and adds to its counter.
 func (m *member) turn(key string) {
 	ctx, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
@@ -152,7 +153,7 @@ func (m *member) turn(key string) {
 	case way < 4:
 		timer := time.AfterFunc(upTo(m.dice, leaseTTL), giveUp)
 		l, err = m.locks.Lock(ctx, key)
-		timer.Stop() // else what it ends is the hold
+		timer.Stop() // otherwise it would end the hold
 	default:
 		l, err = m.locks.Lock(ctx, key, locker.WithWait(2*time.Second))
 	}
@@ -170,8 +171,8 @@ func (m *member) turn(key string) {
 	}
 }
 
-// hold adds to the counter, now or after so long that the lease has to be extended. A lock is held for sure up to an instant if
-// its context has not ended after that.
+// hold adds to the counter, at once or after so long that the lease must be renewed. A lock was
+// held until an instant if its context has not ended after that.
 func (m *member) hold(ctx context.Context, l *locker.Lock, asked time.Time) {
 	granted := time.Now()
 	sure := granted
@@ -199,7 +200,7 @@ func (m *member) hold(ctx context.Context, l *locker.Lock, asked time.Time) {
 	case way < 2 && m.nested:
 		m.enterAgain(ctx, l, held)
 	case way < 1:
-		_ = l.Extend(ctx, 2*leaseTTL) // it may be lost, or not answered
+		_ = l.Extend(ctx, 2*leaseTTL) // the lock may be lost, or the answer
 	}
 	m.deposit(m.t, at, l)
 	held()
@@ -212,20 +213,21 @@ func (m *member) hold(ctx context.Context, l *locker.Lock, asked time.Time) {
 	}
 }
 
-// enterAgain: the owner is not refused.
+// enterAgain takes the lock once more, which must not be held for its owner.
 func (m *member) enterAgain(ctx context.Context, l *locker.Lock, held func() bool) {
 	inner, err := m.locks.TryLock(ctx, l.Key())
 	switch {
 	case err == nil:
 		m.tally.add("entered again")
-		_ = inner.Unlock(context.Background()) // what is left of it ends with its lease
+		_ = inner.Unlock(context.Background()) // if it fails, the hold ends with its lease
 	case errors.Is(err, locker.ErrHeld) && held():
 		m.violated(m.t, "%s has %q, and is refused: %v", m.who, l.Key(), err)
 	}
 }
 
-// deposit writes at one moment for all others. Without a guard it writes while the lock is held, or not at all: what turns out to
-// have come too late is taken back before anybody has seen it. This process may be stopped between any two steps.
+// deposit writes atomically. Without a guard it writes only while the lock is held. If the lock has
+// ended after the write, deposit undoes the write before anybody has seen it: this process may
+// pause between any two steps.
 func (c *team) deposit(t *testing.T, m message, l *locker.Lock) {
 	b := c.bank
 	b.mu.Lock()
@@ -269,7 +271,7 @@ func (c *team) violated(t *testing.T, format string, args ...any) {
 	c.broken++
 }
 
-// check looks at what was noted in this period, and keeps the greatest number of each key only.
+// check checks the records of this period, and keeps only the greatest number of each key.
 func (c *team) check(t *testing.T) {
 	for _, o := range history.Overlaps(c.holds) {
 		c.violated(t, "%v", o)
@@ -306,8 +308,9 @@ func (c *team) report(t *testing.T, lasting time.Duration) {
 	}.Report(t)
 }
 
-// An office has a process at work, and another one when that is killed. A process looks at its context and writes a moment later,
-// so there are some only where a guard refuses what comes too late.
+// An office has one process at work, and a new one when that is killed. A process looks at its
+// context and writes a moment later. So only teams with a guard, which refuses late writes, have
+// processes.
 type office struct {
 	team   *team
 	worker *worker
@@ -331,7 +334,7 @@ func upTo(dice *rand.Rand, longest time.Duration) time.Duration {
 	return time.Duration(dice.Int64N(int64(longest))) + 1
 }
 
-// sleep ends with until at the latest.
+// sleep returns after d, or when until ends.
 func sleep(until context.Context, d time.Duration) {
 	select {
 	case <-until.Done():

@@ -13,27 +13,29 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// TestSoak asks what becomes of a program that locks for a long time in bad conditions. Goroutines and processes add to counters
-// under locks of five strategies, through two client libraries. Meanwhile servers are killed and stopped, connections break,
-// messages are lost and late, and processes are killed, several of these at once. The faults are of the kinds that the
-// strategies promise to bear.
+// TestSoak asks what happens to a program that locks for a long time under faults. Goroutines and
+// processes add to counters under locks of five strategies, through two client libraries. Meanwhile
+// servers are killed and stopped, connections break, messages are lost and late, and processes are
+// killed, often several at once. The strategies promise to tolerate all of these faults.
 //
 //   - No update is lost, no two hold a lock at once, and numbers rise.
-//   - In every period there is a moment of rest: the trouble ends, and all go home. Then every lock can be had, nothing of
-//     Lockstep runs, and nothing lies in the servers but the counters of numbered locks.
-//   - Nothing grows: what the program and the servers use at rest is not more at the end than it was earlier on, and when all
-//     clients are closed it is what it was before there were any.
+//   - Each period ends with a moment of rest, without faults and workers. Then every lock is free,
+//     no goroutine of Lockstep runs, and the servers have no keys but the counters of numbered
+//     locks.
+//   - Nothing grows: at rest the program and the servers use no more at the end than earlier. When
+//     all clients are closed, they use as much as before there were any.
 //
-// It prints what was done and measured, one line for each period.
+// It prints what it did and measured, one line for each period.
 //
 //	go test ./internal/verify/campaign -run TestSoak -v                      a few seconds
 //	go test ./internal/verify/campaign -run TestSoak -v -soak 10m            as long as you like
 //	go test ./internal/verify/campaign -run TestSoak -v -soak 1h -timeout 2h an hour, as with LOCKSTEP_TORTURE=1
 //
-// The seed that it prints, given by -seed, draws the same faults in the same order, at other moments.
+// The seed that it prints, given as -seed, draws the same faults in the same order, at other
+// moments.
 //
-// To change it: the strategies and what their users do are in soak_team_test.go, the faults in soak_fault_test.go, what is measured
-// in soak_sample_test.go.
+// To change it: the strategies and their users are in soak_team_test.go, the faults in
+// soak_fault_test.go, the measurements in soak_sample_test.go.
 func TestSoak(t *testing.T) {
 	lasting, of := soakTime(t), *seedFlag
 	if of == 0 {
@@ -46,7 +48,8 @@ func TestSoak(t *testing.T) {
 	period := min(max(lasting/60, time.Second), time.Minute)
 	s.began = time.Now()
 	for n := uint64(0); s.goesOn(lasting) && !t.Failed(); n++ {
-		t.Run(fmt.Sprint("period ", n+1), func(t *testing.T) { // what it starts ends with it, in the memory of the test as well
+		// a subtest frees the memory that the test keeps for it
+		t.Run(fmt.Sprint("period ", n+1), func(t *testing.T) {
 			atLast := nothingRunsOn(t)
 			s.work(t, period, of+n)
 			s.rest(t)
@@ -60,7 +63,8 @@ func TestSoak(t *testing.T) {
 	}
 	s.close(t)
 	after, start := s.measure(t), before
-	start.of[keysInServers], start.of[memoryOfServers] = after.of[keysInServers], after.of[memoryOfServers] // counters and scripts stay
+	// counters and scripts stay on the servers
+	start.of[keysInServers], start.of[memoryOfServers] = after.of[keysInServers], after.of[memoryOfServers]
 	start.of[heap] += keptByRuntime
 	for _, what := range grown([]sample{start}, []sample{after}) {
 		t.Errorf("with all clients closed: %s", what)
@@ -80,12 +84,13 @@ var (
 	seedFlag = flag.Uint64("seed", 0, "of the faults of TestSoak; 0: any")
 )
 
-// keptByRuntime, in KB, is what the runtime keeps of goroutines and timers that have been: as much after an hour as after half of one.
+// keptByRuntime, in KB, is the memory that the runtime keeps after goroutines and timers have
+// ended. It is the same after half an hour and an hour.
 const keptByRuntime = 1024
 
 var soakedInFull bool
 
-// soakTime is an hour once only, however often -count repeats all tests.
+// soakTime is an hour only once, even if -count repeats all tests.
 func soakTime(t *testing.T) time.Duration {
 	lasting := *soakFlag
 	if lasting == 0 {
@@ -100,7 +105,7 @@ func soakTime(t *testing.T) time.Duration {
 	return lasting
 }
 
-// A soak is servers, and those who lock on them.
+// A soak has the servers, and the teams that lock on them.
 type soak struct {
 	groups []group
 	teams  []*team
@@ -110,23 +115,24 @@ type soak struct {
 	samples []sample
 }
 
-// A group is servers of which one at a time is killed or stopped.
+// A group has servers, of which one at a time is killed or stopped.
 type group []site
 
-// A site is a server, and the way to it.
+// A site is a server with its proxy.
 type site struct {
 	server *redistest.Server
 	proxy  *redistest.Proxy
 }
 
 func setUpSoak(t *testing.T) *soak {
-	// A small file is written anew often: an hour fills neither the disk nor the memory of a server that starts.
+	// A small file is rewritten often, so an hour fills neither the disk nor the memory of a server
+	// that starts.
 	aof := []string{"--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "4mb"}
 	s := &soak{}
 	for _, servers := range [][]*redistest.Server{
 		redistest.StartN(t, 1, redistest.WithArgs(aof...)),
 		redistest.StartN(t, 5, redistest.WithArgs(aof...)),
-		redistest.StartN(t, 5), // which forget
+		redistest.StartN(t, 5), // these forget
 	} {
 		var g group
 		for _, server := range servers {
@@ -151,7 +157,8 @@ func setUpSoak(t *testing.T) *soak {
 	return s
 }
 
-// goesOn: until the time is over, and on a machine that is too busy until each team has done something.
+// goesOn tells whether the time is not over, or, on a busy machine, a team has not yet done
+// anything.
 func (s *soak) goesOn(lasting time.Duration) bool {
 	for _, c := range s.teams {
 		if c.bank.made() == 0 && time.Since(s.began) < lasting+patience/2 {
@@ -167,7 +174,8 @@ func (s *soak) connect(t *testing.T) {
 	}
 }
 
-// work lasts for a time, and returns when nobody works any more and the last fault is over.
+// work lets the teams work under faults for a time. It returns when all work and all faults have
+// ended.
 func (s *soak) work(t *testing.T, lasting time.Duration, of uint64) {
 	ctx, cancel := context.WithTimeout(t.Context(), lasting)
 	defer cancel()
@@ -201,13 +209,13 @@ func (s *soak) work(t *testing.T, lasting time.Duration, of uint64) {
 	}
 }
 
-// rest waits until everything is in order again: each lock can be had, and is gone.
+// rest waits until each lock is free and no key of it is left.
 func (s *soak) rest(t *testing.T) {
 	for _, c := range s.teams {
 		for _, key := range c.keys() {
 			for _, locks := range c.clients {
-				eventually(t, fmt.Sprintf("%s: %q comes free", c.strategy, key), func() bool {
-					l, err := locks.TryLock(t.Context(), key) // it fails on a connection that has died
+				eventually(t, fmt.Sprintf("%s: %q becomes free", c.strategy, key), func() bool {
+					l, err := locks.TryLock(t.Context(), key) // it fails on a broken connection
 					return err == nil && l.Unlock(context.Background()) == nil
 				})
 			}
@@ -223,7 +231,7 @@ func (s *soak) rest(t *testing.T) {
 	}
 }
 
-// locksIn are the keys of a server, the counters of numbered locks aside.
+// locksIn returns the keys of a server, except the counters of numbered locks.
 func locksIn(t *testing.T, server *redistest.Server) (locks []string) {
 	reply, err := server.Do("KEYS", "*")
 	if err != nil {
@@ -238,7 +246,7 @@ func locksIn(t *testing.T, server *redistest.Server) (locks []string) {
 	return locks
 }
 
-// close closes all clients, and wants all connections to end.
+// close closes all clients, and waits until all connections have ended.
 func (s *soak) close(t *testing.T) {
 	for _, c := range s.teams {
 		for _, cn := range c.connections {
@@ -251,7 +259,8 @@ func (s *soak) close(t *testing.T) {
 	}
 	noConnectionStays(t, proxies)
 	for _, site := range s.sites() {
-		eventually(t, "no client is left", func() bool { return info(t, site.server)["connected_clients"] == 1 }) // who looks
+		// who looks
+		eventually(t, "no client is left", func() bool { return info(t, site.server)["connected_clients"] == 1 })
 	}
 }
 

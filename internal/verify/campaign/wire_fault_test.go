@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// A fault is what happens between a client and a server.
+// A fault is a fault of the network between a client and a server.
 type fault struct {
 	name string
 	wire redistest.Fault // 0: nothing passes, in either direction
@@ -25,25 +25,26 @@ var faults = []fault{
 }
 
 const (
-	// callLimit is the time that a caller gives the operation under the fault. A quorum gives its nodes half of that.
+	// callLimit is how long the caller waits for the operation under the fault. A quorum gives its
+	// nodes half of that.
 	callLimit = time.Second
-	// What is late comes between callLimit and this after that, when nobody waits for it any more. A clean-up has been
-	// answered by then, and looks again two and a half seconds long (see internal/cleanup). What comes later than that finds
-	// nobody who looks, and stays for its TTL.
+	// latest: a late message comes after callLimit, when nobody waits for it any more, and no later
+	// than this after it. A cleanup was answered by then, and looks again for two and a half
+	// seconds (see internal/cleanup). A token that came even later would stay for its TTL.
 	latest = time.Second
 )
 
 func (f fault) alwaysLasts() bool { return f.wire == 0 }
 
-// isLate: something is still under way when the fault is over.
+// isLate tells whether messages are still under way when the fault ends.
 func (f fault) isLate() bool {
 	return f.wire == redistest.DelayRequest || f.wire == redistest.DelayReply
 }
 
-// strike lets the fault happen behind the proxies from now on, to what concerns the key. It returns what ends it, when it has
-// happened to all of them, and tells at what time the network was well again: nothing of before is under way any more. On a
-// machine that is very busy a command may never be sent, since its caller has given up before. Then the fault has not happened
-// everywhere, and the case shows nothing.
+// strike begins the fault on the proxies, for all messages about the key. heal waits until it has
+// happened on each of them, ends it, and returns when the network worked again: no late message is
+// then under way. On a very busy machine a caller may stop before its command is sent. Then the
+// fault did not happen on each proxy, and the case shows nothing.
 func (c wireCase) strike(proxies []*redistest.Proxy, key string) (heal func() (well time.Time, happened bool)) {
 	if c.fault.wire == 0 {
 		for _, p := range proxies {
@@ -74,14 +75,14 @@ func (c wireCase) strike(proxies []*redistest.Proxy, key string) (heal func() (w
 			happened = fires(rule, proxies[i]) && happened
 			rule.Remove()
 		}
-		if rule.Delay > 0 { // what the rule took last is under way for so long
+		if rule.Delay > 0 { // the last message of the rule is under way for so long
 			time.Sleep(rule.Delay)
 		}
 		return time.Now(), happened
 	}
 }
 
-// fires waits until the rule has fired, or nothing is sent any more.
+// fires waits until the rule has fired, or nothing more is sent.
 func fires(rule *redistest.ActiveRule, p *redistest.Proxy) bool {
 	for sent := -1; sent != len(p.Seen()); {
 		sent = len(p.Seen())
@@ -94,5 +95,5 @@ func fires(rule *redistest.ActiveRule, p *redistest.Proxy) bool {
 	return false
 }
 
-// concerns tells whether a command is about key: it has it among its arguments.
+// concerns tells whether key is an argument of a command.
 func concerns(args []string, key string) bool { return slices.Contains(args[1:], key) }

@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	ttl    = 20 * time.Minute // nothing ends by itself within patience
-	longer = 40 * time.Minute // what a lock is extended to
-	still  = 6 * time.Second  // longer than a clean-up pauses between two looks, and than go-redis waits for a reply
+	ttl    = 20 * time.Minute // no lease ends within patience
+	longer = 40 * time.Minute // for extensions
+	// longer than the pauses of a cleanup, and than go-redis waits for a reply
+	still = 6 * time.Second
 )
 
-// An operation is done once under a fault, and then the lock must be in order again.
+// An operation is done once under a fault. After it the lock must work as before.
 type operation struct {
 	name string
 	do   func(*scene) outcome
@@ -32,16 +33,16 @@ var operations = []operation{
 	{"release", (*scene).release},
 }
 
-// An outcome is what the operation answered.
+// An outcome is the answer of an operation.
 type outcome int
 
 const (
 	unknown outcome = iota
 	done
-	refused
+	busy // another holder has the lock
 )
 
-// A scene is a case on its stage.
+// A scene is one case that runs on the stage.
 type scene struct {
 	*testing.T
 	wireCase
@@ -50,11 +51,12 @@ type scene struct {
 	proxies []*redistest.Proxy // one for each node
 	ours    party              // behind them
 	same    party              // the same owner, without a proxy
-	other   party              // someone else, without a proxy
-	around  int                // holds of ours that lie around what is done
+	other   party              // another owner, without a proxy
+	around  int                // holds of ours around the operation
 
-	missed   bool          // the fault has not happened
-	lingered time.Duration // how long the key of an attempt that failed stayed in a network that was well again
+	missed bool // the fault did not happen
+	// how long the key of a failed attempt stayed after the network worked again
+	lingered time.Duration
 }
 
 func (c wireCase) run(t *testing.T, stage *stage) result {
@@ -72,20 +74,20 @@ func (c wireCase) run(t *testing.T, stage *stage) result {
 	}
 	s.parties(l)
 	stage.warming <- struct{}{}
-	s.unlock(s.lock(s.ours, s.key+", warm")) // every node is connected to, and knows the scripts
+	s.unlock(s.lock(s.ours, s.key+", warm")) // connects to every node and loads the scripts
 	<-stage.warming
 
 	r := c.given(false)
 	r.outcome = c.operation.do(s)
 	if s.strategy.ownerless {
-		s.untilStill() // a release that is sent again would free the next one's lock
+		s.untilStill() // a release that is sent again would free the lock of the next holder
 	}
 	if !s.mayLeave(r.outcome) {
-		s.unlock(s.lock(s.other, s.key)) // everybody gets it in the end
+		s.unlock(s.lock(s.other, s.key)) // in the end everybody gets it
 	}
 	s.untilStill()
 	if !s.mayLeave(r.outcome) {
-		eventually(t, "nothing lies anywhere in the end", func() bool { return s.taken() == 0 })
+		eventually(t, "in the end no node has the key", func() bool { return s.taken() == 0 })
 	}
 	for _, cn := range connections {
 		cn.close()
@@ -95,15 +97,15 @@ func (c wireCase) run(t *testing.T, stage *stage) result {
 	return r
 }
 
-// mayLeave: the case is one of the few in which a legacy recipe can't know what it may remove.
+// mayLeave tells whether the case is one of the few in which a legacy recipe may leave its key.
 func (s *scene) mayLeave(o outcome) bool {
 	return s.strategy.ownerless && o == unknown && strings.HasPrefix(s.operation.name, "acquire")
 }
 
-// struck runs call under the fault, with the ctx of a caller who gives up after a while, and tells when the network was
-// well again.
+// struck runs call under the fault, with a ctx that ends after callLimit. It returns when the
+// network worked again.
 func (s *scene) struck(call func(ctx context.Context)) (well time.Time) {
-	first := s.number % s.strategy.nodes // not always the same nodes
+	first := s.number % s.strategy.nodes // so that not always the same nodes have the fault
 	hit := append(s.proxies[first:len(s.proxies):len(s.proxies)], s.proxies[:first]...)[:s.hit]
 	heal := s.strike(hit, s.key)
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
@@ -114,7 +116,7 @@ func (s *scene) struck(call func(ctx context.Context)) (well time.Time) {
 	return well
 }
 
-// acquire: nobody has the lock, so the answer must not be that somebody has.
+// acquire: nobody has the lock, so the answer must not be held.
 func (s *scene) acquire() outcome {
 	defer s.within()()
 	var l *locker.Lock
@@ -126,8 +128,8 @@ func (s *scene) acquire() outcome {
 		s.unlock(l)
 		return done
 	case errors.Is(err, locker.ErrHeld):
-		s.Errorf("refused, while nobody else had it: %v", err)
-		return refused
+		s.Errorf("held, although nobody has it: %v", err)
+		return busy
 	case errors.Is(err, locker.ErrLost):
 		s.Errorf("lost, before it was granted: %v", err)
 	}
@@ -135,7 +137,8 @@ func (s *scene) acquire() outcome {
 	return unknown
 }
 
-// contend: someone else has the lock, so it must not be granted, and what cleans up after the attempt must not touch it.
+// contend: another holder has the lock, so it must not be granted, and the cleanup must not touch
+// it.
 func (s *scene) contend() outcome {
 	theirs := s.lock(s.other, s.key)
 	var inner *locker.Lock
@@ -147,10 +150,10 @@ func (s *scene) contend() outcome {
 	o := unknown
 	switch {
 	case err == nil:
-		s.Errorf("granted, while someone else had it")
+		s.Errorf("granted, although another has it")
 		o = done
 	case errors.Is(err, locker.ErrHeld):
-		o = refused
+		o = busy
 	case errors.Is(err, locker.ErrLost):
 		s.Errorf("lost, before it was granted: %v", err)
 	}
@@ -158,17 +161,17 @@ func (s *scene) contend() outcome {
 	s.extendWell(theirs)
 	if inner != nil {
 		s.extendWell(inner)
-		s.unlock(theirs) // in whatever order they end
+		s.unlock(theirs) // the order of the two does not matter
 		theirs = inner
 		if _, err := s.same.TryLock(context.Background(), s.key); err == nil {
-			s.Errorf("granted, while someone else had a hold left")
+			s.Errorf("granted, although another still has a hold")
 		}
 	}
 	s.unlock(theirs)
 	return o
 }
 
-// extend: whatever the answer, the lock is held, and for no shorter time than before.
+// extend: whatever the answer, the lock stays held, for no shorter time than before.
 func (s *scene) extend() outcome {
 	defer s.within()()
 	l := s.lock(s.ours, s.key)
@@ -189,9 +192,9 @@ func (s *scene) extend() outcome {
 	if after.Before(before) {
 		s.Errorf("the lease ended at %v, and now at %v", before, after)
 	}
-	// An answer that came when nobody waited for it counts as well.
+	// An answer that came after the caller had stopped waiting counts as well.
 	if n := s.extended(); after.After(before) && n < s.strategy.need() && !s.strategy.ownerless {
-		s.Errorf("the holder believes until %v, and %d nodes do", after, n)
+		s.Errorf("the lease lasts until %v for its holder, and %d nodes have extended it", after, n)
 	}
 	s.held(l)
 	s.extendWell(l)
@@ -199,7 +202,8 @@ func (s *scene) extend() outcome {
 	return o
 }
 
-// release: whatever the answer, the lock will be free, and it is at once if the answer was that it is.
+// release: whatever the answer, the lock becomes free. If the answer is success, it is free at
+// once.
 func (s *scene) release() outcome {
 	defer s.within()()
 	l := s.lockEverywhere()
@@ -216,15 +220,15 @@ func (s *scene) release() outcome {
 		s.Errorf("the release of a lock that is held: %v", err)
 	}
 	s.gone(well)
-	s.unlock(l) // again: it says what the release came to at last
+	s.unlock(l) // again: it returns the final result of the release
 	if err == nil {
 		return done
 	}
 	return unknown
 }
 
-// within takes a hold of the same owner around what is done, if the strategy nests. Whatever becomes of the inner one, the outer
-// is there after as before, and nobody else is granted the lock.
+// within takes another hold of the same owner around the operation, if the strategy nests. Whatever
+// happens to the inner hold, the outer one stays, and nobody else gets the lock.
 func (s *scene) within() (leave func()) {
 	if !s.strategy.nested {
 		return func() {}
@@ -232,7 +236,7 @@ func (s *scene) within() (leave func()) {
 	outer := s.lock(s.same, s.key)
 	s.around = 1
 	return func() {
-		s.untilStill() // what was held back may have come after what undoes it
+		s.untilStill() // a late message may have come after its cleanup
 		if n := s.taken(); n > 0 {
 			s.Errorf("an inner hold is left")
 		}
@@ -240,7 +244,7 @@ func (s *scene) within() (leave func()) {
 		case err == nil:
 			s.unlock(again)
 		case errors.Is(err, locker.ErrHeld):
-			s.Errorf("its owner is refused: %v", err)
+			s.Errorf("held for its own owner: %v", err)
 		}
 		s.around = 0
 		s.held(outer)
@@ -249,22 +253,23 @@ func (s *scene) within() (leave func()) {
 	}
 }
 
-// held wants the lock of a holder to be one.
+// held checks that the lock is held.
 func (s *scene) held(l *locker.Lock) {
-	if cause := context.Cause(l.Context()); errors.Is(cause, locker.ErrLost) { // it may have ended with the ctx of the caller
-		s.Errorf("the holder was told: %v", cause)
+	// the context may have ended with the ctx of the caller
+	if cause := context.Cause(l.Context()); errors.Is(cause, locker.ErrLost) {
+		s.Errorf("the context of the lock ended: %v", cause)
 	}
 	if n := s.taken(); n < s.strategy.need() {
 		s.Errorf("held, on %d nodes", n)
 	}
 	second, err := s.other.TryLock(context.Background(), s.key)
 	if err == nil {
-		s.Errorf("two hold it")
+		s.Errorf("two holders")
 		s.unlock(second)
 	}
 }
 
-// extendWell extends in a network that is well.
+// extendWell extends in a network that works.
 func (s *scene) extendWell(l *locker.Lock) {
 	var err error
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -275,34 +280,34 @@ func (s *scene) extendWell(l *locker.Lock) {
 			break
 		}
 	}
-	s.Errorf("a lock that is held can't be extended: %v", err)
+	s.Errorf("a lock that is held cannot be extended: %v", err)
 }
 
-// lock gets a lock that is free, or will be.
+// lock gets a lock that is free or becomes free.
 func (s *scene) lock(from party, key string) *locker.Lock {
 	var l *locker.Lock
 	var err error
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
-	for ctx.Err() == nil { // the machine may be too busy for an attempt
+	for ctx.Err() == nil { // one attempt may be too short on a busy machine
 		if l, err = from.Lock(context.WithoutCancel(ctx), key); err == nil {
 			return l
 		}
-		if s.strategy.ownerless && !errors.Is(err, locker.ErrHeld) { // what the attempt may have left, nobody else removes
+		// nothing else removes the key of a failed attempt
+		if s.strategy.ownerless && !errors.Is(err, locker.ErrHeld) {
 			s.looking[s.strategy.replicated][0].Del(context.Background(), key)
 		}
 		time.Sleep(time.Second)
 	}
-	s.Fatalf("nobody gets %q: %v", key, err)
+	s.Fatalf("%q cannot be locked: %v", key, err)
 	return nil
 }
 
-// lockEverywhere gets a lock from all nodes. A quorum does not wait for the last of them, and its release only for a moment: what a
-// node grants later is released then.
+// lockEverywhere gets a lock from all nodes. A quorum does not wait for the last of them.
 func (s *scene) lockEverywhere() *locker.Lock {
 	l := s.lock(s.ours, s.key)
 	for since := time.Now(); s.taken() < s.strategy.nodes; time.Sleep(time.Millisecond) {
-		if time.Since(since) > time.Second { // one was too busy
+		if time.Since(since) > time.Second { // a node was too busy
 			s.unlock(l)
 			l, since = s.lock(s.ours, s.key), time.Now()
 		}
@@ -310,8 +315,8 @@ func (s *scene) lockEverywhere() *locker.Lock {
 	return l
 }
 
-// unlock releases in a network that is well. Under a ctx that can't end, Unlock would give up after
-// three seconds, which a busy machine may need.
+// unlock releases in a network that works. With a ctx that cannot end, Unlock would stop waiting
+// after three seconds, which a busy machine may need.
 func (s *scene) unlock(l *locker.Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -320,19 +325,20 @@ func (s *scene) unlock(l *locker.Lock) {
 	}
 }
 
-// gone waits until nothing lies under the key, and notes how long that takes from when the network was well.
+// gone waits until no node has the key, and records how long this takes after the network worked
+// again.
 func (s *scene) gone(well time.Time) {
 	if s.strategy.ownerless && s.operation.name != "release" {
 		return
 	}
-	free := eventually(s.T, fmt.Sprintf("%s: nothing is left of it", s.key), func() bool { return s.taken() == 0 })
+	free := eventually(s.T, fmt.Sprintf("%s: no node has it", s.key), func() bool { return s.taken() == 0 })
 	s.lingered = max(free.Sub(well), 0)
 }
 
 // untilStill waits until nothing has been sent for a while.
 func (s *scene) untilStill() {
 	sent, since := -1, time.Now()
-	eventually(s.T, "nothing is sent any more", func() bool {
+	eventually(s.T, "nothing more is sent", func() bool {
 		n := 0
 		for _, p := range s.proxies {
 			n += len(p.Seen())

@@ -10,25 +10,25 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 )
 
-// A result is what became of a case.
+// A result is the result of a case.
 type result struct {
 	name     string
 	strategy string
 	fault    string
 	outcome  outcome
-	lingered time.Duration // how long the key stayed that was to go, in a network that was well again
-	missed   bool          // the fault has not happened, so the case shows nothing
+	lingered time.Duration // how long a key that must go stayed after the network worked again
+	missed   bool          // the fault did not happen, so the case shows nothing
 	broken   bool
 }
 
-// given is what is known of a case before it is run.
+// given returns the result of a case that has not run.
 func (c wireCase) given(broken bool) result {
 	return result{name: c.String(), strategy: c.strategy.name, fault: c.fault.name, broken: broken}
 }
 
-const soon = time.Second // for what is left to go
+const soon = time.Second // enough for a cleanup
 
-// ran counts the cases that -run has not left out, and those of them that show nothing.
+// ran counts the cases that -run selects, and those of them that show nothing.
 func ran(results []result) (n, missed int) {
 	for _, r := range results {
 		if r.fault != "" {
@@ -41,10 +41,10 @@ func ran(results []result) (n, missed int) {
 	return n, missed
 }
 
-// summary is a table with a line for each fault.
+// summary returns a table with a line for each fault.
 func summary(results []result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-24s %6s %6s %8s %8s %9s   %s\n", "", "cases", "done", "refused", "unknown", "violated", "the key stayed: p50, p99, max; over 1 s")
+	fmt.Fprintf(&b, "%-24s %6s %6s %8s %8s %9s   %s\n", "", "cases", "done", "held", "unknown", "violated", "the key stayed: p50, p99, max; over 1 s")
 	for _, f := range append(faults, fault{name: "all"}) {
 		of := slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.fault == "" || f.name != "all" && r.fault != f.name })
 		count := func(is func(result) bool) (n int) {
@@ -62,7 +62,7 @@ func summary(results []result) string {
 				stayed = append(stayed, r.lingered)
 			}
 		}
-		fmt.Fprintf(&b, "%-24s %6d %6d %8d %8d %9d   %s; %d\n", f.name, len(of), with(done), with(refused), with(unknown),
+		fmt.Fprintf(&b, "%-24s %6d %6d %8d %8d %9d   %s; %d\n", f.name, len(of), with(done), with(busy), with(unknown),
 			count(func(r result) bool { return r.broken }), spread(stayed), count(func(r result) bool { return r.lingered > soon }))
 	}
 	slowest := slices.Clone(results)
@@ -73,7 +73,7 @@ func summary(results []result) string {
 	return b.String()
 }
 
-// cell is the line of a strategy in the table of all anomalies.
+// cell returns the cell of a strategy in the matrix of anomalies.
 func cell(results []result, strategy string) matrix.Cell {
 	c := matrix.Cell{
 		Strategy: strategy, Fault: "messages lost, late or reset", Where: "redis-server",
@@ -91,7 +91,7 @@ func cell(results []result, strategy string) matrix.Cell {
 	return c
 }
 
-// spread is the middle, the 99th percentile and the greatest of times, which it sorts.
+// spread returns the median, the 99th percentile and the greatest of times, which it sorts.
 func spread(times []time.Duration) string {
 	if len(times) == 0 {
 		return "-"

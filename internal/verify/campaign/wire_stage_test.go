@@ -14,13 +14,14 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// A stage is what all cases share: servers, someone who reaches them without a proxy, so that no fault concerns him, and one who
-// looks.
+// A stage is what all cases share: the servers, Clients that reach them without a proxy and so
+// without faults, and clients that look at the keys.
 type stage struct {
-	servers map[bool][]*redistest.Server // those of replicated strategies and of others
+	servers map[bool][]*redistest.Server // true: for replicated strategies
 	looking map[bool][]*client.Client    // by server
 	direct  map[string]*locker.Client    // by strategy
-	warming chan struct{}                // has room for those who connect at once: it takes more of the machine than all else
+	// limits the cases that connect at once, which needs most of the CPU
+	warming chan struct{}
 }
 
 func setUp(t *testing.T) *stage {
@@ -52,7 +53,7 @@ func setUp(t *testing.T) *stage {
 	return s
 }
 
-// startReplicated returns a master when its replicas follow it.
+// startReplicated returns a master that its replicas follow.
 func startReplicated(t *testing.T) *redistest.Server {
 	servers := redistest.StartN(t, 1+replicas, redistest.WithArgs("--repl-diskless-sync-delay", "0"))
 	master := servers[0]
@@ -72,7 +73,7 @@ func startReplicated(t *testing.T) *redistest.Server {
 	return master
 }
 
-// A party is who asks for locks: through a Client, as an owner if the strategy nests.
+// A party asks for locks through a Client, as an owner if the strategy nests.
 type party struct {
 	*locker.Client
 	owner string
@@ -86,7 +87,8 @@ func (p party) Lock(ctx context.Context, key string) (*locker.Lock, error) {
 	return p.Client.Lock(locker.ContextWithOwner(ctx, p.owner), key, locker.WithWait(patience))
 }
 
-// parties are who has what is done under a fault, the same owner on a network that is always well, and someone else there.
+// parties makes the party whose network has the fault, the same owner on a network without faults,
+// and another owner there.
 func (s *scene) parties(ours locker.Locker) {
 	direct := s.direct[s.strategy.name]
 	s.ours = party{Client: locker.New(ours, locker.WithTTL(ttl), locker.WithoutExtension())}
@@ -96,7 +98,8 @@ func (s *scene) parties(ours locker.Locker) {
 	}
 }
 
-// taken counts the nodes on which something lies under the key, beside what is around. A bit that is off is nothing.
+// taken counts the nodes that have the key, besides the holds around the operation. A bit that is
+// off does not count.
 func (s *scene) taken() (nodes int) {
 	for _, look := range s.looking[s.strategy.replicated][:s.strategy.nodes] {
 		var there bool
@@ -107,7 +110,8 @@ func (s *scene) taken() (nodes int) {
 			if err != nil {
 				s.Errorf("looking at the store: %v", err)
 			}
-			there = exists == 1 && look.Get(context.Background(), s.key).Val() != "\x00" // another type is something
+			// a value of another type counts
+			there = exists == 1 && look.Get(context.Background(), s.key).Val() != "\x00"
 		}
 		if there {
 			nodes++
@@ -116,7 +120,7 @@ func (s *scene) taken() (nodes int) {
 	return nodes
 }
 
-// holds counts those of the owner who has the lock.
+// holds counts the holds of the owner that has the lock.
 func (s *scene) holds(look *client.Client) (n int) {
 	fields, err := look.HKeys(context.Background(), s.key).Result()
 	if err != nil {
@@ -128,12 +132,12 @@ func (s *scene) holds(look *client.Client) (n int) {
 		}
 	}
 	if len(fields) > 0 && n == 0 {
-		s.Errorf("the key is there without a hold: %v", fields)
+		s.Errorf("the key exists without a hold: %v", fields)
 	}
 	return n
 }
 
-// extended counts the nodes on which the key has more than the TTL before it.
+// extended counts the nodes on which the key has more than ttl left.
 func (s *scene) extended() (nodes int) {
 	for _, look := range s.looking[s.strategy.replicated][:s.strategy.nodes] {
 		left, err := look.PTTL(context.Background(), s.key).Result()

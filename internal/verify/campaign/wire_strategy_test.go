@@ -15,22 +15,24 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// A strategy is one under test, on so many nodes.
+// A strategy is a strategy under test, on a number of nodes.
 type strategy struct {
 	name  string
 	nodes int
 	build func(stores []*redisstore.Store) (locker.Locker, error)
 
-	// commands are those that faults strike, if not all that concern the key.
+	// commands are the ones that faults meet; nil: all that concern the key.
 	commands []string
-	// ownerless: nothing in the store tells whose a lock is. An attempt with an unknown outcome is not cleaned up, and a release
-	// that is repeated may free another's lock. The doc comments of these recipes say so.
+	// ownerless: the store does not know the holder of a lock. An unknown attempt is not cleaned
+	// up, and a release that is repeated may free the lock of another holder. The doc comments of
+	// these recipes say so.
 	ownerless bool
-	// sendsTimes: what lies in the store is a time by the clock of who put it there.
+	// sendsTimes: the value of a key is a time by the clock of the client that set it.
 	sendsTimes bool
-	// nested: owners have several holds at once, and what is done is done within another hold of the same owner.
+	// nested: an owner has several holds at once; each operation is within another hold of its
+	// owner.
 	nested bool
-	// replicated: on a server with replicas, of its own.
+	// replicated: the strategy has a server of its own, with replicas.
 	replicated bool
 	options    []redisstore.Option // of the stores
 }
@@ -71,11 +73,12 @@ var strategies = []strategy{
 	},
 }
 
-const replicas = 2 // of the server that has any
+const replicas = 2 // of the replicated server
 
 var (
-	scriptless   = []redisstore.Option{redisstore.WithoutScripts()}
-	withReplicas = []redisstore.Option{redisstore.WithReplicas(replicas, 800*time.Millisecond)} // less than a library waits for a reply
+	scriptless = []redisstore.Option{redisstore.WithoutScripts()}
+	// less than the reply timeout of the libraries
+	withReplicas = []redisstore.Option{redisstore.WithReplicas(replicas, 800*time.Millisecond)}
 )
 
 func over(build func(*redisstore.Store) locker.Locker) func([]*redisstore.Store) (locker.Locker, error) {
@@ -98,7 +101,7 @@ func numberedQuorum(stores []*redisstore.Store) (locker.Locker, error) {
 	return redlock.NewFenced(nodes)
 }
 
-// strikes tells whether a command is one that a fault is meant for.
+// strikes tells whether a fault meets a command.
 func (s strategy) strikes(args []string, key string) bool {
 	if s.commands != nil {
 		return slices.Contains(s.commands, strings.ToUpper(args[0]))
@@ -106,5 +109,5 @@ func (s strategy) strikes(args []string, key string) bool {
 	return concerns(args, key)
 }
 
-// need is how many nodes have to hold a lock.
+// need returns how many nodes must have the lock.
 func (s strategy) need() int { return s.nodes/2 + 1 }

@@ -9,27 +9,31 @@ import (
 	"time"
 )
 
-// TestFaultsOnTheWire asks what becomes of a lock when a request or its reply is lost, late or reset on its way between a
-// client library and redis-server, or when nothing passes any more. Each case is one operation of one strategy through one
-// client library, with one fault on some of its nodes; then the network is well again. For each:
+// TestFaultsOnTheWire asks what happens to a lock when a request or its reply is lost, late or
+// reset between a client library and redis-server, or when nothing passes any more. Each case is
+// one operation of one strategy through one client library, with one fault on some of its nodes.
+// Then the network works again. For each case:
 //
-//   - The answer is one of three: done, refused, unknown. It is refused only if someone else has the lock, and done only if
-//     enough nodes have done it.
-//   - An owner who has a lock and takes it again is never refused, and has what he had before, whatever becomes of that.
-//   - While the lock is held, nobody else is granted it. In the end everybody is.
-//   - What an attempt with an unknown outcome has left is removed, long before its TTL.
-//   - An extension that failed leaves the lease as it was, and the lock can be extended and unlocked.
-//   - Nothing is sent any more after that, and no connection or goroutine stays.
+//   - The answer is one of three: done, held, unknown. It is held only if another holder has the
+//     lock, and done only if enough nodes have done it.
+//   - An owner that has a lock and takes it again never gets held. It keeps its first hold,
+//     whatever happens to the second.
+//   - While the lock is held, nobody else gets it. In the end everybody does.
+//   - The token of an unknown attempt is removed long before its TTL ends.
+//   - An extension that failed leaves the lease as it was, and the lock can be extended and
+//     unlocked.
+//   - After that nothing more is sent, and no connection or goroutine stays.
 //
-// It prints for each fault how many cases ended how, and how long tokens of failed attempts stayed in a network that was
-// well again: that is clean-up's work, and meant to take less than a second.
+// It prints for each fault how the cases ended, and how long tokens of failed attempts stayed after
+// the network worked again. This is the work of the cleanup, which should take less than a second.
 //
 //	go test ./internal/verify/campaign -run TestFaultsOnTheWire -v                               a part, the same every time
 //	LOCKSTEP_TORTURE=1 go test ./internal/verify/campaign -run TestFaultsOnTheWire -v            all
 //	LOCKSTEP_TORTURE=1 go test ./internal/verify/campaign -run 'TestFaultsOnTheWire/redlock_2_of_3/redigo$/extend/reply_lost' -v
 //
-// To change it: the faults are in wire_fault_test.go, the strategies in wire_strategy_test.go, who takes part in
-// wire_stage_test.go, what is done and asserted in wire_operation_test.go. A new line in one of the tables is crossed with all others.
+// To change it: the faults are in wire_fault_test.go, the strategies in wire_strategy_test.go, the
+// clients and servers in wire_stage_test.go, the operations and assertions in
+// wire_operation_test.go. A new line in one of the tables is combined with all others.
 func TestFaultsOnTheWire(t *testing.T) {
 	atLast := nothingRunsOn(t)
 	stage := setUp(t)
@@ -46,7 +50,7 @@ func TestFaultsOnTheWire(t *testing.T) {
 		workers.Go(func() {
 			for i := range next {
 				t.Run(cases[i].String(), func(t *testing.T) {
-					results[i] = cases[i].given(true) // unless it comes to its end
+					results[i] = cases[i].given(true) // unless it runs to its end
 					results[i] = cases[i].run(t, stage)
 				})
 			}
@@ -59,9 +63,9 @@ func TestFaultsOnTheWire(t *testing.T) {
 	workers.Wait()
 	atLast()
 	n, missed := ran(results)
-	t.Logf("%d of %d cases in %v; in %d the fault has not happened\n%s", n, total, time.Since(began).Round(time.Second), missed, summary(results))
+	t.Logf("%d of %d cases in %v; in %d the fault did not happen\n%s", n, total, time.Since(began).Round(time.Second), missed, summary(results))
 	if missed > n/20 {
-		t.Errorf("in %d of %d cases the fault has not happened: this machine is too busy, or they show nothing", missed, n)
+		t.Errorf("in %d of %d cases the fault did not happen: the machine is too busy, or the test is wrong", missed, n)
 	}
 	for _, s := range strategies {
 		if c := cell(results, s.name); c.Trials > 0 {
@@ -72,19 +76,19 @@ func TestFaultsOnTheWire(t *testing.T) {
 
 const (
 	part   = 640 // cases of a normal run
-	atOnce = 320 // cases: they wait most of the time
-	seed   = 5   // of the order of the cases, and so of the part that a normal run takes
+	atOnce = 320 // cases, which wait most of the time
+	seed   = 5   // decides the order of the cases, and so the part of a normal run
 )
 
 // A wireCase is one operation under one fault.
 type wireCase struct {
-	number    int // gives the case dice of its own, whatever else runs
+	number    int // seeds the dice of the case
 	strategy  strategy
 	library   library
 	operation operation
 	fault     fault
-	lasting   bool // the fault meets all that is sent during the operation, not only what is sent first
-	hit       int  // so many nodes
+	lasting   bool // the fault meets all messages of the operation, not only the first
+	hit       int  // the number of nodes with the fault
 }
 
 func (c wireCase) String() string {
@@ -97,7 +101,7 @@ func (c wireCase) String() string {
 	}, "/")
 }
 
-// all crosses everything with everything, in an order that depends on the seed only.
+// all returns all combinations, in an order that depends only on the seed.
 func all() []wireCase {
 	var cases []wireCase
 	for _, s := range strategies {
@@ -120,7 +124,7 @@ func all() []wireCase {
 	return cases
 }
 
-// subsets are one node, the greatest minority, the smallest majority, and all.
+// subsets returns one node, the greatest minority, the smallest majority, and all nodes.
 func subsets(nodes int) (sizes []int) {
 	for _, n := range []int{1, (nodes - 1) / 2, nodes/2 + 1, nodes} {
 		if n > 0 && (len(sizes) == 0 || n > sizes[len(sizes)-1]) {
