@@ -28,11 +28,12 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 test: programs ## run all tests, under the race detector; installs redis-server, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 2 test-root test-others
 
-# The two run at once, since tests with real servers wait for most of their time. Three things run
+# The two run at once, since tests with real servers wait for most of their time. Four things run
 # without the race detector, which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
 #   - the simulation: with the detector it plays one schedule of each cell;
-#   - the contracts on embedded servers: with the detector they run on memory and on real servers.
+#   - the contracts on embedded servers: with the detector they run on memory and on real servers;
+#   - the searches through all states of redlock's protocol, which have one goroutine.
 test-root:
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...
 test-others:
@@ -41,7 +42,7 @@ test-others:
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -shuffle=on -timeout 20m ./...
 	@cd backends/rueidis && go test -run 'OnEmbedded|InFakeTime' .
 	@go test -run OnEmbedded ./backends/goredis ./backends/redigo
-	@go test -run 'Contract/embedded|OnEmbedded' $(addprefix ./strategies/,single fair fenced reentrant redlock)
+	@go test -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
 	@go test -run 'Contract//embedded' ./strategies/legacy
 
 fuzz: ## fuzz every target of every module for TIME (10s)

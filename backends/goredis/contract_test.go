@@ -50,10 +50,10 @@ func TestContractOnRedis(t *testing.T) {
 	}
 }
 
-// TestContractOnEmbedded is in fake time, where the process never pauses in the middle of a command. A
+// TestContractOnEmbedded is in fake time, where the process never pauses in the middle of a command.
 // prefix and polling do not depend on the server, so they run on Redis only.
 func TestContractOnEmbedded(t *testing.T) {
-	race.LeaveOutEmbedded(t)
+	race.LeaveOut(t)
 	for _, m := range modes {
 		if m.polling || m.name == "with prefix" {
 			continue

@@ -46,7 +46,7 @@ func TestContractOnRedis(t *testing.T) {
 
 // TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends.
 func TestContractOnEmbedded(t *testing.T) {
-	race.LeaveOutEmbedded(t)
+	race.LeaveOut(t)
 	contracts{pool: embed, bubble: true}.run(t)
 }
 

@@ -66,7 +66,7 @@ func TestContractInRESP2(t *testing.T) {
 
 // TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends.
 func TestContractOnEmbedded(t *testing.T) {
-	race.LeaveOutEmbedded(t)
+	race.LeaveOut(t)
 	contracts{connect: embed, bubble: true}.run(t)
 }
 

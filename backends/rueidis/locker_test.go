@@ -18,7 +18,7 @@ func TestEveryStrategyOverRueidis(t *testing.T) {
 }
 
 func TestEveryStrategyOverRueidisInFakeTime(t *testing.T) {
-	race.LeaveOutEmbedded(t)
+	race.LeaveOut(t)
 	beneath.Strategies(t, true, func(t *testing.T) (beneath.Store, beneath.Outside) {
 		c := embed(t)
 		return rueidis.New(c), keys{outside{t, c, ""}}

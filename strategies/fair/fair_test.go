@@ -16,7 +16,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
-	race.LeaveOutEmbedded(t)
+	race.LeaveOut(t)
 	lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 		return over(beneath.EmbeddedRedigo(t))
 	}})

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"testing"
+
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 )
 
 // The number of states includes those that differ only in names and so are not visited. A search
 // that visited each of them, in a map, also counted 18,745,784.
 func TestFencesOfAQuorumAreDistinctAndOrderedInAllStates(t *testing.T) {
+	race.LeaveOut(t)
 	for _, c := range []struct {
 		says    string
 		p       protocol
@@ -54,6 +57,7 @@ func TestFencesOfAQuorumAreDistinctAndOrderedInAllStates(t *testing.T) {
 
 // With -v it prints the runs. They are the shortest: all shorter runs are in order.
 func TestWhatDiffersFromTheProtocolIsRefuted(t *testing.T) {
+	race.LeaveOut(t)
 	for _, c := range []struct {
 		says  string
 		p     protocol
@@ -138,6 +142,7 @@ func TestTheCheckerFindsWhatIsCountedByHand(t *testing.T) {
 }
 
 func TestSymmetryHidesNoStateAndNoViolation(t *testing.T) {
+	race.LeaveOut(t)
 	for _, c := range []struct {
 		says string
 		p    protocol

@@ -35,7 +35,7 @@ func TestContractInFakeTime(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
 					if name == "embedded" {
-						race.LeaveOutEmbedded(t)
+						race.LeaveOut(t)
 					}
 					t.Parallel()
 					h := lockertest.Harness{Bubble: true, New: over(start, q.n, q.w, build, true), Except: except}

@@ -16,7 +16,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
-	race.LeaveOutEmbedded(t)
+	race.LeaveOut(t)
 	lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 		return over(beneath.EmbeddedRedigo(t))
 	}})
@@ -27,7 +27,7 @@ func TestContractWithoutQueues(t *testing.T) {
 	for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
 		t.Run(name+" in fake time", func(t *testing.T) {
 			if name == "embedded" {
-				race.LeaveOutEmbedded(t)
+				race.LeaveOut(t)
 			}
 			lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 				store, outside := start(t)

@@ -21,20 +21,22 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// A Wrapping puts something around a Locker that must not show. It is called once for each Locker.
+// A Wrapping wraps a Locker, which must not change its behaviour. It is called once for each
+// Locker.
 type Wrapping func(t *testing.T, l locker.Locker) locker.Locker
 
-// Around runs the contract of a Locker on every strategy with something around it, over stores in memory and in fake time. The
-// nodes of a quorum are wrapped as well. What a strategy does not promise by itself is not asked.
+// Around runs the contract of a Locker on every strategy with wrap around it, over stores in memory
+// and in fake time. The nodes of a quorum are wrapped as well. It leaves out the sentences that a
+// strategy does not promise.
 func Around(t *testing.T, wrap Wrapping) {
 	for _, s := range strategies {
 		t.Run(s.strategy, func(t *testing.T) { s.run(t, Memory, true, wrap) })
 	}
 }
 
-// Strategies runs the contract of a Locker on every strategy, over stores of a kind that [Run] does
-// not have. With bubble each sentence runs in fake time, and start gives a server of its own for
-// each store; otherwise quorums are left out, and the limit of the stores is [MaxTTL].
+// Strategies runs the contract of a Locker on every strategy, over stores of another kind than
+// [Run] has. With bubble each sentence runs in fake time, and start gives each store its own
+// server. Without it quorums are left out, and the limit of the stores is [MaxTTL].
 func Strategies(t *testing.T, bubble bool, start Start) {
 	for _, s := range strategies {
 		if s.quorum && !bubble {
@@ -46,7 +48,7 @@ func Strategies(t *testing.T, bubble bool, start Start) {
 	}
 }
 
-// promised is a strategy, and what it does not promise.
+// promised is a strategy with the sentences that it does not promise.
 type promised struct {
 	strategy string
 	quorum   bool
@@ -109,7 +111,7 @@ var strategies = []promised{
 	}},
 	old("legacy expire", legacy.Expire, false, anything),
 	old("legacy getset", func(s backends.LegacyStore) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }, false, stampToCome,
-		// Stamps may be equal, and DEL does not look whose it deletes.
+		// Stamps may be equal, and DEL deletes the key of any holder.
 		"Extend after another holder took the lock matches ErrLost and leaves its lease alone",
 		"Extend of a lock that another holder took matches ErrLost and ends its context",
 		"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
@@ -142,7 +144,7 @@ var ofQuorums = lockertest.Harness{
 	},
 }
 
-// around puts something around a quorum that answers when all its nodes have.
+// around wraps a quorum that answers when all its nodes have answered.
 func around(t *testing.T, wrap Wrapping, d nodes) func(locker.Locker, error) (locker.Locker, lockertest.Disturber) {
 	d.waits = make(chan struct{}, 1)
 	return func(l locker.Locker, err error) (locker.Locker, lockertest.Disturber) {
@@ -153,7 +155,8 @@ func around(t *testing.T, wrap Wrapping, d nodes) func(locker.Locker, error) (lo
 	}
 }
 
-// bits are what a recipe does not promise whose lock is one bit: it has no expiry and no owner.
+// bits are the sentences that a recipe does not promise if its lock is one bit, without expiry and
+// owner.
 var bits = []string{
 	"an attempt that finds the lock held does not move the end of the holder's lease",
 	"a lease lasts until its Expires, and soon after that the lock is free",
@@ -170,7 +173,8 @@ var bits = []string{
 	"Do whose lock was lost matches ErrLost, even if work did not fail",
 }
 
-// anything under a key keeps others out; a stamp does until it is past, and a bit while it is on.
+// anything: every value keeps others out. A stamp does so until it is past, and a bit while it is
+// on.
 func anything(string) bool { return true }
 
 func stampToCome(value string) bool {
@@ -187,19 +191,19 @@ func plainOver(t *testing.T, start Start) (locker.Locker, Disturber) {
 	return single.New(faults.Queued(store)), Disturber{outside, faults, plainOps}
 }
 
-// hashes takes a hash for a foreign value, and a string for one of another type.
+// hashes sets a hash as the foreign value, and a string as the value of another type.
 type hashes struct{ Disturber }
 
 func (h hashes) SetForeign(key string) { h.SetForeignHash(key) }
 func (h hashes) SetOther(key string)   { h.Disturber.SetForeign(key) }
 
-// old is a legacy recipe. It is not disturbed by faults: its commands serve several purposes, and a fault would need to know
-// which one a command is for.
+// old is a legacy recipe. It is not disturbed by faults: one command serves several purposes, and a
+// fault would have to know the purpose.
 func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLeft bool, holds func(value string) bool, except ...string) promised {
 	return promised{strategy, false, lockertest.Harness{
 		NoWatch: true, NoLeft: noLeft,
 		NoFaults: true, NoForeign: true,
-		Except: append([]string{ // a second command does not look whose value it is
+		Except: append([]string{ // a second command does not compare the value
 			"a second Acquire with the same token is granted, for ttl from then on",
 			"two grants of the same token count once: one Release frees the lock",
 		}, except...),
@@ -216,7 +220,7 @@ func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLef
 	}}
 }
 
-// remains are what a recipe leaves under a key when nobody has the lock.
+// remains is for recipes that leave a key when nobody has the lock.
 type remains struct {
 	Disturber
 	store backends.LegacyStore
@@ -228,14 +232,14 @@ func (r remains) Holds(key string) bool {
 	return err == nil && found && r.holds(value)
 }
 
-// nodes disturbs all nodes of a quorum, once they have all answered: otherwise what they were sent would undo what is done
-// here.
+// nodes disturbs all nodes of a quorum after all have answered: a late request would otherwise undo
+// the disturbance.
 type nodes struct {
 	all   []Disturber
 	waits chan struct{}
 }
 
-// still waits for them. Only one goroutine of a bubble may.
+// still waits until all have answered. Only one goroutine of a bubble may wait.
 func (n nodes) still() {
 	select {
 	case n.waits <- struct{}{}:
@@ -274,7 +278,8 @@ func (n nodes) FaultOnce(op lockertest.Op, f ...backendtest.Fault) {
 	}
 }
 
-// settled answers when all nodes have, so that a fault that is meant for one call of each does not meet the next.
+// settled answers when all nodes have answered, so that a fault for one call does not meet the
+// next.
 type settled struct {
 	locker.Locker
 	nodes nodes

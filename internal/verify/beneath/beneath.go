@@ -1,5 +1,5 @@
-// Package beneath is what the tests of strategies have in common: the stores that every strategy must work on, and how to
-// reach them other than through the strategy.
+// Package beneath has the stores for the tests of strategies, and ways to reach the data past the
+// strategy.
 package beneath
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A Store has what strategies need.
+// A Store has the methods that strategies need.
 type Store interface {
 	backends.NumberedStore
 	backends.FencedStore
@@ -35,8 +35,9 @@ type Store interface {
 // Over makes a strategy over a store, with faults in between.
 type Over func(store Store, outside Outside) (locker.Locker, lockertest.Disturber)
 
-// MaxTTL is the limit of stores in real time, and of those in a strategy's own tests, so that a
-// lease outlives a test on a slow machine. The contract in fake time takes stores as they come.
+// MaxTTL is the limit of stores in real time and in a strategy's own tests, so that a lease
+// outlives a test on a slow machine. The contract in fake time uses stores with their default
+// limit.
 const MaxTTL = time.Hour
 
 // Run runs the contract of a Locker on every store; h says what the strategy does not promise.
@@ -44,7 +45,7 @@ func Run(t *testing.T, h lockertest.Harness, over Over) {
 	for name, start := range map[string]Start{"memory": Memory, "embedded": Embedded} {
 		t.Run(name+" in fake time", func(t *testing.T) {
 			if name == "embedded" {
-				race.LeaveOutEmbedded(t)
+				race.LeaveOut(t)
 			}
 			h := h
 			h.New, h.Bubble = start.with(over), true
@@ -66,10 +67,10 @@ func Run(t *testing.T, h lockertest.Harness, over Over) {
 	}
 }
 
-// A Test is one of a strategy's own.
+// A Test is a test of one strategy.
 type Test func(t *testing.T, store Store, outside Outside)
 
-// Each runs a test on every store, in fake time where that can be.
+// Each runs a test on every store, in fake time where possible.
 func Each(t *testing.T, test Test) {
 	InFakeTime(t, test)
 	for name, on := range inRealTime {
@@ -89,7 +90,8 @@ func InFakeTime(t *testing.T, test Test) {
 			synctest.Test(t, func(t *testing.T) {
 				store, outside := start(t)
 				test(t, store, outside)
-				time.Sleep(time.Second) // a Client hears of wakes for a moment after its last lock
+				// a Client keeps its subscription for a moment after its last lock
+				time.Sleep(time.Second)
 			})
 		})
 	}
@@ -151,7 +153,7 @@ func embed(t *testing.T) (*embedded.Server, *redis.Client) {
 	return server, client
 }
 
-// GoRedis starts a redis-server, which all stores are on, through go-redis.
+// GoRedis starts one redis-server for all stores, through go-redis.
 func GoRedis(t *testing.T) Start {
 	client := dial(t, redistest.Start(t))
 	return func(t *testing.T) (Store, Outside) { return goredis.New(client, Long), keys{t, client} }
@@ -160,7 +162,7 @@ func GoRedis(t *testing.T) Start {
 // Redigo is GoRedis through redigo.
 func Redigo(t *testing.T) Start {
 	server := redistest.Start(t)
-	client := dial(t, server) // outside
+	client := dial(t, server) // for the outside
 	pool := pool(t, server.Addr())
 	return func(t *testing.T) (Store, Outside) { return redigo.New(pool, Long), keys{t, client} }
 }

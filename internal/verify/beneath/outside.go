@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Outside is what a lockertest.Disturber does past the store.
+// Outside reaches the data past the store, for a lockertest.Disturber.
 type Outside interface {
 	Holds(key string) bool
 	Delete(key string)
@@ -20,11 +20,11 @@ type Outside interface {
 	SetOther(key string) // a list
 }
 
-// A Disturber reaches a store from outside, and disturbs what a strategy asks of it.
+// A Disturber changes the data from outside, and disturbs the calls of a strategy.
 type Disturber struct {
 	Outside
 	Faults *backendtest.Faults
-	Ops    map[lockertest.Op]backendtest.Op // what the strategy calls for each
+	Ops    map[lockertest.Op]backendtest.Op // the call of the strategy for each
 }
 
 // Fault implements [lockertest.Disturber].
@@ -77,7 +77,7 @@ func (k keys) SetForeign(key string)     { k.do([]any{"SET", key, "foreign"}) }
 func (k keys) SetForeignHash(key string) { k.do([]any{"DEL", key}, []any{"HSET", key, "foreign", 1}) }
 func (k keys) SetOther(key string)       { k.do([]any{"DEL", key}, []any{"RPUSH", key, "element"}) }
 
-// do sends commands in one step: a waiter may be quick.
+// do sends commands as one transaction, so that no waiter comes between them.
 func (k keys) do(commands ...[]any) {
 	_, err := k.client.TxPipelined(context.Background(), func(p redis.Pipeliner) error {
 		for _, args := range commands {

@@ -20,24 +20,24 @@ func RunReplicated(t *testing.T, h lockertest.Harness, over Over) {
 	}
 }
 
-// Cluster starts a Redis Cluster of three masters, which all stores are on.
+// Cluster starts a Redis Cluster of three masters for all stores.
 func Cluster(t *testing.T) Start { return through(DialCluster(t, redistest.StartCluster(t, 3, 0))) }
 
-// Sentinel starts a master with a replica and three sentinels, which lead all stores to the master.
+// Sentinel starts a master with a replica and three sentinels for all stores.
 func Sentinel(t *testing.T) Start { return through(DialSentinel(t, redistest.StartSentinel(t, 1))) }
 
 func through(client redis.UniversalClient) Start {
 	return func(t *testing.T) (Store, Outside) { return goredis.New(client, Long), keys{t, client} }
 }
 
-// DialCluster is a client of its own, which learns for itself where the slots are.
+// DialCluster returns a new client, which finds out by itself where the slots are.
 func DialCluster(t *testing.T, cluster *redistest.Cluster) *redis.ClusterClient {
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), PoolSize: 100})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// DialSentinel is a client of its own, which the sentinels lead to the master.
+// DialSentinel returns a new client, which the sentinels lead to the master.
 func DialSentinel(t *testing.T, s *redistest.Sentinel) *redis.Client {
 	c := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(), PoolSize: 100,

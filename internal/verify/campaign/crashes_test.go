@@ -79,6 +79,7 @@ const (
 )
 
 func (c crashes) run(t *testing.T) {
+	twoAtOnce(t)
 	kills, updates := 5, 300
 	if torture {
 		kills, updates = 35, 5500 // of each: 350 and 55,000 in all

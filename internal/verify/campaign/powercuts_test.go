@@ -33,7 +33,6 @@ import (
 //
 // redistest.Server.CutPower says what a power cut is here and what it leaves out.
 func TestPowerCuts(t *testing.T) {
-	t.Parallel()
 	const always, everysec = "always", "everysec"
 	for _, c := range []powerCuts{
 		{strategy: "single", over: "single", servers: 1, fsync: always},
@@ -83,7 +82,7 @@ func (c powerCuts) run(t *testing.T) {
 	if c.full && !torture {
 		t.Skip("LOCKSTEP_TORTURE=1 runs it")
 	}
-	t.Parallel() // workers sleep most of the time
+	twoAtOnce(t)
 	cuts, updates := 1, 10
 	if torture {
 		cuts, updates = 50, 30

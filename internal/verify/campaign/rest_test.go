@@ -24,6 +24,16 @@ func command(name string) string {
 	return c
 }
 
+// twoAtOnce makes an experiment a parallel test, of which two run at once. With more of them a
+// worker might wait for a CPU for as long as its lease lasts.
+func twoAtOnce(t *testing.T) {
+	t.Parallel()
+	experiments <- struct{}{}
+	t.Cleanup(func() { <-experiments })
+}
+
+var experiments = make(chan struct{}, 2)
+
 // patience is how long a test waits for an event that must come, even on a busy machine. Leases in
 // these experiments are longer, unless a test says otherwise, so a lock that becomes free within
 // patience was released.

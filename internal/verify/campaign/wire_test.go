@@ -37,16 +37,16 @@ import (
 func TestFaultsOnTheWire(t *testing.T) {
 	atLast := nothingRunsOn(t)
 	stage := setUp(t)
-	cases := all()
+	cases, crowd := all(), atOnce
 	total := len(cases)
 	if !torture {
-		cases = cases[:part]
+		cases, crowd = cases[:part], part
 	}
 	began := time.Now()
 	results := make([]result, len(cases))
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range atOnce {
+	for range crowd {
 		workers.Go(func() {
 			for i := range next {
 				t.Run(cases[i].String(), func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestFaultsOnTheWire(t *testing.T) {
 }
 
 const (
-	part   = 640 // cases of a normal run
-	atOnce = 320 // cases, which wait most of the time
+	part   = 640 // cases of a normal run, all at once: they wait most of the time
+	atOnce = 320 // cases of a full run
 	seed   = 5   // decides the order of the cases, and so the part of a normal run
 )
 

@@ -1,5 +1,5 @@
-// Package race leaves out tests that cost much under the race detector and can find nothing more
-// with it.
+// Package race leaves out tests that are many times slower under the race detector and can find
+// nothing more with it.
 package race
 
 import (
@@ -7,12 +7,14 @@ import (
 	"testing"
 )
 
-// LeaveOutEmbedded leaves out a contract on an embedded server under the race detector. Scripts there
-// run in a Lua interpreter written in Go, which the detector makes many times slower. The same
-// sentences run with the detector on real servers and on stores in memory, and so does all code of
-// this module. `make test` runs what is left out without the detector. LOCKSTEP_TORTURE=1 leaves
-// nothing out.
-func LeaveOutEmbedded(t testing.TB) {
+// LeaveOut leaves out the test under the race detector. `make test` runs it without the detector.
+// With LOCKSTEP_TORTURE=1 nothing is left out. Two kinds of tests call it:
+//
+//   - Contracts on embedded servers, where a Lua interpreter written in Go runs the scripts. The
+//     same sentences run with the detector on real servers and on stores in memory, and with them
+//     all code of this module.
+//   - Searches through all states of a model, which have one goroutine.
+func LeaveOut(t testing.TB) {
 	t.Helper()
 	if Enabled && os.Getenv("LOCKSTEP_TORTURE") != "1" {
 		t.Skip("run it without -race: make test does")

@@ -39,8 +39,8 @@ func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 	}
 }
 
-// TestMiddlewareNeedsNoSDK keeps to the API of OpenTelemetry what a program gets that wants to be seen, and everything away
-// from one that wants a log.
+// TestMiddlewareNeedsNoSDK checks that a program with otellocker gets only the API of
+// OpenTelemetry, and one with sloglocker nothing of it.
 func TestMiddlewareNeedsNoSDK(t *testing.T) {
 	for pkg, mayImport := range map[string]string{"otellocker": "go.opentelemetry.io/otel", "sloglocker": module} {
 		for _, imported := range goList(t, "../../..", "-f", `{{join .Imports "\n"}}`, "./middleware/"+pkg) {
@@ -56,11 +56,11 @@ func TestMiddlewareNeedsNoSDK(t *testing.T) {
 	}
 }
 
-// TestWhoImportsWhom is the picture in docs/design.md.
+// TestWhoImportsWhom checks the picture in docs/design.md.
 func TestWhoImportsWhom(t *testing.T) {
 	allowed := []struct {
 		below   string
-		imports []string // of this module; a trailing /... stands for all below
+		imports []string // of this module
 	}{
 		{"locker/fence", nil},
 		{"locker/lockertest", []string{"backends/backendtest", "locker"}},
@@ -100,12 +100,13 @@ func TestWhoImportsWhom(t *testing.T) {
 					t.Errorf("%s imports %s", pkg, own)
 				}
 			}
-			break // the first rule is the narrowest
+			break // the first rule that matches is the narrowest
 		}
 	}
 }
 
-// TestAConsumerGetsWhatItAskedForAndNoMore builds a program outside of this module for each adapter.
+// TestAConsumerGetsWhatItAskedForAndNoMore builds a program outside of this module for each
+// adapter.
 func TestAConsumerGetsWhatItAskedForAndNoMore(t *testing.T) {
 	adapters := map[string]struct{ client, store string }{
 		"goredis": {"github.com/redis/go-redis/v9", "goredis.New(redis.NewClient(&redis.Options{}))"},
@@ -132,7 +133,7 @@ func main() {
 `)
 			packages := goList(t, dir, "-deps", ".")
 			if !slices.Contains(packages, a.client) {
-				t.Errorf("%s is not in it: the test looks at the wrong thing", a.client)
+				t.Errorf("%s is not in the program: this test is wrong", a.client)
 			}
 			unwanted := []string{"miniredis", "opentelemetry", "gopher-lua", "rueidis", "backends/embedded", "backends/memory", "testing"}
 			for other, b := range adapters {
@@ -152,7 +153,7 @@ func main() {
 	}
 }
 
-// consumer makes a module that uses this one from its folder.
+// consumer makes a module that requires this one, from its directory.
 func consumer(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -164,7 +165,7 @@ func consumer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What this module requires is required here as well, in the same versions, so that nothing has to be looked up.
+	// It requires the same versions as this module, so that nothing must be downloaded.
 	text := strings.Replace(string(mod), "module "+module, "module consumer", 1)
 	write(t, filepath.Join(dir, "go.mod"), text+"\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
@@ -183,6 +184,12 @@ func write(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// compile is build without linking, which for a whole program takes longer than to compile it.
+func compile(t *testing.T, dir string) {
+	t.Helper()
+	goList(t, dir, "-mod=mod", "-export", "./...")
 }
 
 func build(t *testing.T, dir string) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// packages are those that snippets may use without an import of their own, by the name under which they appear.
+// packages are the packages that snippets may use without an import, by name.
 var packages = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "time": "time", "tls": "crypto/tls",
 	"os": "os", "x509": "crypto/x509", "testing": "testing", "synctest": "testing/synctest", "http": "net/http",
@@ -41,7 +41,7 @@ var packages = map[string]string{
 	"redigolib":   "github.com/gomodule/redigo/redis",
 }
 
-// around is what a snippet may take for granted.
+// around has the declarations that a snippet may use.
 const around = `package snippet
 
 import (
@@ -77,7 +77,9 @@ func charge(ctx context.Context, invoice any) error { return ctx.Err() }
 func work(ctx context.Context) error                { return ctx.Err() }
 `
 
-// TestSnippetsCompile builds every block of Go in the documentation: a whole program, declarations, or statements.
+// TestSnippetsCompile checks every block of Go in the documentation: a whole program, declarations,
+// or statements. Blocks of statements are files of one package, since each package costs a second.
+// The others may declare the same names, so each has a package of its own.
 func TestSnippetsCompile(t *testing.T) {
 	files, err := filepath.Glob("../../../docs/*.md")
 	if err != nil {
@@ -92,28 +94,33 @@ func TestSnippetsCompile(t *testing.T) {
 		}
 		for i, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(block[1], "/exporters/otlp/") {
-				continue // package observe of module bench builds and runs it: exporters are not for the root module
+				// package observe of module bench builds and runs it: the root module does not
+				// require exporters
+				continue
 			}
 			blocks++
 			name := fmt.Sprintf("%s_%d", strings.TrimSuffix(filepath.Base(file), ".md"), i+1)
-			source := block[1]
+			source, in := block[1], name
 			if !strings.HasPrefix(source, "package ") {
 				if source, err = complete(source); err != nil {
 					t.Errorf("%s, block %d: %v\n%s", file, i+1, err, block[1])
 					continue
 				}
-				write(t, filepath.Join(dir, name, "around.go"), around)
+				if strings.Contains(source, "\nfunc _() error {") {
+					in = "statements"
+				}
+				write(t, filepath.Join(dir, in, "around.go"), around)
 			}
-			write(t, filepath.Join(dir, name, "snippet.go"), source)
+			write(t, filepath.Join(dir, in, name+".go"), source)
 		}
 	}
 	if blocks < 5 {
-		t.Errorf("only %d blocks: is the test looking at the right thing?", blocks)
+		t.Errorf("only %d blocks; is the pattern of this test right?", blocks)
 	}
-	build(t, dir)
+	compile(t, dir)
 }
 
-// TestTestsInTheDocumentationPass runs the blocks that are tests of whole programs.
+// TestTestsInTheDocumentationPass runs the blocks that are tests.
 func TestTestsInTheDocumentationPass(t *testing.T) {
 	dir := consumer(t)
 	for _, page := range []string{"recipes", "adding-a-strategy"} {
@@ -133,7 +140,7 @@ func TestTestsInTheDocumentationPass(t *testing.T) {
 			write(t, filepath.Join(dir, page, "snippet_test.go"), source)
 		}
 		if !found {
-			t.Errorf("%s has no test: is this one looking at the right page?", page)
+			t.Errorf("%s has no test; is this the right page?", page)
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "test", "./...")
@@ -143,7 +150,7 @@ func TestTestsInTheDocumentationPass(t *testing.T) {
 	}
 }
 
-// complete makes a file of declarations or statements.
+// complete makes a file of declarations or statements, with imports.
 func complete(source string) (string, error) {
 	if _, err := parser.ParseFile(token.NewFileSet(), "", "package snippet\n"+source, 0); err != nil {
 		source = "func _() error {\n" + source + "\n\treturn nil\n}\n"
@@ -159,7 +166,7 @@ func complete(source string) (string, error) {
 			if id, ok := n.X.(*ast.Ident); ok && packages[id.Name] != "" && id.Obj == nil {
 				imports = append(imports, fmt.Sprintf("import %s %q\n", id.Name, packages[id.Name]))
 			}
-		case *ast.AssignStmt: // what a snippet assigns and leaves is used by the reader
+		case *ast.AssignStmt: // a snippet may leave a variable for the reader
 			for _, left := range n.Lhs {
 				if id, ok := left.(*ast.Ident); ok && n.Tok == token.DEFINE && id.Name != "_" {
 					unused = append(unused, id.Name)
@@ -182,7 +189,7 @@ func complete(source string) (string, error) {
 	return "package snippet\n\n" + strings.Join(slices.Compact(imports), "") + "\n" + source, nil
 }
 
-// declares tells whether one of the statements itself, not a block in it, declares name.
+// declares tells whether one of the statements declares name, outside of inner blocks.
 func declares(statements []ast.Stmt, name string) bool {
 	for _, s := range statements {
 		if a, ok := s.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
@@ -196,9 +203,9 @@ func declares(statements []ast.Stmt, name string) bool {
 	return false
 }
 
-// TestLinksLeadSomewhere follows the relative links of the documentation, to the heading that they name.
+// TestLinksLeadSomewhere follows the relative links of the documentation, even to headings.
 func TestLinksLeadSomewhere(t *testing.T) {
-	links := 0
+	links, anchors := 0, map[string][]string{}
 	for _, file := range documents(t) {
 		for _, link := range regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`).FindAllStringSubmatch(read(t, file), -1) {
 			links++
@@ -208,17 +215,22 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", file, err)
-			} else if link[2] != "" && !slices.Contains(headings(t, target), link[2]) {
-				t.Errorf("%s: no heading %s in %s", file, link[2], target)
+			} else if link[2] != "" {
+				if anchors[target] == nil {
+					anchors[target] = headings(t, target)
+				}
+				if !slices.Contains(anchors[target], link[2]) {
+					t.Errorf("%s: no heading %s in %s", file, link[2], target)
+				}
 			}
 		}
 	}
 	if links < 50 {
-		t.Errorf("only %d links: is the test looking at the right thing?", links)
+		t.Errorf("only %d links; is the pattern of this test right?", links)
 	}
 }
 
-// headings are the anchors of a page, as most sites make them.
+// headings returns the anchors of a page, as most sites make them.
 func headings(t *testing.T, file string) (anchors []string) {
 	t.Helper()
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, file), -1) {
