@@ -51,7 +51,7 @@ func TestContractOnRedis(t *testing.T) {
 }
 
 // TestContractOnEmbedded is in fake time, where the process never pauses in the middle of a command.
-// prefix and polling do not depend on the server, so they run on Redis only.
+// A prefix and polling do not depend on the server, so they run on Redis only.
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	for _, m := range modes {

@@ -1,4 +1,5 @@
-// Package cleanup removes what an operation with an unknown outcome may have left in a store.
+// Package cleanup removes the keys that operations with an unknown outcome may have left in a
+// store.
 package cleanup
 
 import (
@@ -9,13 +10,14 @@ import (
 )
 
 const (
-	tryLimit   = time.Second          // for one call: a connection that is stuck must not use up the whole time
+	// for one call: a connection that is stuck must not use up the whole time
+	tryLimit   = time.Second
 	firstPause = 5 * time.Millisecond // of Repeat, between calls that failed, doubling
 	maxPause   = time.Second          // up to this
 )
 
-// Repeat calls fn until it returns nil or a refusal, or ctx is done; it returns the last error of fn. Every call has a
-// limit of its own.
+// Repeat calls fn until it returns nil or a permanent error, or ctx is done. It returns the last
+// error of fn. Each call has its own limit.
 func Repeat(ctx context.Context, fn func(context.Context) error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		if err := try(ctx, fn); err == nil || Permanent(err) || !sleep(ctx, pause) {
@@ -30,24 +32,24 @@ func try(ctx context.Context, fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// Permanent tells whether err says by a method Permanent() bool that the store did not do what it
-// was asked to and will not do it the next time either: a missing permission, bad input.
+// Permanent tells whether err says, by a method Permanent() bool, that the store did nothing and
+// that a repetition would do nothing either: a missing permission, bad input.
 func Permanent(err error) bool {
-	if err == nil { // as nearly always: errors.As would allocate
+	if err == nil { // the usual case, in which errors.As would allocate
 		return false
 	}
 	var r interface{ Permanent() bool }
 	return errors.As(err, &r) && r.Permanent()
 }
 
-// Unsent tells whether err says, by a method Unsent() bool, that nothing was sent, or that there was no connection to send
-// it on. Only the error of a call that was not repeated says so of the call as a whole.
+// Unsent tells whether err says, by a method Unsent() bool, that nothing was sent, or that there
+// was no connection. If a call was repeated, this holds only for its last try.
 func Unsent(err error) bool {
 	if err == nil {
 		return false
 	}
 	var u interface{ Unsent() bool }
-	if errors.As(err, &u) { // it knows of all that it wraps
+	if errors.As(err, &u) { // it speaks for all errors that it wraps
 		return u.Unsent()
 	}
 	var op *net.OpError

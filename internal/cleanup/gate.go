@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// at once to a server that does not answer, by callers that can't do without it; and first,
-	// when it answers again
+	// at once, to a server that does not answer, by callers that need it; and the first ones when
+	// it answers again
 	fewCalls    = 4
-	fewRefusals = 8   // failures in a row that may be about their keys: then they are about the server
+	fewRefusals = 8   // so many failures in a row are about the server and not about their keys
 	fullSpeed   = 256 // calls at once: from here on their number is not limited
-	maxDoubling = 10  // of the time for which a probe that hangs is waited for
+	maxDoubling = 10  // of the wait for a probe that hangs
 )
 
 // Call is a call to a server that Ask or Reserve has let through.
@@ -21,17 +21,19 @@ type Call struct {
 	grant   bool
 	probe   bool
 	key     string
-	answers int64 // of the server before it, to calls of any kind
-	grants  int64 // those to grants
+	answers int64 // all answers of the server before this call
+	grants  int64 // the answers to grants among them
 }
 
-// Ask says whether a server should be asked, and counts the call in. Answered counts it out. A
-// caller that can do without the server says so: then a server that does not answer is asked by one
-// call at a time, after a pause, and a server that is slow by so many that no more than limit calls
-// are under way. A caller that needs it is let through, but only a few at once while it does not
-// answer. A grant is the kind of call that a server may refuse while it answers all others. Grants
-// and others are counted apart: grants that hang must not keep extensions and releases from being
-// sent.
+// Ask says whether to call a server, and counts the call in. Answered counts it out.
+//
+// A caller that does not need this server sets needed to false. Then a server that does not answer
+// gets one call at a time, after a pause. A slow server gets calls only while at most limit are
+// under way. A caller that needs the server may always call it, but only a few at once while it
+// does not answer.
+//
+// A server may refuse grants and still answer all other calls. The two are counted apart: grants
+// that hang must not stop extensions and releases.
 func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
 	c := Call{grant: grant, answers: q.answers(), grants: q.grants.Load()}
 	under := q.underWay(grant)
@@ -61,8 +63,8 @@ func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
 	return c, ok
 }
 
-// Reserve takes a slot for an attempt that is about to be sent. If none is free, it waits for one
-// until ctx is done; the error says that nothing was sent. Free or Keep gives the slot back.
+// Reserve takes a slot for an attempt that is not yet sent. If none is free, it waits for one until
+// ctx is done; the error says that nothing was sent. Free or Keep gives the slot back.
 //
 // If OneServer is set, Answered or Withdraw counts the attempt out. While grants fail, one attempt
 // at a time probes the server after a pause, and all others fail with a [SilentError]. When it
@@ -76,7 +78,7 @@ func (q *Queue) Reserve(ctx context.Context, key string) (Call, error) {
 		}
 		return c, nil
 	}
-	guarded := q.OneServer && ctx.Value(ByCaller{}) == nil // else the caller has asked for it
+	guarded := q.OneServer && ctx.Value(ByCaller{}) == nil // otherwise the caller has called Ask
 	for {
 		free, err := q.enter(&c, guarded)
 		if free == nil {
@@ -91,12 +93,12 @@ func (q *Queue) Reserve(ctx context.Context, key string) (Call, error) {
 	}
 }
 
-// enter is one try to take a slot. It returns what to wait for before the next one.
+// enter tries once to take a slot. If it fails, free is closed before the next try.
 func (q *Queue) enter(c *Call, guarded bool) (free chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.grants = q.grants.Load()
-	q.waiting.Add(1) // before the look at the slots: Free looks at it after it has given one back
+	q.waiting.Add(1) // before the look at the slots: Free reads it after it has freed one
 	if !guarded || q.refusing || q.inWindow() {
 		c.probe = guarded && q.refusing && q.mayProbe(time.Now())
 		switch {
@@ -122,9 +124,10 @@ func (q *Queue) enter(c *Call, guarded bool) (free chan struct{}, err error) {
 // inWindow tells whether one more grant may be under way.
 func (q *Queue) inWindow() bool { return q.window == 0 || int(q.granting.Load()) < q.window }
 
-// mayProbe tells whether a server that does not answer may be asked, and counts the probe in: one
-// at a time, after a pause. One that hangs is waited for twice as long as the one before. So few of
-// them hang, however long the server is silent, and there is always a next one.
+// mayProbe tells whether a server that does not answer may be probed, and counts the probe in.
+// There is one probe at a time, after a pause. The wait for a probe that hangs is twice as long as
+// for the one before. So few probes hang, however long the server is silent, and there is always a
+// next one.
 func (q *Queue) mayProbe(now time.Time) bool {
 	switch {
 	case now.Before(q.retry):
@@ -139,10 +142,10 @@ func (q *Queue) mayProbe(now time.Time) bool {
 	return true
 }
 
-// answers counts all answers.
+// answers returns the number of all answers.
 func (q *Queue) answers() int64 { return q.grants.Load() + q.others.Load() }
 
-// underWay counts the calls of a kind.
+// underWay returns the counter for a kind of call.
 func (q *Queue) underWay(grant bool) *atomic.Int32 {
 	if grant {
 		return &q.granting
@@ -150,7 +153,7 @@ func (q *Queue) underWay(grant bool) *atomic.Int32 {
 	return &q.pending
 }
 
-// Withdraw counts out a call that was not made, or whose outcome says nothing of the server.
+// Withdraw counts out a call that was not made, or whose outcome says nothing about the server.
 func (q *Queue) Withdraw(c Call) {
 	q.underWay(c.grant).Add(-1)
 	if !c.probe && !q.troubled.Load() {
@@ -164,9 +167,9 @@ func (q *Queue) Withdraw(c Call) {
 	q.signal()
 }
 
-// Answered counts out a call. The server did what the call asked for, or said that it can't since
-// somebody else has the lock or nobody has; or it failed. A grant that failed counts unless another
-// grant was answered since it was sent; any other failure, unless anything was.
+// Answered counts out a call. The err is nil if the server did it, or answered held or not found. A
+// grant that failed counts unless another grant was answered since it was sent. Any other failure
+// counts unless any call was answered.
 func (q *Queue) Answered(c Call, err error) {
 	q.underWay(c.grant).Add(-1)
 	answered := err == nil || Permanent(err)
@@ -195,7 +198,7 @@ func (q *Queue) Answered(c Call, err error) {
 		}
 		q.widen()
 	case err == nil:
-		q.widen() // an extension as well: many locks may be held while none is asked for
+		q.widen() // for an extension too: many locks may be held while none is asked for
 	case c.grant:
 		q.refused(c, err)
 	case !answered && q.answers() == c.answers:
@@ -212,7 +215,8 @@ func (q *Queue) Answered(c Call, err error) {
 	q.signal()
 }
 
-// rampUp begins with a few calls at once. Those that hang since the server did not answer may never return.
+// rampUp begins with a few calls at once. Those that hang since the server did not answer may never
+// return.
 func (q *Queue) rampUp() {
 	q.window = fewCalls + int(max(q.granting.Load(), q.pending.Load()))
 	if q.window >= fullSpeed {
@@ -228,16 +232,16 @@ func (q *Queue) widen() {
 	}
 }
 
-// refused is told of a grant that failed. A node of a quorum is held back after one, since there
-// are others. Where there is no other server, and for permanent errors, it takes several: they may
-// be about one key, or one connection.
+// refused is called for a grant that failed. One failure is enough to stop grants to a node of a
+// quorum, since there are other nodes. Without other servers, and for permanent errors, it takes
+// several: they may be about one key or one connection.
 func (q *Queue) refused(c Call, err error) {
 	q.cause = err
 	if n := q.grants.Load(); n != q.granted {
 		q.granted, q.failures = n, 0
 	}
 	if q.OneServer && q.failures > 0 && c.key == q.failedKey {
-		return // it may be about this key alone
+		return // it may be about this key only
 	}
 	q.failures, q.failedKey = q.failures+1, c.key
 	few := 1
@@ -249,7 +253,7 @@ func (q *Queue) refused(c Call, err error) {
 	}
 }
 
-// hearCall is called at every answer of the server, also to a cleanup.
+// hearCall is called at every answer of the server, even to a cleanup.
 func (q *Queue) hearCall() {
 	if q.deaf {
 		q.deaf, q.pause, q.retry = false, 0, time.Time{}
@@ -267,10 +271,10 @@ func (e *SilentError) Error() string {
 // Unsent says that nothing was sent.
 func (e *SilentError) Unsent() bool { return true }
 
-// Is looks at the last failure. If a ctx ended then, it was not that of this call.
+// Is matches the last failure, except the end of a ctx, which was not that of this call.
 func (e *SilentError) Is(target error) bool {
 	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.Err, target)
 }
 
-// As looks at the last failure.
+// As matches the last failure.
 func (e *SilentError) As(target any) bool { return errors.As(e.Err, target) }

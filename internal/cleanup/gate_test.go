@@ -266,7 +266,8 @@ func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 	})
 }
 
-// All slots are taken by cleanups. The attempt that might ask the server waits for one, and asks then.
+// All slots are taken by cleanups. The attempt that might ask the server waits for one, and asks
+// then.
 func TestAProbeThatFindsNoSlotWaitsForOneAndAsksThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
@@ -345,7 +346,8 @@ func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
 	})
 }
 
-// So many calls hang that a limit on their number would keep a server that answers again from being asked at all.
+// So many calls hang that a limit on their number would keep a server that answers again from being
+// asked at all.
 func TestARampThatWouldBeginAtFullSpeedIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)

@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Ledger counts what one Client waits for when its program is about to end: attempts, releases and
-// cleanups. The Client gives it to a strategy in the ctx of its calls, since there may be
-// middleware between the two. A nil Ledger counts nothing. Ready to use when zero.
+// Ledger counts the attempts, releases and cleanups of one Client that are not answered, so that a
+// program can wait for them before it ends. The Client gives it to a strategy in the ctx of its
+// calls, since there may be middleware between the two. A nil Ledger counts nothing. The zero
+// Ledger is ready to use.
 type Ledger struct {
 	open atomic.Int64
 	mu   sync.Mutex
@@ -18,21 +19,21 @@ type Ledger struct {
 // LedgerKey is the key of a *Ledger among the values of a ctx.
 type LedgerKey struct{}
 
-// From returns the Ledger in ctx, or nil. It costs a walk through the ctx: ask only when there is
+// From returns the Ledger in ctx, or nil. It searches the whole ctx, so call it only when there is
 // something to count.
 func From(ctx context.Context) *Ledger {
 	l, _ := ctx.Value(LedgerKey{}).(*Ledger)
 	return l
 }
 
-// Begin counts what is not answered yet.
+// Begin counts one more that is not answered.
 func (l *Ledger) Begin() {
 	if l != nil {
 		l.open.Add(1)
 	}
 }
 
-// Done is called once for each Begin: the store has answered, or has forgotten by itself.
+// Done is called once for each Begin: the store has answered, or the key has expired.
 func (l *Ledger) Done() {
 	if l != nil && l.open.Add(-1) == 0 {
 		l.tell()
@@ -49,7 +50,7 @@ func (l *Ledger) tell() {
 	}
 }
 
-// Drain waits until all that was begun is done, or for ctx, and returns its error then.
+// Drain waits until all are done. If ctx ends first, it returns the cause.
 func (l *Ledger) Drain(ctx context.Context) error {
 	l.mu.Lock()
 	if l.open.Load() == 0 {
@@ -61,7 +62,7 @@ func (l *Ledger) Drain(ctx context.Context) error {
 	}
 	idle := l.idle
 	l.mu.Unlock()
-	select { // whoever comes to zero now finds idle
+	select { // a Done that reaches zero now sees idle
 	case <-idle:
 		return nil
 	case <-ctx.Done():
@@ -69,7 +70,7 @@ func (l *Ledger) Drain(ctx context.Context) error {
 	}
 }
 
-// Open is how many are not done.
+// Open returns how many are not done.
 func (l *Ledger) Open() int { return int(l.open.Load()) }
 
 // ByCaller is the key of a value in the ctx of an attempt. It says that the caller cleans up after

@@ -17,13 +17,13 @@ const (
 	workers      = 4 // calls at once while the server answers
 	// calls that have not returned, however long they are under way
 	maxHanging  = 8
-	hangLimit   = tryLimit + 100*time.Millisecond // of a call that does not follow its ctx
+	hangLimit   = tryLimit + 100*time.Millisecond // of a call that ignores its ctx
 	baseBackoff = 50 * time.Millisecond           // of the prober: full jitter
 )
 
-// confirmations are the pauses after which an answered cleanup is repeated. The call that it cleans
-// up after may arrive later than the cleanup: from the socket of a server that was stopped, a
-// proxy, TCP's retransmission queue.
+// confirmations are the pauses after which an answered cleanup is repeated. The call of the unknown
+// attempt may arrive later than the cleanup: from the socket of a server that was stopped, a proxy,
+// TCP's retransmission queue.
 var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
 // Entry is a value that an operation may have left in the store.
@@ -31,27 +31,27 @@ type Entry struct {
 	Key string        // of the lock, for [Queue.Settle]; empty: it does not find the entry
 	TTL time.Duration // the store forgets the value by itself after this time
 
-	// Remove removes the value. It returns nil if the store answered, also if the value was not there.
+	// Remove removes the value. It returns nil if the store answered, even if there was no value.
 	Remove func(context.Context) error
 
-	// Known says that the operation that wrote the value was answered: it is on its way nowhere.
-	// One answer to Remove is enough then.
+	// Known says that the operation that wrote the value was answered, so it cannot arrive later.
+	// One answer to Remove is then enough.
 	Known bool
 
 	removed bool // once
 }
 
-// Queue is the cleanups of one server. Their cost is bounded: there are at most 10,000 entries;
+// Queue has the cleanups of one server. Their cost is bounded: there are at most 10,000 entries;
 // while the server answers, a few calls at once remove them; while it does not, one call at a time
 // probes it. Between two calls there is a timer and no goroutine, so that a test in fake time may
-// end before a cleanup does. Ready to use when zero.
+// end before a cleanup does. The zero Queue is ready to use.
 //
 // An attempt reserves a slot before it is sent. When its outcome is known, it frees the slot; when
 // it is not, the slot becomes an entry. So an unknown outcome always has a cleanup.
 type Queue struct {
-	OneServer bool // what fails for one key fails for all: Reserve guards the server
+	OneServer bool // a failure for one key is one for all keys: Reserve guards the server
 
-	slots      atomic.Int32 // reserved, or of entries
+	slots      atomic.Int32 // reserved ones and those of entries
 	waiting    atomic.Int32 // attempts that wait for a slot
 	dropped    atomic.Int64
 	unanswered atomic.Int32 // entries in byKey
@@ -59,29 +59,30 @@ type Queue struct {
 	mu      sync.Mutex
 	waiters []chan struct{}
 	fresh   list                     // not tried yet
-	tried   list                     // the last try has failed
-	later   [len(confirmations)]list // answered, and to be confirmed
+	tried   list                     // the last try failed
+	later   [len(confirmations)]list // answered, to be confirmed
 	byKey   map[string]*entry        // not answered yet
 	calls   []*call                  // under way
 	entries int
 
 	silent  bool // the last call failed
-	hung    bool // it was not answered in time: it may stand in a buffer of the server
+	hung    bool // it was not answered in time, so it may be in a buffer of the server
 	backoff time.Duration
 	probe   time.Time // the time of the next call while the server is silent
 
 	timer *time.Timer
 	armed time.Time
 
-	// Of the calls that are no cleanups: see Ask and Reserve.
+	// For calls that are not cleanups: see Ask and Reserve.
 	granting atomic.Int32 // grants under way
 	pending  atomic.Int32 // others under way
-	grants   atomic.Int64 // answers to grants: granted, or held by someone else
+	grants   atomic.Int64 // answers to grants: granted or held
 	others   atomic.Int64 // all other answers
 	troubled atomic.Bool  // one of the next three
-	deaf     bool         // a call that is no grant failed, and nothing was answered since it was sent
-	refusing bool         // grants failed, and none was answered since they were sent
-	window   int          // calls at once by callers that can do without it or wait; 0: no limit
+	// a call that is not a grant failed, and nothing was answered since it was sent
+	deaf     bool
+	refusing bool // grants failed, and no grant was answered since they were sent
+	window   int  // calls at once by callers that can do without it or wait; 0: no limit
 
 	failures  int // of grants, since the last answer to one
 	failedKey string
@@ -89,7 +90,7 @@ type Queue struct {
 	cause     error // the last failure
 
 	probes   int           // under way
-	patience time.Time     // until when the last of them is waited for
+	patience time.Time     // when the wait for the last of them ends
 	pause    time.Duration // before the next probe
 	retry    time.Time     // of that probe
 }
@@ -101,27 +102,27 @@ type entry struct {
 	end    time.Time // the store has forgotten the value
 	due    time.Time // of the next confirmation
 	stage  int       // answers so far
-	done   bool      // answered at least once, or over
+	done   bool      // answered at least once, or ended
 	next   *entry    // of the same key
 }
 
 type call struct {
 	of      *entry
 	began   time.Time
-	overdue bool // it hangs: another call takes its turn
+	overdue bool // it hangs, and another call replaces it
 }
 
-// Stats is a Queue in numbers.
+// Stats are the numbers of a Queue.
 type Stats struct {
-	Entries int   // values that are still to be removed or confirmed
+	Entries int   // values to remove or confirm
 	Slots   int   // Entries and attempts under way
 	Calls   int   // under way
-	Dropped int64 // leftovers for which there was no room
-	Pending int   // calls under way that are no cleanups
+	Dropped int64 // leftovers without a slot
+	Pending int   // calls under way that are not cleanups
 	Silent  bool  // the server did not answer the last call
 }
 
-// Stats returns the numbers of now.
+// Stats returns the present numbers.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +145,7 @@ func (q *Queue) TryReserve() bool {
 	}
 }
 
-// quit leaves the waiters. A signal that came meanwhile is for the next one.
+// quit removes a waiter. If it was signalled meanwhile, the next waiter is signalled.
 func (q *Queue) quit(free chan struct{}) {
 	q.mu.Lock()
 	if i := slices.Index(q.waiters, free); i >= 0 {
@@ -172,7 +173,8 @@ func (q *Queue) signalAll() {
 	q.waiters = nil
 }
 
-// FullError says that an attempt was not sent, since too many calls to its server wait for an answer.
+// FullError says that an attempt was not sent, since too many calls wait for an answer of its
+// server.
 type FullError struct{ Err error }
 
 func (e *FullError) Error() string {
@@ -201,9 +203,9 @@ func (q *Queue) Free() {
 	}
 }
 
-// Keep makes the slot of an attempt with an unknown outcome an entry. The ctx lends its values
-// only; its end does not stop a cleanup. If the caller of the attempt cleans up after it, see
-// [ByCaller], Keep frees the slot and returns false.
+// Keep turns the slot of an attempt with an unknown outcome into an entry. It uses only the values
+// of ctx: the end of ctx does not stop a cleanup. If the caller of the attempt does the cleanup,
+// see [ByCaller], Keep frees the slot and returns false.
 func (q *Queue) Keep(ctx context.Context, e Entry) bool {
 	if ctx.Value(ByCaller{}) != nil {
 		q.Free()
@@ -213,9 +215,8 @@ func (q *Queue) Keep(ctx context.Context, e Entry) bool {
 	return true
 }
 
-// Add is for values that no attempt has reserved a slot for: those of leases that are over. It
-// returns false if there is no room. The value is dropped and counted then, and the key ends by its
-// TTL.
+// Add is for values without a reserved slot: those of leases that have ended. Without a free slot
+// it drops and counts the value and returns false. The key then ends by its TTL.
 func (q *Queue) Add(ctx context.Context, e Entry) bool {
 	for {
 		n := q.slots.Load()
@@ -230,7 +231,7 @@ func (q *Queue) Add(ctx context.Context, e Entry) bool {
 	}
 }
 
-// Confirm is Add for a value whose removal was answered once, although it may be written later.
+// Confirm is Add for a value whose removal was answered once, but which may be written later.
 func (q *Queue) Confirm(ctx context.Context, e Entry) bool {
 	e.removed = true
 	return q.Add(ctx, e)
@@ -254,9 +255,9 @@ func (q *Queue) add(ctx context.Context, of Entry) {
 	q.pump(now)
 }
 
-// Settle removes what earlier attempts for key may have left and no cleanup has been answered for.
-// An attempt that was told that the lock is held calls it: the holder may be the ghost of an
-// attempt of the same process, and then it asks again. It tells whether there was such an attempt.
+// Settle removes the values of earlier attempts for key whose cleanup was not answered. An attempt
+// that was held calls it: the holder may be the ghost of an attempt of the same process. It tells
+// whether there was such an attempt. The caller then asks again.
 func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) {
 	if q.unanswered.Load() == 0 {
 		return false, nil
@@ -275,14 +276,14 @@ func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) 
 		now := time.Now()
 		q.finish(e) // the queue confirms it
 		q.hear(now)
-		q.pump(now) // the others need not wait for the next probe
+		q.pump(now) // the other cleanups need not wait for the next probe
 		q.mu.Unlock()
 	}
 	return len(ghosts) > 0, nil
 }
 
-// GhostError says that the holder may be an earlier attempt of this process, whose outcome is
-// unknown and whose cleanup was not answered.
+// GhostError says that the holder may be an earlier attempt of this process with an unknown
+// outcome, whose cleanup was not answered.
 type GhostError struct{ Err error }
 
 func (e *GhostError) Error() string {
@@ -297,7 +298,7 @@ func (e *GhostError) Unsent() bool { return true }
 // ErrorType is "ghost".
 func (e *GhostError) ErrorType() string { return "ghost" }
 
-// Haunted tells whether Settle has something to do.
+// Haunted tells whether there is something for Settle to do.
 func (q *Queue) Haunted(key string) bool {
 	if q.unanswered.Load() == 0 {
 		return false
@@ -334,8 +335,8 @@ func (q *Queue) room() bool {
 	return len(q.calls) < maxHanging
 }
 
-// take returns the entry that is to be called next, or nil. Those that have failed come last: they
-// may be for a part of the store that does not answer, and the others for one that does.
+// take returns the next entry to call, or nil. Entries that have failed come last: a part of the
+// store may not answer, and they may all be for that part.
 func (q *Queue) take(now time.Time) *entry {
 	for {
 		e := q.fresh.pop()
@@ -358,11 +359,11 @@ var errGone = errors.New("the call ended its goroutine")
 
 func (q *Queue) make(c *call) {
 	err := errGone
-	defer func() { q.returned(c, err) }() // also if the call ends the goroutine
+	defer func() { q.returned(c, err) }() // even if the call ends the goroutine
 	err = try(c.of.ctx, c.of.Remove)
 }
 
-// returned notes the outcome of a call.
+// returned records the outcome of a call.
 func (q *Queue) returned(c *call, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -383,8 +384,8 @@ func (q *Queue) returned(c *call, err error) {
 	q.pump(now)
 }
 
-// hear is called at every answer of the server. If it hung before, it has run by then what stood in
-// its buffers: what that left ends a TTL from now.
+// hear is called at every answer of the server. If the server hung before, it has by now done all
+// calls in its buffers, so their values end a TTL from now.
 func (q *Queue) hear(now time.Time) {
 	if q.hung {
 		for _, l := range q.lists() {
@@ -407,8 +408,8 @@ func (e *entry) revive(now time.Time) {
 	}
 }
 
-// awaits tells whether the server may have the value, or be about to write it. Calls that never
-// return tell nothing of it.
+// awaits tells whether the server may have the value or may still write it. If very many calls
+// hang, it no longer waits for a server that hangs.
 func (q *Queue) awaits(e *entry, now time.Time) bool {
 	return now.Before(e.end) || q.hung && !e.Known && len(q.calls) < maxHanging
 }
@@ -436,7 +437,7 @@ func refused(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial" && !op.Timeout()
 }
 
-// answered moves an entry on.
+// answered moves an entry to its next confirmation, or drops it.
 func (q *Queue) answered(e *entry, now time.Time, removed bool) {
 	q.finish(e)
 	if !removed || e.Known || e.stage == len(confirmations) {
@@ -452,7 +453,7 @@ func (q *Queue) answered(e *entry, now time.Time, removed bool) {
 	e.stage++
 }
 
-// finish notes that nobody need wait for the entry.
+// finish records that nobody needs to wait for the entry.
 func (q *Queue) finish(e *entry) {
 	if e.done {
 		return
@@ -499,7 +500,7 @@ func (q *Queue) tick() {
 	q.pump(now)
 }
 
-// arm sets the timer for what is due next.
+// arm sets the timer for the next entry or call that is due.
 func (q *Queue) arm(now time.Time) {
 	var next time.Time
 	at := func(t time.Time) {
@@ -521,7 +522,7 @@ func (q *Queue) arm(now time.Time) {
 				at(latest(now, e.due))
 			}
 		}
-	case next.IsZero() && q.entries > 0: // all calls hang: one that returns goes on, or the entries end
+	case next.IsZero() && q.entries > 0: // all calls hang: look again later, when one may have returned
 		at(now.Add(maxPause))
 	}
 	if next.IsZero() || !q.armed.IsZero() && !next.Before(q.armed) {
@@ -542,7 +543,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// lists are all lists of entries.
+// lists returns all lists of entries.
 func (q *Queue) lists() (all [2 + len(confirmations)]*list) {
 	all[0], all[1] = &q.fresh, &q.tried
 	for i := range q.later {
@@ -551,7 +552,7 @@ func (q *Queue) lists() (all [2 + len(confirmations)]*list) {
 	return all
 }
 
-// index makes an entry one that Settle finds.
+// index lets Settle find an entry.
 func (q *Queue) index(e *entry) {
 	if q.byKey == nil {
 		q.byKey = map[string]*entry{}
@@ -577,7 +578,7 @@ func (q *Queue) unindex(e *entry) {
 	}
 }
 
-// list is entries in the order in which they are due.
+// list has entries in the order in which they are due.
 type list struct {
 	items []*entry
 	head  int
@@ -618,8 +619,8 @@ func (l *list) filter(keep func(*entry) bool) {
 	l.items, l.head = kept, 0
 }
 
-// jitter is a part of d. The nanoseconds of the clock decide which, and not a generator of random
-// numbers: a schedule in fake time that is played again goes the same way.
+// jitter returns a random part of d. It depends on the nanoseconds of the clock and not on a random
+// number, so that a schedule in fake time can be replayed exactly.
 func jitter(d time.Duration, now time.Time) time.Duration {
 	x := uint64(now.UnixNano()) * 0x9e3779b97f4a7c15 // splitmix64
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -108,7 +108,8 @@ func TestOneCallAtATimeProbesAServerThatDoesNotAnswer(t *testing.T) {
 		if st := q.Stats(); !st.Silent || st.Entries != 1000 || st.Slots != 1000 {
 			t.Errorf("%+v", st)
 		}
-		time.Sleep(11 * time.Second) // a server that refuses has no buffers: the original end counts
+		// a server that refuses has no buffers: the original end counts
+		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		before := s.count()
 		if st := q.Stats(); st.Entries != 0 || st.Slots != 0 {

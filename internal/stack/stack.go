@@ -1,7 +1,8 @@
-// Package stack makes goroutines that call a client library and give its answer to a function.
+// Package stack starts goroutines that call a client library and pass its answer to a function.
 package stack
 
-// Go gives then what call returns, on a goroutine of its own; gone, if call ends that goroutine.
+// Go calls call on a new goroutine and passes its results to then. If call ends the goroutine, the
+// error is gone.
 func Go[R any](call func() (R, error), gone error, then func(R, error)) {
 	go func() {
 		var r R
@@ -12,8 +13,9 @@ func Go[R any](call func() (R, error), gone error, then func(R, error)) {
 	}()
 }
 
-// Grow grows the stack of a new goroutine in one step, while there is nothing on it to copy, to what a client library needs.
-// Growing by and by costs more than the goroutine itself. It is the size of the frame that does it: nothing is written there.
+// Grow grows the stack of a new goroutine to the size that a client library needs. One step is
+// cheap while the stack is empty; many steps cost more than the goroutine itself. The size of the
+// frame does it: nothing is written there.
 //
 //go:noinline
 func Grow() {

@@ -1,5 +1,5 @@
-// Package starting asks a store without waiting for its answer, so that one goroutine asks many
-// servers at once, such as the nodes of a quorum, and none waits for each of them.
+// Package starting calls a store without waiting for its answer, so that one goroutine can call
+// many servers at once, such as the nodes of a quorum.
 package starting
 
 import (
@@ -9,12 +9,12 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A Store can be asked in this way.
+// A Store can be called in this way.
 //
-// StartSetNX and StartDeleteIf do what SetNX and DeleteIf do, for a caller that has no position in a
-// queue. They return at once. The function is called once, on another goroutine, with the result.
-// It must not block: other calls may wait for that goroutine. After a call is sent, to cancel its
-// ctx may have no effect; its deadline does.
+// StartSetNX and StartDeleteIf do what SetNX and DeleteIf do, for a caller that has no position in
+// a queue. They return at once. The function is called once, on another goroutine, with the result.
+// It must not block: other calls may wait for that goroutine. After a call is sent, its deadline
+// still applies, but a cancelled ctx may have no effect.
 type Store interface {
 	backends.Store
 	StartSetNX(ctx context.Context, key, value string, ttl time.Duration, then func(backends.Result, error))
@@ -34,8 +34,8 @@ func Of(store backends.Store) (s Store, ok bool) {
 	return s, true
 }
 
-// Awaited returns a store whose SetNX and DeleteIf are started, and waited for: the contract of
-// these is that of the others.
+// Awaited returns a store whose SetNX and DeleteIf start the call and wait for it, so that the
+// contract of a Store can check started calls.
 func Awaited(s Store) backends.Store { return awaited{s} }
 
 type awaited struct{ Store }

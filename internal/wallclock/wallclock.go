@@ -1,5 +1,6 @@
-// Package wallclock gives one locker.Client a wall clock of its own, so that tests can set it: a machine has one for all its
-// processes, and a bubble of testing/synctest has one that nobody can set. The monotonic clock is nobody's to set.
+// Package wallclock gives a locker.Client its own wall clock, which a test can move. A test cannot
+// move the clock of the machine, which is for all processes, or the clock of a bubble of
+// testing/synctest. Nobody can move a monotonic clock.
 package wallclock
 
 import (
@@ -7,17 +8,17 @@ import (
 	"time"
 )
 
-// A Clock is ahead of the wall clock of the machine by as much as it has been set. A nil Clock is that of the machine.
+// A Clock is the wall clock of the machine plus all jumps. A nil Clock is the clock of the machine.
 type Clock struct{ ahead atomic.Int64 }
 
-// Jump sets the clock, ahead or back.
+// Jump moves the clock, ahead or back.
 func (c *Clock) Jump(by time.Duration) { c.ahead.Add(int64(by)) }
 
-// Now is the time by this clock. Only its wall reading means anything.
+// Now returns the time by this clock. Only its wall reading is valid.
 func (c *Clock) Now() time.Time { return c.At(time.Now()) }
 
-// At is the time by this clock at now, a look at the clocks of the machine: the two readings in it
-// are of one moment.
+// At returns the time by this clock at now, a time of the machine whose two readings are of one
+// moment.
 func (c *Clock) At(now time.Time) time.Time { return now.Add(c.isAhead()) }
 
 func (c *Clock) isAhead() time.Duration {
@@ -27,7 +28,7 @@ func (c *Clock) isAhead() time.Duration {
 	return time.Duration(c.ahead.Load())
 }
 
-// Of is the clock of a Locker or a store that has one of its own, by a method WallClock; nil for all others.
+// Of returns the clock of a Locker or a store with a method WallClock, or nil.
 func Of(l any) *Clock {
 	if has, ok := l.(interface{ WallClock() *Clock }); ok {
 		return has.WallClock()
@@ -35,8 +36,9 @@ func Of(l any) *Clock {
 	return nil
 }
 
-// A Reading is a look at a clock, which tells later by how much the clock has been set since. That of a machine is nil: what it
-// has been set by is in the times themselves, which have a reading of either clock.
+// A Reading is a look at a clock. Later it says how far the clock has jumped since. It is nil for
+// the clock of the machine, whose jumps show in the times themselves: they have a reading of both
+// clocks.
 type Reading struct {
 	clock *Clock
 	ahead time.Duration
@@ -50,7 +52,7 @@ func (c *Clock) Read() *Reading {
 	return &Reading{c, c.isAhead()}
 }
 
-// Jumped is by how much the clock has been set since, ahead or back.
+// Jumped returns how far the clock has jumped since, ahead or back.
 func (r *Reading) Jumped() time.Duration {
 	if r == nil {
 		return 0

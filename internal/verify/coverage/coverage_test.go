@@ -24,7 +24,8 @@ var table = []func() int{
 }
 `
 
-// check runs the program over locker/x.go, of which every other package of the module that must be tested has a copy.
+// check runs the program over locker/x.go. Every other package that must be tested has a copy of
+// it.
 func check(t *testing.T, runs [3]int, list string) (printed string, err error) {
 	t.Helper()
 	root := t.TempDir()
@@ -38,15 +39,15 @@ func check(t *testing.T, runs [3]int, list string) (printed string, err error) {
 		}
 		return name
 	}
-	profile, others := "mode: set\n", "" // which have run nothing
+	profile, others := "mode: set\n", "" // nothing was run there
 	for i, where := range []string{"3.16,5.2 20", "7.30,9.2 1", "12.13,12.25 1"} {
 		profile += fmt.Sprintf("%slocker/x.go:%s %d\n", module, where, runs[i])
 		others += fmt.Sprintf("%slocker/x.go:%s 0\n", module, where)
 	}
 	for _, more := range []string{"locker", "strategies/single", "backends/redisstore"} {
 		file(more+"/x.go", source)
-		profile += module + more + "/x.go:3.16,5.2 20 1\n" // another test has run it
-		profile += module + more + "/x.go:8.1,8.2 0 0\n"   // nothing there could be run
+		profile += module + more + "/x.go:3.16,5.2 20 1\n" // another test ran it
+		profile += module + more + "/x.go:8.1,8.2 0 0\n"   // without statements
 	}
 	printed, err = run(root, file("coverage.out", profile+others), file("list.md", list))
 	return regexp.MustCompile(" +").ReplaceAllString(printed, " "), err
@@ -84,7 +85,7 @@ func TestWhatIsWrong(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs [3]int
 		list string
-		want string // in the error; nothing: there is none
+		want string // in the error; empty: no error
 	}{
 		"a package that is listed":    {[3]int{1, 0, 0}, section("| `locker` | since |\n"), ""},
 		"not listed":                  {[3]int{1, 0, 1}, section("| `locker.table` | since |\n"), "locker/x.go:7 is not run, and"},
@@ -96,7 +97,7 @@ func TestWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if name == "too little of a part is run" {
 				defer func(p []string) { parts = p }(parts)
-				parts = append(parts, "middleware") // of which there is nothing
+				parts = append(parts, "middleware") // it has no blocks
 			}
 			_, err := check(t, c.runs, c.list)
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {

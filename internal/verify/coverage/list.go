@@ -11,8 +11,9 @@ const heading = "What no test runs"
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// listed reads the section of that heading: what each row of its tables has between backquotes in the first column, with the
-// second one as the reason. What is listed is a declaration, as in locker.Client.Lock, or a package.
+// listed reads the tables of the section with that heading. In each row the first column has a name
+// between backquotes, and the second one the reason. A name is a declaration, such as
+// locker.Client.Lock, or a package.
 func listed(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -24,7 +25,7 @@ func listed(file string) (map[string]string, error) {
 			inside = strings.TrimSpace(strings.TrimLeft(line, "#")) == heading
 		}
 		cells := strings.Split(line, "|")
-		if !inside || len(cells) != 4 { // what is before the first and behind the last is empty
+		if !inside || len(cells) != 4 { // the first and the last are empty
 			continue
 		}
 		for _, name := range quoted.FindAllStringSubmatch(cells[1], -1) {

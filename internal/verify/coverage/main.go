@@ -1,12 +1,13 @@
-// Coverage tells which statements no test has run, by a profile of go test, and whether the documentation lists them with the
-// reason.
+// Coverage prints which statements no test has run, from a profile of go test, and checks that the
+// documentation lists them with a reason.
 //
 //	go run ./internal/verify/coverage [-list FILE] coverage.out
 //
-// It is what `make cover` calls. It prints the share of each package, and every block that was not run. It fails if a part of
-// the module that must be tested is below its share, if a declaration with such a block is not in the section "What no test runs" of
-// FILE, and if what is listed there does not exist. (`go tool cover -func` knows neither packages nor the functions that are in
-// variables, where the sentences of the contracts are.)
+// `make cover` calls it. It prints the share of each package, and every block that was not run. It
+// fails in three cases: a part of the module is below its share; a declaration with such a block is
+// not in the section "What no test runs" of FILE; that section lists a declaration that does not
+// exist. (`go tool cover -func` knows neither packages nor functions in variables, where the
+// sentences of the contracts are.)
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 
 const module = "github.com/lockstep-go/lockstep/"
 
-// Of each of these, with what is below it, at least so many of a hundred statements are to be run.
+// Tests must run at least this percentage of each of these, with the packages below it.
 const least = 90
 
 var parts = []string{"locker", "strategies", "backends/redisstore"}
@@ -37,7 +38,7 @@ func main() {
 	}
 }
 
-// run looks at the sources below root. The report counts also if there is an error.
+// run reads the sources below root. The report is valid even if there is an error.
 func run(root, profile, list string) (report string, err error) {
 	blocks, err := read(profile)
 	if err != nil {
@@ -74,7 +75,8 @@ func run(root, profile, list string) (report string, err error) {
 	return out.String(), errors.Join(errs...)
 }
 
-// table prints the share of each package. It returns an error for each part that is below its own.
+// table prints the share of each package. It returns an error for each part that is below its
+// share.
 func table(out *strings.Builder, blocks []block) (err error) {
 	type share struct{ run, all int }
 	shares := map[string]share{}

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// block is a block of statements, and how often any test has run it.
+// block is a block of statements, and how often tests have run it.
 type block struct {
 	file             string // from the root of the module
 	line, column     int
@@ -23,8 +23,8 @@ type block struct {
 
 func (b block) folder() string { return path.Dir(b.file) }
 
-// read reads a profile, in which every package that was tested has its own count of each block. Blocks of no statements are
-// left out.
+// read reads a profile, in which every tested package has its own count of each block. It leaves
+// out blocks without statements.
 func read(profile string) ([]block, error) {
 	f, err := os.Open(profile)
 	if err != nil {
@@ -62,7 +62,7 @@ func read(profile string) ([]block, error) {
 	return blocks, nil
 }
 
-// declarations names what blocks are in.
+// declarations finds the declaration of a block.
 type declarations struct {
 	root  string
 	files map[string][]declaration
@@ -73,7 +73,8 @@ type declaration struct {
 	from, to int
 }
 
-// of is the function, the method or the variable, as in strategies/redlock.New or locker.Client.Lock.
+// of returns the function, the method or the variable, such as strategies/redlock.New or
+// locker.Client.Lock.
 func (d *declarations) of(b block) (string, error) {
 	all, known := d.files[b.file]
 	if !known {
@@ -100,7 +101,7 @@ func (d *declarations) of(b block) (string, error) {
 	return "", fmt.Errorf("%s:%d is in no declaration: is the profile of these sources?", b.file, b.line)
 }
 
-// named yields what can have statements in it.
+// named returns the parts of a declaration that can have statements.
 func named(decl ast.Decl) map[string]ast.Node {
 	switch decl := decl.(type) {
 	case *ast.FuncDecl:

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A store has all that a backend can do.
+// A store has all methods of a backend.
 type store interface {
 	backends.NumberedStore
 	backends.FencedStore
@@ -33,7 +33,7 @@ func (n numbering) draw(ctx context.Context, s store, key, value string, ttl tim
 	return s.SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
 }
 
-// An outside is other software at the same data.
+// An outside is other software that uses the same data.
 type outside interface {
 	Get(key string) (value string, left time.Duration, found bool)
 	Set(key, value string, ttl time.Duration)
@@ -42,7 +42,7 @@ type outside interface {
 	Delete(key string)
 }
 
-// An answer has what any of the calls tells.
+// An answer has the results of any call.
 type answer struct {
 	ok      bool // done, found, or a bit that is on
 	text    string
@@ -58,8 +58,8 @@ type failing string
 
 const (
 	noError   failing = ""
-	wrongType failing = "wrong type" // which is a refusal as well
-	refused   failing = "refused"    // bad input, or impossible
+	wrongType failing = "wrong type" // which is permanent as well
+	permanent failing = "permanent"  // bad input, or impossible
 	canceled  failing = "canceled"
 )
 
@@ -72,14 +72,14 @@ func kindOf(err error) failing {
 	case errors.Is(err, backends.ErrWrongType) && no:
 		return wrongType
 	case no:
-		return refused
+		return permanent
 	case errors.Is(err, context.Canceled):
 		return canceled
 	}
 	return failing("error " + err.Error())
 }
 
-// perform asks one of s or o.
+// perform calls s or o.
 func perform(ctx context.Context, s store, o outside, op operation) (a answer) {
 	if op.late {
 		done, cancel := context.WithCancel(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// A broken store is one in memory with one call that is not what it should be.
+// A broken store is a store in memory with one wrong call.
 type broken struct {
 	*memory.LegacyStore
 	setNX       func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error)
@@ -97,7 +97,7 @@ func (b *broken) TxExpireIf(ctx context.Context, key, value string, ttl time.Dur
 	return b.LegacyStore.TxExpireIf(ctx, key, value, ttl)
 }
 
-// breaks are the ways in which stores have been wrong, ours while they were written and those of others.
+// breaks are errors that stores have had: this one while it was written, and others.
 var breaks = map[string]func(b *broken, s *memory.Store){
 	"DeleteIf does not look whose the key is": func(b *broken, s *memory.Store) {
 		b.deleteIf = func(ctx context.Context, key, value string) (bool, error) {

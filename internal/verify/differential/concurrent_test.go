@@ -13,8 +13,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A part is what the clients of one history ask. Kinds that exclude each other on a key are asked apart, or there would be
-// little but refusals.
+// A part has the calls of the clients in one history. Types that exclude each other on a key have
+// separate parts, since most calls would otherwise fail.
 type part struct {
 	name  string
 	calls []string
@@ -31,13 +31,14 @@ var parts = []part{
 const (
 	clients = 8
 	perKey  = 160 // operations of all clients on one key, before they go on to the next
-	// unheard is how many of a thousand calls end without an answer. One that is not answered may have its effect at any
-	// time later, and each makes the search longer.
+	// unheard is how many of a thousand calls end without an answer. Such a call may have its
+	// effect at any later time, and makes the search longer.
 	unheard = 20
 )
 
-// TestConcurrentCallsAreLinearizable looks, with porcupine, for an order of all calls in which the model would have answered so,
-// and in which no call comes before one that had been answered when it began. Nothing ends during it.
+// TestConcurrentCallsAreLinearizable uses porcupine to find an order of all calls in which the
+// model gives the same answers. A call may not come before another that was answered when it began.
+// No value ends during the test.
 func TestConcurrentCallsAreLinearizable(t *testing.T) {
 	operations := 1_600
 	if torture {
@@ -46,7 +47,7 @@ func TestConcurrentCallsAreLinearizable(t *testing.T) {
 	first := seed()
 	for _, s := range subjects {
 		if s.fake && s.name != "memory" {
-			continue // the embedded server does one thing after the other
+			continue // the embedded server executes one call after the other
 		}
 		open := s.prepare(t)
 		for _, p := range parts {
@@ -62,8 +63,9 @@ func TestConcurrentCallsAreLinearizable(t *testing.T) {
 	}
 }
 
-// record has clients perform operations at once, on one key after the other. Call and Return are the turns of a counter: a
-// call that has returned before another one began has the lower ones, and no clock comes into it.
+// record lets clients perform operations at once, on one key after the other. Call and Return are
+// values of a counter: a call that returned before another one began has the lower ones. No clock
+// is needed.
 func record(t *testing.T, seed uint64, operations int, p part, s store, r rules) (history []porcupine.Operation) {
 	var turn atomic.Int64
 	var lost int
@@ -77,7 +79,7 @@ func record(t *testing.T, seed uint64, operations int, p part, s store, r rules)
 				op.number, op.to = byCount, min(op.to, 20)
 				deaf, patience := random.IntN(1000) < unheard, time.Duration(random.IntN(300))*time.Microsecond
 				h := porcupine.Operation{ClientId: c, Input: op, Call: turn.Add(1)}
-				runtime.Gosched() // so that calls overlap on one processor, too
+				runtime.Gosched() // so that calls overlap even on one processor
 				got := r.undated(ask(t.Context(), s, op, deaf, patience))
 				runtime.Gosched()
 				h.Output, h.Return = got, turn.Add(1)
@@ -118,8 +120,8 @@ func together(n int, do func(client int)) {
 // unknown is the outcome of a call without an answer.
 const unknown failing = "unknown"
 
-// ask performs op. One that is not to be heard has a ctx that ends soon, so that over a network it may have been executed, be on
-// its way, or never have been sent; and its answer is thrown away if it comes.
+// ask performs op. If deaf, the ctx ends soon and the answer is thrown away: over a network the
+// call may have been executed, be under way, or never have been sent.
 func ask(ctx context.Context, s store, op operation, deaf bool, patience time.Duration) answer {
 	if deaf {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -130,11 +132,11 @@ func ask(ctx context.Context, s store, op operation, deaf bool, patience time.Du
 	return perform(ctx, s, nil, op)
 }
 
-// undated makes what is left the whole hour that everything lives, since in a history there is no time. A call that failed is
-// one of unknown outcome.
+// undated sets the time that is left to the whole hour that every value lives, since a history has
+// no time. A call that failed has an unknown outcome.
 func (r rules) undated(a answer) answer {
 	switch a.err {
-	case noError, wrongType, refused:
+	case noError, wrongType, permanent:
 	default:
 		return answer{err: unknown}
 	}
@@ -144,7 +146,7 @@ func (r rules) undated(a answer) answer {
 	return a
 }
 
-// asModel is the model of the sequences for porcupine.
+// asModel returns the model of the sequences for porcupine.
 func (r rules) asModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: byKey,
@@ -152,7 +154,7 @@ func (r rules) asModel() porcupine.Model {
 		Step: func(state, input, output any) (next []any) {
 			for _, o := range r.outcomes(state.(world), input.(operation), moment{}) {
 				if got := output.(answer); got.err == unknown {
-					if o.fence[0] != 0 { // only Count: there is one
+					if o.fence[0] != 0 { // only a call that counts has a fence
 						o.after.counter = o.fence[0]
 					}
 					next = append(next, o.after)
@@ -184,7 +186,7 @@ func byKey(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// searching is how long the search for an order may take. It takes far less where there is one.
+// searching limits the search for an order, which is much faster if there is one.
 const searching = 2 * time.Minute
 
 func linearizable(t *testing.T, seed uint64, m porcupine.Model, history []porcupine.Operation) {

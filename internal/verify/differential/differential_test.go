@@ -14,7 +14,7 @@ var (
 
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
-// seed is printed by whatever fails.
+// seed is printed by each failure.
 func seed() uint64 {
 	if *seedFlag != 0 {
 		return *seedFlag
@@ -22,8 +22,8 @@ func seed() uint64 {
 	return rand.Uint64N(1_000_000_000) + 1
 }
 
-// sequence is how many operations begin with an empty store. Many short ones come to more situations than a long one, whose
-// counters only rise.
+// sequence is the number of operations that begin with an empty store. Many short sequences reach
+// more situations than a long one, whose counters only rise.
 const sequence = 250
 
 func TestAllStoresAnswerAlike(t *testing.T) {

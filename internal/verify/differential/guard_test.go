@@ -19,15 +19,15 @@ import (
 	"github.com/lockstep-go/lockstep/locker/fence"
 )
 
-// A guard is a value that accepts writes in the order of their fences only.
+// A guard is a value that accepts writes only in the order of their fences.
 type guard interface {
 	write(fence uint64, value string) (accepted bool, err error)
-	// claim tells the value as well, unless the guard has another call for that.
+	// claim returns the value as well, unless the guard has another call for it.
 	claim(fence uint64) (value string, told, accepted bool, err error)
 	read() (value string, fence uint64, err error)
 }
 
-// A use is one call of a guard, and what it answered.
+// A use is one call of a guard, with its answer.
 type (
 	use struct {
 		call  string
@@ -47,7 +47,7 @@ type (
 	}
 )
 
-// guardModel is what package fence promises.
+// guardModel is the promise of package fence.
 var guardModel = func() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{guarded{}} },
@@ -83,7 +83,7 @@ var guardModel = func() porcupine.Model {
 	return m
 }()
 
-// guards are made anew for each history.
+// guards makes a new guard for each history.
 var guards = map[string]func(t *testing.T) func() guard{
 	"Register": func(*testing.T) func() guard { return func() guard { return &register{} } },
 	"Script embedded": func(t *testing.T) func() guard {
@@ -144,14 +144,14 @@ func (s script) read() (string, uint64, error) {
 	if err != nil || fields[1] == nil {
 		return "", 0, err
 	}
-	value, _ := fields[0].(string) // none: only claimed
+	value, _ := fields[0].(string) // none if it was only claimed
 	text, _ := fields[1].(string)
 	f, err := strconv.ParseUint(text, 10, 64)
 	return value, f, err
 }
 
-// recordUses has holders use g at once, with fences that go up and are often late. Some forget what they were answered: then
-// the search has to do with what the others saw.
+// recordUses lets holders use g at once, with fences that rise and are often late. Some throw their
+// answers away, so the search must use the answers of the others.
 func recordUses(t *testing.T, seed uint64, g guard) (history []porcupine.Operation) {
 	var turn, latest atomic.Int64
 	var mu sync.Mutex
@@ -211,7 +211,7 @@ func TestTheGuardIsLinearizable(t *testing.T) {
 	}
 }
 
-// hastyRegister is a guard in two steps, which package fence says is none.
+// hastyRegister is a guard in two steps, which package fence calls wrong.
 type hastyRegister struct {
 	mu    sync.Mutex
 	value string
@@ -255,7 +255,7 @@ func (s hastyScript) write(f uint64, value string) (bool, error) {
 	return true, s.c.HSet(s.ctx, s.key, "fence", f, "value", value).Err()
 }
 
-// sloppyScript looks, but does not keep what was claimed.
+// sloppyScript compares, but does not store the claimed fence.
 type sloppyScript struct{ script }
 
 func (s sloppyScript) claim(f uint64) (value string, told, accepted bool, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// hasty are stores that are right as long as nobody else comes in between.
+// hasty are stores that are right if no other call comes between their steps.
 var hasty = map[string]func(b *broken, s *memory.Store){
 	"SetNX looks, then stores": func(b *broken, s *memory.Store) {
 		b.setNX = func(_ context.Context, key, value string, ttl time.Duration) (backends.Result, error) {

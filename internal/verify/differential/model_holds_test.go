@@ -2,12 +2,12 @@ package differential
 
 import "slices"
 
-// nested is the part about holds. Where an Expire of other software has parted the life of the key from that of its holds, it
-// leaves open what the contract does: whether a call that changes no hold brings them together again, and which of the two
-// is told as left.
+// nested is the part about holds. If an Expire of other software has made the key end at another
+// time than its holds, the contract leaves two things open, and so does the model: whether a call
+// that changes no hold makes them equal again, and which of the two is the time left.
 func (r rules) nested(w world, op operation, end life) (all []outcome) {
 	token := slices.Index(values, op.value)
-	held := 0 // that many
+	held := 0 // the number of holds
 	var last life
 	settle := func() {
 		held, last = 0, no

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// An instant is counted from the begin of a run.
+// An instant counts from the beginning of a run.
 type instant = time.Duration
 
-// A moment is when a call was under way, by the test's clock, and by the wall clock in µs for the numbers that follow it.
+// A moment is when a call was under way: by the clock of the test, and in µs by the wall clock for
+// the numbers that follow it.
 type moment struct {
 	from, to         instant
 	wallFrom, wallTo uint64
 }
 
-// A life says when something ends: between two instants, or never.
+// A life says when a value ends: between two instants, or never.
 type life struct{ earliest, latest instant }
 
 var forever = life{math.MaxInt64, math.MaxInt64}
@@ -29,18 +30,18 @@ func (l life) String() string {
 	return fmt.Sprintf("until %v–%v", l.earliest, l.latest)
 }
 
-// no is the life of what is not there.
+// no is the life of a value that does not exist.
 var no life
 
 func later(a, b life) life { return life{max(a.earliest, b.earliest), max(a.latest, b.latest)} }
 
-// could tells whether what lives so may be alive during at, and whether it may have ended.
+// could tells whether a value may exist during at, and whether it may have ended.
 func (l life) could(at moment) (live, dead bool) {
 	dead = at.to >= l.earliest && l != forever
 	return l != no && (!dead || at.from < l.latest), dead
 }
 
-// A world is what may lie under a key, and the number that was last given for it.
+// A world is a possible value of a key, and the last number of its grants.
 type world struct {
 	kind    kind
 	value   string // of a text
@@ -60,23 +61,24 @@ const (
 	list    kind = "a list"
 )
 
-// rules are what stores may differ in.
+// rules are the differences between stores.
 type rules struct {
-	// slack is how coarsely the store keeps time: a life may be that much longer, and its left be off by as much.
+	// slack is the resolution of the store's time: a life may be so much longer, and the time left
+	// wrong by as much.
 	slack time.Duration
-	// scriptless says that numbers and holds are refused.
+	// scriptless says that numbers and holds fail.
 	scriptless bool
 }
 
-// An outcome is what may come of an operation: an answer, and what the world is then.
+// An outcome is a possible result of an operation: an answer, and the world after it.
 type outcome struct {
-	answer answer    // but for:
-	left   life      // the answer's left is how long that still lives
+	answer answer    // except these two:
+	left   life      // the answer's left is the rest of this life
 	fence  [2]uint64 // the answer's fence is one of these, and becomes the counter
 	after  world
 }
 
-// outcomes are all that are right for op in the world w.
+// outcomes returns all right outcomes of op in the world w.
 func (r rules) outcomes(w world, op operation, at moment) (all []outcome) {
 	for _, w := range r.aged(w, at) {
 		all = append(all, r.of(w, op, at)...)
@@ -84,7 +86,7 @@ func (r rules) outcomes(w world, op operation, at moment) (all []outcome) {
 	return all
 }
 
-// aged are the worlds that w may have become by now.
+// aged returns the worlds that w may have become by now.
 func (r rules) aged(w world, at moment) []world {
 	if w.kind == nothing {
 		return []world{w}
@@ -114,7 +116,8 @@ func (r rules) aged(w world, at moment) []world {
 	return all
 }
 
-// of says what is right where nothing ends during the call. It is the contract of package backends as a table.
+// of returns the right outcomes if nothing ends during the call. It is the contract of package
+// backends as a table.
 func (r rules) of(w world, op operation, at moment) []outcome {
 	fails := func(err failing) []outcome { return []outcome{{answer: answer{err: err}, after: w}} }
 	says := func(ok bool, after world) []outcome { return []outcome{{answer: answer{ok: ok}, after: after}} }
@@ -126,17 +129,18 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 	}
 	switch bad := r.bad(op); {
 	case bad && op.late: // either is true
-		return append(fails(refused), fails(canceled)...)
+		return append(fails(permanent), fails(canceled)...)
 	case bad:
-		return fails(refused)
+		return fails(permanent)
 	case op.late:
 		return fails(canceled)
 	}
-	end := life{at.from + op.ttl, at.to + op.ttl + r.slack} // of what is stored or extended now
+	// of a value that is stored or extended now
+	end := life{at.from + op.ttl, at.to + op.ttl + r.slack}
 	bare := world{kind: nothing, counter: w.counter}
 	holds := func(value string) bool { return w.kind == text && w.value == value }
 	stored := func(l life) world { return world{kind: text, value: op.value, end: l, counter: w.counter} }
-	granted := func() world { // also again: then never for shorter
+	granted := func() world { // a repeated grant never shortens the life
 		if w.kind == text && w.end != forever {
 			return stored(later(w.end, end))
 		}
@@ -173,7 +177,7 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 			}
 		}
 		if next[1] >= limit {
-			return fails(refused)
+			return fails(permanent)
 		}
 		return []outcome{{answer: answer{ok: true}, fence: next, after: granted()}}
 	case "RaiseFence":
@@ -244,7 +248,7 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 	panic("no such operation: " + op.call)
 }
 
-// bad tells what is refused whatever is there.
+// bad tells whether op fails in every world.
 func (r rules) bad(op operation) bool {
 	switch op.call {
 	case "SetNXFenced", "RaiseFence", "Enter", "Renew", "Leave":
@@ -255,10 +259,10 @@ func (r rules) bad(op operation) bool {
 	return timed[op.call] && (op.ttl < time.Millisecond || op.ttl > maxTTL) || op.call == "RaiseFence" && op.to >= limit
 }
 
-// limit is where numbers end.
+// limit is the greatest number.
 const limit = 1 << 53
 
-// admits tells whether got, given at that moment, is this outcome, and what the world is then.
+// admits tells whether got, at that moment, is this outcome, and returns the world after it.
 func (r rules) admits(o outcome, got answer, at moment) (after world, yes bool) {
 	after = o.after
 	if o.fence != [2]uint64{} {
@@ -278,12 +282,12 @@ func (r rules) admits(o outcome, got answer, at moment) (after world, yes bool) 
 	return after, got == o.answer
 }
 
-// left is how long something may be said to live yet. Nothing that is there has less than nothing.
+// left returns the least and the greatest right time left of a life.
 func (r rules) left(l life, at moment) (least, most time.Duration) {
 	return max(l.earliest-at.to-r.slack, 0), l.latest - at.from + r.slack
 }
 
-// say is an outcome for people.
+// say returns an outcome as text.
 func (r rules) say(o outcome, at moment) string {
 	text := o.answer.String()
 	if o.left != no && o.left != forever {

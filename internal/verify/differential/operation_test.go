@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An operation is one call of a store, or something that other software does beneath it, or a wait.
+// An operation is one call of a store, a write of other software to its data, or a wait.
 type operation struct {
 	call   string
 	key    string
@@ -21,8 +21,9 @@ type operation struct {
 	late   bool // the ctx is done before the call
 }
 
-// What there is to draw from. Few keys and values, so that operations meet; keys whose names could be mistaken for one another;
-// and lives of which a wait outlives some, and none the others.
+// Operations are drawn from these. There are few keys and values, so that operations meet. The
+// names of some keys are easily confused. Some lives are shorter than a wait, and the others longer
+// than a test.
 var (
 	keys   = []string{"k", "{k}", "k}"}
 	values = []string{"", "a", "17", "\x80\x01"}
@@ -33,8 +34,8 @@ var (
 	raises = []uint64{0, 1, 2, 5, 20, 1<<53 - 2, 1<<53 - 1, 1 << 53}
 )
 
-// drawn says how often each call is, in parts of their sum, in sequences about all, about texts and about holds. What is of
-// another type is only in the way.
+// drawn has the weight of each call in three kinds of sequences: with all calls, about texts, and
+// about holds. A value of another type only disturbs.
 var drawn = []struct {
 	call  string
 	often [3]int
@@ -81,10 +82,10 @@ func drawOne(r *rand.Rand, call string) operation {
 		call: call, key: pick(r, keys), value: pick(r, values), owner: pick(r, owners), ttl: pick(r, ttls),
 		number: pick(r, []numbering{byCount, byClock}), to: pick(r, raises), offset: r.Uint32N(20), on: r.IntN(2) == 0,
 	}
-	if r.IntN(4) > 0 { // the greatest are the end of all numbers of a key
+	if r.IntN(4) > 0 { // after the greatest number a key has no more
 		op.to = min(op.to, 20)
 	}
-	if r.IntN(2) == 0 { // so that it is often that of the one before
+	if r.IntN(2) == 0 { // so that it is often the value of the operation before
 		op.value = values[1]
 	}
 	if r.IntN(2) == 0 {
@@ -107,7 +108,7 @@ func drawOne(r *rand.Rand, call string) operation {
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// String is what is performed, as one would write it.
+// String returns the operation as a call.
 func (op operation) String() string {
 	args := []string{fmt.Sprintf("%q", op.key)}
 	quoted := func(s string) { args = append(args, fmt.Sprintf("%q", s)) }

@@ -15,9 +15,10 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-// TestAllStoresKeepTheSameQueue has waiters ask for one key, in order or not, gives it up or away, and compares grants, refusals and
-// positions with a model. Nothing in it depends on time: no lease ends, and while the key is reserved nobody asks but the one whose
-// turn it is, without regard to the order, so that he is granted it even if the reservation is over.
+// TestAllStoresKeepTheSameQueue lets waiters ask for one key, in order or not, releases or deletes
+// the key, and compares grants, held answers and positions with a model. Nothing depends on time:
+// no lease ends. While the key is reserved, only the head asks, not in order, so that it gets the
+// key even if the reservation has ended.
 func TestAllStoresKeepTheSameQueue(t *testing.T) {
 	sequences := 10
 	if torture {
@@ -39,14 +40,14 @@ func TestAllStoresKeepTheSameQueue(t *testing.T) {
 	}
 }
 
-// A queue is what the model knows of the key.
+// A queue is the state of the key in the model.
 type queue struct {
 	held    bool
-	turn    int   // of the waiter for whom it is reserved; 0: of nobody
-	waiters []int // who have a place; 0 is nobody's number
+	turn    int   // the waiter that the key is reserved for; 0: none
+	waiters []int // with a position; no waiter has the number 0
 }
 
-// ask says what a store has to answer.
+// ask returns the right answer.
 func (q *queue) ask(waiter int, inOrder, scriptless bool) answerOfTurn {
 	refusal := func() answerOfTurn {
 		if waiter == 0 || scriptless {
@@ -59,7 +60,7 @@ func (q *queue) ask(waiter int, inOrder, scriptless bool) answerOfTurn {
 	}
 	switch {
 	case scriptless && inOrder:
-		return answerOfTurn{err: refused}
+		return answerOfTurn{err: permanent}
 	case q.held:
 		return refusal()
 	case inOrder && q.turn == 0 && len(q.waiters) > 0 && q.waiters[0] != waiter:
@@ -71,7 +72,7 @@ func (q *queue) ask(waiter int, inOrder, scriptless bool) answerOfTurn {
 	return answerOfTurn{ok: true}
 }
 
-// free makes it the turn of the first.
+// free reserves the key for the head.
 func (q *queue) free() {
 	if q.held = false; len(q.waiters) > 0 {
 		q.turn = q.waiters[0]
@@ -85,7 +86,7 @@ type answerOfTurn struct {
 	err         failing
 }
 
-// queue performs one sequence on an empty store, and tells what was answered wrong.
+// queue performs one sequence on an empty store, and returns the first wrong answer.
 func (tr *trial) queue(t *testing.T, seed uint64) (wrong string) {
 	if !tr.fake {
 		return tr.takeTurns(t, seed)
@@ -157,7 +158,7 @@ func (tr *trial) takeTurns(t *testing.T, seed uint64) string {
 	return ""
 }
 
-// A misled store is one in memory whose queue is not what it should be.
+// A misled store is a store in memory with a wrong queue.
 type misled struct {
 	*memory.LegacyStore
 	turn func(t backends.Turn) backends.Turn

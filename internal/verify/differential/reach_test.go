@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTheSequencesComeToEveryKindOfAnswer would fail if changed odds made the comparison one of refusals.
+// TestTheSequencesComeToEveryKindOfAnswer fails if other weights make most answers failures.
 func TestTheSequencesComeToEveryKindOfAnswer(t *testing.T) {
 	tr := newTrial(t, subjects[0])
 	tr.seen = map[string]int{}
@@ -19,17 +19,17 @@ func TestTheSequencesComeToEveryKindOfAnswer(t *testing.T) {
 	want := map[string]int{"SetNX: foreign": 100, "SetNXFenced: foreign": 100, "Enter: foreign": 100, "Enter: one more": 100}
 	for _, d := range drawn {
 		if d.call == "wait" || strings.HasPrefix(d.call, "outside.") && d.call != "outside.Get" {
-			continue // has no answer
+			continue // it has no answer
 		}
 		want[d.call+": yes"] = 30
 		if d.call != "Watch" {
 			want[d.call+": no"] = 100
 		}
 		if timed[d.call] || d.call == "RaiseFence" {
-			want[d.call+": refused"] = 5
+			want[d.call+": permanent"] = 5
 		}
 		switch d.call {
-		case "Watch", "SetNXForever", "Left", "Expire", "Delete", "outside.Get": // know no types
+		case "Watch", "SetNXForever", "Left", "Expire", "Delete", "outside.Get": // these accept every type
 		default:
 			want[d.call+": wrong type"] = 100
 		}

@@ -15,7 +15,7 @@ import (
 type trial struct {
 	subject
 	open func(t *testing.T) (store, outside)
-	seen map[string]int // how often which kind of answer was given, if not nil
+	seen map[string]int // counts the kinds of answers, if not nil
 
 	patience time.Duration // with a wake
 }
@@ -31,14 +31,14 @@ type step struct {
 	at     moment
 }
 
-// A failure is a sequence whose last answer is not right.
+// A failure is a sequence whose last answer is wrong.
 type failure struct {
 	steps  []step
-	before []world  // what the model knew of the key
-	right  []string // what it would have taken
+	before []world  // the possible worlds before that answer
+	right  []string // the right answers
 }
 
-// run performs ops on an empty store, as far as the answers are right.
+// run performs ops on an empty store, until an answer is wrong.
 func (tr *trial) run(t *testing.T, ops []operation) (f *failure) {
 	if !tr.fake {
 		return tr.perform(t, ops)
@@ -105,8 +105,8 @@ func (tr *trial) perform(t *testing.T, ops []operation) *failure {
 	return nil
 }
 
-// next are the worlds that a step leaves of those that were possible; none if its answer is wrong. Then right are the answers
-// that would not have been.
+// next returns the worlds that are possible after a step. If its answer is wrong, there are none,
+// and next returns the right answers.
 func (r rules) next(before []world, st step) (known []world, right []string) {
 	for _, w := range before {
 		for _, o := range r.outcomes(w, st.operation, st.at) {
@@ -123,13 +123,13 @@ func (r rules) next(before []world, st step) (known []world, right []string) {
 	return known, right
 }
 
-// A watch is one that a sequence has begun. One whose key is released must be woken: the contract allows that it is not, for
-// connections break, but here none does.
+// A watch is one that a sequence has begun. It must be woken when its key is released. The contract
+// allows lost wakes, since connections break, but here none breaks.
 type watch struct {
 	key    string
 	wakes  atomic.Int64
-	before int64 // how many there had been before the present operation
-	owed   int64 // how many there must be in the end
+	before int64 // wakes before the present operation
+	owed   int64 // wakes that there must be in the end
 }
 
 func (w *watch) on(ctx context.Context, s store, op operation) answer {
@@ -152,7 +152,7 @@ func (w *watch) woken(patience time.Duration) bool {
 	return true
 }
 
-// sort is what kind of answer it is, for the count of those that were seen.
+// sort returns the kind of an answer, for the counts.
 func sort(st step) string {
 	a := st.answer
 	switch {
@@ -168,13 +168,14 @@ func sort(st step) string {
 	return st.call + ": no"
 }
 
-// shorten drops operations from the sequence of f for as long as it still fails: first all that follow, then ever smaller
-// parts, and gives the shortest that it has found. What depends on the time of a real server may not fail again; then f stays.
+// shorten drops operations from the sequence of f while it still fails, in ever smaller parts, and
+// returns the shortest sequence. A failure that depends on the time of a real server may not come
+// again; then it returns f.
 func (tr *trial) shorten(t *testing.T, f *failure) *failure {
 	const attempts = 400
 	limit := time.Now().Add(time.Minute)
 	tried := 0
-	tr.patience = time.Second // it is about finding what to look at now
+	tr.patience = time.Second // enough to find the shortest sequence
 	for part := len(f.steps) / 2; part > 0; part /= 2 {
 		for from := 0; from+part <= len(f.steps); {
 			if tried++; tried > attempts || time.Now().After(limit) {
@@ -188,7 +189,7 @@ func (tr *trial) shorten(t *testing.T, f *failure) *failure {
 			}
 			if shorter := tr.run(t, ops); shorter != nil {
 				f = shorter
-				continue // at what has moved up
+				continue // at the part that has moved up
 			}
 			from += part
 		}
@@ -196,7 +197,7 @@ func (tr *trial) shorten(t *testing.T, f *failure) *failure {
 	return f
 }
 
-// String is for whoever has to find out why.
+// String returns all that helps to find the cause.
 func (f *failure) String() string {
 	var b strings.Builder
 	for i, st := range f.steps {

@@ -23,12 +23,13 @@ type subject struct {
 	name  string
 	rules rules
 	fake  bool // runs in bubbles of testing/synctest
-	// prepare is called once for a test, and returns what is called for each run: a store with nothing in it.
+	// prepare is called once for a test. It returns a function that makes an empty store for each
+	// run.
 	prepare func(t *testing.T) func(t *testing.T) (store, outside)
 }
 
-// millisecond is how Redis keeps time: a ttl is rounded up to whole ms; a key lives through the ms in which it ends; and
-// the key of holds outlives the last of them by one.
+// millisecond is the slack of Redis: it rounds a ttl up to whole ms, a key lives through the ms in
+// which it ends, and the key of holds outlives the last hold by one ms.
 const millisecond = 3 * time.Millisecond
 
 var subjects = []subject{
@@ -48,7 +49,7 @@ func inMemory(*testing.T) func(t *testing.T) (store, outside) {
 	}
 }
 
-// maxTTL is the limit of all stores, so that some lives are longer than any test.
+// maxTTL is the limit of all stores; some lives are longer than any test.
 const maxTTL = time.Hour
 
 var hour = redisstore.WithMaxTTL(maxTTL)
@@ -104,7 +105,7 @@ func emptied(t *testing.T, c *redis.Client) outside {
 	return b
 }
 
-// beneath is the outside of a Redis server, with plain commands.
+// beneath is the outside of a Redis server. It uses plain commands.
 type beneath struct {
 	t *testing.T
 	c *redis.Client
@@ -117,7 +118,7 @@ func (b beneath) Get(key string) (string, time.Duration, bool) {
 	}
 	value, err := b.c.Get(b.t.Context(), key).Result()
 	switch {
-	case errors.Is(err, redis.Nil): // it has ended in between
+	case errors.Is(err, redis.Nil): // it ended in between
 		return "", 0, false
 	case err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE"):
 		b.t.Error(err)

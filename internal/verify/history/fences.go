@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Grant is one numbered grant: from an instant before it was asked for to one after it was answered, in nanoseconds
-// of a clock that all share.
+// A Grant is one numbered grant, with an instant before the request and one after the answer, in
+// nanoseconds of a clock that all share.
 type Grant struct {
 	Key             string
 	Who             string
@@ -15,8 +15,8 @@ type Grant struct {
 	Fence           uint64
 }
 
-// Inversion is a violation of fencing: First was answered before Second was asked for, and has the greater number; or
-// both have the same.
+// Inversion is a violation of fencing: First was answered before Second was asked for and has the
+// greater number, or both have the same number.
 type Inversion struct{ First, Second Grant }
 
 func (i Inversion) String() string {
@@ -29,9 +29,9 @@ func (i Inversion) String() string {
 		i.Second.Fence, i.Second.Who, i.Second.Asked, i.Second.Answered)
 }
 
-// Inversions returns a violation for each Grant whose number is lower than the greatest that was answered before it was
-// asked for, and one for each whose number another has that was asked for earlier. It sorts grants. Grants that
-// overlap may have their numbers in any order.
+// Inversions returns a violation for each Grant whose number is lower than the greatest number that
+// was answered before its request, and one for each Grant with the number of an earlier one. Grants
+// that overlap may have their numbers in any order. It sorts grants.
 func Inversions(grants []Grant) []Inversion {
 	slices.SortFunc(grants, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Asked, b.Asked), cmp.Compare(a.Fence, b.Fence))

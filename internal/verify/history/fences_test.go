@@ -32,7 +32,8 @@ func TestInversions(t *testing.T) {
 	}
 }
 
-// TestInversionsAgreesWithComparingAllPairs counts, the slow way, the grants that come too low and those that repeat.
+// TestInversionsAgreesWithComparingAllPairs counts, the slow way, the grants that come too low and
+// those that repeat.
 func TestInversionsAgreesWithComparingAllPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {

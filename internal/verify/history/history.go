@@ -1,4 +1,4 @@
-// Package history checks what holders of a lock wrote down.
+// Package history checks the records of holders of a lock.
 package history
 
 import (
@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// A Hold is one time that someone held a lock: from an instant at which the lock had been granted to one at which it
-// had not yet been given back, in nanoseconds of a clock that all share. So the true hold was longer, and two Holds of
-// one key that overlap prove that two held it at once.
+// A Hold is one hold of a lock: from an instant after the grant to one before the release, in
+// nanoseconds of a clock that all share. The real hold was longer, so two Holds of one key that
+// overlap prove that there were two holders at once.
 type Hold struct {
 	Key        string
 	Who        string
@@ -24,8 +24,8 @@ func (o Overlap) String() string {
 		o.First.Key, o.First.Who, o.First.Start, o.First.End, o.Second.Who, o.Second.Start, o.Second.End)
 }
 
-// Overlaps returns a violation for each Hold that began before one that began earlier had ended. It sorts holds.
-// Intervals are half open: one may begin at the instant at which another ends.
+// Overlaps returns a violation for each Hold that began before an earlier one had ended. A Hold may
+// begin at the instant at which another ends. It sorts holds.
 func Overlaps(holds []Hold) []Overlap {
 	slices.SortFunc(holds, func(a, b Hold) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
@@ -38,7 +38,7 @@ func Overlaps(holds []Hold) []Overlap {
 		}
 		if h.Start < longest.End {
 			found = append(found, Overlap{*longest, *h})
-			if longest.End > h.End { // what reaches furthest is what the next one must not meet
+			if longest.End > h.End { // the next Hold must not begin before the latest end
 				*h, *longest = *longest, *h
 			}
 		}

@@ -28,7 +28,8 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestOverlapsAgreesWithComparingAllPairs counts, the slow way, the holds that begin inside an earlier one.
+// TestOverlapsAgreesWithComparingAllPairs counts, the slow way, the holds that begin inside an
+// earlier one.
 func TestOverlapsAgreesWithComparingAllPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

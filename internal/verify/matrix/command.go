@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Command is what a user types to run one test of a package again, and nothing beside it: name is as of [testing.T.Name], that
-// of a subtest, or that of all below one.
+// Command returns the command that runs one test of a package again, and no other. The name is one
+// of [testing.T.Name], of a test or of a subtest.
 func Command(pkg, name string, flags ...string) string {
 	var pattern []string
-	for segment := range strings.SplitSeq(strings.ReplaceAll(name, " ", "_"), "/") { // go test splits names and patterns there, too
+	// go test splits names and patterns there
+	for segment := range strings.SplitSeq(strings.ReplaceAll(name, " ", "_"), "/") {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(segment)+"$")
 	}
 	return strings.Join(append([]string{fmt.Sprintf("go test %s -run '%s'", pkg, strings.Join(pattern, "/"))}, flags...), " ")
@@ -18,7 +19,7 @@ func Command(pkg, name string, flags ...string) string {
 
 var runFlag = regexp.MustCompile(`-run (?:'([^']*)'|(\S+))`)
 
-// selects tells whether a test of that name is among those that the command runs, be it for what is below it.
+// selects tells whether the command runs a test of that name, even if only for its subtests.
 func selects(command, name string) bool {
 	for _, run := range runFlag.FindAllStringSubmatch(command, -1) {
 		if matches(strings.Split(run[1]+run[2], "/"), strings.Split(name, "/")) {

@@ -40,7 +40,7 @@ func TestATestFailsIfTheCommandOfItsCellDoesNotRunIt(t *testing.T) {
 		{"TestX/single", matrix.Command("./p", "TestX/single"), true},
 		{"TestX/single/go-redis", matrix.Command("./p", "TestX/single"), true},
 		{"TestX/redlock_2_of_3", matrix.Command("./p", "TestX/redlock 2 of 3"), true},
-		{"TestX", matrix.Command("./p", "TestX/single"), true}, // which reports what is found below it
+		{"TestX", matrix.Command("./p", "TestX/single"), true}, // it reports for its subtests
 		{"TestX", "go test ./p -run X -v", true},
 		{"TestY", matrix.Command("./p", "TestX") + "; " + matrix.Command("./p", "TestY"), true},
 

@@ -1,6 +1,7 @@
-// Package matrix gathers what experiments found into one table: which strategy keeps its promise under which fault, which is
-// unavailable for a time, and which is violated. Tests report cells as attributes of their output; the program
-// internal/verify/torture reads them there, prints the table, and writes it into docs/matrix.md.
+// Package matrix makes one table of the results of experiments: under which fault a strategy keeps
+// its promise, is unavailable for a time, or breaks its promise. Tests report cells as attributes
+// of their output. The program internal/verify/torture reads them, prints the table, and writes it
+// into docs/matrix.md.
 package matrix
 
 import (
@@ -16,30 +17,32 @@ import (
 // attribute is the key under which a test reports a [Cell].
 const attribute = "cell"
 
-// Cell is what one experiment found about one strategy under one fault.
+// Cell is the result of one experiment: one strategy under one fault.
 type Cell struct {
 	Strategy   string
 	Fault      string
-	Where      string        // what it ran on, such as "simulation" or "redis-server"
-	Trials     int           // schedules, or operations
-	Violations int           // trials in which two held at once, or an update was lost
-	Inverted   int           // trials in which numbers fell or came twice
-	Down       time.Duration // the longest time in which nobody could have the lock; most experiments do not measure it
-	Command    string        // finds the same again, as far as chance lets it; see [Command]
+	Where      string // where it ran, such as "simulation" or "redis-server"
+	Trials     int    // schedules, or operations
+	Violations int    // trials with two holders at once, or a lost update
+	Inverted   int    // trials in which numbers fell or repeated
+	// the longest time in which the lock was unavailable, if it was measured
+	Down    time.Duration
+	Command string // runs the experiment again; see [Command]
 }
 
-// Verdict is a cell in one letter.
+// Verdict is the result of a cell in one letter.
 type Verdict string
 
 // The verdicts.
 const (
-	Safe        Verdict = "S" // nothing happened
-	Unavailable Verdict = "U" // for a time nobody could have the lock; nothing worse
-	Inverted    Verdict = "N" // numbers fell or came twice; but no two held at once, or a guard refused the writes of one
-	Violated    Verdict = "V" // two held at once, or an update was lost
+	Safe        Verdict = "S" // no violation
+	Unavailable Verdict = "U" // the lock was unavailable for a time, and no more
+	// numbers fell or repeated, without two holders or with a guard that refused one of them
+	Inverted Verdict = "N"
+	Violated Verdict = "V" // two holders at once, or a lost update
 )
 
-// Verdict tells what was found.
+// Verdict returns the verdict of the cell.
 func (c Cell) Verdict() Verdict {
 	switch {
 	case c.Violations > 0:
@@ -52,7 +55,7 @@ func (c Cell) Verdict() Verdict {
 	return Safe
 }
 
-// String is the cell as it stands in a table.
+// String returns the cell as it is in a table.
 func (c Cell) String() string {
 	switch c.Verdict() {
 	case Violated:
@@ -75,7 +78,7 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Report tells of a cell in the output of a test, which has to be one that the cell's command runs.
+// Report writes a cell into the output of a test. The command of the cell must run this test.
 func (c Cell) Report(t testing.TB) {
 	t.Helper()
 	if !selects(c.Command, t.Name()) {
@@ -91,13 +94,13 @@ func (c Cell) Report(t testing.TB) {
 // also joins commands.
 const also = "; "
 
-// Table is what several experiments found. The zero value is empty.
+// Table has the results of several experiments. The zero value is empty.
 type Table struct {
 	cells []Cell
 }
 
-// Add takes in an attribute of a test; it tells whether that was a cell. Cells of one strategy, fault and place are one: their
-// trials are added, the longest time counts, and one has to run the commands of all.
+// Add adds an attribute of a test, and tells whether that was a cell. Cells of one strategy, fault
+// and place become one: it has the sum of their trials, the longest time, and all commands.
 func (t *Table) Add(key, value string) (bool, error) {
 	if key != attribute {
 		return false, nil
@@ -125,14 +128,14 @@ func (t *Table) Add(key, value string) (bool, error) {
 	return true, nil
 }
 
-// Cells are sorted by place, strategy and fault.
+// Cells returns the cells, sorted by place, strategy and fault.
 func (t *Table) Cells() []Cell {
 	return slices.SortedFunc(slices.Values(t.cells), func(a, b Cell) int {
 		return cmp.Or(cmp.Compare(b.Where, a.Where), cmp.Compare(a.Strategy, b.Strategy), cmp.Compare(a.Fault, b.Fault))
 	})
 }
 
-// places are where experiments ran, each with a table of its own.
+// places returns where the experiments ran. Each place has its own table.
 func (t *Table) places() []string { return distinct(t.Cells(), func(c Cell) string { return c.Where }) }
 
 func distinct(cells []Cell, field func(Cell) string) (all []string) {
@@ -144,7 +147,7 @@ func distinct(cells []Cell, field func(Cell) string) (all []string) {
 	return all
 }
 
-// grid is the part of a table that is about one place.
+// grid is the part of a table for one place.
 type grid struct {
 	where              string
 	strategies, faults []string
@@ -167,7 +170,7 @@ func (t *Table) grids() (all []grid) {
 	return all
 }
 
-// at is the cell of a strategy and a fault, if there is one.
+// at returns the cell of a strategy and a fault, if there is one.
 func (g grid) at(strategy, fault string) (Cell, bool) {
 	i := slices.IndexFunc(g.cells, func(c Cell) bool { return c.Strategy == strategy && c.Fault == fault })
 	if i < 0 {

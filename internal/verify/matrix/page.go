@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Page writes the table as a page that needs no network: a picture, and below it what reproduces each cell.
+// Page writes the table as a page that needs no network: a picture, and the command of each cell.
 func (t *Table) Page(w io.Writer, title string) error {
 	type square struct {
 		X, Y    int

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// forwarder is one address with servers behind it: what a DNS name, a virtual IP or a balancer is
-// to a client.
+// forwarder is one address for several servers, as a DNS name, a virtual IP or a load balancer is.
 type forwarder struct {
 	listener net.Listener
 
@@ -48,7 +47,7 @@ func forward(t *testing.T, targets ...string) *forwarder {
 
 func (f *forwarder) addr() string { return f.listener.Addr().String() }
 
-// to leads new connections to targets. Those that exist stay.
+// to leads new connections to targets. Open connections stay.
 func (f *forwarder) to(targets ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package quarantinetest shows with real servers what quarantine of package redisstore promises, through
-// any adapter.
+// Package quarantinetest checks the promises of the quarantine of package redisstore, with real
+// servers, through any adapter.
 package quarantinetest
 
 import (
@@ -21,20 +21,20 @@ import (
 
 // Adapter opens stores through a client library.
 type Adapter struct {
-	// Open is Open of the adapter, for a user of the server if there is a name. What it opens is
-	// closed at the end of t.
+	// Open calls Open of the adapter, for a user of the server if there is a name. It closes the
+	// store at the end of t.
 	Open func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store
-	// New is New with a client that its Quarantine has not seen.
+	// New calls New with a client whose connections the quarantine does not see.
 	New func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store
 }
 
 const (
-	short    = time.Second // the longest TTL where quarantine is waited out: 2 to 3 s
-	long     = time.Minute // where it is not
+	short    = time.Second // the longest TTL where a test waits for the end of quarantine: 2 to 3 s
+	long     = time.Minute // where it does not wait
 	password = "secret"
 )
 
-// Run runs everything.
+// Run runs all tests.
 func Run(t *testing.T, a Adapter) {
 	for name, test := range map[string]func(*testing.T, Adapter){
 		"a new server works at once":                                      newServer,
@@ -136,7 +136,7 @@ func attempts(t *testing.T, a Adapter) {
 	}
 	workers.Wait()
 	commands, connections := stat(t, server, "total_commands_processed")-before[0], stat(t, server, "total_connections_received")-before[1]
-	// of the test itself, and of a client library that keeps a connection open
+	// from the test itself, and from a client library that keeps a connection open
 	if commands > 20 || connections > 10 {
 		t.Errorf("8000 attempts: %d commands and %d connections", commands, connections)
 	}
@@ -152,7 +152,7 @@ func promotion(t *testing.T, a Adapter) {
 	name.to(replica.Addr())
 	follow(t, master, replica)
 	refused := awaitQuarantine(t, store)
-	if n := calls(t, replica, "set"); n > 1 { // that of replication
+	if n := calls(t, replica, "set"); n > 1 { // one comes from replication
 		t.Errorf("%d SETs were sent to the new master", n)
 	}
 	if n := calls(t, master, "set"); n != 1 {
@@ -167,7 +167,7 @@ func demotion(t *testing.T, a Adapter) {
 	mustGrant(t, store, "key", long)
 	must(t, other, "REPLICAOF", "NO", "ONE")
 	follow(t, one, other)
-	// READONLY, or a replica
+	// It fails by READONLY, or since the server is a replica.
 	if r, err := store.SetNX(t.Context(), "another key", "token", long); err == nil {
 		t.Errorf("SetNX on a replica = %+v", r)
 	}
@@ -182,7 +182,8 @@ func moved(t *testing.T, a Adapter) {
 	mustGrant(t, store, "key", short)
 	before := calls(t, first, "set")
 	name.to(second.Addr())
-	// The connections to the first go on, and it is still a master. A new connection is needed to notice.
+	// The connections to the first server go on, and it is still a master. Only a new connection
+	// shows the change.
 	_ = store.Watch(t.Context(), "key", func() {})
 	refused := awaitQuarantine(t, store)
 	awaitGrant(t, store, refused)
@@ -264,8 +265,8 @@ func startedAfterStrict(t *testing.T, a Adapter) {
 	}
 }
 
-// afterRestart asks, through a store that opts are for, for a lock that another one was granted
-// before a restart.
+// afterRestart asks for a lock that another store was granted before a restart. The options are for
+// the store that asks.
 func afterRestart(t *testing.T, a Adapter, opts ...redisstore.Option) (bool, error) {
 	server := redistest.Start(t)
 	mustGrant(t, a.open(t, server.Addr(), redisstore.WithMaxTTL(long)), "key", long)
@@ -298,8 +299,8 @@ func mustGrant(t *testing.T, store *redisstore.Store, key string, ttl time.Durat
 	}
 }
 
-// awaitQuarantine asks until the change is noticed: the first calls may meet a connection that has
-// just ended. Nothing may be granted meanwhile.
+// awaitQuarantine asks until the store has noticed the change: the first calls may fail on a
+// connection that has just ended. Nothing may be granted meanwhile.
 func awaitQuarantine(t *testing.T, store *redisstore.Store) *redisstore.QuarantineError {
 	t.Helper()
 	refused := (*redisstore.QuarantineError)(nil)
@@ -313,7 +314,7 @@ func awaitQuarantine(t *testing.T, store *redisstore.Store) *redisstore.Quaranti
 	return refused
 }
 
-// awaitGrant asks until a grant, which may not come in quarantine.
+// awaitGrant asks until a grant, which must not come during quarantine.
 func awaitGrant(t *testing.T, store *redisstore.Store, refused *redisstore.QuarantineError) {
 	t.Helper()
 	await(t, "a grant", func() bool {
@@ -346,7 +347,7 @@ func must(t *testing.T, server *redistest.Server, args ...string) any {
 	return reply
 }
 
-// calls is how often the server has carried out a command.
+// calls returns how often the server has executed a command.
 func calls(t *testing.T, server *redistest.Server, command string) int {
 	return number(must(t, server, "INFO", "commandstats"), "cmdstat_"+command+":calls=")
 }

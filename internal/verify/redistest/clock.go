@@ -25,8 +25,7 @@ func (s *Server) MoveClock(by time.Duration) {
 	s.tb.Helper()
 	f, err := os.OpenFile(filepath.Join(s.dir, clockFile), os.O_WRONLY, 0)
 	if err == nil {
-		// the bits count
-		_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds())), 0) //nolint:gosec
+		_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds())), 0) //nolint:gosec // the bits count
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {

@@ -75,7 +75,7 @@ func (p *Proxy) Add(rule Rule) *ActiveRule {
 	return a
 }
 
-// BlackHole(true) stops all connections in both directions; not even the end of a connection
+// BlackHole with true stops all connections in both directions; not even the end of a connection
 // passes. New connections are accepted and stay silent. It returns when nothing passes any more.
 // BlackHole(false) lets everything that was withheld go on in its order.
 func (p *Proxy) BlackHole(on bool) { p.gate.set(!on) }

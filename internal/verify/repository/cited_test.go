@@ -16,8 +16,9 @@ var (
 	sentence    = regexp.MustCompile(`(lockertest|backendtest) "([^"]+)"`)
 )
 
-// TestCitedTestsExist looks for every test that the documentation names: as TestName anywhere, as path/of/package.TestName in
-// that package; and for the sentences of a contract, which it quotes as lockertest "…".
+// TestCitedTestsExist looks for every test that the documentation names: TestName in any package,
+// path/of/package.TestName in that package. It also looks for the sentences of a contract, which
+// the documentation quotes as lockertest "…".
 func TestCitedTestsExist(t *testing.T) {
 	tests := declaredTests(t)
 	contracts := map[string]string{
@@ -25,7 +26,8 @@ func TestCitedTestsExist(t *testing.T) {
 	}
 	cited, quoted := 0, 0
 	for _, file := range documents(t) {
-		outside := regexp.MustCompile("(?ms)^```go\n.*?^```$").ReplaceAllString(read(t, file), "") // examples declare tests
+		// examples declare tests
+		outside := regexp.MustCompile("(?ms)^```go\n.*?^```$").ReplaceAllString(read(t, file), "")
 		for _, c := range citation.FindAllStringSubmatch(outside, -1) {
 			if c[2] == "TestOnBorrow" {
 				continue // a function of package redigo
@@ -38,12 +40,12 @@ func TestCitedTestsExist(t *testing.T) {
 		for _, c := range sentence.FindAllStringSubmatch(strings.Join(strings.Fields(outside), " "), -1) {
 			quoted++
 			if !strings.Contains(contracts[c[1]], `{"`+c[2]+`", `) {
-				t.Errorf("%s quotes %s, which is no sentence of %s", file, c[2], c[1])
+				t.Errorf("%s quotes %s, which is not a sentence of %s", file, c[2], c[1])
 			}
 		}
 	}
 	if cited < 10 || quoted < 5 {
-		t.Errorf("only %d tests and %d sentences: is the test looking at the right thing?", cited, quoted)
+		t.Errorf("only %d tests and %d sentences; is the pattern of this test right?", cited, quoted)
 	}
 }
 
@@ -66,7 +68,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// declaredTests are the packages of each test, by their paths in the repository.
+// declaredTests returns the packages of each test, by their paths in the repository.
 func declaredTests(t *testing.T) map[string][]string {
 	t.Helper()
 	const root = "../../.."
@@ -91,7 +93,7 @@ func declaredTests(t *testing.T) map[string][]string {
 	return tests
 }
 
-// sources are the files of a package that are no tests.
+// sources returns the files of a package, without tests.
 func sources(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

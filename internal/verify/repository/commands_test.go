@@ -16,13 +16,14 @@ var (
 	pattern = regexp.MustCompile(`-run (?:'([^']*)'|(\S+))`)
 )
 
-// TestCommandsInTheDocumentationRunTests looks at each `go test … -run` in it: in that package, or in any if it names none, the
-// pattern selects a test. (Those below it have names that only a run knows.)
+// TestCommandsInTheDocumentationRunTests checks each `go test … -run` of the documentation: the
+// pattern selects a test of that package, or of any package if the command names none. It does not
+// check names of subtests, which only a run knows.
 func TestCommandsInTheDocumentationRunTests(t *testing.T) {
 	tests := declaredTests(t)
 	commands := 0
 	for _, file := range documents(t) {
-		text := strings.ReplaceAll(read(t, file), `\|`, "|") // as it is written in tables
+		text := strings.ReplaceAll(read(t, file), `\|`, "|") // in tables | is written like this
 		for _, code := range span.FindAllStringSubmatch(text, -1) {
 			lines := strings.Split(code[1], "\n")
 			if code[2] != "" {
@@ -31,7 +32,7 @@ func TestCommandsInTheDocumentationRunTests(t *testing.T) {
 			for _, line := range lines {
 				for _, command := range gotest.FindAllString(line, -1) {
 					run := pattern.FindStringSubmatch(command)
-					if run == nil || run[1]+run[2] == "^$" { // for benchmarks
+					if run == nil || run[1]+run[2] == "^$" { // it is for benchmarks
 						continue
 					}
 					commands++
@@ -53,7 +54,7 @@ func TestCommandsInTheDocumentationRunTests(t *testing.T) {
 		}
 	}
 	if commands < 5 {
-		t.Errorf("only %d commands: is the test looking at the right thing?", commands)
+		t.Errorf("only %d commands; is the pattern of this test right?", commands)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// TestTheFirstExampleOfREADMEWorksOnANewServer runs it as printed, but for the address.
+// TestTheFirstExampleOfREADMEWorksOnANewServer runs it as printed, except for the address.
 func TestTheFirstExampleOfREADMEWorksOnANewServer(t *testing.T) {
 	text, err := os.ReadFile("../../../README.md")
 	if err != nil {
@@ -19,14 +19,14 @@ func TestTheFirstExampleOfREADMEWorksOnANewServer(t *testing.T) {
 	}
 	block := regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```$").FindStringSubmatch(string(text))
 	if block == nil {
-		t.Fatal("README has no whole program: mend this test")
+		t.Fatal("README has no whole program")
 	}
 	dir := consumer(t)
 	source := strings.ReplaceAll(block[1], `"localhost:6379"`, "os.Args[1]")
 	source = strings.Replace(source, "import (\n", "import (\n\t\"os\"\n", 1)
 	write(t, filepath.Join(dir, "main.go"), source)
 	build(t, dir)
-	server := redistest.Start(t) // now, so that it is new
+	server := redistest.Start(t) // only now, so that it is new
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "consumer"), server.Addr())
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "charging invoice 42\n" {
 		t.Errorf("%v\n%s", err, out)

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// A package whose tests need servers says at its end how many were left out: see redistest.Main.
-// Without that, it would pass and say nothing on a machine without redis-server.
+// TestPackagesThatNeedServersSayWhatTheyLeaveOut checks that a package whose tests need servers
+// says at its end how many tests were left out: see redistest.Main. Otherwise it would pass
+// silently on a machine without redis-server.
 func TestPackagesThatNeedServersSayWhatTheyLeaveOut(t *testing.T) {
 	need, tell := map[string]bool{}, map[string]bool{}
 	err := filepath.WalkDir("../../..", func(path string, _ fs.DirEntry, err error) error {
@@ -41,6 +42,6 @@ func TestPackagesThatNeedServersSayWhatTheyLeaveOut(t *testing.T) {
 		}
 	}
 	if packages < 15 {
-		t.Errorf("only %d packages need servers: not what this test is for", packages)
+		t.Errorf("only %d packages need servers; is the pattern of this test right?", packages)
 	}
 }

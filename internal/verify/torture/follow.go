@@ -21,8 +21,8 @@ type event struct {
 	Elapsed    float64
 }
 
-// follow reads events to the end, whatever is wrong with one of them: whoever writes them would wait for ever. What a test that
-// failed has printed is printed; the rest only counts.
+// follow reads events to the end, even after a wrong one, since go test would otherwise wait for
+// ever. It prints the output of tests that fail, and counts the rest.
 func follow(in *bufio.Reader, p *progress, table *matrix.Table) error {
 	printed := make(map[string][]string) // by test
 	var wrong []error
@@ -30,7 +30,7 @@ func follow(in *bufio.Reader, p *progress, table *matrix.Table) error {
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
 			var e event
-			if json.Unmarshal(line, &e) != nil { // of the build
+			if json.Unmarshal(line, &e) != nil { // output of the build
 				p.print(string(line))
 			} else if err := handle(e, p, table, printed); err != nil {
 				wrong = append(wrong, err)

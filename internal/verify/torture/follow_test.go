@@ -13,12 +13,12 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 )
 
-// followed is what becomes of lines of `go test -json`.
+// followed returns what follow makes of lines of `go test -json`.
 func followed(t *testing.T, lines ...string) (shown string, p *progress, table *matrix.Table, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	p, table = newProgress(&out, time.Now()), new(matrix.Table)
-	p.shown = time.Now() // or it shows how far it is
+	p.shown = time.Now() // otherwise it shows the progress
 	err = follow(bufio.NewReader(strings.NewReader(strings.Join(lines, "\n"))), p, table)
 	return out.String(), p, table, err
 }
@@ -55,7 +55,7 @@ func TestProgressCountsWhatHasEndedAndWhatRuns(t *testing.T) {
 		`{"Action":"pass","Package":"p","Test":"TestA"}`,
 		`{"Action":"pass","Package":"p","Test":"TestB"}`,
 		`{"Action":"skip","Package":"p","Test":"TestC"}`,
-		`{"Action":"pass","Package":"q"}`, // which is no test
+		`{"Action":"pass","Package":"q"}`, // not a test
 	)
 	if err != nil {
 		t.Error(err)
@@ -101,7 +101,7 @@ func TestAnAttributeThatIsNoCellIsPassedOver(t *testing.T) {
 	}
 }
 
-// A reader that gave up would leave go test waiting for it, and this program for go test.
+// If the reader stopped, go test would wait for it, and this program for go test.
 func TestABadCellIsAnErrorAndTheRestIsReadAllTheSame(t *testing.T) {
 	in, out := io.Pipe()
 	cell := reported(t, aCell)

@@ -1,11 +1,12 @@
-// Torture runs tests in full size, tells how far they are, and ends with the anomaly matrix: what each strategy did under each
-// fault.
+// Torture runs tests in full size, shows their progress, and ends with the anomaly matrix: the
+// verdict of each strategy under each fault.
 //
 //	go run ./internal/verify/torture [-html FILE] [-docs FILE -by COMMAND] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
-// It is what `make torture` and `make matrix` call. Each -- begins another run of `go test`; the matrix is of all of them.
-// Everything is in the tests: this program reads the output of `go test -json`, in which they report cells (package matrix).
-// With -docs it puts the matrix between the marks in that file, unless a test has failed.
+// `make torture` and `make matrix` call it. Each -- begins another run of `go test`; the matrix has
+// the cells of all runs. This program only reads the output of `go test -json`, in which tests
+// report cells (package matrix). With -docs it puts the matrix between the marks in that file,
+// unless a test has failed.
 package main
 
 import (
@@ -28,7 +29,7 @@ func main() {
 	var to output
 	flag.StringVar(&to.html, "html", "", "write the matrix as a page to this `file`")
 	flag.StringVar(&to.docs, "docs", "", "put the matrix between the marks in this `file`")
-	flag.StringVar(&to.by, "by", "go run ./internal/verify/torture", "the `command` by which a reader makes the matrix anew, for -docs")
+	flag.StringVar(&to.by, "by", "go run ./internal/verify/torture", "the `command` that makes the matrix again, for -docs")
 	flag.Usage = func() {
 		fmt.Println("usage: torture [-html FILE] [-docs FILE -by COMMAND] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...")
 		flag.PrintDefaults()
@@ -43,13 +44,13 @@ func main() {
 	}
 }
 
-// output is where the matrix goes besides.
+// output is where the matrix goes besides standard output.
 type output struct {
 	html, docs string
-	by         string // what makes it anew
+	by         string // the command that makes it again
 }
 
-// runs splits what was given at each --.
+// runs splits the arguments at each --.
 func runs(args []string) [][]string {
 	all := [][]string{nil}
 	for _, arg := range args {
@@ -62,7 +63,7 @@ func runs(args []string) [][]string {
 	return all
 }
 
-// run goes on when a test has failed: what the others find is worth knowing.
+// run goes on when a test has failed, for the results of the others.
 func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 	p := newProgress(out, time.Now())
 	var table matrix.Table
@@ -84,13 +85,13 @@ func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
 		return fmt.Errorf("after %v: %w", time.Since(p.began).Round(time.Second), err)
 	}
-	if to.docs != "" { // what a run that failed has found is not for the documentation
+	if to.docs != "" { // the results of a run that failed are not for the documentation
 		return publish(to.docs, to.by, &table)
 	}
 	return nil
 }
 
-// test is one run of go test.
+// test does one run of go test.
 func test(ctx context.Context, args []string, p *progress, table *matrix.Table) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Env = append(os.Environ(), "LOCKSTEP_TORTURE=1")

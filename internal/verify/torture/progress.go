@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// progress is the line that tells how far it is. On a terminal it stays in its place; elsewhere it is repeated now and then.
+// progress is the line that shows the progress. On a terminal it stays in its place; elsewhere it
+// is repeated at times.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -59,7 +60,7 @@ func (p *progress) print(text string) {
 	p.write(text)
 }
 
-// write leaves it at that if there is nobody to read it.
+// write ignores errors.
 func (p *progress) write(text string) { _, _ = io.WriteString(p.out, text) }
 
 func (p *progress) end() { p.print(p.String() + "\n") }

@@ -13,13 +13,14 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 )
 
-// The marks between which the matrix stands.
+// The matrix is between these marks.
 const (
 	begin = "<!-- matrix: written by make matrix -->\n"
 	end   = "<!-- end of the matrix -->\n"
 )
 
-// publish replaces what stands between the marks of file by a table that was made by a command.
+// publish replaces the text between the marks of file by the table, and names the command that made
+// it.
 func publish(file, by string, table *matrix.Table) error {
 	if len(table.Cells()) == 0 {
 		return errors.New("no test has reported a cell")
@@ -30,7 +31,7 @@ func publish(file, by string, table *matrix.Table) error {
 	}
 	before, rest, _ := bytes.Cut(page, []byte(begin))
 	_, after, closed := bytes.Cut(rest, []byte(end))
-	if !closed { // nor is it, if the first is missing
+	if !closed { // it is false as well if the first mark is missing
 		return fmt.Errorf("%s has no marks for the matrix", file)
 	}
 	var text bytes.Buffer
@@ -42,7 +43,7 @@ func publish(file, by string, table *matrix.Table) error {
 	return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), text.Bytes(), []byte(end), after}, nil), 0o644)
 }
 
-// serverVersion is that of the redis-server that the tests have run.
+// serverVersion returns the version of redis-server.
 func serverVersion() string {
 	out, err := exec.Command("redis-server", "--version").Output()
 	for _, field := range strings.Fields(string(out)) {

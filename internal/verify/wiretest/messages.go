@@ -19,11 +19,11 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// Server is what a store is opened for.
+// Server says how to open a store.
 type Server struct {
 	Addr     string
 	Encrypt  *tls.Config
-	Timeout  time.Duration // calls fail once after it, if it is not zero
+	Timeout  time.Duration // of calls, which are not repeated; 0: no timeout
 	Password string
 	Database int
 }
@@ -31,16 +31,15 @@ type Server struct {
 // Connect opens a store through the Open of an adapter.
 type Connect func(t *testing.T, to Server, opts ...redisstore.Option) (store *redisstore.Store, closes func())
 
-// Messages reads what errors say, to the letter. Without quarantine, some client libraries send
-// something on a new connection, and tell whether it was answered before they send the call; others
-// do not.
+// Messages compares the texts of errors. Without quarantine, some client libraries send a command
+// on a new connection before the call, and say whether it was answered: then tells is true.
 func Messages(t *testing.T, connect Connect, tells bool) {
 	server := redistest.Start(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	free.Close() // nobody listens there now
+	free.Close() // now nothing listens there
 	guarded := redistest.Start(t, redistest.WithPassword("secret"))
 	certificate := selfSigned(t)
 	encrypted := listen(t, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
@@ -59,7 +58,7 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 		prepare func(store *redisstore.Store, closes func())
 		want    string // ADDR is the address
 		kind    string
-		class   class // empty if it depends on how far the client library has got
+		class   class // empty: it depends on the client library
 	}{
 		{name: "nobody listens", to: Server{Addr: free.Addr().String()}, opt: noQuarantine, kind: "connection_refused", class: notDone,
 			want: `dial tcp ADDR: connect: connection refused; nothing was sent`},
@@ -95,7 +94,7 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 		{name: "closed", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "closed", class: permanent,
 			prepare: func(store *redisstore.Store, closes func()) {
 				closes()
-				// the first one after it may be taken for one before
+				// the first call may still use an old connection
 				store.SetNX(t.Context(), "after", "token", short)
 			},
 			want: `server ADDR: .*clos.*; nothing was sent`},
@@ -131,7 +130,7 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 	}
 }
 
-// outcome is the class of the first call on a new connection that ends.
+// outcome returns the class of the first call on a new connection that breaks.
 func outcome(tells bool) class {
 	if tells {
 		return notDone
@@ -160,7 +159,7 @@ func selfSigned(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// listen speaks TLS, and nothing else.
+// listen speaks only TLS.
 func listen(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", config)

@@ -31,7 +31,7 @@ func classOf(err error) class {
 	return unknown
 }
 
-// refusals are what a server says instead of carrying a command out.
+// refusals are error replies to commands that are not executed.
 var refusals = []struct {
 	text  string
 	class class
@@ -58,7 +58,7 @@ var refusals = []struct {
 	{"BUSY that came from a script script: 0f1e2d, on @user_script:9.", unknown},
 }
 
-// replaced are what comes back, for whatever reason, in place of the reply to a command that was carried out.
+// replaced are error replies in place of the reply to a command that was executed.
 var replaced = []string{
 	"-ERR Error running script (call to f_0f1e2d): @user_script:9: Script killed by user with SCRIPT KILL.\r\n",
 	"-ERR attempt to compare nil with number script: 0f1e2d, on @user_script:9.\r\n",
@@ -66,21 +66,21 @@ var replaced = []string{
 	":what is this\r\n",
 }
 
-// An operation is one call on a lock of its own, which is prepared.
+// An operation is one call on its own lock, which is prepared first.
 type operation struct {
 	name    string
 	scripts bool // it needs them
 	release bool
 	prepare func(c *calls)
 	call    func(c *calls) (bool, error)
-	keeps   func(c *calls) bool // what was prepared is there; nil: nothing was
+	keeps   func(c *calls) bool // the prepared lock is still held; nil: none was prepared
 }
 
-// calls are those of an operation, on a key of its own.
+// calls are the calls of an operation, on its own key.
 type calls struct {
 	t     *testing.T
 	store *redisstore.Store
-	clean *redisstore.Store // whose calls meet no fault
+	clean *redisstore.Store // without faults
 	do    func(args ...string) any
 	key   string
 }
@@ -148,9 +148,9 @@ var operations = []operation{
 	},
 }
 
-// ErrorReplies lets each command of each operation meet each error reply, once. The error is of the
-// right class, unless the call is done all the same; what was held stays held, and nothing is that
-// was not granted; and the same call works as soon as the fault is over.
+// ErrorReplies lets each command of each operation meet each error reply once. The error has the
+// right class, unless the call succeeds all the same. A lock that was held stays held, and a lock
+// that was not granted is not held. The same call works as soon as the fault has ended.
 func ErrorReplies(t *testing.T, open Open) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -170,8 +170,8 @@ func ErrorReplies(t *testing.T, open Open) {
 					t.Fatalf("%s sends nothing", op.name)
 				}
 				for nth, name := range commands {
-					// servers refuse it to those alone who have no permission, which is found out
-					// beforehand
+					// Servers refuse it only to users without the permission, which the store
+					// finds out before.
 					if name == "MULTI" {
 						continue
 					}
@@ -199,7 +199,7 @@ func ErrorReplies(t *testing.T, open Open) {
 	}
 }
 
-// bench is where operations meet faults.
+// bench lets operations meet faults.
 type bench struct {
 	server       *redistest.Server
 	proxy        *redistest.Proxy
@@ -227,17 +227,17 @@ func (b *bench) on(t *testing.T, op operation) *calls {
 // own are commands that a client library sends by itself.
 var own = []string{"HELLO", "CLIENT", "PING", "AUTH", "SELECT", "INFO", "QUIT", "UNWATCH", "READONLY"}
 
-// commands are what an operation sends where all is well.
+// commands returns the commands of an operation without faults.
 func (b *bench) commands(t *testing.T, op operation) []string {
 	t.Helper()
-	b.on(t, op).must(op.call(b.on(t, op))) // the connection is there, and scripts are known
+	b.on(t, op).must(op.call(b.on(t, op))) // opens the connection and loads the scripts
 	c := b.on(t, op)
 	b.proxy.Forget()
 	c.must(op.call(c))
 	return slices.DeleteFunc(b.proxy.Seen(), func(name string) bool { return slices.Contains(own, name) })
 }
 
-// meets makes an operation and lets its nth command meet a fault.
+// meets does an operation whose nth command meets a fault.
 func (b *bench) meets(c *calls, op operation, commands []string, nth int, rule redistest.Rule) (met, ok bool, err error) {
 	rule.Commands, rule.Nth = []string{commands[nth]}, 1
 	for _, earlier := range commands[:nth] {
@@ -253,7 +253,7 @@ func (b *bench) meets(c *calls, op operation, commands []string, nth int, rule r
 	case <-active.Fired():
 		b.met++
 		met = true
-	default: // it was sent another way this time
+	default: // the operation sent other commands this time
 	}
 	return met, ok, err
 }
@@ -263,10 +263,10 @@ func (b *bench) refuse(t *testing.T, op operation, commands []string, nth int, t
 	c := b.on(t, op)
 	what := fmt.Sprintf("%s, whose %s no. %d gets %q,", op.name, commands[nth], nth+1, text)
 	met, ok, err := b.meets(c, op, commands, nth, redistest.Rule{Fault: redistest.Refuse, Reply: "-" + text + "\r\n"})
-	// A release goes as far as it is permitted: the lock is free, though not all that wait are told.
+	// A release does as much as it may: the lock is free, though not all waiters are woken.
 	mayBeDone := op.release && want == permanent
 	switch {
-	case ok && err == nil: // it was done nevertheless: what was not done may be sent again
+	case ok && err == nil: // it succeeded: a command that was not executed may be repeated
 		if met && want == permanent && !mayBeDone {
 			t.Errorf("%s is done", what)
 		}
@@ -293,7 +293,7 @@ func (b *bench) replace(t *testing.T, op operation, commands []string, nth int, 
 	what := fmt.Sprintf("%s, whose %s no. %d gets %q after it was carried out,", op.name, commands[nth], nth+1, reply)
 	_, ok, err := b.meets(c, op, commands, nth, redistest.Rule{Fault: redistest.Answer, Reply: reply})
 	switch {
-	case ok && err == nil: // it was sent again, or what it is about was told by another reply
+	case ok && err == nil: // it was repeated, or another reply had the answer
 	case err == nil && !op.release:
 		t.Errorf("%s is told that the lock is not there, or another's", what)
 	case err == nil:

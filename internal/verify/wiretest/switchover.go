@@ -1,5 +1,5 @@
 // Package wiretest has tests of the Redis family that each adapter runs with its own client
-// library: what servers answer that are not well, and a master that becomes a replica.
+// library: the replies of servers with faults, and a master that becomes a replica.
 package wiretest
 
 import (
@@ -14,10 +14,11 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// Open opens a store on the server at addr, which has just been started, and closes it with the test.
+// Open opens a store on the server at addr, which has just been started, and closes it with the
+// test.
 type Open func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store
 
-// modes are ways to send the same calls.
+// modes are different ways to send the same calls.
 var modes = []struct {
 	name string
 	opts []redisstore.Option
@@ -26,7 +27,7 @@ var modes = []struct {
 	{"no scripts", []redisstore.Option{redisstore.WithoutScripts()}},
 }
 
-// patience is how long something may take that takes no time.
+// patience is the limit for events that come at once.
 const patience = 20 * time.Second
 
 const (
@@ -34,10 +35,10 @@ const (
 	long  = time.Hour
 )
 
-// Switchover makes the master a replica that is alive and keeps its connections. All locks are
-// renewed and released through the address, which leads to the new master, and new ones are
-// granted. Many connections are open by then; of calls made one after the other at most mayFail
-// fail because of them.
+// Switchover makes the master a replica that keeps its connections. All locks are renewed and
+// released through the address, which then leads to the new master, and new ones are granted. Many
+// connections are open by then. Of calls made one after the other, at most mayFail fail because of
+// them.
 func Switchover(t *testing.T, open Open, mayFail int) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -105,7 +106,7 @@ func Switchover(t *testing.T, open Open, mayFail int) {
 		succeeds(t, "Enter", enter("two"))
 		succeeds(t, "Leave", func() (bool, error) { return store.Leave(t.Context(), "a", "one") })
 	})
-	// calls one after the other, each of which may fail once for each connection there is
+	// Calls one after the other may fail once for each open connection.
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.StartSwitchover(t)
@@ -127,7 +128,8 @@ func Switchover(t *testing.T, open Open, mayFail int) {
 	})
 }
 
-// succeeds repeats what was not done or is unknown. An answer that is not yes is a failure: a lock was lost.
+// succeeds repeats a call that was not done or is unknown. The answer must be yes, or a lock was
+// lost.
 func succeeds(t *testing.T, what string, call func() (bool, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -139,7 +141,7 @@ func succeeds(t *testing.T, what string, call func() (bool, error)) {
 			return
 		case err == nil:
 			if tries > 1 && isRelease(what) {
-				return // by an earlier try, of which the reply was lost
+				return // an earlier try did it, and its reply was lost
 			}
 			t.Errorf("%s is refused", what)
 			return

@@ -1,5 +1,5 @@
-// Package wire makes replies of a Redis server out of any bytes, as they are on the wire and as they should be read, for fuzz
-// tests of what client libraries make of them.
+// Package wire turns any bytes into replies of a Redis server, as they are on the wire and as a
+// client should read them, for fuzz tests of client libraries.
 package wire
 
 import (
@@ -14,7 +14,8 @@ import (
 // An Error is an error reply.
 type Error string
 
-// Draw makes a reply of data: as it is sent, and as nil, an int64, a string, an Error or a []any of those.
+// Draw turns data into a reply: as it is sent, and as nil, an int64, a string, an Error or a []any
+// of those.
 func Draw(data []byte) (sent string, reply any) {
 	d := drawing(data)
 	return d.reply(0)
@@ -68,10 +69,10 @@ func (d *drawing) reply(depth int) (sent string, reply any) {
 	return sent, list
 }
 
-// line is what can stand in one.
+// line removes line breaks.
 func line(text string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(text) }
 
-// Serve answers each command that comes by c with what answer makes of it, until c is closed.
+// Serve answers each command on c with answer(command), until c is closed.
 func Serve(c net.Conn, answer func(command []string) string) {
 	defer c.Close() //nolint:errcheck // nothing is written after that
 	r := bufio.NewReader(c)
