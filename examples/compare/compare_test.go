@@ -2,79 +2,45 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 )
 
-// The test binary is the program of the owners as well, which then know the strategies that are broken on purpose too.
-func TestMain(m *testing.M) {
-	if isOwner() {
-		rows = append(rows, broken...)
-		main()
-		return
+var smallSize = laboratory.Size{Pairs: 20, HandOvers: 2, Limit: time.Second}
+
+// TestTheProgramShowsEveryCell runs the whole program.
+func TestTheProgramShowsEveryCell(t *testing.T) {
+	var out bytes.Buffer
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := run(t.Context(), &out, laboratory.Options{Servers: "embedded", Size: smallSize}, file); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
 	}
-	logging.Disable()
-	os.Exit(redistest.Main(m))
+	for name, cells := range laboratory.Expected {
+		fields := strings.Fields(line(t, out.String(), name))
+		for column, o := range cells {
+			if !strings.Contains(strings.Join(fields, " "), string(o)) {
+				t.Errorf("%s: no %q for %s in %q", name, o, column, fields)
+			}
+			command := fmt.Sprintf("-only %s -strategy %s ", column, name)
+			if o.IsAnomaly() != strings.Contains(out.String(), command) {
+				t.Errorf("%s, which is %q, and a command that reproduces it: %v", command, o, !o.IsAnomaly())
+			}
+		}
+	}
+	checkPage(t, file, countAnomalies(laboratory.Expected))
 }
 
-var smallSize = size{pairs: 20, handOvers: 2, limit: time.Second}
-
-// TestEveryCellIsAsExpected runs the whole program.
-func TestEveryCellIsAsExpected(t *testing.T) {
-	for _, servers := range []string{"embedded", "redis"} {
-		t.Run(servers, func(t *testing.T) {
-			t.Parallel()
-			if servers == "redis" {
-				redistest.Require(t)
-			}
-			var out bytes.Buffer
-			file := filepath.Join(t.TempDir(), "page.html")
-			if err := run(t.Context(), &out, options{servers: servers, size: smallSize, html: file}); err != nil {
-				t.Fatalf("%v\n%s", err, &out)
-			}
-			for name, cells := range expected {
-				fields := strings.Fields(line(t, out.String(), name))
-				for column, o := range cells {
-					if !strings.Contains(strings.Join(fields, " "), string(o)) {
-						t.Errorf("%s: no %q for %s in %q", name, o, column, fields)
-					}
-					command := fmt.Sprintf("-only %s -strategy %s ", column, name)
-					if o.isAnomaly() != strings.Contains(out.String(), command) {
-						t.Errorf("%s, which is %q, and a command that reproduces it: %v", command, o, !o.isAnomaly())
-					}
-				}
-			}
-			for name, want := range map[string][]string{ // commands and round trips of a lock
-				"single": {"2", "2"}, "fenced": {"2", "2"}, "reentrant": {"2", "2"}, "redlock-3/2": {"6", "2"}, "redlock-5/4": {"10", "2"},
-				"redlock-fenced-5/3": {"10", "2"},
-				"legacy-getset":      {"2", "2"}, "legacy-expire": {"7", "4"}, "legacy-setbit": {"2", "2"}, "legacy-getbit": {"3", "3"},
-			} {
-				if got := strings.Fields(line(t, out.String(), name))[1:3]; got[0] != want[0] || got[1] != want[1] {
-					t.Errorf("%s: %s commands and %s round trips; want %s and %s", name, got[0], got[1], want[0], want[1])
-				}
-			}
-			if slow := "embedded  servers are for trying out"; strings.Contains(out.String(), slow) != (servers == "embedded") {
-				t.Errorf("on %s, %q: %v", servers, slow, servers != "embedded")
-			}
-			checkPage(t, file, countAnomalies(expected))
-		})
-	}
-}
-
-func countAnomalies(m matrix) (n int) {
+func countAnomalies(m laboratory.Matrix) (n int) {
 	for _, cells := range m {
 		for _, o := range cells {
-			if o.isAnomaly() {
+			if o.IsAnomaly() {
 				n++
 			}
 		}
@@ -96,8 +62,9 @@ func line(t *testing.T, text, strategy string) string {
 
 func TestOneCellIsToldStepByStep(t *testing.T) {
 	var out bytes.Buffer
-	o := options{servers: "embedded", only: "restart", strategy: "fenced", html: filepath.Join(t.TempDir(), "page.html")}
-	if err := run(t.Context(), &out, o); err != nil {
+	o := laboratory.Options{Servers: "embedded", Only: "restart", Strategy: "fenced"}
+	html := filepath.Join(t.TempDir(), "page.html")
+	if err := run(t.Context(), &out, o, html); err != nil {
 		t.Fatal(err)
 	}
 	rest := out.String()
@@ -112,7 +79,7 @@ func TestOneCellIsToldStepByStep(t *testing.T) {
 		}
 		rest = after
 	}
-	checkPage(t, o.html, 1)
+	checkPage(t, html, 1)
 }
 
 func TestServersOfTheUserAreNotRestartedAndKeepNothing(t *testing.T) {
@@ -122,20 +89,20 @@ func TestServersOfTheUserAreNotRestartedAndKeepNothing(t *testing.T) {
 		addrs = append(addrs, s.Addr())
 	}
 	const few = "needs more servers than there are: 5, and REDIS_ADDR has 3"
-	for want, o := range map[string]options{
-		"restart of single was not run: your servers are not restarted": {only: "restart"},
-		"redlock-5/3 was left out: " + few:                              {only: "loser"},
-		"redlock-5/4 was left out: " + few:                              {only: "loser", strategy: "redlock-5/4"},
-		"restarts of redlock-3/2 was not run: your servers are not":     {only: "restarts"},
-		"redlock-fenced-5/3 was left out: " + few:                       {only: speedColumn, strategy: "redlock-fenced-5/3"},
+	for want, o := range map[string]laboratory.Options{
+		"restart of single was not run: your servers are not restarted": {Only: "restart"},
+		"redlock-5/3 was left out: " + few:                              {Only: "loser"},
+		"redlock-5/4 was left out: " + few:                              {Only: "loser", Strategy: "redlock-5/4"},
+		"restarts of redlock-3/2 was not run: your servers are not":     {Only: "restarts"},
+		"redlock-fenced-5/3 was left out: " + few:                       {Only: laboratory.SpeedColumn, Strategy: "redlock-fenced-5/3"},
 	} {
 		var out bytes.Buffer
-		o.environment, o.size = strings.Join(addrs, ", "), smallSize
-		err := run(t.Context(), &out, o)
+		o.Environment, o.Size = strings.Join(addrs, ", "), smallSize
+		err := run(t.Context(), &out, o, "")
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, &out)
 		}
-		ran := o.only == "loser" && o.strategy == "" // what can be run was
+		ran := o.Only == "loser" && o.Strategy == "" // what can be run was
 		if (err == nil) != ran || err != nil && !strings.HasPrefix(err.Error(), "nothing was run: ") {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -150,26 +117,21 @@ func TestServersOfTheUserAreNotRestartedAndKeepNothing(t *testing.T) {
 }
 
 func TestWhatDoesNotExistIsAnErrorThatListsWhatDoes(t *testing.T) {
-	for want, o := range map[string]options{
-		`no strategy "redlok": there are single, fenced,`:          {servers: "embedded", strategy: "redlok"},
-		`no column "crush": there are speed, crash, pause,`:        {servers: "embedded", only: "crush"},
-		`no servers "valkey": there are embedded and redis`:        {servers: "valkey"},
-		`127.0.0.1:1: connect: connection refused`:                 {environment: "127.0.0.1:1", only: "speed", strategy: "single"},
-		`single, clock: not produced (Alice: lockstep: acquire`:    {environment: "127.0.0.1:1", only: "clock", strategy: "single"},
-		`docs/safety.md says safe`:                                 {environment: "127.0.0.1:1", only: "clock", strategy: "single"},
-		`open /no/such/directory/page.html: no such file or direc`: {servers: "embedded", only: "clock", strategy: "single", html: "/no/such/directory/page.html"},
+	for want, o := range map[string]laboratory.Options{
+		`no strategy "redlok": there are single, fenced,`:          {Servers: "embedded", Strategy: "redlok"},
+		`no column "crush": there are speed, crash, pause,`:        {Servers: "embedded", Only: "crush"},
+		`no servers "valkey": there are embedded and redis`:        {Servers: "valkey"},
+		`127.0.0.1:1: connect: connection refused`:                 {Environment: "127.0.0.1:1", Only: "speed", Strategy: "single"},
+		`single, clock: not produced (Alice: lockstep: acquire`:    {Environment: "127.0.0.1:1", Only: "clock", Strategy: "single"},
+		`docs/safety.md says safe`:                                 {Environment: "127.0.0.1:1", Only: "clock", Strategy: "single"},
+		`open /no/such/directory/page.html: no such file or direc`: {Servers: "embedded", Only: "clock", Strategy: "single"},
 	} {
-		if err := run(t.Context(), &bytes.Buffer{}, o); err == nil || !strings.Contains(err.Error(), want) {
+		html := ""
+		if strings.HasPrefix(want, "open ") {
+			html = "/no/such/directory/page.html"
+		}
+		if err := run(t.Context(), &bytes.Buffer{}, o, html); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v; want %q", o, err, want)
 		}
-	}
-}
-
-func TestAnInterruptIsWhatTheRunFailsWith(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("interrupted")
-	time.AfterFunc(200*time.Millisecond, func() { cancel(why) })
-	if err := run(ctx, &bytes.Buffer{}, options{servers: "embedded", only: "crash", strategy: "legacy-setbit"}); !errors.Is(err, why) {
-		t.Errorf("run = %v", err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
 	"github.com/redis/go-redis/v9/logging"
 )
 
@@ -30,21 +31,21 @@ const runLimit = 3 * time.Minute // with servers that are far away
 
 func main() {
 	logging.Disable() // of go-redis: its errors come back from the calls as well
-	if isOwner() {
-		exitIf(own(os.Stdin, os.Stdout))
+	if laboratory.IsOwner() {
+		exitIf(laboratory.Own(os.Stdin, os.Stdout))
 		return
 	}
-	o := options{environment: os.Getenv("REDIS_ADDR"), size: fullSize}
-	flag.StringVar(&o.servers, "servers", "embedded", "what to lock on: embedded, or redis for redis-server processes")
-	flag.StringVar(&o.only, "only", "", "one column: "+strings.Join(columns(), ", "))
-	flag.StringVar(&o.strategy, "strategy", "", "one row: "+strings.Join(rowNames(), ", "))
-	flag.StringVar(&o.html, "html", "", "write the result to this `file` as a page")
+	o := laboratory.Options{Environment: os.Getenv("REDIS_ADDR"), Size: laboratory.FullSize}
+	flag.StringVar(&o.Servers, "servers", "embedded", "what to lock on: embedded, or redis for redis-server processes")
+	flag.StringVar(&o.Only, "only", "", "one column: "+strings.Join(laboratory.Columns(), ", "))
+	flag.StringVar(&o.Strategy, "strategy", "", "one row: "+strings.Join(laboratory.RowNames(), ", "))
+	html := flag.String("html", "", "write the result to this `file` as a page")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, runLimit, fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
-	exitIf(run(ctx, os.Stdout, o))
+	exitIf(run(ctx, os.Stdout, o, *html))
 }
 
 func exitIf(err error) {
@@ -54,63 +55,20 @@ func exitIf(err error) {
 	}
 }
 
-type options struct {
-	servers, environment string // REDIS_ADDR wins
-	only, strategy       string // empty: all
-	html                 string
-	size                 size
-}
-
-// run is the whole story.
-func run(ctx context.Context, out io.Writer, o options) (err error) {
-	rows, cells, err := choose(o)
-	if err != nil {
+// run plays what is wanted, and shows it.
+func run(ctx context.Context, out io.Writer, o laboratory.Options, html string) error {
+	found, err := laboratory.Run(ctx, o)
+	if len(found.Results) == 0 {
 		return err
 	}
-	park, err := openPark(o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, park.close()) }()
-	began := time.Now()
-	results, err := runAll(ctx, park, rows, cells, o)
-	if err != nil {
-		if ctx.Err() != nil { // then all that failed, failed because of that
-			err = context.Cause(ctx)
-		}
-		return err
-	}
-	r := report{on: park.name, again: park.flags, slow: park.slow, took: time.Since(began), columns: cells, results: results}
+	r := report{found}
 	if err := r.text(out); err != nil {
 		return err
 	}
-	if o.html != "" {
-		if err := r.writePage(o.html); err != nil {
+	if html != "" {
+		if err := r.writePage(html); err != nil {
 			return err
 		}
 	}
-	return errors.Join(r.fault(expected), r.nothing())
-}
-
-// choose says which rows and columns are wanted.
-func choose(o options) ([]row, []scenario, error) {
-	wanted, cells := rows, scenarios
-	if o.strategy != "" {
-		r, ok := rowNamed(o.strategy)
-		if !ok {
-			return nil, nil, fmt.Errorf("no strategy %q: there are %s", o.strategy, strings.Join(rowNames(), ", "))
-		}
-		wanted = []row{r}
-	}
-	if o.only != "" && o.only != speedColumn {
-		s, ok := scenarioNamed(o.only)
-		if !ok {
-			return nil, nil, fmt.Errorf("no column %q: there are %s", o.only, strings.Join(columns(), ", "))
-		}
-		cells = []scenario{s}
-	}
-	if o.only == speedColumn {
-		cells = nil
-	}
-	return wanted, cells, nil
+	return errors.Join(found.Err(), err)
 }

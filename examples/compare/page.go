@@ -5,6 +5,8 @@ import (
 	"html/template"
 	"os"
 	"strings"
+
+	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
 )
 
 //go:embed page.html
@@ -40,14 +42,14 @@ func (r report) writePage(file string) error {
 }
 
 func (r report) sheet() sheet {
-	s := sheet{On: r.on, Took: r.took.Round(100_000_000).String(), Head: []string{"strategy"}, Notes: r.explanations()}
+	s := sheet{On: r.On, Took: r.Took.Round(100_000_000).String(), Head: []string{"strategy"}, Notes: r.explanations()}
 	if r.measured() {
 		s.Head = append(s.Head, speedHead...)
 	}
-	for _, sc := range r.columns {
-		s.Head = append(s.Head, sc.name)
+	for _, sc := range r.Columns {
+		s.Head = append(s.Head, sc.Name)
 	}
-	for _, row := range r.results {
+	for _, row := range r.Results {
 		fields := r.line(row, len(s.Head))
 		line := make([]box, len(fields))
 		for i, f := range fields {
@@ -56,22 +58,22 @@ func (r report) sheet() sheet {
 				line[i].Class = "name"
 			}
 		}
-		for i, c := range row.cells {
-			b := &line[len(s.Head)-len(r.columns)+i]
+		for i, c := range row.Cells {
+			b := &line[len(s.Head)-len(r.Columns)+i]
 			b.Class = "fine"
-			if c.outcome.isAnomaly() {
+			if c.Outcome.IsAnomaly() {
 				b.Class, b.Figure = "anomaly", draw(c, "").ID
 			}
-			if c.outcome == fencedOff {
+			if c.Outcome == laboratory.Fenced {
 				b.Class = "caught"
 			}
 		}
 		s.Lines = append(s.Lines, line)
 	}
-	for _, sc := range r.columns {
-		p := part{Name: sc.name, About: sc.about}
+	for _, sc := range r.Columns {
+		p := part{Name: sc.Name, About: sc.About}
 		for _, c := range r.seen() {
-			if c.scenario.name == sc.name {
+			if c.Scenario.Name == sc.Name {
 				p.Figures = append(p.Figures, draw(c, r.command(c)))
 			}
 		}

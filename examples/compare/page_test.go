@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
 )
 
 // checkPage reads the page as XML, strictly, and checks that it has so many timelines, none of them empty, and that it needs
@@ -55,8 +58,8 @@ func (d drawing) check(t *testing.T) {
 	if len(d.bars) == 0 || len(d.circles) == 0 {
 		t.Errorf("%s: %d bars and %d steps", d.title, len(d.bars), len(d.circles))
 	}
-	if two := strings.Contains(d.title, string(twoHold)) || strings.Contains(d.title, string(twoWork)); two != (len(d.shades) > 0) &&
-		!strings.Contains(d.title, string(fencedOff)) {
+	if two := strings.Contains(d.title, string(laboratory.TwoHold)) || strings.Contains(d.title, string(laboratory.TwoWork)); two != (len(d.shades) > 0) &&
+		!strings.Contains(d.title, string(laboratory.Fenced)) {
 		t.Errorf("%s: %d times are shown at which there are two", d.title, len(d.shades))
 	}
 	for _, all := range [][]box4{d.bars, d.shades, d.circles, d.words} {
@@ -192,10 +195,10 @@ func number(t *testing.T, text string) float64 {
 // TestStepsAtOneInstantAreDrawnBesideEachOther, also at the edge.
 func TestStepsAtOneInstantAreDrawnBesideEachOther(t *testing.T) {
 	for _, instants := range [][]int{{0}, {0, 0, 0, 0}, {0, 1000, 1000, 1000, 1000}, {0, 500, 500, 1000, 1000, 1000, 1000, 1000, 1000}} {
-		c := cell{row: "row", outcome: twoHold, detail: "detail", scenario: scenario{name: "column"}}
-		c.record = record{began: at(0), holds: []hold{held("Alice", 0, 1000, 1000), held("Bob", 500, 1000, 1000)}}
+		c := laboratory.Cell{Row: "row", Outcome: laboratory.TwoHold, Detail: "detail", Scenario: laboratory.Scenario{Name: "column"}}
+		c.Record = laboratory.Record{Began: instant(0), Holds: []laboratory.Hold{{Who: "Alice", From: instant(0), Until: instant(1000), Works: instant(1000)}, {Who: "Bob", From: instant(500), Until: instant(1000), Works: instant(1000)}}}
 		for _, ms := range instants {
-			c.record.events = append(c.record.events, event{at(ms), "Alice", "step"}, event{at(ms), "Bob", "step"})
+			c.Record.Events = append(c.Record.Events, laboratory.Event{At: instant(ms), Who: "Alice", Text: "step"}, laboratory.Event{At: instant(ms), Who: "Bob", Text: "step"})
 		}
 		var text strings.Builder
 		if err := page.Execute(&text, sheet{Parts: []part{{Figures: []figure{draw(c, "command")}}}}); err != nil {
@@ -207,4 +210,8 @@ func TestStepsAtOneInstantAreDrawnBesideEachOther(t *testing.T) {
 		}
 		drawings[0].check(t)
 	}
+}
+
+func instant(ms int) time.Time {
+	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
 }

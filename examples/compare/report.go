@@ -1,76 +1,28 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
+
+	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
 )
 
-// A report is what a run has found.
-type report struct {
-	on      string // which servers
-	again   string // flags that choose them
-	slow    string // why the times of these say little
-	took    time.Duration
-	columns []scenario
-	results []result
-}
-
-// fault tells of cells that are not as expected.
-func (r report) fault(want matrix) error {
-	var errs []error
-	for _, row := range r.results {
-		for _, c := range row.cells {
-			if w := want[row.row.name][c.scenario.name]; c.outcome != w && c.outcome != skipped {
-				errs = append(errs, fmt.Errorf("%s, %s: %s (%s); docs/safety.md says %s", c.row, c.scenario.name, c.outcome, c.detail, w))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// nothing tells why nothing was run, if that is so: a table without a result is not what was asked for.
-func (r report) nothing() error {
-	var why []string
-	for _, row := range r.results {
-		if row.speed != nil {
-			return nil
-		}
-		if row.why != "" {
-			why = append(why, row.why)
-		}
-		for _, c := range row.cells {
-			switch c.outcome {
-			case none:
-			case skipped:
-				why = append(why, c.detail)
-			default:
-				return nil
-			}
-		}
-	}
-	if len(why) == 0 {
-		return nil
-	}
-	slices.Sort(why)
-	return fmt.Errorf("nothing was run: %s", strings.Join(slices.Compact(why), "; "))
-}
+// A report shows what a run has found, as text and as a page.
+type report struct{ laboratory.Report }
 
 // text prints the table, and what was seen; a single cell is told step by step.
 func (r report) text(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "On %s, in %.1f s.\n\n", r.on, r.took.Seconds())
+	fmt.Fprintf(&b, "On %s, in %.1f s.\n\n", r.On, r.Took.Seconds())
 	r.table(&b)
 	if c := r.alone(); c != nil {
 		b.WriteString("\n")
-		for _, e := range c.record.story() {
-			fmt.Fprintf(&b, "%7.3f s  %-8s  %s\n", e.at.Sub(c.record.began).Seconds(), e.who, e.text)
+		for _, e := range c.Record.Story() {
+			fmt.Fprintf(&b, "%7.3f s  %-8s  %s\n", e.At.Sub(c.Record.Began).Seconds(), e.Who, e.Text)
 		}
-		fmt.Fprintf(&b, "\n%s: %s\n", c.outcome, c.detail)
+		fmt.Fprintf(&b, "\n%s: %s\n", c.Outcome, c.Detail)
 	} else {
 		r.legend(&b)
 		r.anomalies(&b)
@@ -80,11 +32,11 @@ func (r report) text(out io.Writer) error {
 }
 
 // alone is the only cell, if there is one only.
-func (r report) alone() *cell {
-	if len(r.results) != 1 || len(r.results[0].cells) != 1 {
+func (r report) alone() *laboratory.Cell {
+	if len(r.Results) != 1 || len(r.Results[0].Cells) != 1 {
 		return nil
 	}
-	return &r.results[0].cells[0]
+	return &r.Results[0].Cells[0]
 }
 
 // table has a line for each strategy. What was not measured or played has no column.
@@ -93,11 +45,11 @@ func (r report) table(b *strings.Builder) {
 	if r.measured() {
 		head = append(head, speedHead...)
 	}
-	for _, sc := range r.columns {
-		head = append(head, sc.name)
+	for _, sc := range r.Columns {
+		head = append(head, sc.Name)
 	}
 	lines := [][]string{head}
-	for _, row := range r.results {
+	for _, row := range r.Results {
 		lines = append(lines, r.line(row, len(head)))
 	}
 	widths := make([]int, len(head))
@@ -126,22 +78,22 @@ func (r report) table(b *strings.Builder) {
 var speedHead = []string{"cmds", "trips", "p50 µs", "p99 µs", "next ms"}
 
 func (r report) measured() bool {
-	for _, row := range r.results {
-		if row.speed != nil {
+	for _, row := range r.Results {
+		if row.Speed != nil {
 			return true
 		}
 	}
 	return false
 }
 
-func (r report) line(row result, columns int) []string {
-	line := []string{row.row.name}
-	if s := row.speed; s != nil {
-		line = append(line, fmt.Sprint(s.commands), fmt.Sprint(s.trips), fmt.Sprint(s.p50.Microseconds()),
-			fmt.Sprint(s.p99.Microseconds()), fmt.Sprintf("%.1f", s.handOver.Seconds()*1000))
+func (r report) line(row laboratory.Result, columns int) []string {
+	line := []string{row.Row.Name}
+	if s := row.Speed; s != nil {
+		line = append(line, fmt.Sprint(s.Commands), fmt.Sprint(s.Trips), fmt.Sprint(s.P50.Microseconds()),
+			fmt.Sprint(s.P99.Microseconds()), fmt.Sprintf("%.1f", s.HandOver.Seconds()*1000))
 	}
-	for _, c := range row.cells {
-		line = append(line, c.text())
+	for _, c := range row.Cells {
+		line = append(line, text(c))
 	}
 	for len(line) < columns {
 		line = append(line, "")
@@ -149,12 +101,12 @@ func (r report) line(row result, columns int) []string {
 	return line
 }
 
-// text of a cell: the outcome, and after how long a lock was free again that its owner had.
-func (c cell) text() string {
-	if c.outcome == free && c.scenario.name == "crash" {
-		return fmt.Sprintf("%s %.1f s", c.outcome, c.record.after.Seconds())
+// text is that of a cell: the outcome, and after how long a lock was free again that its owner had.
+func text(c laboratory.Cell) string {
+	if c.Outcome == laboratory.Free && c.Scenario.Name == "crash" {
+		return fmt.Sprintf("%s %.1f s", c.Outcome, c.Record.After.Seconds())
 	}
-	return string(c.outcome)
+	return string(c.Outcome)
 }
 
 // legend explains what is in the table, and why some is not.
@@ -163,13 +115,13 @@ func (r report) legend(b *strings.Builder) {
 	for _, l := range r.explanations() {
 		fmt.Fprintf(b, "  %-9s %s\n", l[0], l[1])
 	}
-	for _, row := range r.results {
-		if row.why != "" {
-			fmt.Fprintf(b, "  %s was left out: %s\n", row.row.name, row.why)
+	for _, row := range r.Results {
+		if row.Why != "" {
+			fmt.Fprintf(b, "  %s was left out: %s\n", row.Row.Name, row.Why)
 		}
-		for _, c := range row.cells {
-			if c.outcome == skipped {
-				fmt.Fprintf(b, "  %s of %s was not run: %s\n", c.scenario.name, c.row, c.detail)
+		for _, c := range row.Cells {
+			if c.Outcome == laboratory.NotRun {
+				fmt.Fprintf(b, "  %s of %s was not run: %s\n", c.Scenario.Name, c.Row, c.Detail)
 			}
 		}
 	}
@@ -183,25 +135,25 @@ func (r report) explanations() (lines [][2]string) {
 			[2]string{"trips", "round trips, one after the other: those to the server that has most"},
 			[2]string{"p50, p99", "Lock and Unlock of a free lock, one pair after the other"},
 			[2]string{"next", "from Unlock to the Lock of a waiter on another Client, the median"})
-		if r.slow != "" {
-			lines = append(lines, [2]string{"embedded", r.slow})
+		if r.Slow != "" {
+			lines = append(lines, [2]string{"embedded", r.Slow})
 		}
 	}
-	for _, sc := range r.columns {
-		lines = append(lines, [2]string{sc.name, sc.about})
+	for _, sc := range r.Columns {
+		lines = append(lines, [2]string{sc.Name, sc.About})
 	}
-	if len(r.columns) == 0 {
+	if len(r.Columns) == 0 {
 		return lines
 	}
 	return append(lines,
-		[2]string{string(safe), "others were refused for as long as someone held it"},
-		[2]string{string(free), "the next one got it when the owner had died"},
-		[2]string{string(twoHold), "two had a lease at once"},
-		[2]string{string(twoWork), "the leases were apart, but the late one went on with its work, and its write landed"},
-		[2]string{string(fencedOff), "as one of these two, but the resource refused the late write by its number"},
-		[2]string{string(repaired), "locked for ever, unless a waiter of the same recipe comes"},
-		[2]string{string(forEver), "locked until an operator deletes the key"},
-		[2]string{string(none), "there is no such thing: a single server can't restart twice at once"})
+		[2]string{string(laboratory.Safe), "others were refused for as long as someone held it"},
+		[2]string{string(laboratory.Free), "the next one got it when the owner had died"},
+		[2]string{string(laboratory.TwoHold), "two had a lease at once"},
+		[2]string{string(laboratory.TwoWork), "the leases were apart, but the late one went on with its work, and its write landed"},
+		[2]string{string(laboratory.Fenced), "as one of these two, but the resource refused the late write by its number"},
+		[2]string{string(laboratory.Repaired), "locked for ever, unless a waiter of the same recipe comes"},
+		[2]string{string(laboratory.ForEver), "locked until an operator deletes the key"},
+		[2]string{string(laboratory.None), "there is no such thing: a single server can't restart twice at once"})
 }
 
 // anomalies has a line for each, which is the command that shows it alone.
@@ -209,7 +161,7 @@ func (r report) anomalies(b *strings.Builder) {
 	var lines [][2]string
 	width := 0
 	for _, c := range r.seen() {
-		lines = append(lines, [2]string{r.command(c), fmt.Sprintf("%s: %s", c.outcome, c.detail)})
+		lines = append(lines, [2]string{r.command(c), fmt.Sprintf("%s: %s", c.Outcome, c.Detail)})
 		width = max(width, len(lines[len(lines)-1][0]))
 	}
 	if len(lines) == 0 {
@@ -222,17 +174,17 @@ func (r report) anomalies(b *strings.Builder) {
 }
 
 // seen are the cells with something to show, by column.
-func (r report) seen() (cells []cell) {
-	for i := range r.columns {
-		for _, row := range r.results {
-			if i < len(row.cells) && row.cells[i].outcome.isAnomaly() {
-				cells = append(cells, row.cells[i])
+func (r report) seen() (cells []laboratory.Cell) {
+	for i := range r.Columns {
+		for _, row := range r.Results {
+			if i < len(row.Cells) && row.Cells[i].Outcome.IsAnomaly() {
+				cells = append(cells, row.Cells[i])
 			}
 		}
 	}
 	return cells
 }
 
-func (r report) command(c cell) string {
-	return fmt.Sprintf("go run ./examples/compare%s -only %s -strategy %s", r.again, c.scenario.name, c.row)
+func (r report) command(c laboratory.Cell) string {
+	return fmt.Sprintf("go run ./examples/compare%s -only %s -strategy %s", r.Flags, c.Scenario.Name, c.Row)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
 )
 
 // A figure is the timeline of a record, to scale: a lane for each who takes part, bars for what they believed, and a number
@@ -56,24 +58,24 @@ const (
 )
 
 // draw makes the figure of a cell.
-func draw(c cell, command string) figure {
-	story := c.record.story()
+func draw(c laboratory.Cell, command string) figure {
+	story := c.Record.Story()
 	f := figure{
-		ID: "fig-" + c.scenario.name + "-" + c.row, Title: c.row + ", " + c.scenario.name + ": " + string(c.outcome),
-		Desc: c.detail, Command: command, Width: figureWidth,
+		ID: "fig-" + c.Scenario.Name + "-" + c.Row, Title: c.Row + ", " + c.Scenario.Name + ": " + string(c.Outcome),
+		Desc: c.Detail, Command: command, Width: figureWidth,
 		Left: nameWidth, Right: figureWidth - rightMargin, Top: 2*markRadius + 14,
 	}
 	for _, e := range story {
-		if f.lane(e.who) < 0 {
-			f.Lanes = append(f.Lanes, lane{e.who, f.Top + (float64(len(f.Lanes))+0.5)*laneHeight})
+		if f.lane(e.Who) < 0 {
+			f.Lanes = append(f.Lanes, lane{e.Who, f.Top + (float64(len(f.Lanes))+0.5)*laneHeight})
 		}
 	}
 	f.Bottom = f.Top + float64(len(f.Lanes))*laneHeight
 	f.Height = f.Bottom + axisHeight
 
-	from, to := c.record.began, c.record.end()
+	from, to := c.Record.Began, c.Record.End()
 	if len(story) > 0 { // what was prepared before is no part of it
-		from = story[0].at
+		from = story[0].At
 	}
 	to = to.Add(to.Sub(from) / 50)
 	x := func(t time.Time) float64 {
@@ -82,7 +84,7 @@ func draw(c cell, command string) figure {
 		}
 		return tenth(f.Left + (f.Right-f.Left)*t.Sub(from).Seconds()/to.Sub(from).Seconds())
 	}
-	f.addBars(c.record, x)
+	f.addBars(c.Record, x)
 	f.addMarks(story, from, x)
 	f.addTicks(from, to, x)
 	return f
@@ -92,38 +94,38 @@ func (f *figure) lane(who string) int {
 	return slices.IndexFunc(f.Lanes, func(l lane) bool { return l.Name == who })
 }
 
-func (f *figure) addBars(r record, x func(time.Time) float64) {
+func (f *figure) addBars(r laboratory.Record, x func(time.Time) float64) {
 	width := func(from, to time.Time) float64 { return tenth(max(x(to)-x(from), 2)) }
 	add := func(class, who string, from, to time.Time, height float64, says string) {
 		f.Bars = append(f.Bars, bar{class, x(from), f.Lanes[f.lane(who)].Y - height/2, width(from, to), height, who + " " + says})
 	}
-	for _, a := range r.asked {
-		add("asks", a.who, a.from, a.to, barHeight/2, "asks, and is refused")
+	for _, a := range r.Asked {
+		add("asks", a.Who, a.From, a.To, barHeight/2, "asks, and is refused")
 	}
-	for _, h := range r.holds {
-		add("lease", h.who, h.from, h.until, barHeight, "has a lease")
-		if h.works.After(h.until) {
-			add("work", h.who, h.until, h.works, barHeight, "goes on without one")
+	for _, h := range r.Holds {
+		add("lease", h.Who, h.From, h.Until, barHeight, "has a lease")
+		if h.Works.After(h.Until) {
+			add("work", h.Who, h.Until, h.Works, barHeight, "goes on without one")
 		}
 	}
-	for _, s := range r.works() {
+	for _, s := range r.Works() {
 		f.Shades = append(f.Shades, bar{
-			"both", x(s.from), f.Top, width(s.from, s.to), f.Bottom - f.Top,
-			fmt.Sprintf("%s and %s at once, for %v", s.first, s.second, s.length().Round(time.Millisecond)),
+			"both", x(s.From), f.Top, width(s.From, s.To), f.Bottom - f.Top,
+			fmt.Sprintf("%s and %s at once, for %v", s.First, s.Second, s.Length().Round(time.Millisecond)),
 		})
 	}
 }
 
 // addMarks puts the numbers as close to their instants as they fit beside each other.
-func (f *figure) addMarks(story []event, from time.Time, x func(time.Time) float64) {
+func (f *figure) addMarks(story []laboratory.Event, from time.Time, x func(time.Time) float64) {
 	for i, e := range story {
-		cx := x(e.at)
+		cx := x(e.At)
 		if i > 0 {
 			cx = tenth(max(cx, f.Marks[i-1].CX+markGap))
 		}
 		f.Marks = append(f.Marks, mark{
-			Number: i + 1, CX: cx, CY: markRadius + 4, X: x(e.at), Y: f.Lanes[f.lane(e.who)].Y,
-			At: fmt.Sprintf("%.3f s", e.at.Sub(from).Seconds()), Who: e.who, Text: e.text,
+			Number: i + 1, CX: cx, CY: markRadius + 4, X: x(e.At), Y: f.Lanes[f.lane(e.Who)].Y,
+			At: fmt.Sprintf("%.3f s", e.At.Sub(from).Seconds()), Who: e.Who, Text: e.Text,
 		})
 	}
 	limit := f.Width - markRadius - 1

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // A stage is where a scenario is played once: a strategy, its servers, a lock that nobody has used, and a resource. It
 // writes down what happens.
 type stage struct {
-	record
-	row      row
+	Record
+	row      Row
 	take     int // the how manieth
 	servers  []server
 	key      string
@@ -62,7 +62,7 @@ func (s *stage) enter(name string) (*actor, error) {
 }
 
 func (s *stage) tell(who, format string, args ...any) {
-	s.events = append(s.events, event{time.Now(), who, fmt.Sprintf(format, args...)})
+	s.Events = append(s.Events, Event{time.Now(), who, fmt.Sprintf(format, args...)})
 }
 
 // A holder believes that it has the lock.
@@ -101,13 +101,13 @@ func (s *stage) answered(a *actor, from time.Time, l *locker.Lock, err error) (*
 	now := time.Now()
 	switch {
 	case err == nil:
-		h := &holder{l, a.name, now, len(s.holds)}
+		h := &holder{l, a.name, now, len(s.Holds)}
 		s.holders = append(s.holders, h)
-		s.holds = append(s.holds, hold{a.name, now, now, now})
+		s.Holds = append(s.Holds, Hold{a.name, now, now, now})
 		s.tell(a.name, "is granted the lock%s", numberOf(l.Fence()))
 		return h, nil
 	case errors.Is(err, locker.ErrHeld):
-		s.asked = append(s.asked, asked{a.name, from, now})
+		s.Asked = append(s.Asked, Asked{a.name, from, now})
 		if took := now.Sub(from); took > together {
 			s.tell(a.name, "was refused for %v", tenths(took))
 		} else {
@@ -133,7 +133,7 @@ func (s *stage) believe(holders ...*holder) {
 		}
 		now := time.Now()
 		if h.Context().Err() == nil {
-			s.holds[h.at].until, s.holds[h.at].works = now, now
+			s.Holds[h.at].Until, s.Holds[h.at].Works = now, now
 		}
 	}
 }

@@ -1,10 +1,10 @@
-package main
+package laboratory
 
 import "strings"
 
-// expected is the table of anomalies that docs/safety.md has; a test compares them. A cell that is "not run" contradicts
-// nothing.
-var expected = parseMatrix(`
+// Expected is the table of anomalies of docs/safety.md; a test compares them. A cell that is "not run"
+// contradicts nothing.
+var Expected = parseMatrix(`
 	                     crash      pause      restart    restarts   loser      clock      killed
 	single               free       two work   two hold   –          safe       safe       free
 	fenced               free       fenced     fenced     –          safe       safe       free
@@ -20,12 +20,12 @@ var expected = parseMatrix(`
 	legacy-getbit        for ever   safe       two hold   –          two hold   safe       free
 `)
 
-// A matrix has an outcome by strategy and scenario.
-type matrix map[string]map[string]outcome
+// A Matrix has an outcome by strategy and scenario.
+type Matrix map[string]map[string]Outcome
 
 // parseMatrix reads columns that are two spaces or more apart; the first line has their names.
-func parseMatrix(text string) matrix {
-	m := matrix{}
+func parseMatrix(text string) Matrix {
+	m := Matrix{}
 	var names []string
 	for line := range strings.Lines(strings.TrimSpace(text)) {
 		var fields []string
@@ -38,9 +38,9 @@ func parseMatrix(text string) matrix {
 			names = fields
 			continue
 		}
-		cells := map[string]outcome{}
+		cells := map[string]Outcome{}
 		for i, name := range names {
-			cells[name] = outcome(fields[i+1])
+			cells[name] = Outcome(fields[i+1])
 		}
 		m[fields[0]] = cells
 	}

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func crash(ctx context.Context, s *stage) error {
 		return err
 	}
 	dies := time.Now()
-	s.holds[hers].until, s.holds[hers].works = dies, dies
+	s.Holds[hers].Until, s.Holds[hers].Works = dies, dies
 	s.tell("Alice", "is killed with SIGKILL")
 	alice.stop()
 	his, err := s.waits(ctx, bob, s.of(patience), locker.WithTTL(long))
@@ -35,7 +35,7 @@ func crash(ctx context.Context, s *stage) error {
 		return err
 	}
 	if his != nil {
-		s.next, s.after = gotIt, his.from.Sub(dies)
+		s.next, s.After = gotIt, his.from.Sub(dies)
 		return s.goOn(ctx, his)
 	}
 	return s.neverFree(ctx)

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // broken are strategies with a fault each, which the program must find.
-var broken = []row{
+var broken = []Row{
 	one("broken-grants-to-all", func(s *redisstore.Store) locker.Locker { return grantsToAll{single.New(s)} }),
 	one("broken-without-expiry", func(s *redisstore.Store) locker.Locker { return setsForEver{single.New(s), s, false} }),
 	one("broken-without-repair", func(s *redisstore.Store) locker.Locker { return setsForEver{single.New(s), s, true} }),
@@ -23,7 +23,7 @@ var broken = []row{
 	one("broken-numbers-repeat", func(s *redisstore.Store) locker.Locker { return numbersRepeat{fenced.New(s)} }),
 	one("broken-numbers-fall", func(s *redisstore.Store) locker.Locker { return numbersFall{fenced.New(s)} }),
 	endless(one("broken-looks-first", func(s *redisstore.Store) locker.Locker { return legacy.GetBit(s) })),
-	{name: "broken-quorum", servers: 5, quorum: 3, build: plain},
+	{Name: "broken-quorum", servers: 5, quorum: 3, build: plain},
 }
 
 type grantsToAll struct{ locker.Locker }
@@ -93,9 +93,9 @@ func TestABrokenStrategyIsReported(t *testing.T) {
 	} {
 		t.Run(c.row+" "+c.column, func(t *testing.T) {
 			t.Parallel()
-			r := broken[slices.IndexFunc(broken, func(r row) bool { return r.name == c.row })]
+			r := broken[slices.IndexFunc(broken, func(r Row) bool { return r.Name == c.row })]
 			sc, _ := scenarioNamed(c.column)
-			p, err := openPark(options{servers: "embedded"})
+			p, err := openPark(Options{Servers: "embedded"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,8 +108,8 @@ func TestABrokenStrategyIsReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := report{results: []result{{row: r, cells: []cell{play(t.Context(), p, r, servers, sc)}}}}
-			err = found.fault(matrix{c.row: expected[c.like]})
+			found := Report{Results: []Result{{Row: r, Cells: []Cell{play(t.Context(), p, r, servers, sc)}}}}
+			err = found.fault(Matrix{c.row: Expected[c.like]})
 			if want := c.row + ", " + c.column + ": " + c.says; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)
 			}

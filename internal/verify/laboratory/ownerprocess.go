@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"bufio"
@@ -16,12 +16,13 @@ import (
 
 // This file runs in the process of an owner.
 
-const taskEnv = "LOCKSTEP_COMPARE_TASK"
+const taskEnv = "LOCKSTEP_LABORATORY_TASK"
 
-func isOwner() bool { return os.Getenv(taskEnv) != "" }
+// IsOwner tells whether this process was started as an owner.
+func IsOwner() bool { return os.Getenv(taskEnv) != "" }
 
-// own takes the lock and says so. When it is told to write, it does at once, and only then looks at its context.
-func own(stdin io.Reader, stdout io.Writer) error {
+// Own is the main function of the process of an owner. It takes the lock and says so. When it is told to write, it does at once, and only then looks at its context.
+func Own(stdin io.Reader, stdout io.Writer) error {
 	var t task
 	if err := json.Unmarshal([]byte(os.Getenv(taskEnv)), &t); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"bufio"
@@ -52,7 +52,7 @@ const (
 
 // start starts an owner of the lock of this stage.
 func (s *stage) start(ctx context.Context, who string, t task) (*owner, error) {
-	t.Strategy, t.Key = s.row.name, s.key
+	t.Strategy, t.Key = s.row.Name, s.key
 	for _, srv := range s.servers {
 		t.Addrs = append(t.Addrs, srv.Addr())
 	}
@@ -113,7 +113,7 @@ func (o *owner) tellToWrite() error {
 
 // holdsSince takes what it said into the record.
 func (s *stage) holdsSince(o *owner, w word) int {
-	s.holds = append(s.holds, hold{who: o.who, from: w.At, until: w.At, works: w.At})
-	s.events = append(s.events, event{w.At, o.who, "is granted the lock" + numberOf(w.Fence)})
-	return len(s.holds) - 1
+	s.Holds = append(s.Holds, Hold{Who: o.who, From: w.At, Until: w.At, Works: w.At})
+	s.Events = append(s.Events, Event{w.At, o.who, "is granted the lock" + numberOf(w.Fence)})
+	return len(s.Holds) - 1
 }

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A scenario is a column of anomalies: something that goes wrong, made to happen under any strategy. It leaves a record; what
-// is to be said about that, the record itself tells.
-type scenario struct {
-	name  string // of the column
-	about string // what happens
+// A Scenario is a column of the table: a fault that can be made to happen under any strategy. It leaves
+// a Record, from which the verdict is computed.
+type Scenario struct {
+	Name  string // of the column
+	About string // what happens
 	play  func(ctx context.Context, s *stage) error
-	apply func(r row) string // why there is no such thing with this strategy; empty: there is
+	apply func(r Row) string // why there is no such thing with this strategy; empty: there is
 }
 
-var scenarios = []scenario{
+var scenarios = []Scenario{
 	{"crash", "the owner's process is killed with SIGKILL", crash, always},
 	{"pause", "the owner's process is stopped until its lease is over and the next one has the lock, then goes on and writes", paused, always},
 	{"restart", "a server restarts without its memory while the lock is held by a bare quorum", forgetful(1), always},
@@ -26,42 +26,42 @@ var scenarios = []scenario{
 	{"killed", "a process is killed with SIGKILL before the last command of its attempt", killedBetween, always},
 }
 
-func always(row) string { return "" }
+func always(Row) string { return "" }
 
-func ifQuorum(r row) string {
+func ifQuorum(r Row) string {
 	if r.servers == 1 {
 		return "it has one server"
 	}
 	return ""
 }
 
-// speedColumn is what -only takes besides the scenarios.
-const speedColumn = "speed"
+// SpeedColumn is the name of the measurements, which are no scenario.
+const SpeedColumn = "speed"
 
-func columns() []string {
-	names := []string{speedColumn}
+func Columns() []string {
+	names := []string{SpeedColumn}
 	for _, s := range scenarios {
-		names = append(names, s.name)
+		names = append(names, s.Name)
 	}
 	return names
 }
 
-func scenarioNamed(name string) (scenario, bool) {
+func scenarioNamed(name string) (Scenario, bool) {
 	for _, s := range scenarios {
-		if s.name == name {
+		if s.Name == name {
 			return s, true
 		}
 	}
-	return scenario{}, false
+	return Scenario{}, false
 }
 
-// A cell is what came of a scenario under a strategy.
-type cell struct {
-	row      string
-	scenario scenario
-	outcome  outcome
-	detail   string
-	record   record
+// A Cell is the outcome of a scenario under a strategy.
+type Cell struct {
+	Row      string
+	Scenario Scenario
+	Outcome  Outcome
+	Detail   string
+	Record   Record
 }
 
 // errNotHere is a scenario that this system, or these servers, can't play.
@@ -71,27 +71,27 @@ var errNotHere = errors.New("can't be done here")
 const takes = 5
 
 // play plays a scenario until it has happened.
-func play(ctx context.Context, p *park, r row, servers []server, sc scenario) cell {
-	c := cell{row: r.name, scenario: sc}
+func play(ctx context.Context, p *park, r Row, servers []server, sc Scenario) Cell {
+	c := Cell{Row: r.Name, Scenario: sc}
 	if why := sc.apply(r); why != "" {
-		c.outcome, c.detail = none, why
+		c.Outcome, c.Detail = None, why
 		return c
 	}
 	for take := range takes {
-		s := &stage{row: r, take: take, servers: servers, key: fmt.Sprintf("%s%s/%s/%d", p.prefix, r.name, sc.name, take)}
-		s.began = time.Now()
+		s := &stage{row: r, take: take, servers: servers, key: fmt.Sprintf("%s%s/%s/%d", p.prefix, r.Name, sc.Name, take)}
+		s.Began = time.Now()
 		err := sc.play(ctx, s)
 		s.close()
-		c.record = s.record
+		c.Record = s.Record
 		switch {
 		case err == nil:
-			c.outcome, c.detail = s.verdict()
+			c.Outcome, c.Detail = s.verdict()
 			return c
 		case errors.Is(err, errNotHere), errors.Is(err, errNotOurs):
-			c.outcome, c.detail = skipped, err.Error()
+			c.Outcome, c.Detail = NotRun, err.Error()
 			return c
 		}
-		c.outcome, c.detail = failed, err.Error()
+		c.Outcome, c.Detail = NotProduced, err.Error()
 		if ctx.Err() != nil {
 			return c
 		}

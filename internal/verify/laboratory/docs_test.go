@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"maps"
@@ -9,11 +9,11 @@ import (
 
 // TestTheTableIsThatOfTheDocumentation reads the table of anomalies in docs/safety.md: the one that has our columns.
 func TestTheTableIsThatOfTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/safety.md")
+	text, err := os.ReadFile("../../../docs/safety.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := matrix{}
+	documented := Matrix{}
 	var names []string
 	for l := range strings.Lines(string(text)) {
 		fields := fieldsOf(l)
@@ -24,23 +24,23 @@ func TestTheTableIsThatOfTheDocumentation(t *testing.T) {
 		case len(fields) != len(names)+1:
 			names = nil // the table is over
 		default:
-			cells := map[string]outcome{}
+			cells := map[string]Outcome{}
 			for i, name := range names {
-				cells[name] = outcome(fields[i+1])
+				cells[name] = Outcome(fields[i+1])
 			}
 			documented[fields[0]] = cells
 		}
 	}
-	if len(documented) != len(rows) || len(expected) != len(rows) {
-		t.Errorf("docs/safety.md has %d strategies, %d are expected, and there are %d", len(documented), len(expected), len(rows))
+	if len(documented) != len(rows) || len(Expected) != len(rows) {
+		t.Errorf("docs/safety.md has %d strategies, %d are expected, and there are %d", len(documented), len(Expected), len(rows))
 	}
 	for _, r := range rows {
-		if !maps.Equal(documented[r.name], expected[r.name]) {
-			t.Errorf("%s: docs/safety.md says %v, expected is %v", r.name, documented[r.name], expected[r.name])
+		if !maps.Equal(documented[r.Name], Expected[r.Name]) {
+			t.Errorf("%s: docs/safety.md says %v, expected is %v", r.Name, documented[r.Name], Expected[r.Name])
 		}
 	}
 	for _, sc := range scenarios {
-		if command := "go run ./examples/compare -only " + sc.name; !strings.Contains(string(text), command) {
+		if command := "go run ./examples/compare -only " + sc.Name; !strings.Contains(string(text), command) {
 			t.Errorf("docs/safety.md does not say %q", command)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -35,18 +35,18 @@ type park struct {
 
 var errTooFew = errors.New("needs more servers than there are")
 
-func openPark(o options) (*park, error) {
+func openPark(o Options) (*park, error) {
 	p := &park{prefix: "compare/" + rand.Text()[:8] + "/"}
 	switch {
-	case o.environment != "":
+	case o.Environment != "":
 		p.name = "the servers in REDIS_ADDR"
-		for addr := range strings.SplitSeq(o.environment, ",") {
+		for addr := range strings.SplitSeq(o.Environment, ",") {
 			p.given = append(p.given, givenServer(strings.TrimSpace(addr)))
 		}
-	case o.servers == "embedded":
+	case o.Servers == "embedded":
 		p.name, p.start = "embedded servers", startEmbedded
 		p.slow = "servers are for trying out: scripts take several times as long there; -servers redis tells what a lock costs"
-	case o.servers == "redis":
+	case o.Servers == "redis":
 		if _, err := exec.LookPath(redisProgram); err != nil {
 			return nil, fmt.Errorf("%s is not installed: %w", redisProgram, err)
 		}
@@ -58,7 +58,7 @@ func openPark(o options) (*park, error) {
 		p.name, p.flags = redisProgram+" processes", " -servers redis"
 		p.start = func() (server, func() error, error) { return startRedis(dir) }
 	default:
-		return nil, fmt.Errorf("no servers %q: there are embedded and redis", o.servers)
+		return nil, fmt.Errorf("no servers %q: there are embedded and redis", o.Servers)
 	}
 	return p, nil
 }

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -7,47 +7,47 @@ import (
 	"sync"
 )
 
-// A result is a row of the table.
-type result struct {
-	row   row
-	why   string // it was left out
-	speed *speed // nil: not measured
-	cells []cell
+// A Result is a row of the table, with what was found.
+type Result struct {
+	Row   Row
+	Why   string // it was left out
+	Speed *Speed // nil: not measured
+	Cells []Cell
 }
 
 // runAll measures one strategy after the other, and then plays the scenarios of all at once: they spend their time
 // waiting. Each strategy has servers of its own.
-func runAll(ctx context.Context, p *park, rows []row, wanted []scenario, o options) ([]result, error) {
-	results := make([]result, len(rows))
+func runAll(ctx context.Context, p *park, rows []Row, wanted []Scenario, o Options) ([]Result, error) {
+	results := make([]Result, len(rows))
 	servers := make([][]server, len(rows))
 	for i, r := range rows {
-		results[i].row = r
+		results[i].Row = r
 		var err error
 		servers[i], err = p.take(r.servers)
 		switch {
 		case errors.Is(err, errTooFew):
-			results[i].why = err.Error()
+			results[i].Why = err.Error()
 			continue
 		case err != nil:
 			return nil, err
 		}
-		if o.only == "" || o.only == speedColumn {
-			s, err := measure(ctx, p, r, servers[i], o.size)
+		if o.Only == "" || o.Only == SpeedColumn {
+			s, err := measure(ctx, p, r, servers[i], o.Size)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", r.name, err)
+				return nil, fmt.Errorf("%s: %w", r.Name, err)
 			}
-			results[i].speed = &s
+			results[i].Speed = &s
 		}
 	}
 	var all sync.WaitGroup
 	for i := range results {
 		r := &results[i]
-		if r.why != "" {
+		if r.Why != "" {
 			continue
 		}
 		all.Go(func() {
 			for _, sc := range wanted {
-				r.cells = append(r.cells, play(ctx, p, r.row, servers[i], sc))
+				r.Cells = append(r.Cells, play(ctx, p, r.Row, servers[i], sc))
 			}
 		})
 	}

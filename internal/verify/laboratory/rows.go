@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// A row is a strategy of the table.
-type row struct {
-	name    string
+// A Row is a strategy of the table, with its servers.
+type Row struct {
+	Name    string
 	servers int // that it locks on
 	quorum  int // how many of them have to grant
 	build   func(stores []*redisstore.Store, quorum int) (locker.Locker, error)
@@ -22,28 +22,28 @@ type row struct {
 }
 
 // GetSet counts milliseconds here, so that nobody has to wait for its whole seconds.
-var rows = []row{
+var rows = []Row{
 	one("single", func(s *redisstore.Store) locker.Locker { return single.New(s) }),
 	one("fenced", func(s *redisstore.Store) locker.Locker { return fenced.New(s) }),
 	one("reentrant", func(s *redisstore.Store) locker.Locker { return reentrant.New(s) }),
-	{name: "redlock-3/2", servers: 3, quorum: 2, build: plain},
-	{name: "redlock-5/3", servers: 5, quorum: 3, build: plain},
-	{name: "redlock-5/4", servers: 5, quorum: 4, build: plain},
-	{name: "redlock-fenced-5/3", servers: 5, quorum: 3, build: numbered},
-	{name: "redlock-fenced-5/4", servers: 5, quorum: 4, build: numbered},
+	{Name: "redlock-3/2", servers: 3, quorum: 2, build: plain},
+	{Name: "redlock-5/3", servers: 5, quorum: 3, build: plain},
+	{Name: "redlock-5/4", servers: 5, quorum: 4, build: plain},
+	{Name: "redlock-fenced-5/3", servers: 5, quorum: 3, build: numbered},
+	{Name: "redlock-fenced-5/4", servers: 5, quorum: 4, build: numbered},
 	one("legacy-getset", func(s *redisstore.Store) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }),
 	one("legacy-expire", func(s *redisstore.Store) locker.Locker { return legacy.Expire(s) }),
 	endless(one("legacy-setbit", func(s *redisstore.Store) locker.Locker { return legacy.SetBit(s) })),
 	endless(one("legacy-getbit", func(s *redisstore.Store) locker.Locker { return legacy.GetBit(s) })),
 }
 
-func one(name string, build func(*redisstore.Store) locker.Locker) row {
-	return row{name: name, servers: 1, quorum: 1, build: func(stores []*redisstore.Store, _ int) (locker.Locker, error) {
+func one(name string, build func(*redisstore.Store) locker.Locker) Row {
+	return Row{Name: name, servers: 1, quorum: 1, build: func(stores []*redisstore.Store, _ int) (locker.Locker, error) {
 		return build(stores[0]), nil
 	}}
 }
 
-func endless(r row) row {
+func endless(r Row) Row {
 	r.endless = true
 	return r
 }
@@ -64,18 +64,18 @@ func numbered(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
 	return redlock.NewFenced(nodes, redlock.WithQuorum(quorum), redlock.WithNodeLimit(slow))
 }
 
-func rowNames() (names []string) {
+func RowNames() (names []string) {
 	for _, r := range rows {
-		names = append(names, r.name)
+		names = append(names, r.Name)
 	}
 	return names
 }
 
-func rowNamed(name string) (row, bool) {
+func rowNamed(name string) (Row, bool) {
 	for _, r := range rows {
-		if r.name == name {
+		if r.Name == name {
 			return r, true
 		}
 	}
-	return row{}, false
+	return Row{}, false
 }

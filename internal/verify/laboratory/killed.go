@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func killedBetween(ctx context.Context, s *stage) error {
 		return err
 	}
 	if his != nil {
-		s.next, s.after = gotItAfterRepair, his.from.Sub(came)
+		s.next, s.After = gotItAfterRepair, his.from.Sub(came)
 		return s.goOn(ctx, his)
 	}
 	return s.neverFree(ctx)

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type actor struct {
 	clients []*redis.Client
 }
 
-func newActor(name string, r row, servers []server) (*actor, error) {
+func newActor(name string, r Row, servers []server) (*actor, error) {
 	a := &actor{name: name, wire: newWire(len(servers))}
 	stores := make([]*redisstore.Store, len(servers))
 	for i, s := range servers {

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -46,8 +46,8 @@ func paused(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.holds[hers].until, s.holds[hers].works = held.Expires, wrote.At
-	s.events = append(s.events, event{wrote.At, "Alice", "goes on, and sends what she was about to write"})
+	s.Holds[hers].Until, s.Holds[hers].Works = held.Expires, wrote.At
+	s.Events = append(s.Events, Event{wrote.At, "Alice", "goes on, and sends what she was about to write"})
 	if his == nil { // nobody was before her
 		if err := s.write("Alice", wrote.Fence); err != nil {
 			return err
@@ -63,7 +63,7 @@ func paused(ctx context.Context, s *stage) error {
 		return err
 	}
 	if s.untold = looks.Text == ""; !s.untold {
-		s.events = append(s.events, event{looks.At, "Alice", "looks at her context, which says: " + looks.Text})
+		s.Events = append(s.Events, Event{looks.At, "Alice", "looks at her context, which says: " + looks.Text})
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package laboratory
 
 import (
 	"context"
@@ -9,45 +9,46 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// A size is how much is measured: so many, or as many as fit in the time if that is shorter, but a fifth of them at least.
-type size struct {
-	pairs, handOvers int
-	limit            time.Duration
+// A Size is how much is measured: so many pairs of Lock and Unlock, or as many as fit in the limit, but at
+// least a fifth of them.
+type Size struct {
+	Pairs, HandOvers int
+	Limit            time.Duration
 }
 
-var fullSize = size{pairs: 500, handOvers: 11, limit: time.Second}
+var FullSize = Size{Pairs: 500, HandOvers: 11, Limit: time.Second}
 
-// A speed is what a lock costs that nobody else wants, and how soon the next one has a lock that someone waits for.
-type speed struct {
-	commands int // of Lock and Unlock, to all servers
-	trips    int // that follow one another: servers are asked at once, so those of the server that was asked most often
-	p50, p99 time.Duration
-	handOver time.Duration // from Unlock to the Lock of a waiter on another Client; the median
+// A Speed is the cost of a lock that nobody else wants, and of passing a lock on to a waiter.
+type Speed struct {
+	Commands int // of Lock and Unlock, to all servers
+	Trips    int // that follow one another: servers are asked at once, so those of the server that was asked most often
+	P50, P99 time.Duration
+	HandOver time.Duration // from Unlock to the Lock of a waiter on another Client; the median
 }
 
 // measure takes turns with nobody: other measurements and scenarios wait meanwhile.
-func measure(ctx context.Context, p *park, r row, servers []server, n size) (speed, error) {
+func measure(ctx context.Context, p *park, r Row, servers []server, n Size) (Speed, error) {
 	a, err := newActor("Alice", r, servers)
 	if err != nil {
-		return speed{}, err
+		return Speed{}, err
 	}
 	defer a.close()
 	b, err := newActor("Bob", r, servers)
 	if err != nil {
-		return speed{}, err
+		return Speed{}, err
 	}
 	defer b.close()
-	key := p.prefix + r.name + "/" + speedColumn
-	var s speed
+	key := p.prefix + r.Name + "/" + SpeedColumn
+	var s Speed
 	for range 3 { // the first ones open connections and load scripts
-		if s.commands, s.trips, err = countOne(ctx, a, key); err != nil {
-			return speed{}, err
+		if s.Commands, s.Trips, err = countOne(ctx, a, key); err != nil {
+			return Speed{}, err
 		}
 	}
-	if s.p50, s.p99, err = timePairs(ctx, a, key, n); err != nil {
-		return speed{}, err
+	if s.P50, s.P99, err = timePairs(ctx, a, key, n); err != nil {
+		return Speed{}, err
 	}
-	s.handOver, err = timeHandOvers(ctx, a, b, key, n.handOvers)
+	s.HandOver, err = timeHandOvers(ctx, a, b, key, n.HandOvers)
 	return s, err
 }
 
@@ -67,9 +68,9 @@ func countOne(ctx context.Context, a *actor, key string) (commands, trips int, e
 	return commands, trips, nil
 }
 
-func timePairs(ctx context.Context, a *actor, key string, n size) (p50, p99 time.Duration, err error) {
+func timePairs(ctx context.Context, a *actor, key string, n Size) (p50, p99 time.Duration, err error) {
 	var took []time.Duration
-	for start := time.Now(); len(took) < n.pairs && (len(took) < n.pairs/5 || time.Since(start) < n.limit); {
+	for start := time.Now(); len(took) < n.Pairs && (len(took) < n.Pairs/5 || time.Since(start) < n.Limit); {
 		began := time.Now()
 		l, err := a.locks.Lock(ctx, key)
 		if err != nil {

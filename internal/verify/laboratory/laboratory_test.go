@@ -1,0 +1,69 @@
+package laboratory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// The test binary is the program of the owners as well, which then know the strategies that are broken on purpose too.
+func TestMain(m *testing.M) {
+	logging.Disable()
+	if IsOwner() {
+		rows = append(rows, broken...)
+		if err := Own(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(redistest.Main(m))
+}
+
+// TestEveryCellIsAsExpected plays every scenario with every strategy.
+func TestEveryCellIsAsExpected(t *testing.T) {
+	for _, servers := range []string{"embedded", "redis"} {
+		t.Run(servers, func(t *testing.T) {
+			t.Parallel()
+			if servers == "redis" {
+				redistest.Require(t)
+			}
+			found, err := Run(t.Context(), Options{Servers: servers, Size: Size{Pairs: 20, HandOvers: 2, Limit: time.Second}})
+			if err := errors.Join(err, found.Err()); err != nil {
+				t.Fatal(err)
+			}
+			if len(found.Results) != len(Expected) {
+				t.Errorf("%d rows; %d are expected", len(found.Results), len(Expected))
+			}
+			for name, want := range map[string][2]int{ // commands and round trips of a lock
+				"single": {2, 2}, "fenced": {2, 2}, "reentrant": {2, 2}, "redlock-3/2": {6, 2}, "redlock-5/4": {10, 2},
+				"redlock-fenced-5/3": {10, 2},
+				"legacy-getset":      {2, 2}, "legacy-expire": {7, 4}, "legacy-setbit": {2, 2}, "legacy-getbit": {3, 3},
+			} {
+				for _, r := range found.Results {
+					if got := [2]int{r.Speed.Commands, r.Speed.Trips}; r.Row.Name == name && got != want {
+						t.Errorf("%s: %d commands and round trips; want %d", name, got, want)
+					}
+				}
+			}
+			if slow := found.Slow != ""; slow != (servers == "embedded") {
+				t.Errorf("on %s: %q", servers, found.Slow)
+			}
+		})
+	}
+}
+
+func TestAnInterruptIsWhatTheRunFailsWith(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("interrupted")
+	time.AfterFunc(200*time.Millisecond, func() { cancel(why) })
+	if _, err := Run(ctx, Options{Servers: "embedded", Only: "crash", Strategy: "legacy-setbit"}); !errors.Is(err, why) {
+		t.Errorf("Run = %v", err)
+	}
+}
