@@ -28,14 +28,13 @@ func newActor(name string, r Row, servers []server) (*actor, error) {
 	a := &actor{name: name, wire: newWire(len(servers))}
 	stores := make([]*redisstore.Store, len(servers))
 	for i, s := range servers {
-		// Leave WithoutQuarantine out in production. Here servers are new and are restarted, to show what that does.
 		store, client := goredis.Open(&redis.Options{
 			Addr: "127.0.0.1:1", // where the server is now, Dialer knows
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network(s.Addr()), s.Addr())
 			},
 			ReadTimeout: slow, WriteTimeout: slow,
-		}, redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(long))
+		}, r.quarantine(), redisstore.WithMaxTTL(r.long()))
 		client.AddHook(link{a.wire, i})
 		stores[i], a.clients = store, append(a.clients, client)
 	}
@@ -44,7 +43,7 @@ func newActor(name string, r Row, servers []server) (*actor, error) {
 		a.close()
 		return nil, err
 	}
-	a.locker, a.locks = l, locker.New(l)
+	a.locker, a.locks = l, locker.New(l, locker.WithTTL(min(locker.DefaultTTL, r.long())))
 	return a, nil
 }
 

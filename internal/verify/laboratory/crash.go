@@ -30,7 +30,7 @@ func crash(ctx context.Context, s *stage) error {
 	s.Holds[hers].Until, s.Holds[hers].Works = dies, dies
 	s.tell("Alice", "is killed with SIGKILL")
 	alice.stop()
-	his, err := s.waits(ctx, bob, s.of(patience), locker.WithTTL(long))
+	his, err := s.waits(ctx, bob, s.of(patience), locker.WithTTL(s.row.long()))
 	if err != nil {
 		return err
 	}

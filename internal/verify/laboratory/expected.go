@@ -7,11 +7,13 @@ import "strings"
 var Expected = parseMatrix(`
 	                     crash      pause      restart    restarts   loser      clock      killed
 	single               free       two work   two hold   –          safe       safe       free
+	fair                 free       two work   two hold   –          safe       safe       free
 	fenced               free       fenced     fenced     –          safe       safe       free
 	reentrant            free       two work   two hold   –          safe       safe       free
 	redlock-3/2          free       two work   two hold   two hold   safe       safe       free
 	redlock-5/3          free       two work   two hold   two hold   safe       safe       free
 	redlock-5/4          free       two work   safe       safe       safe       safe       free
+	redlock-5/3-strict   free       two work   safe       safe       safe       safe       free
 	redlock-fenced-5/3   free       fenced     two hold   two hold   safe       safe       free
 	redlock-fenced-5/4   free       fenced     safe       safe       safe       safe       free
 	legacy-getset        free       two work   two hold   –          two hold   two hold   free

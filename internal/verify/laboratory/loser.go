@@ -25,7 +25,7 @@ func loser(ctx context.Context, s *stage) error {
 		return err
 	}
 	first := alice.wire.stopBefore(stop{before: len(commands)})
-	hers := s.asksSlowly(ctx, alice, long)
+	hers := s.asksSlowly(ctx, alice, s.row.long())
 	s.standsStill(alice, first, hers)
 	last := commands[len(commands)-1]
 	second := bob.wire.stopBefore(stop{command: last})
@@ -50,7 +50,7 @@ func loser(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.waits(ctx, carol, s.of(4*brief), locker.WithTTL(long), locker.WithoutExtension())
+	c, err := s.waits(ctx, carol, s.of(4*brief), locker.WithTTL(s.row.long()), locker.WithoutExtension())
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func paused(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	his, err := s.waits(ctx, bob, s.of(patience), locker.WithTTL(long))
+	his, err := s.waits(ctx, bob, s.of(patience), locker.WithTTL(s.row.long()))
 	if err != nil {
 		return err
 	}

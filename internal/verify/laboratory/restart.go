@@ -37,7 +37,7 @@ func forgetful(servers int) func(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		his, err := s.waits(ctx, bob, s.of(brief), locker.WithTTL(long), locker.WithoutExtension())
+		his, err := s.waits(ctx, bob, s.of(brief), locker.WithTTL(s.row.long()), locker.WithoutExtension())
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func forgetful(servers int) func(ctx context.Context, s *stage) error {
 			return err
 		}
 		s.believe(hers, his)
-		switch err := hers.Extend(ctx, long); {
+		switch err := hers.Extend(ctx, s.row.long()); {
 		case errors.Is(err, locker.ErrLost):
 			s.tell("Alice", "extends the lock and is told that it is lost")
 		case err == nil:
@@ -62,7 +62,7 @@ func forgetful(servers int) func(ctx context.Context, s *stage) error {
 
 // mustHold is for the one who begins.
 func (s *stage) mustHold(ctx context.Context, a *actor) (*holder, error) {
-	h, err := s.asks(ctx, a, locker.WithTTL(long), locker.WithoutExtension())
+	h, err := s.asks(ctx, a, locker.WithTTL(s.row.long()), locker.WithoutExtension())
 	if err == nil && h == nil {
 		err = fmt.Errorf("%s was refused a lock that nobody has", a.name)
 	}

@@ -1,15 +1,22 @@
 package laboratory
 
 import (
-	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
 )
 
 // A Row is a strategy of the table, with its servers.
@@ -19,16 +26,66 @@ type Row struct {
 	quorum  int // how many of them have to grant
 	build   func(stores []*redisstore.Store, quorum int) (locker.Locker, error)
 	endless bool // what a dead owner leaves is there for ever, so that there is no lock of one that died to take over
+	strict  bool // quarantine holds every server back that was started a short time ago
+}
+
+// strictTTL is the longest TTL where quarantine is strict, and so how long a server must have been up.
+const strictTTL = 6 * time.Second
+
+// quarantine is off in most rows, to show what a restart does without it. Leave it on in production.
+func (r Row) quarantine() redisstore.Option {
+	if r.strict {
+		return redisstore.WithQuarantine(strictTTL)
+	}
+	return redisstore.WithoutQuarantine()
+}
+
+// long is the TTL of a lease that must not end during a scenario.
+func (r Row) long() time.Duration {
+	if r.strict {
+		return strictTTL
+	}
+	return long
+}
+
+// awake waits until quarantine holds no server back.
+func (r Row) awake(ctx context.Context, servers []server) error {
+	if !r.strict {
+		return nil
+	}
+	for _, s := range servers {
+		client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
+		defer client.Close()
+		for {
+			info, err := client.InfoMap(ctx, "server").Result()
+			if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
+				return err
+			}
+			up, err := strconv.Atoi(info["Server"]["uptime_in_seconds"])
+			if err != nil {
+				return fmt.Errorf("strict quarantine needs servers that tell their uptime, and embedded ones do not: %w", errNotHere)
+			}
+			if time.Duration(up)*time.Second > strictTTL {
+				break
+			}
+			if err := pause(ctx, 100*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // GetSet counts milliseconds here, so that nobody has to wait for its whole seconds.
 var rows = []Row{
 	one("single", func(s *redisstore.Store) locker.Locker { return single.New(s) }),
+	one("fair", func(s *redisstore.Store) locker.Locker { return fair.New(s) }),
 	one("fenced", func(s *redisstore.Store) locker.Locker { return fenced.New(s) }),
 	one("reentrant", func(s *redisstore.Store) locker.Locker { return reentrant.New(s) }),
 	{Name: "redlock-3/2", servers: 3, quorum: 2, build: plain},
 	{Name: "redlock-5/3", servers: 5, quorum: 3, build: plain},
 	{Name: "redlock-5/4", servers: 5, quorum: 4, build: plain},
+	{Name: "redlock-5/3-strict", servers: 5, quorum: 3, build: plain, strict: true},
 	{Name: "redlock-fenced-5/3", servers: 5, quorum: 3, build: numbered},
 	{Name: "redlock-fenced-5/4", servers: 5, quorum: 4, build: numbered},
 	one("legacy-getset", func(s *redisstore.Store) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }),

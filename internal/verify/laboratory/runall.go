@@ -23,9 +23,11 @@ func runAll(ctx context.Context, p *park, rows []Row, wanted []Scenario, o Optio
 	for i, r := range rows {
 		results[i].Row = r
 		var err error
-		servers[i], err = p.take(r.servers)
+		if servers[i], err = p.take(r.servers); err == nil {
+			err = r.awake(ctx, servers[i])
+		}
 		switch {
-		case errors.Is(err, errTooFew):
+		case errors.Is(err, errTooFew), errors.Is(err, errNotHere):
 			results[i].Why = err.Error()
 			continue
 		case err != nil:

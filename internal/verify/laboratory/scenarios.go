@@ -80,7 +80,10 @@ func play(ctx context.Context, p *park, r Row, servers []server, sc Scenario) Ce
 	for take := range takes {
 		s := &stage{row: r, take: take, servers: servers, key: fmt.Sprintf("%s%s/%s/%d", p.prefix, r.Name, sc.Name, take)}
 		s.Began = time.Now()
-		err := sc.play(ctx, s)
+		err := r.awake(ctx, servers)
+		if err == nil {
+			err = sc.play(ctx, s)
+		}
 		s.close()
 		c.Record = s.Record
 		switch {

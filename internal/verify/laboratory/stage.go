@@ -233,7 +233,7 @@ func (s *stage) rehearse(ctx context.Context) (commands []string, err error) {
 	}
 	for _, key := range keys {
 		a.wire.reset()
-		lease, err := a.locker.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: long})
+		lease, err := a.locker.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: s.row.long()})
 		if err != nil {
 			return nil, fmt.Errorf("a rehearsal: %w", err)
 		}

@@ -202,7 +202,7 @@ func (l link) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// isGreeting is what go-redis sends on a new connection.
+// isGreeting is what go-redis, and quarantine, send on a new connection.
 func isGreeting(cmd redis.Cmder) bool {
-	return slices.Contains([]string{"hello", "client", "auth", "select"}, cmd.Name())
+	return slices.Contains([]string{"hello", "client", "auth", "select", "info", "role"}, cmd.Name())
 }
