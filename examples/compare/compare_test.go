@@ -25,6 +25,9 @@ func TestTheProgramShowsEveryCell(t *testing.T) {
 	}
 	shown := maps.Clone(laboratory.Expected)
 	delete(shown, "redlock-5/3-strict") // embedded servers tell no uptime
+	if strings.Contains(out.String(), "p50") || !strings.Contains(out.String(), "left out: embedded servers run scripts") {
+		t.Errorf("times of embedded servers are shown, or nothing says why they are not:\n%s", &out)
+	}
 	if why := "redlock-5/3-strict was left out: strict quarantine needs"; !strings.Contains(out.String(), why) {
 		t.Errorf("no %q in:\n%s", why, &out)
 	}
@@ -88,6 +91,23 @@ func TestOneCellIsToldStepByStep(t *testing.T) {
 	checkPage(t, html, 1)
 }
 
+func TestTimesAreThoseOfRedis(t *testing.T) {
+	redistest.Require(t)
+	var out bytes.Buffer
+	o := laboratory.Options{Servers: "redis", Only: laboratory.SpeedColumn, Strategy: "single", Size: smallSize}
+	if err := run(t.Context(), &out, o, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"p50 µs", "next ms", "p50, p99"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, &out)
+		}
+	}
+	if n := len(strings.Fields(line(t, out.String(), "single"))); n != 6 {
+		t.Errorf("%d fields in the line of single:\n%s", n, &out)
+	}
+}
+
 func TestServersOfTheUserAreNotRestartedAndKeepNothing(t *testing.T) {
 	servers := redistest.StartN(t, 3)
 	var addrs []string
@@ -124,7 +144,7 @@ func TestServersOfTheUserAreNotRestartedAndKeepNothing(t *testing.T) {
 
 func TestWhatDoesNotExistIsAnErrorThatListsWhatDoes(t *testing.T) {
 	for want, o := range map[string]laboratory.Options{
-		`no strategy "redlok": there are single, fenced,`:          {Servers: "embedded", Strategy: "redlok"},
+		`no strategy "redlok": there are single, fair, fenced,`:          {Servers: "embedded", Strategy: "redlok"},
 		`no column "crush": there are speed, crash, pause,`:        {Servers: "embedded", Only: "crush"},
 		`no servers "valkey": there are embedded and redis`:        {Servers: "valkey"},
 		`127.0.0.1:1: connect: connection refused`:                 {Environment: "127.0.0.1:1", Only: "speed", Strategy: "single"},

@@ -42,10 +42,8 @@ func (r report) writePage(file string) error {
 }
 
 func (r report) sheet() sheet {
-	s := sheet{On: r.On, Took: r.Took.Round(100_000_000).String(), Head: []string{"strategy"}, Notes: r.explanations()}
-	if r.measured() {
-		s.Head = append(s.Head, speedHead...)
-	}
+	s := sheet{On: r.On, Took: r.Took.Round(100_000_000).String(), Notes: r.explanations()}
+	s.Head = append([]string{"strategy"}, r.speedHead()...)
 	for _, sc := range r.Columns {
 		s.Head = append(s.Head, sc.Name)
 	}

@@ -4,11 +4,14 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
 )
@@ -214,4 +217,44 @@ func TestStepsAtOneInstantAreDrawnBesideEachOther(t *testing.T) {
 
 func instant(ms int) time.Time {
 	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
+}
+
+// TestTheTableFitsAWindowOf1280Pixels takes a letter to be 8 pixels wide, which is more than 0.85rem needs.
+// What does not fit has to scroll.
+func TestTheTableFitsAWindowOf1280Pixels(t *testing.T) {
+	r := report{laboratory.Report{}}
+	for name, cells := range laboratory.Expected {
+		row := laboratory.Result{Row: laboratory.Row{Name: name}, Speed: &laboratory.Speed{
+			Commands: 10, Trips: 10, P50: 10 * time.Millisecond, P99: 100 * time.Millisecond, HandOver: 100 * time.Millisecond,
+		}}
+		r.Columns = nil
+		for _, column := range slices.Sorted(maps.Keys(cells)) {
+			sc := laboratory.Scenario{Name: column}
+			r.Columns = append(r.Columns, sc)
+			row.Cells = append(row.Cells, laboratory.Cell{Row: name, Scenario: sc, Outcome: cells[column]})
+		}
+		r.Results = append(r.Results, row)
+	}
+	s := r.sheet()
+	widths := make([]int, len(s.Head))
+	for i, head := range s.Head {
+		widths[i] = utf8.RuneCountInString(head)
+		for _, l := range s.Lines {
+			widths[i] = max(widths[i], utf8.RuneCountInString(l[i].Text))
+		}
+	}
+	const padding = 18
+	wide := 0
+	for _, w := range widths {
+		wide += 8*w + padding
+	}
+	const window, body = 1280 - 16, 76*16 + 2*16 // without the scroll bar; max-width and padding of the page
+	if wide > body-2*16 || body > window {
+		t.Errorf("the table is %d wide, the page %d, the window %d", wide, body, window)
+	}
+	for _, want := range []string{"max-width: 76rem", ".scroll { overflow-x: auto; }", `<div class="scroll">`} {
+		if !strings.Contains(pageText, want) {
+			t.Errorf("page.html has no %q", want)
+		}
+	}
 }

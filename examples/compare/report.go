@@ -41,10 +41,7 @@ func (r report) alone() *laboratory.Cell {
 
 // table has a line for each strategy. What was not measured or played has no column.
 func (r report) table(b *strings.Builder) {
-	head := []string{"strategy"}
-	if r.measured() {
-		head = append(head, speedHead...)
-	}
+	head := append([]string{"strategy"}, r.speedHead()...)
 	for _, sc := range r.Columns {
 		head = append(head, sc.Name)
 	}
@@ -62,7 +59,7 @@ func (r report) table(b *strings.Builder) {
 		var text strings.Builder
 		for i, field := range line {
 			gap := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(field))
-			switch isNumber := r.measured() && i > 0 && i <= len(speedHead); {
+			switch isNumber := i > 0 && i <= len(r.speedHead()); {
 			case i == 0:
 				text.WriteString(field + gap)
 			case isNumber:
@@ -75,7 +72,17 @@ func (r report) table(b *strings.Builder) {
 	}
 }
 
-var speedHead = []string{"cmds", "trips", "p50 µs", "p99 µs", "next ms"}
+// speedHead names the columns of what was measured. Times of embedded servers are not what a lock costs.
+func (r report) speedHead() []string {
+	counts := []string{"cmds", "trips"}
+	switch {
+	case !r.measured():
+		return nil
+	case r.NoTimes != "":
+		return counts
+	}
+	return append(counts, "p50 µs", "p99 µs", "next ms")
+}
 
 func (r report) measured() bool {
 	for _, row := range r.Results {
@@ -90,7 +97,7 @@ func (r report) line(row laboratory.Result, columns int) []string {
 	line := []string{row.Row.Name}
 	if s := row.Speed; s != nil {
 		line = append(line, fmt.Sprint(s.Commands), fmt.Sprint(s.Trips), fmt.Sprint(s.P50.Microseconds()),
-			fmt.Sprint(s.P99.Microseconds()), fmt.Sprintf("%.1f", s.HandOver.Seconds()*1000))
+			fmt.Sprint(s.P99.Microseconds()), fmt.Sprintf("%.1f", s.HandOver.Seconds()*1000))[:1+len(r.speedHead())]
 	}
 	for _, c := range row.Cells {
 		line = append(line, text(c))
@@ -132,11 +139,13 @@ func (r report) explanations() (lines [][2]string) {
 	if r.measured() {
 		lines = append(lines,
 			[2]string{"cmds", "commands of one Lock and Unlock of a free lock, to all servers"},
-			[2]string{"trips", "round trips, one after the other: those to the server that has most"},
-			[2]string{"p50, p99", "Lock and Unlock of a free lock, one pair after the other"},
-			[2]string{"next", "from Unlock to the Lock of a waiter on another Client, the median"})
-		if r.Slow != "" {
-			lines = append(lines, [2]string{"embedded", r.Slow})
+			[2]string{"trips", "round trips, one after the other: those to the server that has most"})
+		if r.NoTimes != "" {
+			lines = append(lines, [2]string{"times", "left out: " + r.NoTimes})
+		} else {
+			lines = append(lines,
+				[2]string{"p50, p99", "Lock and Unlock of a free lock, one pair after the other"},
+				[2]string{"next", "from Unlock to the Lock of a waiter on another Client, the median"})
 		}
 	}
 	for _, sc := range r.Columns {

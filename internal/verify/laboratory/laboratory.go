@@ -26,7 +26,7 @@ type Options struct {
 type Report struct {
 	On      string // which servers
 	Flags   string // of examples/compare, that choose them
-	Slow    string // why times on these say nothing; empty: they do
+	NoTimes string // why no times were measured; empty: they were
 	Took    time.Duration
 	Columns []Scenario
 	Results []Result
@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		}
 		return Report{}, err
 	}
-	return Report{On: park.name, Flags: park.flags, Slow: park.slow, Took: time.Since(began), Columns: cells, Results: results}, nil
+	return Report{On: park.name, Flags: park.flags, NoTimes: park.noTimes, Took: time.Since(began), Columns: cells, Results: results}, nil
 }
 
 // Err tells of cells that are not as docs/safety.md says, and of a run in which nothing ran.

@@ -22,10 +22,10 @@ type server interface {
 
 // A park is where servers come from. Every row has some of its own, since it restarts them.
 type park struct {
-	name   string // in the report
-	flags  string // that choose it
-	slow   string // why its times say little; empty: they do say something
-	prefix string // of all keys: others may use the same servers
+	name    string // in the report
+	flags   string // that choose it
+	noTimes string // why its times are not measured; empty: they are
+	prefix  string // of all keys: others may use the same servers
 
 	start   func() (server, func() error, error) // nil: there are none but those below
 	given   []server
@@ -45,7 +45,7 @@ func openPark(o Options) (*park, error) {
 		}
 	case o.Servers == "embedded":
 		p.name, p.start = "embedded servers", startEmbedded
-		p.slow = "servers are for trying out: scripts take several times as long there; -servers redis tells what a lock costs"
+		p.noTimes = "embedded servers run scripts several times as slowly as a real one: use -servers redis"
 	case o.Servers == "redis":
 		if _, err := exec.LookPath(redisProgram); err != nil {
 			return nil, fmt.Errorf("%s is not installed: %w", redisProgram, err)
