@@ -144,7 +144,7 @@ func TestServersOfTheUserAreNotRestartedAndKeepNothing(t *testing.T) {
 
 func TestWhatDoesNotExistIsAnErrorThatListsWhatDoes(t *testing.T) {
 	for want, o := range map[string]laboratory.Options{
-		`no strategy "redlok": there are single, fair, fenced,`:          {Servers: "embedded", Strategy: "redlok"},
+		`no strategy "redlok": there are single, fair, fenced,`:    {Servers: "embedded", Strategy: "redlok"},
 		`no column "crush": there are speed, crash, pause,`:        {Servers: "embedded", Only: "crush"},
 		`no servers "valkey": there are embedded and redis`:        {Servers: "valkey"},
 		`127.0.0.1:1: connect: connection refused`:                 {Environment: "127.0.0.1:1", Only: "speed", Strategy: "single"},
