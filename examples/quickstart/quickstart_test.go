@@ -69,7 +69,7 @@ func TestTheProgramInAPipe(t *testing.T) {
 			if i := strings.IndexFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' }); i >= 0 {
 				t.Errorf("control character %q in a pipe", text[i])
 			}
-			for _, want := range []string{"\n  100 %  160 of 160\n", "SIGKILL for ", "With the lock, no update was lost."} {
+			for _, want := range []string{"SIGKILL for ", "With the lock, no update was lost."} {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in:\n%s", want, text)
 				}
@@ -91,9 +91,6 @@ func TestTheProgramInAPipe(t *testing.T) {
 			took, err := time.ParseDuration(cell("SIGKILL to next", 2) + "s")
 			if err != nil || took < leaseTTL/3 || took > 10*leaseTTL {
 				t.Errorf("took over after %v %v", took, err)
-			}
-			if p50, err := time.ParseDuration(cell("lock+unlock, p50", 1)); err != nil || p50 <= 0 || p50 > time.Second {
-				t.Errorf("p50 %v %v", p50, err)
 			}
 		})
 	}
@@ -226,7 +223,7 @@ func TestAWorkerEndsWithThePipe(t *testing.T) {
 // The checks of the locked run must be able to fail.
 func TestARunWithoutALockIsAtFault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "counter")
-	got, err := race(t.Context(), &screen{Writer: io.Discard}, task{Role: roleUnlocked, File: file, Times: 200})
+	got, err := race(t.Context(), task{Role: roleUnlocked, File: file, Times: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +239,7 @@ func TestAWorkerThatFailsEndsTheRace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	file := filepath.Join(t.TempDir(), "counter")
-	_, err := race(ctx, &screen{Writer: io.Discard},
-		task{Role: roleLocked, Addr: nobody, Key: "k", File: file, Times: 1})
+	_, err := race(ctx, task{Role: roleLocked, Addr: nobody, Key: "k", File: file, Times: 1})
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || ctx.Err() != nil {
 		t.Errorf("race: %v, want what the worker says", err)
 	}

@@ -26,7 +26,7 @@ func (o outcome) fault() error {
 }
 
 // race lets several workers begin at the same moment and waits for all of them. If one fails, all end.
-func race(ctx context.Context, out *screen, t task) (outcome, error) {
+func race(ctx context.Context, t task) (outcome, error) {
 	if err := writeCounter(t.File, 0); err != nil {
 		return outcome{}, err
 	}
@@ -58,12 +58,9 @@ func race(ctx context.Context, out *screen, t task) (outcome, error) {
 		close(told)
 	}()
 	result := outcome{expected: processes * t.Times}
-	bar := out.progress(result.expected)
 	for h := range told {
 		result.holds = append(result.holds, h)
-		bar.show(len(result.holds))
 	}
-	bar.clear()
 	result.took = time.Since(began)
 	select {
 	case err := <-failed: // the first: it made the others fail

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -138,35 +137,5 @@ func TestATakeoverIsDrawnToScale(t *testing.T) {
 	}
 	if want := strings.Repeat(" ", 3) + strings.Repeat("·", 49) + strings.Repeat("█", 12); heir != want {
 		t.Errorf("heir is\n%s, want\n%s", heir, want)
-	}
-}
-
-func TestProgress(t *testing.T) {
-	show := func(s *screen) {
-		b := s.progress(8)
-		for done := range 8 {
-			b.show(done + 1)
-			b.drawn = time.Time{}
-		}
-		b.clear()
-	}
-	var pipe, terminal bytes.Buffer
-	show(&screen{Writer: &pipe})
-	if want := "   25 %  2 of 8\n   50 %  4 of 8\n   75 %  6 of 8\n  100 %  8 of 8\n"; pipe.String() != want {
-		t.Errorf("in a pipe:\n%q, want\n%q", pipe.String(), want)
-	}
-	show(&screen{Writer: &terminal, terminal: true})
-	got := terminal.String()
-	if strings.Contains(got, "\n") || strings.Count(got, "\r") != 9 || !strings.HasSuffix(got, "\r\x1b[K") {
-		t.Errorf("at a terminal, want one line drawn 8 times and cleared: %q", got)
-	}
-}
-
-func TestColourOnlyWhereItIsWanted(t *testing.T) {
-	if got := (&screen{colour: true}).paint(red, "x"); got != "\x1b[31mx\x1b[0m" {
-		t.Errorf("%q", got)
-	}
-	if got := (&screen{}).paint(red, "x"); got != "x" {
-		t.Errorf("%q", got)
 	}
 }
