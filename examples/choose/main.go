@@ -1,5 +1,5 @@
-// Command choose takes a lock with the strategy and on the stores that flags or the environment name, does its work, and
-// says what it got: how a program leaves the choice to whoever runs it.
+// Command choose takes a lock with the strategy and the store that flags or the environment name. A
+// program does this to leave the choice to its operator.
 //
 //	go run ./examples/choose
 //	go run ./examples/choose -strategy fenced
@@ -7,7 +7,7 @@
 //	go run ./examples/choose -strategy redlock -backend goredis -addr host1:6379,host2:6379,host3:6379
 //	LOCK_STRATEGY=reentrant LOCK_BACKEND=redigo LOCK_ADDR=localhost:6379 go run ./examples/choose
 //
-// Without a backend it starts a small server of its own for each address, whose name then does not matter.
+// Without a backend it starts a small server of its own for each address, whatever the address is.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 )
 
 func main() {
-	logging.Disable() // of go-redis: its errors come back from the calls as well
+	logging.Disable() // of go-redis: the calls return its errors too
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Stdout, os.Getenv, os.Args[1:])
 	stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// stores are those that this program can open. One that wants no redigo in its binary leaves it out.
+// stores are the backends of this program. Leave out a client library that you do not want in the binary.
 var stores = strategies.Backends{
 	"goredis": func(_ context.Context, addr string) (backends.Store, func() error, error) {
 		store, client := goredis.Open(&redis.Options{Addr: addr})

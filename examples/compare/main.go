@@ -1,9 +1,9 @@
-// Command compare puts all strategies of this module beside each other: what a lock costs under each, and what becomes of
-// it when something goes wrong. Nothing in its table is asserted: every cell is a run, on servers of its own, in which the
-// fault was made to happen, and what it says was computed from who held the lock when.
+// Command compare prints a table of all strategies: the commands and round trips of a lock, and what
+// becomes of it under each fault. Every cell is a run of internal/verify/laboratory, on servers of its
+// own, in which the fault was made to happen; the verdict is computed from who held the lock when.
 //
 //	go run ./examples/compare                                      embedded servers: nothing to install
-//	go run ./examples/compare -servers redis                       redis-server processes
+//	go run ./examples/compare -servers redis                       redis-server processes: times and strict quarantine too
 //	REDIS_ADDR=a:6379,b:6379,c:6379 go run ./examples/compare      your servers; none of them is restarted
 //	go run ./examples/compare -only pause -strategy single         one cell, told step by step
 //	go run ./examples/compare -html compare.html                   also as a page, with a timeline for each anomaly
@@ -30,7 +30,7 @@ import (
 const runLimit = 3 * time.Minute // with servers that are far away
 
 func main() {
-	logging.Disable() // of go-redis: its errors come back from the calls as well
+	logging.Disable() // of go-redis: the calls return its errors too
 	if laboratory.IsOwner() {
 		exitIf(laboratory.Own(os.Stdin, os.Stdout))
 		return

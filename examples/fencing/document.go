@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file is the part to copy: locks that number their grants, and a write that sends the number.
+// This file is the part to copy: a lock with numbered grants, and a write that sends the number.
 
 // A story has two documents, both protected by the same lock.
 type story struct {
@@ -25,11 +25,11 @@ type story struct {
 // open does not connect yet: the first Lock does.
 func open(addr string) *story {
 	store, client := goredis.Open(&redis.Options{Addr: addr})
-	name := "fencing/" + rand.Text()[:8] // a name of its own for each run: others may use the same server
+	name := "fencing/" + rand.Text()[:8] // a new name for each run: others may use the same server
 	return &story{locker.New(fenced.New(store)), client, name, name + "/blind", name + "/guarded"}
 }
 
-// writeGuarded writes if no later holder was here before. The server compares and writes in one step.
+// writeGuarded writes unless a later holder has written. The server compares and writes in one step.
 func (s *story) writeGuarded(ctx context.Context, number uint64, text string) error {
 	accepted, err := guard.Run(ctx, s.client, []string{s.guarded}, number, "text", text).Bool()
 	switch {
@@ -43,7 +43,7 @@ func (s *story) writeGuarded(ctx context.Context, number uint64, text string) er
 
 var guard = redis.NewScript(fence.Script)
 
-// writeBlindly writes whoever is late.
+// writeBlindly writes without looking at the number.
 func (s *story) writeBlindly(ctx context.Context, text string) error {
 	return s.client.HSet(ctx, s.blind, "text", text).Err()
 }

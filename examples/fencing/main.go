@@ -1,12 +1,13 @@
-// Command fencing shows what a lock alone can't do: stop a holder that was paused until the lock was someone else's. Its
-// late write destroys what the next holder has written, unless the resource looks at the numbers of the grants.
+// Command fencing shows what a lock alone can't do: stop a holder that was paused until its lease ended.
+// Its late write overwrites what the next holder has written, unless the resource compares the numbers
+// of the grants.
 //
 //	go run ./examples/fencing
 //	REDIS_ADDR=localhost:6379 go run ./examples/fencing
 //
-// It needs nothing installed: without REDIS_ADDR it starts a small server of its own. On yours, the counter of its lock
-// stays for a day. It exits with 1 if the late write did not come through without a guard, or did with one. To copy
-// from, see document.go.
+// Without REDIS_ADDR it starts a small server of its own. On your server, the counter of the lock stays
+// for a day. The program exits with 1 unless the late write succeeds without the guard and fails with
+// it. The code to copy is in document.go.
 package main
 
 import (
@@ -29,14 +30,14 @@ const (
 )
 
 func main() {
-	logging.Disable() // of go-redis: its errors come back from the calls as well
+	logging.Disable() // of go-redis: the calls return its errors too
 	if err := run(context.Background(), os.Stdout, os.Getenv("REDIS_ADDR")); err != nil {
 		fmt.Fprintln(os.Stderr, "fencing:", err)
 		os.Exit(1)
 	}
 }
 
-// run is the whole story.
+// run lets two holders write in the wrong order, to both documents.
 func run(ctx context.Context, out io.Writer, addr string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, runLimit, fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
@@ -51,7 +52,7 @@ func run(ctx context.Context, out io.Writer, addr string) error {
 	s := open(addr)
 	defer s.close(ctx)
 	began := time.Now()
-	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // a screen that is gone is no reason to fail
+	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // goes on if nobody reads
 	tell := func(format string, args ...any) {
 		printf("%5.2f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
@@ -62,14 +63,14 @@ func run(ctx context.Context, out io.Writer, addr string) error {
 	}
 	defer first.Unlock(ctx) // lost by then
 	tell("Holder 1 has the lock for %v, with number %d.", ttl, first.Fence())
-	tell("It is paused: by its garbage collector, its hypervisor, a full disk. It extends nothing any more.")
+	tell("It is paused: by its garbage collector, its hypervisor, a full disk. It no longer renews its lease.")
 
 	second, err := s.locks.Lock(ctx, s.key)
 	if err != nil {
 		return err
 	}
 	defer second.Unlock(ctx)
-	tell("Holder 2 has the lock, with number %d: the lease of holder 1 has run out.", second.Fence())
+	tell("Holder 2 has the lock, with number %d: the lease of holder 1 has ended.", second.Fence())
 	if err := s.writeBlindly(ctx, "holder 2"); err != nil {
 		return err
 	}
@@ -78,13 +79,13 @@ func run(ctx context.Context, out io.Writer, addr string) error {
 	}
 	tell("Holder 2 writes to both documents.")
 
-	// Holder 1 goes on where it was stopped. It last looked at its context before the pause, when all was well.
-	tell("Holder 1 goes on. It does not know yet, and makes the write that it was about to make.")
+	// Holder 1 last looked at its context before the pause.
+	tell("Holder 1 goes on. It does not know that its lease has ended, and writes.")
 	if err := s.writeBlindly(ctx, "holder 1"); err != nil {
 		return err
 	}
 	late := s.writeGuarded(ctx, first.Fence(), "holder 1")
-	tell("At its next look at its context it learns: %v", context.Cause(first.Context()))
+	tell("When it looks at its context: %v", context.Cause(first.Context()))
 
 	blind, guarded, err := s.read(ctx)
 	if err != nil {

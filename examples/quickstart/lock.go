@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file is the part to copy: a Client, made once, and the two ways to hold a lock.
+// This file is the part to copy: a Client, made once, and two ways to hold a lock.
 
 // openLocks does not connect yet: the first Lock does. One Client serves all goroutines and all keys.
 func openLocks(addr string) (*locker.Client, io.Closer) {
@@ -30,8 +30,8 @@ func addOneLocked(ctx context.Context, locks *locker.Client, key, file string) (
 	return held, err
 }
 
-// holdUntilDone takes the lock and keeps it until ctx ends. Its lease lasts for ttl only, but the Client extends it for
-// as long as this process lives.
+// holdUntilDone takes the lock and keeps it until ctx ends. The lease lasts for ttl, and the Client
+// renews it for as long as this process lives.
 func holdUntilDone(ctx context.Context, locks *locker.Client, key string, ttl time.Duration, held func()) error {
 	l, err := locks.Lock(ctx, key, locker.WithTTL(ttl))
 	if err != nil {

@@ -1,11 +1,12 @@
-// Command quickstart shows what a distributed lock is for. Several processes add to one counter in a file, first as
-// they please, then one at a time; then the process that has the lock is killed, and another one takes over.
+// Command quickstart shows what a distributed lock is for. Several processes add to one counter in a
+// file, first without a lock and then with one. Then the process that holds the lock is killed, and
+// another one takes over.
 //
 //	go run ./examples/quickstart
 //	REDIS_ADDR=localhost:6379 go run ./examples/quickstart
 //
-// It needs nothing installed: without REDIS_ADDR it starts a small server of its own. It exits with 1 if the processes
-// that locked lost an update. To copy from, see lock.go.
+// Without REDIS_ADDR it starts a small server of its own. It exits with 1 if an update is lost although
+// the processes locked. The code to copy is in lock.go.
 package main
 
 import (
@@ -32,7 +33,7 @@ const (
 )
 
 func main() {
-	logging.Disable() // of go-redis: its errors come back from the calls as well
+	logging.Disable() // of go-redis: the calls return its errors too
 	if isWorker() {
 		exitIf(work())
 		return
@@ -53,10 +54,10 @@ func exitIf(err error) {
 	}
 }
 
-// run is the whole story.
+// run plays the three parts and prints the result.
 func run(ctx context.Context, out screen, addr string, increments int) (err error) {
 	defer func() {
-		if err != nil && ctx.Err() != nil { // then all that failed, failed because of that
+		if err != nil && ctx.Err() != nil { // the end of ctx is what made the rest fail
 			err = context.Cause(ctx)
 		}
 	}()
@@ -73,7 +74,7 @@ func run(ctx context.Context, out screen, addr string, increments int) (err erro
 	}
 	locks, conn := openLocks(addr)
 	defer conn.Close()
-	key := "quickstart/" + rand.Text()[:8] // a name of its own for each run: others may use the same server
+	key := "quickstart/" + rand.Text()[:8] // a new name for each run: others may use the same server
 	if err := reach(ctx, locks, key); err != nil {
 		return fmt.Errorf("cannot lock at %s: %w", addr, err)
 	}
@@ -111,7 +112,7 @@ func run(ctx context.Context, out screen, addr string, increments int) (err erro
 	return locked.fault()
 }
 
-// reach takes the lock once, so that a server that is not there, or not fit, is noticed before all else.
+// reach takes the lock once, to fail at once if the server does not answer or does not fit.
 func reach(ctx context.Context, locks *locker.Client, key string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer in %v", patience))
 	defer cancel()

@@ -16,7 +16,7 @@ func (s screen) headline(format string, args ...any) {
 	s.printf("\n%s\n", fmt.Sprintf(format, args...))
 }
 
-// race says what a race has come to and shows who was at the file in the middle of it.
+// race prints the result of a race, and which processes were at the file in the middle of it.
 func (s screen) race(o outcome) {
 	came := "no update is lost"
 	if lost := o.lost(); lost != 0 {
@@ -33,7 +33,7 @@ func (s screen) race(o outcome) {
 	s.printf("   at once  %s\n", count)
 }
 
-// takeover shows the end of a holder, and what it was followed by.
+// takeover prints how the holder was killed, and how the next one got the lock.
 func (s screen) takeover(t takeover) {
 	holder, heir := t.draw()
 	s.printf("  %8d  %s\n", t.holder, holder)
@@ -41,12 +41,12 @@ func (s screen) takeover(t takeover) {
 	event := func(when time.Time, format string, args ...any) {
 		s.printf("  %8s  %s\n", seconds(when.Sub(t.held)), fmt.Sprintf(format, args...))
 	}
-	event(t.held, "%d takes the lock for %v, and extends it while it lives (█)", t.holder, leaseTTL)
+	event(t.held, "%d takes the lock for %v, and renews it while it lives (█)", t.holder, leaseTTL)
 	event(t.waited, "%d asks for it, and waits (·)", t.heir)
 	event(t.killed, "SIGKILL for %d (X): its lease has %s left (░)", t.holder, seconds(t.expired.Sub(t.killed)))
 	event(t.taken, "%d has the lock, %s after the kill", t.heir, seconds(t.took()))
-	s.printf("  Nobody can tell a dead holder from a slow one, so its lease has to run out:\n" +
-		"  at most the TTL after it was last extended.\n")
+	s.printf("  Nobody can tell a dead holder from a slow one, so its lease has to end first:\n" +
+		"  at most the TTL after it was last renewed.\n")
 }
 
 // table ends the report.

@@ -1,11 +1,11 @@
-// Command reentrant lets a job lock what it has locked already, one function deeper, while another job waits for all of
-// it. Who is the same job is said by a name in the context, never guessed.
+// Command reentrant runs a job that holds a lock and calls a function that takes the same lock. Another
+// job waits until both are released. The name of an owner in the context says which job a call is for.
 //
 //	go run ./examples/reentrant
 //	REDIS_ADDR=localhost:6379 go run ./examples/reentrant
 //
-// It needs nothing installed: without REDIS_ADDR it starts a small server of its own. It exits with 1 if the other job
-// came in between.
+// Without REDIS_ADDR it starts a small server of its own. It exits with 1 if the other job got the lock
+// in between.
 package main
 
 import (
@@ -27,21 +27,21 @@ import (
 )
 
 func main() {
-	logging.Disable() // of go-redis: its errors come back from the calls as well
+	logging.Disable() // of go-redis: the calls return its errors too
 	if err := run(context.Background(), os.Stdout, os.Getenv("REDIS_ADDR")); err != nil {
 		fmt.Fprintln(os.Stderr, "reentrant:", err)
 		os.Exit(1)
 	}
 }
 
-// account is what the jobs work on. Both of its functions lock, and one calls the other.
+// account is what the jobs work on. Both of its functions take the lock, and close calls bookFees.
 type account struct {
 	locks *locker.Client
 	key   string
 	story *story
 }
 
-// close books the fees and then closes, under one lock: a fee that came later would be lost.
+// close books the fees and closes the account under one lock, so that no fee comes in between.
 func (a *account) close(ctx context.Context, job string) error {
 	return a.locks.Do(ctx, a.key, func(ctx context.Context, l *locker.Lock) error {
 		a.story.tell("%s closes the account, hold %d", job, l.Lease().Holds)
@@ -56,7 +56,7 @@ func (a *account) close(ctx context.Context, job string) error {
 func (a *account) bookFees(ctx context.Context, job string) error {
 	return a.locks.Do(ctx, a.key, func(_ context.Context, l *locker.Lock) error {
 		a.story.tell("%s books fees, hold %d", job, l.Lease().Holds)
-		time.Sleep(50 * time.Millisecond) // what it has to do
+		time.Sleep(50 * time.Millisecond) // the work
 		return nil
 	})
 }
@@ -74,7 +74,7 @@ func run(ctx context.Context, out io.Writer, addr string) error {
 	defer client.Close()
 	a := &account{
 		locks: locker.New(reentrant.New(goredis.New(client))),
-		key:   "account/" + rand.Text()[:8], // a name of its own for each run: others may use the same server
+		key:   "account/" + rand.Text()[:8], // a new name for each run: others may use the same server
 		story: &story{out: out},
 	}
 	var wg sync.WaitGroup
@@ -106,7 +106,7 @@ func (s *story) tell(format string, args ...any) {
 	_, _ = fmt.Fprintln(s.out, line)
 }
 
-// check: each job did everything in one go.
+// check returns an error unless each job did all its steps before the other one began.
 func (s *story) check() error {
 	of := func(job string) []string {
 		return []string{job + " closes the account, hold 1", job + " books fees, hold 2", job + " has closed it"}
