@@ -64,6 +64,7 @@ func TestWhoImportsWhom(t *testing.T) {
 	}{
 		{"locker/fence", nil},
 		{"locker/lockertest", []string{"backends/backendtest", "locker"}},
+		{"locker/election", []string{"locker"}},
 		{"locker", []string{"internal/address", "internal/cleanup", "internal/stack", "internal/wallclock", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},

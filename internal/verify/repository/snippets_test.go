@@ -33,6 +33,7 @@ var packages = map[string]string{
 	"strategies":  module + "/strategies",
 	"reentrant":   module + "/strategies/reentrant",
 	"fence":       module + "/locker/fence",
+	"election":    module + "/locker/election",
 	"otellocker":  module + "/middleware/otellocker",
 	"sloglocker":  module + "/middleware/sloglocker",
 	"attribute":   "go.opentelemetry.io/otel/attribute",

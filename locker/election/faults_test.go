@@ -1,0 +1,339 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/election"
+)
+
+// The store of the leader answers no more, and its lead does not look at its ctx.
+func TestTwoNeverLeadAtOnceWhateverALeaderIgnores(t *testing.T) {
+	for name, fault := range map[string]backendtest.Fault{
+		"a store that hangs":                  backendtest.Hang,
+		"a store that hangs and executes all": backendtest.LoseReplyHang,
+		"a store that fails":                  backendtest.Fail,
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *stage) {
+				a := s.candidate("a")
+				returned := make(chan struct{})
+				var n times
+				a.run(func(ctx context.Context, term election.Term) error {
+					if n.more() > 1 {
+						select {
+						case <-returned:
+						default:
+							t.Error("a second term begins before the first lead has returned")
+						}
+						return a.lead(ctx, term)
+					}
+					defer close(returned)
+					defer a.noted(term)()
+					time.Sleep(5 * time.Minute)
+					return nil
+				})
+				s.within(moment, "a leads", a.leads)
+				b := s.start("b")
+				defer s.guard()()
+				time.Sleep(time.Minute)
+				a.faults.Set(backendtest.All, fault)
+				silent := time.Now()
+				s.within(ttl, "a leads no more", func() bool { return !a.leads() })
+				s.within(time.Until(silent.Add(ttl+moment)), "b leads", b.leads)
+				a.faults.Clear()
+				<-returned
+				time.Sleep(time.Minute)
+				if !b.leads() || a.leads() {
+					t.Error("b leads no more")
+				}
+				b.says <- nil
+				s.within(moment, "a leads again", a.leads)
+			})
+		})
+	}
+}
+
+// A look at IsLeader ends a term as well. Here nobody looks.
+func TestTheCtxOfLeadEndsBeforeAnotherLeads(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		a := s.start("a")
+		b := s.start("b")
+		a.faults.Set(backendtest.All, backendtest.Hang)
+		s.within(ttl+moment, "b leads", func() bool { return s.order() == "ab" })
+		a.faults.Clear()
+		if terms := s.spells(); terms[0].ended.IsZero() || !terms[0].ended.Before(terms[1].began) {
+			t.Errorf("the terms are %+v", terms)
+		}
+		if !b.leads() {
+			t.Error("b leads no more")
+		}
+	})
+}
+
+// The store has granted the lock, and the candidate does not know. With etcd nobody led from then
+// on: https://github.com/etcd-io/etcd/issues/21128.
+func TestACampaignWithALostReplyLocksNobodyOut(t *testing.T) {
+	for name, fault := range map[string]backendtest.Fault{
+		"lost":             backendtest.LoseReply,
+		"lost in a hang":   backendtest.LoseReplyHang,
+		"late":             backendtest.Late(3 * time.Second),
+		"late in disguise": backendtest.Ghost(500 * time.Millisecond),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *stage) {
+				a := s.candidate("a")
+				a.faults.Once(backendtest.All, fault)
+				a.run(a.lead)
+				time.Sleep(100 * time.Millisecond)
+				a.stop(nil) // and it does not come back
+				<-a.ended
+				began := time.Now()
+				b := s.start("b")
+				s.within(3*time.Second+moment, "b leads", b.leads)
+				t.Logf("after %v", time.Since(began))
+			})
+		})
+	}
+}
+
+func TestACandidateThatIsAloneOutlivesALostReply(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		a := s.candidate("a")
+		a.faults.Once(backendtest.All, backendtest.LoseReply)
+		a.run(a.lead)
+		s.within(moment, "it leads", a.leads)
+	})
+}
+
+// With etcd a Resign that had failed was forgotten: https://github.com/etcd-io/etcd/issues/22123.
+func TestAResignationThatFailsIsSentAgain(t *testing.T) {
+	for name, fault := range map[string]backendtest.Fault{
+		"request lost":        backendtest.Fail,
+		"reply lost":          backendtest.LoseReply,
+		"no answer":           backendtest.Hang,
+		"executed, no answer": backendtest.LoseReplyHang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *stage) {
+				a := s.start("a")
+				b := s.start("b")
+				a.faults.Once(backendtest.DeleteIf, fault)
+				a.says <- nil
+				s.within(2*moment, "b leads", b.leads)
+				time.Sleep(ttl)
+				b.says <- nil
+				s.within(moment, "a leads again", a.leads)
+				if order := s.order(); order != "aba" {
+					t.Errorf("they led in the order %q", order)
+				}
+			})
+		})
+	}
+}
+
+// No release arrives. Run goes on all the same, and the others lead when the lease has ended.
+func TestALeaderWhoseReleaseIsNeverAnsweredCampaignsAgain(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		a := s.start("a")
+		b := s.start("b")
+		a.faults.Set(backendtest.DeleteIf, backendtest.Hang)
+		a.says <- nil
+		s.within(ttl+moment, "b leads", b.leads)
+		a.faults.Clear()
+		time.Sleep(ttl)
+		b.says <- nil
+		s.within(moment, "a leads again", a.leads)
+	})
+}
+
+// campaigns are when those of a Client ended, by its middleware.
+type campaigns struct {
+	mu     sync.Mutex
+	failed []time.Time
+}
+
+// count is how many have failed, and when the one after so many did.
+func (c *campaigns) count(after int) (n int, next time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n = len(c.failed); n > after {
+		next = c.failed[after]
+	}
+	return n, next
+}
+
+func (c *campaigns) around(next locker.Locker) locker.Locker { return watched{next, c} }
+
+type watched struct {
+	locker.Locker
+	campaigns *campaigns
+}
+
+func (w watched) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := w.Locker.Acquire(ctx, req)
+	if err != nil {
+		w.campaigns.mu.Lock()
+		w.campaigns.failed = append(w.campaigns.failed, time.Now())
+		w.campaigns.mu.Unlock()
+	}
+	return lease, err
+}
+
+func TestACampaignOutlastsAnOutageAndMiddlewareSeesIt(t *testing.T) {
+	timesOut := func(ctx context.Context, _ func(context.Context) error) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(3 * time.Second): // as client libraries do
+			return backendtest.ErrInjected
+		}
+	}
+	for name, fault := range map[string]backendtest.Fault{"fails": backendtest.Fail, "hangs": timesOut} {
+		for options, opts := range map[string][]locker.Option{
+			"": nil, " of a Client with limits": {locker.WithWait(2 * time.Second), locker.WithAttempts(1)},
+		} {
+			t.Run(name+options, func(t *testing.T) {
+				play(t, func(t *testing.T, s *stage) {
+					var seen campaigns
+					a := s.start("a")
+					b := s.start("b", append(opts, locker.WithMiddleware(seen.around))...)
+					time.Sleep(time.Hour)
+					quiet, _ := seen.count(0)
+					if opts == nil && quiet > 0 {
+						t.Errorf("%d campaigns have failed beside a leader that is well", quiet)
+					}
+					calls := b.faults.Calls(backendtest.All)
+					t.Logf("a candidate that waits makes %d calls an hour", calls)
+					if opts == nil && calls > 1800 {
+						t.Errorf("%d calls in an hour", calls)
+					}
+
+					a.faults.Set(backendtest.All, fault)
+					b.faults.Set(backendtest.All, fault)
+					began := time.Now()
+					const lasts = 100 * time.Second
+					time.Sleep(lasts)
+					if a.leads() || b.leads() {
+						t.Error("somebody leads without a store")
+					}
+					if calls := b.faults.Calls(backendtest.All) - calls; calls > 400 {
+						t.Errorf("%d calls in %v", calls, lasts)
+					}
+					reported, first := seen.count(quiet)
+					if reported -= quiet; reported < 3 || opts == nil && reported > 5 {
+						t.Errorf("middleware has seen %d failures in %v", reported, lasts)
+					}
+					if after := first.Sub(began); after > 10*time.Second {
+						t.Errorf("middleware has seen the outage after %v", after)
+					}
+					a.faults.Clear()
+					b.faults.Clear()
+					s.within(5*time.Second, "somebody leads again", func() bool { return a.leads() || b.leads() })
+				})
+			})
+		}
+	}
+}
+
+func TestAPermanentErrorEndsRun(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		a := s.candidate("a")
+		a.faults.Set(backendtest.All, backendtest.Refuse)
+		err := a.Run(t.Context(), a.lead)
+		mustBePermanent(t, err)
+		mustMatch(t, err, backendtest.ErrInjected)
+	})
+}
+
+func TestAPermanentErrorOfTheReleaseEndsRun(t *testing.T) {
+	playFenced(t, func(t *testing.T, s *stage) {
+		a := s.start("a")
+		a.faults.Set(backendtest.DeleteIf, backendtest.Refuse)
+		a.says <- nil
+		<-a.ended
+		mustBePermanent(t, a.err)
+		time.Sleep(ttl)
+	})
+}
+
+// Each term ends at once, for whatever reason.
+func TestThePauseGrowsWhileTermsAreShort(t *testing.T) {
+	for name, short := range map[string]func(s *stage, ctx context.Context) error{
+		"resigned": func(*stage, context.Context) error { return nil },
+		"lost": func(s *stage, ctx context.Context) error {
+			s.store.Set(key, "thief", time.Minute)
+			<-ctx.Done()
+			s.store.Delete(key)
+			return ctx.Err()
+		},
+		"lost, and it fails": func(s *stage, ctx context.Context) error {
+			s.store.Delete(key)
+			<-ctx.Done()
+			return errors.New("write failed")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playFenced(t, func(t *testing.T, s *stage) {
+				a := s.candidate("a", locker.WithTTL(time.Second))
+				var well atomic.Bool
+				a.run(func(ctx context.Context, term election.Term) error {
+					if well.Load() {
+						return a.lead(ctx, term)
+					}
+					defer a.noted(term)()
+					return short(s, ctx)
+				})
+				const lasts = 10 * time.Minute
+				time.Sleep(lasts)
+				n := len(s.spells())
+				t.Logf("%d terms in %v", n, lasts)
+				// A pause is drawn from 0.5 to 1 s at last.
+				if n < 300 || n > 1210 {
+					t.Errorf("%d terms in %v; want 300 to 1210", n, lasts)
+				}
+				well.Store(true)
+				s.within(2*time.Second, "it leads", a.leads)
+				time.Sleep(time.Second)
+				a.says <- nil
+				before := time.Now()
+				s.within(50*time.Millisecond, "it leads again, since the term before was long enough", a.leads)
+				if gap := time.Since(before); gap < 25*time.Millisecond {
+					t.Errorf("the pause was %v", gap)
+				}
+			})
+		})
+	}
+}
+
+// A candidate whose campaigns fail at once, by middleware for instance, does not spin.
+func TestThePauseGrowsWhileCampaignsFail(t *testing.T) {
+	playFenced(t, func(t *testing.T, s *stage) {
+		var all times
+		refuse := func(next locker.Locker) locker.Locker { return refusing{next, &all} }
+		a := s.start("a", locker.WithMiddleware(refuse))
+		time.Sleep(10 * time.Minute)
+		if n := all.more() - 1; n < 50 || n > 150 {
+			t.Errorf("%d campaigns in 10 minutes", n)
+		}
+		if a.leads() {
+			t.Error("it leads")
+		}
+	})
+}
+
+type refusing struct {
+	locker.Locker
+	n *times
+}
+
+func (r refusing) Acquire(context.Context, locker.Request) (locker.Lease, error) {
+	r.n.more()
+	return locker.Lease{}, errors.New("not today")
+}
