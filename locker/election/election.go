@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -53,9 +51,8 @@ var ErrNotLeader = errors.New("not the leader")
 //
 // Run returns when lead has returned or is not called, and never returns nil. It ends
 //   - with the error of ctx, when ctx has ended; joined by what lead or the release failed with
-//   - with the error of lead, or that of a lock which lead took, unless it matches
-//     [locker.ErrLost]. Every error of lead counts as a loss if the term was lost by then, since it
-//     may follow from that.
+//   - with the error of lead, unless it matches [locker.ErrLost] or the term was lost by then: an
+//     error may follow from a loss
 //   - with a permanent error of the store, or for bad input. Every other failure of the store is
 //     outlasted, whether it meets a campaign or a release.
 //
@@ -77,88 +74,23 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t Ter
 	}
 	defer e.running.Store(false)
 
-	failing, short, ttl := false, 0, locker.DefaultTTL
+	short, outage, ttl := 0, false, locker.DefaultTTL
 	for ctx.Err() == nil {
-		began := time.Now()
-		t, err := e.campaign(ctx, lead, failing)
+		r := e.campaign(ctx, lead, outage, ttl)
 		switch {
 		case ctx.Err() != nil:
-			return e.over(ctx, t, err)
-		case permanent(err), t != nil && t.err != nil && !errors.Is(err, locker.ErrLost):
-			return err
-		case t != nil:
-			began, ttl = t.began, t.ttl
-		}
-		failing = t == nil && !errors.Is(err, locker.ErrHeld)
-		if short++; time.Since(began) >= ttl || errors.Is(err, locker.ErrWaitLimit) {
+			return e.over(ctx, r)
+		case r.ends():
+			return r.err
+		case r.isShort():
+			short++
+		default:
 			short = 0
 		}
+		outage, ttl = r.isOutage(), r.ttl
 		sleep(ctx, pause(short, ttl, rand.Float64()))
 	}
-	return e.over(ctx, nil, nil)
-}
-
-// term is what Run remembers of a term that is over.
-type term struct {
-	began time.Time
-	ttl   time.Duration // less the margin: a term that lasts as long has been renewed
-	err   error         // of lead
-}
-
-// outage is how long a campaign outlasts a store that fails. Then middleware sees that it does.
-const outage = 30 * time.Second
-
-// campaign waits for the lock, and holds it until lead has returned. Without a term, lead was not
-// called. While the store answers there is no limit, since a candidate that begins anew loses its
-// position in the queue. So the first error ends a campaign, and middleware sees it.
-func (e *Election) campaign(
-	ctx context.Context, lead func(context.Context, Term) error, failing bool,
-) (t *term, err error) {
-	opts := append(slices.Clip(e.opts), locker.WithAttempts(math.MaxInt))
-	if failing {
-		opts = append(opts, locker.WithWait(outage))
-	}
-	// The lock is renewed until its ctx ends. So its ctx follows that of Run before lead is called,
-	// and after lead has returned, but not in between.
-	hold, cancel := context.WithCancelCause(locker.ContextWithOwner(context.WithoutCancel(ctx), ""))
-	defer cancel(nil)
-	end := func() { cancel(context.Cause(ctx)) }
-	unfollow := context.AfterFunc(ctx, end)
-	defer func() { unfollow() }()
-
-	err = e.client.Do(hold, e.key, func(_ context.Context, l *locker.Lock) error {
-		if !unfollow() {
-			end() // before the release, which then does not wait long for an answer
-			return nil
-		}
-		defer func() {
-			if ctx.Err() != nil {
-				end()
-			}
-			unfollow = context.AfterFunc(ctx, end)
-		}()
-		lease := l.Lease()
-		t = &term{began: time.Now(), ttl: lease.Expires.Sub(lease.Granted)}
-		t.err = e.lead(ctx, l, lead)
-		return t.err
-	}, opts...)
-	return t, err
-}
-
-// lead calls lead with a ctx that ends with the leadership.
-func (e *Election) lead(
-	ctx context.Context, l *locker.Lock, lead func(context.Context, Term) error,
-) error {
-	leads := newTermContext(l.Context(), ctx)
-	defer leads.end(locker.ErrReleased)
-	defer context.AfterFunc(ctx, leads.look)()
-	e.term.Store(leads)
-	defer e.term.Store(nil)
-	err := lead(leads, Term{Number: l.Fence()})
-	if errors.Is(err, context.Canceled) && leads.Err() != nil {
-		return nil // it has stopped as it was told to
-	}
-	return err
+	return e.over(ctx, round{})
 }
 
 // IsLeader returns nil while this process leads: from when lead is called until it has returned or
@@ -183,16 +115,16 @@ func (e *Election) IsLeader(context.Context) error {
 }
 
 // over is the error of a Run whose ctx has ended, after what its last term failed with.
-func (e *Election) over(ctx context.Context, t *term, err error) error {
+func (e *Election) over(ctx context.Context, last round) error {
 	end := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, end) {
 		end = fmt.Errorf("%w: %w", end, cause)
 	}
 	end = e.failure(end)
-	if t == nil || err == nil {
+	if !last.led || last.err == nil {
 		return end
 	}
-	return fmt.Errorf("%w; %w", err, end)
+	return fmt.Errorf("%w; %w", last.err, end)
 }
 
 func (e *Election) refuse(why invalidError) error { return e.failure(why) }
@@ -211,25 +143,3 @@ func (e invalidError) Permanent() bool { return true }
 
 // ErrorType is "invalid".
 func (e invalidError) ErrorType() string { return "invalid" }
-
-func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
-}
-
-// pause is the time between two campaigns, after so many terms or campaigns in a row that were
-// shorter than the TTL. It is drawn, so that candidates that fail together come back one by one.
-func pause(short int, ttl time.Duration, random float64) time.Duration {
-	const first = 50 * time.Millisecond
-	most := min(first<<min(short, 16), max(ttl, first))
-	return most/2 + time.Duration(random*float64(most/2))
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

@@ -265,19 +265,27 @@ func TestAPermanentErrorOfTheReleaseEndsRun(t *testing.T) {
 
 // Each term ends at once, for whatever reason.
 func TestThePauseGrowsWhileTermsAreShort(t *testing.T) {
-	for name, short := range map[string]func(s *stage, ctx context.Context) error{
-		"resigned": func(*stage, context.Context) error { return nil },
-		"lost": func(s *stage, ctx context.Context) error {
+	for name, c := range map[string]struct {
+		term func(s *stage, ctx context.Context) error
+		most int // terms in 10 minutes, with pauses of 0.75 s on average
+	}{
+		"resigned": {func(*stage, context.Context) error { return nil }, 900},
+		"lost": {func(s *stage, ctx context.Context) error {
 			s.store.Set(key, "thief", time.Minute)
 			<-ctx.Done()
 			s.store.Delete(key)
 			return ctx.Err()
-		},
-		"lost, and it fails": func(s *stage, ctx context.Context) error {
+		}, 650},
+		"lost, and it fails": {func(s *stage, ctx context.Context) error {
 			s.store.Delete(key)
 			<-ctx.Done()
 			return errors.New("write failed")
-		},
+		}, 650},
+		"never renewed": {func(s *stage, ctx context.Context) error {
+			s.all[0].faults.Set(backendtest.ExpireIf, backendtest.Fail)
+			<-ctx.Done()
+			return ctx.Err()
+		}, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			playFenced(t, func(t *testing.T, s *stage) {
@@ -288,17 +296,17 @@ func TestThePauseGrowsWhileTermsAreShort(t *testing.T) {
 						return a.lead(ctx, term)
 					}
 					defer a.noted(term)()
-					return short(s, ctx)
+					return c.term(s, ctx)
 				})
 				const lasts = 10 * time.Minute
 				time.Sleep(lasts)
 				n := len(s.spells())
 				t.Logf("%d terms in %v", n, lasts)
-				// A pause is drawn from 0.5 to 1 s at last.
-				if n < 300 || n > 1210 {
-					t.Errorf("%d terms in %v; want 300 to 1210", n, lasts)
+				if n < 250 || n > c.most {
+					t.Errorf("%d terms in %v; want 250 to %d", n, lasts, c.most)
 				}
 				well.Store(true)
+				a.faults.Clear()
 				s.within(2*time.Second, "it leads", a.leads)
 				time.Sleep(time.Second)
 				a.says <- nil
