@@ -16,7 +16,7 @@ type round struct {
 	lead   error         // what lead returned
 	err    error         // of the round: of the campaign, or of lead, a loss and the release
 	lasted time.Duration // the term, until lead returned or the lease ended; else the campaign
-	ttl    time.Duration // of the last lease, less the margin: only a term that was renewed lasts longer
+	ttl    time.Duration // of the last lease, less the margin; a term of more was renewed
 }
 
 // ends tells whether Run ends with the error.
@@ -44,9 +44,9 @@ func permanent(err error) bool {
 // campaign.
 const reportInterval = 30 * time.Second
 
-// campaign waits for the lock, and holds it until lead has returned. While the store answers there is
-// no limit, since a candidate that begins anew loses its position in the queue. So the first error
-// ends a campaign, and middleware sees it.
+// campaign waits for the lock, and holds it until lead has returned. While the store answers there
+// is no limit, since a candidate that begins anew loses its position in the queue. So the first
+// error ends a campaign, and middleware sees it.
 func (e *Election) campaign(
 	ctx context.Context, lead func(context.Context, Term) error, outage bool, ttl time.Duration,
 ) round {
@@ -102,8 +102,8 @@ func (e *Election) lead(
 	return err
 }
 
-// pause is the time between two rounds, after so many in a row that were short. It is drawn, so that
-// candidates that fail together come back one by one.
+// pause is the time between two rounds, after so many in a row that were short. It is drawn, so
+// that candidates that fail together come back one by one.
 func pause(short int, ttl time.Duration, random float64) time.Duration {
 	const first = 50 * time.Millisecond
 	most := min(first<<min(short, 16), max(ttl, first))

@@ -7,8 +7,8 @@ import (
 )
 
 // termContext is the ctx of lead. It ends with the context of the lock, with the ctx given to Run,
-// or when lead has returned. Err and Done look at the first two, and so at the clocks: after a pause,
-// the process must not read an old answer before another goroutine had its turn.
+// or when lead has returned. Err and Done look at the first two, and so at the clocks: after a
+// pause, the process must not read an old answer before another goroutine had its turn.
 type termContext struct {
 	context.Context // descends from lock
 	cancel          context.CancelCauseFunc

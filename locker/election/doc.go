@@ -18,27 +18,28 @@
 //
 // A campaign ends with the first error of the store. After the pause, campaigns under
 // [locker.WithWait] follow, of 30 s each, until the store answers again. So the middleware of the
-// Client sees the beginning of an outage at once, and every 30 s that it goes on. Run itself reports
-// nothing.
+// Client sees the beginning of an outage at once, and every 30 s that it goes on. Run itself
+// reports nothing.
 //
 // # What it promises
 //
 //   - At most one term is unexpired at any time, as far as the strategy keeps two holders apart.
 //   - The ctx of lead ends before another process can lead, whatever the store or the network does.
 //     So does a nil of IsLeader. Both go by the clocks of this process, and ask nobody.
-//   - The release is sent after lead has returned, and never before. The lease is renewed until then,
-//     even if the ctx given to Run has ended. So a lead that takes a minute to stop has that minute.
+//   - The release is sent after lead has returned, and never before. The lease is renewed until
+//     then, even if the ctx given to Run has ended. So a lead that takes a minute to stop has that
+//     minute.
 //   - No other term of this Election begins before lead has returned, even if lead ignores its ctx.
 //   - The numbers of terms rise strictly if the strategy numbers its grants: package fenced, and
-//     redlock.NewFenced. The same process has a new number in each term.
-//   - When a leader dies, another candidate leads when the lease has ended: after the TTL at most, and
-//     a moment. When a leader resigns, the lock goes to the head of the queue, where the strategy has
-//     one (single, fair, fenced), and the old leader queues behind.
+//     redlock.NewFenced.
+//   - When a leader dies, another candidate leads when the lease has ended: after the TTL at most,
+//     and a moment. When a leader resigns, the lock goes to the head of the queue, where the
+//     strategy has one (single, fair, fenced), and the old leader queues behind.
 //
 // # What it does not promise
 //
-// A leader that is paused between a look at its ctx and a write writes late, when another process may
-// lead. The resource can refuse that write by the number of the term; package locker/fence has
+// A leader that is paused between a look at its ctx and a write writes late, when another process
+// may lead. The resource can refuse that write by the number of the term; package locker/fence has
 // guards. Work that ignores its ctx goes on beside that of the next leader.
 //
 // A lead that does not return keeps its process from leading again and, while the store answers,

@@ -42,12 +42,12 @@ type Term struct {
 // ErrNotLeader: this process does not lead, by its own clocks.
 var ErrNotLeader = errors.New("not the leader")
 
-// Run campaigns, calls lead each time this process becomes the leader, and campaigns again when lead
-// has returned nil or the leadership is lost. The ctx of lead ends when the leadership does, or when
-// the ctx given to Run ends. Its cause matches [locker.ErrLost] after a loss; otherwise it is the
-// cause of that ctx, or [locker.ErrReleased] once lead has returned. Its values are those of the ctx
-// given to Run, except that it has no owner ([locker.ContextWithOwner]): a candidate is never the
-// same owner as another.
+// Run campaigns, calls lead each time this process becomes the leader, and campaigns again when
+// lead has returned nil or the leadership is lost. The ctx of lead ends when the leadership does,
+// or when the ctx given to Run ends. Its cause matches [locker.ErrLost] after a loss; otherwise it
+// is the cause of that ctx, or [locker.ErrReleased] once lead has returned. Its values are those of
+// the ctx given to Run, except that it has no owner ([locker.ContextWithOwner]): a candidate is
+// never the same owner as another.
 //
 // Run returns when lead has returned or is not called, and never returns nil. It ends
 //   - with the error of ctx, when ctx has ended; joined by what lead or the release failed with
@@ -59,8 +59,8 @@ var ErrNotLeader = errors.New("not the leader")
 // If lead panics or calls runtime.Goexit, the lock is released, and Run ends in the same way.
 //
 // An Election has one Run at a time: another one fails at once with a permanent error. When it has
-// ended, Run may be called again. Run fails too if ctx descends from a lock of the same Client on the
-// same key, which it would wait for.
+// ended, Run may be called again. Run fails too if ctx descends from a lock of the same Client on
+// the same key, which it would wait for.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t Term) error) error {
 	switch {
 	case e == nil:

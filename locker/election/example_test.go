@@ -53,8 +53,8 @@ func Example() {
 	// its Run: lockstep: campaign "billing/leader": context canceled
 }
 
-// Work that runs on a schedule asks whether this process leads. A scheduler such as gocron takes the
-// Election itself as its Elector.
+// Work that runs on a schedule asks whether this process leads. A scheduler such as gocron takes
+// the Election itself as its Elector.
 func ExampleElection_IsLeader() {
 	ctx, shutdown := context.WithCancel(context.Background())
 	e := election.New(locker.New(fenced.New(memory.New())), "billing/leader")
