@@ -26,8 +26,9 @@ type Election struct {
 // [locker.WithTTL] decides how soon another process leads when the leader dies. Bad input, such as
 // an empty key, is an error of Run.
 //
-// A limit by [locker.WithWait], of the options or of the Client, ends a campaign and not Run: the
-// candidate loses its position in the queue, and campaigns again. [locker.WithAttempts] is ignored.
+// Give it a Client without [locker.WithWait]: a limit ends a campaign and not Run. The candidate
+// loses its position in the queue and campaigns again, which costs about ten calls of the store.
+// [locker.WithAttempts] is ignored.
 func New(c *locker.Client, key string, opts ...locker.Option) *Election {
 	return &Election{client: c, key: key, opts: slices.Clone(opts)}
 }

@@ -36,7 +36,7 @@ func TestALeaderThatResignsQueuesBehindTheOthers(t *testing.T) {
 			leader := s.all[i%3]
 			s.within(moment, "the next in turn leads", leader.leads)
 			time.Sleep(time.Minute)
-			leader.says <- nil
+			leader.returns(nil)
 		}
 		time.Sleep(moment)
 		if order := s.order(); order != "abcabcab" {
@@ -64,7 +64,7 @@ func TestWhenALeaderDiesAnotherLeadsWithinTheTTL(t *testing.T) {
 func TestAnErrorOfLeadEndsRun(t *testing.T) {
 	playFenced(t, func(t *testing.T, s *stage) {
 		a, b := s.start("a"), s.start("b")
-		a.says <- errEnough
+		a.returns(errEnough)
 		<-a.ended
 		if a.err != errEnough {
 			t.Errorf("Run = %v", a.err)
@@ -104,7 +104,7 @@ func TestALossIsFollowedByAnotherTerm(t *testing.T) {
 func TestTheLossOfALockThatLeadTookEndsTheTermOnly(t *testing.T) {
 	playFenced(t, func(t *testing.T, s *stage) {
 		a := s.start("a")
-		a.says <- fmt.Errorf("row 7: %w", &locker.LostError{Key: "other", Reason: locker.LostExpired})
+		a.returns(fmt.Errorf("row 7: %w", &locker.LostError{Key: "other", Reason: locker.LostExpired}))
 		s.within(moment, "it leads again", func() bool { return s.order() == "aa" })
 	})
 }
@@ -205,7 +205,7 @@ func TestIsLeaderIsNilWhileLeadRuns(t *testing.T) {
 			return a.lead(ctx, term)
 		})
 		s.within(moment, "it leads", a.leads)
-		a.says <- nil
+		a.returns(nil)
 		synctest.Wait()
 		mustMatch(t, a.IsLeader(t.Context()), election.ErrNotLeader) // the release is under way
 		mustMatch(t, context.Cause(left), locker.ErrReleased)
@@ -297,7 +297,7 @@ func TestASecondRunOfOneElectionIsRefused(t *testing.T) {
 		if !a.leads() {
 			t.Error("the first one leads no more")
 		}
-		a.says <- errEnough
+		a.returns(errEnough)
 		<-a.ended
 		if err := a.Run(t.Context(), func(context.Context, election.Term) error { return errEnough }); err != errEnough {
 			t.Errorf("Run after the first one = %v", err)

@@ -179,6 +179,16 @@ func (c *candidate) lead(ctx context.Context, t election.Term) error {
 	}
 }
 
+// returns lets lead return err.
+func (c *candidate) returns(err error) {
+	c.Helper()
+	select {
+	case c.says <- err:
+	case <-time.After(time.Hour):
+		c.Fatalf("%s does not lead", c.name)
+	}
+}
+
 // noted notes a term, and its end when the result is called.
 func (c *candidate) noted(t election.Term) (ends func()) {
 	c.mu.Lock()
@@ -215,7 +225,8 @@ func (s *stage) within(d time.Duration, what string, holds func() bool) {
 	s.Helper()
 	for end := time.Now().Add(d); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatalf("not within %v: %s; the order of terms is %q", d, what, s.order())
+			order := s.order()
+			s.Fatalf("not within %v: %s; the last terms are those of %q", d, what, order[max(len(order)-20, 0):])
 		}
 	}
 }
