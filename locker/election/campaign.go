@@ -91,7 +91,6 @@ func (e *Election) lead(
 	ctx context.Context, l *locker.Lock, lead func(context.Context, Term) error,
 ) error {
 	leads := newTermContext(l.Context(), ctx)
-	defer leads.end(locker.ErrReleased)
 	defer context.AfterFunc(ctx, leads.look)()
 	e.term.Store(leads)
 	defer e.term.Store(nil)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// termContext is the ctx of lead. It ends with the context of the lock, with the ctx given to Run,
-// or when lead has returned. Err and Done look at the first two, and so at the clocks: after a
-// pause, the process must not read an old answer before another goroutine had its turn.
+// termContext is the ctx of lead. It ends with the context of the lock, or before that with the ctx
+// given to Run. Err and Done look at both, and so at the clocks: after a pause, the process must not
+// read an old answer before another goroutine had its turn.
 type termContext struct {
 	context.Context // descends from lock
 	cancel          context.CancelCauseFunc
@@ -20,14 +20,11 @@ func newTermContext(lock, run context.Context) *termContext {
 	return &termContext{Context: ctx, cancel: cancel, lock: lock, run: run}
 }
 
-// end ends the ctx. The first cause stays.
-func (c *termContext) end(cause error) { c.cancel(cause) }
-
-// look ends the ctx if it is time.
+// look ends the ctx if it is time. The first cause stays.
 func (c *termContext) look() {
 	for _, above := range [...]context.Context{c.lock, c.run} {
 		if above.Err() != nil {
-			c.end(context.Cause(above))
+			c.cancel(context.Cause(above))
 		}
 	}
 }

@@ -190,6 +190,65 @@ func TestTheLeaseIsRenewedUntilLeadHasReturned(t *testing.T) {
 	})
 }
 
+// The program ends after Run, and the lock is free.
+func TestRunWaitsForTheReleaseWhenItsCtxHasEnded(t *testing.T) {
+	for range 20 {
+		playFenced(t, func(t *testing.T, s *stage) {
+			a := s.start("a")
+			a.faults.Once(backendtest.DeleteIf, backendtest.Late(500*time.Millisecond))
+			a.stop(nil)
+			<-a.ended
+			const want = `lockstep: campaign "billing/leader": context canceled`
+			if a.err == nil || a.err.Error() != want {
+				t.Errorf("Run = %v; want %s", a.err, want)
+			}
+		})
+	}
+}
+
+func TestARunWhoseReleaseHasNoAnswerSaysSo(t *testing.T) {
+	playFenced(t, func(t *testing.T, s *stage) {
+		a := s.start("a")
+		a.faults.Set(backendtest.DeleteIf, backendtest.Hang)
+		a.stop(nil)
+		<-a.ended
+		mustMatch(t, a.err, context.Canceled)
+		if failure, ok := errors.AsType[*locker.Error](a.err); !ok || failure.Op != "release" {
+			t.Errorf("Run = %v", a.err)
+		}
+	})
+}
+
+// The ctx of Run ends after the grant.
+func TestLeadIsNotCalledWhenTheCtxOfRunHasEnded(t *testing.T) {
+	playFenced(t, func(t *testing.T, s *stage) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a := s.candidate("a", locker.WithMiddleware(func(next locker.Locker) locker.Locker { return onHold{next, cancel} }))
+		err := a.Run(ctx, func(context.Context, election.Term) error {
+			t.Error("lead was called")
+			return nil
+		})
+		mustMatch(t, err, context.Canceled)
+	})
+}
+
+// onHold calls then when a hold has begun.
+type onHold struct {
+	locker.Locker
+	then func()
+}
+
+func (o onHold) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := o.Locker.Acquire(ctx, req)
+	if err != nil {
+		return lease, err
+	}
+	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+		o.then()
+		return ctx, nil
+	}), nil
+}
+
 func TestIsLeaderIsNilWhileLeadRuns(t *testing.T) {
 	playFenced(t, func(t *testing.T, s *stage) {
 		a := s.candidate("a")
@@ -207,7 +266,9 @@ func TestIsLeaderIsNilWhileLeadRuns(t *testing.T) {
 		s.within(moment, "it leads", a.leads)
 		a.returns(nil)
 		synctest.Wait()
-		mustMatch(t, a.IsLeader(t.Context()), election.ErrNotLeader) // the release is under way
+		if err := a.IsLeader(t.Context()); err != election.ErrNotLeader { // the release is under way
+			t.Errorf("IsLeader = %v when lead has returned", err)
+		}
 		mustMatch(t, context.Cause(left), locker.ErrReleased)
 		close(release)
 	})
