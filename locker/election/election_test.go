@@ -50,6 +50,17 @@ func TestALeaderThatResignsQueuesBehindTheOthers(t *testing.T) {
 	})
 }
 
+// A limit of the Client must not keep a candidate out of the queue.
+func TestTheAttemptsOfACampaignAreNotLimited(t *testing.T) {
+	playFenced(t, func(t *testing.T, s *stage) {
+		a := s.start("a")
+		b := s.start("b", locker.WithAttempts(1))
+		time.Sleep(time.Hour)
+		a.returns(errEnough)
+		s.within(10*time.Millisecond, "b leads", b.leads)
+	})
+}
+
 func TestWhenALeaderDiesAnotherLeadsWithinTheTTL(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		// The store has the lease of a process that is no more.

@@ -236,7 +236,7 @@ func (s *stage) guard() (stop func()) {
 	done, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		for tick := time.NewTicker(5 * time.Millisecond); ; {
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
 			select {
 			case <-done:
 				tick.Stop()
