@@ -40,7 +40,7 @@ type Term struct {
 	Number uint64
 }
 
-// ErrNotLeader: this process does not lead, by its own clocks.
+// ErrNotLeader says that this process does not lead, by its own clocks.
 var ErrNotLeader = errors.New("not the leader")
 
 // Run campaigns, calls lead each time this process becomes the leader, and campaigns again when

@@ -198,9 +198,9 @@ func TestACampaignOutlastsAnOutageAndMiddlewareSeesIt(t *testing.T) {
 	}
 	for name, fault := range map[string]backendtest.Fault{"fails": backendtest.Fail, "hangs": timesOut} {
 		for options, opts := range map[string][]locker.Option{
-			"": nil, " of a Client with limits": {locker.WithWait(2 * time.Second), locker.WithAttempts(1)},
+			"no limits": nil, "limits of the Client": {locker.WithWait(2 * time.Second), locker.WithAttempts(1)},
 		} {
-			t.Run(name+options, func(t *testing.T) {
+			t.Run(name+", "+options, func(t *testing.T) {
 				play(t, func(t *testing.T, s *stage) {
 					var seen campaigns
 					a := s.start("a")
