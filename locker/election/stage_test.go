@@ -231,6 +231,16 @@ func (s *stage) within(d time.Duration, what string, holds func() bool) {
 	}
 }
 
+// leaders asks all candidates, one after the other.
+func (s *stage) leaders() (who []string) {
+	for _, c := range s.all {
+		if c.leads() {
+			who = append(who, c.name)
+		}
+	}
+	return who
+}
+
 // guard looks all the time for two that lead, until the result is called. All candidates are there.
 func (s *stage) guard() (stop func()) {
 	done, over := make(chan struct{}), make(chan struct{})
@@ -243,15 +253,12 @@ func (s *stage) guard() (stop func()) {
 				return
 			case <-tick.C:
 			}
-			var who []string
-			for _, c := range s.all {
-				if c.leads() {
-					who = append(who, c.name)
+			// One may resign between two looks, so each of them must lead before and after the other.
+			if len(s.leaders()) > 1 {
+				if who := s.leaders(); len(who) > 1 {
+					s.Errorf("%v lead at once", who)
+					return
 				}
-			}
-			if len(who) > 1 {
-				s.Errorf("%v lead at once", who)
-				return
 			}
 		}
 	}()
