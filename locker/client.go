@@ -23,7 +23,7 @@ type Client struct {
 	cleanups   cleanup.Queue
 	background context.Context // for calls that are given context.Background
 	ledger     cleanup.Ledger  // of attempts, releases and cleanups that are not answered
-	renewals   renewals
+	renewals   scheduler
 	hung       atomic.Int32 // Releases that did not return by their deadline
 }
 

@@ -20,7 +20,7 @@ func (c *Client) Lines() int { c.lines.mu.Lock(); defer c.lines.mu.Unlock(); ret
 func (c *Client) Scheduled() int {
 	c.renewals.mu.Lock()
 	defer c.renewals.mu.Unlock()
-	return c.renewals.scheduled()
+	return c.renewals.tasks()
 }
 
 func (c *Client) TimerIsSet() bool {

@@ -13,27 +13,27 @@ type hold struct {
 	given  context.Context // what Lock was called with: its values go on to extensions and the release
 	parent context.Context // of the context of the hold: what OnHold's begin made of given
 	ttl    time.Duration
-	extend bool                     // by the scheduler; mu guards it, as abandon changes it
 	most   time.Duration            // the maximum hold, from the grant; 0: none
 	ends   []func(time.Time, error) // what OnHold's begin returned, the last begun last
-	entry  entry                    // of the scheduler
+	values valuesContext
+	entry  entry // the scheduler's, whose mutex guards it
 
-	mu         sync.Mutex
+	mu         sync.Mutex // guards what follows
 	lease      Lease
 	ctx        context.Context         // made when the holder asks for it
 	cancel     context.CancelCauseFunc // of ctx
 	over       error                   // why the hold is over; nil while it lasts
 	left       time.Duration           // of the lease at that moment
-	stopped    bool                    // the ctx given to Lock had ended by then
-	failed     error                   // what the last extension failed with
+	failed     error                   // of the last extension
 	extensions *extendCall             // under way, the last one first
-	// closed when no extension is under way any more; nil if none was at the end
-	joined    chan struct{}
-	told      chan struct{} // closed when middleware knows of the loss; nil: it is not lost
-	unlock    unlocking
+	joined     chan struct{}           // closed when no extension is under way any more; nil if none was at the end
+	told       chan struct{}           // closed when middleware knows of the loss; nil: it is not lost
+	unlock     unlocking
+	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the runtime
+	handle    *Lock
+	extend    bool // renew the lease
+	stopped   bool // the ctx given to Lock had ended when the hold did
 	abandoned abandonment
-
-	values valuesContext
 }
 
 // hold makes a granted lease a Lock.
@@ -68,7 +68,8 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 		}
 	}
 	l := &Lock{ctx: holdContext{h}}
-	c.renewals.add(h, l, now)
+	h.handle = l
+	c.renewals.add(h, now)
 	begun = true
 	return l, nil
 }
@@ -96,7 +97,8 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 	if first = h.over == nil; first {
 		h.over, h.stopped = cause, stopped
 		h.left = max(h.lease.Expires.Sub(now), 0)
-		cancels = h.giveUp()
+		cancels = h.cancels()
+		h.handle = nil
 		if lost {
 			h.told = make(chan struct{})
 			h.client.ledger.Begin() // before the context ends, until the hooks have returned: see lossFollows
@@ -119,16 +121,6 @@ func (h *hold) lose(cause *LostError) {
 	if h.end(cause, time.Now()) {
 		h.client.renewals.follow(h)
 	}
-}
-
-// follow is called by the scheduler for a hold that is over: because it is lost, or because its
-// release has had no answer.
-func (h *hold) follow() {
-	if h.over == ErrReleased { //nolint:errorlint // it is set as it is
-		h.giveUpRelease()
-		return
-	}
-	h.lossFollows()
 }
 
 // lossFollows is for a hold whose context has ended because it is lost.

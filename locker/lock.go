@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
-	"time"
 )
 
 // Lock is a lock that is held: it is born held, by [Client.Lock] or [Client.TryLock], and never reused. Safe for
@@ -36,41 +34,6 @@ func (l *Lock) Key() string { return l.ctx.hold.lease.Key }
 // counter or a clock that does not go back (package fenced), or the counters of all but as many nodes as the quorum
 // bears (redlock.NewFenced). A resource that keeps the greatest it has seen can refuse a holder who is too late.
 func (l *Lock) Fence() uint64 { return l.ctx.hold.lease.Fence }
-
-// Extend makes the lease last for ttl from now, if that is longer than it lasts already. The Client extends a lock by
-// itself; this is for a longer time at once, or with [WithoutExtension]. The error matches [ErrLost] if the lock is
-// lost, and [ErrReleased] after Unlock. Any other means that the outcome is unknown and the lease lasts as long as
-// before at least. Extend returns when ctx is done; an answer that comes later still counts.
-func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
-	defer runtime.KeepAlive(l)
-	if err := ValidateTTL(ttl); err != nil {
-		return &Error{Op: "extend", Key: l.Key(), Err: err}
-	}
-	if ctx == nil {
-		return &Error{Op: "extend", Key: l.Key(), Err: errNilContext}
-	}
-	if err := ctx.Err(); err != nil {
-		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
-	}
-	h := l.ctx.hold
-	h.checkClock(time.Now())
-	call := &extendCall{h: h, ctx: ctx, ttl: ttl}
-	if err := h.begin(call); err != nil {
-		return err
-	}
-	if ctx.Done() == nil {
-		call.call()
-		return call.err
-	}
-	call.done = make(chan struct{})
-	go call.run()
-	select {
-	case <-call.done:
-		return call.err
-	case <-ctx.Done():
-		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
-	}
-}
 
 // String tells of the lease, and whether the hold is over, without the Token.
 func (l *Lock) String() string {

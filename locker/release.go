@@ -397,10 +397,3 @@ func releaseOnce(ctx context.Context, l Locker, lease Lease) error {
 	}
 	return nil
 }
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}

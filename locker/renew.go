@@ -2,393 +2,83 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"runtime"
-	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/wallclock"
+	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
-// renewals is the one scheduler of a Client. It extends every lock in time and ends the context of a
-// lock whose lease is over. It has two heaps of due times and one timer, whatever the number of
-// locks. The timer starts with the first lock and is not set
-// again once there is none, so a Client needs no Close.
-//
-// An extension is due when a third of the lease is over. If it fails, or is not answered, the next one follows after a
-// third of what is left, and so on, sooner and sooner; several may be under way, so that one connection that hangs
-// does not cost the lock.
-//
-// When leases end, all their contexts end first. Hooks and the cleanup of what is left follow: see follow.
-type renewals struct {
-	mu  sync.Mutex
-	due dueHeap // by the time of the next look
-	// holds whose extension is due and has no room, by the end of the lease: the first end is the
-	// first extended
-	overdue  dueHeap
-	timer    *time.Timer
-	armed    time.Time // when the timer fires; zero: it is not set
-	ticking  bool      // a tick is at work, and will set the timer
-	looked   time.Time // when the clocks were last looked at; of no account while there is no lock
-	wall     *wallclock.Clock
-	set      time.Duration // by how much the wall clock had been set then, since the origin
-	origin   time.Time     // of the times at which extensions are due
-	inFlight int
-	inHand   int     // holds that answered has taken from a heap
-	lost     []*hold // their contexts have ended; hooks follow when no other context is about to end
-	followUp []*hold // their hooks are due
-	telling  int     // goroutines at work on followUp
-	looks    []look  // of the tick at work
-}
-
-// entry is what the scheduler knows of a hold; renewals.mu guards it.
-type entry struct {
-	kept    bool     // the scheduler looks after the hold
-	handle  *Lock    // until the first renewal: see abandon
-	heap    *dueHeap // that the hold is in; nil: in none, for instance because a tick looks at it
-	place   int
-	changed bool // meanwhile: the time of the next look must be computed again
-}
-
+// A renewal is due when a third of the lease is over. If it fails, or is not answered, the next one
+// follows after a third of what is left, and so on, sooner and sooner. Several may be under way, so
+// that one connection that hangs does not cost the lock.
 const (
-	maxInFlight  = 256                  // extensions of one Client under way at once
-	maxPerLock   = 8                    // extensions of one lock under way at once
-	maxTelling   = 8                    // goroutines that call hooks of lost locks
-	atOnce       = 256                  // holds that a tick takes before it lets others use the scheduler
-	tryLimit     = time.Second          // of an extension, or to the next one: one that hangs makes room
-	lookInterval = time.Second          // timers stand still while a machine is suspended, and so would a later one
-	minRetry     = 5 * time.Millisecond // between two extensions of one lock
+	maxPerLock = 8                    // extensions of one lock under way at once
+	tryLimit   = time.Second          // for a renewal, or until the next one: one that hangs makes room
+	minRetry   = 5 * time.Millisecond // between two renewals of one lock
 )
 
-// add begins to look after h, whose holder has handle. The time to the next look at all counts from
-// when there was nothing to look at.
-func (r *renewals) add(h *hold, handle *Lock, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.origin.IsZero() {
-		r.origin = now
+// Extend makes the lease last for ttl from now, if that is longer than it lasts already. The Client
+// renews a lock by itself; use Extend for a longer time at once, or with [WithoutExtension].
+//
+// The error matches [ErrLost] if the lock is lost, and [ErrReleased] after Unlock. After any other
+// error the outcome is unknown, and the lease lasts at least as long as before. Extend returns when
+// ctx is done; an answer that comes later still counts.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	defer runtime.KeepAlive(l)
+	if err := ValidateTTL(ttl); err != nil {
+		return &Error{Op: "extend", Key: l.Key(), Err: err}
 	}
-	if r.scheduled() == 0 {
-		r.looked = now
+	if ctx == nil {
+		return &Error{Op: "extend", Key: l.Key(), Err: errNilContext}
 	}
-	h.entry.kept, h.entry.handle = true, handle
-	r.due.push(h, r.since(h.nextDue(now)))
-	r.arm()
-}
-
-// remove forgets h. The timer stays: setting it costs more than a look at an empty heap.
-func (r *renewals) remove(h *hold) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forget(h)
-}
-
-// reschedule follows a change of the lease of h.
-func (r *renewals) reschedule(h *hold) {
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := &h.entry
-	switch {
-	case !e.kept:
-	case e.heap == nil:
-		e.changed = true
-	default:
-		// under the lock: of two that change the lease together, the later one must win
-		r.put(h, &r.due, h.nextDue(now))
-		r.arm()
+	if err := ctx.Err(); err != nil {
+		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
+	}
+	h := l.ctx.hold
+	h.checkClock(time.Now())
+	call := &extendCall{h: h, ctx: ctx, ttl: ttl}
+	if err := h.begin(call); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		call.call()
+		return call.err
+	}
+	call.done = make(chan struct{})
+	go call.run()
+	select {
+	case <-call.done:
+		return call.err
+	case <-ctx.Done():
+		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
 	}
 }
 
-// follow is for a hold whose context has ended, and which is lost or whose release has had no
-// answer. Hooks follow when the contexts of all others whose leases are over have ended as well.
-func (r *renewals) follow(h *hold) {
-	r.mu.Lock()
-	r.forget(h)
-	r.lost = append(r.lost, h)
-	busy := r.ticking
-	r.mu.Unlock()
-	if !busy {
-		go r.tick()
-	}
-}
+// A hold is a task of the scheduler: what follows is what the scheduler calls. See task.
 
-// The mutex is held in what follows, up to tick.
+func (h *hold) scheduled() *entry { return &h.entry }
 
-func (r *renewals) since(at time.Time) time.Duration { return at.Sub(r.origin) }
-
-func (r *renewals) scheduled() int { return len(r.due.items) + len(r.overdue.items) }
-
-func (r *renewals) put(h *hold, heap *dueHeap, at time.Time) {
-	switch e := &h.entry; e.heap {
-	case heap:
-		heap.move(e, r.since(at))
-		return
-	case nil:
-	default:
-		e.heap.remove(e)
-	}
-	heap.push(h, r.since(at))
-}
-
-func (r *renewals) forget(h *hold) {
-	e := &h.entry
-	e.kept, e.handle = false, nil
-	if e.heap != nil {
-		e.heap.remove(e)
-	}
-}
-
-// arm sets the timer for the first due time, at most lookInterval from the last look. An earlier one is left alone, as it is
-// nearly always: so only here the clock is looked at again.
-func (r *renewals) arm() {
-	if r.scheduled() == 0 || r.ticking {
-		return
-	}
-	next := r.looked.Add(lookInterval)
-	for _, heap := range []*dueHeap{&r.due, &r.overdue} {
-		if len(heap.items) > 0 {
-			next = earlier(next, r.origin.Add(heap.items[0].at))
+func (h *hold) firstLook(now time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	due := h.lease.Expires
+	if h.extend {
+		due = h.renewalDue()
+		if soonest := now.Add(minRetry); due.Before(soonest) {
+			due = soonest
 		}
 	}
-	if !r.armed.IsZero() && !next.Before(r.armed) {
-		return
-	}
-	r.armed = next
-	if d := max(time.Until(next), 0); r.timer == nil {
-		r.timer = time.AfterFunc(d, r.tick)
-	} else {
-		r.timer.Reset(d)
-	}
+	return h.limit(due, now)
 }
 
-// look is what a tick finds out about a hold without the mutex of the scheduler: the hold may have
-// to ask a ctx, which may belong to another hold of the same Client.
-type look struct {
-	hold   *hold
-	handle *Lock // on the first renewal
-	verdict
+func (h *hold) endBy(now time.Time) (end time.Time, lasts bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.endByClocks(now), h.over == nil
 }
 
-// tick does what is due.
-func (r *renewals) tick() {
-	var extend []look
-	r.mu.Lock()
-	if r.ticking { // it will see what this one is for
-		r.mu.Unlock()
-		return
-	}
-	r.ticking, r.armed = true, time.Time{}
-	now := time.Now()
-	if now.Sub(r.looked) >= lookInterval {
-		r.looked = now
-		r.checkWallClock(now)
-	}
-	for r.take(now); len(r.looks) > 0; r.take(now) {
-		r.mu.Unlock()
-		for i := range r.looks { // which only this tick uses
-			l := &r.looks[i]
-			l.verdict = l.judge(now)
-		}
-		r.mu.Lock()
-		now = time.Now()
-		for i := range r.looks {
-			l := &r.looks[i]
-			if r.putBack(l, now) {
-				extend = append(extend, *l)
-			}
-		}
-		clear(r.looks)
-	}
-	r.ticking = false
-	if r.inHand == 0 { // else the context of a hold that answered has in hand may have to end first
-		r.followUp = append(r.followUp, r.lost...)
-		clear(r.lost)
-		r.lost = r.lost[:0]
-	}
-	tellers := min(maxTelling, len(r.followUp)) - r.telling
-	r.telling += max(tellers, 0)
-	r.arm()
-	r.mu.Unlock()
-
-	for i := range extend {
-		r.extend(&extend[i], now)
-	}
-	for range tellers {
-		go r.tell()
-	}
-}
-
-// take takes holds that are due out of their heaps.
-func (r *renewals) take(now time.Time) {
-	r.looks = r.looks[:0]
-	for _, heap := range []*dueHeap{&r.overdue, &r.due} {
-		for len(r.looks) < atOnce && len(heap.items) > 0 && heap.items[0].at <= r.since(now) {
-			r.looks = append(r.looks, look{hold: heap.pop()})
-		}
-	}
-}
-
-// judge tells what is due. A lease that is over is told at once.
-func (l *look) judge(now time.Time) verdict {
-	v := l.hold.act(now)
-	switch v.what {
-	case actExpire:
-		v.lost = l.hold.end(l.hold.expired(), now)
-	case actStop:
-		v.lost = l.hold.end(&LostError{Key: l.hold.lease.Key, Reason: LostMaxHold}, now)
-	case actEnded:
-		// ends the context: the goroutine that has ended the hold may not have come that far
-		l.hold.checkClock(now)
-	}
-	return v
-}
-
-// putBack sets the time of the next look, and tells whether to extend the lease.
-func (r *renewals) putBack(l *look, now time.Time) (extend bool) {
-	e := &l.hold.entry
-	changed := e.changed
-	e.changed = false
-	switch {
-	case l.lost:
-		r.lost = append(r.lost, l.hold)
-		r.forget(l.hold)
-	case !e.kept: // removed meanwhile
-	case changed:
-		r.put(l.hold, &r.due, l.hold.nextDue(now))
-	case l.what == actExtend && r.inFlight < maxInFlight:
-		r.inFlight++
-		r.put(l.hold, &r.due, l.due)
-		l.handle, e.handle = e.handle, nil
-		return true
-	case l.what == actExtend:
-		r.put(l.hold, &r.overdue, l.end)
-	default:
-		r.put(l.hold, &r.due, l.due)
-	}
-	return false
-}
-
-// checkWallClock looks for leases that end sooner because the wall clock was set, or the machine
-// suspended, since the last look. Unless that is so it looks at none, and there may be a hundred
-// thousand.
-func (r *renewals) checkWallClock(now time.Time) {
-	set := r.wall.At(now).Round(0).Sub(r.origin.Round(0)) - now.Sub(r.origin)
-	if (set - r.set).Abs() < clockTolerance {
-		return
-	}
-	r.set = set
-	for _, heap := range []*dueHeap{&r.due, &r.overdue} {
-		for i := range heap.items {
-			item := &heap.items[i]
-			h := item.hold
-			h.mu.Lock()
-			if h.over == nil {
-				item.at = min(item.at, r.since(h.endBy(now)))
-			}
-			h.mu.Unlock()
-		}
-		heap.sort()
-	}
-}
-
-const clockTolerance = time.Millisecond // the margin of a lease has two
-
-// tell calls the hooks of locks that are over until there are none. A hook may take its time: a few
-// goroutines share the work, whatever the number of locks.
-func (r *renewals) tell() {
-	for {
-		r.mu.Lock()
-		if len(r.followUp) == 0 {
-			r.telling--
-			r.mu.Unlock()
-			return
-		}
-		h := r.followUp[0]
-		r.followUp[0] = nil
-		if r.followUp = r.followUp[1:]; len(r.followUp) == 0 {
-			r.followUp = nil
-		}
-		r.mu.Unlock()
-		r.tellOne(h)
-	}
-}
-
-func (r *renewals) tellOne(h *hold) {
-	returned := false
-	defer func() {
-		if !returned { // a hook ends the goroutine
-			go r.tell()
-		}
-	}()
-	h.follow()
-	returned = true
-}
-
-// answered is called when an extension is over, and makes those that are overdue and for which there is room.
-func (r *renewals) answered() {
-	var extend []look
-	now := time.Now()
-	r.mu.Lock()
-	r.inFlight--
-	for len(r.overdue.items) > 0 && r.inFlight < maxInFlight {
-		l := look{hold: r.overdue.pop()}
-		r.inHand++
-		r.mu.Unlock()
-		l.verdict = l.hold.act(now)
-		if l.what == actExpire || l.what == actStop { // the tick does that
-			l.what, l.due = actNothing, now
-		}
-		r.mu.Lock()
-		r.inHand--
-		if r.putBack(&l, now) {
-			extend = append(extend, l)
-		}
-	}
-	r.arm()
-	follow := r.inHand == 0 && len(r.lost) > 0 && !r.ticking
-	r.mu.Unlock()
-	if follow {
-		go r.tick()
-	}
-	for i := range extend {
-		r.extend(&extend[i], now)
-	}
-}
-
-// extend makes an extension, which is counted among those in flight.
-func (r *renewals) extend(l *look, now time.Time) {
-	h := l.hold
-	if l.handle != nil {
-		runtime.AddCleanup(l.handle, (*hold).abandon, h)
-	}
-	c := &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: h.tryLimit(now)}
-	if h.begin(c) != nil {
-		r.answered()
-		return
-	}
-	go c.run()
-}
-
-// verdict is what is due for a hold.
-type verdict struct {
-	what action
-	due  time.Time // of the next look
-	end  time.Time // of the hold, unless it is extended
-	lost bool      // its context has just ended for that reason
-}
-
-type action int
-
-const (
-	actNothing action = iota
-	actExtend
-	actStop
-	actExpire
-	actEnded // by another goroutine
-)
-
-// act says what is due for h at now.
-func (h *hold) act(now time.Time) verdict {
+func (h *hold) look(now time.Time) verdict {
 	unwanted := h.parent.Err() != nil // the ctx given to Lock is over
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -408,55 +98,234 @@ func (h *hold) act(now time.Time) verdict {
 	case h.underWay() >= maxPerLock:
 		v.due = now.Add(minRetry)
 	default:
-		v.what, v.due = actExtend, now.Add(max(h.lease.Expires.Sub(now)/3, minRetry))
+		v.what, v.due = actRenew, now.Add(max(h.lease.Expires.Sub(now)/3, minRetry))
 	}
 	if v.what == actExpire || v.what == actStop {
-		v.due = now.Add(lookInterval) // it leaves the scheduler when it is told
+		v.due = now.Add(lookInterval) // stop makes it leave the scheduler
 	} else if v.due = h.limit(v.due, now); !v.due.After(now) {
 		v.due = now.Add(time.Millisecond) // not at once: a tick looks until nothing is due
 	}
 	return v
 }
 
-// tryLimit is how long a scheduled extension may take: until the next one, and a second if that is longer.
-func (h *hold) tryLimit(now time.Time) time.Duration {
-	return max(h.leaseNow().Expires.Sub(now)/3, tryLimit)
-}
-
-// nextDue is the time of the first look after a grant or an extension. renewals.mu is held.
-func (h *hold) nextDue(now time.Time) time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	due := h.lease.Expires
-	if h.extend {
-		due = h.renewalDue()
-		if soonest := now.Add(minRetry); due.Before(soonest) {
-			due = soonest
-		}
+func (h *hold) stop(v verdict, now time.Time) (first bool) {
+	switch v.what {
+	case actExpire:
+		return h.end(h.expired(), now)
+	case actStop:
+		return h.end(&LostError{Key: h.lease.Key, Reason: LostMaxHold}, now)
 	}
-	return h.limit(due, now)
+	h.checkClock(now) // ends the context, as the goroutine that has ended the hold may not have yet
+	return false
 }
 
-// renewalDue is when a third of the TTL is over, or as much later as the lease was made longer; or earlier by up to a hundredth
-// of the TTL, so that the extensions of many locks are due at once and share round trips.
+func (h *hold) renew(now time.Time) {
+	h.mu.Lock()
+	handle := h.handle
+	h.handle = nil
+	limit := max(h.lease.Expires.Sub(now)/3, tryLimit) // until the next renewal
+	h.mu.Unlock()
+	if handle != nil {
+		runtime.AddCleanup(handle, (*hold).abandon, h)
+	}
+	c := &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: limit}
+	if h.begin(c) != nil {
+		h.client.renewals.renewed()
+		return
+	}
+	go c.run()
+}
+
+// follow is for a hold that is lost, or whose release has had no answer.
+func (h *hold) follow() {
+	if h.over == ErrReleased { //nolint:errorlint // it is set as it is
+		h.giveUpRelease()
+		return
+	}
+	h.lossFollows()
+}
+
+// The mutex of the hold is held in the next three.
+
+// renewalDue is when a third of the TTL is over, or as much later as the lease was made longer. It is
+// earlier by up to a hundredth of the TTL, so that many locks are renewed at once and share round trips.
 func (h *hold) renewalDue() time.Time {
 	due := h.lease.Expires.Add(-h.ttl * 2 / 3)
 	return due.Add(-(due.Sub(h.client.renewals.origin) % (h.ttl / 100)))
 }
 
-// limit cuts a due time to the ends that must not be missed.
+// limit is due, or the end of the hold if that is earlier.
 func (h *hold) limit(due, now time.Time) time.Time {
-	due = earlier(due, h.endBy(now))
+	due = earlier(due, h.endByClocks(now))
 	if h.most > 0 {
 		due = earlier(due, h.lease.Granted.Add(h.most))
 	}
 	return due
 }
 
-// endBy is when the lease ends by the clock that comes first, as a time of the monotonic clock.
-func (h *hold) endBy(now time.Time) time.Time {
+// endByClocks is when the lease ends by the clock that is first, as a time of the monotonic clock.
+func (h *hold) endByClocks(now time.Time) time.Time {
 	if set := h.lease.setSince(now); set >= clockTolerance {
 		return h.lease.Expires.Add(-set)
 	}
 	return h.lease.Expires
+}
+
+// extendCall is one call of Locker.Extend: a renewal, or by hand. The scheduler waits for no renewal,
+// and the caller of Lock.Extend may leave. If the call fails then, the next one or the loss says so.
+type extendCall struct {
+	h     *hold
+	ctx   context.Context
+	ttl   time.Duration
+	limit time.Duration // for a renewal; 0: by hand
+	err   error
+	done  chan struct{} // closed when it is over; nil: nobody waits
+
+	// guarded by the mutex of the hold
+	cancel context.CancelCauseFunc // nil before it runs
+	next   *extendCall             // of the hold's calls under way
+}
+
+// begin counts c in, unless the hold is over.
+func (h *hold) begin(c *extendCall) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over == ErrReleased { //nolint:errorlint // any other error names its key itself
+		return &Error{Op: "extend", Key: h.lease.Key, Err: h.over}
+	}
+	if h.over != nil {
+		return h.over
+	}
+	h.extensions, c.next = c, h.extensions
+	return nil
+}
+
+// run is call on a goroutine of its own.
+func (c *extendCall) run() {
+	defer c.finished() // also if the Locker ends the goroutine
+	stack.Grow()
+	c.call()
+}
+
+func (c *extendCall) finished() {
+	if c.done != nil {
+		close(c.done)
+	}
+	if c.limit > 0 {
+		c.h.client.renewals.renewed()
+	}
+}
+
+// call extends the lease to ttl from now and takes the answer, whenever it comes. The hold has counted it in.
+func (c *extendCall) call() {
+	h, before := c.h, c.h.leaseNow()
+	end := before.Expires
+	if c.limit > 0 {
+		end = earlier(time.Now().Add(c.limit), end)
+	}
+	// The end of the hold cancels the call, with its cause. A ctx below that of the hold would be
+	// cancelled as well, but it leaves a map and a channel in each hold.
+	hold, cancelBy := context.WithCancelCause(c.ctx)
+	ctx, cancel := context.WithDeadline(hold, end)
+	after, err := before, errNoAnswer
+	defer func() { // also if the Locker ends the goroutine
+		cancel()
+		cancelBy(nil)
+		c.err = h.extended(c, before, after, err)
+	}()
+	if h.goesOn(c, cancelBy) {
+		asked := before
+		asked.Abandoned = c.limit > 0 && h.tellAbandoned()
+		after, err = h.client.locker.Extend(ctx, asked, c.ttl)
+	}
+}
+
+// goesOn tells whether the hold is not over, and notes what cancels c at its end.
+func (h *hold) goesOn(c *extendCall, cancel context.CancelCauseFunc) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.cancel = cancel
+	return h.over == nil
+}
+
+// errNoAnswer is the error of a Locker that ends its goroutine.
+var errNoAnswer = errors.New("the locker did not answer")
+
+// errOutdated replaces a loss that a Locker concludes from a lease which another call has extended since.
+var errOutdated = errors.New("answered for a lease that has been extended since")
+
+// extended takes the answer to c, which has extended before.
+func (h *hold) extended(c *extendCall, before, after Lease, err error) error {
+	var lost *LostError
+	isLost, unwanted := errors.Is(err, ErrLost), h.parent.Err() != nil
+	if isLost && !errors.As(err, &lost) {
+		lost = &LostError{Key: before.Key, Reason: LostStolen}
+	}
+	h.mu.Lock()
+	moved, ended := false, h.over == nil && h.lease.Ended()
+	switch {
+	case h.over != nil || ended: // what is over stays over
+	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
+		isLost, err = false, errOutdated
+	case err != nil:
+		if !unwanted && !permanent(h.failed) { // a permanent error says more than what follows it
+			h.failed = err
+		}
+	default:
+		h.failed = nil
+		if moved = after.Expires.After(h.lease.Expires); moved {
+			h.lease.Expires, h.lease.wall = after.Expires, after.wall
+		}
+	}
+	h.countOut(c)
+	over := h.over
+	h.mu.Unlock()
+
+	switch {
+	case over != nil:
+		return over
+	case ended:
+		lost = h.expired()
+		h.lose(lost)
+		return lost
+	case moved:
+		h.client.renewals.reschedule(h)
+	case isLost:
+		h.lose(lost)
+	}
+	return wrap("extend", before.Key, err)
+}
+
+// The mutex of the hold is held in what follows.
+
+// cancels returns what cancels the calls under way. The caller must unlock the mutex before it calls
+// them: an extension may run below the context of the hold, which locks it.
+func (h *hold) cancels() (cancels []context.CancelCauseFunc) {
+	if h.extensions != nil {
+		h.joined = make(chan struct{})
+	}
+	for c := h.extensions; c != nil; c = c.next {
+		if c.cancel != nil {
+			cancels = append(cancels, c.cancel)
+		}
+	}
+	return cancels
+}
+
+func (h *hold) countOut(c *extendCall) {
+	at := &h.extensions
+	for *at != c {
+		at = &(*at).next
+	}
+	*at = c.next
+	if h.joined != nil && h.extensions == nil {
+		close(h.joined)
+	}
+}
+
+func (h *hold) underWay() (n int) {
+	for c := h.extensions; c != nil; c = c.next {
+		n++
+	}
+	return n
 }

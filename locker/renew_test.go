@@ -9,12 +9,12 @@ import (
 func TestALookAtALeaseThatWasJustMadeLongerExtendsNothing(t *testing.T) {
 	now := time.Now()
 	h := &hold{
-		client: &Client{renewals: renewals{origin: now}}, parent: t.Context(), ttl: 3 * time.Second, extend: true,
+		client: &Client{renewals: scheduler{origin: now}}, parent: t.Context(), ttl: 3 * time.Second, extend: true,
 		lease: Lease{Key: "key", Expires: now.Add(time.Minute)},
 	}
-	v := h.act(now)
+	v := h.look(now)
 	if want := now.Add(57990 * time.Millisecond); v.what != actNothing || !v.due.Equal(want) {
-		t.Errorf("act = %v, next look at %v; want nothing, and a look at %v", v.what, v.due, want)
+		t.Errorf("look = %v, next look at %v; want nothing, and a look at %v", v.what, v.due, want)
 	}
 	if h.extensions != nil {
 		t.Error("an extension is counted in")
