@@ -12,12 +12,18 @@ import (
 
 const (
 	answerGrace  = 100 * time.Millisecond // for an attempt under way when the wait limit is reached
-	abandonGrace = 50 * time.Millisecond  // for a Locker that follows its ctx and cleans up by itself
+	abandonGrace = 50 * time.Millisecond  // for a Locker to follow its ctx and clean up by itself
 )
 
-// attempt asks the store once. It returns as soon as ctx is done, whatever the Locker does: a grant that comes later
-// is released by the goroutine that receives it. With a ctx that can't end it needs no goroutine.
-func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error) {
+// attempt asks the store once. It returns as soon as ctx is done, whatever the Locker does: the
+// goroutine that receives a later grant releases it. With a ctx that can't end it needs no goroutine.
+// A lease that has ended when it comes is an error, so that the wait can go on.
+func (w *waiting) attempt(ctx, limit context.Context, req Request) (lease Lease, err error) {
+	defer func() {
+		if err == nil && lease.Ended() {
+			err = w.tooLate(ctx, req, lease)
+		}
+	}()
 	if ctx.Done() == nil && limit == nil {
 		return w.Locker.Acquire(ctx, req) // the ctx has the ledger from Client.lock
 	}
@@ -49,7 +55,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (Lease, error
 	return a.lease, a.result()
 }
 
-// attempt is a call of Acquire that its caller may leave behind.
+// attempt is a call of Acquire that its caller may leave.
 type attempt struct {
 	locker   Locker
 	cleanups *cleanup.Queue
@@ -66,8 +72,8 @@ type attempt struct {
 	impatience *time.Timer
 }
 
-// result is the error of an attempt that was answered. A Locker that follows its ctx may be as quick as we are to see its
-// end, and does not tell its cause.
+// result is the error of an attempt that was answered. A Locker that follows its ctx may see its end
+// as soon as the caller does, and does not report the cause.
 func (a *attempt) result() error {
 	if err := a.ctx.Err(); err != nil && errors.Is(a.err, err) {
 		return errUnderWay
@@ -75,7 +81,7 @@ func (a *attempt) result() error {
 	return a.err
 }
 
-// errUnderWay is the result of an attempt that had no answer when the ctx or the wait ended.
+// errUnderWay is the error of an attempt that had no answer when the ctx or the wait ended.
 var errUnderWay = errors.New("an attempt is under way")
 
 func (a *attempt) run() {
@@ -98,26 +104,27 @@ func (a *attempt) answered() {
 	a.counted.ledger.Done()
 }
 
-// leave makes whoever receives the answer responsible for it, unless it is there already.
+// leave makes the goroutine that receives the answer responsible for it. It is false if the answer is
+// there already.
 func (a *attempt) leave() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return false
 	}
-	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: what it was asked for may
-	// be granted already.
+	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: the store may have granted
+	// the lease already.
 	a.counted.ledger.Begin()
 	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() { a.remove(false) })
 	return true
 }
 
-// remove releases a lease that is known to exist, or may exist or come to exist.
+// remove releases a lease that exists, or that may exist now or later.
 func (a *attempt) remove(known bool) {
 	a.cleanups.Add(a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, Remove: a.release})
 }
 
-// release ends a lease that nobody wants: Key and Token suffice to name it.
+// release ends a lease that nobody wants. Key and Token suffice to name it.
 func (a *attempt) release(ctx context.Context) error {
 	err := a.locker.Release(ctx, Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
 	if errors.Is(err, ErrLost) {

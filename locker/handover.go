@@ -7,9 +7,8 @@ import (
 )
 
 // WithHandover lets Unlock hand the lease over to the next waiter of the same Client, up to n times
-// in a row, before it is released for other Clients. A handover needs no round trip, so it is many
-// times faster. The price: waiters of other Clients wait for up to n holds more. It is for [New]
-// alone.
+// in a row, before it releases the lease for other Clients. A handover needs no round trip. The
+// price: waiters of other Clients wait for up to n holds more. It is for [New] alone.
 //
 // A lease is handed over only to a waiter that sleeps, and while more than half of the TTL that
 // this waiter has asked for is left. While the next waiter has an attempt under way, Unlock
@@ -35,54 +34,54 @@ func WithHandover(n int) Option {
 
 // Release hands the lease over, or ends it.
 func (w *waiting) Release(ctx context.Context, lease Lease) error {
-	if w.handovers.limit > 0 && w.lines.pass(lease, &w.handovers) {
+	if w.handovers.limit > 0 && w.lines.handOver(lease, &w.handovers) {
 		return nil
 	}
 	return w.Locker.Release(ctx, lease)
 }
 
-// Extend keeps what is known of a lease that was handed over for as long as the lease.
+// Extend keeps the record of a lease for as long as the lease.
 func (w *waiting) Extend(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error) {
 	extended, err := w.Locker.Extend(ctx, lease, ttl)
 	if err == nil && w.handovers.limit > 0 {
-		w.lines.prolong(extended, &w.handovers)
+		w.lines.keepRecord(extended, &w.handovers)
 	}
 	return extended, err
 }
 
-// handovers remembers which hold has a lease now, and whether its release was sent. The Client or
+// handovers records which hold has a lease now, and whether its release was sent. The Client or
 // middleware may repeat a Release. It must not end a lease that was handed over, nor hand over a
-// lease that may have ended. Ready to use when zero.
+// lease that may have ended. The zero value is ready to use.
 type handovers struct {
-	limit int // handovers of one lease
+	limit int // of one lease; set by New
 
 	// guarded by the mutex of the lines
-	byToken map[string]chain
-	sweepAt int
+	byToken map[string]record
+	sweepAt int // records at which those that have ended are deleted
 }
 
-// chain is a lease that was handed over, or whose release was sent.
-type chain struct {
+// record is of a lease that was handed over, or whose release was sent.
+type record struct {
 	hand  int32     // handovers so far
-	sent  bool      // its release
-	until time.Time // the entry is needed until then
+	sent  bool      // the release
+	until time.Time // when the record can be deleted
 }
 
-// pass tells whether another hold has the lease: it was handed over before, or the head of the line
-// takes it now. If not, the caller sends the release. Of two Releases at once, the second one finds
-// what the first one did.
-func (ls *lines) pass(lease Lease, h *handovers) bool {
+// handOver gives the lease to the head of the line, if that can take it. It also tells that another
+// hold has the lease already. If it is false, the caller sends the release. Of two Releases at once,
+// the second one finds the record of the first.
+func (ls *lines) handOver(lease Lease, h *handovers) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	c := h.byToken[lease.Token]
-	if lease.hand < c.hand {
+	r := h.byToken[lease.Token]
+	if lease.hand < r.hand {
 		return true
 	}
-	if ln := ls.find(lease.Key, ""); !c.sent && h.allow(lease) && ln != nil && ln.takes(lease) {
+	if ln := ls.find(lease.Key, ""); !r.sent && h.allow(lease) && ln != nil && ln.canTake(lease) {
 		lease.hand++
 		lease.Granted, lease.hooks, lease.unlocked = time.Now(), nil, false
 		h.note(lease, false)
-		ln.gift = &lease
+		ln.handed = &lease
 		ln.stale++
 		ln.wake()
 		return true
@@ -96,34 +95,34 @@ func (h *handovers) allow(lease Lease) bool {
 	return lease.unlocked && lease.Fence == 0 && lease.Owner == "" && int(lease.hand) < h.limit && !lease.Ended()
 }
 
-// takes tells whether the line has a head that sleeps and can use the lease. A head that has an
-// attempt under way takes none: the attempt may hang, and the key would stay locked for as long.
-func (ln *line) takes(lease Lease) bool {
-	return ln.idle == nil && !ln.asking && ln.gift == nil && time.Until(lease.Expires) > ln.ttl/2
+// canTake tells whether the line has a head that sleeps and for which the lease is long enough. A
+// head with an attempt under way takes none: if the attempt hangs, the key would stay locked.
+func (ln *line) canTake(lease Lease) bool {
+	return ln.idle == nil && !ln.busy && ln.handed == nil && time.Until(lease.Expires) > ln.ttl/2
 }
 
-func (ls *lines) prolong(lease Lease, h *handovers) {
+func (ls *lines) keepRecord(lease Lease, h *handovers) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if c, ok := h.byToken[lease.Token]; ok && lease.Expires.After(c.until) {
-		c.until = lease.Expires
-		h.byToken[lease.Token] = c
+	if r, ok := h.byToken[lease.Token]; ok && lease.Expires.After(r.until) {
+		r.until = lease.Expires
+		h.byToken[lease.Token] = r
 	}
 }
 
 func (h *handovers) note(lease Lease, sent bool) {
 	if h.byToken == nil {
-		h.byToken = map[string]chain{}
+		h.byToken = map[string]record{}
 	}
 	if len(h.byToken) >= h.sweepAt {
-		maps.DeleteFunc(h.byToken, func(_ string, c chain) bool { return !time.Now().Before(c.until) })
+		maps.DeleteFunc(h.byToken, func(_ string, r record) bool { return !time.Now().Before(r.until) })
 		h.sweepAt = max(2*len(h.byToken), 128)
 	}
-	h.byToken[lease.Token] = chain{hand: lease.hand, sent: sent, until: lease.Expires}
+	h.byToken[lease.Token] = record{hand: lease.hand, sent: sent, until: lease.Expires}
 }
 
-// unwrap takes the lease that was handed to the head.
-func (ln *line) unwrap() (gift *Lease) {
-	gift, ln.gift = ln.gift, nil
-	return gift
+// takeHanded takes the lease that was handed over to the head. The mutex is held.
+func (ln *line) takeHanded() (handed *Lease) {
+	handed, ln.handed = ln.handed, nil
+	return handed
 }

@@ -8,63 +8,74 @@ import (
 	"time"
 )
 
-// lines are the waiters of one Client: those for one key and owner stand in a line, and only the head of a line talks
-// to the store. So a release that a hundred goroutines wait for costs one attempt, and they get the lock in the order
-// in which they asked for it.
+// lines are the waiters of one Client. The waiters for one key and owner stand in a line, and only
+// the head of a line talks to the store. So a release that a hundred goroutines wait for costs one
+// attempt, and they get the lock in the order in which they asked for it.
 type lines struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the lines as well
 	byKey map[string]*line
-	spare sync.Pool // lines that nobody else ever joined, for the next ones
+	// lines that nobody else ever joined, for the next caller: docs/performance.md, "What each
+	// mechanism brings"
+	spare sync.Pool
 
-	shared bool                 // with other software: see WithSharedKeys
-	rests  map[string]time.Time // until when a key is not asked for, since this Client has just released it
+	shared bool                 // with other software: see WithSharedKeys; set by New
+	rests  map[string]time.Time // until when this Client leaves a key that it has released to others
 }
 
-// line is a head, who is not in queue, and those behind it. What the head finds out stays with the line, so that the
-// next head goes on where the last one stopped.
+// line is a head, which is not in queue, and the waiters behind it. What the head learns stays with
+// the line, so the next head goes on where the last one stopped.
 type line struct {
-	key, owner string
-	other      *line // the line of another owner for the same key
+	key, owner string        // do not change while a call is in the line
+	signal     chan struct{} // holds one signal for the head
 
-	queue []*place
-	hint  chan struct{} // holds one signal for the head
-	woken bool          // it should ask
+	// guarded by the mutex of the lines
+	other *line // the line of another owner for the same key
+	queue []*waiter
+	ttl   time.Duration // that the head asks for
+	busy  bool          // the head has an attempt under way, or has taken a lease: it can take none
+	idle  *time.Timer   // ends a line that is kept though nobody is in it; nil: somebody is
 
-	watching bool
-	waiter   string             // for whom the store is watched
-	watched  bool               // the watch is active
-	polling  bool               // the store can't wake anybody
-	failed   error              // what the watch failed with, until the head has heard of it
-	refusal  error              // why there is no watch, for all in the line
-	endWatch context.CancelFunc // ends the present watch
-	ttl      time.Duration      // that its head asks for
-	asking   bool               // the head has an attempt under way, or was handed a lease: it takes none
-	gift     *Lease             // handed to the head, which has not taken it yet
-	stale    int                // handovers whose release notification is still pending
-	idle     *time.Timer        // set while nobody is in the line, and it is kept for who may come
+	woken bool // the head should make an attempt
 
-	fault    error // what the attempts failed with since the store last answered; nil: it has answered
+	held  HeldError // the last answer of the store; Key is empty if nobody knows
+	until time.Time // when the lease in the way ends; zero: unknown
+	local bool      // this Client holds that lease, and wakes the line when it ends
+
+	fault    error // of the attempts since the store last answered; nil: it has answered
 	failures int   // how many they are
 	failedAt time.Time
 
-	held  HeldError // what the store said last; Key is empty if nobody knows
-	until time.Time // when the lease that is in the way ends; zero: unknown
-	local bool      // that lease is held by this Client, which will tell when it ends
+	freed  bool // this Client has released the lock since the last answer
+	rivals int  // grants until the line forgets that others wanted the lock
 
-	freed  bool // this Client has released the lock since it was last heard of
-	rivals int  // grants until others are forgotten who were seen to want it
+	handed *Lease // handed over to the head, which has not taken it yet
+	stale  int    // handovers whose release notification is still pending
+
+	watch watch
 }
 
-// rivalry is how many grants it takes to forget others.
+// watch is how the store wakes a line. The mutex of the lines guards it.
+type watch struct {
+	begun   bool               // the store was asked to wake the line
+	active  bool               // it has said that it will
+	polling bool               // it cannot wake anybody
+	waiter  string             // the name under which the store wakes the line
+	end     context.CancelFunc // ends the present watch
+	failed  error              // until the head has read it
+	refusal error              // why there is no watch, for all in the line
+}
+
+// rivalry is after how many grants a line forgets that others wanted the lock.
 const rivalry = 4
 
-type place struct {
-	turn chan struct{} // closed when the place becomes the head
+// waiter is a call behind the head.
+type waiter struct {
+	turn chan struct{} // closed when it becomes the head
 	ttl  time.Duration
 }
 
-// enter joins the line. Without a place to wait in, the caller is its head.
-func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *place) {
+// enter joins the line. It returns no waiter if the caller is its head.
+func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *waiter) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.find(key, owner)
@@ -73,12 +84,12 @@ func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *place) {
 		ln.resume(ttl)
 		return ln, nil
 	case ln != nil:
-		p := &place{turn: make(chan struct{}), ttl: ttl}
-		ln.queue = append(ln.queue, p)
-		return ln, p
+		wt := &waiter{turn: make(chan struct{}), ttl: ttl}
+		ln.queue = append(ln.queue, wt)
+		return ln, wt
 	}
 	if ln, _ = ls.spare.Get().(*line); ln == nil {
-		ln = &line{hint: make(chan struct{}, 1)}
+		ln = &line{signal: make(chan struct{}, 1)}
 	}
 	ln.key, ln.owner, ln.other, ln.ttl = key, owner, ls.byKey[key], ttl
 	if ls.byKey == nil {
@@ -87,57 +98,6 @@ func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *place) {
 	ls.byKey[key] = ln
 	return ln, nil
 }
-
-// leave gives the line to the next in it. If the head leaves with a lease, the next one knows that
-// the lock is held. A lease that was handed to a head that leaves without it goes to the next head;
-// if there is none, it is returned.
-func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.asking = false
-	switch {
-	case granted && ln.owner != "": // whoever follows is the same owner, and may be granted it as well
-		ln.held, ln.until, ln.local = HeldError{}, time.Time{}, false
-	case granted:
-		ln.held = HeldError{Key: ln.key}
-		ln.until, ln.local = lease.Expires, true
-		ln.calm() // what led to this grant is no news for the next head
-	}
-	if granted {
-		ln.freed, ln.fault, ln.failures = false, nil, 0
-		if lease.hand == 0 { // a handover says nothing of others
-			ln.rivals = max(ln.rivals-1, 0)
-		}
-	}
-	if len(ln.queue) == 0 {
-		unwanted = ln.unwrap()
-	}
-	if len(ln.queue) > 0 {
-		if !granted {
-			ln.wake() // it may have left with a wake that it made no use of
-		}
-		ln.ttl = ln.queue[0].ttl
-		close(ln.queue[0].turn)
-		ln.queue = slices.Delete(ln.queue, 0, 1)
-		return unwanted
-	}
-	if granted && ln.watched {
-		ln.idle = time.AfterFunc(lingering, func() { ls.end(ln) })
-		return unwanted
-	}
-	ls.remove(ln)
-	if ln.watching {
-		ln.endWatch() // a late wake of an old watch must find the old line, so this one is not used again
-		return unwanted
-	}
-	*ln = line{hint: ln.hint, queue: ln.queue}
-	ls.spare.Put(ln)
-	return unwanted
-}
-
-// lingering is how long a line that had to wait is kept when the last one in it was granted the lock. Where a lock is asked for
-// again and again, the next one need not ask the store to be woken, and stands in its queue with the first attempt.
-const lingering = 200 * time.Millisecond
 
 // find is the line for key and owner, or nil.
 func (ls *lines) find(key, owner string) *line {
@@ -148,17 +108,103 @@ func (ls *lines) find(key, owner string) *line {
 	return ln
 }
 
-// resume makes whoever comes the head of a line that was kept.
+// resume gives a line that was kept a head.
 func (ln *line) resume(ttl time.Duration) {
 	ln.idle.Stop()
 	ln.idle, ln.ttl = nil, ttl
-	ln.calm() // it was for nobody
+	ln.calm() // no head was there to be woken
 	if !ln.local {
 		ln.held, ln.until = HeldError{}, time.Time{}
 	}
 }
 
-// end is for a line that nobody has come back to.
+// turn begins an attempt of the head. It returns the lease that was handed over to the head, if any.
+// Otherwise it returns the name under which an active watch wakes the line, and whether the lock is
+// likely to be free.
+func (ls *lines) turn(ln *line) (handed *Lease, waiter string, free bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	handed, ln.busy = ln.takeHanded(), true
+	switch {
+	case handed == nil && ln.watch.active:
+		waiter, free = ln.watch.waiter, ln.freed && ln.rivals == 0
+	case handed != nil && ln.held.Position > 0: // leave the queue of the store
+		ln.unwatch()
+	}
+	return handed, waiter, free
+}
+
+// note keeps the error of an attempt of the head: the lock is held, or the store failed.
+func (ls *lines) note(ln *line, err error) {
+	held := asHeld(ln.key, err)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.busy = false
+	if held == nil {
+		ln.fault = err
+		ln.failures++
+		ln.failedAt = time.Now()
+		return
+	}
+	ln.fault, ln.failures = nil, 0
+	ln.held, ln.until, ln.local = *held, time.Time{}, false
+	ln.freed, ln.rivals = false, rivalry
+	if held.Left > 0 {
+		ln.until = time.Now().Add(held.Left)
+	}
+}
+
+// leave makes the next waiter the head. If the head leaves with a lease, the next one knows that the
+// lock is held. A lease that was handed over to a head which leaves without it goes to the next
+// head; if there is none, leave returns it.
+func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.busy = false
+	switch {
+	case granted && ln.owner != "": // the next one is the same owner, and may be granted the lock as well
+		ln.held, ln.until, ln.local = HeldError{}, time.Time{}, false
+	case granted:
+		ln.held = HeldError{Key: ln.key}
+		ln.until, ln.local = lease.Expires, true
+		ln.calm() // the wake-up led to this grant
+	}
+	if granted {
+		ln.freed, ln.fault, ln.failures = false, nil, 0
+		if lease.hand == 0 { // a handover says nothing of others
+			ln.rivals = max(ln.rivals-1, 0)
+		}
+	}
+	if len(ln.queue) > 0 {
+		if !granted {
+			ln.wake() // the head may have left with a wake-up that it did not use
+		}
+		ln.ttl = ln.queue[0].ttl
+		close(ln.queue[0].turn)
+		ln.queue = slices.Delete(ln.queue, 0, 1)
+		return nil
+	}
+	unwanted = ln.takeHanded()
+	if granted && ln.watch.active {
+		ln.idle = time.AfterFunc(lingering, func() { ls.end(ln) })
+		return unwanted
+	}
+	ls.remove(ln)
+	if ln.watch.begun {
+		ln.watch.end() // a late wake-up of this watch must find this line, so the line is not used again
+		return unwanted
+	}
+	*ln = line{signal: ln.signal, queue: ln.queue}
+	ls.spare.Put(ln)
+	return unwanted
+}
+
+// lingering is how long a line that was watched is kept after the last waiter in it got the lock. The
+// next call then need not begin a watch, and enters the queue of the store with its first attempt:
+// docs/performance.md, "What each mechanism brings".
+const lingering = 200 * time.Millisecond
+
+// end removes a line that no call has joined again.
 func (ls *lines) end(ln *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -167,33 +213,17 @@ func (ls *lines) end(ln *line) {
 	}
 	ln.idle = nil
 	ls.remove(ln)
-	ln.endWatch()
+	ln.watch.end()
 }
 
-// turn begins an attempt of the head. It returns the lease that was handed to the head; or else the
-// waiter for whom the store is watched, if it is, and whether the lock is likely to be free.
-func (ls *lines) turn(ln *line) (gift *Lease, waiter string, free bool) {
+// quit leaves the line from behind the head. It returns what the line knew, with the position.
+func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *Lease, fault error) {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	gift, ln.asking = ln.unwrap(), true
-	switch {
-	case gift == nil && ln.watched:
-		waiter, free = ln.waiter, ln.freed && ln.rivals == 0
-	case gift != nil && ln.held.Position > 0: // in the queue of the store, where it waits no more
-		ln.endWatch()
-		ln.watching, ln.watched = false, false
-	}
-	return gift, waiter, free
-}
-
-// quit leaves from a place behind the head and says which it was and what the line knew.
-func (ls *lines) quit(ln *line, p *place) (held *HeldError, unwanted *Lease, fault error) {
-	ls.mu.Lock()
-	i := slices.Index(ln.queue, p)
+	i := slices.Index(ln.queue, wt)
 	if i >= 0 {
 		ln.queue = slices.Delete(ln.queue, i, i+1)
 	}
-	held, fault = ln.lastLocked(), ln.fault
+	held, fault = ln.holder(), ln.fault
 	ls.mu.Unlock()
 	if held != nil {
 		held.Position += i + 1
@@ -222,42 +252,28 @@ func (ls *lines) remove(ln *line) {
 	}
 }
 
-// note keeps what an attempt of the head ended with: that the lock is held, or that the store failed.
-func (ls *lines) note(ln *line, err error) {
-	held := asHeld(ln.key, err)
+// knowledge is what a line knows at one moment.
+type knowledge struct {
+	held     *HeldError // nil: nobody knows
+	timed    bool       // held says when the lease in the way ends
+	fault    error
+	failures int
+	failedAt time.Time
+	polls    bool // no watch wakes the line
+	refusal  error
+}
+
+func (ls *lines) know(ln *line) knowledge {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if held == nil {
-		ln.fault, ln.asking = err, false
-		ln.failures++
-		ln.failedAt = time.Now()
-		return
+	return knowledge{
+		held: ln.holder(), timed: !ln.until.IsZero(), fault: ln.fault, failures: ln.failures, failedAt: ln.failedAt,
+		polls: ln.watch.polling || !ln.watch.begun, refusal: ln.watch.refusal,
 	}
-	ln.fault, ln.failures = nil, 0
-	ln.held, ln.until, ln.local = *held, time.Time{}, false
-	ln.freed, ln.rivals = false, rivalry
-	ln.asking = false
-	if held.Left > 0 {
-		ln.until = time.Now().Add(held.Left)
-	}
 }
 
-// last is what the line knows of the holder, or nil, and what the store has failed with since it
-// last answered.
-func (ls *lines) last(ln *line) (held *HeldError, fault error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ln.lastLocked(), ln.fault
-}
-
-// failures is how often the store has failed since it last answered, and when it did so last.
-func (ls *lines) failures(ln *line) (n int, last time.Time) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ln.failures, ln.failedAt
-}
-
-func (ln *line) lastLocked() *HeldError {
+// holder is what the line knows of the holder, or nil. The mutex is held.
+func (ln *line) holder() *HeldError {
 	if ln.held.Key == "" {
 		return nil
 	}
@@ -267,6 +283,76 @@ func (ln *line) lastLocked() *HeldError {
 	}
 	held.Position = max(held.Position, 1) // in the store's queue
 	return &held
+}
+
+// beginWatch returns the ctx and the waiter of a new watch, unless the line has one. It begins none
+// while the store fails, since the head ignores wake-ups then, and none for keys shared with other
+// software: a waiter that is woken would win every time. The ctx ends with the line, which outlives
+// its heads.
+func (ls *lines) beginWatch(ln *line) (ctx context.Context, waiter string, begin bool) {
+	if ls.shared {
+		return nil, "", false
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ln.watch.begun || ln.fault != nil {
+		return nil, "", false
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ln.watch.begun, ln.watch.end, ln.watch.waiter = true, cancel, NewToken()
+	return ctx, ln.watch.waiter, true
+}
+
+// watched is called when the watch is active. The lock may have been released before, so it wakes.
+func (ls *lines) watched(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.watch.active = true
+	ln.wake()
+}
+
+// watchFailed is called when there is no watch.
+func (ls *lines) watchFailed(ln *line, err error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.watch.failed = err
+	ln.alert()
+}
+
+// poll notes that the store cannot wake anybody.
+func (ls *lines) poll(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.watch.polling = true
+}
+
+// refuse keeps the error of the watch for the next heads.
+func (ls *lines) refuse(ln *line, err error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.watch.refusal = err
+}
+
+// forgetWatch ends a watch that has failed, so that the head can begin another.
+func (ls *lines) forgetWatch(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln.unwatch()
+}
+
+func (ln *line) unwatch() {
+	ln.watch.end()
+	ln.watch.begun, ln.watch.active = false, false
+}
+
+// wokenByStore wakes the line, unless this Client holds the lock: then the store reports the release
+// before.
+func (ls *lines) wokenByStore(ln *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if !ln.local {
+		ln.wake()
+	}
 }
 
 // freed wakes the heads of all lines for key: a lease that this Client held is over.
@@ -282,12 +368,38 @@ func (ls *lines) freed(key string) {
 		ln.wake()
 	}
 	if ls.shared {
-		ls.restLocked(key)
+		ls.restFrom(key)
 	}
 }
 
-// restLocked leaves the key to others for one interval.
-func (ls *lines) restLocked(key string) {
+// signalled reads what the head was signalled for: a wake-up, an error of the watch, or both. While
+// the store fails, a wake-up does not count: a store that comes back wakes all waiters, and their
+// attempts would arrive at one instant.
+func (ls *lines) signalled(ln *line) (woken bool, failed error) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	woken, failed = ln.woken && (ln.fault == nil || ln.handed != nil), ln.watch.failed
+	ln.woken, ln.watch.failed = false, nil
+	return woken, failed
+}
+
+func (ln *line) wake() {
+	ln.woken = true
+	ln.alert()
+}
+
+func (ln *line) alert() {
+	select {
+	case ln.signal <- struct{}{}:
+	default: // it has one already
+	}
+}
+
+// calm takes back a wake-up that the head has not read.
+func (ln *line) calm() { ln.woken = false }
+
+// restFrom leaves the key to others for one interval. The mutex is held.
+func (ls *lines) restFrom(key string) {
 	if ls.rests == nil {
 		ls.rests = map[string]time.Time{}
 	}
@@ -302,7 +414,7 @@ func (ls *lines) restLocked(key string) {
 	})
 }
 
-// rest is how long the key is still left to others.
+// rest is how long this Client still leaves the key to others.
 func (ls *lines) rest(key string) time.Duration {
 	if !ls.shared {
 		return 0
@@ -315,63 +427,3 @@ func (ls *lines) rest(key string) time.Duration {
 	}
 	return max(time.Until(until), 0)
 }
-
-// woken passes on what the store's Watch says, except while this Client itself holds the lock: then it is the echo of
-// the release before.
-func (ls *lines) woken(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if !ln.local {
-		ln.wake()
-	}
-}
-
-// watched is called when the watch is active: the lock may have been released before.
-func (ls *lines) watched(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.watched = true
-	ln.wake()
-}
-
-// failed is called when there is no watch.
-func (ls *lines) failed(ln *line, err error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.failed = err
-	ln.signal()
-}
-
-// heard is what the head was signalled: that it should ask, or what the watch has failed with, or
-// both. While the store fails, a wake is no reason to ask sooner: when it is back it wakes
-// everybody, and they would come at one instant.
-func (ls *lines) heard(ln *line) (woken bool, failed error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	woken, failed = ln.woken && (ln.fault == nil || ln.gift != nil), ln.failed
-	ln.woken, ln.failed = false, nil
-	return woken, failed
-}
-
-// unwatch forgets a watch that has failed, so that the store can be asked again.
-func (ls *lines) unwatch(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.endWatch()
-	ln.watching, ln.watched = false, false
-}
-
-func (ln *line) wake() {
-	ln.woken = true
-	ln.signal()
-}
-
-func (ln *line) signal() {
-	select {
-	case ln.hint <- struct{}{}:
-	default: // it has one already
-	}
-}
-
-// calm takes back a wake that the head has not noticed.
-func (ln *line) calm() { ln.woken = false }

@@ -10,10 +10,10 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
-func TestWhoQuitsWhenItHasJustBecomeTheHeadMakesTheNextOneTheHead(t *testing.T) {
+func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
 	var ls lines
-	ln, place := ls.enter("key", "", time.Second)
-	if place != nil {
+	ln, first := ls.enter("key", "", time.Second)
+	if first != nil {
 		t.Fatal("the first in line has to wait for its turn")
 	}
 	_, second := ls.enter("key", "", time.Second)
@@ -29,7 +29,7 @@ func TestWhoQuitsWhenItHasJustBecomeTheHeadMakesTheNextOneTheHead(t *testing.T) 
 	}
 }
 
-func isTurn(t *testing.T, who string, p *place, want bool) {
+func isTurn(t *testing.T, who string, p *waiter, want bool) {
 	t.Helper()
 	select {
 	case <-p.turn:
@@ -44,12 +44,12 @@ func isTurn(t *testing.T, who string, p *place, want bool) {
 }
 
 // A process may stand still between the handover and the moment at which the waiter runs.
-func TestAWaiterThatIsHandedALeaseTooLateAsksForOneOfItsOwn(t *testing.T) {
+func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &granting{}
 		w := &waiting{Locker: store, lines: &lines{}, cleanups: &cleanup.Queue{}}
 		ln, _ := w.lines.enter("key", "", time.Second)
-		ln.gift = &Lease{Key: "key", Token: "late", Expires: time.Now()}
+		ln.handed = &Lease{Key: "key", Token: "late", Expires: time.Now()}
 		req := Request{Key: "key", Token: "own", TTL: time.Second, wait: &waitPolicy{}}
 		lease, err := w.lead(context.Background(), nil, ln, req, &effort{})
 		if err != nil || lease.Token != "own" {
