@@ -1,27 +1,26 @@
 package locker
 
-// WithAbandonedStop ends the renewal of a lock that is held in vain: its Lock, [Lock.Context] and
-// every ctx that descends from that have become garbage, and nobody has called Unlock. The lease
-// then runs out, no sooner than it would have if its holder had died, and the hold ends with a
-// [LostError] whose reason is [LostAbandoned].
+// WithAbandonedStop ends the renewal of an abandoned lock: its Lock, [Lock.Context] and every ctx that
+// descends from that have become garbage, and nobody has called Unlock. The lease then runs out, no
+// sooner than if its holder had died. The hold ends with a [LostError] whose reason is
+// [LostAbandoned].
 //
-// By default such a lock is renewed for as long as the process lives, and middleware tells of it:
-// see [Lease.Abandoned]. The garbage collector cannot know that a lock is of no use: the work may
-// have kept nothing but the Done channel, or nothing at all. So this option is for programs whose
-// work uses its Lock or a ctx below [Lock.Context] until it ends; work under [Client.Do] always
-// does. When the collector finds out is not defined.
+// By default the Client renews such a lock for as long as the process lives, and middleware reports
+// it: see [Lease.Abandoned]. The garbage collector cannot know that nobody needs a lock: the work may
+// have kept only the Done channel, or nothing. So use this option only if the work uses its Lock or a
+// ctx below [Lock.Context] until it ends; work under [Client.Do] always does. When the collector
+// finds an abandoned lock is not defined.
 func WithAbandonedStop() Option { return func(c *config) { c.abandonedStop = true } }
 
-// abandonment is what became of the Lock of a hold. The mutex of the hold guards it.
+// abandonment is whether a hold was abandoned. The mutex of the hold guards it.
 type abandonment struct {
-	stops bool // the renewal then
+	stops bool // the option: an abandoned hold is not renewed
 	seen  bool // the Lock is garbage, and was not unlocked
-	told  bool // by an Extend
+	told  bool // an Extend has reported it
 }
 
-// abandon is called by the runtime when the Lock and all contexts below it are garbage. The
-// scheduler keeps the Lock until the first renewal, so that a lock that is held for a moment pays
-// nothing for this.
+// abandon is called by the runtime when the Lock and all contexts below it are garbage. See hold.renew,
+// which asks for that at the first renewal.
 func (h *hold) abandon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,7 +31,7 @@ func (h *hold) abandon() {
 	h.extend = h.extend && !h.abandoned.stops
 }
 
-// tellAbandoned is true once, for an Extend that tells middleware.
+// tellAbandoned is true once, for the Extend that reports it to middleware.
 func (h *hold) tellAbandoned() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -2,28 +2,30 @@ package locker
 
 import "time"
 
-// Backoff says how long to wait before the next attempt on a lock that is held, and under
-// [WithWait] after an attempt that failed: attempt counts from 1, random is drawn evenly from [0,
-// 1). It is a pure function, so that one Backoff can serve any number of calls at once. A wake or
-// the end of the holder's lease cuts the wait short; a result of zero or less means a millisecond.
+// Backoff says how long to wait before the next attempt on a lock that is held, and, under
+// [WithWait], after an attempt that failed. The first attempt is 1; random is drawn evenly from
+// [0, 1). A Backoff is a pure function, so that many calls can use it at once. A wake-up or the end
+// of the holder's lease ends the wait early; a result of zero or less means a millisecond.
 type Backoff func(attempt int, random float64) time.Duration
 
-// A waiter whom the store wakes looks by himself as well: a wake may get lost. That costs a quarter of the time that he has waited
-// already, within these limits.
+// A waiter that the store wakes also makes attempts by itself, since a wake-up may get lost. It sleeps
+// for a quarter of the time that it has waited already, within these limits.
 const (
 	minLook = 250 * time.Millisecond
 	maxLook = 6 * time.Second
 )
 
-// Of those who stand in the queue of a store, the first few look for the end of the holder's lease. Those behind them rely on
-// wakes, and look the more seldom the longer the queue, so that its length costs the store little.
+// In the queue of a store, only the first few waiters make an attempt when the holder's lease ends. The
+// others rely on wake-ups. The further back they are, the longer they sleep, so that a long queue costs
+// the store little.
 const (
 	lookouts   = 3
 	behindLook = 2 * time.Second // times the position
 	lastLook   = 15 * time.Second
 )
 
-// Exponential waits first, then twice as long each time, up to limit; each wait is drawn evenly from its upper half.
+// Exponential waits first, then twice as long each time, up to limit. Each wait is drawn evenly from
+// its upper half.
 func Exponential(first, limit time.Duration) Backoff {
 	return func(attempt int, random float64) time.Duration {
 		d := first
@@ -42,7 +44,7 @@ func Exponential(first, limit time.Duration) Backoff {
 // polling is the default where the store can't wake anybody.
 var polling = Exponential(8*time.Millisecond, minLook)
 
-// watching is the default where the store wakes us: only a safeguard.
+// watching is the default where the store wakes waiters: a safeguard against lost wake-ups.
 func watching(waited time.Duration, position int) time.Duration {
 	if position > lookouts {
 		return min(time.Duration(position)*behindLook, lastLook)
@@ -57,9 +59,9 @@ func sharing(random float64) time.Duration {
 	return interval/2 + time.Duration(random*float64(interval))
 }
 
-// failing is the pause after so many failures of the store in a row, of whatever kind: evenly drawn
-// from the whole of 50 ms, which doubles up to 1 s. So waiters that failed at one instant come back
-// one after the other.
+// failing is the pause after so many failures of the store in a row, of whatever kind. It is drawn
+// evenly from 0 to 50 ms; the upper end doubles with each failure, up to 1 s. So waiters that failed at
+// one instant come back one after the other.
 func failing(failures int, random float64) time.Duration {
 	const first, limit = 50 * time.Millisecond, time.Second
 	most := limit

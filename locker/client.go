@@ -11,24 +11,26 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// Client is to a [Locker] what http.Client is to http.RoundTripper: it waits for a lock that is held, keeps the lease
-// of one that is held here alive, and tells the holder when it is lost. Safe for concurrent use. It needs no Close:
-// nothing of it runs while no lock is held or waited for, except that the store is watched for 200 ms more after a lock that
-// had to be waited for.
+// Client is to a [Locker] what http.Client is to http.RoundTripper. It waits for a lock that is held,
+// renews the lease of a lock that its caller holds, and tells the holder when the lock is lost. Safe
+// for concurrent use.
+//
+// It needs no Close: it runs nothing while no lock is held or waited for. After a lock that was waited
+// for, it watches the store for 200 ms more.
 type Client struct {
 	locker     Locker // the waiting Locker inside its middleware
 	defaults   config
 	once       waitPolicy
 	lines      lines
 	cleanups   cleanup.Queue
-	background context.Context // for calls that are given context.Background
-	ledger     cleanup.Ledger  // of attempts, releases and cleanups that are not answered
+	background context.Context // for calls with context.Background: see counted
+	ledger     cleanup.Ledger  // of attempts, releases and cleanups without an answer: see Drain
 	renewals   scheduler
 	hung       atomic.Int32 // Releases that did not return by their deadline
 }
 
-// New returns a Client that takes its locks from l. Options that make no sense fail every Lock with an error that says
-// which.
+// New returns a Client that takes its locks from l. If an option is wrong, every Lock fails with an
+// error that names it.
 func New(l Locker, opts ...Option) *Client {
 	c := &Client{once: waitPolicy{once: true}}
 	c.defaults = defaults().apply(opts)
@@ -99,7 +101,7 @@ func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Conte
 	return work(l.Context(), l)
 }
 
-// both joins the error of the work and that of the release of l in one line.
+// both joins the error of the work and the error of the release of l.
 func both(l *Lock, work, release error) error {
 	switch {
 	case release == nil || errors.Is(work, release):
@@ -110,7 +112,7 @@ func both(l *Lock, work, release error) error {
 	return fmt.Errorf("%w; %w", work, release)
 }
 
-// call is what the three ways to lock differ in.
+// call is how Lock, TryLock and Do differ.
 type call struct{ once, scoped bool }
 
 func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) (*Lock, error) {
@@ -150,7 +152,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	if !how.once && req.Owner == "" && c.waitsForItself(ctx, key) {
 		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}
-	c.ledger.Begin() // but while it sleeps
+	c.ledger.Begin() // waiting takes it back while the call sleeps
 	defer c.ledger.Done()
 	lease, err := c.locker.Acquire(c.counted(ctx), req)
 	if err != nil {
@@ -164,7 +166,7 @@ var (
 	errNilContext = invalidf("ctx is nil; use context.Background()")
 )
 
-// option names what a call has said about waiting; empty: nothing.
+// option names the option about waiting that a call has; empty: none.
 func (p *waitPolicy) option() string {
 	switch {
 	case p.limit != 0:
@@ -177,9 +179,9 @@ func (p *waitPolicy) option() string {
 	return ""
 }
 
-// waitsForItself tells whether ctx ends with a hold of key that this Client has. Without an owner
-// every strategy grants a key to one holder, so the lock can't be granted before ctx has ended. A
-// ctx without an end is no part of a hold.
+// waitsForItself tells whether ctx descends from a hold of key by this Client. Without an owner, every
+// strategy grants a key to one holder, so it can't grant the lock before ctx has ended. A ctx that
+// can't end does not end with a hold.
 func (c *Client) waitsForItself(ctx context.Context, key string) bool {
 	if ctx.Done() == nil {
 		return false
@@ -198,7 +200,8 @@ func (h *hold) lasts() bool {
 	return h.over == nil && !h.lease.Ended()
 }
 
-// counted is ctx with the ledger. A ctx that can end gets it with each attempt, which has room for it.
+// counted is ctx with the ledger. A ctx that can end gets the ledger in each attempt, which has a field
+// for that.
 func (c *Client) counted(ctx context.Context) context.Context {
 	switch {
 	case ctx.Done() != nil:

@@ -7,23 +7,24 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// endedAt compares the monotonic readings, then the wall clocks, of which that of a test may have been set since.
+// endedAt compares the monotonic readings, then the wall clocks. A test can set its wall clock.
 func (l *Lease) endedAt(now time.Time) bool {
 	return !now.Before(l.Expires) || !now.Round(0).Add(l.wall.Jumped()).Before(l.Expires.Round(0))
 }
 
-// setSince is by how much the wall clock has been set ahead since the lease, or its last extension, was asked for.
+// setSince is how far the wall clock has been set ahead since the request for the lease, or for its
+// last extension.
 func (l *Lease) setSince(now time.Time) time.Duration {
 	return l.Expires.Sub(now) - l.Expires.Round(0).Sub(now.Round(0).Add(l.wall.Jumped()))
 }
 
-// byClock notes in leases what the wall clock of a test showed before they were asked for.
+// byClock adds to each lease what the wall clock of a test showed before the request for it.
 type byClock struct {
 	Locker
 	clock *wallclock.Clock
 }
 
-// withItsClock is l itself, unless a test has given it a wall clock.
+// withItsClock is l itself, except in a test that has given l a wall clock.
 func withItsClock(l Locker) Locker {
 	if clock := wallclock.Of(l); clock != nil {
 		return byClock{l, clock}

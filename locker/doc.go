@@ -13,9 +13,10 @@
 //
 // # Leases
 //
-// A lock is held under a lease: the store forgets it after its TTL, so that a holder who dies does not keep it for
-// ever. Both sides count the time by their own clock, the holder from before it asked, and with a margin (see [Until]):
-// so the holder stops believing before the store forgets.
+// A lock is held under a lease: the store forgets it after its TTL, so that a holder that dies does not
+// keep it for ever. Both sides count the time by their own clock. The holder counts from before its
+// request, and takes off a margin (see [Until]). So the lease ends for the holder before the store
+// forgets it.
 //
 //	holder   asks ├──────────── believes ───────────┤ Expires
 //	store         ·  ├───────────── remembers ─────────────┤
@@ -30,10 +31,11 @@
 //
 // # What a lock does not promise
 //
-// A lease keeps two holders from believing at the same time. It can't take back what a holder has sent, nor stop one
-// that does not look at its context: a process that is paused between a look and a write writes late. Where that would
-// do harm, the resource has to refuse it, by the number that a fenced strategy gives every grant ([Lock.Fence]).
+// At any time, at most one holder has a lease that has not ended by its clock. A lease can't take back
+// what a holder has sent, nor stop a holder that does not look at its context: a process that is paused
+// between a look and a write writes late. Where that would do harm, the resource must refuse the write,
+// by the number that a fenced strategy gives every grant ([Lock.Fence]).
 //
-// Waiters of one Client get a lock in the order in which they asked for it. Between Clients that is up to the strategy, and most
-// promise no order.
+// Waiters of one Client get a lock in the order in which they asked for it. Between Clients the order is
+// up to the strategy, and most promise none.
 package locker

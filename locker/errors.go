@@ -29,21 +29,22 @@ var (
 	// ErrReleased is the cause with which [Lock.Context] ends on Unlock.
 	ErrReleased = errors.New("lock released")
 
-	// ErrForeignKey: what lies under the key was not written by a lock with leases. A value without expiry also
-	// matches ErrHeld, and waiting for it goes on; a value of another type does not, and ends the wait.
+	// ErrForeignKey: no lock with leases wrote the value under the key. If the value has no expiry, ErrHeld
+	// matches as well and the wait goes on. If it is of another type, the wait ends.
 	ErrForeignKey = errors.New("key holds something that is not a lease")
 )
 
-// Error is an operation that was refused or whose outcome is unknown: "could not tell". Ask for [ErrHeld] first: a wait that
-// ended while someone had the lock is an Error as well (Op "lock"), and matches both.
+// Error is an operation that failed with a permanent error, or whose outcome is unknown. Ask for
+// [ErrHeld] first: a wait that ended while the lock was held is an Error too (Op "lock"), and matches
+// ErrHeld as well.
 type Error struct {
 	Op  string // acquire, watch, extend, release; lock for the wait as a whole
 	Key string
 	Err error
 
 	// Of a [Client.Lock]; zero from others:
-	Attempts  int  // how often it had asked the store
-	Contended bool // someone else had the lock, or was before this call in the line of its Client
+	Attempts  int  // that the call had made
+	Contended bool // the lock was held, or another call of the Client was before this one in its line
 }
 
 func (e *Error) Error() string {
@@ -89,14 +90,14 @@ func isAny(err error, targets []error) bool {
 // HeldError says that someone else has the lock. It matches [ErrHeld].
 type HeldError struct {
 	Key      string
-	Left     time.Duration // how long the present holder's lease lives if nobody extends it; 0: unknown
-	Attempts int           // how often this call asked the store
-	Position int           // place in line when the wait ended, 1 for the first, as far as store and Client know; 0: not in line
+	Left     time.Duration // of the holder's lease, unless it is renewed; 0: unknown
+	Attempts int           // that this call made
+	Position int           // in line when the wait ended, as far as store and Client know; 1: the head, 0: not in line
 	Foreign  bool          // the value has no expiry, so no lease put it there; then [ErrForeignKey] matches too
-	Err      error         // what a Locker said that knows more, such as the votes of a quorum; nil: nothing
+	Err      error         // of a Locker that says more, such as the votes of a quorum; nil: none
 }
 
-// asHeld gives what err says of the holder, or nil if err does not say that the lock is held.
+// asHeld is what err says of the holder, or nil if err does not match ErrHeld.
 func asHeld(key string, err error) *HeldError {
 	if err == nil || !errors.Is(err, ErrHeld) {
 		return nil
@@ -130,7 +131,7 @@ func (e *HeldError) Is(target error) bool {
 	return target == ErrHeld || e.Foreign && target == ErrForeignKey
 }
 
-// Unwrap gives the error of a Locker that says more than a HeldError can, such as the votes of a quorum.
+// Unwrap returns Err.
 func (e *HeldError) Unwrap() error { return e.Err }
 
 // ErrorType is "held".
@@ -142,9 +143,9 @@ type LostReason string
 // The reasons of a [LostError].
 const (
 	LostExpired     LostReason = "expired"     // its time ran out: not extended, or the process was paused
-	LostStolen      LostReason = "stolen"      // the store says, before its time, that the key is gone or another's
+	LostStolen      LostReason = "stolen"      // before its time, the store says that the key is gone or another's
 	LostUnavailable LostReason = "unavailable" // its time ran out while extensions failed
-	LostQuorum      LostReason = "quorum"      // so many nodes of a quorum say so that none is left
+	LostQuorum      LostReason = "quorum"      // too few nodes still have it
 	LostMaxHold     LostReason = "max_hold"    // it was held as long as [WithMaxHold] allows
 	// nobody unlocked it and nothing referred to it any more, see [WithAbandonedStop]
 	LostAbandoned LostReason = "abandoned"
@@ -154,11 +155,11 @@ const (
 type LostError struct {
 	Key    string
 	Reason LostReason
-	Err    error // what the last failed extension said, if that is why
+	Err    error // of the last failed extension, if that is why; nil: none
 }
 
-// Lost is the error for a lease that the store no longer knows: expired if its time is over, else stolen. Strategies
-// return it from Extend and Release.
+// Lost is the error for a lease that the store no longer has: [LostExpired] if its time is over, else
+// [LostStolen]. Strategies return it from Extend and Release.
 func Lost(lease Lease) error {
 	reason := LostStolen
 	if !lease.Expires.IsZero() && lease.Ended() {
@@ -190,24 +191,25 @@ func (e *LostError) cause() string {
 	return s
 }
 
-// Is matches ErrLost, and what the last failed extension does. If a ctx ended it, that was not one of the caller.
+// Is matches ErrLost, and what the error of the last failed extension matches. It matches no end of a
+// ctx, since that ctx was not the caller's.
 func (e *LostError) Is(target error) bool {
 	return target == ErrLost || target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.Err, target)
 }
 
-// As looks at the last failed extension.
+// As looks at the error of the last failed extension.
 func (e *LostError) As(target any) bool { return errors.As(e.Err, target) }
 
 // ErrorType is "lost".
 func (e *LostError) ErrorType() string { return "lost" }
 
-// waitError ends a wait: why, that the lock was held when the store last answered, what the
-// attempts failed with since, and whether something has no answer.
+// waitError is the end of a wait: why it ended, whether the lock was held at the last answer of the
+// store, the last error since, and whether an attempt has no answer.
 type waitError struct {
 	why     error
 	held    *HeldError // nil if nobody knows
-	fault   error      // nil if the store has answered
-	pending string     // what has no answer; empty: nothing is under way
+	fault   error      // since the last answer; nil: none
+	pending string     // which attempt has no answer; empty: none is under way
 	unknown bool       // fault was not sent, and the outcome of an earlier attempt is unknown
 }
 
@@ -246,7 +248,7 @@ func (e *waitError) Unwrap() []error {
 	return errs
 }
 
-// ErrorType is that of why the wait is over: that the lock was held is the reason for waiting.
+// ErrorType is that of why the wait ended, not that the lock was held.
 func (e *waitError) ErrorType() string { return (&Error{Err: e.why}).ErrorType() }
 
 // invalidError is bad input: nothing was sent.
@@ -278,7 +280,7 @@ func (deadlockError) Permanent() bool { return true }
 // ErrorType is "deadlock".
 func (deadlockError) ErrorType() string { return "deadlock" }
 
-// shown is how a key is printed: one that is longer than a key can be, by its first 64 bytes.
+// shown is how a key is printed. A key over MaxKeyLength is cut to its first 64 bytes.
 func shown(key string) string {
 	if len(key) <= MaxKeyLength {
 		return key
@@ -290,7 +292,7 @@ func shown(key string) string {
 	return key[:cut] + "…"
 }
 
-// text says what err says, without the prefix that our own errors have when they stand alone.
+// text is the text of err, without the prefix "lockstep:" of this package's errors.
 func text(err error) string {
 	switch e := err.(type) { //nolint:errorlint // what wraps one of ours says more than it
 
@@ -302,7 +304,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// wrap gives an error of a Locker its operation and key unless it has them.
+// wrap adds operation and key to an error of a Locker that lacks them.
 func wrap(op, key string, err error) error {
 	switch err.(type) { //nolint:errorlint // what is wrapped needs its operation and key all the same
 
@@ -312,7 +314,7 @@ func wrap(op, key string, err error) error {
 	return &Error{Op: op, Key: key, Err: err}
 }
 
-// ctxError is what ctx ended with, and its cause if that says more.
+// ctxError is the error of ctx, and its cause if that says more.
 func ctxError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
@@ -324,7 +326,7 @@ func ctxError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// releasedAbove is the error of a ctx that descends from a hold which is released.
+// releasedAbove is the error for a ctx that descends from a hold which was released.
 func releasedAbove(ctx context.Context) error {
 	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
 		if h.isReleased() {
@@ -334,7 +336,7 @@ func releasedAbove(ctx context.Context) error {
 	return ErrReleased
 }
 
-// releasedError is ErrReleased of a lock that is not the one which the call is about.
+// releasedError is ErrReleased for another lock than the one that the call is about.
 type releasedError struct{ key string }
 
 func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", shown(e.key)) }

@@ -55,7 +55,7 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 		if !begun { // a hook panics: nobody will have the lock
 			c.discard(ctx, lease, cfg.ttl)
 			h.left = time.Until(lease.Expires)
-			h.tell(ErrReleased) // to those that had begun
+			h.tell(ErrReleased) // the hooks that had begun
 		}
 	}()
 	for k := lease.hooks; k != nil; k = k.next {
@@ -89,7 +89,7 @@ func (h *hold) leaseNow() Lease {
 	return h.lease
 }
 
-// end ends the hold at now, the first time it is called: nothing of it counts afterwards.
+// end ends the hold at now, with cause, if it is not over.
 func (h *hold) end(cause error, now time.Time) (first bool) {
 	lost, stopped := !errors.Is(cause, ErrReleased), h.parent.Err() != nil
 	var cancels []context.CancelCauseFunc
@@ -115,8 +115,7 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 	return first
 }
 
-// lose ends the hold because the lease is over. Hooks follow, and one attempt to remove what may
-// remain of it.
+// lose ends the hold because the lease is over. The scheduler then calls the hooks, and the cleanup.
 func (h *hold) lose(cause *LostError) {
 	if h.end(cause, time.Now()) {
 		h.client.renewals.follow(h)
@@ -133,17 +132,16 @@ func (h *hold) lossFollows() {
 	h.tell(h.over)
 }
 
-// windsUp tells whether the holder was told to stop before the lease ended: by the maximum hold, or
-// by the end of the ctx given to Lock. His context has ended already, so it can't tell him of this
-// loss. The nodes that still have the lease keep it until Unlock, so that his work can stop before
-// the next one starts.
+// windsUp tells whether the context of the holder ended before the lease: by the maximum hold, or by the
+// end of the ctx given to Lock. The context can't tell the holder of this loss any more. So the nodes
+// that still have the lease keep it until Unlock, and the work can stop before the next holder's begins.
 func (h *hold) windsUp(lost *LostError) bool {
 	return !h.leaseNow().Ended() && (lost.Reason == LostMaxHold || h.stopped)
 }
 
-// checkClock ends the hold if its time has run out, without waiting for the scheduler. When it
-// returns, a hold that is over has an ended context, even if the goroutine that ended it has not
-// come that far.
+// checkClock ends the hold if its lease is over, without waiting for the scheduler. If the hold is over,
+// its context has ended when checkClock returns, even if the goroutine that ends the hold has not ended
+// the context yet.
 func (h *hold) checkClock(now time.Time) { _, _ = h.state(now) }
 
 // state is checkClock, and tells why the hold is over; nil: it lasts. The ctx is nil if it was not asked for.
@@ -162,7 +160,7 @@ func (h *hold) state(now time.Time) (ctx context.Context, over error) {
 	return ctx, over
 }
 
-// context is the ctx of the hold, and made when it is asked for: many holders have no use for it.
+// context is the ctx of the hold. The first call makes it, since many holders do not use it.
 func (h *hold) context() context.Context {
 	for {
 		ctx, over := h.state(time.Now())
@@ -212,7 +210,7 @@ func (h *hold) expired() *LostError {
 
 var errUnanswered = errors.New("no answer to an extension")
 
-// tell calls what middleware left for the end of the hold, the innermost first.
+// tell calls the hooks of middleware for the end of the hold, the innermost first.
 func (h *hold) tell(cause error) { tell(h.ends, h.lease.Expires.Add(-h.left), cause) }
 
 func tell(ends []func(time.Time, error), at time.Time, cause error) {

@@ -7,35 +7,38 @@ import (
 	"sync"
 )
 
-// Lock is a lock that is held: it is born held, by [Client.Lock] or [Client.TryLock], and never reused. Safe for
-// concurrent use.
+// Lock is a lock that is held. [Client.Lock] and [Client.TryLock] return it held; it is never reused.
+// Safe for concurrent use.
 type Lock struct {
-	_ [0]sync.Mutex // a copy would not be told from one that was forgotten, so go vet reports it
-	// refers to the hold, and to nothing here: what keeps a hold alive does not keep its Lock
+	_ [0]sync.Mutex // go vet reports a copy: the runtime would take the original for abandoned
+	// refers to the hold, which does not refer back after the first renewal: see hold.handle
 	ctx holdContext
 }
 
-// Context descends from the ctx given to Lock. It ends with cause [ErrReleased] when Unlock is called, and with a cause
-// that matches [ErrLost] when the lock is lost: no later than the lease's Expires, by this process's clocks, whatever
-// the store or the network does. A process that was paused past that finds it ended at its next look at Err or Done.
+// Context descends from the ctx given to Lock. It ends with cause [ErrReleased] when Unlock is called.
+// It ends with a cause that matches [ErrLost] when the lock is lost: no later than the lease's Expires,
+// by this process's clocks, whatever the store or the network does. If the process was paused past
+// Expires, the next call of Err or Done finds the context ended.
 //
-// When the ctx given to Lock ends, so does this one, and the lock is extended no more; Unlock still releases it.
-// What the work does between two looks at its context, or what it has sent already, no lock can stop: see fencing.
+// When the ctx given to Lock ends, so does this one, and the lock is renewed no more; Unlock still
+// releases it. No lock can stop what the work does between two looks at its context, nor what it has
+// sent already: see fencing.
 func (l *Lock) Context() context.Context { return &l.ctx }
 
-// Lease is what the holder believes now; Expires moves with every extension.
+// Lease is the lease as the holder knows it now; Expires moves with every extension.
 func (l *Lock) Lease() Lease { return l.ctx.hold.leaseNow() }
 
 // Key is the name of the lock.
 func (l *Lock) Key() string { return l.ctx.hold.lease.Key }
 
-// Fence is the number of this grant; 0 if the strategy does not number its grants. It is greater than that of every grant of
-// the key that was answered before this one was asked for, as long as the store keeps what the strategy counts by: its
-// counter or a clock that does not go back (package fenced), or the counters of all but as many nodes as the quorum
-// bears (redlock.NewFenced). A resource that keeps the greatest it has seen can refuse a holder who is too late.
+// Fence is the number of this grant; 0 if the strategy does not number its grants. It is greater than
+// the number of every grant of the key that was answered before the request for this one. That holds
+// as long as the store keeps what the strategy counts by: a counter, or a clock that does not go back
+// (package fenced), or the counters of enough nodes for a quorum (redlock.NewFenced). A resource that
+// keeps the greatest number it has seen can refuse a holder that is too late.
 func (l *Lock) Fence() uint64 { return l.ctx.hold.lease.Fence }
 
-// String tells of the lease, and whether the hold is over, without the Token.
+// String gives the lease without the Token, and whether the hold is over.
 func (l *Lock) String() string {
 	if l.ctx.Err() != nil {
 		return "lock no longer held, " + l.Lease().String()
@@ -46,7 +49,7 @@ func (l *Lock) String() string {
 // GoString hides the Token from %#v.
 func (l *Lock) GoString() string { return "&locker.Lock{" + l.String() + "}" }
 
-// Format hides the Token, and what changes meanwhile, from every other verb.
+// Format hides the Token from every other verb, and reads no field that may change meanwhile.
 func (l *Lock) Format(s fmt.State, verb rune) { format(s, verb, l) }
 
 // LogValue gives log/slog the lease.

@@ -12,20 +12,19 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// A Locker grants leases on named locks, one attempt per call. It does not wait and does not keep a lease
-// alive: [Client] does both. A lease is identified by Key and Token alone, so a Locker need not remember its grants.
+// A Locker grants leases on named locks, one attempt per call. It does not wait and does not renew a
+// lease: [Client] does both. Key and Token identify a lease, so a Locker need not remember its grants.
 // Safe for concurrent use.
 //
 // Package lockertest holds this contract as a table of sentences that run against any Locker.
 type Locker interface {
-	// Acquire makes one attempt. If someone else has the lock, the error is a [*HeldError] and matches [ErrHeld];
-	// any other error means that the outcome is unknown or the request was refused, never that the lock is held.
+	// Acquire makes one attempt. If another holder has the lock, the error is a [*HeldError] and matches
+	// [ErrHeld]. Any other error is permanent, or the outcome is unknown; it never means that the lock is held.
 	//
-	// A retransmission with the same Token, such as a client library's own retry, is granted again. Acquire grants, or
-	// leaves nothing behind as far as it can: what an unknown outcome may have left is removed in the background, not
-	// under the caller's ctx. So a Token is spent once Acquire has failed; who tries again draws a new one (see
-	// [NewToken]), or the clean-up of the first attempt deletes the grant of the second. A grant that arrives after
-	// Acquire has answered is released by whoever receives it.
+	// A retransmission with the same Token, such as a client library's own retry, is granted again. After an
+	// unknown outcome, Acquire cleans up in the background, not under the caller's ctx. So use a Token for one
+	// Acquire only, and draw a new one for the next (see [NewToken]): otherwise the cleanup of the first attempt
+	// deletes the grant of the second. If a grant arrives after Acquire has returned, the Locker releases it.
 	Acquire(ctx context.Context, req Request) (Lease, error)
 
 	// Extend moves the end of the lease to ttl from now, never earlier than before, and returns the lease with its
@@ -40,17 +39,17 @@ type Locker interface {
 
 // A Watcher tells when a lock may have become free.
 type Watcher interface {
-	// Watch calls wake when key may have become free, until ctx is done. It is active when it returns nil. A wake
-	// may come late, twice, for nothing or never, and wake must not block. An error that matches
-	// [errors.ErrUnsupported] means: poll. A refusal, such as a missing permission, is returned.
+	// Watch calls wake when key may have become free, until ctx is done. It is active when it returns nil. A
+	// wake-up may come late, twice, for nothing or never, and wake must not block. An error that matches
+	// [errors.ErrUnsupported] means: poll. A permanent error, such as a missing permission, is returned.
 	//
-	// Without a waiter, wake is for whoever watches. With one it may be kept for when it is his turn: see Request.Waiter.
-	// When ctx is done he gives up his place.
+	// Without a waiter, every release of key may wake. With a waiter, the store may wake it only at its turn: see
+	// Request.Waiter. When ctx is done, the waiter leaves the queue.
 	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
-// Middleware wraps a Locker to observe it. It passes Request and Lease on as it got them, since both carry
-// unexported parts.
+// Middleware wraps a Locker to observe it. It must pass on the same Request and Lease that it got, since
+// both have unexported fields.
 type Middleware func(Locker) Locker
 
 // Wrap puts middleware around every attempt of l; the first one given is the outermost. To see one Acquire per
@@ -72,17 +71,17 @@ const (
 type Request struct {
 	Key    string        // name of the lock
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
-	Waiter string        // names who waits, to strategies that keep a queue: a Watch of Key for it is active. Empty: takes no place
-	Free   bool          // the Client has just released Key and knows of nobody else who wants it: a hint
+	Waiter string        // for strategies with a queue: the waiter for which a Watch of Key is active. Empty: takes no position
+	Free   bool          // the Client has just released Key and knows of no other Client that wants it; may be wrong
 	Shared bool          // the Client has the option [WithSharedKeys]: it takes no position in a queue
-	Owner  string        // names who asks, for reentrant locks; from [ContextWithOwner]
+	Owner  string        // for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
-	Scoped bool          // asked by [Client.Do]: the hold ends, at the latest, when the work returns
+	Scoped bool          // from [Client.Do]: the hold ends, at the latest, when the work returns
 
 	wait *waitPolicy // how the waiting Locker inside a Client waits; nil: not at all
 }
 
-// Validate tells what is wrong with the request, so that nothing is sent for a bad one. Every strategy calls it.
+// Validate is an error if the request is bad input. Every strategy calls it before it sends anything.
 func (r Request) Validate() error {
 	if err := ValidateKey(r.Key); err != nil {
 		return &Error{Op: "acquire", Key: r.Key, Err: err}
@@ -144,47 +143,49 @@ func (r Request) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("key", shown(r.Key)), slog.String("owner", r.Owner), slog.Duration("ttl", r.TTL))
 }
 
-// A Lease says that a lock is held, by whom and until when. It is a plain value: copy it, log it. String, GoString,
-// LogValue and JSON leave the Token out, since whoever has it can release the lock.
+// A Lease says that a lock is held, by which attempt and until when. It is a plain value: copy it, log it.
+// String, GoString, LogValue and JSON leave the Token out, since any program that has it can release the
+// lock.
 type Lease struct {
 	Key     string    // name of the lock
 	Token   string    `json:"-"` // the attempt that won
-	Owner   string    // who asked, if the request said so
+	Owner   string    // of the request
 	Fence   uint64    // number of this grant of Key, see [Lock.Fence]; 0 if the strategy does not number its grants
 	Holds   int       // of this owner on Key when this one was granted, itself among them; 0 if the strategy does not nest
 	Granted time.Time // when the attempt that won began
-	Expires time.Time // when the holder must stop believing, by its own clock; never later than the backend's end
-	Quorum  Quorum    // who granted it, if it took several nodes
+	Expires time.Time // when the lease ends by the holder's clock; never later than in the store
+	Quorum  Quorum    // the nodes that granted it, if there are several
 
 	Attempts  int  // of the [Client.Lock] that won it; 0 from a Locker that does not wait
-	Contended bool // someone else had the lock, or was before this call in the line of its Client
+	Contended bool // the lock was held, or another call of the Client was before this one in its line
 
 	// in one Extend: the Lock of this lease has become garbage without Unlock; see
 	// [WithAbandonedStop]
 	Abandoned bool
 
-	unlocked bool  // by its holder, who had it to the end; next to Contended, for a hold of 448 bytes
-	hand     int32 // how often it has been passed on, see WithHandover
+	unlocked bool  // by its holder, before it was lost; beside the other flags, since each lock held has a Lease
+	hand     int32 // how often it has been handed over, see WithHandover
 
 	hooks *hook              // what OnHold collects, the last added first
 	wall  *wallclock.Reading // of a clock that a test may set; nil: of the machine's
 }
 
-// Quorum counts the nodes that an operation of several nodes asked, and those that had granted it when it was decided. It
-// is zero where there are no nodes to count.
+// Quorum counts the nodes that were asked, and those that had granted the lease when the outcome was
+// decided. It is zero if the strategy has no nodes.
 type Quorum struct{ Granted, Size int }
 
-// Until is the end of a lease of ttl that was asked for at started, the instant before the first byte went out:
-// started + ttl − (1 % of ttl + 2 ms). The margin covers a server clock that runs up to 1 % fast and the rounding
-// of expiries to milliseconds. The arithmetic of leases is here and nowhere else.
+// Until is the end of a lease of ttl: started + ttl − (1 % of ttl + 2 ms). Take started before the first
+// byte is sent. The margin covers a server clock that runs up to 1 % fast, and expiries rounded to
+// milliseconds. The arithmetic of leases is here and nowhere else.
 //
 // The margin is that of the Redlock text (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
 func Until(started time.Time, ttl time.Duration) time.Time {
 	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))
 }
 
-// Ended tells whether the lease is over, by the monotonic or by the wall clock, whichever says so first: the
-// monotonic clock stands still while a machine is suspended (golang/go#24595), and the wall clock can be set back.
+// Ended tells whether the lease is over by the monotonic or by the wall clock, whichever is first. The
+// monotonic clock stands still while a machine is suspended (golang/go#24595), and the wall clock can be
+// set back.
 func (l Lease) Ended() bool {
 	return l.endedAt(time.Now())
 }
@@ -204,7 +205,7 @@ func (l Lease) GoString() string { return "locker.Lease{" + l.String() + "}" }
 // Format hides the Token from every other verb.
 func (l Lease) Format(s fmt.State, verb rune) { format(s, verb, l) }
 
-// format prints what a value says of itself, and never its fields.
+// format prints the String or GoString of a value, and never its fields.
 func format(s fmt.State, verb rune, v interface {
 	fmt.Stringer
 	fmt.GoStringer
@@ -224,8 +225,8 @@ func (l Lease) LogValue() slog.Value {
 	)
 }
 
-// Validate refuses what can't name a lease, so that nothing is sent for it. Every strategy calls it in Extend and
-// Release, whose name is op.
+// Validate is an error if Key and Token can't name a lease. Every strategy calls it in Extend and Release
+// before it sends anything; op is "extend" or "release".
 func (l Lease) Validate(op string) error {
 	err := ValidateKey(l.Key)
 	if err == nil && l.Token == "" {
@@ -242,15 +243,15 @@ type hook struct {
 	next  *hook
 }
 
-// OnHold lets middleware follow a hold: it returns a lease for which the Client calls begin once, when it starts to
-// hold, and the returned func (if not nil) once, when the hold is over, with the instant at which it was and the cause.
-// The context that begin returns is the parent of [Lock.Context]. Middleware that wraps another sees its begin called
-// first and its end called last.
+// OnHold lets middleware follow a hold. The Client calls begin once, when the hold begins. It calls the
+// func that begin returns (if not nil) once, after the hold has ended, with the instant of the end and
+// the cause. The context that begin returns is the parent of [Lock.Context]. The begin of outer
+// middleware is called first, and its end last.
 //
-// A hold that is lost is over at the end of its lease at the latest. One that is unlocked is over when Unlock is called, and
-// this is told when the release is settled, since it may find that the lock was lost. The cause matches [ErrLost], or it is
-// [ErrReleased]; if the store never said that the lock is released, the cause matches ErrReleased and is an [*Error] as
-// well.
+// A hold that is lost ends with its lease at the latest. A hold that is unlocked ends when Unlock is
+// called; the func is called when the release is over, since that may find that the lock was lost. The
+// cause matches [ErrLost], or it is [ErrReleased]. If the store never confirmed the release, the cause
+// matches ErrReleased and is an [*Error] as well.
 func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(at time.Time, cause error))) Lease {
 	l.hooks = &hook{begin: begin, next: l.hooks}
 	return l
@@ -258,9 +259,9 @@ func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(
 
 type ownerKey struct{}
 
-// ContextWithOwner names who asks for locks under this context. Strategies that know owners (reentrant) grant a lock
-// again to the owner that has it. Owners are always explicit: a goroutine or a process is never one by itself.
-// An owner is a name, not a secret; it survives as long as the context does.
+// ContextWithOwner names the owner of locks taken under this context. Strategies that know owners
+// (reentrant) grant a lock again to the owner that has it. An owner is always explicit: a goroutine or a
+// process is none by itself. It is a name, not a secret.
 func ContextWithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }

@@ -5,7 +5,7 @@ import "time"
 // Option changes how a Client locks: given to [New] for all its calls, or to one call.
 type Option func(*config)
 
-// DefaultTTL is the life of a lease unless [WithTTL] says otherwise: how long a lock stays locked when its holder dies.
+// DefaultTTL is the TTL without [WithTTL]: how long a lock stays locked when its holder dies.
 const DefaultTTL = 10 * time.Second
 
 type config struct {
@@ -14,7 +14,7 @@ type config struct {
 	maxHold    time.Duration
 	wait       waitPolicy
 	middleware []Middleware
-	handover   int // how often a lease is passed on; 0: never
+	handover   int // how often a lease is handed over; 0: never
 	shared     bool
 	perCall    bool
 
@@ -49,16 +49,16 @@ func (c config) apply(opts []Option) config {
 	return c
 }
 
-// refuse keeps the first complaint.
+// refuse keeps the first error.
 func (c *config) refuse(err error) {
 	if c.err == nil {
 		c.err = err
 	}
 }
 
-// WithTTL sets the life of a lease: whole milliseconds, at least [MinTTL] and at most what the store allows:
-// 30 seconds unless WithMaxTTL of the store's package says otherwise. It is how long the lock stays locked
-// when its holder dies, and, unless extended, how long it can be held.
+// WithTTL sets how long a lease lasts, in whole milliseconds: at least [MinTTL], and at most what the
+// store allows (30 seconds, or see WithMaxTTL of the store's package). The lock stays locked for that
+// long when its holder dies. Without renewal, it can be held for no longer.
 func WithTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if err := ValidateTTL(ttl); err != nil {
@@ -68,13 +68,13 @@ func WithTTL(ttl time.Duration) Option {
 	}
 }
 
-// WithoutExtension lets a lease run out after its TTL. By default the Client extends it, at a third of the TTL, for as
-// long as the lock is held.
+// WithoutExtension lets a lease run out after its TTL. By default the Client renews it, at a third of the
+// TTL, for as long as the lock is held.
 func WithoutExtension() Option { return func(c *config) { c.extend = false } }
 
-// WithMaxHold ends a hold after d, counted from the grant: the lock is extended no more and its context ends with a
-// [LostError] whose reason is [LostMaxHold], so that a stuck application does not keep a lock for ever. What is left of
-// the lease runs out, or is ended by Unlock: the work has that long to stop.
+// WithMaxHold ends a hold after d, counted from the grant, so that a stuck program does not keep a lock
+// for ever. The lock is renewed no more, and its context ends with a [LostError] whose reason is
+// [LostMaxHold]. The rest of the lease runs out, unless Unlock ends it: the work has that long to stop.
 func WithMaxHold(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
@@ -148,8 +148,9 @@ func WithSharedKeys() Option {
 	}
 }
 
-// WithMiddleware wraps the waiting Locker of a Client: one Acquire per Lock, however often it tries. The first one is
-// the outermost. It is for [New] alone. [Wrap] puts middleware around each attempt instead.
+// WithMiddleware wraps the waiting Locker of a Client: middleware sees one Acquire per Lock, whatever the
+// number of attempts. The first one is the outermost. It is for [New] alone. [Wrap] puts middleware
+// around each attempt instead.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(c *config) {
 		if c.perCall {

@@ -15,7 +15,7 @@ import (
 const (
 	releaseLimit = time.Second            // for one call: a connection that is stuck must not use up the lease
 	joinLimit    = 100 * time.Millisecond // for extensions to follow their ctx, which has ended
-	tellLimit    = 100 * time.Millisecond // for middleware to take note of a loss: the program may end after Unlock
+	tellLimit    = 100 * time.Millisecond // for middleware to report a loss: the program may end after Unlock
 )
 
 // Unlock releases the lock and returns when that is done, when ctx ends, or a second after it was
@@ -65,8 +65,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 }
 
-// await waits for the result, but no longer than limit. The cause is why there is none; nil: what
-// the store has said.
+// await waits for the result, but no longer than limit. Without a result, the error has the cause; nil:
+// the last error of the store.
 func (h *hold) await(done <-chan struct{}, limit time.Duration, cause error) error {
 	if await(done, limit) {
 		return h.unlock.err
@@ -79,15 +79,15 @@ const (
 	doneGrace   = time.Second     // for one with a ctx that is done already
 )
 
-// unlocking is the one release of a hold, which every Unlock waits for. The mutex of the hold guards it.
+// unlocking is the release of a hold. Every Unlock waits for it. The mutex of the hold guards it.
 type unlocking struct {
 	begun, over bool
 	again       bool          // it goes on in the background
 	sent        int32         // Releases that may have reached the store
 	done        chan struct{} // closed when it is over; nil if nobody waits
-	expiry      *time.Timer   // gives up what goes on in the background
+	expiry      *time.Timer   // gives up the release in the background
 
-	err error // settled when it is over
+	err error // the result when it is over
 }
 
 // begin tells whether this is the first Unlock.
@@ -99,7 +99,7 @@ func (u *unlocking) begin(mu *sync.Mutex) (first bool) {
 	return first
 }
 
-// wait returns what to wait for: nil if there is a result already.
+// wait returns a channel that is closed when the release is over; nil if it is over already.
 func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -112,9 +112,9 @@ func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
 	return u.done
 }
 
-// release is Unlock's work, done once: it waits for extensions under way and sends Release.
+// release is the work of the first Unlock: it waits for extensions under way and sends Release.
 func (h *hold) release() {
-	// what was left is released, unless the holder winds up
+	// lost: lossFollows has released the rest, unless the holder winds up
 	if lost, ok := errors.AsType[*LostError](h.over); ok {
 		defer h.settle(lost) // also if the Locker ends the goroutine
 		if h.windsUp(lost) {
@@ -140,7 +140,7 @@ func (h *hold) firstRelease() {
 		if !timer.Stop() {
 			h.client.hung.Add(-1)
 		}
-		// for whatever it has left waiting for its end
+		// for goroutines of the Locker that wait for its end
 		ctx.end(context.Canceled)
 		if !returned { // the Locker panics or ends the goroutine
 			h.settle(errNoAnswer)
@@ -160,14 +160,15 @@ func (h *hold) releaseIsLate(ctx *deadlineContext) {
 	h.resend() // whether or not the first Release follows its ctx
 }
 
-// releaseAside is a release that its caller may leave.
+// releaseAside is release on a goroutine of its own, which Unlock may leave.
 func (h *hold) releaseAside() {
 	stack.Grow()
 	h.release()
 }
 
-// join waits until no extension is under way, but not for long: their ctx has ended, and one that hangs in its client
-// library in spite of that would keep the lock from everyone. It can't bring back what Release has ended.
+// join waits until no extension is under way, but not for long. Their ctx has ended; if one hangs in its
+// client library in spite of that, waiting would keep the key locked. An extension can't revive a lease
+// that Release has ended.
 func (h *hold) join() {
 	if h.joined != nil {
 		await(h.joined, joinLimit)
@@ -204,8 +205,8 @@ func (h *hold) resend() {
 	}
 }
 
-// giveUpRelease settles a release that had no answer until the lease ended. What the store may still
-// have is released as after a loss: of some recipes, it does not end by itself.
+// giveUpRelease ends a release that had no answer until the lease ended. It cleans up as after a loss:
+// under some recipes, what the store has does not end by itself.
 func (h *hold) giveUpRelease() {
 	h.mu.Lock()
 	err := h.failed
@@ -218,7 +219,8 @@ func (h *hold) giveUpRelease() {
 	}
 }
 
-// sendRelease sends one Release and settles the matter if it is answered; if not, it returns the error.
+// sendRelease sends one Release. An answer is the result of the release; without one, it returns the
+// error.
 func (h *hold) sendRelease(ctx context.Context) (again error) {
 	h.mu.Lock()
 	if h.unlock.over {
@@ -248,14 +250,14 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 		return err
 	}
 	h.mu.Unlock()
-	if sent > 1 { // one of those whose answer got lost did it, and left nothing for this one
+	if sent > 1 { // an earlier one, whose answer got lost, has released the lease
 		err = nil
 	}
 	h.settle(err)
 	return nil
 }
 
-// settle takes the first result: it tells middleware, the next in line, and every Unlock that waits.
+// settle takes the first result. It tells middleware, the head of the line, and every Unlock that waits.
 func (h *hold) settle(err error) (first bool) {
 	h.mu.Lock()
 	if h.unlock.over {
@@ -329,7 +331,7 @@ func (e *unconfirmedError) Error() string {
 	return "not confirmed; the lease ends by itself at " + e.ends.Local().Format(time.TimeOnly) + ": " + text(e.cause)
 }
 
-// Is and As look at the cause. The deadline of one Release is not that of the caller's ctx.
+// Is and As look at the cause. Is leaves out the deadline of a Release, which is not the caller's ctx.
 func (e *unconfirmedError) Is(target error) bool {
 	return (e.ctx || target != context.DeadlineExceeded) && errors.Is(e.cause, target)
 }
@@ -339,9 +341,9 @@ func (e *unconfirmedError) As(target any) bool { return errors.As(e.cause, targe
 // ErrorType is that of the cause.
 func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).ErrorType() }
 
-// releaseLeftover ends in the background a lease that is over by our clocks: the store may still
-// have it. There may be a hundred thousand of them at once, on a store that is silent; what the
-// queue has no room for ends with its TTL.
+// releaseLeftover releases, in the background, a lease that is over by our clocks: the store may still
+// have it. There may be a hundred thousand of them at once while the store is silent. If the queue of
+// cleanups is full, the lease ends with its TTL.
 func (h *hold) releaseLeftover() {
 	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
 	if !h.cleanUp(h.ttl, func(ctx context.Context) error {
@@ -352,14 +354,14 @@ func (h *hold) releaseLeftover() {
 	}
 }
 
-// cleanUp has remove called in the background until the store answers, or for left. It is false if
-// there is no room.
+// cleanUp calls remove in the background until the store answers, or for left. It is false if there is
+// no room.
 func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
 	return h.client.cleanups.Add(&h.values, cleanup.Entry{TTL: left, Known: true, Remove: remove})
 }
 
-// releaseRest ends a lease that was kept until the work has stopped. The caller is told of the
-// loss, not of this.
+// releaseRest releases a lease that was kept until the work has stopped. The error of Unlock is the
+// loss, whatever becomes of this.
 func (h *hold) releaseRest() {
 	ends := h.leaseNow().Expires
 	ctx, cancel := context.WithDeadline(&h.values, earlier(time.Now().Add(unlockLimit), ends))
@@ -390,7 +392,7 @@ func discard(
 	}})
 }
 
-// releaseOnce ends a lease that nobody holds any more. That it is gone already is as good.
+// releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone already.
 func releaseOnce(ctx context.Context, l Locker, lease Lease) error {
 	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
 		return err

@@ -1,18 +1,19 @@
-// Package fence is the other half of a numbered lock: the guard at the resource that the lock protects. A lock alone
-// can't stop a holder that was paused, or a write that was held up in a network, until the lock is someone else's. The
-// numbers of package fenced can, if the resource looks at them:
+// Package fence guards the resource that a numbered lock protects. A lock alone can't stop the write of a
+// holder that was paused, or a write that was delayed in the network, after another holder has the lock.
+// The numbers of package fenced can, if the resource compares them:
 //
 //	holder     sends Lock.Fence with every write, and claims the resource before it reads what it will change
 //	resource   accepts a write or a claim if its fence is not lower than the greatest that it has accepted,
 //	           and stores the fence in the very step in which it writes
 //
-// Equal is accepted, since one holder may write more than once. Lower is refused: the lock has been granted to someone
-// else since, who was here. A fence of 0 is refused always: nobody has numbered that grant. A check in one step and
-// a write in the next is no guard, since another write fits in between; nor is one that may forget the fence and keep
-// the value.
+// An equal fence is accepted, since one holder may write more than once. A lower fence is refused: a later
+// holder has used the resource. A fence of 0 is always refused: its grant is not numbered. Check and write
+// must be one step, since another write fits between two. The guard must not lose the fence and keep the
+// value.
 //
-// The claim is there because a resource knows of a later holder only when that one comes: until then it accepts what an
-// earlier one sends, also after the later one has read. Who writes without having read needs no claim.
+// A resource learns of a later holder from its first claim or write. Until then it accepts the writes of
+// an earlier holder, even after the later one has read. So claim before you read; a holder that writes
+// without reading needs no claim.
 //
 // The idea is that of https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
 //

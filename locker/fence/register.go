@@ -15,8 +15,8 @@ var (
 	ErrUnnumbered = errors.New("fence is 0: the grant is not numbered")
 )
 
-// A Register is a value that accepts writes in the order of their fences only. The zero value is the zero value of T,
-// never written. Safe for concurrent use. What is stored is not copied: if T refers to something, leave that alone.
+// A Register is a value that accepts writes only in the order of their fences. A zero Register holds the
+// zero value of T. Safe for concurrent use. It does not copy what T refers to: do not change that.
 type Register[T any] struct {
 	mu    sync.Mutex
 	value T
@@ -35,8 +35,9 @@ func (r *Register[T]) Write(fence uint64, value T) error {
 	return nil
 }
 
-// Claim returns the value, for the holder to base its next write on: from now on every lower fence is refused, so that
-// nobody changes the value but this holder or a later one. The error matches [ErrLate] or [ErrUnnumbered].
+// Claim returns the value, on which the holder can base its next write. From then on every lower fence is
+// refused, so only this holder or a later one can change the value. The error matches [ErrLate] or
+// [ErrUnnumbered].
 func (r *Register[T]) Claim(fence uint64) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +48,7 @@ func (r *Register[T]) Claim(fence uint64) (T, error) {
 	return r.value, nil
 }
 
-// Read returns the value and the greatest fence that was accepted, for whoever does not hold the lock.
+// Read returns the value and the greatest fence that was accepted. It needs no lock.
 func (r *Register[T]) Read() (value T, fence uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
