@@ -83,7 +83,7 @@ func forget[T any](t *testing.T, c *locker.Client, key string, keep func(*locker
 
 func nothing(*locker.Lock) struct{} { return struct{}{} }
 
-func TestAForgottenLockIsToldOnceAndRenewedOn(t *testing.T) {
+func TestAnAbandonedLockIsReportedOnceAndStillRenewed(t *testing.T) {
 	n, s, c := newNoted()
 	done := forget(t, c, "key", func(l *locker.Lock) <-chan struct{} { return l.Context().Done() })
 	collect(func() bool { return n.count("key") > 0 })
@@ -100,7 +100,7 @@ func TestAForgottenLockIsToldOnceAndRenewedOn(t *testing.T) {
 	<-done
 }
 
-func TestALockThatIsReferredToIsNotForgotten(t *testing.T) {
+func TestALockThatIsReferredToIsNotAbandoned(t *testing.T) {
 	n, _, c := newNoted(locker.WithAbandonedStop())
 	lock := mustLock(t, c, "the Lock")
 	ctx := forget(t, c, "its context", func(l *locker.Lock) context.Context { return l.Context() })
@@ -126,7 +126,7 @@ func TestALockThatIsReferredToIsNotForgotten(t *testing.T) {
 	runtime.KeepAlive(child)
 }
 
-func TestWithAbandonedStopAForgottenLockEndsWithItsLease(t *testing.T) {
+func TestWithAbandonedStopAnAbandonedLockEndsWithItsLease(t *testing.T) {
 	n, s, c := newNoted(locker.WithAbandonedStop())
 	var err error
 	for round := 0; because(err) != locker.LostAbandoned; round++ {
@@ -163,7 +163,7 @@ func because(cause error) locker.LostReason {
 	return ""
 }
 
-func TestAnUnlockedLockIsNotForgotten(t *testing.T) {
+func TestAnUnlockedLockIsNotAbandoned(t *testing.T) {
 	n, _, c := newNoted()
 	forget(t, c, "key", func(l *locker.Lock) error {
 		for first := l.Lease().Expires; l.Context().Err() == nil && l.Lease().Expires.Equal(first); {

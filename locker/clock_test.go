@@ -77,7 +77,7 @@ func TestTheHolderLearnsAtItsNextLookThatTheMachineWasSuspended(t *testing.T) {
 	mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 }
 
-func TestWhoWaitsOnDoneIsToldWithinASecondOfTheResume(t *testing.T) {
+func TestDoneEndsWithinASecondOfAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour))
@@ -98,7 +98,7 @@ func TestWhoWaitsOnDoneIsToldWithinASecondOfTheResume(t *testing.T) {
 }
 
 // By the wall clock the lease ends long after the clock was set, and long before it ends by the other.
-func TestWhoWaitsOnDoneIsToldWithinASecondOfTheEndByAClockThatWasSet(t *testing.T) {
+func TestDoneEndsWithinASecondOfTheEndByAWallClockThatWasSet(t *testing.T) {
 	for name, whileAsking := range map[string]bool{"while it is held": false, "while it is asked for": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
@@ -129,7 +129,7 @@ func TestWhoWaitsOnDoneIsToldWithinASecondOfTheEndByAClockThatWasSet(t *testing.
 	}
 }
 
-func TestWhoWaitsOnDoneIsToldWithinASecondHoweverOftenTheClientIsBusy(t *testing.T) {
+func TestDoneEndsWithinASecondOfAResumeBesideABusyClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour))
@@ -153,7 +153,7 @@ func TestWhoWaitsOnDoneIsToldWithinASecondHoweverOftenTheClientIsBusy(t *testing
 }
 
 // The first lock is due for a look sooner than the second, until the clock is set: then the second has ended already.
-func TestALossByTheClockIsToldBeforeTheExtensionOfAnotherLockIsDue(t *testing.T) {
+func TestALossByTheClockDoesNotWaitForTheRenewalOfAnotherLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock))
@@ -175,7 +175,7 @@ func TestALossByTheClockIsToldBeforeTheExtensionOfAnotherLockIsDue(t *testing.T)
 	})
 }
 
-func TestALeaseThatIsAskedForAfterTheClockWasSetCountsFromThere(t *testing.T) {
+func TestALeaseRequestedAfterTheClockWasSetIsUnaffected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour), locker.WithoutExtension())

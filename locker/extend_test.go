@@ -152,7 +152,7 @@ func (a *asked) Err() error {
 }
 
 // The scheduler looks at two locks, and extends both then. Between the looks the first one is extended by hand.
-func TestAnExtensionByHandWhileTheSchedulerLooksSparesTheRenewal(t *testing.T) {
+func TestAnExtensionByHandDuringALookReplacesTheRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		first := mustLock(t, c, "first", locker.WithTTL(3*time.Second))
 		ctx := &asked{Context: t.Context()}
@@ -176,7 +176,7 @@ func TestAnExtensionByHandWhileTheSchedulerLooksSparesTheRenewal(t *testing.T) {
 	})
 }
 
-func TestManyLocksThatAreLostAtOnceAreClearedAwayAFewAtATime(t *testing.T) {
+func TestLocksLostAtOnceAreCleanedUpAFewAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onExtend = hangs
 		s.onRelease = func(ctx context.Context) error {

@@ -33,7 +33,7 @@ func take(t *testing.T, c *locker.Client, key string) <-chan *locker.Lock {
 	return got
 }
 
-func TestALeaseIsPassedOnSoOftenAndThenReleased(t *testing.T) {
+func TestALeaseIsHandedOverUpToTheLimitAndThenReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const calls = 12
 		l := mustLock(t, c, "key")
@@ -118,7 +118,7 @@ func TestHandoverIsUnfairWithinItsBound(t *testing.T) {
 	})
 }
 
-func TestWhatIsNumberedOrNestedOrLostOrNearItsEndIsNotPassedOn(t *testing.T) {
+func TestANumberedNestedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 	t.Run("numbered", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := locker.New(fenced.New(memory.New()), locker.WithHandover(100))
@@ -167,7 +167,7 @@ func TestWhatIsNumberedOrNestedOrLostOrNearItsEndIsNotPassedOn(t *testing.T) {
 }
 
 // A head of the line that gives up at the very moment leaves nothing locked.
-func TestALeaseThatWasPassedOnToWhoHasGivenUpIsReleased(t *testing.T) {
+func TestALeaseHandedOverToAWaiterThatLeftIsReleased(t *testing.T) {
 	for range 200 {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			l := mustLock(t, c, "key")
@@ -192,7 +192,7 @@ func TestALeaseThatWasPassedOnToWhoHasGivenUpIsReleased(t *testing.T) {
 }
 
 // Middleware may send a Release again, whatever became of the first.
-func TestAReleaseThatIsRepeatedDoesNotEndWhatWasPassedOn(t *testing.T) {
+func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		var released []locker.Lease
@@ -238,7 +238,7 @@ func (m twice) Release(ctx context.Context, lease locker.Lease) error {
 	return m.Locker.Release(ctx, lease)
 }
 
-func TestManyWhoHandOverExcludeEachOther(t *testing.T) {
+func TestManyHoldersThatHandOverExcludeEachOther(t *testing.T) {
 	c := locker.New(single.New(memory.New()), locker.WithHandover(7))
 	counter, total := 0, 0
 	var all sync.WaitGroup
@@ -259,7 +259,7 @@ func TestManyWhoHandOverExcludeEachOther(t *testing.T) {
 }
 
 // As the Client does when a Release was not answered for a second, or middleware that is impatient.
-func TestOfTwoReleasesAtOnceOneAtMostPassesTheLeaseOn(t *testing.T) {
+func TestOfTwoReleasesAtOnceAtMostOneHandsTheLeaseOver(t *testing.T) {
 	c := locker.New(single.New(memory.New()), locker.WithHandover(1000), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 		return impatient{next}
 	}))
@@ -295,7 +295,7 @@ func (m impatient) Release(ctx context.Context, lease locker.Lease) error {
 }
 
 // A head that waits for long asks the store meanwhile, and stands in its queue.
-func TestAHeadThatIsGivenTheLeaseHasNoPlaceInTheQueueAnyMore(t *testing.T) {
+func TestAHeadThatIsHandedTheLeaseLeavesTheQueueOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		c, other := locker.New(fair.New(store), locker.WithHandover(8)), locker.New(fair.New(store))

@@ -116,7 +116,7 @@ func TestAnExtensionThatHangsDoesNotKeepTheNext(t *testing.T) {
 	})
 }
 
-func TestLossIsToldNoLaterThanExpiresWhateverTheStoreDoes(t *testing.T) {
+func TestALossEndsTheContextByExpiresWhateverTheStoreDoes(t *testing.T) {
 	for name, fault := range map[string]backendtest.Fault{
 		"hangs":                backendtest.Hang,
 		"ignores its ctx":      nil, // set below, within the bubble
@@ -149,7 +149,7 @@ func TestLossIsToldNoLaterThanExpiresWhateverTheStoreDoes(t *testing.T) {
 	}
 }
 
-func TestALockTakenByAnotherIsToldAtTheNextExtension(t *testing.T) {
+func TestALockTakenByAnotherIsLostAtTheNextRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
 		s.store.Set("key", "thief", time.Minute)
@@ -167,7 +167,7 @@ func TestALockTakenByAnotherIsToldAtTheNextExtension(t *testing.T) {
 	})
 }
 
-func TestALossMakesOneAttemptToReleaseWhatMayRemain(t *testing.T) {
+func TestALossSendsOneReleaseForTheRestOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Set(backendtest.ExpireIf, backendtest.LoseReply) // the store extends and nobody hears of it
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
@@ -303,7 +303,7 @@ func TestExtendUnderACtxThatIsDoneSendsNothing(t *testing.T) {
 	})
 }
 
-func TestALossInALockersOwnWordsIsOneToo(t *testing.T) {
+func TestAnErrorThatWrapsErrLostIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
 			return locker.Lease{}, fmt.Errorf("no such session: %w", locker.ErrLost)
@@ -318,7 +318,7 @@ func TestALossInALockersOwnWordsIsOneToo(t *testing.T) {
 }
 
 // Each answer takes longer than the third of the TTL after which the next extension is due.
-func TestExtensionsThatAreOverdueWhenTheyAreAnsweredAreNotMadeInOneGo(t *testing.T) {
+func TestOverdueRenewalsAreNotSentAllAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const slow = 40 * time.Millisecond
 		var answered []time.Time

@@ -107,7 +107,7 @@ func TestUnlockWithANilCtxOfALostLockTellsOfTheLoss(t *testing.T) {
 	})
 }
 
-func TestDrainOfAClientThatIsNoneSaysSo(t *testing.T) {
+func TestDrainOfANilClientIsAnError(t *testing.T) {
 	var none *locker.Client
 	const want = "lockstep: drain: the Client was not made by locker.New"
 	if err := none.Drain(t.Context()); err == nil || err.Error() != want {

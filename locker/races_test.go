@@ -16,7 +16,7 @@ import (
 
 // Things that happen at the same time, or in an order that is hardly ever seen.
 
-func TestAPlaceInLineThatIsGivenUpAsItBecomesTheHead(t *testing.T) {
+func TestAWaiterThatLeavesAsItBecomesTheHead(t *testing.T) {
 	for range 300 {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			held := mustLock(t, c, "key")
@@ -69,7 +69,7 @@ func TestOwnersHaveLinesAndTokensOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestAnUnlockIsHeardInTheProcessWithoutTheStore(t *testing.T) {
+func TestAnUnlockWakesAWaiterOfTheClientWithoutTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onWatch = func(context.Context) error { return nil } // and it never wakes anybody
 		held := mustLock(t, c, "key")
@@ -88,7 +88,7 @@ func TestAnUnlockIsHeardInTheProcessWithoutTheStore(t *testing.T) {
 	})
 }
 
-func TestTheEchoOfOnesOwnReleaseIsNoNews(t *testing.T) {
+func TestAWakeUpFromOnesOwnReleaseIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var wakes []func()
 		s.onWatching = func(wake func()) { wakes = append(wakes, wake) }
@@ -114,7 +114,7 @@ func TestTheEchoOfOnesOwnReleaseIsNoNews(t *testing.T) {
 	})
 }
 
-func TestAWakeDuringAnAttemptIsKept(t *testing.T) {
+func TestAWakeUpDuringAnAttemptIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var wake func()
 		s.onWatching = func(w func()) { wake = w }
@@ -203,7 +203,7 @@ func TestAResentReleaseDoesNotDependOnTheCtxOfLock(t *testing.T) {
 	})
 }
 
-func TestTheCtxOfAReleaseEndsAfterASecondForWhoAsksLate(t *testing.T) {
+func TestTheCtxOfAReleaseEndsAfterASecondForALateCallOfDone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		asked := make(chan error, 1)
 		s.faults.Once(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
@@ -221,7 +221,7 @@ func TestTheCtxOfAReleaseEndsAfterASecondForWhoAsksLate(t *testing.T) {
 	})
 }
 
-func TestAnExtensionThatIsHeldUpDoesNotLoseALockThatOthersExtended(t *testing.T) {
+func TestADelayedExtensionDoesNotLoseALockThatAnotherExtended(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var once atomic.Bool
 		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
@@ -253,7 +253,7 @@ func TestAnExtensionThatIsAnsweredAfterTheEndSaysSo(t *testing.T) {
 	})
 }
 
-func TestExtendOfWhatIsOverSendsNothing(t *testing.T) {
+func TestExtendAfterTheEndOfTheHoldSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")
 		mustUnlock(t, l)
@@ -268,7 +268,7 @@ func TestExtendOfWhatIsOverSendsNothing(t *testing.T) {
 	})
 }
 
-func TestAShortLeaseIsLookedAfterBesideALongOne(t *testing.T) {
+func TestAShortLeaseIsRenewedBesideALongOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		long := mustLock(t, c, "long", locker.WithTTL(time.Hour))
 		time.Sleep(100 * time.Millisecond) // the timer is set for a second from the start
@@ -333,7 +333,7 @@ func TestARestOfALeaseThatUnlockCouldNotReleaseIsReleasedInTheBackground(t *test
 
 // Found by the simulation: a node of a quorum had forgotten the lock, which an extension found out when the holder had been told to
 // stop by his own ctx. The other nodes were let go of at once.
-func TestWhatIsLeftOfALostLeaseGoesOnWhileTheHolderWindsUp(t *testing.T) {
+func TestTheRestOfALostLeaseIsKeptUntilTheHolderUnlocks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l, err := c.Lock(ctx, "key", locker.WithTTL(time.Minute))
@@ -355,7 +355,7 @@ func TestWhatIsLeftOfALostLeaseGoesOnWhileTheHolderWindsUp(t *testing.T) {
 	})
 }
 
-func TestUnlockUnderADetachedContextOfTheLockHasItsTime(t *testing.T) {
+func TestUnlockUnderTheLocksContextWithoutCancelWaitsForTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")
 		s.faults.Set(backendtest.DeleteIf, backendtest.Late(3*time.Second))
@@ -367,7 +367,7 @@ func TestUnlockUnderADetachedContextOfTheLockHasItsTime(t *testing.T) {
 	})
 }
 
-func TestAWakeThatALeavingHeadHasHeardIsPassedOn(t *testing.T) {
+func TestAWakeUpOfAHeadThatLeavesWakesTheNextHead(t *testing.T) {
 	for range 50 {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			never := locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })
@@ -398,7 +398,7 @@ func TestAWakeThatALeavingHeadHasHeardIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestARefusedWatchIsToldToAllInLine(t *testing.T) {
+func TestAPermanentErrorOfTheWatchReachesAllInLine(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Hour)
 		refused := errors.New("not permitted")
@@ -445,7 +445,7 @@ func TestAPanicInABackoffOrALockerLeavesTheLineAlone(t *testing.T) {
 	})
 }
 
-func TestALockerThatEndsItsGoroutineIsAFault(t *testing.T) {
+func TestALockerThatEndsItsGoroutineIsAnError(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
 			runtime.Goexit()

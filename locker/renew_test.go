@@ -6,7 +6,7 @@ import (
 )
 
 // The scheduler can look at a lock in the moment in which an extension by hand has been answered, by the due time from before.
-func TestALookAtALeaseThatWasJustMadeLongerExtendsNothing(t *testing.T) {
+func TestALookAtALeaseThatWasJustExtendedRenewsNothing(t *testing.T) {
 	now := time.Now()
 	h := &hold{
 		client: &Client{renewals: scheduler{origin: now}}, parent: t.Context(), ttl: 3 * time.Second, extend: true,

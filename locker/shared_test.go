@@ -68,7 +68,7 @@ func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
 
 // Others ask every 50 ms, and not again for 50 ms after a release. Without their pause after a
 // release, our Clients would have nearly all grants; without polling, hardly any.
-func TestWhoSharesAKeyWithPollersHasItsShareAndLeavesThemTheirs(t *testing.T) {
+func TestAClientAndPollersOfASharedKeyBothGetTheLock(t *testing.T) {
 	const grants, work, interval = 300, 5 * time.Millisecond, 50 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

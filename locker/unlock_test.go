@@ -99,7 +99,7 @@ func TestUnlockTriesUntilTheLeaseEnds(t *testing.T) {
 }
 
 // Some recipes store what does not end with the lease, such as a bit: it would stay for ever.
-func TestWhatAReleaseHasNotReachedByTheEndOfTheLeaseIsReleasedAsAfterALoss(t *testing.T) {
+func TestAReleaseWithoutAnswerIsCleanedUpAfterTheEndOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
 		end := l.Lease().Expires
@@ -125,7 +125,7 @@ func TestWhatAReleaseHasNotReachedByTheEndOfTheLeaseIsReleasedAsAfterALoss(t *te
 }
 
 // A server is dead, and a program that holds many locks ends its work.
-func TestReleasesThatAreNotConfirmedAreToldByFewGoroutines(t *testing.T) {
+func TestHooksOfUnconfirmedReleasesAreCalledByFewGoroutines(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
@@ -230,7 +230,7 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 }
 
 // There are so many cleanups that no release goes on in the background.
-func TestAReleaseForWhichThereIsNoRoomSaysAtOnceThatItIsNotConfirmed(t *testing.T) {
+func TestAReleaseWithoutRoomInTheCleanupsFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
 		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
@@ -291,7 +291,7 @@ func timeOfDay(at time.Time) string {
 	return at.Local().Format("15:04:05")
 }
 
-func TestAnUnlockThatIsRefusedSaysSoAtOnce(t *testing.T) {
+func TestUnlockReturnsAPermanentErrorAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(time.Second))
 		s.faults.Set(backendtest.DeleteIf, backendtest.Permanent)
@@ -550,7 +550,7 @@ func TestDoUnderACtxThatEndsReleases(t *testing.T) {
 	})
 }
 
-func TestALockIsBornHeldOrNotAtAll(t *testing.T) {
+func TestALockThatIsReturnedIsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
@@ -595,7 +595,7 @@ func TestAReleaseThatWasNeverSentDoesNotExcuseAStolenLock(t *testing.T) {
 }
 
 // The hold was lost by the maximum hold, and the Locker ends the goroutine of the release.
-func TestALockerThatEndsTheGoroutineOfALateReleaseKeepsNobodyWaiting(t *testing.T) {
+func TestALockerThatEndsTheGoroutineOfALateReleaseBlocksNoUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
 		c := locker.New(s, locker.WithMaxHold(2*time.Second))

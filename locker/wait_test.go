@@ -47,7 +47,7 @@ func TestAWaiterIsWokenByTheRelease(t *testing.T) {
 	})
 }
 
-func TestAReleaseBetweenTheRefusalAndTheWatchIsNotMissed(t *testing.T) {
+func TestAReleaseBetweenTheAttemptAndTheWatchIsNotMissed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		held := mustLock(t, locker.New(s), "key")
 		s.onWatch = func(ctx context.Context) error {
@@ -63,7 +63,7 @@ func TestAReleaseBetweenTheRefusalAndTheWatchIsNotMissed(t *testing.T) {
 	})
 }
 
-func TestAReleaseCountsThatComesWithTheNewsThatThereIsNoWatch(t *testing.T) {
+func TestAReleaseAtTheMomentTheWatchFailsWakesTheHead(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		held := mustLock(t, c, "key")
 		s.onWatch = func(context.Context) error {
@@ -80,7 +80,7 @@ func TestAReleaseCountsThatComesWithTheNewsThatThereIsNoWatch(t *testing.T) {
 	})
 }
 
-func TestTheNewsThatThereIsNoWatchIsNoReasonToAsk(t *testing.T) {
+func TestAWatchThatIsUnsupportedMakesNoAttempt(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second} { // before the head sleeps, perhaps, and while it does
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			s.store.Set("key", "other", time.Minute)
@@ -96,7 +96,7 @@ func TestTheNewsThatThereIsNoWatchIsNoReasonToAsk(t *testing.T) {
 	}
 }
 
-func TestALostWakeCostsNoMoreThanTheCap(t *testing.T) {
+func TestALostWakeUpCostsNoMoreThanTheCap(t *testing.T) {
 	for waits, limit := range map[time.Duration]time.Duration{ // a quarter of the wait, within limits
 		500 * time.Millisecond: 250 * time.Millisecond,
 		10 * time.Second:       2500 * time.Millisecond,
@@ -118,7 +118,7 @@ func TestALostWakeCostsNoMoreThanTheCap(t *testing.T) {
 
 // From the fourth place of a store's queue on, the limit is 2 s times the place, and 15 s at most: the place at his last look, for one
 // who has moved up since and has not heard of it.
-func TestALostWakeCostsNoMoreThanThePlaceAtTheLastLookSays(t *testing.T) {
+func TestALostWakeUpCostsNoMoreThanThePauseOfTheLastPosition(t *testing.T) {
 	for place, limit := range map[int]time.Duration{
 		4: 8 * time.Second, 6: 12 * time.Second, 7: 14 * time.Second, 8: 15 * time.Second, 40: 15 * time.Second,
 	} {
@@ -299,7 +299,7 @@ func TestAWaiterWhoseCtxEndsLeavesTheLineWithoutDisturbingIt(t *testing.T) {
 	})
 }
 
-func TestHeldErrorTellsThePlaceInLine(t *testing.T) {
+func TestHeldErrorHasThePositionInLine(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		held := mustLock(t, c, "key")
 		var wg sync.WaitGroup
@@ -379,7 +379,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	})
 }
 
-func TestARefusalInALockersOwnWordsIsWaitedForLikeAny(t *testing.T) {
+func TestAnErrorThatWrapsErrHeldIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		words := fmt.Errorf("session 7 is in the way: %w", locker.ErrHeld)
 		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
@@ -401,7 +401,7 @@ func TestARefusalInALockersOwnWordsIsWaitedForLikeAny(t *testing.T) {
 	})
 }
 
-func TestALossIsNoAnswerToAnAttemptAndPassedOnAsItIs(t *testing.T) {
+func TestALossFromAcquireEndsTheWaitUnchanged(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		lost := locker.Lost(locker.Lease{Key: "key"})
 		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) { return locker.Lease{}, lost }
@@ -414,7 +414,7 @@ func TestALossIsNoAnswerToAnAttemptAndPassedOnAsItIs(t *testing.T) {
 	})
 }
 
-func TestAGrantSaysWhatItTook(t *testing.T) {
+func TestAGrantHasItsAttemptsAndContention(t *testing.T) {
 	patient := locker.WithBackoff(func(int, float64) time.Duration { return time.Minute })
 	for _, c := range []struct {
 		name      string
@@ -452,7 +452,7 @@ func TestAGrantSaysWhatItTook(t *testing.T) {
 	}
 }
 
-func TestWhoStoodInLineWasContended(t *testing.T) {
+func TestACallThatStoodInLineWasContended(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		head := make(chan struct{})
 		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
@@ -507,7 +507,7 @@ func TestAnErrorSaysAfterHowManyAttempts(t *testing.T) {
 	})
 }
 
-func TestAGrantThatNobodyWantsIsNoGrant(t *testing.T) {
+func TestAGrantAfterTheEndOfCtxIsReleased(t *testing.T) {
 	for name, late := range map[string]func(cancel context.CancelFunc){
 		"the ctx has ended":   func(cancel context.CancelFunc) { cancel() },
 		"the lease has ended": func(context.CancelFunc) { time.Sleep(time.Minute) },
@@ -579,7 +579,7 @@ func TestDoSaysThatItsHoldEndsWithTheWork(t *testing.T) {
 	})
 }
 
-func TestACtxThatIsDoneAsksNobody(t *testing.T) {
+func TestACtxThatIsDoneSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -593,7 +593,7 @@ func TestACtxThatIsDoneAsksNobody(t *testing.T) {
 	})
 }
 
-func TestAFaultEndsTheWaitAtOnce(t *testing.T) {
+func TestAnErrorOfTheStoreEndsTheWaitAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Minute)
 		time.AfterFunc(time.Second, func() { s.faults.Set(backendtest.SetNX, backendtest.Fail) })
@@ -611,7 +611,7 @@ func TestAFaultEndsTheWaitAtOnce(t *testing.T) {
 	})
 }
 
-func TestARefusedWatchEndsTheWaitAtOnce(t *testing.T) {
+func TestAPermanentErrorOfTheWatchEndsTheWaitAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Minute)
 		refused := errors.New("not permitted")
@@ -633,7 +633,7 @@ func TestARefusedWatchEndsTheWaitAtOnce(t *testing.T) {
 	})
 }
 
-func TestAWatchThatHangsCostsHintsAndNotTheWait(t *testing.T) {
+func TestAWatchThatHangsCostsWakeUpsAndNotTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onWatch = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		s.store.Set("key", "other", 700*time.Millisecond)
@@ -646,7 +646,7 @@ func TestAWatchThatHangsCostsHintsAndNotTheWait(t *testing.T) {
 	})
 }
 
-func TestWhereNobodyIsWokenWaitersPoll(t *testing.T) {
+func TestWaitersPollWithoutAWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onWatch = func(context.Context) error { return fmt.Errorf("no wakes: %w", errors.ErrUnsupported) }
 		s.store.Set("key", "other", time.Hour)
@@ -794,7 +794,7 @@ func TestARequestWithAnOwnerAsksBeforeItJoinsALine(t *testing.T) {
 	})
 }
 
-func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestBadInputFailsBeforeAnythingIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		for _, bad := range []struct {
 			key  string
@@ -859,7 +859,7 @@ func TestATTLOverTheLimitOfTheStoreFailsAtOnce(t *testing.T) {
 }
 
 // The line of those who waited is kept for a moment. Who comes just when that is over joins it or another one.
-func TestWhoComesAsALineEndsIsWokenLikeAnyone(t *testing.T) {
+func TestACallThatComesAsALineEndsIsWoken(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		other := locker.New(s)
 		for range 100 {
@@ -887,7 +887,7 @@ func TestWhoComesAsALineEndsIsWokenLikeAnyone(t *testing.T) {
 }
 
 // A Locker that follows its ctx answers at the same moment at which the Client sees that ctx is done.
-func TestTheCauseIsToldWhoeverIsFirstToSeeThatTheCtxHasEnded(t *testing.T) {
+func TestTheErrorHasTheCauseOfTheCtxWhicheverGoroutineSeesItsEndFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Set(backendtest.SetNX, backendtest.Hang)
 		for _, lock := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){c.Lock, c.TryLock} {
@@ -956,7 +956,7 @@ func (e endsTheCtx) Acquire(ctx context.Context, req locker.Request) (locker.Lea
 	return lease, err
 }
 
-func TestALockThatComesAsItsCtxEndsIsGivenBack(t *testing.T) {
+func TestALockGrantedAsItsCtxEndsIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker { return endsTheCtx{next, cancel} }))
@@ -967,7 +967,7 @@ func TestALockThatComesAsItsCtxEndsIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAWaitTellsWhyAndWhatIsKnownOfTheHolder(t *testing.T) {
+func TestTheErrorOfAWaitSaysWhyItEndedAndWhoHoldsTheLock(t *testing.T) {
 	for says, set := range map[string]func(s *spy){
 		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background`: func(s *spy) {
 			s.faults.Set(backendtest.SetNX, backendtest.Hang)
@@ -1048,7 +1048,7 @@ func TestTheEndOfAFirstAttemptWithAnOwnerSaysThatItsOutcomeIsUnknown(t *testing.
 }
 
 // A program may end its own ctx with the error of this package. There is no hold that the text could name.
-func TestACtxThatEndsWithErrReleasedOfNoHoldIsToldAsItIs(t *testing.T) {
+func TestACtxWithCauseErrReleasedOfNoHoldKeepsThatCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(locker.ErrReleased)
 	_, err := locker.New(newSpy()).Lock(ctx, "key")

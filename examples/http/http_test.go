@@ -107,14 +107,14 @@ func TestARequestWaitsOnlySoLongForAnother(t *testing.T) {
 func TestNothingIsChargedWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, fault := range map[string]backendtest.Fault{
-			"fails": backendtest.Fail, "refuses": backendtest.Refuse, "hangs": backendtest.Hang, "loses the reply": backendtest.LoseReply,
+			"fails": backendtest.Fail, "refuses": backendtest.Permanent, "hangs": backendtest.Hang, "loses the reply": backendtest.LoseReply,
 		} {
-			store := backendtest.Faulty(memory.New())
-			b := newBench(store)
-			store.Set(backendtest.SetNX, fault)
+			faults := new(backendtest.Faults)
+			b := newBench(faults.Store(memory.New()))
+			faults.Set(backendtest.SetNX, fault)
 			t.Log("the store " + name)
 			b.want(t, b.post("42"), http.StatusServiceUnavailable, 0)
-			store.Clear()
+			faults.Clear()
 			if err := b.locks.Drain(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -125,9 +125,9 @@ func TestNothingIsChargedWithoutTheStore(t *testing.T) {
 
 func TestAPaymentIsPaidEvenIfTheReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := backendtest.Faulty(memory.New())
-		b := newBench(store)
-		store.Set(backendtest.DeleteIf, backendtest.Refuse)
+		faults := new(backendtest.Faults)
+		b := newBench(faults.Store(memory.New()))
+		faults.Set(backendtest.DeleteIf, backendtest.Permanent)
 		b.want(t, b.post("42"), http.StatusCreated, 1)
 	})
 }
@@ -161,10 +161,10 @@ func TestAFailedChargeIsUnknown(t *testing.T) {
 }
 
 func TestABadOrderSendsNothing(t *testing.T) {
-	store := backendtest.Faulty(memory.New())
-	b := newBench(store)
+	faults := new(backendtest.Faults)
+	b := newBench(faults.Store(memory.New()))
 	b.want(t, b.post(strings.Repeat("4", locker.MaxKeyLength)), http.StatusBadRequest, 0)
-	if n := store.Calls(backendtest.All); n != 0 {
+	if n := faults.Calls(backendtest.All); n != 0 {
 		t.Errorf("%d calls of the store", n)
 	}
 }

@@ -246,7 +246,7 @@ func TestACampaignOutlastsAnOutageAndMiddlewareSeesIt(t *testing.T) {
 func TestAPermanentErrorEndsRun(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		a := s.candidate("a")
-		a.faults.Set(backendtest.All, backendtest.Refuse)
+		a.faults.Set(backendtest.All, backendtest.Permanent)
 		err := a.Run(t.Context(), a.lead)
 		mustBePermanent(t, err)
 		mustMatch(t, err, backendtest.ErrInjected)
@@ -256,7 +256,7 @@ func TestAPermanentErrorEndsRun(t *testing.T) {
 func TestAPermanentErrorOfTheReleaseEndsRun(t *testing.T) {
 	playFenced(t, func(t *testing.T, s *stage) {
 		a := s.start("a")
-		a.faults.Set(backendtest.DeleteIf, backendtest.Refuse)
+		a.faults.Set(backendtest.DeleteIf, backendtest.Permanent)
 		a.returns(nil)
 		<-a.ended
 		mustBePermanent(t, a.err)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/election"
@@ -117,7 +117,7 @@ type process struct {
 }
 
 func (p *poll) start() *process {
-	cmd, in, out := beneath.Process(p.T, "LOCKSTEP_TEST_REDIS="+p.server.Addr())
+	cmd, in, out := child.Start(p.T, "LOCKSTEP_TEST_REDIS="+p.server.Addr())
 	c := &process{cmd, in}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -33,18 +33,18 @@ var errEnough = errors.New("enough")
 var strategies = map[string]func(store *memory.Store) (locker.Locker, *backendtest.Faults){
 	"fenced": overFenced,
 	"fair": func(store *memory.Store) (locker.Locker, *backendtest.Faults) {
-		faulty := backendtest.FaultyQueued(store)
-		return fair.New(faulty), faulty.Faults
+		faults := new(backendtest.Faults)
+		return fair.New(faults.Queued(store)), faults
 	},
 	"single": func(store *memory.Store) (locker.Locker, *backendtest.Faults) {
-		faulty := backendtest.FaultyQueued(store)
-		return single.New(faulty), faulty.Faults
+		faults := new(backendtest.Faults)
+		return single.New(faults.Queued(store)), faults
 	},
 }
 
 func overFenced(store *memory.Store) (locker.Locker, *backendtest.Faults) {
-	faulty := backendtest.FaultyNumbered(store)
-	return fenced.New(faulty), faulty.Faults
+	faults := new(backendtest.Faults)
+	return fenced.New(faults.Numbered(store)), faults
 }
 
 // A stage is a store in memory, its candidates and the terms that they have had.
