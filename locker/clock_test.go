@@ -175,7 +175,7 @@ func TestALossByTheClockDoesNotWaitForTheRenewalOfAnotherLock(t *testing.T) {
 	})
 }
 
-func TestALeaseRequestedAfterTheClockWasSetIsUnaffected(t *testing.T) {
+func TestALeaseCountsClockJumpsFromItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour), locker.WithoutExtension())

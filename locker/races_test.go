@@ -333,7 +333,7 @@ func TestARestOfALeaseThatUnlockCouldNotReleaseIsReleasedInTheBackground(t *test
 
 // Found by the simulation: a node of a quorum had forgotten the lock, which an extension found out when the holder had been told to
 // stop by his own ctx. The other nodes were let go of at once.
-func TestTheRestOfALostLeaseIsKeptUntilTheHolderUnlocks(t *testing.T) {
+func TestTheRestOfALostLeaseIsKeptWhileTheHolderWindsUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l, err := c.Lock(ctx, "key", locker.WithTTL(time.Minute))

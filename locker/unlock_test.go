@@ -550,7 +550,7 @@ func TestDoUnderACtxThatEndsReleases(t *testing.T) {
 	})
 }
 
-func TestALockThatIsReturnedIsHeld(t *testing.T) {
+func TestLockReturnsNoLockIfCtxEndsDuringTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {

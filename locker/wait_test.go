@@ -80,7 +80,7 @@ func TestAReleaseAtTheMomentTheWatchFailsWakesTheHead(t *testing.T) {
 	})
 }
 
-func TestAWatchThatIsUnsupportedMakesNoAttempt(t *testing.T) {
+func TestAWatchThatIsUnsupportedWakesNobody(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second} { // before the head sleeps, perhaps, and while it does
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			s.store.Set("key", "other", time.Minute)
@@ -507,7 +507,7 @@ func TestAnErrorSaysAfterHowManyAttempts(t *testing.T) {
 	})
 }
 
-func TestAGrantAfterTheEndOfCtxIsReleased(t *testing.T) {
+func TestAGrantThatComesTooLateIsReleased(t *testing.T) {
 	for name, late := range map[string]func(cancel context.CancelFunc){
 		"the ctx has ended":   func(cancel context.CancelFunc) { cancel() },
 		"the lease has ended": func(context.CancelFunc) { time.Sleep(time.Minute) },
@@ -967,7 +967,7 @@ func TestALockGrantedAsItsCtxEndsIsReleased(t *testing.T) {
 	})
 }
 
-func TestTheErrorOfAWaitSaysWhyItEndedAndWhoHoldsTheLock(t *testing.T) {
+func TestTheErrorOfAWaitSaysWhyItEndedAndWhetherTheLockWasHeld(t *testing.T) {
 	for says, set := range map[string]func(s *spy){
 		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background`: func(s *spy) {
 			s.faults.Set(backendtest.SetNX, backendtest.Hang)
