@@ -1,15 +1,15 @@
 package locker
 
-// WithAbandonedStop ends the renewal of an abandoned lock: its Lock, [Lock.Context] and every ctx that
-// descends from that have become garbage, and nobody has called Unlock. The lease then runs out, no
-// sooner than if its holder had died. The hold ends with a [LostError] whose reason is
+// WithAbandonedStop ends the renewal of an abandoned lock: its Lock, [Lock.Context] and every ctx
+// that descends from that have become garbage, and nobody has called Unlock. The lease then runs
+// out, no sooner than if its holder had died. The hold ends with a [LostError] whose reason is
 // [LostAbandoned].
 //
 // By default the Client renews such a lock for as long as the process lives, and middleware reports
-// it: see [Lease.Abandoned]. The garbage collector cannot know that nobody needs a lock: the work may
-// have kept only the Done channel, or nothing. So use this option only if the work uses its Lock or a
-// ctx below [Lock.Context] until it ends; work under [Client.Do] always does. When the collector
-// finds an abandoned lock is not defined.
+// it: see [Lease.Abandoned]. The garbage collector cannot know that nobody needs a lock: the work
+// may have kept only the Done channel, or nothing. So use this option only if the work uses its
+// Lock or a ctx below [Lock.Context] until it ends; work under [Client.Do] always does. When the
+// collector finds an abandoned lock is not defined.
 func WithAbandonedStop() Option { return func(c *config) { c.abandonedStop = true } }
 
 // abandonment is whether a hold was abandoned. The mutex of the hold guards it.
@@ -19,8 +19,8 @@ type abandonment struct {
 	told  bool // an Extend has reported it
 }
 
-// abandon is called by the runtime when the Lock and all contexts below it are garbage. See hold.renew,
-// which asks for that at the first renewal.
+// abandon is called by the runtime when the Lock and all contexts below it are garbage. See
+// hold.renew, which asks for that at the first renewal.
 func (h *hold) abandon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

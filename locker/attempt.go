@@ -16,8 +16,8 @@ const (
 )
 
 // attempt asks the store once. It returns as soon as ctx is done, whatever the Locker does: the
-// goroutine that receives a later grant releases it. With a ctx that can't end it needs no goroutine.
-// A lease that has ended when it comes is an error, so that the wait can go on.
+// goroutine that receives a later grant releases it. With a ctx that can't end it needs no
+// goroutine. A lease that has ended when it comes is an error, so that the wait can go on.
 func (w *waiting) attempt(ctx, limit context.Context, req Request) (lease Lease, err error) {
 	defer func() {
 		if err == nil && lease.Ended() {
@@ -72,8 +72,8 @@ type attempt struct {
 	impatience *time.Timer
 }
 
-// result is the error of an attempt that was answered. A Locker that follows its ctx may see its end
-// as soon as the caller does, and does not report the cause.
+// result is the error of an attempt that was answered. A Locker that follows its ctx may see its
+// end as soon as the caller does, and does not report the cause.
 func (a *attempt) result() error {
 	if err := a.ctx.Err(); err != nil && errors.Is(a.err, err) {
 		return errUnderWay
@@ -104,16 +104,16 @@ func (a *attempt) answered() {
 	a.counted.ledger.Done()
 }
 
-// leave makes the goroutine that receives the answer responsible for it. It is false if the answer is
-// there already.
+// leave makes the goroutine that receives the answer responsible for it. It is false if the answer
+// is there already.
 func (a *attempt) leave() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return false
 	}
-	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: the store may have granted
-	// the lease already.
+	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: the
+	// store may have granted the lease already.
 	a.counted.ledger.Begin()
 	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() { a.remove(false) })
 	return true

@@ -8,24 +8,24 @@ import "time"
 // of the holder's lease ends the wait early; a result of zero or less means a millisecond.
 type Backoff func(attempt int, random float64) time.Duration
 
-// A waiter that the store wakes also makes attempts by itself, since a wake-up may get lost. It sleeps
-// for a quarter of the time that it has waited already, within these limits.
+// A waiter that the store wakes also makes attempts by itself, since a wake-up may get lost. It
+// sleeps for a quarter of the time that it has waited already, within these limits.
 const (
 	minLook = 250 * time.Millisecond
 	maxLook = 6 * time.Second
 )
 
-// In the queue of a store, only the first few waiters make an attempt when the holder's lease ends. The
-// others rely on wake-ups. The further back they are, the longer they sleep, so that a long queue costs
-// the store little.
+// In the queue of a store, only the first few waiters make an attempt when the holder's lease ends.
+// The others rely on wake-ups. The further back they are, the longer they sleep, so that a long
+// queue costs the store little.
 const (
 	lookouts   = 3
 	behindLook = 2 * time.Second // times the position
 	lastLook   = 15 * time.Second
 )
 
-// Exponential waits first, then twice as long each time, up to limit. Each wait is drawn evenly from
-// its upper half.
+// Exponential waits first, then twice as long each time, up to limit. Each wait is drawn evenly
+// from its upper half.
 func Exponential(first, limit time.Duration) Backoff {
 	return func(attempt int, random float64) time.Duration {
 		d := first
@@ -60,8 +60,8 @@ func sharing(random float64) time.Duration {
 }
 
 // failing is the pause after so many failures of the store in a row, of whatever kind. It is drawn
-// evenly from 0 to 50 ms; the upper end doubles with each failure, up to 1 s. So waiters that failed at
-// one instant come back one after the other.
+// evenly from 0 to 50 ms; the upper end doubles with each failure, up to 1 s. So waiters that
+// failed at one instant come back one after the other.
 func failing(failures int, random float64) time.Duration {
 	const first, limit = 50 * time.Millisecond, time.Second
 	most := limit

@@ -11,12 +11,12 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// Client is to a [Locker] what http.Client is to http.RoundTripper. It waits for a lock that is held,
-// renews the lease of a lock that its caller holds, and tells the holder when the lock is lost. Safe
-// for concurrent use.
+// Client is to a [Locker] what http.Client is to http.RoundTripper. It waits for a lock that is
+// held, renews the lease of a lock that its caller holds, and tells the holder when the lock is
+// lost. Safe for concurrent use.
 //
-// It needs no Close: it runs nothing while no lock is held or waited for. After a lock that was waited
-// for, it watches the store for 200 ms more.
+// It needs no Close: it runs nothing while no lock is held or waited for. After a lock that was
+// waited for, it watches the store for 200 ms more.
 type Client struct {
 	locker     Locker // the waiting Locker inside its middleware
 	defaults   config
@@ -179,9 +179,9 @@ func (p *waitPolicy) option() string {
 	return ""
 }
 
-// waitsForItself tells whether ctx descends from a hold of key by this Client. Without an owner, every
-// strategy grants a key to one holder, so it can't grant the lock before ctx has ended. A ctx that
-// can't end does not end with a hold.
+// waitsForItself tells whether ctx descends from a hold of key by this Client. Without an owner,
+// every strategy grants a key to one holder, so it can't grant the lock before ctx has ended. A ctx
+// that can't end does not end with a hold.
 func (c *Client) waitsForItself(ctx context.Context, key string) bool {
 	if ctx.Done() == nil {
 		return false
@@ -200,8 +200,8 @@ func (h *hold) lasts() bool {
 	return h.over == nil && !h.lease.Ended()
 }
 
-// counted is ctx with the ledger. A ctx that can end gets the ledger in each attempt, which has a field
-// for that.
+// counted is ctx with the ledger. A ctx that can end gets the ledger in each attempt, which has a
+// field for that.
 func (c *Client) counted(ctx context.Context) context.Context {
 	switch {
 	case ctx.Done() != nil:

@@ -9,9 +9,9 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
-// holdContext is the Context of a Lock. It reads the clocks before it says that the hold lasts: after a
-// pause, the scheduler may not have run yet. It is a part of the Lock, so the Lock is not garbage while
-// its context is in use.
+// holdContext is the Context of a Lock. It reads the clocks before it says that the hold lasts:
+// after a pause, the scheduler may not have run yet. It is a part of the Lock, so the Lock is not
+// garbage while its context is in use.
 type holdContext struct{ hold *hold }
 
 func (c *holdContext) Deadline() (time.Time, bool) { return c.hold.parent.Deadline() }

@@ -29,14 +29,14 @@ var (
 	// ErrReleased is the cause with which [Lock.Context] ends on Unlock.
 	ErrReleased = errors.New("lock released")
 
-	// ErrForeignKey: no lock with leases wrote the value under the key. If the value has no expiry, ErrHeld
-	// matches as well and the wait goes on. If it is of another type, the wait ends.
+	// ErrForeignKey: no lock with leases wrote the value under the key. If the value has no expiry,
+	// ErrHeld matches as well and the wait goes on. If it is of another type, the wait ends.
 	ErrForeignKey = errors.New("key holds something that is not a lease")
 )
 
 // Error is an operation that failed with a permanent error, or whose outcome is unknown. Ask for
-// [ErrHeld] first: a wait that ended while the lock was held is an Error too (Op "lock"), and matches
-// ErrHeld as well.
+// [ErrHeld] first: a wait that ended while the lock was held is an Error too (Op "lock"), and
+// matches ErrHeld as well.
 type Error struct {
 	Op  string // acquire, watch, extend, release; lock for the wait as a whole
 	Key string
@@ -158,8 +158,8 @@ type LostError struct {
 	Err    error // of the last failed extension, if that is why; nil: none
 }
 
-// Lost is the error for a lease that the store no longer has: [LostExpired] if its time is over, else
-// [LostStolen]. Strategies return it from Extend and Release.
+// Lost is the error for a lease that the store no longer has: [LostExpired] if its time is over,
+// else [LostStolen]. Strategies return it from Extend and Release.
 func Lost(lease Lease) error {
 	reason := LostStolen
 	if !lease.Expires.IsZero() && lease.Ended() {
@@ -191,8 +191,8 @@ func (e *LostError) cause() string {
 	return s
 }
 
-// Is matches ErrLost, and what the error of the last failed extension matches. It matches no end of a
-// ctx, since that ctx was not the caller's.
+// Is matches ErrLost, and what the error of the last failed extension matches. It matches no end of
+// a ctx, since that ctx was not the caller's.
 func (e *LostError) Is(target error) bool {
 	return target == ErrLost || target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.Err, target)
 }

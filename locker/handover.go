@@ -68,8 +68,8 @@ type record struct {
 }
 
 // handOver gives the lease to the head of the line, if that can take it. It also tells that another
-// hold has the lease already. If it is false, the caller sends the release. Of two Releases at once,
-// the second one finds the record of the first.
+// hold has the lease already. If it is false, the caller sends the release. Of two Releases at
+// once, the second one finds the record of the first.
 func (ls *lines) handOver(lease Lease, h *handovers) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -29,7 +29,8 @@ type hold struct {
 	joined     chan struct{}           // closed when no extension is under way any more; nil if none was at the end
 	told       chan struct{}           // closed when middleware knows of the loss; nil: it is not lost
 	unlock     unlocking
-	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the runtime
+	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the
+	// runtime
 	handle    *Lock
 	extend    bool // renew the lease
 	stopped   bool // the ctx given to Lock had ended when the hold did
@@ -76,7 +77,8 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 
 var errLate = errors.New("granted so late that the lease had ended")
 
-// isReleased tells whether Unlock has ended the context of the hold, and not the ctx given to Lock before.
+// isReleased tells whether Unlock has ended the context of the hold, and not the ctx given to Lock
+// before.
 func (h *hold) isReleased() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +117,8 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 	return first
 }
 
-// lose ends the hold because the lease is over. The scheduler then calls the hooks, and the cleanup.
+// lose ends the hold because the lease is over. The scheduler then calls the hooks, and the
+// cleanup.
 func (h *hold) lose(cause *LostError) {
 	if h.end(cause, time.Now()) {
 		h.client.renewals.follow(h)
@@ -132,19 +135,21 @@ func (h *hold) lossFollows() {
 	h.tell(h.over)
 }
 
-// windsUp tells whether the context of the holder ended before the lease: by the maximum hold, or by the
-// end of the ctx given to Lock. The context can't tell the holder of this loss any more. So the nodes
-// that still have the lease keep it until Unlock, and the work can stop before the next holder's begins.
+// windsUp tells whether the context of the holder ended before the lease: by the maximum hold, or
+// by the end of the ctx given to Lock. The context can't tell the holder of this loss any more. So
+// the nodes that still have the lease keep it until Unlock, and the work can stop before the next
+// holder's begins.
 func (h *hold) windsUp(lost *LostError) bool {
 	return !h.leaseNow().Ended() && (lost.Reason == LostMaxHold || h.stopped)
 }
 
-// checkClock ends the hold if its lease is over, without waiting for the scheduler. If the hold is over,
-// its context has ended when checkClock returns, even if the goroutine that ends the hold has not ended
-// the context yet.
+// checkClock ends the hold if its lease is over, without waiting for the scheduler. If the hold is
+// over, its context has ended when checkClock returns, even if the goroutine that ends the hold has
+// not ended the context yet.
 func (h *hold) checkClock(now time.Time) { _, _ = h.state(now) }
 
-// state is checkClock, and tells why the hold is over; nil: it lasts. The ctx is nil if it was not asked for.
+// state is checkClock, and tells why the hold is over; nil: it lasts. The ctx is nil if it was not
+// asked for.
 func (h *hold) state(now time.Time) (ctx context.Context, over error) {
 	h.mu.Lock()
 	over, ended := h.over, h.lease.endedAt(now)
@@ -180,8 +185,9 @@ func (h *hold) context() context.Context {
 	}
 }
 
-// adopt takes ctx as the context of the hold. It does not if another caller has made one; nor if the
-// hold has ended since over was read, since ctx may then have ended with the cause of its parent.
+// adopt takes ctx as the context of the hold. It does not if another caller has made one; nor if
+// the hold has ended since over was read, since ctx may then have ended with the cause of its
+// parent.
 func (h *hold) adopt(ctx context.Context, cancel context.CancelCauseFunc, over error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -118,9 +118,9 @@ func (ln *line) resume(ttl time.Duration) {
 	}
 }
 
-// turn begins an attempt of the head. It returns the lease that was handed over to the head, if any.
-// Otherwise it returns the name under which an active watch wakes the line, and whether the lock is
-// likely to be free.
+// turn begins an attempt of the head. It returns the lease that was handed over to the head, if
+// any. Otherwise it returns the name under which an active watch wakes the line, and whether the
+// lock is likely to be free.
 func (ls *lines) turn(ln *line) (handed *Lease, waiter string, free bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -154,8 +154,8 @@ func (ls *lines) note(ln *line, err error) {
 	}
 }
 
-// leave makes the next waiter the head. If the head leaves with a lease, the next one knows that the
-// lock is held. A lease that was handed over to a head which leaves without it goes to the next
+// leave makes the next waiter the head. If the head leaves with a lease, the next one knows that
+// the lock is held. A lease that was handed over to a head which leaves without it goes to the next
 // head; if there is none, leave returns it.
 func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	ls.mu.Lock()
@@ -199,9 +199,9 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	return unwanted
 }
 
-// lingering is how long a line that was watched is kept after the last waiter in it got the lock. The
-// next call then need not begin a watch, and enters the queue of the store with its first attempt:
-// docs/performance.md, "What each mechanism brings".
+// lingering is how long a line that was watched is kept after the last waiter in it got the lock.
+// The next call then need not begin a watch, and enters the queue of the store with its first
+// attempt: docs/performance.md, "What each mechanism brings".
 const lingering = 200 * time.Millisecond
 
 // end removes a line that no call has joined again.
@@ -345,8 +345,8 @@ func (ln *line) unwatch() {
 	ln.watch.begun, ln.watch.active = false, false
 }
 
-// wokenByStore wakes the line, unless this Client holds the lock: then the store reports the release
-// before.
+// wokenByStore wakes the line, unless this Client holds the lock: then the store reports the
+// release before.
 func (ls *lines) wokenByStore(ln *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

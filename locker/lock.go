@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// Lock is a lock that is held. [Client.Lock] and [Client.TryLock] return it held; it is never reused.
-// Safe for concurrent use.
+// Lock is a lock that is held. [Client.Lock] and [Client.TryLock] return it held; it is never
+// reused. Safe for concurrent use.
 type Lock struct {
 	_ [0]sync.Mutex // go vet reports a copy: the runtime would take the original for abandoned
 	// refers to the hold, which does not refer back after the first renewal: see hold.handle
 	ctx holdContext
 }
 
-// Context descends from the ctx given to Lock. It ends with cause [ErrReleased] when Unlock is called.
-// It ends with a cause that matches [ErrLost] when the lock is lost: no later than the lease's Expires,
-// by this process's clocks, whatever the store or the network does. If the process was paused past
-// Expires, the next call of Err or Done finds the context ended.
+// Context descends from the ctx given to Lock. It ends with cause [ErrReleased] when Unlock is
+// called. It ends with a cause that matches [ErrLost] when the lock is lost: no later than the
+// lease's Expires, by this process's clocks, whatever the store or the network does. If the process
+// was paused past Expires, the next call of Err or Done finds the context ended.
 //
 // When the ctx given to Lock ends, so does this one, and the lock is renewed no more; Unlock still
-// releases it. No lock can stop what the work does between two looks at its context, nor what it has
-// sent already: see fencing.
+// releases it. No lock can stop what the work does between two looks at its context, nor what it
+// has sent already: see fencing.
 func (l *Lock) Context() context.Context { return &l.ctx }
 
 // Lease is the lease as the holder knows it now; Expires moves with every extension.
@@ -31,11 +31,11 @@ func (l *Lock) Lease() Lease { return l.ctx.hold.leaseNow() }
 // Key is the name of the lock.
 func (l *Lock) Key() string { return l.ctx.hold.lease.Key }
 
-// Fence is the number of this grant; 0 if the strategy does not number its grants. It is greater than
-// the number of every grant of the key that was answered before the request for this one. That holds
-// as long as the store keeps what the strategy counts by: a counter, or a clock that does not go back
-// (package fenced), or the counters of enough nodes for a quorum (redlock.NewFenced). A resource that
-// keeps the greatest number it has seen can refuse a holder that is too late.
+// Fence is the number of this grant; 0 if the strategy does not number its grants. It is greater
+// than the number of every grant of the key that was answered before the request for this one. That
+// holds as long as the store keeps what the strategy counts by: a counter, or a clock that does not
+// go back (package fenced), or the counters of enough nodes for a quorum (redlock.NewFenced). A
+// resource that keeps the greatest number it has seen can refuse a holder that is too late.
 func (l *Lock) Fence() uint64 { return l.ctx.hold.lease.Fence }
 
 // String gives the lease without the Token, and whether the hold is over.

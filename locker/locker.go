@@ -12,26 +12,30 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// A Locker grants leases on named locks, one attempt per call. It does not wait and does not renew a
-// lease: [Client] does both. Key and Token identify a lease, so a Locker need not remember its grants.
-// Safe for concurrent use.
+// A Locker grants leases on named locks, one attempt per call. It does not wait and does not renew
+// a lease: [Client] does both. Key and Token identify a lease, so a Locker need not remember its
+// grants. Safe for concurrent use.
 //
 // Package lockertest holds this contract as a table of sentences that run against any Locker.
 type Locker interface {
-	// Acquire makes one attempt. If another holder has the lock, the error is a [*HeldError] and matches
-	// [ErrHeld]. Any other error is permanent, or the outcome is unknown; it never means that the lock is held.
+	// Acquire makes one attempt. If another holder has the lock, the error is a [*HeldError] and
+	// matches [ErrHeld]. Any other error is permanent, or the outcome is unknown; it never means
+	// that the lock is held.
 	//
-	// A retransmission with the same Token, such as a client library's own retry, is granted again. After an
-	// unknown outcome, Acquire cleans up in the background, not under the caller's ctx. So use a Token for one
-	// Acquire only, and draw a new one for the next (see [NewToken]): otherwise the cleanup of the first attempt
-	// deletes the grant of the second. If a grant arrives after Acquire has returned, the Locker releases it.
+	// A retransmission with the same Token, such as a client library's own retry, is granted again.
+	// After an unknown outcome, Acquire cleans up in the background, not under the caller's ctx. So
+	// use a Token for one Acquire only, and draw a new one for the next (see [NewToken]): otherwise
+	// the cleanup of the first attempt deletes the grant of the second. If a grant arrives after
+	// Acquire has returned, the Locker releases it.
 	Acquire(ctx context.Context, req Request) (Lease, error)
 
-	// Extend moves the end of the lease to ttl from now, never earlier than before, and returns the lease with its
-	// new Expires. The error matches [ErrLost] if the lease has ended; Extend never resurrects one.
+	// Extend moves the end of the lease to ttl from now, never earlier than before, and returns the
+	// lease with its new Expires. The error matches [ErrLost] if the lease has ended; Extend never
+	// resurrects one.
 	Extend(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error)
 
-	// Release ends the lease. If it has ended already, Release changes nothing and the error matches [ErrLost].
+	// Release ends the lease. If it has ended already, Release changes nothing and the error
+	// matches [ErrLost].
 	Release(ctx context.Context, lease Lease) error
 
 	Watcher
@@ -39,21 +43,23 @@ type Locker interface {
 
 // A Watcher tells when a lock may have become free.
 type Watcher interface {
-	// Watch calls wake when key may have become free, until ctx is done. It is active when it returns nil. A
-	// wake-up may come late, twice, for nothing or never, and wake must not block. An error that matches
-	// [errors.ErrUnsupported] means: poll. A permanent error, such as a missing permission, is returned.
+	// Watch calls wake when key may have become free, until ctx is done. It is active when it
+	// returns nil. A wake-up may come late, twice, for nothing or never, and wake must not block.
+	// An error that matches [errors.ErrUnsupported] means: poll. A permanent error, such as a
+	// missing permission, is returned.
 	//
-	// Without a waiter, every release of key may wake. With a waiter, the store may wake it only at its turn: see
-	// Request.Waiter. When ctx is done, the waiter leaves the queue.
+	// Without a waiter, every release of key may wake. With a waiter, the store may wake it only at
+	// its turn: see Request.Waiter. When ctx is done, the waiter leaves the queue.
 	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
-// Middleware wraps a Locker to observe it. It must pass on the same Request and Lease that it got, since
-// both have unexported fields.
+// Middleware wraps a Locker to observe it. It must pass on the same Request and Lease that it got,
+// since both have unexported fields.
 type Middleware func(Locker) Locker
 
-// Wrap puts middleware around every attempt of l; the first one given is the outermost. To see one Acquire per
-// [Client.Lock], however often it tries, give the middleware to [WithMiddleware] instead.
+// Wrap puts middleware around every attempt of l; the first one given is the outermost. To see one
+// Acquire per [Client.Lock], however often it tries, give the middleware to [WithMiddleware]
+// instead.
 func Wrap(l Locker, middleware ...Middleware) Locker {
 	for i := len(middleware) - 1; i >= 0; i-- {
 		l = middleware[i](l)
@@ -81,7 +87,8 @@ type Request struct {
 	wait *waitPolicy // how the waiting Locker inside a Client waits; nil: not at all
 }
 
-// Validate is an error if the request is bad input. Every strategy calls it before it sends anything.
+// Validate is an error if the request is bad input. Every strategy calls it before it sends
+// anything.
 func (r Request) Validate() error {
 	if err := ValidateKey(r.Key); err != nil {
 		return &Error{Op: "acquire", Key: r.Key, Err: err}
@@ -95,7 +102,8 @@ func (r Request) Validate() error {
 	return nil
 }
 
-// ValidateKey refuses a key that is empty, longer than [MaxKeyLength] bytes, not UTF-8 or has a NUL.
+// ValidateKey refuses a key that is empty, longer than [MaxKeyLength] bytes, not UTF-8 or has a
+// NUL.
 func ValidateKey(key string) error {
 	switch {
 	case key == "":
@@ -143,9 +151,9 @@ func (r Request) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("key", shown(r.Key)), slog.String("owner", r.Owner), slog.Duration("ttl", r.TTL))
 }
 
-// A Lease says that a lock is held, by which attempt and until when. It is a plain value: copy it, log it.
-// String, GoString, LogValue and JSON leave the Token out, since any program that has it can release the
-// lock.
+// A Lease says that a lock is held, by which attempt and until when. It is a plain value: copy it,
+// log it. String, GoString, LogValue and JSON leave the Token out, since any program that has it
+// can release the lock.
 type Lease struct {
 	Key     string    // name of the lock
 	Token   string    `json:"-"` // the attempt that won
@@ -170,22 +178,23 @@ type Lease struct {
 	wall  *wallclock.Reading // of a clock that a test may set; nil: of the machine's
 }
 
-// Quorum counts the nodes that were asked, and those that had granted the lease when the outcome was
-// decided. It is zero if the strategy has no nodes.
+// Quorum counts the nodes that were asked, and those that had granted the lease when the outcome
+// was decided. It is zero if the strategy has no nodes.
 type Quorum struct{ Granted, Size int }
 
-// Until is the end of a lease of ttl: started + ttl − (1 % of ttl + 2 ms). Take started before the first
-// byte is sent. The margin covers a server clock that runs up to 1 % fast, and expiries rounded to
-// milliseconds. The arithmetic of leases is here and nowhere else.
+// Until is the end of a lease of ttl: started + ttl − (1 % of ttl + 2 ms). Take started before the
+// first byte is sent. The margin covers a server clock that runs up to 1 % fast, and expiries
+// rounded to milliseconds. The arithmetic of leases is here and nowhere else.
 //
-// The margin is that of the Redlock text (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+// The margin is that of the Redlock text
+// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
 func Until(started time.Time, ttl time.Duration) time.Time {
 	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))
 }
 
-// Ended tells whether the lease is over by the monotonic or by the wall clock, whichever is first. The
-// monotonic clock stands still while a machine is suspended (golang/go#24595), and the wall clock can be
-// set back.
+// Ended tells whether the lease is over by the monotonic or by the wall clock, whichever is first.
+// The monotonic clock stands still while a machine is suspended (golang/go#24595), and the wall
+// clock can be set back.
 func (l Lease) Ended() bool {
 	return l.endedAt(time.Now())
 }
@@ -225,8 +234,8 @@ func (l Lease) LogValue() slog.Value {
 	)
 }
 
-// Validate is an error if Key and Token can't name a lease. Every strategy calls it in Extend and Release
-// before it sends anything; op is "extend" or "release".
+// Validate is an error if Key and Token can't name a lease. Every strategy calls it in Extend and
+// Release before it sends anything; op is "extend" or "release".
 func (l Lease) Validate(op string) error {
 	err := ValidateKey(l.Key)
 	if err == nil && l.Token == "" {
@@ -243,15 +252,15 @@ type hook struct {
 	next  *hook
 }
 
-// OnHold lets middleware follow a hold. The Client calls begin once, when the hold begins. It calls the
-// func that begin returns (if not nil) once, after the hold has ended, with the instant of the end and
-// the cause. The context that begin returns is the parent of [Lock.Context]. The begin of outer
-// middleware is called first, and its end last.
+// OnHold lets middleware follow a hold. The Client calls begin once, when the hold begins. It calls
+// the func that begin returns (if not nil) once, after the hold has ended, with the instant of the
+// end and the cause. The context that begin returns is the parent of [Lock.Context]. The begin of
+// outer middleware is called first, and its end last.
 //
-// A hold that is lost ends with its lease at the latest. A hold that is unlocked ends when Unlock is
-// called; the func is called when the release is over, since that may find that the lock was lost. The
-// cause matches [ErrLost], or it is [ErrReleased]. If the store never confirmed the release, the cause
-// matches ErrReleased and is an [*Error] as well.
+// A hold that is lost ends with its lease at the latest. A hold that is unlocked ends when Unlock
+// is called; the func is called when the release is over, since that may find that the lock was
+// lost. The cause matches [ErrLost], or it is [ErrReleased]. If the store never confirmed the
+// release, the cause matches ErrReleased and is an [*Error] as well.
 func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(at time.Time, cause error))) Lease {
 	l.hooks = &hook{begin: begin, next: l.hooks}
 	return l
@@ -260,8 +269,8 @@ func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(
 type ownerKey struct{}
 
 // ContextWithOwner names the owner of locks taken under this context. Strategies that know owners
-// (reentrant) grant a lock again to the owner that has it. An owner is always explicit: a goroutine or a
-// process is none by itself. It is a name, not a secret.
+// (reentrant) grant a lock again to the owner that has it. An owner is always explicit: a goroutine
+// or a process is none by itself. It is a name, not a secret.
 func ContextWithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }

@@ -56,9 +56,9 @@ func (c *config) refuse(err error) {
 	}
 }
 
-// WithTTL sets how long a lease lasts, in whole milliseconds: at least [MinTTL], and at most what the
-// store allows (30 seconds, or see WithMaxTTL of the store's package). The lock stays locked for that
-// long when its holder dies. Without renewal, it can be held for no longer.
+// WithTTL sets how long a lease lasts, in whole milliseconds: at least [MinTTL], and at most what
+// the store allows (30 seconds, or see WithMaxTTL of the store's package). The lock stays locked
+// for that long when its holder dies. Without renewal, it can be held for no longer.
 func WithTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if err := ValidateTTL(ttl); err != nil {
@@ -68,13 +68,14 @@ func WithTTL(ttl time.Duration) Option {
 	}
 }
 
-// WithoutExtension lets a lease run out after its TTL. By default the Client renews it, at a third of the
-// TTL, for as long as the lock is held.
+// WithoutExtension lets a lease run out after its TTL. By default the Client renews it, at a third
+// of the TTL, for as long as the lock is held.
 func WithoutExtension() Option { return func(c *config) { c.extend = false } }
 
-// WithMaxHold ends a hold after d, counted from the grant, so that a stuck program does not keep a lock
-// for ever. The lock is renewed no more, and its context ends with a [LostError] whose reason is
-// [LostMaxHold]. The rest of the lease runs out, unless Unlock ends it: the work has that long to stop.
+// WithMaxHold ends a hold after d, counted from the grant, so that a stuck program does not keep a
+// lock for ever. The lock is renewed no more, and its context ends with a [LostError] whose reason
+// is [LostMaxHold]. The rest of the lease runs out, unless Unlock ends it: the work has that long
+// to stop.
 func WithMaxHold(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
@@ -148,9 +149,9 @@ func WithSharedKeys() Option {
 	}
 }
 
-// WithMiddleware wraps the waiting Locker of a Client: middleware sees one Acquire per Lock, whatever the
-// number of attempts. The first one is the outermost. It is for [New] alone. [Wrap] puts middleware
-// around each attempt instead.
+// WithMiddleware wraps the waiting Locker of a Client: middleware sees one Acquire per Lock,
+// whatever the number of attempts. The first one is the outermost. It is for [New] alone. [Wrap]
+// puts middleware around each attempt instead.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(c *config) {
 		if c.perCall {

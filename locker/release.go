@@ -65,8 +65,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 }
 
-// await waits for the result, but no longer than limit. Without a result, the error has the cause; nil:
-// the last error of the store.
+// await waits for the result, but no longer than limit. Without a result, the error has the cause;
+// nil: the last error of the store.
 func (h *hold) await(done <-chan struct{}, limit time.Duration, cause error) error {
 	if await(done, limit) {
 		return h.unlock.err
@@ -166,9 +166,9 @@ func (h *hold) releaseAside() {
 	h.release()
 }
 
-// join waits until no extension is under way, but not for long. Their ctx has ended; if one hangs in its
-// client library in spite of that, waiting would keep the key locked. An extension can't revive a lease
-// that Release has ended.
+// join waits until no extension is under way, but not for long. Their ctx has ended; if one hangs
+// in its client library in spite of that, waiting would keep the key locked. An extension can't
+// revive a lease that Release has ended.
 func (h *hold) join() {
 	if h.joined != nil {
 		await(h.joined, joinLimit)
@@ -205,8 +205,8 @@ func (h *hold) resend() {
 	}
 }
 
-// giveUpRelease ends a release that had no answer until the lease ended. It cleans up as after a loss:
-// under some recipes, what the store has does not end by itself.
+// giveUpRelease ends a release that had no answer until the lease ended. It cleans up as after a
+// loss: under some recipes, what the store has does not end by itself.
 func (h *hold) giveUpRelease() {
 	h.mu.Lock()
 	err := h.failed
@@ -219,8 +219,8 @@ func (h *hold) giveUpRelease() {
 	}
 }
 
-// sendRelease sends one Release. An answer is the result of the release; without one, it returns the
-// error.
+// sendRelease sends one Release. An answer is the result of the release; without one, it returns
+// the error.
 func (h *hold) sendRelease(ctx context.Context) (again error) {
 	h.mu.Lock()
 	if h.unlock.over {
@@ -257,7 +257,8 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 	return nil
 }
 
-// settle takes the first result. It tells middleware, the head of the line, and every Unlock that waits.
+// settle takes the first result. It tells middleware, the head of the line, and every Unlock that
+// waits.
 func (h *hold) settle(err error) (first bool) {
 	h.mu.Lock()
 	if h.unlock.over {
@@ -331,7 +332,8 @@ func (e *unconfirmedError) Error() string {
 	return "not confirmed; the lease ends by itself at " + e.ends.Local().Format(time.TimeOnly) + ": " + text(e.cause)
 }
 
-// Is and As look at the cause. Is leaves out the deadline of a Release, which is not the caller's ctx.
+// Is and As look at the cause. Is leaves out the deadline of a Release, which is not the caller's
+// ctx.
 func (e *unconfirmedError) Is(target error) bool {
 	return (e.ctx || target != context.DeadlineExceeded) && errors.Is(e.cause, target)
 }
@@ -341,9 +343,9 @@ func (e *unconfirmedError) As(target any) bool { return errors.As(e.cause, targe
 // ErrorType is that of the cause.
 func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).ErrorType() }
 
-// releaseLeftover releases, in the background, a lease that is over by our clocks: the store may still
-// have it. There may be a hundred thousand of them at once while the store is silent. If the queue of
-// cleanups is full, the lease ends with its TTL.
+// releaseLeftover releases, in the background, a lease that is over by our clocks: the store may
+// still have it. There may be a hundred thousand of them at once while the store is silent. If the
+// queue of cleanups is full, the lease ends with its TTL.
 func (h *hold) releaseLeftover() {
 	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
 	if !h.cleanUp(h.ttl, func(ctx context.Context) error {
@@ -354,8 +356,8 @@ func (h *hold) releaseLeftover() {
 	}
 }
 
-// cleanUp calls remove in the background until the store answers, or for left. It is false if there is
-// no room.
+// cleanUp calls remove in the background until the store answers, or for left. It is false if there
+// is no room.
 func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
 	return h.client.cleanups.Add(&h.values, cleanup.Entry{TTL: left, Known: true, Remove: remove})
 }
@@ -392,7 +394,8 @@ func discard(
 	}})
 }
 
-// releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone already.
+// releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone
+// already.
 func releaseOnce(ctx context.Context, l Locker, lease Lease) error {
 	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
 		return err

@@ -147,8 +147,9 @@ func (h *hold) follow() {
 
 // The mutex of the hold is held in the next three.
 
-// renewalDue is when a third of the TTL is over, or as much later as the lease was made longer. It is
-// earlier by up to a hundredth of the TTL, so that many locks are renewed at once and share round trips.
+// renewalDue is when a third of the TTL is over, or as much later as the lease was made longer. It
+// is earlier by up to a hundredth of the TTL, so that many locks are renewed at once and share
+// round trips.
 func (h *hold) renewalDue() time.Time {
 	due := h.lease.Expires.Add(-h.ttl * 2 / 3)
 	return due.Add(-(due.Sub(h.client.renewals.origin) % (h.ttl / 100)))
@@ -171,8 +172,9 @@ func (h *hold) endByClocks(now time.Time) time.Time {
 	return h.lease.Expires
 }
 
-// extendCall is one call of Locker.Extend: a renewal, or by hand. The scheduler waits for no renewal,
-// and the caller of Lock.Extend may leave. If the call fails then, the next one or the loss says so.
+// extendCall is one call of Locker.Extend: a renewal, or by hand. The scheduler waits for no
+// renewal, and the caller of Lock.Extend may leave. If the call fails then, the next one or the
+// loss says so.
 type extendCall struct {
 	h     *hold
 	ctx   context.Context
@@ -216,7 +218,8 @@ func (c *extendCall) finished() {
 	}
 }
 
-// call extends the lease to ttl from now and takes the answer, whenever it comes. The hold has counted it in.
+// call extends the lease to ttl from now and takes the answer, whenever it comes. The hold has
+// counted it in.
 func (c *extendCall) call() {
 	h, before := c.h, c.h.leaseNow()
 	end := before.Expires
@@ -251,7 +254,8 @@ func (h *hold) goesOn(c *extendCall, cancel context.CancelCauseFunc) bool {
 // errNoAnswer is the error of a Locker that ends its goroutine.
 var errNoAnswer = errors.New("the locker did not answer")
 
-// errOutdated replaces a loss that a Locker concludes from a lease which another call has extended since.
+// errOutdated replaces a loss that a Locker concludes from a lease which another call has extended
+// since.
 var errOutdated = errors.New("answered for a lease that has been extended since")
 
 // extended takes the answer to c, which has extended before.
@@ -298,8 +302,8 @@ func (h *hold) extended(c *extendCall, before, after Lease, err error) error {
 
 // The mutex of the hold is held in what follows.
 
-// cancels returns what cancels the calls under way. The caller must unlock the mutex before it calls
-// them: an extension may run below the context of the hold, which locks it.
+// cancels returns what cancels the calls under way. The caller must unlock the mutex before it
+// calls them: an extension may run below the context of the hold, which locks it.
 func (h *hold) cancels() (cancels []context.CancelCauseFunc) {
 	if h.extensions != nil {
 		h.joined = make(chan struct{})

@@ -15,8 +15,8 @@ import (
 type scheduler struct {
 	mu  sync.Mutex
 	due dueHeap // by the time of the next look
-	// tasks whose renewal is due and has no room, by the end of the lease: the lease that ends first
-	// is renewed first
+	// tasks whose renewal is due and has no room, by the end of the lease: the lease that ends
+	// first is renewed first
 	overdue  dueHeap
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
@@ -37,13 +37,16 @@ type scheduler struct {
 type task interface {
 	// scheduled is the task's own entry.
 	scheduled() *entry
-	// firstLook is when to look at the task after a grant or a renewal. The scheduler's mutex is held.
+	// firstLook is when to look at the task after a grant or a renewal. The scheduler's mutex is
+	// held.
 	firstLook(now time.Time) time.Time
-	// endBy is when the lease ends by the clock that is first; false: it has ended already. The mutex is held.
+	// endBy is when the lease ends by the clock that is first; false: it has ended already. The
+	// mutex is held.
 	endBy(now time.Time) (end time.Time, lasts bool)
 	// look says what is due now. It may take long, since it asks a ctx of the caller.
 	look(now time.Time) verdict
-	// stop ends the task because its lease or its maximum hold is over, and tells whether this call did.
+	// stop ends the task because its lease or its maximum hold is over, and tells whether this call
+	// did.
 	stop(v verdict, now time.Time) (first bool)
 	// renew begins a renewal. It calls renewed of the scheduler when that is over.
 	renew(now time.Time)
@@ -123,8 +126,8 @@ func (s *scheduler) reschedule(t task) {
 	}
 }
 
-// follow forgets t, whose context has ended, and has its hooks called when the contexts of all other
-// tasks whose leases are over have ended as well.
+// follow forgets t, whose context has ended, and has its hooks called when the contexts of all
+// other tasks whose leases are over have ended as well.
 func (s *scheduler) follow(t task) {
 	s.mu.Lock()
 	s.forget(t.scheduled())
@@ -136,7 +139,8 @@ func (s *scheduler) follow(t task) {
 	}
 }
 
-// renewed is called when a renewal is over. It begins those that are overdue, as far as there is room.
+// renewed is called when a renewal is over. It begins those that are overdue, as far as there is
+// room.
 func (s *scheduler) renewed() {
 	var renew []task
 	now := time.Now()
@@ -167,8 +171,8 @@ func (s *scheduler) renewed() {
 	}
 }
 
-// look is what a tick finds out about a task without the mutex: the task may have to ask a ctx, which
-// may belong to another hold of the same Client.
+// look is what a tick finds out about a task without the mutex: the task may have to ask a ctx,
+// which may belong to another hold of the same Client.
 type look struct {
 	task task
 	verdict
@@ -337,8 +341,9 @@ func (s *scheduler) putBack(l *look, now time.Time) (renew bool) {
 	return false
 }
 
-// checkWallClock finds leases that end sooner because, since the last look, the wall clock was set or
-// the machine was suspended. If neither happened it looks at no lease: there may be a hundred thousand.
+// checkWallClock finds leases that end sooner because, since the last look, the wall clock was set
+// or the machine was suspended. If neither happened it looks at no lease: there may be a hundred
+// thousand.
 func (s *scheduler) checkWallClock(now time.Time) {
 	set := s.wall.At(now).Round(0).Sub(s.origin.Round(0)) - now.Sub(s.origin)
 	if (set - s.set).Abs() < clockTolerance {

@@ -150,13 +150,13 @@ func (p *waitPolicy) goesOn(err error) bool {
 	return err != nil && (errors.Is(err, ErrHeld) || p.outlasts(err))
 }
 
-// outlasts tells whether the wait goes on although the store fails with err. It does under WithWait,
-// which says for how long.
+// outlasts tells whether the wait goes on although the store fails with err. It does under
+// WithWait, which says for how long.
 func (p *waitPolicy) outlasts(err error) bool { return p.limit > 0 && !permanent(err) }
 
-// watch asks the store, once per line, to wake it. When the watch becomes active, that wakes the head
-// too, since the lock may have been released before. A store that is slow to answer costs wake-ups,
-// not the wait.
+// watch asks the store, once per line, to wake it. When the watch becomes active, that wakes the
+// head too, since the lock may have been released before. A store that is slow to answer costs
+// wake-ups, not the wait.
 func (w *waiting) watch(ln *line) {
 	ctx, waiter, begin := w.lines.beginWatch(ln)
 	if !begin {
@@ -260,7 +260,8 @@ func (w *waiting) tooLate(ctx context.Context, req Request, lease Lease) (err er
 	return err
 }
 
-// discard releases a lease that was handed over, or granted, to a call that cannot use it; nil: none.
+// discard releases a lease that was handed over, or granted, to a call that cannot use it; nil:
+// none.
 func (w *waiting) discard(ctx context.Context, lease *Lease, req Request) {
 	if lease != nil {
 		discard(ctx, w, w.cleanups, w.ledger, w.lines, *lease, req.TTL)

@@ -15,16 +15,17 @@ var (
 	ErrUnnumbered = errors.New("fence is 0: the grant is not numbered")
 )
 
-// A Register is a value that accepts writes only in the order of their fences. A zero Register holds the
-// zero value of T. Safe for concurrent use. It does not copy what T refers to: do not change that.
+// A Register is a value that accepts writes only in the order of their fences. A zero Register
+// holds the zero value of T. Safe for concurrent use. It does not copy what T refers to: do not
+// change that.
 type Register[T any] struct {
 	mu    sync.Mutex
 	value T
 	fence uint64
 }
 
-// Write stores value if fence is not lower than any that was accepted before. The error matches [ErrLate] or
-// [ErrUnnumbered].
+// Write stores value if fence is not lower than any that was accepted before. The error matches
+// [ErrLate] or [ErrUnnumbered].
 func (r *Register[T]) Write(fence uint64, value T) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,9 +36,9 @@ func (r *Register[T]) Write(fence uint64, value T) error {
 	return nil
 }
 
-// Claim returns the value, on which the holder can base its next write. From then on every lower fence is
-// refused, so only this holder or a later one can change the value. The error matches [ErrLate] or
-// [ErrUnnumbered].
+// Claim returns the value, on which the holder can base its next write. From then on every lower
+// fence is refused, so only this holder or a later one can change the value. The error matches
+// [ErrLate] or [ErrUnnumbered].
 func (r *Register[T]) Claim(fence uint64) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
