@@ -56,13 +56,13 @@ type line struct {
 
 // watch is how the store wakes a line. The mutex of the lines guards it.
 type watch struct {
-	begun   bool               // the store was asked to wake the line
-	active  bool               // it has said that it will
-	polling bool               // it cannot wake anybody
-	waiter  string             // the name under which the store wakes the line
-	end     context.CancelFunc // ends the present watch
-	failed  error              // until the head has read it
-	refusal error              // why there is no watch, for all in the line
+	begun   bool          // the store was asked to wake the line
+	active  bool          // it has said that it will
+	polling bool          // it cannot wake anybody
+	waiter  string        // the name under which the store wakes the line
+	ctx     *watchContext // of the present watch
+	failed  error         // until the head has read it
+	refusal error         // why there is no watch, for all in the line
 }
 
 // rivalry is after how many grants a line forgets that others wanted the lock.
@@ -191,7 +191,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	}
 	ls.remove(ln)
 	if ln.watch.begun {
-		ln.watch.end() // a late wake-up of this watch must find this line, so the line is not used again
+		ln.watch.ctx.cancel() // a late wake-up of this watch must find this line, so the line is not used again
 		return unwanted
 	}
 	*ln = line{signal: ln.signal, queue: ln.queue}
@@ -213,7 +213,7 @@ func (ls *lines) end(ln *line) {
 	}
 	ln.idle = nil
 	ls.remove(ln)
-	ln.watch.end()
+	ln.watch.ctx.cancel()
 }
 
 // quit leaves the line from behind the head. It returns what the line knew, with the position.
@@ -298,9 +298,8 @@ func (ls *lines) beginWatch(ln *line) (ctx context.Context, waiter string, begin
 	if ln.watch.begun || ln.fault != nil {
 		return nil, "", false
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ln.watch.begun, ln.watch.end, ln.watch.waiter = true, cancel, NewToken()
-	return ctx, ln.watch.waiter, true
+	ln.watch.begun, ln.watch.ctx, ln.watch.waiter = true, &watchContext{}, NewToken()
+	return ln.watch.ctx, ln.watch.waiter, true
 }
 
 // watched is called when the watch is active. The lock may have been released before, so it wakes.
@@ -341,7 +340,7 @@ func (ls *lines) forgetWatch(ln *line) {
 }
 
 func (ln *line) unwatch() {
-	ln.watch.end()
+	ln.watch.ctx.cancel()
 	ln.watch.begun, ln.watch.active = false, false
 }
 
