@@ -125,7 +125,7 @@ func TestSharedKeysDoNotGoWithAnOrderOrAHandOver(t *testing.T) {
 		store := memory.New()
 		for says, c := range map[string]*locker.Client{
 			"locker.WithSharedKeys does not go with locker.WithHandover": locker.New(fair.New(store), locker.WithHandover(3), locker.WithSharedKeys()),
-			"fair can't keep an order": locker.New(fair.New(store), locker.WithSharedKeys()),
+			"fair can't keep an order":                                   locker.New(fair.New(store), locker.WithSharedKeys()),
 		} {
 			for _, lock := range []func() error{
 				func() error { _, err := c.Lock(t.Context(), "key"); return err },

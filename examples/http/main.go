@@ -38,9 +38,10 @@ func main() {
 	listen := flag.String("listen", "localhost:8080", "the address of the service")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := run(ctx, log, *listen, os.Getenv("REDIS_ADDR")); err != nil {
+	err := run(ctx, log, *listen, os.Getenv("REDIS_ADDR"))
+	stop()
+	if err != nil {
 		log.Error("the service failed", "err", err)
 		os.Exit(1)
 	}

@@ -65,6 +65,7 @@ type Span struct {
 	From, To      time.Time
 }
 
+// Length is how long the span lasts.
 func (s Span) Length() time.Duration { return s.To.Sub(s.From) }
 
 // leases finds the times in which two had a lease.

@@ -121,6 +121,7 @@ func numbered(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
 	return redlock.NewFenced(nodes, redlock.WithQuorum(quorum), redlock.WithNodeLimit(slow))
 }
 
+// RowNames returns the names of all rows.
 func RowNames() (names []string) {
 	for _, r := range rows {
 		names = append(names, r.Name)

@@ -38,6 +38,7 @@ func ifQuorum(r Row) string {
 // SpeedColumn is the name of the measurements, which are no scenario.
 const SpeedColumn = "speed"
 
+// Columns returns the names of the columns: the measurements, and each scenario.
 func Columns() []string {
 	names := []string{SpeedColumn}
 	for _, s := range scenarios {

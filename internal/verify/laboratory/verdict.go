@@ -8,6 +8,7 @@ import (
 // An Outcome is the verdict of a cell.
 type Outcome string
 
+// The outcomes.
 const (
 	Safe        Outcome = "safe"         // others were refused for as long as someone held it
 	Free        Outcome = "free"         // the next one got it after its owner had died

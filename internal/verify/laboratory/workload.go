@@ -16,6 +16,7 @@ type Size struct {
 	Limit            time.Duration
 }
 
+// FullSize is the size of a run whose timings count.
 var FullSize = Size{Pairs: 500, HandOvers: 11, Limit: time.Second}
 
 // A Speed is the cost of a lock that nobody else wants, and of passing a lock on to a waiter. The times are

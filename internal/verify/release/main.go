@@ -39,7 +39,7 @@ func run(out io.Writer, dir, version string, tag bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s %s at %.12s\n", modules[0].Path, version, head)
+	say(out, "%s %s at %.12s\n", modules[0].Path, version, head)
 
 	temp, err := os.MkdirTemp("", "release")
 	if err != nil {
@@ -56,7 +56,7 @@ func run(out io.Writer, dir, version string, tag bool) error {
 			return err
 		}
 		tags = append(tags, m.tag(version))
-		fmt.Fprintf(out, "  tag       %s\n", m.tag(version))
+		say(out, "  tag       %s\n", m.tag(version))
 	}
 	for _, m := range modules {
 		packages, err := c.consume(m, version, modules)
@@ -64,25 +64,28 @@ func run(out io.Writer, dir, version string, tag bool) error {
 			return err
 		}
 		if packages > 0 {
-			fmt.Fprintf(out, "  go get    %s@%s: its packages build in another module: %d\n", m.Path, version, packages)
+			say(out, "  go get    %s@%s: its packages build in another module: %d\n", m.Path, version, packages)
 		}
 		commands, err := c.install(m, version)
 		if err != nil {
 			return err
 		}
 		for _, command := range commands {
-			fmt.Fprintf(out, "  install   %s@%s\n", command, version)
+			say(out, "  install   %s@%s\n", command, version)
 		}
 	}
 
 	if !tag {
-		fmt.Fprintf(out, "dry run: this repository is unchanged. To make the tags: make release VERSION=%s TAG=yes\n", version)
+		say(out, "dry run: this repository is unchanged. To make the tags: make release VERSION=%s TAG=yes\n", version)
 		return nil
 	}
 	if err := repo.copyTags(c.git.dir, tags); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "the tags are made, and not pushed. A version that was fetched once can't be changed. To push:")
-	fmt.Fprintf(out, "  git push --atomic origin %s\n", strings.Join(tags, " "))
+	say(out, "the tags are made, and not pushed. A version that was fetched once can't be changed. To push:\n")
+	say(out, "  git push --atomic origin %s\n", strings.Join(tags, " "))
 	return nil
 }
+
+// say writes a line of the report. An error of the terminal does not stop a release.
+func say(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }

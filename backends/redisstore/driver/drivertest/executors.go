@@ -187,7 +187,7 @@ func deniedRequests(t *testing.T, open func(*testing.T, Server) driver.Executor)
 	server := redistest.Start(t)
 	do(t, server, "ACL", "SETUSER", "locks", "on", ">any", "+@all", "-ping", "-unsubscribe", "resetchannels", "&a", "&c*")
 	s := open(t, Server{server.Addr(), "locks", "any"}).Subscribe(t.Context())
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	var want, got []string
 	ask := func(answer string, err error) {
 		if err != nil {
@@ -247,7 +247,7 @@ func closeEnds(t *testing.T, open func(*testing.T, Server) driver.Executor) {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close = %v", err)
 		}
-		<-received
+		<-received //nolint:errcheck // the Close causes it
 		if err := s.Subscribe("b"); err == nil {
 			t.Error("Subscribe after Close = nil")
 		}

@@ -47,8 +47,10 @@ var (
 	renewSource string
 	//go:embed leave.lua
 	leaveSource string
+)
 
-	// The scripts. Scripts that grant are also listed in granting.
+// The scripts, each named by what it does. Scripts that grant are also listed in granting.
+var (
 	Acquire = newScript(1, grantSource+acquireSource)
 	Extend  = newScript(1, extendSource)
 	Release = newScript(1, releaseSource)
