@@ -59,7 +59,7 @@ func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 	e := newExecutor(c)
 	if one, ok := c.(interface{ Options() *client.Options }); ok {
 		e.heard.TLS = one.Options().TLSConfig != nil
-		if err := driver.CheckAddr(one.Options().Addr, ": use redisstore.ParseURL (go-redis)"); err != nil {
+		if err := driver.CheckAddr(one.Options().Addr, ": use redis.ParseURL (go-redis)"); err != nil {
 			return redisstore.New(driver.Refuse(err), opts...)
 		}
 	}

@@ -45,7 +45,7 @@ func TestAURLIsNoAddress(t *testing.T) {
 		"Open": openedAt(t, "redis://:S3CRET@localhost:6379"), "New": openPlain(t, "redis://:S3CRET@localhost:6379"),
 	} {
 		_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
-		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use redisstore.ParseURL (go-redis)"; err == nil || err.Error() != want {
+		if want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: use redis.ParseURL (go-redis)"; err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

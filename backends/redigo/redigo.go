@@ -49,7 +49,7 @@ func New(pool *client.Pool, opts ...redisstore.Option) *redisstore.Store {
 //     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
 //     redisstore.WithoutQuarantine).
 func Open(addr string, dial []client.DialOption, opts ...redisstore.Option) (*redisstore.Store, *client.Pool) {
-	if err := driver.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redisstore.DialURLContext (redigo)"); err != nil {
+	if err := driver.CheckAddr(addr, ": use redigo.New (Lockstep) with a pool whose DialContext calls redis.DialURLContext (redigo)"); err != nil {
 		return redisstore.New(driver.Refuse(err), opts...), &client.Pool{DialContext: func(context.Context) (client.Conn, error) { return nil, err }}
 	}
 	dial = append([]client.DialOption{

@@ -47,7 +47,7 @@ func TestAURLIsNoAddress(t *testing.T) {
 	defer pool.Close()
 	_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
 	want := "address redis://:xxxxx@localhost:6379 is a URL, and host:port is needed: " +
-		"use redigo.New (Lockstep) with a pool whose DialContext calls redisstore.DialURLContext (redigo)"
+		"use redigo.New (Lockstep) with a pool whose DialContext calls redis.DialURLContext (redigo)"
 	if err == nil || err.Error() != want {
 		t.Errorf("SetNX = %v", err)
 	}
