@@ -6,7 +6,7 @@ SHELL := /bin/bash
 MODULES := . bench backends/rueidis
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help fmt check test test-root test-others fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover release programs
+.PHONY: help fmt check test test-root test-modules test-again fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover release programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -26,24 +26,25 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs redis-server, gcc, node and npm if they are missing
-	@$(MAKE) --no-print-directory -j 2 test-root test-others
+	@$(MAKE) --no-print-directory -j 3 test-root test-modules test-again
 
-# The two run at once, since tests with real servers wait for most of their time. Four things run
-# without the race detector, which makes them many times slower:
+# The three run at once, and test-root runs four packages at once, since tests with real servers wait for
+# most of their time. They leave go vet to make lint. Four things run without the race detector, which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
 #   - the simulation: with the detector it plays one schedule of each cell;
 #   - the contracts on embedded servers: with the detector they run on memory and on real servers;
 #   - the searches through all states of redlock's protocol, which have one goroutine.
 test-root:
-	@LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...
-test-others:
-	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 20m ./...
-	@go test ./internal/verify/simulation
-	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -shuffle=on -timeout 20m ./...
-	@cd backends/rueidis && go test -run 'OnEmbedded|InFakeTime' .
-	@go test -run OnEmbedded ./backends/goredis ./backends/redigo
-	@go test -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
-	@go test -run 'Contract//embedded' ./strategies/legacy
+	@LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -p 4 -parallel 16 -timeout 20m ./...
+test-modules:
+	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
+	@cd backends/rueidis && go test -vet=off -run 'OnEmbedded|InFakeTime' .
+	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
+test-again:
+	@go test -vet=off ./internal/verify/simulation
+	@go test -vet=off -run OnEmbedded ./backends/goredis ./backends/redigo
+	@go test -vet=off -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
+	@go test -vet=off -run 'Contract//embedded' ./strategies/legacy
 
 fuzz: ## fuzz every target of every module for TIME (10s)
 	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \
@@ -60,10 +61,10 @@ bench: programs ## measure beside raw commands and other lock libraries, in one 
 	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
-headlines: programs ## measure all cases three times and write the ranges and the last run into docs/performance.md (2 hours)
+headlines: programs ## measure all cases three times and write the ranges and the last run into docs/performance.md (3 hours)
 	@cd bench && go run ./peers -repeat 3 -runs 3 -docs ../docs/performance.md -headlines ../docs/performance.md
 
-bench-peers: programs ## measure all cases beside other lock libraries and write them into docs/performance.md (50 minutes); CASE=a,d for some
+bench-peers: programs ## measure all cases beside other lock libraries and write them into docs/performance.md (70 minutes); CASE=a,d for some
 	@cd bench && go run ./peers -docs ../docs/performance.md $(if $(CASE),-case $(CASE))
 
 regress: programs ## compare the speed of this tree with that of the commit BASE, which takes 20 turns of each case (15 minutes)
@@ -90,8 +91,9 @@ fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with 
 	go test -v -run Fresh -timeout 24h ./internal/verify/simulation -fresh $(or $(SCHEDULES),200)
 
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well.
-matrix: programs ## make docs/matrix.md anew
-	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md -by 'make matrix' -- -timeout 2h \
+matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of the tests of that name
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md \
+		$(if $(ONLY),-keep -by 'make matrix ONLY="$(ONLY)"',-by 'make matrix') -- -timeout 2h $(if $(ONLY),-run '$(ONLY)') \
 		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/verify/simulation ./internal/verify/campaign
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.

@@ -56,8 +56,7 @@ type Store interface {
 // key is asked for by itself. An example is a cluster with a part that is down.
 type OneServer interface{ OneServer() bool }
 
-// A Watcher reports when a key may have become free. Package locker has an interface of the same
-// name for Lockers.
+// A Watcher reports when a key may have become free.
 type Watcher interface {
 	// Watch calls wake when key may have become free, until ctx is done. It is active when it
 	// returns nil. A wake-up may come late, twice, without a reason or never. wake does not block.
@@ -73,7 +72,10 @@ type Result struct {
 	Left     time.Duration // held: how long the present value still lives; 0: unknown
 	Foreign  bool          // held: the present value has no expiry, so no strategy with leases wrote it
 	Fence    uint64        // granted: the number of this grant, if the store numbers them; 0: it does not
-	Holds    int           // granted: how many holds the owner has now, if the store nests them; 0: it does not
+	Holds    int           // how many holds the key has now, in a SharedStore
+	Room     int           // granted: how many more holds the key admits beside this one, in a SharedStore; -1: any number
+	Slot     int           // granted: the number of the hold, with [Admission.Slots]
+	Holder   string        // held: the label of the holder, or of one of them, see [HolderOf]; empty: it has none, or the store does not tell
 	Position int           // held: the waiter's position in the queue, from 1; 0: none
 }
 

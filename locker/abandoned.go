@@ -12,7 +12,8 @@ package locker
 // collector finds an abandoned lock is not defined.
 func WithAbandonedStop() Option { return func(c *config) { c.abandonedStop = true } }
 
-// abandonment is whether a hold was abandoned. The mutex of the hold guards it.
+// abandonment is whether a hold was abandoned. A lock that a program has forgotten is reported, and is
+// not kept in silence. The mutex of the hold guards it.
 type abandonment struct {
 	stops bool // the option: an abandoned hold is not renewed
 	seen  bool // the Lock is garbage, and was not unlocked

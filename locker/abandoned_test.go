@@ -13,10 +13,10 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// The garbage collector does not run in fake time. These tests wait for it for as long as it takes,
-// and take no lock for abandoned that a slow machine has lost.
+// The garbage collector does not run in fake time, so these tests run in real time and wait until
+// it has run. On a slow machine a lock may be lost meanwhile: they tell that from abandonment.
 
-// noted is middleware that notes which leases are told to be abandoned, and how holds end.
+// noted is middleware that notes which leases are reported as abandoned, and why holds end.
 type noted struct {
 	locker.Locker
 	mu        sync.Mutex
@@ -66,7 +66,7 @@ func newNoted(opts ...locker.Option) (*noted, *spy, *locker.Client) {
 	return n, s, locker.New(s, opts...)
 }
 
-// collect runs the collector until holds is true.
+// collect runs the garbage collector until holds returns true.
 func collect(holds func() bool) {
 	for !holds() {
 		runtime.GC()
@@ -74,7 +74,7 @@ func collect(holds func() bool) {
 	}
 }
 
-// forget locks key and keeps of the Lock what keep returns.
+// forget locks key and drops the Lock. It returns what keep returns.
 //
 //go:noinline
 func forget[T any](t *testing.T, c *locker.Client, key string, keep func(*locker.Lock) T) T {
@@ -90,7 +90,7 @@ func TestAnAbandonedLockIsReportedOnceAndStillRenewed(t *testing.T) {
 	forget(t, c, "other", nothing)
 	collect(func() bool { return n.count("other") > 0 }) // a few renewals later
 	if n.count("key") != 1 {
-		t.Errorf("told %d times", n.count("key"))
+		t.Errorf("reported %d times; want once", n.count("key"))
 	}
 	if because(n.end("key")) == locker.LostAbandoned {
 		t.Errorf("the hold has ended: %v", n.end("key"))
@@ -108,7 +108,7 @@ func TestALockThatIsReferredToIsNotAbandoned(t *testing.T) {
 		return context.WithValue(l.Context(), forgotten{}, nil)
 	})
 	after := forget(t, c, "a call at its end", func(l *locker.Lock) func() bool { return context.AfterFunc(l.Context(), func() {}) })
-	for range 3 { // the collector has come by three times when it has found these
+	for range 3 { // when it has found these three, the collector has run three times
 		forget(t, c, "forgotten", nothing)
 		collect(func() bool { return n.end("forgotten") != nil })
 		n.mu.Lock()
@@ -133,13 +133,13 @@ func TestWithAbandonedStopAnAbandonedLockEndsWithItsLease(t *testing.T) {
 		if round == 20 {
 			t.Fatalf("ended with %v", err)
 		}
-		key := fmt.Sprint("key ", round) // that of the round before may have been lost on a slow machine
+		key := fmt.Sprint("key ", round) // a slow machine may have lost the lock of the round before
 		done := forget(t, c, key, func(l *locker.Lock) <-chan struct{} { return l.Context().Done() })
 		collect(func() bool { return n.end(key) != nil })
 		<-done
 		err = n.end(key)
 		if n.count(key) != 0 {
-			t.Error("it is told twice: by an Extend, and by the end")
+			t.Error("an Extend reports it as well; want only the end of the hold")
 		}
 	}
 	mustMatch(t, err, locker.ErrLost)
@@ -150,7 +150,7 @@ func TestWithAbandonedStopAnAbandonedLockEndsWithItsLease(t *testing.T) {
 	defer s.mu.Unlock()
 	for _, lease := range s.releases {
 		if !lease.Ended() {
-			t.Error("released before its end")
+			t.Error("released before the lease had ended")
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestAnUnlockedLockIsNotAbandoned(t *testing.T) {
 	forget(t, c, "forgotten", nothing)
 	collect(func() bool { return n.count("forgotten") > 0 })
 	if n.count("key") != 0 {
-		t.Error("it is told to be abandoned")
+		t.Error("reported as abandoned")
 	}
 }
 

@@ -99,7 +99,7 @@ func (a *attempt) answered() {
 		return
 	}
 	if first := a.impatience.Stop(); a.err == nil {
-		a.remove(first)
+		a.remove(first, true)
 	}
 	a.counted.ledger.Done()
 }
@@ -115,13 +115,14 @@ func (a *attempt) leave() bool {
 	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: the
 	// store may have granted the lease already.
 	a.counted.ledger.Begin()
-	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() { a.remove(false) })
+	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() { a.remove(false, false) })
 	return true
 }
 
-// remove releases a lease that exists, or that may exist now or later.
-func (a *attempt) remove(known bool) {
-	a.cleanups.Add(a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, Remove: a.release})
+// remove releases a lease that exists, or that may exist now or later. granted says that the store
+// has just granted it.
+func (a *attempt) remove(known, granted bool) {
+	a.cleanups.Add(a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release})
 }
 
 // release ends a lease that nobody wants. Key and Token suffice to name it.

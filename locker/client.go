@@ -26,7 +26,9 @@ type Client struct {
 	background context.Context // for calls with context.Background: see counted
 	ledger     cleanup.Ledger  // of attempts, releases and cleanups without an answer: see Drain
 	renewals   scheduler
-	hung       atomic.Int32 // Releases that did not return by their deadline
+	// Releases that did not return by their deadline. While there are some, Unlock with a ctx that
+	// can't end calls on another goroutine, so that it returns after 3 s whatever the library does
+	hung atomic.Int32
 }
 
 // New returns a Client that takes its locks from l. If an option is wrong, every Lock fails with an
@@ -40,7 +42,7 @@ func New(l Locker, opts ...Option) *Client {
 	if c.defaults.shared && c.defaults.handover > 0 {
 		c.defaults.refuse(invalidf("locker.WithSharedKeys does not go with locker.WithHandover, which passes others by"))
 	}
-	c.lines.shared = c.defaults.shared
+	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
 	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: &c.cleanups, ledger: &c.ledger}
 	w.server = func() string { return address.Of(l) }
 	c.background = &countedContext{context.Background(), &c.ledger}
@@ -97,8 +99,16 @@ func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Conte
 	if err != nil {
 		return err
 	}
-	defer func() { err = both(l, err, l.Unlock(ctx)) }()
-	return work(l.Context(), l)
+	done := false
+	defer func() {
+		if !done {
+			l.ctx.hold.workFailed()
+		}
+		err = both(l, err, l.Unlock(ctx))
+	}()
+	err = work(l.Context(), l)
+	done = err == nil
+	return err
 }
 
 // both joins the error of the work and the error of the release of l.
@@ -112,8 +122,11 @@ func both(l *Lock, work, release error) error {
 	return fmt.Errorf("%w; %w", work, release)
 }
 
-// call is how Lock, TryLock and Do differ.
-type call struct{ once, scoped bool }
+// call is how Lock, TryLock, Do and Resume differ.
+type call struct {
+	once, scoped bool
+	from         string // the token of a ticket; empty: none
+}
 
 func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) (*Lock, error) {
 	if c == nil || c.locker == nil {
@@ -127,7 +140,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		}
 		own = own.with(opts)
 		if option := own.wait.option(); how.once && option != "" {
-			own.refuse(invalidf("%s is for Lock; TryLock does not wait", option))
+			own.refuse(invalidf("%s is for Lock; TryLock and Resume do not wait", option))
 		}
 		cfg, wait = &own, &own.wait
 	}
@@ -147,7 +160,8 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		return nil, &Error{Op: "lock", Key: key, Err: err}
 	}
 	req := Request{
-		Key: key, Token: NewToken(), Owner: ownerFrom(ctx), TTL: cfg.ttl, Scoped: how.scoped, Shared: c.defaults.shared, wait: wait,
+		Key: key, Token: c.defaults.holder.token(), From: how.from, Owner: ownerFrom(ctx), TTL: cfg.asks(),
+		Scoped: how.scoped, Shared: c.defaults.shared, wait: wait,
 	}
 	if !how.once && req.Owner == "" && c.waitsForItself(ctx, key) {
 		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
@@ -179,29 +193,31 @@ func (p *waitPolicy) option() string {
 	return ""
 }
 
-// waitsForItself tells whether ctx descends from a hold of key by this Client. Without an owner,
-// every strategy grants a key to one holder, so it can't grant the lock before ctx has ended. A ctx
-// that can't end does not end with a hold.
+// waitsForItself tells whether ctx descends from a hold of key by this Client that no other may
+// join. Then the strategy can't grant the lock before ctx has ended. A ctx that can't end does not
+// end with a hold.
 func (c *Client) waitsForItself(ctx context.Context, key string) bool {
 	if ctx.Done() == nil {
 		return false
 	}
 	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
-		if h.client == c && h.lease.Key == key && h.lasts() {
+		if h.client == c && h.lease.Key == key && h.lastsAlone() {
 			return true
 		}
 	}
 	return false
 }
 
-func (h *hold) lasts() bool {
+func (h *hold) lastsAlone() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over == nil && !h.lease.Ended()
+	return h.over == nil && !h.lease.shared() && !h.lease.Ended()
 }
 
-// counted is ctx with the ledger. A ctx that can end gets the ledger in each attempt, which has a
-// field for that.
+// counted is ctx with the ledger, so that Drain waits for what a strategy cleans up after an attempt.
+// A ctx that can end gets the ledger in each attempt, which has a field for that. For
+// context.Background there is one for all calls, which saves an allocation: see docs/performance.md,
+// "What each mechanism brings".
 func (c *Client) counted(ctx context.Context) context.Context {
 	switch {
 	case ctx.Done() != nil:
@@ -224,8 +240,8 @@ func (c *Client) counted(ctx context.Context) context.Context {
 // A permanent error is an answer: nothing is left to wait for when the client library is closed.
 //
 // Drain does not wait for a lock that is held, and does not release it; nor for a Lock that sleeps
-// between two attempts, whose ctx the program should have ended before; nor, perhaps, for a call
-// that begins after Drain.
+// between two attempts, whose ctx the program should have ended before; nor for the end of a
+// minimum hold ([WithMinHold]); nor, perhaps, for a call that begins after Drain.
 func (c *Client) Drain(ctx context.Context) error {
 	switch {
 	case c == nil:

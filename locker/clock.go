@@ -18,7 +18,8 @@ func (l *Lease) setSince(now time.Time) time.Duration {
 	return l.Expires.Sub(now) - l.Expires.Round(0).Sub(now.Round(0).Add(l.wall.Jumped()))
 }
 
-// byClock adds to each lease what the wall clock of a test showed before the request for it.
+// byClock adds to each lease what the wall clock of a test showed before the request for it. Without
+// it, no test could show that a lease ends when the wall clock says so. A program has none.
 type byClock struct {
 	Locker
 	clock *wallclock.Clock

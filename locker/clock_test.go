@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// In a bubble times carry no monotonic reading. These tests are outside, where both clocks are real.
+// In a synctest bubble times have no monotonic reading. The tests outside use the real clocks.
 
 func TestTimesOfALeaseKeepTheirMonotonicReading(t *testing.T) {
 	l, err := locker.New(single.New(memory.New())).Lock(t.Context(), "key")
@@ -36,16 +36,16 @@ func TestALeaseEndsByWhicheverClockSaysSoFirst(t *testing.T) {
 	var clock wallclock.Clock
 	lease := locker.Lease{Expires: time.Now().Add(time.Hour)}.By(&clock)
 	if lease.Ended() {
-		t.Error("it has ended an hour early")
+		t.Error("Ended is true an hour before the end")
 	}
 	clock.Jump(time.Hour + time.Second) // the machine was suspended: its monotonic clock stood still
 	if !lease.Ended() {
-		t.Error("the wall clock says that it has ended")
+		t.Error("Ended is false after the end by the wall clock")
 	}
 	over := locker.Lease{Expires: time.Now().Add(-time.Second)}.By(&clock)
 	clock.Jump(-time.Hour) // the wall clock was set back
 	if !over.Ended() {
-		t.Error("the monotonic clock says that it has ended")
+		t.Error("Ended is false after the end by the monotonic clock")
 	}
 }
 
@@ -59,25 +59,25 @@ func TestTheHolderLearnsAtItsNextLookThatTheMachineWasSuspended(t *testing.T) {
 	child, cancel := context.WithCancel(l.Context())
 	defer cancel()
 	if l.Context().Err() != nil {
-		t.Fatal("lost already")
+		t.Fatal("lost before the clock was set")
 	}
 	clock.Jump(2 * time.Hour)
 	select {
 	case <-l.Context().Done():
 	default:
-		t.Error("Done is open")
+		t.Error("Done is not closed")
 	}
 	if l.Context().Err() == nil {
 		t.Error("Err = nil")
 	}
 	mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
 	if child.Err() == nil {
-		t.Error("a child of the context goes on")
+		t.Error("a context below it has not ended")
 	}
 	mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 }
 
-func TestDoneEndsWithinASecondOfAResume(t *testing.T) {
+func TestDoneIsClosedWithinASecondOfAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour))
@@ -89,22 +89,22 @@ func TestDoneEndsWithinASecondOfAResume(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		clock.Jump(2 * time.Hour)
 		resumed := time.Now()
-		<-channel // no look at the clocks by the holder
+		<-channel // the holder does not look at the clocks
 		if took := time.Since(resumed); took > time.Second {
-			t.Errorf("told after %v", took)
+			t.Errorf("Done was closed after %v", took)
 		}
 		mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
 	})
 }
 
-// By the wall clock the lease ends long after the clock was set, and long before it ends by the other.
-func TestDoneEndsWithinASecondOfTheEndByAWallClockThatWasSet(t *testing.T) {
+// The wall clock is set ahead, so by it the lease ends long before it does by the monotonic clock.
+func TestDoneIsClosedWithinASecondOfTheEndByAWallClockThatWasSet(t *testing.T) {
 	for name, whileAsking := range map[string]bool{"while it is held": false, "while it is asked for": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 				var clock wallclock.Clock
 				locks := locker.New(clocked{s, &clock}, locker.WithTTL(time.Hour))
-				other := mustLock(t, locks, "other", locker.WithTTL(3*time.Second)) // makes the Client look at its clocks all the time
+				other := mustLock(t, locks, "other", locker.WithTTL(3*time.Second)) // the Client looks at its clocks each second
 				time.Sleep(10 * time.Second)
 				s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 					if whileAsking {
@@ -119,9 +119,9 @@ func TestDoneEndsWithinASecondOfTheEndByAWallClockThatWasSet(t *testing.T) {
 					time.Sleep(10 * time.Second)
 					clock.Jump(20 * time.Minute)
 				}
-				<-channel // no look at the clocks by the holder
+				<-channel // the holder does not look at the clocks
 				if took := time.Since(asked); took > 40*time.Minute+time.Second {
-					t.Errorf("told after %v", took)
+					t.Errorf("Done was closed after %v", took)
 				}
 				_ = other.Unlock(t.Context())
 			})
@@ -129,7 +129,7 @@ func TestDoneEndsWithinASecondOfTheEndByAWallClockThatWasSet(t *testing.T) {
 	}
 }
 
-func TestDoneEndsWithinASecondOfAResumeBesideABusyClient(t *testing.T) {
+func TestDoneIsClosedWithinASecondOfAResumeWhileTheClientIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour))
@@ -138,7 +138,7 @@ func TestDoneEndsWithinASecondOfAResumeBesideABusyClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		channel := l.Context().Done()
-		// Its lease makes the Client look for an extension a moment before it would look at the clocks.
+		// The renewal of this one is due a moment before the Client would look at the clocks.
 		if _, err := locks.Lock(t.Context(), "other", locker.WithTTL(2970*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
@@ -147,13 +147,14 @@ func TestDoneEndsWithinASecondOfAResumeBesideABusyClient(t *testing.T) {
 		resumed := time.Now()
 		<-channel
 		if took := time.Since(resumed); took > time.Second {
-			t.Errorf("told after %v", took)
+			t.Errorf("Done was closed after %v", took)
 		}
 	})
 }
 
-// The first lock is due for a look sooner than the second, until the clock is set: then the second has ended already.
-func TestALossByTheClockDoesNotWaitForTheRenewalOfAnotherLock(t *testing.T) {
+// The renewal of the first lock is due before the second lock ends, until the clock is set. Then the
+// second has ended already.
+func TestALossByAClockThatWasSetDoesNotWaitForTheRenewalOfAnotherLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
 		locks := locker.New(onClock(&clock))
@@ -168,9 +169,9 @@ func TestALossByTheClockDoesNotWaitForTheRenewalOfAnotherLock(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		clock.Jump(35 * time.Minute)
 		set := time.Now()
-		<-channel // no look at the clocks by the holder
+		<-channel // the holder does not look at the clocks
 		if took := time.Since(set); took > time.Second {
-			t.Errorf("told after %v", took)
+			t.Errorf("Done was closed after %v", took)
 		}
 	})
 }
@@ -190,9 +191,9 @@ func TestALeaseCountsClockJumpsFromItsRequest(t *testing.T) {
 			if err := l.Extend(t.Context(), time.Hour); err != nil {
 				t.Fatal(err)
 			}
-			clock.Jump(40 * time.Minute) // 70 since the lock was asked for, 40 since the extension was
+			clock.Jump(40 * time.Minute) // 70 minutes since the request, 40 since the request for the extension
 			if l.Context().Err() != nil {
-				t.Errorf("set by %v before: %v", by, context.Cause(l.Context()))
+				t.Errorf("the clock was set by %v before the request; lost: %v", by, context.Cause(l.Context()))
 			}
 			if err := l.Unlock(t.Context()); err != nil {
 				t.Error(err)
@@ -201,7 +202,7 @@ func TestALeaseCountsClockJumpsFromItsRequest(t *testing.T) {
 	})
 }
 
-func TestALostLockIsNotFoundAgainWhenTheClockIsSetBack(t *testing.T) {
+func TestALostLockStaysLostWhenTheClockIsSetBack(t *testing.T) {
 	var clock wallclock.Clock
 	l, err := locker.New(onClock(&clock), locker.WithTTL(time.Hour)).Lock(t.Context(), "key")
 	if err != nil {
@@ -213,13 +214,13 @@ func TestALostLockIsNotFoundAgainWhenTheClockIsSetBack(t *testing.T) {
 	}
 	clock.Jump(-2 * time.Hour)
 	if l.Context().Err() == nil {
-		t.Error("the lock is back")
+		t.Error("the lock is held again")
 	}
 	mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
 	mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 }
 
-func TestABubbleMayEndAsSoonAsTheLastLockIsReleased(t *testing.T) {
+func TestASynctestBubbleMayEndAsSoonAsTheLastLockIsReleased(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			c := locker.New(newSpy())
@@ -244,6 +245,6 @@ func TestABubbleMayEndAsSoonAsTheLastLockIsReleased(t *testing.T) {
 			if err := <-next; err != nil {
 				t.Error(err)
 			}
-		}) // which panics if a goroutine is left that waits
+		}) // panics if a goroutine still waits
 	}
 }

@@ -32,7 +32,7 @@ func mustBeDeadlock(t *testing.T, way string, err error) {
 
 func TestALockThatWouldWaitForItselfFailsBeforeAnythingIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		// or a fault would be a test that never ends
+		// WithMaxHold ends the test if the Lock waits after all
 		l := mustLock(t, c, "key", locker.WithMaxHold(time.Hour))
 		inner, err := c.Lock(l.Context(), "another key")
 		if err != nil {
@@ -91,7 +91,7 @@ func TestALockThatOnlySeemsToWaitForItselfWaits(t *testing.T) {
 			mustUnlock(t, l)
 		})
 	})
-	t.Run("an owner may be granted it again", func(t *testing.T) {
+	t.Run("an owner may be granted the lock again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := locker.New(reentrant.New(memory.New()))
 			ctx, cancel := context.WithCancel(locker.ContextWithOwner(t.Context(), "job"))

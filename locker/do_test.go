@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-func TestDoTellsWhatBecameOfTheLockInOneLine(t *testing.T) {
+func TestTheErrorOfDoIsOneLineThatSaysWhetherTheLockWasLost(t *testing.T) {
 	const stolen = `lockstep: hold "key": lock lost: the store no longer has it`
 	steal := func(s *spy, ctx context.Context) {
 		s.store.Set("key", "thief", time.Minute)
@@ -75,7 +75,7 @@ func TestDoTellsWhatBecameOfTheLockInOneLine(t *testing.T) {
 }
 
 // Work that takes another lock may find that one held.
-func TestDoTellsWhichLockIsHeld(t *testing.T) {
+func TestTheErrorOfDoNamesTheLockThatIsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("inner", "other", time.Minute)
 		outer := func() error {

@@ -38,7 +38,9 @@ var (
 // [ErrHeld] first: a wait that ended while the lock was held is an Error too (Op "lock"), and
 // matches ErrHeld as well.
 type Error struct {
-	Op  string // acquire, watch, extend, release; lock for the wait as a whole
+	// acquire, watch, extend, release, transfer, resume; lock for the wait as a whole; campaign and
+	// observe of package election
+	Op  string
 	Key string
 	Err error
 
@@ -92,6 +94,8 @@ type HeldError struct {
 	Key      string
 	Left     time.Duration // of the holder's lease, unless it is renewed; 0: unknown
 	Attempts int           // that this call made
+	Holds    int           // that are in the way, if the strategy admits several; 0: unknown
+	Holder   string        // the label of the holder, or of one of them, if it has one: see [WithHolder]; empty: unknown
 	Position int           // in line when the wait ended, as far as store and Client know; 1: the head, 0: not in line
 	Foreign  bool          // the value has no expiry, so no lease put it there; then [ErrForeignKey] matches too
 	Err      error         // of a Locker that says more, such as the votes of a quorum; nil: none
@@ -120,10 +124,15 @@ func (e *HeldError) cause() string {
 		return "held by a value without expiry, which no lease wrote"
 	case e.Err != nil:
 		return text(e.Err)
-	case e.Left > 0:
-		return fmt.Sprintf("%v; free in %v unless renewed", ErrHeld, e.Left.Round(time.Millisecond))
 	}
-	return ErrHeld.Error()
+	by := ErrHeld.Error()
+	if e.Holder != "" {
+		by = fmt.Sprintf("held by %q", e.Holder)
+	}
+	if e.Left > 0 {
+		return fmt.Sprintf("%s; free in %v unless renewed", by, e.Left.Round(time.Millisecond))
+	}
+	return by
 }
 
 // Is matches ErrHeld, and ErrForeignKey for a value without expiry.

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// The work of Do gets the lock's own context, and extends under it or under one that descends from it.
+// The work of Do has the context of the lock, and may call Extend with it or with a ctx below it.
 func TestAnExtensionUnderTheLocksOwnContextEndsWithTheHold(t *testing.T) {
 	type key struct{}
 	below := map[string]func(ctx context.Context) context.Context{
@@ -41,7 +41,7 @@ func TestAnExtensionUnderTheLocksOwnContextEndsWithTheHold(t *testing.T) {
 				go func() { _ = l.Extend(under(l.Context()), 20*time.Second) }()
 				time.Sleep(2 * time.Second)
 				other := mustLock(t, c, "other", locker.WithTTL(time.Second), locker.WithoutExtension())
-				<-other.Context().Done() // the Client goes on
+				<-other.Context().Done() // the scheduler still works
 				mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
 			})
 		})
@@ -71,8 +71,8 @@ func TestAnExtensionWhoseLockerEndsTheGoroutineHasFailed(t *testing.T) {
 
 type byHand struct{}
 
-// Eight extensions by hand are under way when there is room for the one that is due.
-func TestALockThatIsExtendedByHandTooIsNotForgottenInTheBacklog(t *testing.T) {
+// Eight extensions by hand, the maximum, are under way when the renewal has room at last.
+func TestALockInTheBacklogIsRenewedThoughItIsAlsoExtendedByHand(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		until := time.Now().Add(14 * time.Second)
 		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
@@ -80,7 +80,7 @@ func TestALockThatIsExtendedByHandTooIsNotForgottenInTheBacklog(t *testing.T) {
 				<-ctx.Done()
 				return locker.Lease{}, ctx.Err()
 			}
-			time.Sleep(time.Until(until)) // whatever the ctx
+			time.Sleep(time.Until(until)) // and ignores its ctx
 			return next()
 		}
 		var held []*locker.Lock
@@ -109,7 +109,7 @@ func TestALockThatIsExtendedByHandTooIsNotForgottenInTheBacklog(t *testing.T) {
 	})
 }
 
-// It waits for room when its extension by hand is answered.
+// The renewal waits for room when an extension by hand is answered.
 func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
@@ -130,7 +130,7 @@ func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if n := c.Scheduled(); n != len(held)+1 {
-			t.Errorf("%d looks are scheduled at %d locks", n, len(held)+1)
+			t.Errorf("%d entries in the scheduler for %d locks", n, len(held)+1)
 		}
 		for _, l := range append(held, l) {
 			_ = l.Unlock(t.Context())
@@ -138,7 +138,7 @@ func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
 	})
 }
 
-// asked is a ctx that tells once when its end is asked for.
+// asked is a ctx that calls tell at the next call of Err.
 type asked struct {
 	context.Context
 	tell atomic.Pointer[func()]
@@ -151,7 +151,8 @@ func (a *asked) Err() error {
 	return a.Context.Err()
 }
 
-// The scheduler looks at two locks, and extends both then. Between the looks the first one is extended by hand.
+// The scheduler looks at two locks, then renews both. Between the two looks the first lock is
+// extended by hand.
 func TestAnExtensionByHandDuringALookReplacesTheRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		first := mustLock(t, c, "first", locker.WithTTL(3*time.Second))
@@ -169,7 +170,7 @@ func TestAnExtensionByHandDuringALookReplacesTheRenewal(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
 		if _, extends, _, _ := s.asked(); extends != 2 {
-			t.Errorf("%d extensions; want the one by hand and that of the other lock", extends)
+			t.Errorf("%d extensions; want the one by hand, and the renewal of the other lock", extends)
 		}
 		mustUnlock(t, first)
 		mustUnlock(t, second)
@@ -189,8 +190,8 @@ func TestLocksLostAtOnceAreCleanedUpAFewAtATime(t *testing.T) {
 		}
 		time.Sleep(3500 * time.Millisecond)
 		if n := runtime.NumGoroutine() - before; n > 200 {
-			t.Errorf("%d goroutines", n)
+			t.Errorf("%d goroutines for 2000 lost locks; want 200 at most", n)
 		}
-		time.Sleep(4 * time.Second) // for those that are left
+		time.Sleep(4 * time.Second) // until the cleanups have ended
 	})
 }

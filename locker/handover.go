@@ -17,7 +17,7 @@ import (
 // Each holder has a Lock and a context of its own. Middleware of [WithMiddleware] sees two holds.
 // The store sees one hold, since both have the same Token, and so does middleware of [Wrap]. A
 // numbered lease is not handed over, since each holder needs a number of its own; nor is a lease
-// that has an owner.
+// that has an owner or a minimum hold ([WithMinHold]).
 //
 // This is lock cohorting (D. Dice, V. Marathe, N. Shavit: Lock Cohorting, 2012).
 func WithHandover(n int) Option {

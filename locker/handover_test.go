@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// take asks for the lock on a goroutine of its own, and returns when it stands in line.
+// take calls Lock on a goroutine of its own, and returns when that call stands in line.
 func take(t *testing.T, c *locker.Client, key string) <-chan *locker.Lock {
 	t.Helper()
 	got := make(chan *locker.Lock, 1)
@@ -48,10 +48,10 @@ func TestALeaseIsHandedOverUpToTheLimitAndThenReleased(t *testing.T) {
 			mustUnlock(t, l)
 			l = <-next[i]
 			if cause := context.Cause(before.Context()); !errors.Is(cause, locker.ErrReleased) {
-				t.Errorf("the context of the one before ended with %v", cause)
+				t.Errorf("the context of the holder before ended with %v", cause)
 			}
 			if err := l.Context().Err(); err != nil || !l.Lease().Contended {
-				t.Errorf("the next one's: %v; lease %+v", err, l.Lease())
+				t.Errorf("the next holder has a context that ended with %v, and lease %+v; want Contended", err, l.Lease())
 			}
 		}
 		tokens[l.Lease().Token]++
@@ -61,17 +61,16 @@ func TestALeaseIsHandedOverUpToTheLimitAndThenReleased(t *testing.T) {
 				t.Errorf("%d holds had token %q", holds, token)
 			}
 		}
-		if _, _, releases, _ := s.asked(); releases != 4 || len(tokens) != 4 { // of 13 holds, four to a lease
-			t.Errorf("%d releases and %d leases", releases, len(tokens))
+		if _, _, releases, _ := s.asked(); releases != 4 || len(tokens) != 4 { // 13 holds, at most four of each lease
+			t.Errorf("%d releases of %d leases; want 4 of 4", releases, len(tokens))
 		}
 		if _, _, held := s.store.Get("key"); held {
-			t.Error("the key is still there")
+			t.Error("the key is still in the store")
 		}
 	}, locker.WithHandover(3))
 }
 
-// Others wait for n holds more than without, and no longer.
-func TestHandoverIsUnfairWithinItsBound(t *testing.T) {
+func TestUnderWithHandoverAnotherClientWaitsForAtMostNMoreHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, hands = 5, 3
 		store := single.New(memory.New()) // it has a queue
@@ -87,7 +86,7 @@ func TestHandoverIsUnfairWithinItsBound(t *testing.T) {
 					mu.Lock()
 					order = append(order, name)
 					mu.Unlock()
-					time.Sleep(300 * time.Millisecond) // so long that the next head asks the store meanwhile
+					time.Sleep(300 * time.Millisecond) // so long that the next head makes an attempt meanwhile
 					mustUnlock(t, l)
 					select {
 					case <-stop:
@@ -112,13 +111,13 @@ func TestHandoverIsUnfairWithinItsBound(t *testing.T) {
 			}
 			longest = max(longest, run)
 		}
-		if longest > n+1 || there < len(order)/(n+2)-1 { // the other stands in the queue from his next attempt on
-			t.Errorf("%d of %d holds were the other's; he waited for %d", there, len(order), longest)
+		if longest > n+1 || there < len(order)/(n+2)-1 { // the other Client enters the queue with its next attempt
+			t.Errorf("the other Client had %d of %d holds, and waited for up to %d", there, len(order), longest)
 		}
 	})
 }
 
-func TestANumberedNestedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
+func TestANumberedOwnedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 	t.Run("numbered", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := locker.New(fenced.New(memory.New()), locker.WithHandover(100))
@@ -135,6 +134,21 @@ func TestANumberedNestedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 			mustUnlock(t, l)
 		})
 	})
+	t.Run("with an owner", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l, err := c.Lock(locker.ContextWithOwner(t.Context(), "job"), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := take(t, c, "key") // without an owner
+			mustUnlock(t, l)
+			again := <-next
+			if again.Lease().Token == l.Lease().Token {
+				t.Error("the lease of an owner was handed over to a call without one")
+			}
+			mustUnlock(t, again)
+		}, locker.WithHandover(100))
+	})
 	t.Run("near its end", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			l := mustLock(t, c, "key", locker.WithoutExtension(), locker.WithTTL(10*time.Second))
@@ -143,7 +157,7 @@ func TestANumberedNestedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 			mustUnlock(t, l)
 			again := <-next
 			if again.Lease().Token == l.Lease().Token {
-				t.Errorf("passed on with %v to live", time.Until(l.Lease().Expires))
+				t.Errorf("handed over with %v left", time.Until(l.Lease().Expires))
 			}
 			mustUnlock(t, again)
 		}, locker.WithHandover(100))
@@ -159,14 +173,14 @@ func TestANumberedNestedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 			}
 			again := <-next
 			if again.Lease().Token == l.Lease().Token {
-				t.Error("a lost lease was passed on")
+				t.Error("a lost lease was handed over")
 			}
 			mustUnlock(t, again)
 		}, locker.WithHandover(100))
 	})
 }
 
-// A head of the line that gives up at the very moment leaves nothing locked.
+// The ctx of the head ends at the moment of the handover.
 func TestALeaseHandedOverToAWaiterThatLeftIsReleased(t *testing.T) {
 	for range 200 {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
@@ -185,13 +199,13 @@ func TestALeaseHandedOverToAWaiterThatLeftIsReleased(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			if _, _, held := s.store.Get("key"); held {
-				t.Fatal("the key is still there")
+				t.Fatal("the key is still in the store")
 			}
 		}, locker.WithHandover(100))
 	}
 }
 
-// Middleware may send a Release again, whatever became of the first.
+// Middleware may repeat a Release, whatever the result of the first was.
 func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -204,7 +218,7 @@ func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 			next := take(t, c, "key")
 			mustUnlock(t, l)
 			l = <-next
-			waits := take(t, c, "key") // a repeated one must not pass it on again, either
+			waits := take(t, c, "key") // nor must a repeated Release hand the lease over again
 			for _, lease := range released {
 				if err := (twice{Locker: c.Locker()}).Locker.Release(t.Context(), lease); err != nil && !errors.Is(err, locker.ErrLost) {
 					t.Errorf("Release again = %v", err)
@@ -212,7 +226,7 @@ func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 			}
 			synctest.Wait()
 			if value, _, _ := store.Get("key"); value != l.Lease().Token || l.Context().Err() != nil {
-				t.Errorf("the key has %q, the holder's context %v", value, l.Context().Err())
+				t.Errorf("the key has %q, and the context of the holder ended with %v", value, l.Context().Err())
 			}
 			select {
 			case second := <-waits:
@@ -227,7 +241,7 @@ func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 	})
 }
 
-// twice sends every Release again.
+// twice notes every Release, so that the test can repeat it.
 type twice struct {
 	locker.Locker
 	released *[]locker.Lease
@@ -258,7 +272,8 @@ func TestManyHoldersThatHandOverExcludeEachOther(t *testing.T) {
 	}
 }
 
-// As the Client does when a Release was not answered for a second, or middleware that is impatient.
+// The Client sends a second Release beside the first one if that is not answered within a second.
+// Middleware may do so as well.
 func TestOfTwoReleasesAtOnceAtMostOneHandsTheLeaseOver(t *testing.T) {
 	c := locker.New(single.New(memory.New()), locker.WithHandover(1000), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 		return impatient{next}
@@ -270,11 +285,11 @@ func TestOfTwoReleasesAtOnceAtMostOneHandsTheLeaseOver(t *testing.T) {
 			for range 1000 {
 				l := mustLock(t, c, "key")
 				if inside.Add(1) > 1 {
-					t.Error("two hold it at once")
+					t.Error("two holders at once")
 				}
 				runtime.Gosched()
 				inside.Add(-1)
-				_ = l.Unlock(context.Background()) // the second of the two may have found it gone
+				_ = l.Unlock(context.Background()) // the second of the two may have found the lease gone
 			}
 		})
 	}
@@ -294,29 +309,29 @@ func (m impatient) Release(ctx context.Context, lease locker.Lease) error {
 	return errs[0]
 }
 
-// A head that waits for long asks the store meanwhile, and stands in its queue.
+// A head that waits for long makes attempts meanwhile, and so has a position in the queue of the
+// store.
 func TestAHeadThatIsHandedTheLeaseLeavesTheQueueOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		c, other := locker.New(fair.New(store), locker.WithHandover(8)), locker.New(fair.New(store))
 		first := mustLock(t, c, "key")
 		second := take(t, c, "key")
-		time.Sleep(2 * time.Second) // it has asked
+		time.Sleep(2 * time.Second) // it has made an attempt
 		there := take(t, other, "key")
 		mustUnlock(t, first)
 		l := <-second
 		began := time.Now()
-		mustUnlock(t, l) // not for its own place
+		mustUnlock(t, l) // must reserve the lock for the other, not for the position of the second
 		mustUnlock(t, <-there)
 		if took := time.Since(began); took > 0 {
-			t.Errorf("the other waited for %v", took)
+			t.Errorf("the other Client waited for %v", took)
 		}
 		time.Sleep(time.Second)
 	})
 }
 
-// An attempt may hang for as long as its ctx allows. Nothing of this Client may keep the key locked
-// meanwhile.
+// An attempt may hang for as long as its ctx allows. The key must not stay locked meanwhile.
 func TestALeaseIsNotHandedToAWaiterInTheMiddleOfAnAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")
@@ -359,8 +374,8 @@ func (s *spy) hangAcquire(with func(next func() (locker.Lease, error)) (locker.L
 	return func() { close(hangs) }
 }
 
-// The end of a hold is told to the line when its Release has returned: the lease may have the next
-// holder then.
+// A line is notified of the end of a hold when Release has returned. The lease may have its next
+// holder by then.
 func TestTheEndOfAHoldThatWasHandedOverWakesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
@@ -380,7 +395,7 @@ func TestTheEndOfAHoldThatWasHandedOverWakesNobody(t *testing.T) {
 				t.Errorf("%d attempts after a handover; want none", now-asked)
 			}
 		}
-		mustUnlock(t, l) // it is sent, and wakes the fourth
+		mustUnlock(t, l) // this Release is sent, and wakes the fourth
 		began := time.Now()
 		mustUnlock(t, <-fourth)
 		if took := time.Since(began); took > time.Millisecond {
@@ -398,7 +413,7 @@ func (m slowAfterRelease) Release(ctx context.Context, lease locker.Lease) error
 	return err
 }
 
-// Middleware begins to follow a hold once, when it is granted, and not again the hold before it.
+// The hooks of the hold before must not be called for the hold that follows.
 func TestAHoldThatWasHandedOverHasHooksOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Int32
@@ -448,7 +463,7 @@ func TestLeasesThatWereHandedOverAreForgottenWhenTheyHaveEnded(t *testing.T) {
 			} else {
 				mustUnlock(t, next)
 			}
-			time.Sleep(100 * time.Millisecond) // ten of them live at a time
+			time.Sleep(100 * time.Millisecond) // ten leases last at a time
 		}
 		if n := c.HandedOver(); n > 128 {
 			t.Errorf("%d leases are remembered", n)
@@ -467,7 +482,7 @@ func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
 			l := mustLock(t, c, "key", locker.WithMaxHold(time.Second))
 			<-l.Context().Done()
 			if held := time.Since(began); held != time.Second {
-				t.Errorf("the hold ended %v after it was asked for; want 1s", held)
+				t.Errorf("the hold ended %v after Lock was called; want 1s", held)
 			}
 			_ = l.Unlock(t.Context())
 		})
@@ -490,7 +505,7 @@ func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
 	})
 }
 
-// firstRelease is middleware that passes on only the first Release of each lease.
+// firstRelease is middleware that lets only the first Release of each lease through.
 type firstRelease struct {
 	locker.Locker
 	seen map[string]bool
@@ -534,7 +549,7 @@ func TestAHandoverIsRememberedForAsLongAsItsLeaseIsRenewed(t *testing.T) {
 		mustUnlock(t, first)
 		second := <-next
 		time.Sleep(3 * locker.DefaultTTL)
-		for i := range 300 { // enough to look for what can be forgotten
+		for i := range 300 { // enough for a sweep of old records
 			mustUnlock(t, mustLock(t, c, fmt.Sprint(i)))
 		}
 		_ = c.Locker().Release(t.Context(), first.Lease()) // middleware may repeat it

@@ -3,42 +3,36 @@ package locker
 import "time"
 
 // dueHeap orders entries by the times at which the scheduler looks at them. The first one due is at
-// index 0. A time is kept beside its entry: with a hundred thousand locks, a comparison would
-// otherwise read two more places in memory.
-type dueHeap struct{ items []dueItem }
-
-type dueItem struct {
-	at    time.Duration // since the origin of the scheduler
-	entry *entry
-}
+// index 0.
+type dueHeap struct{ items []*entry }
 
 func (h *dueHeap) push(e *entry, at time.Duration) {
-	e.heap, e.index = h, len(h.items)
-	h.items = append(h.items, dueItem{at, e})
-	h.up(e.index)
+	e.heap, e.index, e.at = h, int32(len(h.items)), at
+	h.items = append(h.items, e)
+	h.up(int(e.index))
 }
 
 func (h *dueHeap) pop() *entry {
-	first := h.items[0].entry
+	first := h.items[0]
 	h.remove(first)
 	return first
 }
 
 func (h *dueHeap) remove(e *entry) {
-	index, last := e.index, len(h.items)-1
+	index, last := int(e.index), len(h.items)-1
 	h.items[index] = h.items[last]
-	h.items[last] = dueItem{}
+	h.items[last] = nil
 	h.items = h.items[:last]
 	e.heap = nil
 	if index < last {
-		h.items[index].entry.index = index
+		h.items[index].index = int32(index)
 		h.fix(index)
 	}
 }
 
 func (h *dueHeap) move(e *entry, at time.Duration) {
-	h.items[e.index].at = at
-	h.fix(e.index)
+	e.at = at
+	h.fix(int(e.index))
 }
 
 // sort restores the order after many times have changed.
@@ -85,5 +79,5 @@ func (h *dueHeap) down(index int) {
 
 func (h *dueHeap) swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
-	h.items[i].entry.index, h.items[j].entry.index = i, j
+	h.items[i].index, h.items[j].index = int32(i), int32(j)
 }

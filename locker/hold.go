@@ -10,13 +10,13 @@ import (
 // hold is a lease that this Client has and keeps alive. Its holder has a Lock.
 type hold struct {
 	client *Client
-	given  context.Context // what Lock was called with: its values go on to extensions and the release
-	parent context.Context // of the context of the hold: what OnHold's begin made of given
-	ttl    time.Duration
+	given  context.Context          // what Lock was called with: its values go on to extensions and the release
+	parent context.Context          // of the context of the hold: what OnHold's begin made of given
+	ttl    time.Duration            // that a renewal asks for
+	least  *minHold                 // nil: none
 	most   time.Duration            // the maximum hold, from the grant; 0: none
 	ends   []func(time.Time, error) // what OnHold's begin returned, the last begun last
-	values valuesContext
-	entry  entry // the scheduler's, whose mutex guards it
+	entry  entry                    // the scheduler's, whose mutex guards it
 
 	mu         sync.Mutex // guards what follows
 	lease      Lease
@@ -30,31 +30,31 @@ type hold struct {
 	told       chan struct{}           // closed when middleware knows of the loss; nil: it is not lost
 	unlock     unlocking
 	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the
-	// runtime
+	// runtime. See docs/performance.md, "What each mechanism brings".
 	handle    *Lock
 	extend    bool // renew the lease
 	stopped   bool // the ctx given to Lock had ended when the hold did
+	moved     bool // to another process, see Transfer: Unlock sends nothing
 	abandoned abandonment
 }
 
 // hold makes a granted lease a Lock.
 func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, error) {
 	if ctx.Err() != nil {
-		c.discard(ctx, lease, cfg.ttl)
+		c.discard(ctx, lease, cfg.asks())
 		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
 	}
 	now := time.Now()
 	if lease.endedAt(now) {
-		c.discard(ctx, lease, cfg.ttl)
+		c.discard(ctx, lease, cfg.asks())
 		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
 	}
-	h := &hold{client: c, given: ctx, parent: ctx, ttl: cfg.ttl, extend: cfg.extend, most: cfg.maxHold, lease: lease}
+	h := &hold{client: c, given: ctx, parent: ctx, ttl: cfg.ttl, least: minHoldOf(cfg), extend: cfg.extend, most: cfg.maxHold, lease: lease}
 	h.abandoned.stops = cfg.abandonedStop
-	h.values.hold = h
 	begun := false
 	defer func() {
 		if !begun { // a hook panics: nobody will have the lock
-			c.discard(ctx, lease, cfg.ttl)
+			c.discard(ctx, lease, cfg.asks())
 			h.left = time.Until(lease.Expires)
 			h.tell(ErrReleased) // the hooks that had begun
 		}

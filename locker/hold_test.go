@@ -34,11 +34,11 @@ func TestALockIsExtendedAtAThirdOfItsTTLForAsLongAsItIsHeld(t *testing.T) {
 		mustUnlock(t, l)
 		for i, at := range s.extends {
 			if want := time.Duration(i+1) * time.Second; (at.Sub(began) - want).Abs() > time.Duration(i+1)*60*time.Millisecond {
-				t.Errorf("extension %d after %v", i+1, at.Sub(began))
+				t.Errorf("extension %d came after %v; want %v", i+1, at.Sub(began), want)
 			}
 		}
 		if n := len(s.extends); n < 29 || n > 32 {
-			t.Errorf("%d extensions in 30 s", n)
+			t.Errorf("%d extensions in 30 s; want about 30", n)
 		}
 	})
 }
@@ -48,7 +48,7 @@ func TestWithoutExtensionALockEndsWithItsLease(t *testing.T) {
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
 		<-l.Context().Done()
 		if now, end := time.Now(), l.Lease().Expires; !now.Equal(end) {
-			t.Errorf("told at %v, the lease ended at %v", now, end)
+			t.Errorf("the context ended at %v, the lease at %v", now, end)
 		}
 		mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
 		if why := lostBecause(l); why != locker.LostExpired {
@@ -64,7 +64,7 @@ func TestFailedExtensionsAreRepeatedSoonerAndSooner(t *testing.T) {
 		l := mustLock(t, c, "key", locker.WithTTL(9*time.Second))
 		<-l.Context().Done()
 		if now, end := time.Now(), l.Lease().Expires; !now.Equal(end) {
-			t.Errorf("told at %v, the lease ended at %v", now, end)
+			t.Errorf("the context ended at %v, the lease at %v", now, end)
 		}
 		if why := lostBecause(l); why != locker.LostUnavailable {
 			t.Errorf("lost because %q", why)
@@ -97,7 +97,7 @@ func TestOneExtensionThatSucceedsSavesTheLock(t *testing.T) {
 	})
 }
 
-func TestAnExtensionThatHangsDoesNotKeepTheNext(t *testing.T) {
+func TestAnExtensionThatHangsDelaysNeitherTheNextNorUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		stuck := make(chan struct{})
 		s.faults.Once(backendtest.ExpireIf, backendtest.Stall(stuck, backendtest.Fail)) // one connection, ignoring every ctx
@@ -107,7 +107,7 @@ func TestAnExtensionThatHangsDoesNotKeepTheNext(t *testing.T) {
 			t.Errorf("lost: %v", context.Cause(l.Context()))
 		}
 		began := time.Now()
-		mustUnlock(t, l) // and does not keep Unlock for long either
+		mustUnlock(t, l) // waits for it for 100 ms at most
 		if took := time.Since(began); took > 100*time.Millisecond {
 			t.Errorf("Unlock took %v", took)
 		}
@@ -121,7 +121,7 @@ func TestALossEndsTheContextByExpiresWhateverTheStoreDoes(t *testing.T) {
 		"hangs":                backendtest.Hang,
 		"ignores its ctx":      nil, // set below, within the bubble
 		"answers late":         backendtest.Late(time.Minute),
-		"refuses":              backendtest.Permanent,
+		"fails permanently":    backendtest.Permanent,
 		"loses replies, hangs": backendtest.LoseReplyHang,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,12 +135,12 @@ func TestALossEndsTheContextByExpiresWhateverTheStoreDoes(t *testing.T) {
 				end := l.Lease().Expires
 				<-l.Context().Done()
 				if now := time.Now(); !now.Equal(end) {
-					t.Errorf("told at %v, the lease ended at %v", now, end)
+					t.Errorf("the context ended at %v, the lease at %v", now, end)
 				}
 				mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
 				mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 				close(release)
-				time.Sleep(2 * time.Minute) // what comes late changes nothing
+				time.Sleep(2 * time.Minute) // a late answer changes nothing
 				if !l.Lease().Expires.Equal(end) {
 					t.Errorf("Expires moved after the end, to %v", l.Lease().Expires)
 				}
@@ -158,7 +158,7 @@ func TestALockTakenByAnotherIsLostAtTheNextRenewal(t *testing.T) {
 			t.Errorf("lost because %q", why)
 		}
 		if left := time.Until(l.Lease().Expires); left < time.Second {
-			t.Errorf("told %v before Expires", left)
+			t.Errorf("the context ended %v before Expires; want at the first renewal", left)
 		}
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 		if value, _, _ := s.store.Get("key"); value != "thief" {
@@ -169,7 +169,7 @@ func TestALockTakenByAnotherIsLostAtTheNextRenewal(t *testing.T) {
 
 func TestALossSendsOneReleaseForTheRestOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.faults.Set(backendtest.ExpireIf, backendtest.LoseReply) // the store extends and nobody hears of it
+		s.faults.Set(backendtest.ExpireIf, backendtest.LoseReply) // the store extends, and the reply is lost
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
 		<-l.Context().Done()
 		synctest.Wait()
@@ -180,7 +180,7 @@ func TestALossSendsOneReleaseForTheRestOfTheLease(t *testing.T) {
 	})
 }
 
-func TestWithMaxHoldEndsRenewalWithACauseOfItsOwn(t *testing.T) {
+func TestWithMaxHoldEndsTheHoldWithACauseOfItsOwn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		began := time.Now()
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithMaxHold(10*time.Second))
@@ -194,7 +194,7 @@ func TestWithMaxHoldEndsRenewalWithACauseOfItsOwn(t *testing.T) {
 		_, extends, _, _ := s.asked()
 		synctest.Wait()
 		if _, left, held := s.store.Get("key"); !held || left > 3*time.Second {
-			t.Errorf("the lease must run out, and keep others out while the work stops: held %v for %v", held, left)
+			t.Errorf("held %v for %v; the lease must last on while the work stops, and must not be renewed", held, left)
 		}
 		time.Sleep(time.Second)
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
@@ -233,13 +233,13 @@ func TestWhenTheCtxOfLockEndsTheLeaseRunsOutUnlessUnlocked(t *testing.T) {
 	}
 }
 
-func TestExtendByHand(t *testing.T) {
+func TestExtendMovesExpiresAndReportsFailuresAndLosses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
 		first := l.Lease().Expires
 		for _, bad := range []time.Duration{0, 9 * time.Millisecond, time.Second + 1} {
 			if err := l.Extend(t.Context(), bad); err == nil {
-				t.Errorf("Extend by %v is granted", bad)
+				t.Errorf("Extend by %v = nil", bad)
 			}
 		}
 		if err := l.Extend(t.Context(), time.Second); err != nil || !l.Lease().Expires.Equal(first) {
@@ -280,7 +280,7 @@ func TestExtendReturnsWithItsCtxAndALaterAnswerCounts(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		after := l.Lease().Expires
 		if want := locker.Until(began, time.Minute); !after.After(before) || after.After(want) {
-			t.Errorf("Expires is %v, want %v: it counts from before the call", after, want)
+			t.Errorf("Expires is %v, want at most %v: the TTL counts from before the call", after, want)
 		}
 		mustUnlock(t, l)
 	})
@@ -342,7 +342,7 @@ func TestOverdueRenewalsAreNotSentAllAtOnce(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.extends) == 0 || !s.extends[0].After(granted) {
-			t.Errorf("granted at %v, first extended at %v; want a pause", granted, s.extends)
+			t.Errorf("granted at %v, extended at %v; want a pause before the first", granted, s.extends)
 		}
 		for _, came := range answered {
 			for _, sent := range s.extends {
@@ -381,12 +381,12 @@ func TestAThousandLocksAreKeptAliveByOneTimer(t *testing.T) {
 		}
 		time.Sleep(time.Second / 2)
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - idle; n > 10 { // the process has others, which come and go
+		if n := runtime.NumGoroutine() - idle; n > 10 { // the process has others that begin and end
 			t.Errorf("%d goroutines for 1000 locks", n)
 		}
 		time.Sleep(10 * time.Second)
 		if n := c.Scheduled(); n != 1000 {
-			t.Errorf("%d locks are looked after", n)
+			t.Errorf("%d locks are in the scheduler; want 1000", n)
 		}
 		for _, l := range locks {
 			mustUnlock(t, l)
@@ -411,9 +411,9 @@ func TestAtMost256ExtensionsAreUnderWay(t *testing.T) {
 			locks = append(locks, mustLock(t, c, string(rune('a'+i%26))+string(rune('0'+i/26)), locker.WithTTL(3*time.Second)))
 		}
 		time.Sleep(10 * time.Second)
-		n := <-now // as they do
+		n := <-now // the lock of most
 		if most != 256 {
-			t.Errorf("%d extensions at once", most)
+			t.Errorf("%d extensions at once; want 256", most)
 		}
 		now <- n
 		for _, l := range locks {
@@ -425,16 +425,16 @@ func TestAtMost256ExtensionsAreUnderWay(t *testing.T) {
 	})
 }
 
-func TestALossIsToldBeforeDoReturns(t *testing.T) {
+func TestMiddlewareKnowsOfALossBeforeDoReturns(t *testing.T) {
 	for range 200 {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-			told := false
+			reported := false
 			followed := locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 				return acquirer{next, func(lease locker.Lease) locker.Lease {
 					return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 						return ctx, func(time.Time, error) {
-							time.Sleep(time.Millisecond) // takes its time
-							told = true
+							time.Sleep(time.Millisecond) // a hook may take long
+							reported = true
 						}
 					})
 				}}
@@ -445,8 +445,8 @@ func TestALossIsToldBeforeDoReturns(t *testing.T) {
 				return nil
 			})
 			mustMatch(t, err, locker.ErrLost)
-			if !told {
-				t.Error("a program that ends now would not have told anybody")
+			if !reported {
+				t.Error("Do returned before the hook: a program that ends now reports no loss")
 			}
 		})
 	}
@@ -472,7 +472,7 @@ func TestAReleaseThatNeverReturnsEndsTheHoldForMiddleware(t *testing.T) {
 		synctest.Wait()
 		mustMatch(t, ended, locker.ErrReleased)
 		if failed := new(*locker.Error); !errors.As(ended, failed) {
-			t.Errorf("the hold ended with %v; want that nobody has answered", ended)
+			t.Errorf("the hold ended with %v; want an *Error of the release as well", ended)
 		}
 		close(stuck)
 	})
@@ -511,14 +511,14 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 			var log []string
 			var causes []error
 			var ats []time.Time
-			follow := func(who string) locker.Middleware {
+			follow := func(label string) locker.Middleware {
 				return func(next locker.Locker) locker.Locker {
 					return acquirer{next, func(lease locker.Lease) locker.Lease {
 						return lease.OnHold(func(ctx context.Context, l locker.Lease) (context.Context, func(time.Time, error)) {
-							log = append(log, who+" begins")
+							log = append(log, label+" begins")
 							outer, _ := ctx.Value(key{}).(string)
-							return context.WithValue(ctx, key{}, outer+who), func(at time.Time, cause error) {
-								log = append(log, who+" ends")
+							return context.WithValue(ctx, key{}, outer+label), func(at time.Time, cause error) {
+								log = append(log, label+" ends")
 								causes, ats = append(causes, cause), append(ats, at)
 							}
 						})
@@ -547,7 +547,7 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 					var failed *locker.Error
 					unanswered := errors.As(cause, &failed) && failed.Op == "release" && errors.Is(cause, backendtest.ErrInjected)
 					if want == locker.ErrReleased && unanswered != (name == "release that is never answered") {
-						t.Errorf("cause %v tells of a failed release: %v", cause, unanswered)
+						t.Errorf("cause %v: has the error of the release: %v", cause, unanswered)
 					}
 				}
 			})

@@ -50,9 +50,9 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{lock(locker.New(s, nil)), "option is nil"},
 		{lock(good, nil), "option is nil"},
 		{good.Do(t.Context(), "key", nil), "work is nil"},
-		{tryLock(good, locker.WithWait(time.Second)), "locker.WithWait is for Lock; TryLock does not wait"},
-		{tryLock(good, locker.WithAttempts(1)), "locker.WithAttempts is for Lock; TryLock does not wait"},
-		{tryLock(good, sleep), "locker.WithBackoff is for Lock; TryLock does not wait"},
+		{tryLock(good, locker.WithWait(time.Second)), "locker.WithWait is for Lock; TryLock and Resume do not wait"},
+		{tryLock(good, locker.WithAttempts(1)), "locker.WithAttempts is for Lock; TryLock and Resume do not wait"},
+		{tryLock(good, sleep), "locker.WithBackoff is for Lock; TryLock and Resume do not wait"},
 		{lock(good, locker.WithMiddleware()), "locker.WithMiddleware is for locker.New, not for one call"},
 		{lock(good, locker.WithHandover(1)), "locker.WithHandover is for locker.New, not for one call"},
 		{lock(locker.New(s, locker.WithHandover(0))), "0 handovers: at least one is needed"},
@@ -66,7 +66,7 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	if acquires, _, _, _ := s.asked(); acquires != 0 {
 		t.Errorf("%d attempts were sent", acquires)
 	}
-	// How the Client waits by default is for its other calls.
+	// Options of New about waiting are for Lock. TryLock ignores them.
 	l, err := locker.New(s, locker.WithWait(time.Second), locker.WithAttempts(3), sleep).TryLock(t.Context(), "key", locker.WithTTL(time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	mustUnlock(t, l)
 }
 
-// An Unlock with a nil ctx is a mistake, and no reason to keep the lock.
+// Unlock with a nil ctx is bad input, but it must not leave the lock locked.
 func TestUnlockWithANilCtxReleasesAndSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var none context.Context
@@ -98,7 +98,7 @@ func TestUnlockWithANilCtxReleasesAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestUnlockWithANilCtxOfALostLockTellsOfTheLoss(t *testing.T) {
+func TestUnlockOfALostLockWithANilCtxReportsTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var none context.Context
 		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())

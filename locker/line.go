@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -10,7 +11,8 @@ import (
 
 // lines are the waiters of one Client. The waiters for one key and owner stand in a line, and only
 // the head of a line talks to the store. So a release that a hundred goroutines wait for costs one
-// attempt, and they get the lock in the order in which they asked for it.
+// attempt, and they get the lock in the order in which they asked for it. If the head is granted a
+// lease that has room for others, they are let out of the line together, one attempt each.
 type lines struct {
 	mu    sync.Mutex // guards the lines as well
 	byKey map[string]*line
@@ -18,7 +20,8 @@ type lines struct {
 	// mechanism brings"
 	spare sync.Pool
 
-	shared bool                 // with other software: see WithSharedKeys; set by New
+	shared bool                 // with other software: see WithSharedKeys; set by New, as holder is
+	holder holder               // in tokens and the names of waiters
 	rests  map[string]time.Time // until when this Client leaves a key that it has released to others
 }
 
@@ -31,7 +34,10 @@ type line struct {
 	// guarded by the mutex of the lines
 	other *line // the line of another owner for the same key
 	queue []*waiter
+	last  uint64        // place that was given out
 	ttl   time.Duration // that the head asks for
+	joins bool          // the first attempt of the head joins the lease of the head before
+	late  bool          // the head joined, or was handed a lease: nobody joins its lease
 	busy  bool          // the head has an attempt under way, or has taken a lease: it can take none
 	idle  *time.Timer   // ends a line that is kept though nobody is in it; nil: somebody is
 
@@ -70,12 +76,14 @@ const rivalry = 4
 
 // waiter is a call behind the head.
 type waiter struct {
-	turn chan struct{} // closed when it becomes the head
-	ttl  time.Duration
+	turn  chan struct{} // closed when it becomes the head, or may join the head that was
+	ttl   time.Duration
+	joins bool   // it may join: set before turn is closed
+	place uint64 // in line: smaller is earlier
 }
 
-// enter joins the line. It returns no waiter if the caller is its head.
-func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *waiter) {
+// enter joins the line, at its end if place is 0. It returns no waiter if the caller is its head.
+func (ls *lines) enter(key, owner string, ttl time.Duration, place uint64) (*line, *waiter) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.find(key, owner)
@@ -84,8 +92,13 @@ func (ls *lines) enter(key, owner string, ttl time.Duration) (*line, *waiter) {
 		ln.resume(ttl)
 		return ln, nil
 	case ln != nil:
-		wt := &waiter{turn: make(chan struct{}), ttl: ttl}
-		ln.queue = append(ln.queue, wt)
+		if place == 0 {
+			ln.last++
+			place = ln.last
+		}
+		wt := &waiter{turn: make(chan struct{}), ttl: ttl, place: place}
+		i, _ := slices.BinarySearchFunc(ln.queue, place, func(wt *waiter, place uint64) int { return cmp.Compare(wt.place, place) })
+		ln.queue = slices.Insert(ln.queue, i, wt)
 		return ln, wt
 	}
 	if ln, _ = ls.spare.Get().(*line); ln == nil {
@@ -119,19 +132,21 @@ func (ln *line) resume(ttl time.Duration) {
 }
 
 // turn begins an attempt of the head. It returns the lease that was handed over to the head, if
-// any. Otherwise it returns the name under which an active watch wakes the line, and whether the
-// lock is likely to be free.
-func (ls *lines) turn(ln *line) (handed *Lease, waiter string, free bool) {
+// any. Otherwise it returns the name under which an active watch wakes the line, whether the lock
+// is likely to be free, and whether the attempt joins the lease of the head before.
+func (ls *lines) turn(ln *line) (handed *Lease, waiter string, free, joins bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	handed, ln.busy = ln.takeHanded(), true
+	joins, ln.joins = ln.joins, false
+	ln.late = joins || handed != nil
 	switch {
 	case handed == nil && ln.watch.active:
 		waiter, free = ln.watch.waiter, ln.freed && ln.rivals == 0
 	case handed != nil && ln.held.Position > 0: // leave the queue of the store
 		ln.unwatch()
 	}
-	return handed, waiter, free
+	return handed, waiter, free, joins
 }
 
 // note keeps the error of an attempt of the head: the lock is held, or the store failed.
@@ -162,7 +177,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	defer ls.mu.Unlock()
 	ln.busy = false
 	switch {
-	case granted && ln.owner != "": // the next one is the same owner, and may be granted the lock as well
+	case granted && lease.shared(): // the next one may be granted the lock as well, also when others release it
 		ln.held, ln.until, ln.local = HeldError{}, time.Time{}, false
 	case granted:
 		ln.held = HeldError{Key: ln.key}
@@ -179,9 +194,13 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 		if !granted {
 			ln.wake() // the head may have left with a wake-up that it did not use
 		}
+		ln.joins = granted && lease.Room != 0 && !ln.late
 		ln.ttl = ln.queue[0].ttl
 		close(ln.queue[0].turn)
 		ln.queue = slices.Delete(ln.queue, 0, 1)
+		if ln.joins {
+			ln.letJoin(lease.Room - 1)
+		}
 		return nil
 	}
 	unwanted = ln.takeHanded()
@@ -197,6 +216,19 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 	*ln = line{signal: ln.signal, queue: ln.queue}
 	ls.spare.Put(ln)
 	return unwanted
+}
+
+// letJoin lets so many waiters out of the line, or all if room is negative. Each makes one attempt,
+// and comes back to its place if that is refused.
+func (ln *line) letJoin(room int) {
+	if room < 0 || room > len(ln.queue) {
+		room = len(ln.queue)
+	}
+	for _, wt := range ln.queue[:room] {
+		wt.joins = true
+		close(wt.turn)
+	}
+	ln.queue = slices.Delete(ln.queue, 0, room)
 }
 
 // lingering is how long a line that was watched is kept after the last waiter in it got the lock.
@@ -224,11 +256,12 @@ func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *Lease, f
 		ln.queue = slices.Delete(ln.queue, i, i+1)
 	}
 	held, fault = ln.holder(), ln.fault
+	head := i < 0 && !wt.joins // it has just become the head
 	ls.mu.Unlock()
 	if held != nil {
 		held.Position += i + 1
 	}
-	if i < 0 { // it has just become the head
+	if head {
 		unwanted = ls.leave(ln, Lease{}, false)
 	}
 	return held, unwanted, fault
@@ -298,7 +331,7 @@ func (ls *lines) beginWatch(ln *line) (ctx context.Context, waiter string, begin
 	if ln.watch.begun || ln.fault != nil {
 		return nil, "", false
 	}
-	ln.watch.begun, ln.watch.ctx, ln.watch.waiter = true, &watchContext{}, NewToken()
+	ln.watch.begun, ln.watch.ctx, ln.watch.waiter = true, &watchContext{}, ls.holder.token()
 	return ln.watch.ctx, ln.watch.waiter, true
 }
 

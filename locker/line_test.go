@@ -12,16 +12,16 @@ import (
 
 func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
 	var ls lines
-	ln, first := ls.enter("key", "", time.Second)
+	ln, first := ls.enter("key", "", time.Second, 0)
 	if first != nil {
-		t.Fatal("the first in line has to wait for its turn")
+		t.Fatal("the first caller in a line is not its head")
 	}
-	_, second := ls.enter("key", "", time.Second)
-	_, third := ls.enter("key", "", time.Second)
+	_, second := ls.enter("key", "", time.Second, 0)
+	_, third := ls.enter("key", "", time.Second, 0)
 	ls.leave(ln, Lease{}, false)
 	isTurn(t, "the second", second, true)
 	isTurn(t, "the third", third, false)
-	ls.quit(ln, second) // its ctx ended in the same moment
+	ls.quit(ln, second) // its ctx ended at the same moment
 	isTurn(t, "the third", third, true)
 	ls.leave(ln, Lease{}, false)
 	if len(ls.byKey) != 0 {
@@ -29,35 +29,35 @@ func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
 	}
 }
 
-func isTurn(t *testing.T, who string, p *waiter, want bool) {
+func isTurn(t *testing.T, which string, p *waiter, want bool) {
 	t.Helper()
 	select {
 	case <-p.turn:
 		if !want {
-			t.Errorf("%s is the head", who)
+			t.Errorf("%s is the head", which)
 		}
 	default:
 		if want {
-			t.Errorf("%s is not the head", who)
+			t.Errorf("%s is not the head", which)
 		}
 	}
 }
 
-// A process may stand still between the handover and the moment at which the waiter runs.
+// A process may be paused between the handover and the moment at which the waiter runs.
 func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &granting{}
 		w := &waiting{Locker: store, lines: &lines{}, cleanups: &cleanup.Queue{}}
-		ln, _ := w.lines.enter("key", "", time.Second)
+		ln, _ := w.lines.enter("key", "", time.Second, 0)
 		ln.handed = &Lease{Key: "key", Token: "late", Expires: time.Now()}
 		req := Request{Key: "key", Token: "own", TTL: time.Second, wait: &waitPolicy{}}
 		lease, err := w.lead(context.Background(), nil, ln, req, &effort{})
 		if err != nil || lease.Token != "own" {
-			t.Errorf("granted %q, error %v; want its own", lease.Token, err)
+			t.Errorf("granted token %q, error %v; want that of its own attempt", lease.Token, err)
 		}
 		synctest.Wait()
 		if !slices.Equal(store.released, []string{"late"}) {
-			t.Errorf("released %q; want the one that came too late", store.released)
+			t.Errorf("released tokens %q; want the one that came too late", store.released)
 		}
 		w.lines.leave(ln, lease, true)
 	})

@@ -38,11 +38,6 @@ type Locker interface {
 	// matches [ErrLost].
 	Release(ctx context.Context, lease Lease) error
 
-	Watcher
-}
-
-// A Watcher tells when a lock may have become free.
-type Watcher interface {
 	// Watch calls wake when key may have become free, until ctx is done. It is active when it
 	// returns nil. A wake-up may come late, twice, for nothing or never, and wake must not block.
 	// An error that matches [errors.ErrUnsupported] means: poll. A permanent error, such as a
@@ -77,9 +72,11 @@ const (
 type Request struct {
 	Key    string        // name of the lock
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
+	From   string        `json:"-"` // the Token of the hold that this request takes the place of, see [Client.Resume]; empty: of none
 	Waiter string        // for strategies with a queue: the waiter for which a Watch of Key is active. Empty: takes no position
 	Free   bool          // the Client has just released Key and knows of no other Client that wants it; may be wrong
 	Shared bool          // the Client has the option [WithSharedKeys]: it takes no position in a queue
+	Joins  bool          // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
 	Owner  string        // for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
 	Scoped bool          // from [Client.Do]: the hold ends, at the latest, when the work returns
@@ -87,9 +84,18 @@ type Request struct {
 	wait *waitPolicy // how the waiting Locker inside a Client waits; nil: not at all
 }
 
-// Validate is an error if the request is bad input. Every strategy calls it before it sends
-// anything.
+// Validate is an error if the request is bad input, or has a From. Every strategy calls it before it
+// sends anything. A strategy that can take the place of a hold calls [Request.ValidateTransfer].
 func (r Request) Validate() error {
+	err := r.ValidateTransfer()
+	if err == nil && r.From != "" {
+		err = &Error{Op: "acquire", Key: r.Key, Err: errNoTransfer}
+	}
+	return err
+}
+
+// ValidateTransfer is an error if the request is bad input.
+func (r Request) ValidateTransfer() error {
 	if err := ValidateKey(r.Key); err != nil {
 		return &Error{Op: "acquire", Key: r.Key, Err: err}
 	}
@@ -159,7 +165,9 @@ type Lease struct {
 	Token   string    `json:"-"` // the attempt that won
 	Owner   string    // of the request
 	Fence   uint64    // number of this grant of Key, see [Lock.Fence]; 0 if the strategy does not number its grants
-	Holds   int       // of this owner on Key when this one was granted, itself among them; 0 if the strategy does not nest
+	Holds   int       // on Key when this one was granted, itself among them; 0 if the strategy admits one holder only
+	Room    int       // how many more holds Key admitted beside this one then; -1: any number
+	Slot    int       // number of this permit among those that are held, from 0, with semaphore.WithSlots
 	Granted time.Time // when the attempt that won began
 	Expires time.Time // when the lease ends by the holder's clock; never later than in the store
 	Quorum  Quorum    // the nodes that granted it, if there are several
@@ -170,8 +178,13 @@ type Lease struct {
 	// in one Extend: the Lock of this lease has become garbage without Unlock; see
 	// [WithAbandonedStop]
 	Abandoned bool
+	// in an Extend by Unlock, which keeps Key locked for the rest of its minimum hold, and in the
+	// Release that follows; see [WithMinHold]
+	Kept bool
 
-	unlocked bool  // by its holder, before it was lost; beside the other flags, since each lock held has a Lease
+	// by its holder, before it was lost, and without a minimum hold; beside the other flags, since
+	// each lock held has a Lease
+	unlocked bool
 	hand     int32 // how often it has been handed over, see WithHandover
 
 	hooks *hook              // what OnHold collects, the last added first
@@ -180,7 +193,7 @@ type Lease struct {
 
 // Quorum counts the nodes that were asked, and those that had granted the lease when the outcome
 // was decided. It is zero if the strategy has no nodes.
-type Quorum struct{ Granted, Size int }
+type Quorum struct{ Granted, Size int32 }
 
 // Until is the end of a lease of ttl: started + ttl − (1 % of ttl + 2 ms). Take started before the
 // first byte is sent. The margin covers a server clock that runs up to 1 % fast, and expiries
@@ -198,6 +211,9 @@ func Until(started time.Time, ttl time.Duration) time.Time {
 func (l Lease) Ended() bool {
 	return l.endedAt(time.Now())
 }
+
+// shared tells that others may hold the lock beside this lease, or may come to.
+func (l Lease) shared() bool { return l.Room != 0 || l.Holds > 1 }
 
 // String names the lease without its Token, which is a capability.
 func (l Lease) String() string {

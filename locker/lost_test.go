@@ -33,14 +33,14 @@ func TestWhenLeasesEndTogetherAllContextsEndBeforeTheFirstHook(t *testing.T) {
 				var mu sync.Mutex
 				var held []*locker.Lock
 				var contexts []<-chan struct{}
-				told, late := 0, 0
+				called, late := 0, 0
 				locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
 					mu.Lock()
 					defer mu.Unlock()
-					if told++; told > 1 {
+					if called++; called > 1 {
 						return
 					}
-					for _, done := range contexts { // without a look that could end one
+					for _, done := range contexts { // a call of Err could end one
 						select {
 						case <-done:
 						default:
@@ -61,15 +61,15 @@ func TestWhenLeasesEndTogetherAllContextsEndBeforeTheFirstHook(t *testing.T) {
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
-				if told != n || late != 0 {
-					t.Errorf("%d of %d losses are told; %d contexts had not ended at the first", told, n, late)
+				if called != n || late != 0 {
+					t.Errorf("hooks were called for %d of %d losses; %d contexts had not ended at the first", called, n, late)
 				}
 			})
 		})
 	}
 }
 
-// ender is a ctx that ends while another one is made below it, and has ended the hold before.
+// ender is a ctx whose first Done calls first. The Client calls Done when it makes a ctx below.
 type ender struct {
 	context.Context
 	first func()
@@ -100,31 +100,31 @@ func TestAContextThatIsMadeWhileItsHoldEndsHasTheFirstCause(t *testing.T) {
 	})
 }
 
-// The hook of a release whose lease has ended is called by the scheduler. What else is due at that
-// moment must not wait for it.
-func TestAHookOfAReleaseKeepsNoOtherHookWaiting(t *testing.T) {
+// The scheduler calls the hook of a release that was not answered until its lease ended. Other hooks
+// that are due then must not wait for that one.
+func TestAHookOfAReleaseDelaysNoOtherHook(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
-		blocks, told := make(chan struct{}), make(chan error, 1)
+		blocks, called := make(chan struct{}), make(chan error, 1)
 		locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithoutExtension(), locker.WithMiddleware(onEnd(func(lease locker.Lease, cause error) {
 			if lease.Key == "released" {
 				<-blocks
 				return
 			}
-			told <- cause
+			called <- cause
 		})))
 		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
 		released := mustLock(t, locks, "released")
-		// after which a release that fails until the lease ends is given up
+		// a release that fails until the lease ends is given up 100 ms later
 		time.Sleep(100 * time.Millisecond)
 		mustLock(t, locks, "lost")
 		go func() { _ = released.Unlock(t.Context()) }()
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		select {
-		case cause := <-told:
+		case cause := <-called:
 			mustMatch(t, cause, locker.ErrLost)
 		default:
-			t.Error("the loss is not told while the hook of a release blocks")
+			t.Error("the hook of the loss was not called while the hook of a release blocks")
 		}
 		close(blocks)
 	})
@@ -134,12 +134,12 @@ func TestHooksOfManyLossesAreCalledByEightGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		const n = 500
 		var mu sync.Mutex
-		told, now, most := 0, 0, 0
+		called, now, most := 0, 0, 0
 		locks := locker.New(s, locker.WithTTL(time.Second), locker.WithoutExtension(), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
 			mu.Lock()
-			told, now = told+1, now+1
+			called, now = called+1, now+1
 			most = max(most, now)
-			if told%20 == 0 {
+			if called%20 == 0 {
 				defer runtime.Goexit() // a hook may end its goroutine
 			}
 			mu.Unlock()
@@ -154,8 +154,8 @@ func TestHooksOfManyLossesAreCalledByEightGoroutines(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if told != n || most != 8 {
-			t.Errorf("%d of %d losses are told, %d at once; want 8", told, n, most)
+		if called != n || most != 8 {
+			t.Errorf("hooks were called for %d of %d losses, %d at once; want 8", called, n, most)
 		}
 	})
 }
@@ -183,15 +183,15 @@ func TestTheCostOfManyLossesOnASilentServerIsBounded(t *testing.T) {
 	})
 }
 
-// A hung acquire has a goroutine of its own, and no part in the room for extensions.
-func TestHungAcquiresDoNotKeepExtensionsAndReleases(t *testing.T) {
+// An acquire has a goroutine of its own, and does not count towards the limit for extensions.
+func TestHungAcquiresDoNotDelayExtensionsAndReleases(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var held []*locker.Lock
 		for i := range 300 {
 			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(3*time.Second)))
 		}
 		stuck := make(chan struct{})
-		s.faults.Set(backendtest.SetNX, backendtest.Stall(stuck, backendtest.Fail)) // whatever the ctx says
+		s.faults.Set(backendtest.SetNX, backendtest.Stall(stuck, backendtest.Fail)) // ignores its ctx
 		var calls sync.WaitGroup
 		for i := range 2000 {
 			calls.Go(func() {
@@ -241,7 +241,7 @@ func TestDrainWaitsForReleasesAndCleanups(t *testing.T) {
 			defer cancel()
 			mustMatch(t, mustLock(t, c, "key").Unlock(ctx), context.DeadlineExceeded)
 		},
-		"a grant that nobody waits for": cancelled,
+		"a grant whose caller has left": cancelled,
 		// a cleanup of the strategy
 		"an attempt that the store answers late": func(t *testing.T, s *spy, c *locker.Client) {
 			s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
@@ -273,7 +273,7 @@ func TestDrainEndsWithItsCtxAndSaysWhatIsLeft(t *testing.T) {
 		if err := c.Drain(t.Context()); err != nil {
 			t.Errorf("Drain of nothing = %v", err)
 		}
-		held := mustLock(t, c, "held") // is not waited for
+		held := mustLock(t, c, "held") // Drain does not wait for it
 		l := mustLock(t, c, "key")
 		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -294,8 +294,8 @@ func TestDrainEndsWithItsCtxAndSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
-// What an attempt leaves is cleaned up when it has its answer, so a program that ends before leaves
-// a lock that nobody has.
+// The cleanup of an attempt begins with its answer. A program that ends before that leaves a lock
+// without a holder.
 func TestDrainWaitsForAnAttemptUnderWay(t *testing.T) {
 	for name, by := range map[string]func(c *locker.Client, ctx context.Context, key string, opts ...locker.Option) (*locker.Lock, error){
 		"Lock": (*locker.Client).Lock, "TryLock": (*locker.Client).TryLock,
@@ -304,7 +304,7 @@ func TestDrainWaitsForAnAttemptUnderWay(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, left by its caller %v", name, left), func(t *testing.T) {
 				bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 					s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
-						time.Sleep(3 * time.Second) // as a client library that follows no ctx
+						time.Sleep(3 * time.Second) // as a client library that ignores its ctx
 						return next()
 					}
 					limit := time.Minute
@@ -351,7 +351,7 @@ func TestDrainDoesNotWaitForALockThatSleeps(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var waiters sync.WaitGroup
-		for range 3 { // a head, and two behind it in line
+		for range 3 { // the head of a line, and two behind it
 			waiters.Go(func() {
 				_, err := c.Lock(ctx, "key")
 				mustMatch(t, err, context.Canceled)
@@ -367,8 +367,8 @@ func TestDrainDoesNotWaitForALockThatSleeps(t *testing.T) {
 	})
 }
 
-// A client library that is closed answers nothing more, and says so by a permanent error.
-func TestDrainEndsWhenNothingCanBeDone(t *testing.T) {
+// Each call to a client library that is closed fails with a permanent error.
+func TestDrainReturnsWhenTheClientLibraryIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
 		s.faults.Set(backendtest.DeleteIf, backendtest.Permanent)

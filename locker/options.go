@@ -10,11 +10,13 @@ const DefaultTTL = 10 * time.Second
 
 type config struct {
 	ttl        time.Duration
-	extend     bool
 	maxHold    time.Duration
+	minHold    time.Duration
 	wait       waitPolicy
 	middleware []Middleware
+	holder     holder
 	handover   int // how often a lease is handed over; 0: never
+	extend     bool
 	shared     bool
 	perCall    bool
 
@@ -28,6 +30,7 @@ type waitPolicy struct {
 	attempts int           // 0: any number
 	backoff  Backoff       // nil: the default
 	once     bool          // TryLock: one attempt, not in line
+	fresh    bool          // takes no lease that is handed over: see WithMinHold
 }
 
 func defaults() config { return config{ttl: DefaultTTL, extend: true} }

@@ -14,14 +14,14 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// fault is an error of a store, of one of the classes.
+// fault is an error of a store: permanent, not done or unknown.
 type fault struct{ permanent, unsent bool }
 
 func (f fault) Error() string   { return "the store fails" }
 func (f fault) Permanent() bool { return f.permanent }
 func (f fault) Unsent() bool    { return f.unsent }
 
-// failUntil lets every attempt fail until then, and says when each was made.
+// failUntil makes every attempt fail until end. It returns a func that lists the times of attempts.
 func (s *spy) failUntil(end time.Time, err error) (attempts func() []time.Time) {
 	var mu sync.Mutex
 	var all []time.Time
@@ -60,7 +60,7 @@ func TestWithWaitOutlastsAnOutage(t *testing.T) {
 						t.Errorf("Lock took %v; the outage lasts 1.5 s, and the longest pause is 1 s", took)
 					}
 					if lease := l.Lease(); lease.Contended || lease.Attempts != len(attempts()) {
-						t.Errorf("the lease is %+v after %d attempts; nobody else wants the lock", lease, len(attempts()))
+						t.Errorf("the lease is %+v after %d attempts; want all counted, and Contended false", lease, len(attempts()))
 					}
 					s.mu.Lock()
 					tokens := map[string]bool{}
@@ -78,7 +78,7 @@ func TestWithWaitOutlastsAnOutage(t *testing.T) {
 	}
 }
 
-// A lease may end between the strategy and the Client, as by a wall clock that is set.
+// A lease may end between the strategy and the Client, for instance when the wall clock is set.
 func TestWithWaitOutlastsAGrantThatComesTooLate(t *testing.T) {
 	for _, owner := range []string{"", "ann"} {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
@@ -116,7 +116,7 @@ func TestWithoutWithWaitTheFirstErrorOfTheStoreEndsTheWait(t *testing.T) {
 			mustMatch(t, err, fault{})
 			mustNotMatch(t, err, locker.ErrHeld, locker.ErrWaitLimit)
 			if n := len(attempts()) - before; n != 1 {
-				t.Errorf("%s: %d attempts", name, n)
+				t.Errorf("%s: %d attempts; want 1", name, n)
 			}
 		}
 	})
@@ -129,7 +129,7 @@ func TestAPermanentErrorEndsTheWaitUnderWithWait(t *testing.T) {
 		mustMatch(t, err, fault{permanent: true})
 		mustNotMatch(t, err, locker.ErrWaitLimit)
 		if n := len(attempts()); n != 1 {
-			t.Errorf("%d attempts", n)
+			t.Errorf("%d attempts; want 1", n)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestAWaitLimitReachedInAnOutageCarriesTheLastCause(t *testing.T) {
 	})
 }
 
-// An attempt that fails says nothing of the lock: the last answer counts.
+// An attempt that fails does not say whether the lock is held. The last answer does.
 func TestAWaitLimitMatchesErrHeldIfTheLastAnswerSaidSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, locker.New(s), "key", locker.WithTTL(time.Hour))
@@ -211,7 +211,7 @@ func TestAnAnswerResetsThePausesOfAnOutage(t *testing.T) {
 		mustUnlock(t, mustLock(t, c, "key", locker.WithWait(time.Minute)))
 		first := attempts()
 		if n := len(first); n < 30 || n > 150 {
-			t.Errorf("%d attempts in 30 s; the pauses are drawn from up to 1 s", n)
+			t.Errorf("%d attempts in 30 s; want 30 to 150, since pauses are drawn from 0 to 1 s", n)
 		}
 		for i := 1; i < len(first); i++ {
 			if pause, most := first[i].Sub(first[i-1]), min(50*time.Millisecond<<min(i-1, 5), time.Second); pause > most {
@@ -222,14 +222,14 @@ func TestAnAnswerResetsThePausesOfAnOutage(t *testing.T) {
 		began := time.Now()
 		mustUnlock(t, mustLock(t, c, "key", locker.WithWait(time.Minute)))
 		if took := time.Since(began); took > 300*time.Millisecond {
-			t.Errorf("a short outage after an answer took %v", took)
+			t.Errorf("Lock took %v in a second outage of 25 ms; want short pauses again", took)
 		}
 	})
 }
 
-// TestWaitersComeBackOneAfterTheOther: a store that comes back wakes everybody at one instant.
-// Those who have met the outage do not come at that instant.
-func TestWaitersComeBackOneAfterTheOther(t *testing.T) {
+// A store that is back wakes all waiters at one instant. Waiters whose last attempt failed ignore
+// that, and end their pause first.
+func TestWaitersAreSpreadOverASecondWhenTheStoreIsBack(t *testing.T) {
 	const waiters = 400
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var mu sync.Mutex
@@ -262,7 +262,7 @@ func TestWaitersComeBackOneAfterTheOther(t *testing.T) {
 		}
 		for slot, n := range slots {
 			if n > waiters/4 || slot > 9 {
-				t.Errorf("%d of %d waiters came back in slot %d of 100 ms", n, waiters, slot)
+				t.Errorf("%d of %d waiters made an attempt in slot %d of 100 ms; want a quarter at most, within 1 s", n, waiters, slot)
 			}
 		}
 	})
@@ -292,7 +292,7 @@ func TestAWatchThatFailsDoesNotEndTheWaitUnderWithWait(t *testing.T) {
 		released := time.Now()
 		next := <-got
 		if took := time.Since(released); took != 0 {
-			t.Errorf("the waiter got the lock %v after the release; the store can wake it again", took)
+			t.Errorf("the waiter got the lock %v after the release; want at once, by a new watch", took)
 		}
 		mustUnlock(t, next)
 		time.Sleep(time.Second) // the Client watches for a moment after its last lock
@@ -305,8 +305,8 @@ func TestAWatchThatFailsDoesNotEndTheWaitUnderWithWait(t *testing.T) {
 	})
 }
 
-// What an attempt with a lost reply has stored is in the way of the next one until it is removed.
-func TestWithWaitGetsALockThatItsOwnAttemptHasLeft(t *testing.T) {
+// The value that an attempt with a lost reply has stored keeps the next one out until it is removed.
+func TestWithWaitALockIsGrantedAfterAnAttemptThatLostItsReply(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Once(backendtest.SetNX, backendtest.LoseReply)
 		s.faults.Once(backendtest.DeleteIf, backendtest.Fail, backendtest.Fail)

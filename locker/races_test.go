@@ -14,9 +14,9 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Things that happen at the same time, or in an order that is hardly ever seen.
+// Events at the same moment, or in a rare order.
 
-func TestAWaiterThatLeavesAsItBecomesTheHead(t *testing.T) {
+func TestAWaiterThatLeavesAsItBecomesTheHeadMakesTheNextOneTheHead(t *testing.T) {
 	for range 300 {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			held := mustLock(t, c, "key")
@@ -24,7 +24,7 @@ func TestAWaiterThatLeavesAsItBecomesTheHead(t *testing.T) {
 			for range 5 {
 				go func() {
 					if l, err := c.Lock(ctx, "key"); err == nil {
-						_ = l.Unlock(t.Context()) // which of them gets it is open
+						_ = l.Unlock(t.Context()) // a waiter may be granted the lock before its ctx ends
 					}
 				}()
 				synctest.Wait()
@@ -71,7 +71,7 @@ func TestOwnersHaveLinesAndTokensOfTheirOwn(t *testing.T) {
 
 func TestAnUnlockWakesAWaiterOfTheClientWithoutTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onWatch = func(context.Context) error { return nil } // and it never wakes anybody
+		s.onWatch = func(context.Context) error { return nil } // it never wakes a waiter
 		held := mustLock(t, c, "key")
 		got := make(chan *locker.Lock)
 		go func() {
@@ -82,13 +82,13 @@ func TestAnUnlockWakesAWaiterOfTheClientWithoutTheStore(t *testing.T) {
 		mustUnlock(t, held)
 		l := <-got
 		if took := time.Since(released); took != 0 {
-			t.Errorf("heard after %v", took)
+			t.Errorf("granted %v after the release; want at once", took)
 		}
 		mustUnlock(t, l)
 	})
 }
 
-func TestAWakeUpFromOnesOwnReleaseIsIgnored(t *testing.T) {
+func TestAWakeUpForAReleaseOfThisClientIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var wakes []func()
 		s.onWatching = func(wake func()) { wakes = append(wakes, wake) }
@@ -102,7 +102,7 @@ func TestAWakeUpFromOnesOwnReleaseIsIgnored(t *testing.T) {
 		l := <-got
 		synctest.Wait()
 		before, _, _, _ := s.asked()
-		for _, wake := range wakes { // the store tells of the release only now, when the next one holds it already
+		for _, wake := range wakes { // the store reports the release late: the next waiter has the lock already
 			wake()
 		}
 		synctest.Wait()
@@ -128,7 +128,7 @@ func TestAWakeUpDuringAnAttemptIsKept(t *testing.T) {
 		go func() { third <- waiter() }()
 		synctest.Wait()
 		mustUnlock(t, held)
-		l := <-second // so the line knows that this Client holds the lock
+		l := <-second // now the line knows that this Client holds the lock
 		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			s.mu.Lock()
 			s.onAcquire = nil
@@ -136,14 +136,14 @@ func TestAWakeUpDuringAnAttemptIsKept(t *testing.T) {
 			s.store.Set("key", "other", 2*time.Hour) // another process was faster
 			lease, err := next()
 			s.store.Delete("key")
-			wake() // and has released it before we read the refusal
+			wake() // and has released the lock before this attempt has its answer
 			return lease, err
 		}
 		began := time.Now()
 		mustUnlock(t, l)
 		l = <-third
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("the wake was lost: %v", took)
+			t.Errorf("granted after %v: the wake-up was lost", took)
 		}
 		mustUnlock(t, l)
 	})
@@ -164,7 +164,7 @@ func TestAnExtensionThatIsAnsweredAfterASuspendDoesNotRevive(t *testing.T) {
 			t.Errorf("Expires moved by %v", l.Lease().Expires.Sub(before))
 		}
 		if l.Context().Err() == nil {
-			t.Error("the lock is believed in")
+			t.Error("the context has not ended")
 		}
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 	})
@@ -203,16 +203,16 @@ func TestAResentReleaseDoesNotDependOnTheCtxOfLock(t *testing.T) {
 	})
 }
 
-func TestTheCtxOfAReleaseEndsAfterASecondForALateCallOfDone(t *testing.T) {
+func TestTheCtxOfAReleaseEndsAfterASecondAlthoughDoneIsCalledLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		asked := make(chan error, 1)
 		s.faults.Once(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
-			time.Sleep(2 * time.Second) // without a look at ctx
+			time.Sleep(2 * time.Second) // before the first call of Done
 			select {
 			case <-ctx.Done():
 				asked <- ctx.Err()
 			default:
-				asked <- errors.New("Done is open")
+				asked <- errors.New("Done is not closed")
 			}
 			return backendtest.ErrInjected
 		})
@@ -226,7 +226,7 @@ func TestADelayedExtensionDoesNotLoseALockThatAnotherExtended(t *testing.T) {
 		var once atomic.Bool
 		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			if once.CompareAndSwap(false, true) {
-				time.Sleep(4 * time.Second) // in a limiter, say; the lease it was given ends meanwhile
+				time.Sleep(4 * time.Second) // for instance in a rate limiter; the lease in the request ends meanwhile
 			}
 			return next()
 		}
@@ -245,7 +245,7 @@ func TestAnExtensionThatIsAnsweredAfterTheEndSaysSo(t *testing.T) {
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Minute))
 		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			lease, err := next()
-			clock.Jump(45 * time.Minute) // and nobody has looked since
+			clock.Jump(45 * time.Minute) // no call has looked at the clocks since
 			return lease, err
 		}
 		mustMatch(t, l.Extend(context.Background(), time.Hour), locker.ErrLost)
@@ -263,7 +263,7 @@ func TestExtendAfterTheEndOfTheHoldSendsNothing(t *testing.T) {
 			t.Errorf("%q; want %q", err, want)
 		}
 		if _, extends, _, _ := s.asked(); extends != 0 {
-			t.Errorf("%d extensions", extends)
+			t.Errorf("%d extensions were sent", extends)
 		}
 	})
 }
@@ -281,7 +281,7 @@ func TestAShortLeaseIsRenewedBesideALongOne(t *testing.T) {
 		brief := mustLock(t, c, "brief", locker.WithTTL(100*time.Millisecond), locker.WithoutExtension())
 		<-brief.Context().Done()
 		if late := time.Since(brief.Lease().Expires); late != 0 {
-			t.Errorf("told %v after the end", late)
+			t.Errorf("the context ended %v after the lease", late)
 		}
 		mustUnlock(t, long)
 	})
@@ -291,7 +291,7 @@ func TestAnAttemptThatIgnoresItsCtxIsCleanedUpBeforeItAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		answer := make(chan struct{})
 		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
-			lease, err := next() // granted, and then
+			lease, err := next() // the store grants, and the answer is late
 			<-answer
 			return lease, err
 		}
@@ -305,7 +305,7 @@ func TestAnAttemptThatIgnoresItsCtxIsCleanedUpBeforeItAnswers(t *testing.T) {
 	})
 }
 
-func TestUnlockAtTheMaximumHoldIsRepeated(t *testing.T) {
+func TestTheReleaseAfterTheMaximumHoldIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(time.Minute), locker.WithMaxHold(time.Second))
 		<-l.Context().Done()
@@ -321,9 +321,9 @@ func TestARestOfALeaseThatUnlockCouldNotReleaseIsReleasedInTheBackground(t *test
 		<-l.Context().Done()
 		s.faults.Set(backendtest.DeleteIf, backendtest.Fail)
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
-		time.Sleep(10 * time.Second) // longer than Unlock tries
+		time.Sleep(10 * time.Second) // longer than Unlock waits
 		if _, _, held := s.store.Get("key"); !held {
-			t.Error("it was released by a store that fails")
+			t.Error("the key is gone although every release fails")
 		}
 		s.faults.Clear()
 		time.Sleep(2 * time.Second)
@@ -331,8 +331,9 @@ func TestARestOfALeaseThatUnlockCouldNotReleaseIsReleasedInTheBackground(t *test
 	})
 }
 
-// Found by the simulation: a node of a quorum had forgotten the lock, which an extension found out when the holder had been told to
-// stop by his own ctx. The other nodes were let go of at once.
+// The simulation found this: the ctx given to Lock had ended, so the work was stopping. Then an
+// extension found that a node of the quorum had lost the lock, and the other nodes were released at
+// once, while the work still ran.
 func TestTheRestOfALostLeaseIsKeptWhileTheHolderWindsUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -347,7 +348,7 @@ func TestTheRestOfALostLeaseIsKeptWhileTheHolderWindsUp(t *testing.T) {
 		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
 		synctest.Wait()
 		if _, _, held := s.store.Get("key"); !held {
-			t.Error("it was released, and the holder could not be told")
+			t.Error("the key was released before Unlock, while the work was stopping")
 		}
 		s.faults.Once(backendtest.DeleteIf, backendtest.Fail)
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
@@ -390,7 +391,7 @@ func TestAWakeUpOfAHeadThatLeavesWakesTheNextHead(t *testing.T) {
 			cancel()
 			l := <-next
 			if took := time.Since(began); took > time.Second {
-				t.Fatalf("the next in line slept for %v on a free lock", took)
+				t.Fatalf("the next waiter slept for %v while the lock was free", took)
 			}
 			mustUnlock(t, l)
 			<-left
@@ -401,8 +402,8 @@ func TestAWakeUpOfAHeadThatLeavesWakesTheNextHead(t *testing.T) {
 func TestAPermanentErrorOfTheWatchReachesAllInLine(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Hour)
-		refused := errors.New("not permitted")
-		s.onWatch = func(context.Context) error { time.Sleep(time.Second); return refused }
+		noPermission := errors.New("not permitted")
+		s.onWatch = func(context.Context) error { time.Sleep(time.Second); return noPermission }
 		errs := make(chan error)
 		for range 5 {
 			go func() {
@@ -413,17 +414,18 @@ func TestAPermanentErrorOfTheWatchReachesAllInLine(t *testing.T) {
 		}
 		began := time.Now()
 		for range 5 {
-			mustMatch(t, <-errs, refused)
+			mustMatch(t, <-errs, noPermission)
 		}
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("told after %v", took)
+			t.Errorf("the waiters failed after %v; the watch failed after 1s", took)
 		}
 	})
 }
 
-// What panics or ends its goroutine must not leave a line without a head, a caller without an answer or a lock locked.
+// After a panic or runtime.Goexit in code of others, each line has a head, each caller has its answer
+// and no lock stays locked.
 
-func TestAPanicInABackoffOrALockerLeavesTheLineAlone(t *testing.T) {
+func TestAPanicInABackoffOrALockerLeavesTheLineUsable(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		survive := func(what string, f func()) {
 			defer func() {
@@ -475,7 +477,7 @@ func TestALockerThatEndsItsGoroutineIsAnError(t *testing.T) {
 			panic("not reached")
 		})
 		if err := l.Unlock(t.Context()); err == nil {
-			t.Error("Unlock = nil although nobody answered")
+			t.Error("Unlock = nil although the release was not answered")
 		}
 		s.store.Delete("key")
 	})
@@ -520,7 +522,7 @@ func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 
 func TestLinesOfSeveralOwnersAreWokenAndEndOneByOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onWatch = func(context.Context) error { return nil } // and it never wakes anybody
+		s.onWatch = func(context.Context) error { return nil } // it never wakes a waiter
 		never := locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })
 		held := mustLock(t, c, "key")
 		owners := []string{"a", "b", "c", ""}
@@ -540,19 +542,19 @@ func TestLinesOfSeveralOwnersAreWokenAndEndOneByOne(t *testing.T) {
 		}
 		cancels["b"]() // its line ends in the middle of the others
 		if l := <-got; l != nil {
-			t.Fatal("granted while it is held")
+			t.Fatal("granted while the lock is held")
 		}
 		began := time.Now()
 		l := held
 		for range 3 {
-			mustUnlock(t, l) // wakes every line: all ask, and one gets it
+			mustUnlock(t, l) // wakes every line: each head makes an attempt, one is granted
 			if l = <-got; l == nil {
 				t.Fatal("a waiter failed")
 			}
 		}
 		mustUnlock(t, l)
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("three grants took %v; want no pause", took)
 		}
 		for _, cancel := range cancels {
 			cancel()
@@ -578,7 +580,7 @@ func TestMiddlewareThatGrantsTooLateHoldsNothing(t *testing.T) {
 		s := newSpy()
 		c := locker.New(s, locker.WithTTL(time.Second), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 			return acquirer{next, func(lease locker.Lease) locker.Lease {
-				time.Sleep(990 * time.Millisecond) // the lease has ended, the key not yet
+				time.Sleep(990 * time.Millisecond) // the lease has ended, the key has not
 				return lease
 			}}
 		}))
@@ -601,7 +603,7 @@ func TestReleaseIsSentWhenNoExtensionIsUnderWay(t *testing.T) {
 				underWay.Add(1)
 				defer underWay.Add(-1)
 				<-ctx.Done()
-				time.Sleep(20 * time.Millisecond) // a client library takes its time
+				time.Sleep(20 * time.Millisecond) // a client library may return late
 				return locker.Lease{}, ctx.Err()
 			}
 			s.faults.Once(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {

@@ -28,6 +28,9 @@ const (
 // say that the lock is released, and its text says when the lease ends by itself: a time of day in
 // the local time zone, as in the lines of a log beside it. A second Unlock waits for the
 // same release under its own ctx. A nil ctx is an error, and the lock is released all the same.
+//
+// Before the end of a minimum hold ([WithMinHold]), an Extend takes the place of the release, and
+// the errors mean the same: the store did not confirm that the lock was held until now.
 func (l *Lock) Unlock(ctx context.Context) error {
 	defer runtime.KeepAlive(l)
 	if ctx == nil {
@@ -119,13 +122,16 @@ func (h *hold) release() {
 		defer h.settle(lost) // also if the Locker ends the goroutine
 		if h.windsUp(lost) {
 			h.join()
-			h.releaseRest()
+			if !h.keep() {
+				h.releaseRest()
+			}
 		}
 		await(h.told, tellLimit)
 		return
 	}
 	h.client.renewals.remove(h)
 	h.join()
+	h.keep()
 	h.firstRelease()
 }
 
@@ -133,7 +139,7 @@ func (h *hold) release() {
 // background.
 func (h *hold) firstRelease() {
 	limit := min(releaseLimit, time.Until(h.leaseNow().Expires))
-	ctx := &deadlineContext{valuesContext: h.values, deadline: time.Now().Add(limit)}
+	ctx := &deadlineContext{valuesContext: valuesContext{h}, deadline: time.Now().Add(limit)}
 	timer := time.AfterFunc(limit, func() { h.releaseIsLate(ctx) })
 	returned := false
 	defer func() {
@@ -193,6 +199,9 @@ func (h *hold) resend() {
 	begin := !h.unlock.again && !h.unlock.over
 	h.unlock.again = true
 	left := time.Until(h.lease.Expires)
+	if h.kept() {
+		left = min(left, time.Until(h.least.until))
+	}
 	// After the end of the lease the result is of no use. A Release that ends with the lease has a
 	// moment more to return.
 	if begin {
@@ -214,8 +223,8 @@ func (h *hold) giveUpRelease() {
 	if err == nil {
 		err = errNoAnswer
 	}
-	if h.settle(err) {
-		h.client.cleanups.Add(h.given, cleanup.Entry{TTL: h.ttl, Known: true, Remove: h.releaseOnce})
+	if h.settle(err) && !h.kept() {
+		h.client.cleanups.Add(h.given, cleanup.Entry{TTL: h.longest(), Known: true, Remove: h.releaseOnce})
 	}
 }
 
@@ -231,8 +240,8 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 	lease := h.lease
 	h.mu.Unlock()
 
-	lease.unlocked = true
-	err := h.client.locker.Release(ctx, lease)
+	lease.unlocked = h.least == nil // a lease with a minimum hold is not handed over
+	err := h.finish(ctx, lease)
 	if err == nil || permanent(err) {
 		h.settle(err)
 		return nil
@@ -250,7 +259,7 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 		return err
 	}
 	h.mu.Unlock()
-	if sent > 1 { // an earlier one, whose answer got lost, has released the lease
+	if sent > 1 && !h.kept() { // an earlier one, whose answer got lost, has released the lease
 		err = nil
 	}
 	h.settle(err)
@@ -281,7 +290,9 @@ func (h *hold) settle(err error) (first bool) {
 		defer close(done) // also if a hook panics
 	}
 	defer h.client.ledger.Done()
-	h.client.lines.freed(h.lease.Key)
+	if !h.kept() && !h.moved || unlocked && errors.Is(err, ErrLost) {
+		h.client.lines.freed(h.lease.Key)
+	}
 	if unlocked {
 		cause := ErrReleased
 		switch {
@@ -317,7 +328,7 @@ func (h *hold) unconfirmedBecause(cause error) error {
 
 // keyEnds is the first full second at which the store has forgotten the lease.
 func (h *hold) keyEnds() time.Time {
-	margin := h.lease.Expires.Add(h.ttl).Sub(Until(h.lease.Expires, h.ttl))
+	margin := h.lease.Expires.Add(h.longest()).Sub(Until(h.lease.Expires, h.longest()))
 	return h.lease.Expires.Add(margin + time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
@@ -348,7 +359,7 @@ func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).Er
 // queue of cleanups is full, the lease ends with its TTL.
 func (h *hold) releaseLeftover() {
 	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
-	if !h.cleanUp(h.ttl, func(ctx context.Context) error {
+	if !h.cleanUp(h.longest(), func(ctx context.Context) error {
 		defer tell() // what is left may end with its TTL
 		return h.releaseOnce(ctx)
 	}) {
@@ -359,14 +370,14 @@ func (h *hold) releaseLeftover() {
 // cleanUp calls remove in the background until the store answers, or for left. It is false if there
 // is no room.
 func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
-	return h.client.cleanups.Add(&h.values, cleanup.Entry{TTL: left, Known: true, Remove: remove})
+	return h.client.cleanups.Add(&valuesContext{h}, cleanup.Entry{TTL: left, Known: true, Remove: remove})
 }
 
 // releaseRest releases a lease that was kept until the work has stopped. The error of Unlock is the
 // loss, whatever becomes of this.
 func (h *hold) releaseRest() {
 	ends := h.leaseNow().Expires
-	ctx, cancel := context.WithDeadline(&h.values, earlier(time.Now().Add(unlockLimit), ends))
+	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(time.Now().Add(unlockLimit), ends))
 	defer cancel()
 	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !permanent(err) {
 		h.cleanUp(time.Until(ends), h.releaseOnce)
@@ -374,10 +385,15 @@ func (h *hold) releaseRest() {
 }
 
 func (h *hold) releaseOnce(ctx context.Context) error {
-	return releaseOnce(ctx, h.client.locker, h.leaseNow())
+	h.mu.Lock()
+	lease := h.lease
+	lease.Kept = h.kept()
+	h.mu.Unlock()
+	return releaseOnce(ctx, h.client.locker, lease)
 }
 
-// discard releases a lease that came too late for its caller.
+// discard releases a lease that came too late for its caller. It does so at once, even if the store
+// was silent before: it has answered since.
 func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
 	discard(ctx, c.locker, &c.cleanups, &c.ledger, &c.lines, lease, ttl)
 }
@@ -385,7 +401,7 @@ func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
 func discard(
 	ctx context.Context, l Locker, cleanups *cleanup.Queue, ledger *cleanup.Ledger, lines *lines, lease Lease, ttl time.Duration,
 ) {
-	cleanups.Add(&countedContext{ctx, ledger}, cleanup.Entry{TTL: ttl, Known: true, Remove: func(ctx context.Context) error {
+	cleanups.Add(&countedContext{ctx, ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: func(ctx context.Context) error {
 		err := releaseOnce(ctx, l, lease)
 		if err == nil {
 			lines.freed(lease.Key)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The scheduler can look at a lock in the moment in which an extension by hand has been answered, by the due time from before.
+// The scheduler may look at a lock, at its old due time, just when an extension by hand was answered.
 func TestALookAtALeaseThatWasJustExtendedRenewsNothing(t *testing.T) {
 	now := time.Now()
 	h := &hold{

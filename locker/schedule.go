@@ -56,10 +56,11 @@ type task interface {
 
 // entry is what the scheduler stores in a task. The scheduler's mutex guards it.
 type entry struct {
-	task    task     // nil: the scheduler does not keep it
-	heap    *dueHeap // that holds it; nil: none, for instance while a tick looks at it
-	index   int      // in heap
-	changed bool     // while heap was nil: firstLook must be asked again
+	task    task          // nil: the scheduler does not keep it
+	heap    *dueHeap      // that holds it; nil: none, for instance while a tick looks at it
+	at      time.Duration // of the next look, since the origin of the scheduler
+	index   int32         // in heap; beside changed, since each lock held has an entry
+	changed bool          // while heap was nil: firstLook must be asked again
 }
 
 // verdict is what is due for a task.
@@ -80,9 +81,11 @@ const (
 )
 
 const (
-	maxInFlight  = 256         // renewals of one Client under way at once
-	maxTelling   = 8           // goroutines that call hooks
-	atOnce       = 256         // tasks that a tick takes before it lets others use the scheduler
+	maxInFlight = 256 // renewals of one Client under way at once
+	maxTelling  = 8   // goroutines that call hooks
+	// Tasks that a tick takes before it lets Lock and Unlock use the scheduler. A tick that took
+	// 100,000 at once would keep them waiting for more than 20 ms (BenchmarkScheduler).
+	atOnce       = 256
 	lookInterval = time.Second // timers stand still while a machine is suspended, and so would a later one
 )
 
@@ -285,7 +288,8 @@ func (s *scheduler) forget(e *entry) {
 }
 
 // arm sets the timer for the first due time, but at most lookInterval after the last look. If the
-// timer is set for an earlier time, as it nearly always is, arm leaves it and reads no clock.
+// timer is set for an earlier time, as it nearly always is, arm leaves it and reads no clock. See
+// docs/performance.md, "What each mechanism brings".
 func (s *scheduler) arm() {
 	if s.tasks() == 0 || s.ticking {
 		return
@@ -351,10 +355,9 @@ func (s *scheduler) checkWallClock(now time.Time) {
 	}
 	s.set = set
 	for _, heap := range []*dueHeap{&s.due, &s.overdue} {
-		for i := range heap.items {
-			item := &heap.items[i]
-			if end, lasts := item.entry.task.endBy(now); lasts {
-				item.at = min(item.at, s.since(end))
+		for _, e := range heap.items {
+			if end, lasts := e.task.endBy(now); lasts {
+				e.at = min(e.at, s.since(end))
 			}
 		}
 		heap.sort()

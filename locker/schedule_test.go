@@ -9,7 +9,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// All extensions of the long leases are due at the same time, and take a quarter of a minute; a short one is due each second of it.
+// The renewals of the long leases are all due at the same time and take 15 s in all. Meanwhile each
+// short lease is due every second.
 func TestMoreExtensionsThanFitAreMadeInTheOrderInWhichLeasesEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {

@@ -23,7 +23,7 @@ func TestSharedKeysAreNeitherWatchedNorQueuedFor(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		acquires, _, _, watches := s.asked()
 		if watches != 0 || acquires < 130 || acquires > 400 {
-			t.Errorf("%d attempts and %d watches in 10 s; want none, and an attempt every 25 to 75 ms", acquires, watches)
+			t.Errorf("%d attempts and %d watches in 10 s; want an attempt every 25 to 75 ms, and no watch", acquires, watches)
 		}
 		mustUnlock(t, l)
 		mustUnlock(t, <-got)
@@ -45,9 +45,9 @@ func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
 		released := time.Now()
 		l := mustLock(t, c, "key")
 		if took := time.Since(released); took < between {
-			t.Errorf("the Client has the key again after %v", took)
+			t.Errorf("the Client has the key again after %v; want a pause of %v at least", took, between)
 		}
-		go func() { // behind the holder, in the line of its Client
+		go func() { // a waiter of the same Client
 			l := mustLock(t, c, "key")
 			waiting <- time.Now()
 			mustUnlock(t, l)
@@ -56,7 +56,7 @@ func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
 		mustUnlock(t, l)
 		released = time.Now()
 		if took := (<-waiting).Sub(released); took < between {
-			t.Errorf("the next in line has the key after %v", took)
+			t.Errorf("the next waiter has the key after %v; want a pause of %v at least", took, between)
 		}
 		began := time.Now()
 		mustUnlock(t, mustLock(t, c, "another"))
@@ -66,8 +66,9 @@ func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
 	}, locker.WithSharedKeys())
 }
 
-// Others ask every 50 ms, and not again for 50 ms after a release. Without their pause after a
-// release, our Clients would have nearly all grants; without polling, hardly any.
+// The pollers make an attempt every 50 ms, and none for 50 ms after a release. Without the pause
+// after a release, our Clients would get nearly all grants. Without polling they would get hardly
+// any.
 func TestAClientAndPollersOfASharedKeyBothGetTheLock(t *testing.T) {
 	const grants, work, interval = 300, 5 * time.Millisecond, 50 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -115,17 +116,17 @@ func TestAClientAndPollersOfASharedKeyBothGetTheLock(t *testing.T) {
 		wg.Wait()
 		t.Logf("%d ours, %d theirs", ours, theirs)
 		if least := grants / 2 / 5; ours < least || theirs < least {
-			t.Errorf("ours have %d of %d grants, theirs %d; want at least a fifth of the half, %d", ours, grants, theirs, least)
+			t.Errorf("ours have %d of %d grants, theirs %d; want at least a fifth of a half share, %d", ours, grants, theirs, least)
 		}
 	})
 }
 
-func TestSharedKeysDoNotGoWithAnOrderOrAHandOver(t *testing.T) {
+func TestWithSharedKeysIsAnErrorWithFairOrWithHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		for says, c := range map[string]*locker.Client{
 			"locker.WithSharedKeys does not go with locker.WithHandover": locker.New(fair.New(store), locker.WithHandover(3), locker.WithSharedKeys()),
-			"fair can't keep an order":                                   locker.New(fair.New(store), locker.WithSharedKeys()),
+			"waiters can't stand in order":                               locker.New(fair.New(store), locker.WithSharedKeys()),
 		} {
 			for _, lock := range []func() error{
 				func() error { _, err := c.Lock(t.Context(), "key"); return err },

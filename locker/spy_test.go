@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// spy is a Locker on a store in memory that notes what it is asked and can be told to misbehave.
+// spy is a Locker on a store in memory. It notes each call, and a test can set hooks and faults.
 type spy struct {
 	locker.Locker
 	store  *memory.Store
@@ -35,7 +35,7 @@ type spy struct {
 	onRelease func(ctx context.Context) error // instead of a Release
 	onWatch   func(ctx context.Context) error
 
-	onWatching func(wake func()) // instead of waking; the test does that
+	onWatching func(wake func()) // gives wake to the test; the store does not call it then
 }
 
 func newSpy() *spy {
@@ -44,7 +44,7 @@ func newSpy() *spy {
 	return &spy{Locker: single.New(faults.Queued(store)), store: store, faults: faults}
 }
 
-// Endpoint is what a Locker over one server has.
+// Endpoint names the server, as a Locker over one server does.
 func (s *spy) Endpoint() string { return s.endpoint }
 
 func (s *spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -112,12 +112,14 @@ type clocked struct {
 func (c clocked) WallClock() *wallclock.Clock { return c.clock }
 func (c clocked) Endpoint() string            { return address.Of(c.Locker) }
 
-// onClock is a Locker whose Client has that clock, over a store in memory that grants an hour.
+// onClock is a Locker whose Client has that clock, on a store in memory with a maximum TTL of an
+// hour.
 func onClock(clock *wallclock.Clock) clocked {
 	return clocked{single.New(memory.New(memory.WithMaxTTL(time.Hour))), clock}
 }
 
-// bubble runs test in fake time, and checks that nothing of the Client is left over.
+// bubble runs test in fake time. At the end it checks that the Client has no line, no entry in its
+// scheduler and no timer.
 func bubble(t *testing.T, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {
 	t.Helper()
 	bubbleWithAClock(t, nil, test, opts...)

@@ -71,7 +71,7 @@ func TestUnlockReturnsWithItsCtxAndTheReleaseGoesOn(t *testing.T) {
 				t.Errorf("%s: Unlock took %v", name, took)
 			}
 			s.faults.Clear()
-			if err := l.Unlock(t.Context()); err != nil { // the result of the one release
+			if err := l.Unlock(t.Context()); err != nil { // it waits for the same release
 				t.Errorf("%s: second Unlock = %v", name, err)
 			}
 			s.mustBeFree(t, "key")
@@ -90,7 +90,7 @@ func TestUnlockTriesUntilTheLeaseEnds(t *testing.T) {
 		mustMatch(t, err, backendtest.ErrInjected)
 		mustNotMatch(t, err, locker.ErrLost)
 		if now := time.Now(); now.Sub(end).Abs() > time.Second {
-			t.Errorf("given up at %v, the lease ended at %v", now, end)
+			t.Errorf("Unlock returned at %v, the lease ended at %v", now, end)
 		}
 		if _, _, releases, _ := s.asked(); releases < 5 || releases > 30 {
 			t.Errorf("%d releases", releases)
@@ -98,7 +98,7 @@ func TestUnlockTriesUntilTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// Some recipes store what does not end with the lease, such as a bit: it would stay for ever.
+// Some recipes store a value without expiry, such as a bit. Without this it would stay for ever.
 func TestAReleaseWithoutAnswerIsCleanedUpAfterTheEndOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
@@ -119,24 +119,24 @@ func TestAReleaseWithoutAnswerIsCleanedUpAfterTheEndOfTheLease(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := released.Load(); n != 1 {
-			t.Errorf("released %d times", n)
+			t.Errorf("released %d times after the end of the lease; want once", n)
 		}
 	})
 }
 
-// A server is dead, and a program that holds many locks ends its work.
+// A program that holds many locks unlocks them all while the server is dead.
 func TestHooksOfUnconfirmedReleasesAreCalledByFewGoroutines(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
 		var mu sync.Mutex
-		now, most, told := 0, 0, 0
+		now, most, called := 0, 0, 0
 		locks := locker.New(s, locker.WithTTL(10*time.Second), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
 			mu.Lock()
-			now, told = now+1, told+1
+			now, called = now+1, called+1
 			most = max(most, now)
 			mu.Unlock()
-			time.Sleep(10 * time.Millisecond) // a hook may take its time
+			time.Sleep(10 * time.Millisecond) // a hook may take long
 			mu.Lock()
 			now--
 			mu.Unlock()
@@ -157,13 +157,13 @@ func TestHooksOfUnconfirmedReleasesAreCalledByFewGoroutines(t *testing.T) {
 		time.Sleep(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
-		if most > 8 || after > before+100 || told != n {
-			t.Errorf("%d goroutines before the leases end, %d then; %d hooks at once, %d told", before, after, most, told)
+		if most > 8 || after > before+100 || called != n {
+			t.Errorf("%d goroutines before the leases end, %d after; %d hooks at once, %d in all", before, after, most, called)
 		}
 	})
 }
 
-// unlocks are the two ways to release that must not wait for ever.
+// unlocks are the two ways to release a lock. Neither may wait for ever.
 var unlocks = map[string]func(c *locker.Client, work func()) error{
 	"Unlock": func(c *locker.Client, work func()) error {
 		l, err := c.Lock(context.Background(), "key")
@@ -183,10 +183,9 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 		fault backendtest.Fault
 		cause string
 	}{
-		"the server hangs":     {backendtest.Hang, context.DeadlineExceeded.Error()},
-		"the client is closed": {backendtest.Fail, backendtest.ErrInjected.Error()},
-		// in the client library either, whatever the ctx says
-		"nothing returns": {nil, "the locker did not answer"},
+		"the server hangs":                   {backendtest.Hang, context.DeadlineExceeded.Error()},
+		"the client is closed":               {backendtest.Fail, backendtest.ErrInjected.Error()},
+		"the client library ignores its ctx": {nil, "the locker did not answer"},
 	}
 	for how, unlock := range unlocks {
 		for name, w := range faults {
@@ -196,8 +195,8 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 					if fault == nil {
 						fault = backendtest.Stall(stuck, backendtest.Fail)
 						s.faults.Set(backendtest.DeleteIf, fault)
-						// the Client learns from the first one that it must not wait for the
-						// library
+						// After one call past its deadline, the Client makes the next on
+						// another goroutine.
 						other := mustLock(t, c, "other")
 						go func() { _ = other.Unlock(context.Background()) }()
 						time.Sleep(1500 * time.Millisecond)
@@ -209,7 +208,7 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 						s.faults.Set(backendtest.DeleteIf, fault)
 					})
 					if took := time.Since(began); took != 3*time.Second {
-						t.Errorf("it took %v", took)
+						t.Errorf("it took %v; want 3s", took)
 					}
 					want := `lockstep: release "key": not confirmed; the lease ends by itself at ` + ends + ": " + w.cause
 					if err == nil || err.Error() != want {
@@ -217,11 +216,11 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 					}
 					mustNotMatch(t, err, context.DeadlineExceeded, locker.ErrLost)
 					if failed := (*locker.Error)(nil); !errors.As(err, &failed) || failed.Op != "release" {
-						t.Errorf("%#v is no *Error of a release", err)
+						t.Errorf("%#v is not an *Error of a release", err)
 					}
 					s.faults.Clear()
 					close(stuck)
-					time.Sleep(3 * time.Second) // the release goes on
+					time.Sleep(3 * time.Second) // the release goes on in the background
 					s.mustBeFree(t, "key")
 				})
 			})
@@ -229,7 +228,7 @@ func TestUnlockUnderBackgroundReturnsWithinThreeSeconds(t *testing.T) {
 	}
 }
 
-// There are so many cleanups that no release goes on in the background.
+// The queue of cleanups is full, so the release cannot go on in the background.
 func TestAReleaseWithoutRoomInTheCleanupsFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
@@ -260,13 +259,13 @@ func TestAReleaseThatHungSaysWhenTheLeaseEnds(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("%v; want\n%s", err, want)
 		}
-		mustMatch(t, err, context.DeadlineExceeded) // here it is the caller's
+		mustMatch(t, err, context.DeadlineExceeded) // that of the caller's ctx
 		s.faults.Clear()
 	})
 }
 
-// That a later Release could not be sent says nothing of the first, which may have been done.
-func TestAnUnlockThatIsNotConfirmedTellsOfTheReleaseThatWasSent(t *testing.T) {
+// A later Release was not sent. The first was sent, and may have been done: its error says more.
+func TestAnUnlockThatIsNotConfirmedHasTheErrorOfTheReleaseThatWasSent(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l, sent := mustLock(t, c, "key"), false
 		s.faults.Set(backendtest.DeleteIf, func(context.Context, func(context.Context) error) error {
@@ -312,7 +311,7 @@ func TestAReleaseThatHangsIsSentAgainAfterASecond(t *testing.T) {
 		began := time.Now()
 		mustUnlock(t, l)
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("Unlock took %v", took)
+			t.Errorf("Unlock took %v; want 1s", took)
 		}
 		s.mustBeFree(t, "key")
 		close(stuck)
@@ -322,13 +321,13 @@ func TestAReleaseThatHangsIsSentAgainAfterASecond(t *testing.T) {
 func TestAReleaseThatHangsIsSentAgainAfterASecondBesideLocksThatAreDueLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		stuck := make(chan struct{})
-		other := mustLock(t, c, "other", locker.WithTTL(6*time.Second)) // extended after two
+		other := mustLock(t, c, "other", locker.WithTTL(6*time.Second)) // renewed after 2 s
 		l := mustLock(t, c, "key", locker.WithTTL(time.Minute))
 		s.faults.Once(backendtest.DeleteIf, backendtest.Stall(stuck, backendtest.Fail))
 		began := time.Now()
 		mustUnlock(t, l)
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("Unlock took %v", took)
+			t.Errorf("Unlock took %v; want 1s", took)
 		}
 		close(stuck)
 		mustUnlock(t, other)
@@ -347,7 +346,7 @@ func TestAReleaseThatHangsIsNotSentAgainForEver(t *testing.T) {
 			t.Errorf("Unlock = %v; want it to give up when the lease has ended", err)
 		}
 		if _, _, releases, _ := s.asked(); releases < 2 || releases > 9 {
-			t.Errorf("%d releases hang, want the first and a few sent beside it", releases)
+			t.Errorf("%d releases were sent; want the first and a few beside it", releases)
 		}
 		close(stuck)
 	})
@@ -363,7 +362,7 @@ func TestAReleaseThatFollowsItsCtxIsSentAgainAfterASecond(t *testing.T) {
 				t.Errorf("Unlock = %v", err)
 			}
 			if took := time.Since(began); took < time.Second || took > 1100*time.Millisecond {
-				t.Errorf("Unlock took %v", took)
+				t.Errorf("Unlock took %v; want 1s", took)
 			}
 			s.mustBeFree(t, "key")
 		}
@@ -389,14 +388,14 @@ func TestASecondUnlockReturnsTheResultOfTheFirst(t *testing.T) {
 		mustMatch(t, first, locker.ErrLost)
 		next := mustLock(t, c, "key")
 		if second := l.Unlock(t.Context()); second != first {
-			t.Errorf("%v, then %v", first, second)
+			t.Errorf("Unlock = %v, then %v", first, second)
 		}
 		if _, _, ok := s.store.Get("key"); !ok {
 			t.Error("the second Unlock removed the next holder's key")
 		}
 		mustUnlock(t, next)
 		if second := next.Unlock(done(t)); second != nil {
-			t.Errorf("nil, then %v", second)
+			t.Errorf("Unlock = nil, then %v", second)
 		}
 	})
 }
@@ -429,7 +428,7 @@ func TestUnlockEndsTheContextBeforeItSendsRelease(t *testing.T) {
 		l := mustLock(t, c, "key")
 		s.faults.Set(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
 			if l.Context().Err() == nil {
-				t.Error("the holder's context lives on while the lock is released")
+				t.Error("the context has not ended when Release is sent")
 			}
 			if ctx.Err() != nil {
 				t.Error("the release runs under a ctx that is done")
@@ -447,7 +446,7 @@ func TestReleaseWaitsForAnExtensionUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var order []string
 		s.faults.Set(backendtest.ExpireIf, func(ctx context.Context, execute func(context.Context) error) error {
-			<-ctx.Done() // it follows its ctx, and needs a moment
+			<-ctx.Done() // follows its ctx, and returns a little later
 			time.Sleep(50 * time.Millisecond)
 			order = append(order, "extend")
 			return ctx.Err()
@@ -460,7 +459,7 @@ func TestReleaseWaitsForAnExtensionUnderWay(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		mustUnlock(t, l)
 		if len(order) != 2 || order[0] != "extend" {
-			t.Errorf("order: %v", order)
+			t.Errorf("order of the calls: %v; want the extension first", order)
 		}
 	})
 }
@@ -494,7 +493,7 @@ func TestDoReleasesHoweverTheWorkEnds(t *testing.T) {
 	})
 }
 
-func TestDoJoinsTheErrorsTheWorksFirst(t *testing.T) {
+func TestDoWrapsTheErrorOfTheWorkBeforeThatOfTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		failed := errors.New("failed")
 		err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
@@ -513,7 +512,7 @@ func TestDoJoinsTheErrorsTheWorksFirst(t *testing.T) {
 		err = c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
 			s.store.Delete("key")
 			<-ctx.Done()
-			return context.Cause(ctx) // which Unlock would say again
+			return context.Cause(ctx) // Unlock returns the same
 		})
 		if lost := (*locker.LostError)(nil); !errors.As(err, &lost) || err.Error() != lost.Error() {
 			t.Errorf("Do = %v", err)
@@ -525,7 +524,7 @@ func TestDoGivesTheWorkTheContextOfTheHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
 			if ctx != l.Context() || l.Key() != "key" || l.Lease().Key != "key" || l.Fence() != 0 {
-				t.Errorf("ctx and lock do not belong together: %v", l.Lease())
+				t.Errorf("work got a ctx or a lock of another hold: %v", l.Lease())
 			}
 			s.store.Delete("key")
 			<-ctx.Done()
@@ -556,7 +555,7 @@ func TestLockReturnsNoLockIfCtxEndsDuringTheGrant(t *testing.T) {
 		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			lease, err := next()
 			cancel()
-			synctest.Wait() // Lock may notice the one or the other first
+			synctest.Wait() // so that Lock sees the end of ctx first
 			return lease, err
 		}
 		_, err := c.Lock(ctx, "key", locker.WithTTL(time.Hour))
@@ -566,7 +565,7 @@ func TestLockReturnsNoLockIfCtxEndsDuringTheGrant(t *testing.T) {
 	})
 }
 
-// unsent is the error of a call that never left this process.
+// unsent is the error of a call that was not sent.
 type unsent struct{}
 
 func (unsent) Error() string { return "no connection" }
@@ -607,7 +606,7 @@ func TestALockerThatEndsTheGoroutineOfALateReleaseBlocksNoUnlock(t *testing.T) {
 		began := time.Now()
 		mustMatch(t, l.Unlock(ctx), locker.ErrLost)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("Unlock took %v", took)
+			t.Errorf("Unlock took %v; want 1s", took)
 		}
 		if err := c.Drain(ctx); err != nil {
 			t.Errorf("Drain = %v", err)

@@ -94,7 +94,7 @@ func TestErrorsReadAsOneSentence(t *testing.T) {
 	}
 }
 
-// The deadline of an extension is not one of the caller.
+// The deadline of an extension is not a deadline of the caller's ctx.
 func TestALossMatchesItsCauseAndNoEndOfACtx(t *testing.T) {
 	root := errors.New("down")
 	lost := &locker.LostError{Key: "k", Reason: locker.LostUnavailable, Err: fmt.Errorf("%w: %w: %w", root, context.DeadlineExceeded, context.Canceled)}
@@ -170,7 +170,7 @@ func TestAKeyThatIsTooLongIsShownByItsFirst64Bytes(t *testing.T) {
 	}
 	whole := strings.Repeat("k", locker.MaxKeyLength)
 	if got, want := (&locker.HeldError{Key: whole}).Error(), `lockstep: acquire "`+whole+`": held by someone else`; got != want {
-		t.Errorf("a key that is as long as it may be is shown as %s", got)
+		t.Errorf("a key of the greatest length is shown as %s; want all of it", got)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestBackoffIsPureJitteredAndCapped(t *testing.T) {
 	}
 }
 
-func TestContextWithOwnerNamesWhoAsks(t *testing.T) {
+func TestContextWithOwnerSetsTheOwnerOfRequestAndLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l, err := c.Lock(locker.ContextWithOwner(t.Context(), "job 7"), "key")
 		if err != nil {

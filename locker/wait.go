@@ -57,43 +57,70 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 		limit, cancel = context.WithTimeout(ctx, p.limit)
 		defer cancel()
 	}
-	var first error
+	var refused error // the answer to an attempt outside the line
 	if req.Owner != "" {
 		// A nested request must not queue behind a call that waits for the same owner.
-		so.attempts++
-		lease, err = w.attempt(ctx, limit, req)
-		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, nil)
-		}
-		if !p.goesOn(err) || p.attempts == 1 {
+		var over bool
+		if lease, over, err = w.beside(ctx, limit, &req, so); over {
 			return lease, err
 		}
-		so.failed(err)
-		req.Token, first = NewToken(), err
+		refused = err
 	}
-	ln, wt := w.lines.enter(req.Key, req.Owner, req.TTL)
-	switch {
-	case wt == nil && first != nil:
-		w.lines.note(ln, first)
-	case wt != nil:
-		so.queued = true
-		w.ledger.Done() // Drain does not wait for a call that sleeps
-		select {
-		case <-wt.turn:
-			w.ledger.Begin()
-		case <-ctx.Done():
-			w.ledger.Begin()
-			return Lease{}, w.quit(ctx, ln, wt, req)
-		case <-done(limit):
-			w.ledger.Begin()
-			return Lease{}, w.quit(ctx, ln, wt, req)
+	ln, wt := w.lines.enter(req.Key, req.Owner, req.TTL, 0)
+	for wt != nil {
+		if err := w.await(ctx, limit, ln, wt, req, so); err != nil {
+			return Lease{}, err
 		}
+		if !wt.joins { // it is the head
+			break
+		}
+		join, over := req, false
+		join.Joins = true
+		if lease, over, err = w.beside(ctx, limit, &join, so); over {
+			return lease, err
+		}
+		req.Token, refused = join.Token, err
+		ln, wt = w.lines.enter(req.Key, req.Owner, req.TTL, wt.place)
+	}
+	if wt == nil && refused != nil {
+		w.lines.note(ln, refused)
 	}
 	granted := false
 	defer func() { w.discard(ctx, w.lines.leave(ln, lease, granted), req) }() // also if a Backoff or a Locker panics
 	lease, err = w.lead(ctx, limit, ln, req, so)
 	granted = err == nil
 	return lease, err
+}
+
+// beside makes an attempt outside the line. If that ends the call, over is true; otherwise the
+// request has a new Token.
+func (w *waiting) beside(ctx, limit context.Context, req *Request, so *effort) (lease Lease, over bool, err error) {
+	p := req.wait
+	so.attempts++
+	lease, err = w.attempt(ctx, limit, *req)
+	if err == errUnderWay { //nolint:errorlint // it is not wrapped
+		return Lease{}, true, w.unanswered(ctx, req.Key, lastAttempt, nil)
+	}
+	if !p.goesOn(err) || p.attempts > 0 && so.attempts >= p.attempts {
+		return lease, true, err
+	}
+	so.failed(err)
+	req.Token = w.lines.holder.token()
+	return Lease{}, false, err
+}
+
+// await waits behind the head until the turn of wt.
+func (w *waiting) await(ctx, limit context.Context, ln *line, wt *waiter, req Request, so *effort) error {
+	so.queued = true
+	w.ledger.Done() // Drain does not wait for a call that sleeps
+	defer w.ledger.Begin()
+	select {
+	case <-wt.turn:
+		return nil
+	case <-ctx.Done():
+	case <-done(limit):
+	}
+	return w.quit(ctx, ln, wt, req)
 }
 
 // quit leaves a line from behind its head.
@@ -119,13 +146,13 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 				return Lease{}, err
 			}
 		}
-		handed, waiter, free := w.lines.turn(ln)
-		if handed != nil && !handed.Ended() {
+		handed, waiter, free, joins := w.lines.turn(ln)
+		if handed != nil && !handed.Ended() && !p.fresh {
 			return *handed, nil
 		}
-		w.discard(ctx, handed, req) // it ended before the head could take it
+		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
 		so.attempts++
-		req.Waiter, req.Free = waiter, free
+		req.Waiter, req.Free, req.Joins = waiter, free, joins
 		lease, err := w.attempt(ctx, limit, req)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, w.lines.know(ln).fault)
@@ -141,7 +168,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 			}
 			return Lease{}, err
 		}
-		req.Token = NewToken()
+		req.Token = w.lines.holder.token()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +30,7 @@ func TestAFreeLockCostsOneAcquireAndOneRelease(t *testing.T) {
 
 func TestAWaiterIsWokenByTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		holder := locker.New(s) // another Client: what it releases is told by the store alone
+		holder := locker.New(s) // another Client: only the store reports its release
 		held := mustLock(t, holder, "key")
 		got := make(chan *locker.Lock)
 		go func() { got <- mustLock(t, c, "key") }()
@@ -41,7 +42,7 @@ func TestAWaiterIsWokenByTheRelease(t *testing.T) {
 		mustUnlock(t, held)
 		l := <-got
 		if waited := time.Since(released); waited != 0 {
-			t.Errorf("the waiter got it after %v", waited)
+			t.Errorf("the waiter got the lock %v after the release; want at once", waited)
 		}
 		mustUnlock(t, l)
 	})
@@ -52,12 +53,12 @@ func TestAReleaseBetweenTheAttemptAndTheWatchIsNotMissed(t *testing.T) {
 		held := mustLock(t, locker.New(s), "key")
 		s.onWatch = func(ctx context.Context) error {
 			mustUnlock(t, held)
-			return nil // and it never wakes anybody
+			return nil // it never wakes a waiter
 		}
 		began := time.Now()
 		l := mustLock(t, c, "key")
 		if took := time.Since(began); took != 0 {
-			t.Errorf("got it after %v", took)
+			t.Errorf("Lock took %v; want no pause", took)
 		}
 		mustUnlock(t, l)
 	})
@@ -74,14 +75,14 @@ func TestAReleaseAtTheMomentTheWatchFailsWakesTheHead(t *testing.T) {
 		began := time.Now()
 		l := mustLock(t, c, "key", locker.WithBackoff(func(int, float64) time.Duration { return time.Hour }))
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("got it after %v", took)
+			t.Errorf("Lock took %v; the lock was released after 1s", took)
 		}
 		mustUnlock(t, l)
 	})
 }
 
 func TestAWatchThatIsUnsupportedWakesNobody(t *testing.T) {
-	for _, after := range []time.Duration{0, time.Second} { // before the head sleeps, perhaps, and while it does
+	for _, after := range []time.Duration{0, time.Second} { // the answer may come before the head sleeps, or while it does
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			s.store.Set("key", "other", time.Minute)
 			s.onWatch = func(context.Context) error {
@@ -90,13 +91,13 @@ func TestAWatchThatIsUnsupportedWakesNobody(t *testing.T) {
 			}
 			mustUnlock(t, mustLock(t, c, "key", locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })))
 			if acquires, _, _, _ := s.asked(); acquires != 2 {
-				t.Errorf("%d attempts; want one at first and one at the end of the lease", acquires)
+				t.Errorf("%d attempts; want the first, and one at the end of the lease", acquires)
 			}
 		})
 	}
 }
 
-func TestALostWakeUpCostsNoMoreThanTheCap(t *testing.T) {
+func TestALostWakeUpDelaysAWaiterByOnePauseAtMost(t *testing.T) {
 	for waits, limit := range map[time.Duration]time.Duration{ // a quarter of the wait, within limits
 		500 * time.Millisecond: 250 * time.Millisecond,
 		10 * time.Second:       2500 * time.Millisecond,
@@ -109,33 +110,33 @@ func TestALostWakeUpCostsNoMoreThanTheCap(t *testing.T) {
 			began := time.Now()
 			l := mustLock(t, c, "key")
 			if late := time.Since(began) - waits; late < 0 || late > limit {
-				t.Errorf("got it %v after the release, %v after it was asked for", late, waits)
+				t.Errorf("granted %v after the release, which came %v after Lock was called; want at most %v", late, waits, limit)
 			}
 			mustUnlock(t, l)
 		})
 	}
 }
 
-// From the fourth place of a store's queue on, the limit is 2 s times the place, and 15 s at most: the place at his last look, for one
-// who has moved up since and has not heard of it.
-func TestALostWakeUpCostsNoMoreThanThePauseOfTheLastPosition(t *testing.T) {
-	for place, limit := range map[int]time.Duration{
+// From the fourth position of a store's queue on, the pause is 2 s times the position, and 15 s at
+// most. It is the position at the last attempt of the waiter, which may have moved up since.
+func TestALostWakeUpDelaysAWaiterFarBackByThePauseOfItsPosition(t *testing.T) {
+	for position, limit := range map[int]time.Duration{
 		4: 8 * time.Second, 6: 12 * time.Second, 7: 14 * time.Second, 8: 15 * time.Second, 40: 15 * time.Second,
 	} {
 		bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 			const stay = 90 * time.Second
 			held := mustLock(t, locker.New(s.Locker), "key")
 			var ahead sync.WaitGroup
-			for range place - 1 {
+			for range position - 1 {
 				ahead.Go(func() {
 					_, err := locker.New(s.Locker).Lock(t.Context(), "key", locker.WithWait(stay))
 					mustMatch(t, err, locker.ErrWaitLimit)
 				})
 				synctest.Wait()
 			}
-			var looks []time.Time
+			var attempts []time.Time
 			s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
-				looks = append(looks, time.Now())
+				attempts = append(attempts, time.Now())
 				return next()
 			}
 			var released time.Time
@@ -146,11 +147,11 @@ func TestALostWakeUpCostsNoMoreThanThePauseOfTheLastPosition(t *testing.T) {
 			l := mustLock(t, locker.New(deaf{s}), "key")
 			ahead.Wait()
 			if late := time.Since(released); late < 0 || late > limit {
-				t.Errorf("from place %d: got it %v after the release", place, late)
+				t.Errorf("from position %d: granted %v after the release; want at most %v", position, late, limit)
 			}
-			for i := 2; i < len(looks); i++ { // the first is before he has a place, the second gives it to him
-				if pause := looks[i].Sub(looks[i-1]); pause < limit/2 || pause > limit {
-					t.Errorf("at place %d: look %d comes after %v; want half of %v at least", place, i+1, pause, limit)
+			for i := 2; i < len(attempts); i++ { // the first attempt takes no position, the second takes one
+				if pause := attempts[i].Sub(attempts[i-1]); pause < limit/2 || pause > limit {
+					t.Errorf("at position %d: attempt %d comes after %v; want a pause from half of %v up to it", position, i+1, pause, limit)
 				}
 			}
 			mustUnlock(t, l)
@@ -158,7 +159,7 @@ func TestALostWakeUpCostsNoMoreThanThePauseOfTheLastPosition(t *testing.T) {
 	}
 }
 
-// deaf has a place in the queue of the store, and hears of nothing.
+// deaf takes a position in the queue of the store, and drops every wake-up.
 type deaf struct{ *spy }
 
 func (d deaf) Watch(ctx context.Context, key, waiter string, _ func()) error {
@@ -171,7 +172,7 @@ func TestAWaiterTakesOverWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
 		began := time.Now()
 		l := mustLock(t, c, "key")
 		if took := time.Since(began) - 1700*time.Millisecond; took < 0 || took > 2*time.Millisecond {
-			t.Errorf("got it %v after the end of the lease", took)
+			t.Errorf("granted %v after the end of the lease; want at most 2ms", took)
 		}
 		mustUnlock(t, l)
 	})
@@ -188,16 +189,16 @@ func TestEachAttemptHasATokenOfItsOwn(t *testing.T) {
 			}
 			seen[req.Token] = true
 			if i > 0 && req.Waiter == "" || i > 1 && req.Waiter != s.acquires[1].Waiter || i == 0 && req.Waiter != "" || seen[req.Waiter] {
-				t.Errorf("attempt %d as waiter %q: it names who waits, once the store is watched, and is no token", i+1, req.Waiter)
+				t.Errorf("attempt %d has waiter %q; want none before the watch, then always the same, and no token", i+1, req.Waiter)
 			}
 		}
 		if len(s.acquires) < 4 {
-			t.Errorf("only %d attempts", len(s.acquires))
+			t.Errorf("%d attempts; the test needs 4 at least", len(s.acquires))
 		}
 	})
 }
 
-func TestWaitersOfOneClientStandInLineAndOnlyTheHeadAsks(t *testing.T) {
+func TestWaitersOfOneClientStandInLineAndOnlyTheHeadMakesAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const n = 20
 		held := mustLock(t, c, "key")
@@ -217,16 +218,17 @@ func TestWaitersOfOneClientStandInLineAndOnlyTheHeadAsks(t *testing.T) {
 		mustUnlock(t, held)
 		wg.Wait()
 		if !slices.IsSorted(order) || len(order) != n {
-			t.Errorf("they got it in the order %v", order)
+			t.Errorf("granted in the order %v; want that of the calls", order)
 		}
-		// One successful attempt each, and the head's two refused ones: no herd, and no echo of the Client's own releases.
+		// One successful attempt for each lock, and two of the head that find it held. The Client's own
+		// releases cause no other.
 		if acquires, _, _, _ := s.asked(); acquires != n+3 {
 			t.Errorf("%d acquires for %d locks", acquires, n+1)
 		}
 	})
 }
 
-// A Client that is alone with a key has no use for the queue of the store.
+// A Client that is the only one to use a key does not need the queue of the store.
 func TestAHeadSaysThatTheLockIsLikelyToBeFree(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const n = 40
@@ -239,9 +241,10 @@ func TestAHeadSaysThatTheLockIsLikelyToBeFree(t *testing.T) {
 		mustUnlock(t, held)
 		wg.Wait()
 		for i, req := range s.acquires {
-			// The holder, two refused ones, and four grants until that is forgotten.
+			// The holder, two attempts that find the lock held, and four grants until the line forgets
+			// that others wanted it.
 			if likely := i >= 1+2+4; req.Free != likely {
-				t.Errorf("attempt %d: likely to be free: %v", i+1, req.Free)
+				t.Errorf("attempt %d: Free = %v; want %v", i+1, req.Free, likely)
 			}
 		}
 		before := len(s.acquires)
@@ -249,11 +252,11 @@ func TestAHeadSaysThatTheLockIsLikelyToBeFree(t *testing.T) {
 		mustUnlock(t, mustLock(t, c, "key"))
 		mustUnlock(t, mustLock(t, c, "key"))
 		if len(s.acquires) < before+3 {
-			t.Fatalf("%d attempts to take it from another one and once more", len(s.acquires)-before)
+			t.Fatalf("%d attempts to take the lock from another holder and once more; want 3 at least", len(s.acquires)-before)
 		}
 		for i, req := range s.acquires[before:] {
 			if likely := i == 0; req.Free != likely {
-				t.Errorf("attempt %d beside another one: likely to be free: %v", i+1, req.Free)
+				t.Errorf("attempt %d beside another holder: Free = %v; want %v", i+1, req.Free, likely)
 			}
 		}
 	})
@@ -278,13 +281,13 @@ func TestAWaiterWhoseCtxEndsLeavesTheLineWithoutDisturbingIt(t *testing.T) {
 			synctest.Wait()
 		}
 		cancels[0]() // the head
-		cancels[2]() // one behind it
+		cancels[2]() // a waiter behind it
 		for _, i := range []int{0, 2} {
 			err := <-errs[i]
 			mustMatch(t, err, context.Canceled, locker.ErrHeld)
 			var h *locker.HeldError
 			if !errors.As(err, &h) || h.Key != "key" || h.Left <= 0 {
-				t.Errorf("%v tells nothing of the holder", err)
+				t.Errorf("%v has no HeldError with the key and the rest of the lease", err)
 			}
 		}
 		mustUnlock(t, held)
@@ -308,7 +311,7 @@ func TestHeldErrorHasThePositionInLine(t *testing.T) {
 				_, err := c.Lock(t.Context(), "key", locker.WithWait(time.Duration(9-i)*time.Second))
 				var h *locker.HeldError
 				if !errors.As(err, &h) || h.Position != i+1 {
-					t.Errorf("waiter %d: %+v", i+1, h)
+					t.Errorf("waiter %d: %+v; want its position", i+1, h)
 				}
 			})
 			synctest.Wait()
@@ -318,7 +321,7 @@ func TestHeldErrorHasThePositionInLine(t *testing.T) {
 	})
 }
 
-func TestHowAWaitEnds(t *testing.T) {
+func TestTheErrorOfAWaitMatchesTheReasonForItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Minute)
 		deadline, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -364,7 +367,7 @@ func TestHowAWaitEnds(t *testing.T) {
 	})
 }
 
-func TestAttemptsAreCounted(t *testing.T) {
+func TestWithAttemptsLimitsTheAttemptsAndTheErrorCountsThem(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Minute)
 		for n := 1; n <= 5; n++ {
@@ -373,13 +376,13 @@ func TestAttemptsAreCounted(t *testing.T) {
 			after, _, _, _ := s.asked()
 			var h *locker.HeldError
 			if !errors.As(err, &h) || h.Attempts != n || after-before != n || h.Left <= 0 {
-				t.Errorf("WithAttempts(%d): %d made, %+v", n, after-before, h)
+				t.Errorf("WithAttempts(%d): %d attempts, error %+v", n, after-before, h)
 			}
 		}
 	})
 }
 
-func TestAnErrorThatWrapsErrHeldIsWaitedFor(t *testing.T) {
+func TestAnErrorThatWrapsErrHeldMakesTheWaitGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		words := fmt.Errorf("session 7 is in the way: %w", locker.ErrHeld)
 		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
@@ -424,8 +427,8 @@ func TestAGrantHasItsAttemptsAndContention(t *testing.T) {
 		contended bool
 	}{
 		{name: "a free lock", attempts: 1},
-		{name: "once the watch is active, and at the end of the lease", occupied: true, attempts: 3, contended: true},
-		{name: "an owner, who asks before it stands in line", occupied: true, attempts: 3, contended: true,
+		{name: "a held lock: the first, when the watch is active, and at the end of the lease", occupied: true, attempts: 3, contended: true},
+		{name: "with an owner: one attempt comes before the line", occupied: true, attempts: 3, contended: true,
 			ctx: func(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, "job 7") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -475,10 +478,10 @@ func TestACallThatStoodInLineWasContended(t *testing.T) {
 		}
 		close(head)
 		if l := <-leases[0]; l.Attempts != 1 || l.Contended {
-			t.Errorf("the first: %d attempts, contended: %v; want 1, false", l.Attempts, l.Contended)
+			t.Errorf("the first call: %d attempts, contended: %v; want 1, false", l.Attempts, l.Contended)
 		}
-		if l := <-leases[1]; l.Attempts < 1 || !l.Contended { // it may ask while the first is about to unlock, and again
-			t.Errorf("the second: %d attempts, contended: %v; want true", l.Attempts, l.Contended)
+		if l := <-leases[1]; l.Attempts < 1 || !l.Contended { // its first attempt may come just before the first call unlocks
+			t.Errorf("the second call: %d attempts, contended: %v; want true", l.Attempts, l.Contended)
 		}
 	})
 }
@@ -498,11 +501,11 @@ func TestAnErrorSaysAfterHowManyAttempts(t *testing.T) {
 			_, err := c.Lock(t.Context(), "key")
 			var e *locker.Error
 			if !errors.As(err, &e) || e.Attempts != 3 {
-				t.Errorf("%#v; want 3 attempts", err)
+				t.Errorf("%#v; want Attempts 3", err)
 			}
 		}
 		if shared.Attempts != 0 {
-			t.Error("the error of the Locker was written to")
+			t.Error("the count was written into the error of the Locker, which others may have as well")
 		}
 	})
 }
@@ -533,6 +536,60 @@ func TestAGrantThatComesTooLateIsReleased(t *testing.T) {
 	}
 }
 
+// TestAGrantThatComesTooLateIsReleasedAlthoughAnotherReleaseHangs is about a release that gets no
+// answer and is repeated. It must not keep back the release of a lease that the store has just
+// granted.
+func TestAGrantThatComesTooLateIsReleasedAlthoughAnotherReleaseHangs(t *testing.T) {
+	for name, waits := range map[string]bool{"the caller still waits": true, "the caller has gone": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+				stuck := &stuckRelease{spy: s}
+				c := locker.New(stuck)
+				l, err := c.Lock(t.Context(), "other", locker.WithTTL(10*time.Second))
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() { _ = l.Unlock(t.Context()) }()
+				for stuck.calls.Load() < 3 { // by the third one, the store counts as silent
+					time.Sleep(time.Millisecond)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+					lease, err := next()
+					cancel()
+					if !waits {
+						time.Sleep(10 * time.Millisecond)
+					}
+					return lease, err
+				}
+				_, err = c.Lock(ctx, "key", locker.WithTTL(400*time.Millisecond))
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("Lock = %v", err)
+				}
+				time.Sleep(20 * time.Millisecond)
+				s.mustBeFree(t, "key")
+				time.Sleep(time.Minute) // until nothing repeats the other release
+			})
+		})
+	}
+}
+
+// stuckRelease is a Locker whose Release of the key "other" hangs.
+type stuckRelease struct {
+	*spy
+	calls atomic.Int32
+}
+
+func (s *stuckRelease) Release(ctx context.Context, lease locker.Lease) error {
+	if lease.Key != "other" {
+		return s.spy.Release(ctx, lease)
+	}
+	s.calls.Add(1)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // outermost is middleware that notes what Acquire returned.
 type outermost struct {
 	locker.Locker
@@ -557,7 +614,7 @@ func TestAnErrorSaysWhetherTheLockWasContended(t *testing.T) {
 			go func() { _, err := c.Lock(t.Context(), "key"); errs <- err }()
 			synctest.Wait()
 		}
-		for _, contended := range []bool{false, true} { // the second stood in line
+		for _, contended := range []bool{false, true} { // the second call stood in line
 			attempt <- errors.New("down")
 			var e *locker.Error
 			if err := <-errs; !errors.As(err, &e) || e.Contended != contended || e.Attempts != 1 {
@@ -606,7 +663,7 @@ func TestAnErrorOfTheStoreEndsTheWaitAtOnce(t *testing.T) {
 			t.Errorf("%v names neither operation nor key", err)
 		}
 		if took := time.Since(began); took > 1300*time.Millisecond {
-			t.Errorf("told after %v", took)
+			t.Errorf("Lock failed after %v", took)
 		}
 	})
 }
@@ -614,33 +671,33 @@ func TestAnErrorOfTheStoreEndsTheWaitAtOnce(t *testing.T) {
 func TestAPermanentErrorOfTheWatchEndsTheWaitAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Minute)
-		refused := errors.New("not permitted")
-		s.onWatch = func(context.Context) error { return refused }
+		noPermission := errors.New("not permitted")
+		s.onWatch = func(context.Context) error { return noPermission }
 		began := time.Now()
 		_, err := c.Lock(t.Context(), "key")
-		mustMatch(t, err, refused)
+		mustMatch(t, err, noPermission)
 		mustNotMatch(t, err, locker.ErrHeld)
 		if took := time.Since(began); took != 0 {
-			t.Errorf("told after %v", took)
+			t.Errorf("Lock failed after %v", took)
 		}
-		s.onWatch = func(ctx context.Context) error { time.Sleep(3 * time.Second); return refused }
+		s.onWatch = func(ctx context.Context) error { time.Sleep(3 * time.Second); return noPermission }
 		began = time.Now()
 		_, err = c.Lock(t.Context(), "key")
-		mustMatch(t, err, refused)
+		mustMatch(t, err, noPermission)
 		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("a late refusal is told after %v", took)
+			t.Errorf("Lock failed after %v; the watch failed after 3s", took)
 		}
 	})
 }
 
-func TestAWatchThatHangsCostsWakeUpsAndNotTheWait(t *testing.T) {
+func TestALockIsGrantedAlthoughTheWatchHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onWatch = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		s.store.Set("key", "other", 700*time.Millisecond)
 		began := time.Now()
 		l := mustLock(t, c, "key")
 		if took := time.Since(began); took > 702*time.Millisecond {
-			t.Errorf("got it after %v", took)
+			t.Errorf("Lock took %v; the lease of the holder ended after 700ms", took)
 		}
 		mustUnlock(t, l)
 	})
@@ -648,13 +705,13 @@ func TestAWatchThatHangsCostsWakeUpsAndNotTheWait(t *testing.T) {
 
 func TestWaitersPollWithoutAWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onWatch = func(context.Context) error { return fmt.Errorf("no wakes: %w", errors.ErrUnsupported) }
+		s.onWatch = func(context.Context) error { return fmt.Errorf("no wake-ups: %w", errors.ErrUnsupported) }
 		s.store.Set("key", "other", time.Hour)
 		_, err := c.Lock(t.Context(), "key", locker.WithWait(10*time.Second))
 		mustMatch(t, err, locker.ErrWaitLimit, locker.ErrHeld)
 		acquires, _, _, watches := s.asked()
 		if acquires < 40 || acquires > 90 || watches != 1 {
-			t.Errorf("%d acquires and %d watches in 10 s", acquires, watches)
+			t.Errorf("%d acquires and %d watches in 10 s; want 40 to 90, and 1", acquires, watches)
 		}
 	})
 }
@@ -672,12 +729,13 @@ func TestWithBackoffSetsThePauses(t *testing.T) {
 		_, err := c.Lock(t.Context(), "key", locker.WithBackoff(backoff), locker.WithAttempts(4))
 		mustMatch(t, err, locker.ErrHeld)
 		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("4 attempts took %v; asked for pauses %v", took, asked)
+			t.Errorf("4 attempts took %v, want 3s; Backoff was called for attempts %v", took, asked)
 		}
 	})
 }
 
-// An attempt that hangs in a client library which ignores its ctx must neither keep the caller nor leave a lock behind.
+// A client library may ignore its ctx. An attempt that hangs there must not delay the caller, and
+// must leave no lock behind.
 
 func TestLockLeavesAnAttemptThatIgnoresItsCtx(t *testing.T) {
 	for _, lateness := range []time.Duration{10 * time.Millisecond, 30 * time.Second} {
@@ -694,7 +752,7 @@ func TestLockLeavesAnAttemptThatIgnoresItsCtx(t *testing.T) {
 				began := time.Now()
 				_, err := c.Lock(ctx, "key", opts...)
 				mustMatch(t, err, want)
-				mustNotMatch(t, err, locker.ErrHeld) // nobody knows: it may be ours
+				mustNotMatch(t, err, locker.ErrHeld) // the outcome is unknown: the lock may be ours
 				if took := time.Since(began); took != time.Second {
 					t.Errorf("%s: Lock returned after %v", end, took)
 				}
@@ -706,15 +764,15 @@ func TestLockLeavesAnAttemptThatIgnoresItsCtx(t *testing.T) {
 	}
 }
 
-func TestAGrantInTheLastMomentIsTaken(t *testing.T) {
+func TestAGrantJustAfterTheWaitLimitIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Set(backendtest.SetNX, backendtest.Late(time.Second+50*time.Millisecond))
-		l := mustLock(t, c, "key", locker.WithWait(time.Second)) // an attempt under way may still be answered
+		l := mustLock(t, c, "key", locker.WithWait(time.Second)) // an attempt under way is given 100 ms more
 		mustUnlock(t, l)
 	})
 }
 
-func TestAGrantThatComesAfterItsOwnEndIsNone(t *testing.T) {
+func TestAGrantWhoseLeaseHasEndedIsAnError(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			lease, err := next()
@@ -741,7 +799,7 @@ func TestTryLockMakesOneAttemptAndDoesNotQueue(t *testing.T) {
 			t.Errorf("TryLock = %v, %+v", err, h)
 		}
 		if after, _, _, watches := s.asked(); after != before+1 || watches != 1 {
-			t.Errorf("%d attempts, %d watches", after-before, watches)
+			t.Errorf("%d attempts, want 1; %d watches, want that of the waiter", after-before, watches)
 		}
 		mustUnlock(t, held)
 		mustUnlock(t, <-waiting)
@@ -753,7 +811,7 @@ func TestTryLockMakesOneAttemptAndDoesNotQueue(t *testing.T) {
 	})
 }
 
-func TestARequestWithAnOwnerAsksBeforeItJoinsALine(t *testing.T) {
+func TestARequestWithAnOwnerMakesAnAttemptBeforeItJoinsALine(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		held := mustLock(t, c, "key")
 		var others []chan *locker.Lock
@@ -781,7 +839,7 @@ func TestARequestWithAnOwnerAsksBeforeItJoinsALine(t *testing.T) {
 			t.Errorf("attempts by owner: %v, %d keys waited for", owners, c.Lines())
 		}
 		mustUnlock(t, held)
-		for range others { // in any order: they are strangers to each other
+		for range others { // in any order: each owner has a line of its own
 			select {
 			case l := <-others[0]:
 				mustUnlock(t, l)
@@ -838,7 +896,7 @@ func TestBadInputFailsBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// Waiting does not make a TTL shorter, so the wait limit does not matter.
+// A TTL that is too long stays too long, so Lock fails at once in spite of WithWait.
 func TestATTLOverTheLimitOfTheStoreFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, began := memory.New(), time.Now()
@@ -858,7 +916,8 @@ func TestATTLOverTheLimitOfTheStoreFailsAtOnce(t *testing.T) {
 	})
 }
 
-// The line of those who waited is kept for a moment. Who comes just when that is over joins it or another one.
+// The Client keeps a line for 200 ms after its last waiter. A call that comes just as it ends joins
+// that line or a new one.
 func TestACallThatComesAsALineEndsIsWoken(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		other := locker.New(s)
@@ -878,7 +937,7 @@ func TestACallThatComesAsALineEndsIsWoken(t *testing.T) {
 			mustUnlock(t, held)
 			l := <-got
 			if late := time.Since(released); late > 0 {
-				t.Fatalf("woken %v after the release", late)
+				t.Fatalf("granted %v after the release; want at once", late)
 			}
 			mustUnlock(t, l)
 			time.Sleep(time.Second)
@@ -886,7 +945,7 @@ func TestACallThatComesAsALineEndsIsWoken(t *testing.T) {
 	})
 }
 
-// A Locker that follows its ctx answers at the same moment at which the Client sees that ctx is done.
+// A Locker that follows its ctx answers at the moment at which the Client sees the end of ctx.
 func TestTheErrorHasTheCauseOfTheCtxWhicheverGoroutineSeesItsEndFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Set(backendtest.SetNX, backendtest.Hang)
@@ -898,7 +957,7 @@ func TestTheErrorHasTheCauseOfTheCtxWhicheverGoroutineSeesItsEndFirst(t *testing
 				_, err := lock(ctx, "key")
 				mustMatch(t, err, why, context.Canceled)
 			}
-			for range 100 { // the Locker is the one that ends it
+			for range 100 { // the Locker ends the ctx
 				ctx, cancel := context.WithCancelCause(t.Context())
 				why := errors.New("the reason")
 				synctest.Wait() // a Lock whose ctx has ended does not wait for its attempt
@@ -918,17 +977,17 @@ func TestTheErrorHasTheCauseOfTheCtxWhicheverGoroutineSeesItsEndFirst(t *testing
 func TestACtxThatEndsJustAfterTheWaitLimitIsWhyTheWaitIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
-			time.Sleep(3 * time.Second) // whatever its ctx is
+			time.Sleep(3 * time.Second) // and ignores its ctx
 			return next()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second+50*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		_, err := c.Lock(ctx, "key", locker.WithWait(time.Second)) // and a moment for an answer under way
+		_, err := c.Lock(ctx, "key", locker.WithWait(time.Second)) // an answer under way has 100 ms more
 		mustMatch(t, err, context.DeadlineExceeded)
 		mustNotMatch(t, err, locker.ErrWaitLimit)
 		if took := time.Since(began); took != time.Second+50*time.Millisecond {
-			t.Errorf("it took %v", took)
+			t.Errorf("Lock took %v; want until the end of ctx", took)
 		}
 	})
 }
@@ -937,14 +996,14 @@ func TestDoOfALockThatIsHeldDoesNoWork(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.store.Set("key", "other", time.Minute)
 		err := c.Do(t.Context(), "key", func(context.Context, *locker.Lock) error {
-			t.Error("work is done without the lock")
+			t.Error("the work was called without the lock")
 			return nil
 		}, locker.WithAttempts(1))
 		mustMatch(t, err, locker.ErrHeld)
 	})
 }
 
-// endsTheCtx is middleware that is granted a lock for a caller whose ctx ends at the same time.
+// endsTheCtx is middleware that ends the ctx of the caller when the lock is granted.
 type endsTheCtx struct {
 	locker.Locker
 	cancel context.CancelFunc
@@ -1030,7 +1089,7 @@ func TestTheErrorOfAWaitSaysWhyItEndedAndWhetherTheLockWasHeld(t *testing.T) {
 	}
 }
 
-// Whoever has an owner makes an attempt before it joins a line.
+// A call with an owner makes an attempt before it joins a line.
 func TestTheEndOfAFirstAttemptWithAnOwnerSaysThatItsOutcomeIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Set(backendtest.SetNX, backendtest.Hang)
@@ -1042,12 +1101,12 @@ func TestTheEndOfAFirstAttemptWithAnOwnerSaysThatItsOutcomeIsUnknown(t *testing.
 		}
 		mustMatch(t, err, locker.ErrWaitLimit)
 		if c.Lines() != 0 {
-			t.Error("it stands in a line")
+			t.Error("the call has joined a line")
 		}
 	})
 }
 
-// A program may end its own ctx with the error of this package. There is no hold that the text could name.
+// A program may end a ctx of its own with ErrReleased. Then there is no hold to name in the text.
 func TestACtxWithCauseErrReleasedOfNoHoldKeepsThatCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(locker.ErrReleased)

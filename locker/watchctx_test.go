@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-func TestTheCtxOfAWatchIsAContext(t *testing.T) {
+func TestTheCtxOfAWatchBehavesLikeOneOfPackageContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &watchContext{}
 		if _, ends := c.Deadline(); ends || c.Err() != nil || c.Value("key") != nil {
@@ -28,7 +28,7 @@ func TestTheCtxOfAWatchIsAContext(t *testing.T) {
 		stop := c.AfterFunc(call("stopped"))
 		c.AfterFunc(call("by itself"))
 		if !stop() || stop() {
-			t.Error("stop must say true once")
+			t.Error("stop must return true the first time, and false then")
 		}
 		child, cancel := context.WithCancel(c)
 		defer cancel()
@@ -46,7 +46,7 @@ func TestTheCtxOfAWatchIsAContext(t *testing.T) {
 		<-c.Done()
 		<-child.Done()
 		if stop := c.AfterFunc(call("late")); stop() {
-			t.Error("what was called at once was stopped")
+			t.Error("stop returned true for a func that was called at once")
 		}
 		synctest.Wait()
 		if len(called) != 3 {

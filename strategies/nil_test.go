@@ -14,6 +14,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -21,10 +23,13 @@ func TestAStrategyOverANilStoreAnswersEveryCallWithAnError(t *testing.T) {
 	var none *memory.Store
 	for name, l := range map[string]locker.Locker{
 		"single": single.New(nil), "fair": fair.New(nil), "fenced": fenced.New(nil), "reentrant": reentrant.New(nil),
+		"semaphore": semaphore.New(nil, 1), "readers": rwlock.New(nil).Readers(), "writers": rwlock.New(nil).Writers(),
 		"legacy getset": legacy.GetSet(nil), "legacy expire": legacy.Expire(nil),
 		"legacy setbit": legacy.SetBit(nil), "legacy getbit": legacy.GetBit(nil),
 		"single over a nil pointer": single.New(none), "fair over a nil pointer": fair.New(none),
 		"fenced over a nil pointer": fenced.New(none), "reentrant over a nil pointer": reentrant.New(none),
+		"semaphore over a nil pointer": semaphore.New(none, 1, semaphore.WithOrder()),
+		"readers over a nil pointer":   rwlock.New(none).Readers(), "writers over a nil pointer": rwlock.New(none).Writers(),
 	} {
 		req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second}
 		_, acquire := l.Acquire(t.Context(), req)

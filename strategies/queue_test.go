@@ -8,12 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -27,9 +30,12 @@ func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 	if torture {
 		clients = 300
 	}
-	for name, over := range map[string]func(s backends.QueuedStore) locker.Locker{
-		"fenced": func(s backends.QueuedStore) locker.Locker { return fenced.New(s.(backends.NumberedStore)) },
-		"fair":   fair.New,
+	for name, over := range map[string]func(s *redisstore.Store) locker.Locker{
+		"fenced":          func(s *redisstore.Store) locker.Locker { return fenced.New(s) },
+		"fair":            func(s *redisstore.Store) locker.Locker { return fair.New(s) },
+		"reentrant":       func(s *redisstore.Store) locker.Locker { return reentrant.New(s) },
+		"semaphore of 10": func(s *redisstore.Store) locker.Locker { return semaphore.New(s, 10) },
+		"writers":         func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Writers() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t, redistest.WithArgs("--maxclients", "2000"))

@@ -19,16 +19,21 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 // Config names a strategy, a backend and its servers.
 type Config struct {
-	Strategy string   `json:"strategy"`         // one of [Names]
-	Backend  string   `json:"backend"`          // one of the names in the Backends given to [New]
-	Addrs    []string `json:"addrs"`            // of the stores: one address, or one for each node of a quorum
-	Quorum   int      `json:"quorum,omitempty"` // redlock.WithQuorum; 0: the default
-	Drift    float64  `json:"drift,omitempty"`  // redlock.WithDrift; 0: the default
+	Strategy string   `json:"strategy"`          // one of [Names]
+	Backend  string   `json:"backend"`           // one of the names in the Backends given to [New]
+	Addrs    []string `json:"addrs"`             // of the stores: one address, or one for each node of a quorum
+	Quorum   int      `json:"quorum,omitempty"`  // redlock.WithQuorum; 0: the default
+	Drift    float64  `json:"drift,omitempty"`   // redlock.WithDrift; 0: the default
+	Permits  int      `json:"permits,omitempty"` // of a semaphore: how many may hold a key at once
+	Order    bool     `json:"order,omitempty"`   // semaphore.WithOrder
+	Slots    bool     `json:"slots,omitempty"`   // semaphore.WithSlots
 }
 
 // Backends are the stores to choose from, by name. The program lists them, so its binary contains
@@ -44,24 +49,32 @@ func Names() []string { return slices.Sorted(maps.Keys(strategies)) }
 
 // strategy says how to build a Locker.
 type strategy struct {
-	needs  string // the interface of package backends
-	quorum bool   // uses several stores
-	build  func(stores []backends.Store, c Config) (locker.Locker, error)
+	needs   string // the interface of package backends
+	quorum  bool   // uses several stores
+	permits bool   // has a number of permits
+	build   func(stores []backends.Store, c Config) (locker.Locker, error)
 }
 
 var strategies = map[string]strategy{
-	"single":    {"Store", false, one(single.New)},
-	"fair":      {"QueuedStore", false, one(fair.New)},
-	"fenced":    {"NumberedStore", false, one(fenced.New)},
-	"reentrant": {"NestedStore", false, one(reentrant.New)},
-	"legacy-getset": {"LegacyStore", false, one(func(s backends.LegacyStore) locker.Locker {
+	"single":    {"Store", false, false, one(single.New)},
+	"fair":      {"QueuedStore", false, false, one(fair.New)},
+	"fenced":    {"NumberedStore", false, false, one(fenced.New)},
+	"reentrant": {"SharedStore", false, false, one(reentrant.New)},
+	"semaphore": {"SharedStore", false, true, permits},
+	"rw-readers": {"OrderedStore", false, false, one(func(s backends.OrderedStore) locker.Locker {
+		return rwlock.New(s).Readers()
+	})},
+	"rw-writers": {"OrderedStore", false, false, one(func(s backends.OrderedStore) locker.Locker {
+		return rwlock.New(s).Writers()
+	})},
+	"legacy-getset": {"LegacyStore", false, false, one(func(s backends.LegacyStore) locker.Locker {
 		return legacy.GetSet(s)
 	})},
-	"legacy-expire":  {"LegacyStore", false, one(legacy.Expire)},
-	"legacy-setbit":  {"LegacyStore", false, one(legacy.SetBit)},
-	"legacy-getbit":  {"LegacyStore", false, one(legacy.GetBit)},
-	"redlock":        {"Store", true, plain},
-	"redlock-fenced": {"FencedStore", true, numbered},
+	"legacy-expire":  {"LegacyStore", false, false, one(legacy.Expire)},
+	"legacy-setbit":  {"LegacyStore", false, false, one(legacy.SetBit)},
+	"legacy-getbit":  {"LegacyStore", false, false, one(legacy.GetBit)},
+	"redlock":        {"Store", true, false, plain},
+	"redlock-fenced": {"FencedStore", true, false, numbered},
 }
 
 // New opens the stores, checks them and returns the Locker that c describes. closeStores closes the
@@ -86,6 +99,12 @@ func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeSt
 	case !s.quorum && len(c.Addrs) > 1:
 		return nil, nil, fail("strategy %q uses one store, and Addrs has %d addresses; several stores are used by %s",
 			c.Strategy, len(c.Addrs), list(ofQuorums()))
+	case s.permits && c.Permits < 1:
+		return nil, nil, fail("strategy %q of %d permits admits nobody: set Permits to 1 or more", c.Strategy, c.Permits)
+	case !s.permits && (c.Permits != 0 || c.Order || c.Slots):
+		return nil, nil, fail("strategy %q has no permits; Permits, Order and Slots are options of semaphore", c.Strategy)
+	case c.Slots && c.Permits > backends.MaxSlots:
+		return nil, nil, fail("strategy %q of %d permits is too large for Slots: set Permits to %d or less", c.Strategy, c.Permits, backends.MaxSlots)
 	case !s.quorum && (c.Quorum != 0 || c.Drift != 0):
 		return nil, nil, fail("strategy %q has no quorum and no drift; these are options of %s", c.Strategy, list(ofQuorums()))
 	}
@@ -106,8 +125,11 @@ func New(ctx context.Context, c Config, from Backends) (l locker.Locker, closeSt
 	}
 	if l, err = s.build(stores, c); err != nil {
 		if errors.Is(err, errCapability) {
-			err = fail("strategy %q needs a backends.%s, which %q is not: choose one of %s, or another backend",
-				c.Strategy, s.needs, c.Backend, list(possible(stores[0])))
+			needs := fmt.Sprintf("%q needs a backends.%s", c.Strategy, s.needs)
+			if c.Order {
+				needs = fmt.Sprintf("%q with Order needs a backends.OrderedStore", c.Strategy)
+			}
+			err = fail("strategy %s, which %q is not: choose one of %s, or another backend", needs, c.Backend, list(possible(stores[0])))
 		}
 		return nil, nil, err
 	}
@@ -144,6 +166,19 @@ func one[S any](build func(S) locker.Locker) func([]backends.Store, Config) (loc
 		}
 		return build(s), nil
 	}
+}
+
+func permits(stores []backends.Store, c Config) (locker.Locker, error) {
+	var opts []semaphore.Option
+	if _, ordered := stores[0].(backends.OrderedStore); c.Order && !ordered {
+		return nil, errCapability
+	} else if c.Order {
+		opts = append(opts, semaphore.WithOrder())
+	}
+	if c.Slots {
+		opts = append(opts, semaphore.WithSlots())
+	}
+	return one(func(s backends.SharedStore) locker.Locker { return semaphore.New(s, c.Permits, opts...) })(stores, c)
 }
 
 func plain(stores []backends.Store, c Config) (locker.Locker, error) {
@@ -197,10 +232,12 @@ func possible(s backends.Store) (names []string) {
 	_, queues := s.(backends.QueuedStore)
 	_, numbers := s.(backends.NumberedStore)
 	_, counts := s.(backends.FencedStore)
-	_, nests := s.(backends.NestedStore)
+	_, shares := s.(backends.SharedStore)
+	_, orders := s.(backends.OrderedStore)
 	_, old := s.(backends.LegacyStore)
 	has := map[string]bool{
-		"Store": true, "QueuedStore": queues, "NumberedStore": numbers, "FencedStore": counts, "NestedStore": nests, "LegacyStore": old,
+		"Store": true, "QueuedStore": queues, "NumberedStore": numbers, "FencedStore": counts,
+		"SharedStore": shares, "OrderedStore": orders, "LegacyStore": old,
 	}
 	for _, name := range Names() {
 		if has[strategies[name].needs] {

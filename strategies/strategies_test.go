@@ -21,6 +21,9 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 			if strings.HasPrefix(name, "redlock") {
 				c.Addrs, c.Quorum, c.Drift = []string{"a", "b", "c", "d", "e"}, 4, 0.02
 			}
+			if name == "semaphore" {
+				c.Permits = 1
+			}
 			f := newFarm()
 			l, closeStores, err := strategies.New(t.Context(), c, f.backends())
 			if err != nil {
@@ -31,12 +34,13 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if numbered := strings.HasSuffix(name, "fenced"); numbered != (lease.Fence > 0) {
+			if numbered := strings.HasSuffix(name, "fenced") || strings.HasPrefix(name, "rw-"); numbered != (lease.Fence > 0) {
 				t.Errorf("Fence = %d", lease.Fence)
 			}
 			req.Token = locker.NewToken()
-			if _, err := l.Acquire(t.Context(), req); !errors.Is(err, locker.ErrHeld) {
-				t.Errorf("Acquire of a lock that is held = %v", err)
+			again, err := l.Acquire(t.Context(), req)
+			if together := name == "rw-readers"; together && again.Holds != 2 || !together && !errors.Is(err, locker.ErrHeld) {
+				t.Errorf("Acquire of a lock that is held = %+v, %v", again, err)
 			}
 			if err := l.Release(t.Context(), lease); err != nil {
 				t.Error(err)
@@ -48,24 +52,65 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 	}
 }
 
+func TestTheOptionsOfASemaphoreAreInItsConfig(t *testing.T) {
+	for _, c := range []strategies.Config{
+		{Permits: 3}, {Permits: 3, Order: true}, {Permits: 3, Slots: true}, {Permits: 3, Order: true, Slots: true},
+	} {
+		c.Strategy, c.Backend, c.Addrs = "semaphore", "asked", []string{"a"}
+		store := &asked{Store: memory.New()}
+		l, _, err := strategies.New(t.Context(), c, strategies.Backends{
+			"asked": func(context.Context, string) (backends.Store, func() error, error) { return store, nil, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Acquire(t.Context(), locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		if a := store.admission; a.Limit != c.Permits || a.InOrder != c.Order || a.Slots != c.Slots {
+			t.Errorf("%+v asks the store for %+v", c, a)
+		}
+	}
+}
+
+// asked is a store that keeps what Enter was given last.
+type asked struct {
+	*memory.Store
+	admission backends.Admission
+}
+
+func (s *asked) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+	s.admission = a
+	return s.Store.Enter(ctx, key, token, ttl, a)
+}
+
 func TestWhatCannotBeChosenIsAnErrorThatListsWhatCan(t *testing.T) {
 	five := []string{"a", "b", "c", "d", "e"}
 	for says, c := range map[string]strategies.Config{
 		`no strategy "rdlock": choose one of fair, fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
-			`redlock-fenced, reentrant, single`: {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
-		`no backend "redis": choose one of broken, memory, narrow, replica, stranger, twice`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
-		`strategy "redlock" needs several stores, and Addrs has one address`:                 {Strategy: "redlock", Backend: "memory", Addrs: five[:1]},
-		`no addresses of stores: set Addrs`:                                                  {Strategy: "single", Backend: "memory"},
+			`redlock-fenced, reentrant, rw-readers, rw-writers, semaphore, single`: {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
+		`no backend "redis": choose one of broken, memory, narrow, replica, stranger, twice, unordered`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
+		`strategy "redlock" needs several stores, and Addrs has one address`:                            {Strategy: "redlock", Backend: "memory", Addrs: five[:1]},
+		`no addresses of stores: set Addrs`:                                                             {Strategy: "single", Backend: "memory"},
 		`strategy "fenced" uses one store, and Addrs has 5 addresses; several stores are used by redlock, redlock-fenced`: {
 			Strategy: "fenced", Backend: "memory", Addrs: five},
 		`strategy "single" has no quorum and no drift; these are options of redlock, redlock-fenced`: {
 			Strategy: "single", Backend: "memory", Addrs: five[:1], Quorum: 1},
-		`strategy "reentrant" needs a backends.NestedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
+		`strategy "reentrant" needs a backends.SharedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
 			Strategy: "reentrant", Backend: "narrow", Addrs: five[:1]},
 		`strategy "fair" needs a backends.QueuedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
 			Strategy: "fair", Backend: "narrow", Addrs: five[:1]},
 		`strategy "redlock-fenced" needs a backends.FencedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
 			Strategy: "redlock-fenced", Backend: "narrow", Addrs: five},
+		`strategy "semaphore" of 0 permits admits nobody: set Permits to 1 or more`: {Strategy: "semaphore", Backend: "memory", Addrs: five[:1]},
+		`strategy "semaphore" of 2048 permits is too large for Slots: set Permits to 2047 or less`: {
+			Strategy: "semaphore", Backend: "memory", Addrs: five[:1], Permits: 2048, Slots: true},
+		`strategy "fair" has no permits; Permits, Order and Slots are options of semaphore`: {
+			Strategy: "fair", Backend: "memory", Addrs: five[:1], Order: true},
+		`strategy "rw-readers" has no permits; Permits, Order and Slots are options of semaphore`: {
+			Strategy: "rw-readers", Backend: "memory", Addrs: five[:1], Slots: true},
+		`strategy "semaphore" with Order needs a backends.OrderedStore, which "unordered" is not: choose one of `: {
+			Strategy: "semaphore", Backend: "unordered", Addrs: five[:1], Permits: 1, Order: true},
 		`quorum 2 of 5 nodes is not within 3 and 5`: {Strategy: "redlock", Backend: "memory", Addrs: five, Quorum: 2},
 		`drift 0.001 is not within 0.01 and 1`:      {Strategy: "redlock", Backend: "memory", Addrs: five, Drift: 0.001},
 		`nodes 1 and 2 are the same`:                {Strategy: "redlock", Backend: "twice", Addrs: five},
@@ -128,7 +173,13 @@ func (f *farm) backends() strategies.Backends {
 		}),
 		"narrow":   open(func() backends.Store { return node{Store: memory.New()} }),
 		"stranger": open(func() backends.Store { return struct{ backends.Store }{memory.New()} }),
-		"twice":    open(func() backends.Store { return node{Store: one} }),
+		"unordered": open(func() backends.Store {
+			return struct {
+				backends.Store
+				sharing
+			}{memory.New(), memory.New()}
+		}),
+		"twice": open(func() backends.Store { return node{Store: one} }),
 		"replica": open(func() backends.Store {
 			if len(f.stores) == 2 {
 				return node{Store: memory.New(), role: "slave"}
@@ -142,6 +193,13 @@ func (f *farm) backends() strategies.Backends {
 			return open(func() backends.Store { return memory.New() })(ctx, addr)
 		},
 	}
+}
+
+// sharing is a SharedStore that keeps no queue.
+type sharing interface {
+	Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error)
+	Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error)
+	Leave(ctx context.Context, key, token string) (bool, error)
 }
 
 // node is a Store that is also an Identifier, and nothing more.
@@ -160,7 +218,7 @@ func (n node) Identify(ctx context.Context) (backends.Identity, error) {
 }
 
 func TestNamesAreSorted(t *testing.T) {
-	if !slices.IsSorted(strategies.Names()) || len(strategies.Names()) != 10 {
+	if !slices.IsSorted(strategies.Names()) || len(strategies.Names()) != 13 {
 		t.Errorf("Names() = %v", strategies.Names())
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// The harnesses of [Run], [RunQueued], [RunNumbered], [RunFenced], [RunNested] and [RunLegacy].
+// The harnesses of [Run], [RunQueued], [RunNumbered], [RunFenced], [RunShared], [RunOrdered],
+// [RunInspector], [RunTransfer] and [RunLegacy].
 type (
 	// Harness says how to test a store.
 	Harness = HarnessFor[backends.Store, Outside]
@@ -32,8 +33,15 @@ type (
 	NumberedHarness = HarnessFor[backends.NumberedStore, Outside]
 	// FencedHarness says how to test a store that counts its grants.
 	FencedHarness = HarnessFor[backends.FencedStore, Outside]
-	// NestedHarness says how to test a store of nested holds.
-	NestedHarness = HarnessFor[backends.NestedStore, NestedOutside]
+	// SharedHarness says how to test a store of shared holds.
+	SharedHarness = HarnessFor[backends.SharedStore, SharedOutside]
+	// OrderedHarness says how to test a store of shared holds with queues of waiters.
+	OrderedHarness = HarnessFor[backends.OrderedStore, SharedOutside]
+	// InspectorHarness says how to test a store that tells who holds a key.
+	InspectorHarness = HarnessFor[InspectedStore, SharedOutside]
+	// TransferHarness says how to test a store that moves a lock from one token to another. If it is a
+	// [backends.NumberedStore] or a [backends.SharedTransferStore], the suite tests that as well.
+	TransferHarness = HarnessFor[backends.TransferStore, SharedOutside]
 	// LegacyHarness says how to test the plain commands.
 	LegacyHarness = HarnessFor[backends.LegacyStore, Outside]
 )
@@ -95,12 +103,12 @@ type Outside interface {
 	Delete(key string)
 }
 
-// NestedOutside is the Outside of [RunNested].
-type NestedOutside interface {
+// SharedOutside is the Outside of [RunShared].
+type SharedOutside interface {
 	Outside
-	// SetNested stores under key, without expiry, a value that has the type of a value with holds,
+	// SetShared stores under key, without expiry, a value that has the type of a value with holds,
 	// but has no holds.
-	SetNested(key string)
+	SetShared(key string)
 }
 
 // Run runs every sentence of the contract as a subtest, named by the sentence. In real time the
@@ -141,10 +149,34 @@ func RunFenced(t *testing.T, h FencedHarness) {
 	t.Run("SetNXFenced instead of SetNX", func(t *testing.T) { ofStore.run(t, numbered(h, byCount)) })
 }
 
-// RunNested is [Run] for a store of nested holds.
-func RunNested(t *testing.T, h NestedHarness) {
+// RunShared is [Run] for a store of shared holds.
+func RunShared(t *testing.T, h SharedHarness) {
 	t.Helper()
-	ofNested.run(t, h)
+	ofShared.run(t, h)
+}
+
+// RunOrdered is [RunShared] for a store with queues of waiters.
+func RunOrdered(t *testing.T, h OrderedHarness) {
+	t.Helper()
+	ofOrdered.run(t, h)
+	t.Run("Enter without a waiter", func(t *testing.T) {
+		ofShared.run(t, SharedHarness{
+			New:    func(t *testing.T) (backends.SharedStore, SharedOutside) { return h.New(t) },
+			Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Beside: h.Beside,
+		})
+	})
+}
+
+// RunInspector is [Run] for a store that tells who holds a key.
+func RunInspector(t *testing.T, h InspectorHarness) {
+	t.Helper()
+	ofInspected.run(t, h)
+}
+
+// RunTransfer is [Run] for a store that moves a lock from one token to another.
+func RunTransfer(t *testing.T, h TransferHarness) {
+	t.Helper()
+	ofTransfer.run(t, h)
 }
 
 // RunLegacy is [Run] for the plain commands.

@@ -37,9 +37,9 @@ func TestAStoreWithoutFaultsKeepsTheContract(t *testing.T) {
 		m := memory.New()
 		return new(Faults).Fenced(m), m
 	}})
-	inBothTimes(t, "NestedStore", RunNested, NestedHarness{New: func(*testing.T) (backends.NestedStore, NestedOutside) {
+	inBothTimes(t, "SharedStore", RunShared, SharedHarness{New: func(*testing.T) (backends.SharedStore, SharedOutside) {
 		m := memory.New()
-		return new(Faults).Nested(m), m
+		return new(Faults).Shared(m), m
 	}})
 	inBothTimes(t, "LegacyStore", RunLegacy, LegacyHarness{New: func(*testing.T) (backends.LegacyStore, Outside) {
 		m := memory.New()
@@ -58,9 +58,9 @@ func TestHarnessForAStoreThatCannotWatchOrTellTheTimeLeft(t *testing.T) {
 		m := memory.New()
 		return double{Store: m, watch: unsupported, setNX: withoutLeft(m)}, m
 	}})
-	RunNested(t, NestedHarness{Bubble: true, NoWatch: true, NoLeft: true, New: func(*testing.T) (backends.NestedStore, NestedOutside) {
+	RunShared(t, SharedHarness{Bubble: true, NoWatch: true, NoLeft: true, New: func(*testing.T) (backends.SharedStore, SharedOutside) {
 		m := memory.New()
-		return nestedDouble{Store: m, watch: unsupported, enter: enterWithoutLeft(m)}, m
+		return sharedDouble{Store: m, watch: unsupported, enter: enterWithoutLeft(m)}, m
 	}})
 }
 
@@ -81,8 +81,8 @@ func TestEverySentenceOfFencedStoresFails(t *testing.T) {
 	everySentenceFails(t, ofFenced, fencedDoubles, func(m *memory.Store) Outside { return m })
 }
 
-func TestEverySentenceOfNestedStoresFails(t *testing.T) {
-	everySentenceFails(t, ofNested, nestedDoubles, func(m *memory.Store) NestedOutside { return m })
+func TestEverySentenceOfSharedStoresFails(t *testing.T) {
+	everySentenceFails(t, ofShared, sharedDoubles, func(m *memory.Store) SharedOutside { return m })
 }
 
 func TestEverySentenceOfLegacyStoresFails(t *testing.T) {

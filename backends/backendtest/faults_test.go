@@ -250,7 +250,7 @@ func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 	queued := faults.Queued(memory.New())
 	numbered := faults.Numbered(memory.New())
 	fenced := faults.Fenced(memory.New())
-	nested := faults.Nested(memory.New())
+	shared := faults.Ordered(memory.New())
 	legacy := faults.Legacy(memory.New().Legacy())
 	type calls = map[Op]func(context.Context) error
 	for _, store := range []calls{
@@ -279,10 +279,13 @@ func TestEveryMethodMeetsItsOwnFault(t *testing.T) {
 			},
 		},
 		{
-			Enter: func(ctx context.Context) error { _, err := nested.Enter(ctx, key, "ann", "v", ttl); return err },
-			Renew: func(ctx context.Context) error { _, err := nested.Renew(ctx, key, "v", ttl); return err },
-			Leave: func(ctx context.Context) error { _, err := nested.Leave(ctx, key, "v"); return err },
-			Watch: func(ctx context.Context) error { return nested.Watch(ctx, key, func() {}) },
+			Enter: func(ctx context.Context) error {
+				_, err := shared.Enter(ctx, key, "v", ttl, backends.Admission{})
+				return err
+			},
+			Renew: func(ctx context.Context) error { _, err := shared.Renew(ctx, key, "v", ttl); return err },
+			Leave: func(ctx context.Context) error { _, err := shared.Leave(ctx, key, "v"); return err },
+			Watch: func(ctx context.Context) error { return shared.Watch(ctx, key, func() {}) },
 		},
 		{
 			SetNXForever: func(ctx context.Context) error { _, err := legacy.SetNXForever(ctx, key, "v"); return err },

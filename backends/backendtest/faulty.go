@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -43,9 +44,14 @@ func (f *Faults) Fenced(store backends.FencedStore) backends.FencedStore {
 	}{faultyStore{f, store}, faultyFences{f, store}}
 }
 
-// Nested returns store with the faults of f.
-func (f *Faults) Nested(store backends.NestedStore) backends.NestedStore {
-	return faultyNested{f, store}
+// Shared returns store with the faults of f.
+func (f *Faults) Shared(store backends.SharedStore) backends.SharedStore {
+	return faultyShared{f, store}
+}
+
+// Ordered returns store with the faults of f.
+func (f *Faults) Ordered(store backends.OrderedStore) backends.OrderedStore {
+	return faultyOrdered{faultyShared{f, store}, store}
 }
 
 // Legacy returns store with the faults of f. MaxTTL is no call to the store, and meets no fault.
@@ -73,6 +79,21 @@ func (f faultyStore) ExpireIf(ctx context.Context, key, value string, ttl time.D
 func (f faultyStore) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 	return perform(ctx, f.faults, DeleteIf, func(ctx context.Context) (bool, error) {
 		return f.store.DeleteIf(ctx, key, value)
+	})
+}
+
+// Transfer fails for good if the store below moves no locks.
+func (f faultyStore) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	s, ok := f.store.(backends.TransferStore)
+	if !ok {
+		return backends.Result{}, permanent{errors.ErrUnsupported}
+	}
+	op := SetNX
+	if numbered {
+		op = SetNXNumbered
+	}
+	return perform(ctx, f.faults, op, func(ctx context.Context) (backends.Result, error) {
+		return s.Transfer(ctx, key, from, value, ttl, numbered)
 	})
 }
 
@@ -130,31 +151,51 @@ func (f faultyFences) RaiseFence(ctx context.Context, key, value string, to uint
 	})
 }
 
-type faultyNested struct {
+type faultyShared struct {
 	faults *Faults
-	store  backends.NestedStore
+	store  backends.SharedStore
 }
 
-func (f faultyNested) Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+func (f faultyShared) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
 	return perform(ctx, f.faults, Enter, func(ctx context.Context) (backends.Result, error) {
-		return f.store.Enter(ctx, key, owner, token, ttl)
+		return f.store.Enter(ctx, key, token, ttl, a)
 	})
 }
 
-func (f faultyNested) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+func (f faultyShared) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 	return perform(ctx, f.faults, Renew, func(ctx context.Context) (bool, error) {
 		return f.store.Renew(ctx, key, token, ttl)
 	})
 }
 
-func (f faultyNested) Leave(ctx context.Context, key, token string) (bool, error) {
+func (f faultyShared) Leave(ctx context.Context, key, token string) (bool, error) {
 	return perform(ctx, f.faults, Leave, func(ctx context.Context) (bool, error) {
 		return f.store.Leave(ctx, key, token)
 	})
 }
 
-func (f faultyNested) Watch(ctx context.Context, key string, wake func()) error {
+// TransferHold fails for good if the store below moves no holds.
+func (f faultyShared) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	s, ok := f.store.(backends.SharedTransferStore)
+	if !ok {
+		return backends.Result{}, permanent{errors.ErrUnsupported}
+	}
+	return perform(ctx, f.faults, Enter, func(ctx context.Context) (backends.Result, error) {
+		return s.TransferHold(ctx, key, from, token, ttl, numbered)
+	})
+}
+
+func (f faultyShared) Watch(ctx context.Context, key string, wake func()) error {
 	return f.faults.watch(ctx, func() error { return f.store.Watch(ctx, key, wake) })
+}
+
+type faultyOrdered struct {
+	faultyShared
+	ordered backends.OrderedStore
+}
+
+func (f faultyOrdered) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	return f.faults.watch(ctx, func() error { return f.ordered.WatchQueued(ctx, key, waiter, wake) })
 }
 
 type faultyLegacy struct {

@@ -42,7 +42,7 @@ var countSentences = []sentence{
 	}},
 	{"a grant that would need the number 2^53 is a permanent error, and stores nothing", both(func(x *fixture, n numbering) {
 		key := x.key(n.String())
-		const last = 1<<53 - 1
+		const last uint64 = 1<<53 - 1
 		x.next(key, "mine", n, 0)
 		x.raise(key, "mine", last, true)
 		x.numbered(key, "mine", n, last)

@@ -25,11 +25,21 @@ type fixture struct {
 	queued    backends.QueuedStore
 	fenced    backends.FencedStore
 	numbers   backends.NumberedStore
-	nested    backends.NestedStore
-	setNested func(key string)
+	shared    backends.SharedStore
+	queue     queue // of a QueuedStore or an OrderedStore
+	setShared func(key string)
 	legacy    backends.LegacyStore
+	inspector backends.Inspector
+	transfers backends.TransferStore
+	// nil: the store moves no holds
+	holdTransfers backends.SharedTransferStore
 
 	numberings []numbering // the ways in which the store numbers
+}
+
+// queue is what stores with a queue have in common.
+type queue interface {
+	WatchQueued(ctx context.Context, key, waiter string, wake func()) error
 }
 
 // reporter is what a sentence needs of a *testing.T. The tests of this package use another one, to

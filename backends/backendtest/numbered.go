@@ -19,6 +19,7 @@ var ofNumbered = suite[backends.NumberedStore, Outside]{
 	give: func(x *fixture, store backends.NumberedStore, _ Outside) {
 		x.store, x.numbers, x.numberings = store, store, []numbering{byClock}
 		x.queued, _ = store.(backends.QueuedStore)
+		x.queue = x.queued
 	},
 }
 

@@ -20,7 +20,9 @@ var ofQueued = suite[backends.QueuedStore, Outside]{
 		return slices.Concat(positionSentences, turnSentences, orderSentences, queuedGoneSentences, queuedInputSentences,
 			queuedConcurrencySentences)
 	},
-	give: func(x *fixture, store backends.QueuedStore, _ Outside) { x.store, x.queued = store, store },
+	give: func(x *fixture, store backends.QueuedStore, _ Outside) {
+		x.store, x.queued, x.queue = store, store, store
+	},
 }
 
 var positionSentences = []sentence{
@@ -500,7 +502,7 @@ func (x *fixture) newWaiter(key string) *waiter {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
 	w := &waiter{newWakes(), key, rand.Text(), cancel}
 	x.Cleanup(func() { leaveQueue(x.Bubble, cancel) })
-	if err := x.queued.WatchQueued(ctx, key, w.name, w.wake); err != nil {
+	if err := x.queue.WatchQueued(ctx, key, w.name, w.wake); err != nil {
 		x.Fatalf("WatchQueued(%.60q): %v", key, err)
 	}
 	return w

@@ -3,6 +3,7 @@ package goredis
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -107,4 +110,76 @@ func ratio(of, to []float64) float64 {
 func middle(values []float64) float64 {
 	slices.Sort(values)
 	return values[len(values)/2]
+}
+
+// BenchmarkRenewals holds locks with a TTL of 3 s. One op renews each of them once, which takes a
+// second by the clock: compare CPU time and writes.
+func BenchmarkRenewals(b *testing.B) {
+	for _, n := range []int{1_000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) { renew(b, n) })
+	}
+}
+
+func renew(b *testing.B, n int) {
+	var writes, renewals atomic.Int64
+	c := client.NewClient(&client.Options{
+		Addr: redistest.Start(b).Addr(),
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return counted{conn, &writes}, err
+		},
+	})
+	b.Cleanup(func() { c.Close() })
+	round := make(chan struct{}, 1)
+	count := func(next locker.Locker) locker.Locker {
+		return renewed{next, func() {
+			if renewals.Add(1)%int64(n) == 0 {
+				select {
+				case round <- struct{}{}:
+				default: // the benchmark is over
+				}
+			}
+		}}
+	}
+	locks := locker.New(single.New(New(c)), locker.WithTTL(3*time.Second), locker.WithMiddleware(count))
+	var held []*locker.Lock
+	for i := range n {
+		l, err := locks.Lock(context.Background(), fmt.Sprint("key ", i))
+		if err != nil {
+			b.Fatal(err)
+		}
+		held = append(held, l)
+	}
+	sent, before := writes.Load(), renewals.Load()
+	for b.Loop() {
+		<-round
+	}
+	b.ReportMetric(float64(writes.Load()-sent)/float64(renewals.Load()-before), "writes/renewal")
+	for _, l := range held {
+		if err := l.Unlock(context.Background()); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// counted is a connection that counts its writes.
+type counted struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// renewed calls done after each Extend.
+type renewed struct {
+	locker.Locker
+	done func()
+}
+
+func (r renewed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	defer r.done()
+	return r.Locker.Extend(ctx, lease, ttl)
 }

@@ -3,10 +3,10 @@ package goredis_test
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
@@ -45,22 +45,6 @@ func TestOpenKeepsWhatTheOptionsSay(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsDownIsAFault(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close() // nobody listens there now
-	store := goredis.New(dial(t, &client.Options{Addr: l.Addr().String(), MaxRetries: -1}))
-	_, err = store.SetNX(t.Context(), "a", "token", 20*time.Second)
-	if op := (*net.OpError)(nil); !errors.As(err, &op) {
-		t.Errorf("SetNX = %v", err)
-	}
-	if _, err := store.Check(t.Context()); err == nil {
-		t.Error("Check = nil")
-	}
-}
-
 // mock answers without a server, as a mock of a client does.
 type mock struct{ answer func(cmd client.Cmder) error }
 
@@ -82,27 +66,7 @@ func TestAMockOfAClientWillDo(t *testing.T) {
 	}
 }
 
-func TestReleaseIsNotSentAgainByTheClientLibrary(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	store := goredis.New(dial(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 5}))
-	if _, err := store.SetNX(t.Context(), "a", "token", 20*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"EVALSHA"}, Times: -1})
-	if ok, err := store.DeleteIf(t.Context(), "a", "token"); ok || err == nil {
-		t.Errorf("DeleteIf = %v, %v", ok, err)
-	}
-	if n := proxy.Count("EVALSHA"); n != 1 {
-		t.Errorf("it was sent %d times", n)
-	}
-	if ok, err := store.ExpireIf(t.Context(), "a", "token", 20*time.Second); ok || err == nil {
-		t.Errorf("ExpireIf = %v, %v", ok, err)
-	}
-	if n := proxy.Count("EVALSHA"); n < 3 {
-		t.Errorf("an extension was sent %d times: it may be, and go-redis does", n-1)
-	}
-}
+func dial(t *testing.T, o *client.Options) *client.Client { return goredis.Dial(t, o) }
 
 // patience is how long a test waits for what must happen on any machine.
 const patience = 20 * time.Second
@@ -123,4 +87,13 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 	case <-time.After(patience):
 		t.Fatalf("not within %v: %s", patience, what)
 	}
+}
+
+func startEmbedded(t *testing.T) string {
+	s, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s.Addr()
 }

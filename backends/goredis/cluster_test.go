@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -30,21 +30,12 @@ var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 // runModes runs the contracts through c: plain and without scripts. With LOCKSTEP_TORTURE=1 they run in every mode, and with
 // a replica for each master.
 func runModes(t *testing.T, c client.UniversalClient) {
-	replicated := mode{
-		name: "with replicas", opts: []redisstore.Option{redisstore.WithPrefix("replicated:"), redisstore.WithReplicas(1, 2*time.Second)},
-		prefix: "replicated:",
+	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
+	if torture {
+		modes = append(modes, drivertest.Prefixed, drivertest.Polling, drivertest.Replicated)
 	}
-	for _, m := range append(slices.Clone(modes), replicated) {
-		if m.name != "plain" && !m.scriptless && !torture {
-			continue
-		}
-		t.Run(m.name, func(t *testing.T) {
-			runAll(t, contracts{prefix: m.prefix, polling: m.polling, scriptless: m.scriptless,
-				replicated: m.name == replicated.name,
-				connect: func(*testing.T) (*redisstore.Store, client.Cmdable) {
-					return goredis.New(c, append(m.opts, hour)...), c
-				}})
-		})
+	for _, m := range modes {
+		m.Run(t, func(*testing.T) drivertest.Client { return goredis.Driven(c) })
 	}
 }
 
@@ -96,7 +87,7 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 				if ok, err := holder.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
 					t.Errorf("DeleteIf = %v, %v", ok, err)
 				}
-				if r, err := holder.Enter(t.Context(), key, "owner", "token", 20*time.Second); err != nil || !r.OK {
+				if r, err := holder.Enter(t.Context(), key, "token", 20*time.Second, backends.Admission{Group: "me"}); err != nil || !r.OK {
 					t.Errorf("Enter = %+v, %v", r, err)
 				}
 				if ok, err := holder.Leave(t.Context(), key, "token"); err != nil || !ok {
@@ -139,9 +130,9 @@ var clusterCalls = map[string]func(ctx context.Context, s *redisstore.Store, key
 		return wanted(err, !ok, ok)
 	},
 	"Enter and Leave a free key": func(ctx context.Context, s *redisstore.Store, key string) error {
-		r, err := s.Enter(ctx, key+"nested", "owner", "token", 20*time.Second)
+		r, err := s.Enter(ctx, key+"shared", "token", 20*time.Second, backends.Admission{Group: "me"})
 		if err == nil && r.OK {
-			r.OK, err = s.Leave(ctx, key+"nested", "token")
+			r.OK, err = s.Leave(ctx, key+"shared", "token")
 		}
 		return wanted(err, r.OK, r)
 	},
@@ -299,6 +290,6 @@ func TestAHeldLockOutlivesAFailoverOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
 	key := cluster.KeyOn(cluster.Masters()[1], "{%d}")
-	connect := func() client.UniversalClient { return dialCluster(t, cluster) }
-	outlivesFailover(t, key, connect, func() { cluster.AwaitFailover(key, cluster.KillMaster(key)) })
+	connect := func() drivertest.Client { return goredis.Driven(dialCluster(t, cluster)) }
+	drivertest.OutlivesFailover(t, key, connect, func() { cluster.AwaitFailover(key, cluster.KillMaster(key)) })
 }

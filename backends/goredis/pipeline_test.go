@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"reflect"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -38,85 +34,6 @@ func increments(n int) (commands []*driver.Command) {
 		commands = append(commands, &driver.Command{Args: []any{"INCR", fmt.Sprint("n", i)}})
 	}
 	return commands
-}
-
-func TestCommandsTogetherAreAnsweredInOrderWithErrorsInTheirPlace(t *testing.T) {
-	addr := redistest.Start(t).Addr()
-	e := pipelinerAt(t, &client.Options{Addr: addr})
-	for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
-		commands := commandsOf([]any{"SET", name, "1"}, []any{"LPUSH", name, "x"}, []any{"GET", "nothing"},
-			[]any{"EVAL", "return {1, 'a', false, {}}", 0}, []any{"GET", name})
-		all(t.Context(), commands)
-		wrong := &redisstore.ReplyError{Addr: addr, Text: "WRONGTYPE Operation against a key holding the wrong kind of value"}
-		for i, want := range []driver.Command{
-			{Reply: "OK"}, {Err: wrong}, {}, {Reply: []any{int64(1), "a", nil, []any{}}}, {Reply: "1"},
-		} {
-			if got := commands[i]; !reflect.DeepEqual(got.Reply, want.Reply) || !reflect.DeepEqual(got.Err, want.Err) {
-				t.Errorf("%s: %v = %#v, %v", name, got.Args, got.Reply, got.Err)
-			}
-		}
-	}
-}
-
-func TestOnlyWhatMayBeSentTwiceIs(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	e := pipelinerAt(t, &client.Options{Addr: proxy.Addr(), MaxRetries: 3})
-	for name, c := range map[string]struct {
-		all      func(context.Context, []*driver.Command)
-		repeated bool
-	}{"DoAll": {e.DoAll, true}, "OnceAll": {e.OnceAll, false}} {
-		if _, err := server.Do("FLUSHALL"); err != nil {
-			t.Fatal(err)
-		}
-		proxy.Add(redistest.Rule{Fault: redistest.CutReply, Commands: []string{"INCR"}, Nth: 3})
-		commands := increments(5)
-		c.all(t.Context(), commands)
-		for i, command := range commands {
-			n, err := server.Do("GET", command.Args[1].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
-			known := cleanup.Unsent(command.Err) || errors.As(command.Err, new(*redisstore.ReplyError))
-			switch answered := command.Err == nil; {
-			case c.repeated && (!answered || i < 3 && n != "2"):
-				t.Errorf("%s: %d = %v, %v, and is %v", name, i, command.Reply, command.Err, n)
-			case !c.repeated && (n == "2" || answered && n != "1" || known || i >= 2 && answered):
-				t.Errorf("%s: %d = %v, %v, and is %v", name, i, command.Reply, command.Err, n)
-			}
-		}
-	}
-}
-
-func TestWhatFoundNoServerWasNotSent(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close() // nobody listens there now
-	e := pipelinerAt(t, &client.Options{Addr: l.Addr().String(), MaxRetries: -1, DialerRetries: 1})
-	commands := increments(3)
-	e.OnceAll(t.Context(), commands)
-	for _, c := range commands {
-		if !cleanup.Unsent(c.Err) {
-			t.Errorf("%v, %v", c.Reply, c.Err)
-		}
-	}
-}
-
-func TestTheDeadlineOfARoundTripIsToldAsOne(t *testing.T) {
-	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	e := pipelinerAt(t, &client.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
-	proxy.Add(redistest.Rule{Fault: redistest.LoseReply, Commands: []string{"INCR"}})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	commands := increments(2)
-	e.OnceAll(ctx, commands)
-	for _, c := range commands {
-		if !errors.Is(c.Err, context.DeadlineExceeded) {
-			t.Errorf("%v, %v", c.Reply, c.Err)
-		}
-	}
 }
 
 // hook keeps pipelines from being sent.

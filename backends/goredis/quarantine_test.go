@@ -7,24 +7,9 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/verify/quarantinetest"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/go-redis/v9"
 )
-
-func TestQuarantine(t *testing.T) {
-	t.Parallel()
-	quarantinetest.Run(t, quarantinetest.Adapter{
-		Open: func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store {
-			store, c := goredis.Open(&client.Options{Addr: addr, Username: user, Password: password}, opts...)
-			t.Cleanup(func() { c.Close() })
-			return store
-		},
-		New: func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
-			return goredis.New(dial(t, &client.Options{Addr: addr}), opts...)
-		},
-	})
-}
 
 // TestQuarantineInACluster asks for one lock on each node before and after a change of one of them.
 func TestQuarantineInACluster(t *testing.T) {

@@ -172,6 +172,57 @@ func TestAQueueWhileItsSlotMoves(t *testing.T) {
 	}
 }
 
+// Redis refuses the script that removes a waiter while the slot moves: some of its keys are not there.
+func TestAWaiterThatLeavesWhileItsSlotMovesIsRemovedFromTheQueue(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	from, to := cluster.Masters()[0], cluster.Masters()[1]
+	c := dialCluster(t, cluster)
+	holder, waiting := goredis.New(dialCluster(t, cluster)), goredis.New(c)
+	for _, shared := range []bool{false, true} {
+		for _, keys := range []func(*redistest.Move){func(*redistest.Move) {}, (*redistest.Move).Keys} {
+			key := cluster.KeyOn(from, "%d")
+			ctx, cancel := context.WithCancel(t.Context())
+			if err := waiting.WatchQueued(ctx, key, "waiter", func() {}); err != nil {
+				t.Fatal(err)
+			}
+			mustSet(t, holder, key, "token")
+			ask := func() (backends.Result, error) {
+				return waiting.SetNXQueued(t.Context(), key, "of waiter", 20*time.Second, backends.Turn{Waiter: "waiter"})
+			}
+			if shared {
+				mustDelete(t, holder, key, "token")
+				if r, err := holder.Enter(t.Context(), key, "token", 20*time.Second, backends.Admission{Limit: 1}); err != nil || !r.OK {
+					t.Fatalf("Enter = %+v, %v", r, err)
+				}
+				ask = func() (backends.Result, error) {
+					return waiting.Enter(t.Context(), key, "of waiter", 20*time.Second,
+						backends.Admission{Limit: 1, Turn: backends.Turn{Waiter: "waiter"}})
+				}
+			}
+			if r, err := ask(); err != nil || r.OK || r.Position != 1 {
+				t.Fatalf("the waiter was answered %+v, %v", r, err)
+			}
+			move := cluster.BeginMove(key, to)
+			keys(move)
+			if err := c.Del(t.Context(), key).Err(); err != nil { // as if it had expired
+				t.Fatal(err)
+			}
+			cancel()
+			for limit := time.Now().Add(patience); ; {
+				if n, err := c.Exists(t.Context(), "{"+key+"}:\x00queue").Result(); err == nil && n == 0 {
+					break
+				}
+				if time.Now().After(limit) {
+					t.Fatalf("the waiter is still in the queue (shared: %v)", shared)
+				}
+			}
+			move.Finish()
+			from, to = to, from
+		}
+	}
+}
+
 func TestAConnectionThatWasCutIsAHintForAllWhoQueue(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -195,7 +246,7 @@ func TestAConnectionThatWasCutIsAHintForAllWhoQueue(t *testing.T) {
 // A hand-over costs two scripts and wakes one waiter, however many there are.
 func TestAReleaseWakesNobodyButTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := embed(t)
+		c := goredis.Embed(t)
 		holder := goredis.New(c)
 		mustSet(t, holder, "a", "token")
 		ctx, cancel := context.WithCancel(context.Background())

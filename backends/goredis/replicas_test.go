@@ -54,7 +54,7 @@ var replicatedCalls = map[string]func(ctx context.Context, s *redisstore.Store) 
 		return r.OK, err
 	},
 	"Enter": func(ctx context.Context, s *redisstore.Store) (bool, error) {
-		r, err := s.Enter(ctx, "a", "owner", "token", 20*time.Second)
+		r, err := s.Enter(ctx, "a", "token", 20*time.Second, backends.Admission{Group: "me"})
 		return r.OK, err
 	},
 	"ExpireIf": func(ctx context.Context, s *redisstore.Store) (bool, error) {
@@ -74,7 +74,7 @@ func prepare(t *testing.T, s *redisstore.Store, call string) {
 	var r backends.Result
 	var err error
 	if call == "Renew" {
-		r, err = s.Enter(t.Context(), "b", "owner", "token", 20*time.Second)
+		r, err = s.Enter(t.Context(), "b", "token", 20*time.Second, backends.Admission{Group: "me"})
 	} else {
 		r, err = s.SetNXFenced(t.Context(), "b", "token", 20*time.Second)
 	}

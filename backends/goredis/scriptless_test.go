@@ -62,9 +62,12 @@ func TestWithoutScriptsNumbersAndNestsAreRefused(t *testing.T) {
 			return err
 		},
 		"RaiseFence": func() error { _, err := s.RaiseFence(ctx, "a", "token", 7); return err },
-		"Enter":      func() error { _, err := s.Enter(ctx, "a", "owner", "token", 20*time.Second); return err },
-		"Renew":      func() error { _, err := s.Renew(ctx, "a", "token", 20*time.Second); return err },
-		"Leave":      func() error { _, err := s.Leave(ctx, "a", "token"); return err },
+		"Enter": func() error {
+			_, err := s.Enter(ctx, "a", "token", 20*time.Second, backends.Admission{Group: "me"})
+			return err
+		},
+		"Renew": func() error { _, err := s.Renew(ctx, "a", "token", 20*time.Second); return err },
+		"Leave": func() error { _, err := s.Leave(ctx, "a", "token"); return err },
 	} {
 		err := do()
 		if refused := (interface{ Permanent() bool })(nil); !errors.As(err, &refused) || !refused.Permanent() || !strings.Contains(err.Error(), "WithoutScripts") {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -24,7 +25,7 @@ import (
 
 func TestSecurityEveryUserOfThePageIsTested(t *testing.T) {
 	for user := range users(t) {
-		if _, tested := variants[user]; !tested && user != "check" && user != "legacy" {
+		if _, tested := variants[user]; !tested && user != "check" && user != "inspect" && user != "legacy" {
 			t.Errorf("nothing tests the user %s", user)
 		}
 		if !strings.Contains(readPage(t), "`"+user+"` |\n") {
@@ -47,6 +48,8 @@ func TestACLSufficesAndIsMinimal(t *testing.T) {
 					permission = "the pattern of counters"
 				case strings.HasSuffix(permission, ":?queue"):
 					permission = "the pattern of queues"
+				case strings.HasSuffix(permission, ":?reserved"):
+					permission = "the pattern of reservations"
 				case permission[0] == '~':
 					permission = "the key pattern"
 				case strings.HasSuffix(permission, ":lockstep:*"):
@@ -121,7 +124,7 @@ func TestACLCarriesTheContract(t *testing.T) {
 	t.Parallel()
 	lines := users(t)
 	s := guard(t)
-	admin := dial(t, &client.Options{Addr: s.Addr()})
+	admin := goredis.Driven(dial(t, &client.Options{Addr: s.Addr()})).Executor
 	for user, opts := range map[string][]redisstore.Option{
 		"single-any-key": {app, hour},
 		"single-polling": {app, hour, redisstore.WithoutWakes()},
@@ -132,7 +135,7 @@ func TestACLCarriesTheContract(t *testing.T) {
 			backendtest.Run(t, backendtest.Harness{
 				MaxTTL: time.Hour, NoWatch: user == "single-polling",
 				New: func(t *testing.T) (backends.Store, backendtest.Outside) {
-					return goredis.New(c, opts...), outside{t, admin, "app:"}
+					return goredis.New(c, opts...), drivertest.Outside{T: t, Exec: admin, Prefix: "app:"}
 				},
 			})
 			if user == "single-polling" {
@@ -141,7 +144,7 @@ func TestACLCarriesTheContract(t *testing.T) {
 			backendtest.RunQueued(t, backendtest.QueuedHarness{
 				MaxTTL: time.Hour,
 				New: func(t *testing.T) (backends.QueuedStore, backendtest.Outside) {
-					return goredis.New(c, opts...), outside{t, admin, "app:"}
+					return goredis.New(c, opts...), drivertest.Outside{T: t, Exec: admin, Prefix: "app:"}
 				},
 			})
 		})
@@ -239,16 +242,16 @@ func TestACLForAClusterSavesRoundTripsWithCommand(t *testing.T) {
 func TestACLPingAndUnsubscribeAreMerelyWorthAdding(t *testing.T) {
 	t.Parallel()
 	s := guard(t)
-	nested := variants["reentrant"] // which has a channel for each key
-	full := users(t)["reentrant"]
+	keyed := variants["single-no-scripts"] // which has a channel for each key
+	full := users(t)["single-no-scripts"]
 	for _, extra := range [][]string{nil, {"+ping", "+unsubscribe"}} {
-		s.grant("reentrant", append(slices.Clone(full), extra...)...)
+		s.grant("single-no-scripts", append(slices.Clone(full), extra...)...)
 		s.do("ACL", "LOG", "RESET")
 		proxy := redistest.NewProxy(t, s.Addr())
-		o := s.as("reentrant")
+		o := s.as("single-no-scripts")
 		o.Addr = proxy.Addr()
-		locks, begun := nested.locks(dial(t, o))
-		theirs, _ := nested.locks(dial(t, &client.Options{Addr: s.Addr()}))
+		locks, begun := keyed.locks(dial(t, o))
+		theirs, _ := keyed.locks(dial(t, &client.Options{Addr: s.Addr()}))
 		a, b := mustLock(t, theirs, "a"), mustLock(t, theirs, "b")
 		first := start(t, locks, "a", locker.WithBackoff(hourly))
 		await(t, "the wait for a", begun)
@@ -312,6 +315,37 @@ func TestACLOfCheck(t *testing.T) {
 	s.grant("check", lines["check"]...)
 	if settings, err := dial(t, s.as("check")).ConfigGet(t.Context(), "requirepass").Result(); err != nil || len(settings) != 1 {
 		t.Errorf("CONFIG GET requirepass = %v, %v: the page warns of it", settings, err)
+	}
+}
+
+func TestACLOfInspect(t *testing.T) {
+	s := guard(t)
+	full := users(t)["inspect"]
+	holder := goredis.New(dial(t, &client.Options{Addr: s.Addr()}), app)
+	mustSet(t, holder, "text", "token")
+	if r, err := holder.Enter(t.Context(), "shared", "token", 20*time.Second, backends.Admission{Group: "g"}); err != nil || !r.OK {
+		t.Fatalf("Enter = %+v, %v", r, err)
+	}
+	inspect := func() error {
+		store := goredis.New(dial(t, s.as("inspect")), app)
+		for _, key := range []string{"text", "shared"} {
+			if state, err := store.Inspect(t.Context(), key); err != nil || state.Holding != 1 {
+				return fmt.Errorf("Inspect of %q = %+v, %w", key, state, err)
+			}
+		}
+		return nil
+	}
+	s.grant("inspect", full...)
+	if err := inspect(); err != nil {
+		t.Error(err)
+	}
+	if ok, err := goredis.New(dial(t, s.as("inspect")), app).DeleteIf(t.Context(), "text", "token"); err == nil {
+		t.Errorf("DeleteIf = %v: a user who may only look has released a lock", ok)
+	}
+	for _, permission := range permissions(full) {
+		s.do("SCRIPT", "FLUSH")
+		s.grant("inspect", without(full, permission)...)
+		wantPermanent(t, "Inspect without "+permission, inspect())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
@@ -303,6 +304,14 @@ func (x life) live(key string, full, less []string) map[string]error {
 	if inner != nil {
 		operation("Unlock of an inner hold", func() error { return inner.Unlock(ctx) })
 	}
+	if x.shared() {
+		s.do("ZADD", "app:"+key+"/ended", "1000000000000", "has ended")
+		s.do("PEXPIRE", "app:"+key+"/ended", "60000")
+		operation("Lock after a hold that has ended", func() error {
+			_, err := mine.TryLock(ctx, key+"/ended")
+			return err
+		})
+	}
 	operation("Lock that has to wait", func() error {
 		var waits []locker.Option
 		if !x.polls {
@@ -340,9 +349,28 @@ func (x life) await(mine *locker.Client, key string) *awaited {
 	x.t.Helper()
 	a := &awaited{Lock: mustLock(x.t, mine, key), store: goredis.New(dial(x.t, &client.Options{Addr: x.server.Addr()}), app), other: key + "/later"}
 	mustSet(x.t, a.store, a.other, "token")
-	a.told = queueAt(x.t.Context(), x.t, a.store, key, "waiter for "+key, 1).woken
+	if x.shared() {
+		a.told = enterQueue(x.t, a.store, key)
+	} else {
+		a.told = queueAt(x.t.Context(), x.t, a.store, key, "waiter for "+key, 1).woken
+	}
 	a.later = queueAt(x.t.Context(), x.t, a.store, a.other, "waiter for "+a.other, 1).woken
 	return a
+}
+
+// enterQueue makes a waiter stand in the queue of a shared lock that is held.
+func enterQueue(t *testing.T, s *redisstore.Store, key string) (told chan struct{}) {
+	t.Helper()
+	told = make(chan struct{}, 1)
+	waiter := "waiter for " + key
+	if err := s.WatchQueued(t.Context(), key, waiter, func() { told <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Enter(t.Context(), key, "token", 20*time.Second, backends.Admission{Group: "other", Limit: 1, Turn: backends.Turn{Waiter: waiter}})
+	if err != nil || r.OK || r.Position != 1 {
+		t.Fatalf("Enter = %+v, %v; want position 1", r, err)
+	}
+	return told
 }
 
 // unlock looks whether the waiter was told. Messages come in their order.

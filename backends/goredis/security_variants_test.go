@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
 )
@@ -37,6 +38,8 @@ func (v variant) locks(c goredis.Client) (*locker.Client, <-chan struct{}) {
 		w.Locker = fenced.New(s)
 	case "reentrant":
 		w.Locker = reentrant.New(s)
+	case "rwlock":
+		w.Locker = rwlock.New(s).Writers()
 	}
 	return locker.New(w, locker.WithTTL(long)), w.begun
 }
@@ -56,10 +59,14 @@ var variants = map[string]variant{
 	"single-no-scripts": {keys: oneKey, opts: []redisstore.Option{redisstore.WithoutScripts()}, refusals: "single-no-scripts"},
 	"fair":              {keys: oneKey, passes: true, strategy: "fair", refusals: "fair"},
 	"fenced":            {keys: oneKey, passes: true, strategy: "fenced", refusals: "fenced"},
-	"reentrant":         {keys: oneKey, strategy: "reentrant", refusals: "reentrant"},
+	"reentrant":         {keys: oneKey, passes: true, strategy: "reentrant", refusals: "reentrant"},
+	"rwlock":            {keys: oneKey, passes: true, strategy: "rwlock", refusals: "rwlock"},
 }
 
 var oneKey = map[string][]string{"invoice/42": nil}
+
+// shared tells whether a lock is a sorted set of holds.
+func (v variant) shared() bool { return v.strategy == "reentrant" || v.strategy == "rwlock" }
 
 // covers tells whether a permission is about keys like shape.
 func (v variant) covers(permission, shape string) bool {

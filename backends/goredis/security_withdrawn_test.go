@@ -70,8 +70,8 @@ func TestACLTakenAwayFromWakes(t *testing.T) {
 		left             string // the channels afterwards
 		refused          bool   // the next one
 	}{
-		{"reentrant", "+subscribe", locker.WithBackoff(hourly), "[{app:a}:wake]", true},
-		{"reentrant", "&{app:*}:wake", looks, "[]", true},
+		{"single-no-scripts", "+subscribe", locker.WithBackoff(hourly), "[{app:a}:wake]", true},
+		{"single-no-scripts", "&{app:*}:wake", looks, "[]", true},
 		{"single", "+subscribe", locker.WithBackoff(hourly), "[app:lockstep:", false},
 		{"single", "&app:lockstep:*", looks, "[]", false},
 		{"fair", "+subscribe", locker.WithBackoff(hourly), "[app:lockstep:", false},
@@ -89,7 +89,7 @@ func TestACLTakenAwayFromWakes(t *testing.T) {
 		var next waiter
 		if c.refused {
 			eventually(t, "the next Lock of "+c.user+" without "+c.permission+" is refused", func() bool {
-				_, err := locks.Lock(t.Context(), "b", locker.WithWait(10*time.Millisecond)) // which may not know yet
+				_, err := locks.Lock(t.Context(), "b", locker.WithWait(time.Second)) // which may not know yet
 				return isPermanent(err, "NOPERM")
 			})
 		} else {

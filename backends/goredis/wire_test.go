@@ -11,33 +11,11 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
-	"github.com/lockstep-go/lockstep/internal/verify/wiretest"
 	client "github.com/redis/go-redis/v9"
 )
 
 func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
 	return goredis.New(dial(t, &client.Options{Addr: addr}), append(opts, hour)...)
-}
-
-func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
-	t.Parallel()
-	wiretest.Switchover(t, openPlain, 0)
-}
-
-func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
-	t.Parallel()
-	wiretest.ErrorReplies(t, openPlain)
-}
-
-func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
-	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
-		store, c := goredis.Open(&client.Options{
-			Addr: to.Addr, TLSConfig: to.Encrypt, ReadTimeout: to.Timeout, MaxRetries: -1, Password: to.Password, DB: to.Database,
-		}, opts...)
-		t.Cleanup(func() { c.Close() })
-		return store, func() { c.Close() }
-	}, true)
 }
 
 func TestAURLIsNoAddress(t *testing.T) {

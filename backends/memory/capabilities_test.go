@@ -21,13 +21,13 @@ func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
 	}
 	mustHold(s.SetNX(ctx, "value", "v", 20*time.Second))
 	mustHold(s.SetNXFenced(ctx, "numbered", "v", 20*time.Second))
-	mustHold(s.Enter(ctx, "nested", "ann", "v", 20*time.Second))
+	mustHold(s.Enter(ctx, "shared", "v", 20*time.Second, backends.Admission{}))
 	if _, err := s.Legacy().SetBit(ctx, "bits", 0, true); err != nil {
 		t.Fatal(err)
 	}
 
 	for _, key := range []string{"value", "numbered", "bits"} {
-		if _, err := s.Enter(ctx, key, "ann", "v", 20*time.Second); !errors.Is(err, backends.ErrWrongType) {
+		if _, err := s.Enter(ctx, key, "v", 20*time.Second, backends.Admission{}); !errors.Is(err, backends.ErrWrongType) {
 			t.Errorf("Enter of %q: error %v", key, err)
 		}
 		if _, found, err := s.Legacy().Get(ctx, key); err != nil || !found {
@@ -35,19 +35,19 @@ func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
 		}
 	}
 	for call, err := range map[string]error{
-		"SetNX":    func() error { _, err := s.SetNX(ctx, "nested", "v", 20*time.Second); return err }(),
-		"ExpireIf": func() error { _, err := s.ExpireIf(ctx, "nested", "v", 20*time.Second); return err }(),
-		"DeleteIf": func() error { _, err := s.DeleteIf(ctx, "nested", ""); return err }(),
+		"SetNX":    func() error { _, err := s.SetNX(ctx, "shared", "v", 20*time.Second); return err }(),
+		"ExpireIf": func() error { _, err := s.ExpireIf(ctx, "shared", "v", 20*time.Second); return err }(),
+		"DeleteIf": func() error { _, err := s.DeleteIf(ctx, "shared", ""); return err }(),
 		"SetNXFenced": func() error {
-			_, err := s.SetNXNumbered(ctx, "nested", "", 20*time.Second, backends.Turn{})
+			_, err := s.SetNXNumbered(ctx, "shared", "", 20*time.Second, backends.Turn{})
 			return err
 		}(),
-		"RaiseFence": func() error { _, err := s.RaiseFence(ctx, "nested", "", 1); return err }(),
-		"GetSet":     func() error { _, _, err := s.Legacy().GetSet(ctx, "nested", "v"); return err }(),
-		"GetBit":     func() error { _, err := s.Legacy().GetBit(ctx, "nested", 0); return err }(),
+		"RaiseFence": func() error { _, err := s.RaiseFence(ctx, "shared", "", 1); return err }(),
+		"GetSet":     func() error { _, _, err := s.Legacy().GetSet(ctx, "shared", "v"); return err }(),
+		"GetBit":     func() error { _, err := s.Legacy().GetBit(ctx, "shared", 0); return err }(),
 	} {
 		if !errors.Is(err, backends.ErrWrongType) {
-			t.Errorf("%s of nested holds: error %v", call, err)
+			t.Errorf("%s of shared holds: error %v", call, err)
 		}
 	}
 }
@@ -95,14 +95,14 @@ func TestClockForgetsACounterAfterItsRetention(t *testing.T) {
 func TestAKeyThatOutlivesItsHoldsIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		if res, err := s.Enter(t.Context(), "k", "ann", "one", time.Second); err != nil || !res.OK {
+		if res, err := s.Enter(t.Context(), "k", "one", time.Second, backends.Admission{Group: "ann"}); err != nil || !res.OK {
 			t.Fatal(res, err)
 		}
 		if found, err := s.Legacy().Expire(t.Context(), "k", 20*time.Second); err != nil || !found {
 			t.Fatal(found, err)
 		}
 		time.Sleep(time.Second)
-		if res, err := s.Enter(t.Context(), "k", "bob", "two", time.Second); err != nil || !res.OK || res.Holds != 1 {
+		if res, err := s.Enter(t.Context(), "k", "two", time.Second, backends.Admission{Group: "bob"}); err != nil || !res.OK || res.Holds != 1 {
 			t.Errorf("Enter when all holds have ended = %+v, %v", res, err)
 		}
 	})

@@ -6,7 +6,7 @@ import "time"
 type entry struct {
 	kind    kind
 	value   string    // text
-	nest    *nest     // nested
+	share   *share    // shared
 	expires time.Time // zero: never
 }
 
@@ -14,7 +14,7 @@ type kind byte
 
 const (
 	text kind = iota
-	nested
+	shared
 	other // any type that this package does not write
 )
 

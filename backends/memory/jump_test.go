@@ -13,12 +13,12 @@ func TestAJumpOfTheClockMovesTheEndOfWhatIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New(memory.WithMaxTTL(time.Minute))
 		s.Set("plain", "a", time.Minute)
-		if _, err := s.Enter(t.Context(), "nested", "o", "a", time.Minute); err != nil {
+		if _, err := s.Enter(t.Context(), "shared", "a", time.Minute, backends.Admission{}); err != nil {
 			t.Fatal(err)
 		}
 		left := func(want time.Duration) {
 			t.Helper()
-			for _, key := range []string{"plain", "nested"} {
+			for _, key := range []string{"plain", "shared"} {
 				if _, left, found := s.Get(key); found != (want > 0) || left != want {
 					t.Errorf("%s: found %v, for %v; want %v", key, found, left, want)
 				}

@@ -15,10 +15,10 @@ func (s *Store) Legacy() *LegacyStore { return &LegacyStore{s} }
 type LegacyStore struct{ *Store }
 
 var (
-	_ backends.LegacyStore = (*LegacyStore)(nil)
-	_ backends.FencedStore = (*LegacyStore)(nil)
-	_ backends.NestedStore = (*LegacyStore)(nil)
-	_ backends.Identifier  = (*LegacyStore)(nil)
+	_ backends.LegacyStore  = (*LegacyStore)(nil)
+	_ backends.FencedStore  = (*LegacyStore)(nil)
+	_ backends.OrderedStore = (*LegacyStore)(nil)
+	_ backends.Identifier   = (*LegacyStore)(nil)
 )
 
 // MaxTTL implements [backends.LegacyStore].

@@ -42,9 +42,10 @@ func WithMaxTTL(d time.Duration) Option {
 	return func(s *Store) { s.maxTTL = d }
 }
 
-// A Store is a [backends.NumberedStore], a [backends.FencedStore], a [backends.NestedStore] and a
-// [backends.QueuedStore]. Its Legacy is a [backends.LegacyStore] as well. The value of a lock,
-// numbered or not, is a text, and the plain commands work on texts. Nested holds are another type.
+// A Store is a [backends.NumberedStore], a [backends.FencedStore], a [backends.OrderedStore], a
+// [backends.QueuedStore], a [backends.Inspector], a [backends.TransferStore] and a
+// [backends.SharedTransferStore]. Its Legacy is a [backends.LegacyStore] as well. The value of a lock,
+// numbered or not, is a text, and the plain commands work on texts. Shared holds are another type.
 //
 // It keeps time to the nanosecond. It calls wake functions before DeleteIf or Leave returns, in the
 // order in which they were registered.
@@ -71,9 +72,13 @@ type Store struct {
 var (
 	_ backends.NumberedStore = (*Store)(nil)
 	_ backends.FencedStore   = (*Store)(nil)
-	_ backends.NestedStore   = (*Store)(nil)
+	_ backends.OrderedStore  = (*Store)(nil)
 	_ backends.QueuedStore   = (*Store)(nil)
 	_ backends.Identifier    = (*Store)(nil)
+	_ backends.Inspector     = (*Store)(nil)
+
+	_ backends.TransferStore       = (*Store)(nil)
+	_ backends.SharedTransferStore = (*Store)(nil)
 )
 
 // SetNX implements [backends.Store]. It allocates only if the map must grow.
@@ -94,7 +99,7 @@ func (s *Store) grant(key, value string, ttl time.Duration, now time.Time) (res 
 	case found && e.kind != text:
 		return backends.Result{}, false, errWrongType
 	case found && e.value != value:
-		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, false, nil
+		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero(), Holder: backends.HolderOf(e.value)}, false, nil
 	}
 	until := now.Add(ttl)
 	if found && e.expires.After(until) { // an extension in between must not be undone

@@ -22,8 +22,12 @@ func TestContract(t *testing.T) {
 		func(s *memory.Store) (backends.NumberedStore, backendtest.Outside) { return s, s })
 	inBothTimes(t, "FencedStore", backendtest.RunFenced, backendtest.FencedHarness{Clock: true},
 		func(s *memory.Store) (backends.FencedStore, backendtest.Outside) { return s, s })
-	inBothTimes(t, "NestedStore", backendtest.RunNested, backendtest.NestedHarness{},
-		func(s *memory.Store) (backends.NestedStore, backendtest.NestedOutside) { return s, s })
+	inBothTimes(t, "OrderedStore", backendtest.RunOrdered, backendtest.OrderedHarness{},
+		func(s *memory.Store) (backends.OrderedStore, backendtest.SharedOutside) { return s, s })
+	inBothTimes(t, "Inspector", backendtest.RunInspector, backendtest.InspectorHarness{},
+		func(s *memory.Store) (backendtest.InspectedStore, backendtest.SharedOutside) { return s, s })
+	inBothTimes(t, "TransferStore", backendtest.RunTransfer, backendtest.TransferHarness{},
+		func(s *memory.Store) (backends.TransferStore, backendtest.SharedOutside) { return s, s })
 	inBothTimes(t, "LegacyStore", backendtest.RunLegacy, backendtest.LegacyHarness{},
 		func(s *memory.Store) (backends.LegacyStore, backendtest.Outside) { return s.Legacy(), s })
 }

@@ -10,8 +10,15 @@ func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
 	defer s.mu.Unlock()
 	now := s.now()
 	e, found := s.entries.live(key, now)
-	if !found {
+	switch {
+	case !found:
 		return "", 0, false
+	case e.kind == shared && e.share.holds != nil: // reservations are beside the key
+		last := e.share.holds.last()
+		if end := e.share.reserved.last(); end.After(last) {
+			e.expires = last
+		}
+		return "", e.left(now), last.After(now)
 	}
 	return e.value, e.left(now), true
 }
@@ -39,12 +46,12 @@ func (s *Store) SetOther(key string) {
 	s.entries.put(key, entry{kind: other}, s.now())
 }
 
-// SetNested stores holds without an owner or an end under key, whatever is there. Enter then
-// reports them as foreign.
-func (s *Store) SetNested(key string) {
+// SetShared stores a value of the type of holds under key, whatever is there. It is no lock, and has
+// no expiry: Enter reports it as foreign.
+func (s *Store) SetShared(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries.put(key, entry{kind: nested, nest: &nest{}}, s.now())
+	s.entries.put(key, entry{kind: shared, share: &share{}}, s.now())
 }
 
 // Delete removes any value under key, and wakes the watchers of key even if there was none.
@@ -69,7 +76,13 @@ func (s *Store) Delete(key string) {
 func (s *Store) Jump(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries.sweep(s.now())
-	s.fences.sweep(s.now())
+	now := s.now()
+	s.entries.sweep(now)
+	s.fences.sweep(now)
+	for _, e := range s.entries.rows {
+		if e.kind == shared {
+			e.share.purge(now)
+		}
+	}
 	s.ahead += d
 }

@@ -16,7 +16,11 @@ import (
 type (
 	queue   []string
 	waiting struct{ key, waiter string }
-	turn    struct{ wake func() }
+	turn    struct {
+		wake  func()
+		group string // of the waiter's last Enter
+		limit int
+	}
 )
 
 // reservedFor returns the value of a key that is reserved for a waiter. No caller can use it as its
@@ -107,7 +111,10 @@ func (s *Store) leaveQueue(p waiting, t *turn) {
 		delete(s.turns, p)
 		s.dequeue(p.key, p.waiter)
 		now := s.now()
-		if e, found := s.entries.live(p.key, now); found && e.value == reservedFor(p.waiter) {
+		switch e, found := s.entries.live(p.key, now); {
+		case found && e.kind == shared:
+			wakes = s.withdraw(p.key, p.waiter, now)
+		case found && e.value == reservedFor(p.waiter):
 			wakes = s.free(p.key, now)
 		}
 	}

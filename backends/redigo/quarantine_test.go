@@ -10,23 +10,8 @@ import (
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/verify/quarantinetest"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
-
-func TestQuarantine(t *testing.T) {
-	t.Parallel()
-	quarantinetest.Run(t, quarantinetest.Adapter{
-		Open: func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store {
-			store, pool := redigo.Open(addr, []client.DialOption{client.DialUsername(user), client.DialPassword(password)}, opts...)
-			t.Cleanup(func() { pool.Close() })
-			return store
-		},
-		New: func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
-			return redigo.New(dial(t, addr), opts...)
-		},
-	})
-}
 
 // TestQuarantineSeesThePoolThatDialsWithoutACtx: Dial of a pool is as good as its DialContext.
 func TestQuarantineSeesThePoolThatDialsWithoutACtx(t *testing.T) {

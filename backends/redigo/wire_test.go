@@ -4,43 +4,10 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
-	"github.com/lockstep-go/lockstep/internal/verify/wiretest"
 )
-
-func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
-	return redigo.New(dial(t, addr), append(opts, redisstore.WithMaxTTL(time.Hour))...)
-}
-
-func TestLocksOutliveASwitchoverThatKeepsTheConnections(t *testing.T) {
-	t.Parallel()
-	wiretest.Switchover(t, openPlain, 0)
-}
-
-func TestEachErrorReplyToEachCommandIsOfTheRightClass(t *testing.T) {
-	t.Parallel()
-	wiretest.ErrorReplies(t, openPlain)
-}
-
-func TestErrorsSayWhichServerWhatOutcomeAndWhatToDo(t *testing.T) {
-	t.Parallel()
-	wiretest.Messages(t, func(t *testing.T, to wiretest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
-		dial := []client.DialOption{client.DialPassword(to.Password), client.DialDatabase(to.Database)}
-		if to.Encrypt != nil {
-			dial = append(dial, client.DialUseTLS(true), client.DialTLSConfig(to.Encrypt))
-		}
-		if to.Timeout != 0 {
-			dial = append(dial, client.DialReadTimeout(to.Timeout))
-		}
-		store, pool := redigo.Open(to.Addr, dial, opts...)
-		t.Cleanup(func() { pool.Close() })
-		return store, func() { pool.Close() }
-	}, false)
-}
 
 func TestAURLIsNoAddress(t *testing.T) {
 	store, pool := redigo.Open("redis://:S3CRET@localhost:6379", nil)

@@ -155,8 +155,13 @@ func (r *Report) tolerate(err error, command, consequence string) error {
 func (s *Store) info(ctx context.Context, r *Report) (map[string]string, error) {
 	reply, err := s.exec.Do(ctx, "INFO")
 	if err != nil {
-		return nil, r.tolerate(err, "INFO",
-			"a restart or a promotion that made it forget locks is not noticed: there is no quarantine; role, uptime, eviction and persistence can't be checked")
+		if err = r.tolerate(err, "INFO",
+			"a restart or a promotion that made it forget locks is not noticed: there is no quarantine; role, uptime, eviction and persistence can't be checked",
+		); err == nil {
+			_, none := s.guard.(unguarded)
+			r.Findings[len(r.Findings)-1].Unsafe = !none // the program counts on quarantine
+		}
+		return nil, err
 	}
 	text, _ := reply.(string)
 	return info.Parse(text), nil

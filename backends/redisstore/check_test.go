@@ -49,6 +49,18 @@ func TestCheckFindsWhatAServerDoesNotTell(t *testing.T) {
 	}
 }
 
+func TestAServerThatTellsNoINFOIsUnsafeForWhoeverCountsOnQuarantine(t *testing.T) {
+	for unsafe, opts := range map[bool][]Option{
+		false: nil,
+		true:  {Observed(new(driver.Quarantine))},
+	} {
+		r, err := New(talks{answers: map[string]any{"TIME": []any{"1", "0"}}}, opts...).Check(t.Context())
+		if err != nil || (r.Err() != nil) != unsafe {
+			t.Errorf("Check = %v, %v; want an unsafe finding: %v", r, err, unsafe)
+		}
+	}
+}
+
 func TestCheckRefusesWhatItCannotAsk(t *testing.T) {
 	for want, check := range map[string]func() (Report, error){
 		"lockstep: check: ctx is nil; use context.Background()": func() (Report, error) {

@@ -34,31 +34,79 @@ func (a *answers) Pipeline(context.Context, ...[]any) ([]any, error) {
 	return list, nil
 }
 
-func TestGrantsTellTheirNumberOrTheirHolds(t *testing.T) {
-	refused := backends.Result{Left: 7 * time.Millisecond}
+func TestGrantsTellTheirNumber(t *testing.T) {
 	for _, c := range []struct {
-		reply            any
-		numbered, nested backends.Result // zero: an error
+		reply any
+		want  backends.Result // zero: an error
 	}{
-		{[]any{int64(0), int64(7)}, refused, refused},
-		{[]any{int64(0), int64(-1)}, backends.Result{Foreign: true}, backends.Result{Foreign: true}},
-		{[]any{int64(1), "9007199254740991"}, backends.Result{OK: true, Fence: 1<<53 - 1}, backends.Result{}},
-		{[]any{int64(1), int64(2)}, backends.Result{}, backends.Result{OK: true, Holds: 2}},
-		{[]any{int64(1), "0"}, backends.Result{}, backends.Result{}},
-		{[]any{int64(1), int64(0)}, backends.Result{}, backends.Result{}},
-		{[]any{int64(1), "1e9"}, backends.Result{}, backends.Result{}},
-		{[]any{int64(1), nil}, backends.Result{}, backends.Result{}},
-		{[]any{int64(0), "7"}, backends.Result{}, backends.Result{}},
-		{[]any{int64(1)}, backends.Result{}, backends.Result{}},
+		{[]any{int64(0), int64(7), "ann"}, backends.Result{Left: 7 * time.Millisecond, Holder: "ann"}},
+		{[]any{int64(0), int64(-1), ""}, backends.Result{Foreign: true}},
+		{[]any{int64(1), "9007199254740991"}, backends.Result{OK: true, Fence: 1<<53 - 1}},
+		{[]any{int64(1), int64(2)}, backends.Result{}},
+		{[]any{int64(1), "0"}, backends.Result{}},
+		{[]any{int64(1), "1e9"}, backends.Result{}},
+		{[]any{int64(1), nil}, backends.Result{}},
+		{[]any{int64(0), "7", ""}, backends.Result{}},
+		{[]any{int64(0), int64(7), nil}, backends.Result{}},
+		{[]any{int64(1)}, backends.Result{}},
+		{"OK", backends.Result{}},
+		{nil, backends.Result{}},
+	} {
+		s := New(&answers{reply: c.reply})
+		if got, err := s.SetNXNumbered(t.Context(), "a", "token", time.Second, backends.Turn{}); got != c.want || (err == nil) == (c.want == backends.Result{}) {
+			t.Errorf("SetNXNumbered of %v = %+v, %v; want %+v", c.reply, got, err, c.want)
+		}
+	}
+}
+
+func TestEnterTellsTheHolds(t *testing.T) {
+	for _, c := range []struct {
+		reply          any
+		want, numbered backends.Result // zero: an error
+	}{
+		{[]any{int64(0), int64(7), int64(2), int64(3), "ann"}, backends.Result{Left: 7 * time.Millisecond, Holds: 2, Position: 3, Holder: "ann"},
+			backends.Result{Left: 7 * time.Millisecond, Holds: 2, Position: 3, Holder: "ann"}},
+		{[]any{int64(0), int64(-1), int64(0), int64(0), ""}, backends.Result{Foreign: true}, backends.Result{Foreign: true}},
+		{[]any{int64(1), int64(2), int64(0), int64(-1)}, backends.Result{OK: true, Holds: 2, Room: 3}, backends.Result{}},
+		{[]any{int64(1), int64(2), int64(0), int64(4)}, backends.Result{OK: true, Holds: 2, Room: 3, Slot: 4}, backends.Result{}},
+		{[]any{int64(1), int64(2), int64(0), nil}, backends.Result{}, backends.Result{}},
+		{[]any{int64(1), int64(7), "12", int64(-1)}, backends.Result{OK: true, Holds: 7}, backends.Result{OK: true, Holds: 7, Fence: 12}},
+		{[]any{int64(1), int64(0), int64(0), int64(-1)}, backends.Result{}, backends.Result{}},
+		{[]any{int64(1), int64(2)}, backends.Result{}, backends.Result{}},
+		{[]any{int64(0), "7", int64(1), int64(1), ""}, backends.Result{}, backends.Result{}},
+		{[]any{int64(0), int64(7), nil, int64(1), ""}, backends.Result{}, backends.Result{}},
+		{[]any{int64(0), int64(7), int64(1), int64(1), nil}, backends.Result{}, backends.Result{}},
 		{"OK", backends.Result{}, backends.Result{}},
 		{nil, backends.Result{}, backends.Result{}},
 	} {
-		s := New(&answers{reply: c.reply})
-		if got, err := s.SetNXNumbered(t.Context(), "a", "token", time.Second, backends.Turn{}); got != c.numbered || (err == nil) == (c.numbered == backends.Result{}) {
-			t.Errorf("SetNXFenced of %v = %+v, %v; want %+v", c.reply, got, err, c.numbered)
+		for _, numbered := range []bool{false, true} {
+			want := c.want
+			if numbered {
+				want = c.numbered
+			}
+			s := New(&answers{reply: c.reply})
+			got, err := s.Enter(t.Context(), "a", "token", time.Second, backends.Admission{Limit: 5, Numbered: numbered})
+			if got != want || (err == nil) == (want == backends.Result{}) {
+				t.Errorf("Enter of %v (numbered: %v) = %+v, %v; want %+v", c.reply, numbered, got, err, want)
+			}
 		}
-		if got, err := s.Enter(t.Context(), "a", "owner", "token", time.Second); got != c.nested || (err == nil) == (c.nested == backends.Result{}) {
-			t.Errorf("Enter of %v = %+v, %v; want %+v", c.reply, got, err, c.nested)
+	}
+}
+
+// A message of admit.lua names a member of the queue and a key, whatever is in them.
+func TestAMessageOfAReservationIsReadBack(t *testing.T) {
+	for _, c := range []struct{ rest, member, key string }{
+		{"3@w@1a", "w@1", "a"},
+		{"0@a", "", "a"},
+		{"4@w@1@@b@", "w@1@", "@b@"},
+	} {
+		if member, key, ok := admitted(c.rest); !ok || member != c.member || key != c.key {
+			t.Errorf("admitted(%q) = %q, %q, %v", c.rest, member, key, ok)
+		}
+	}
+	for _, bad := range []string{"", "@", "x@y", "-1@a", "9@short"} {
+		if member, key, ok := admitted(bad); ok {
+			t.Errorf("admitted(%q) = %q, %q; want no answer", bad, member, key)
 		}
 	}
 }

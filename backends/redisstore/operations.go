@@ -17,8 +17,10 @@ type operations interface {
 	number(ctx context.Context, l link, key, token string, ms int64, how any) (backends.Result, error)
 	raise(ctx context.Context, l link, key, token string, to uint64) (bool, error)
 
-	enter(ctx context.Context, l link, key, owner, token string, ms int64) (backends.Result, error)
+	enter(ctx context.Context, l link, key, token string, ms int64, a admission) (backends.Result, error)
 	renew(ctx context.Context, l link, key, token string, ms int64) (bool, error)
+
+	transfer(ctx context.Context, l link, t transfer) (backends.Result, error)
 }
 
 // choose returns the operations for the options of s.
@@ -69,12 +71,34 @@ func (s scripted) raise(ctx context.Context, l link, key, token string, to uint6
 	return yes(do(ctx, l, scripts.Raise, key, fenceKey(key), token, to))
 }
 
-func (s scripted) enter(ctx context.Context, l link, key, owner, token string, ms int64) (backends.Result, error) {
-	return entered(once(ctx, l, scripts.Enter, key, owner, token, ms))
+func (s scripted) enter(ctx context.Context, l link, key, token string, ms int64, a admission) (backends.Result, error) {
+	script, keys := scripts.EnterAlone, []any{key}
+	switch {
+	case a.Numbered:
+		script, keys = scripts.EnterNumbered, []any{key, queueKey(key), reservedKey(key), fenceKey(key)}
+	case a.queueing:
+		script, keys = scripts.Enter, []any{key, queueKey(key), reservedKey(key)}
+	}
+	return entered(a.Admission)(once(ctx, l, script, append(keys,
+		holdName(token), ms, a.Group, a.Limit, a.member, a.inOrder, reservation, s.counted(), queueLifeMs, a.slots, byClock)...))
 }
 
 func (s scripted) renew(ctx context.Context, l link, key, token string, ms int64) (bool, error) {
-	return yes(do(ctx, l, scripts.Renew, key, token, ms))
+	return yes(do(ctx, l, scripts.Renew, key, holdName(token), ms))
+}
+
+func (s scripted) transfer(ctx context.Context, l link, t transfer) (backends.Result, error) {
+	script, args := t.call()
+	reply, err := once(ctx, l, script, args...)
+	switch {
+	case t.hold:
+		r, err := entered(backends.Admission{Numbered: t.numbered})(reply, err)
+		r.Room = 0
+		return r, err
+	case t.numbered:
+		return withNumber(granted(reply, err))
+	}
+	return acquired(reply, err)
 }
 
 // scripts returns an error if the store has none: they alone carry locks of this kind.

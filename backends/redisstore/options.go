@@ -64,8 +64,8 @@ func WithQuarantine(d time.Duration) Option {
 }
 
 // WithoutScripts compares and acts by WATCH, GET, MULTI and EXEC on a connection of its own, for
-// servers and ACLs that forbid  The promises of a [backends.Store] are the same; an extension and a
-// release take two round trips, and one more if the lock is not ours. Numbered and nested locks
+// servers and ACLs that forbid them. The promises of a [backends.Store] are the same; an extension and a
+// release take two round trips, and one more if the lock is not ours. Numbered and shared locks
 // need scripts: their calls are refused.
 func WithoutScripts() Option { return func(c *config) { c.scriptless = true } }
 

@@ -326,7 +326,10 @@ func TestRenewalsAndReleasesGoOn(t *testing.T) {
 	if ok, err := s.DeleteIf(t.Context(), "key", "token"); !ok || err != nil {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
 	}
-	if got := fmt.Sprint(l.sent); got != "[EVALSHA EVALSHA]" {
+	if _, err := s.Inspect(t.Context(), "key"); errors.As(err, new(*QuarantineError)) {
+		t.Errorf("Inspect = %v", err)
+	}
+	if got := fmt.Sprint(l.sent); got != "[EVALSHA EVALSHA EVALSHA]" {
 		t.Errorf("sent: %v", got)
 	}
 }

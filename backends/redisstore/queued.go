@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,11 +50,8 @@ func (s *Store) setInTurn(
 	if err != nil {
 		return backends.Result{}, err
 	}
-	switch {
-	case strings.Contains(t.Waiter, "@"):
-		return backends.Result{}, driver.BadInput(fmt.Sprintf("waiter %q has an @", t.Waiter))
-	case t.InOrder && !s.queueing:
-		return backends.Result{}, driver.BadInput("waiters can't stand in order under redisstore.WithoutWakes, redisstore.WithoutScripts or redisstore.WithReplicas")
+	if err := s.turnError(t); err != nil {
+		return backends.Result{}, err
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
 	if t.Free && !t.InOrder && s.turns.hasNoPlace(full, t.Waiter) && s.queues() {
@@ -61,12 +59,15 @@ func (s *Store) setInTurn(
 			return r, err
 		}
 	}
-	mine := s.turns.ask(full, t.Waiter)
+	var mine *turn
+	if t.Waiter != "" {
+		member = s.member(t.Waiter)
+		if mine = s.turns.ask(full, t.Waiter, member); mine == nil {
+			member = ""
+		}
+	}
 	if !t.InOrder && (mine == nil || !s.queues()) {
 		return s.setAlone(ctx, key, token, ttl, numbered)
-	}
-	if mine != nil {
-		member = s.member(t.Waiter)
 	}
 	if t.InOrder {
 		inOrder = "in order"
@@ -119,14 +120,16 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 	if err != nil {
 		return r, nil, err
 	}
-	if three, _ := reply.([]any); len(three) == 3 {
-		left, isLeft := three[1].(int64)
-		place, isPlace := three[2].(int64)
-		switch {
-		case three[0] == int64(1):
-			return backends.Result{OK: true}, three[1], nil
-		case three[0] == int64(0) && isLeft && isPlace:
-			r = refused(left)
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 3 && list[0] == int64(1):
+		return backends.Result{OK: true}, list[1], nil
+	case len(list) == 4 && list[0] == int64(0):
+		left, isLeft := list[1].(int64)
+		place, isPlace := list[2].(int64)
+		holder, isText := list[3].(string)
+		if isLeft && isPlace && isText {
+			r = refused(left, holder)
 			r.Position = int(max(place, 0))
 			return r, nil, nil
 		}
@@ -159,11 +162,12 @@ func (s *Store) noteKeptOut(both, alone error) {
 	}
 }
 
-// isMoving tells that the slot of a lock and its queue is on its way to another server, which keeps
-// together what was not done.
+// isMoving tells that nothing was done because the slot of a lock and its queue is on its way to
+// another server. Both servers refuse what needs both keys: TRYAGAIN, or, if the client has gone back
+// and forth between them until it gave up, the last address it was sent to.
 func isMoving(err error) bool {
 	reply, ok := errors.AsType[*driver.ReplyError](err)
-	return ok && reply.Code() == "TRYAGAIN"
+	return ok && slices.Contains([]string{"TRYAGAIN", "MOVED", "ASK"}, reply.Code())
 }
 
 // isKeptOut tells that a script was not begun because of a permission. What is not permitted inside
@@ -194,8 +198,12 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	s.turns.add(t)
 	context.AfterFunc(ctx, func() {
 		leave()
-		if s.turns.remove(t) {
-			s.quit(t.key, s.member(waiter))
+		switch member := s.turns.remove(t); {
+		case member == "":
+		case member == s.member(waiter):
+			s.quit(t.key, member)
+		default:
+			s.withdraw(t.key, member)
 		}
 	})
 	return nil
@@ -204,12 +212,20 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 // member is what the queue has: the waiter, and the channel that wakes it.
 func (s *Store) member(waiter string) string { return waiter + "@" + s.turns.open(s.config.prefix) }
 
-// quit removes a waiter from the queue. If that fails, the waiter is passed over when it is the
-// head.
+// quit removes a waiter from the queue of a lock, and ends its reservation.
 func (s *Store) quit(key, member string) {
+	s.remove(scripts.Quit, key, member, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
+}
+
+// remove removes a waiter from the queue with the script. If the lock and its queue can't be used
+// together, it uses the queue alone: a reservation ends by itself. If that fails, the waiter is
+// passed over when it is the head.
+func (s *Store) remove(script scripts.Script, key, member string, args ...any) {
 	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
 	defer cancel()
-	_, _ = do(ctx, s.line, scripts.Quit, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
+	if _, err := do(ctx, s.line, script, args...); isMoving(err) {
+		_, _ = s.line.do(ctx, "ZREM", queueKey(key), member)
+	}
 }
 
 const quitLimit = 5 * time.Second
@@ -218,6 +234,10 @@ const quitLimit = 5 * time.Second
 // then the waiter, @ and the key.
 func (s *Store) heard(message string) {
 	if message == "" {
+		return
+	}
+	if message[0] == 'R' {
+		s.heardAdmitted(message[1:])
 		return
 	}
 	waiter, key, _ := strings.Cut(message[1:], "@")
@@ -264,7 +284,7 @@ type turns struct {
 type turn struct {
 	key, waiter string
 	wake        func()
-	asked       bool        // the waiter may have a position
+	member      string      // what the queue may have of the waiter; empty: it has no position
 	later       *time.Timer // to look whether the reservation before it was taken
 }
 
@@ -298,18 +318,19 @@ func (ts *turns) hasNoPlace(key, waiter string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.byWaiter[waiter]
-	return t != nil && t.key == key && !t.asked
+	return t != nil && t.key == key && t.member == ""
 }
 
-// ask returns the turn of a waiter before its attempt, or nil if nobody watches the key for it.
-func (ts *turns) ask(key, waiter string) *turn {
+// ask returns the turn of a waiter before its attempt, in which the queue may get member, or nil if
+// nobody watches the key for it.
+func (ts *turns) ask(key, waiter, member string) *turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.byWaiter[waiter]
 	if t == nil || t.key != key {
 		return nil
 	}
-	t.asked = true
+	t.member = member
 	return t
 }
 
@@ -319,7 +340,7 @@ func (ts *turns) asked(t *turn, granted bool) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if granted { // so it has no position any more
-		t.asked = false
+		t.member = ""
 		t.look(nil)
 	}
 	return granted || ts.byWaiter[t.waiter] == t
@@ -339,14 +360,14 @@ func (t *turn) look(later *time.Timer) {
 	t.later = later
 }
 
-// remove tells whether t may have a position to give back.
-func (ts *turns) remove(t *turn) bool {
+// remove returns what the queue may still have of t, empty for nothing.
+func (ts *turns) remove(t *turn) (member string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t.look(nil)
 	if ts.byWaiter[t.waiter] != t {
-		return false
+		return ""
 	}
 	delete(ts.byWaiter, t.waiter)
-	return t.asked
+	return t.member
 }

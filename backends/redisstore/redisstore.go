@@ -9,8 +9,8 @@
 //	DeleteIf   EVALSHA pass.lua                  DEL and PUBLISH if key holds token, and its queue is empty
 //	Watch      SUBSCRIBE {key}:wake              one connection per Store, while someone waits
 //
-// Further calls are in queued.go, fenced.go, nested.go and legacy.go; WithoutScripts and
-// WithReplicas send other commands.
+// Further calls are in queued.go, fenced.go, shared.go, transfer.go, inspect.go and legacy.go;
+// WithoutScripts and WithReplicas send other commands.
 //
 // All times are relative (PX): no clock of a client is ever sent to a server.
 package redisstore
@@ -31,8 +31,8 @@ import (
 )
 
 // Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore],
-// [backends.FencedStore], [backends.NestedStore], [backends.LegacyStore] and
-// [backends.Identifier]. It is tested with redis-server 7.0.15. What it sends has been
+// Further calls are in queued.go, fenced.go, shared.go, transfer.go, inspect.go and legacy.go;
+// WithoutScripts and
 // understood since 2.6, except that scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     driver.Executor
@@ -51,10 +51,14 @@ type Store struct {
 var (
 	_ backends.NumberedStore = (*Store)(nil)
 	_ backends.FencedStore   = (*Store)(nil)
-	_ backends.NestedStore   = (*Store)(nil)
+	_ backends.OrderedStore  = (*Store)(nil)
 	_ backends.LegacyStore   = (*Store)(nil)
 	_ backends.QueuedStore   = (*Store)(nil)
 	_ backends.Identifier    = (*Store)(nil)
+	_ backends.Inspector     = (*Store)(nil)
+
+	_ backends.TransferStore       = (*Store)(nil)
+	_ backends.SharedTransferStore = (*Store)(nil)
 )
 
 // New is for adapters: it returns a Store that sends its commands through exec, and those of calls
@@ -116,29 +120,35 @@ func acquired(reply any, err error) (backends.Result, error) {
 }
 
 // granted reads what scripts that grant reply: {1, what else they tell} or {0, how long the key
-// still lives}.
+// still lives, the label of its holder}.
 func granted(reply any, err error) (r backends.Result, told any, _ error) {
 	if err != nil {
 		return r, nil, err
 	}
-	if pair, _ := reply.([]any); len(pair) == 2 {
-		left, isInt := pair[1].(int64)
-		switch {
-		case pair[0] == int64(1):
-			return backends.Result{OK: true}, pair[1], nil
-		case pair[0] == int64(0) && isInt:
-			return refused(left), nil, nil
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 2 && list[0] == int64(1):
+		return backends.Result{OK: true}, list[1], nil
+	case len(list) == 3 && list[0] == int64(0):
+		left, isInt := list[1].(int64)
+		holder, isText := list[2].(string)
+		if isInt && isText {
+			return refused(left, holder), nil, nil
 		}
 	}
 	return r, nil, unexpected(reply)
 }
 
-// refused reads a PTTL: -1 is a value without expiry, -2 one that has just expired.
-func refused(left int64) backends.Result {
-	if left == -1 {
-		return backends.Result{Foreign: true}
+// refused reads a PTTL: -1 is a value without expiry, -2 one that has just expired. holder is what
+// holder.lua gives.
+func refused(left int64, holder string) backends.Result {
+	if !backends.ValidHolder(holder) {
+		holder = ""
 	}
-	return backends.Result{Left: duration(max(left, 0), time.Millisecond)}
+	if left == -1 {
+		return backends.Result{Foreign: true, Holder: holder}
+	}
+	return backends.Result{Left: duration(max(left, 0), time.Millisecond), Holder: holder}
 }
 
 // ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have
@@ -242,5 +252,23 @@ func yes(reply any, err error) (bool, error) {
 }
 
 func unexpected(reply any) error {
-	return driver.Kind("protocol", false, fmt.Errorf("unexpected reply %v of type %T; the outcome is unknown", reply, reply))
+	return driver.Kind("protocol", false, fmt.Errorf("unexpected reply %v of type %T; the outcome is unknown", withoutTokens(reply), reply))
+}
+
+// withoutTokens is a reply to show. On a connection whose replies are out of step, it may be that of
+// another call, with a token.
+func withoutTokens(reply any) any {
+	switch r := reply.(type) {
+	case string:
+		if len(r) > len("QUEUED") {
+			return fmt.Sprintf("(%d bytes)", len(r))
+		}
+	case []any:
+		list := make([]any, len(r))
+		for i := range r {
+			list[i] = withoutTokens(r[i])
+		}
+		return list
+	}
+	return reply
 }

@@ -84,13 +84,9 @@ func (r replicated) number(ctx context.Context, _ link, key, token string, ms in
 	})
 }
 
-func (r replicated) enter(ctx context.Context, _ link, key, owner, token string, ms int64) (backends.Result, error) {
-	leave := func(ctx context.Context, l link) error {
-		_, err := r.store.leave(ctx, l, key, token)
-		return err
-	}
-	return r.store.acknowledged(ctx, key, leave, func(l link) (backends.Result, error) {
-		return r.operations.enter(ctx, l, key, owner, token, ms)
+func (r replicated) enter(ctx context.Context, _ link, key, token string, ms int64, a admission) (backends.Result, error) {
+	return r.store.acknowledged(ctx, key, r.leaving(key, token), func(l link) (backends.Result, error) {
+		return r.operations.enter(ctx, l, key, token, ms, a)
 	})
 }
 
@@ -106,6 +102,14 @@ func (r replicated) renew(ctx context.Context, _ link, key, token string, ms int
 	return r.extending(ctx, key, func(l link) (bool, error) { return r.operations.renew(ctx, l, key, token, ms) })
 }
 
+func (r replicated) transfer(ctx context.Context, _ link, t transfer) (backends.Result, error) {
+	undo := r.deleting(t.key, t.token)
+	if t.hold {
+		undo = r.leaving(t.key, t.token)
+	}
+	return r.store.acknowledged(ctx, t.key, undo, func(l link) (backends.Result, error) { return r.operations.transfer(ctx, l, t) })
+}
+
 // extending makes a call that is not undone.
 func (r replicated) extending(ctx context.Context, key string, do func(link) (bool, error)) (bool, error) {
 	answer, err := r.store.acknowledged(ctx, key, nil, func(l link) (answer backends.Result, err error) {
@@ -119,6 +123,14 @@ func (r replicated) extending(ctx context.Context, key string, do func(link) (bo
 func (r replicated) deleting(key, token string) func(context.Context, link) error {
 	return func(ctx context.Context, l link) error {
 		_, err := r.release(ctx, l, key, token)
+		return err
+	}
+}
+
+// leaving is what undoes a hold of token.
+func (r replicated) leaving(key, token string) func(context.Context, link) error {
+	return func(ctx context.Context, l link) error {
+		_, err := r.store.leave(ctx, l, key, token)
 		return err
 	}
 }

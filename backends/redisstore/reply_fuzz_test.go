@@ -40,44 +40,79 @@ func replyFrom(data *[]byte, depth int) any {
 	case 6:
 		return &driver.ReplyError{Text: take(int(kind[0] / 8))}
 	}
-	list := make([]any, min(int(kind[0]/8)%5, 3-depth))
+	list := make([]any, int(kind[0]/8)%13)
+	if depth > 0 {
+		list = list[:min(len(list), 3-depth)]
+	}
 	for i := range list {
 		list[i] = replyFrom(data, depth+1)
 	}
 	return list
 }
 
-// granting says by hand what number.lua and enter.lua may reply; refused: how long what is there still lives.
-func granting(reply any) (told any, left time.Duration, foreign, ok, good bool) {
+// granting says by hand what acquire.lua and number.lua may reply; refused: how long what is there still lives, and the label of
+// its holder.
+func granting(reply any) (r backends.Result, told any, good bool) {
 	list, _ := reply.([]any)
-	if len(list) != 2 {
-		return nil, 0, false, false, false
-	}
-	n, isInt := list[1].(int64)
 	switch {
-	case list[0] == int64(1):
-		return list[1], 0, false, true, true
-	case list[0] == int64(0) && isInt:
-		return nil, inMilliseconds(n), n == -1, false, true
+	case len(list) == 2 && list[0] == int64(1):
+		return backends.Result{OK: true}, list[1], true
+	case len(list) == 3 && list[0] == int64(0):
+		n, isInt := list[1].(int64)
+		holder, isText := list[2].(string)
+		if isInt && isText {
+			return backends.Result{Left: inMilliseconds(n), Foreign: n == -1, Holder: labelOf(holder)}, nil, true
+		}
 	}
-	return nil, 0, false, false, false
+	return r, nil, false
 }
 
 // queueing says the same of enqueue.lua, which tells the place as well.
 func queueing(reply any) (r backends.Result, good bool) {
 	list, _ := reply.([]any)
-	if len(list) != 3 {
-		return r, false
-	}
-	n, isLeft := list[1].(int64)
-	place, isPlace := list[2].(int64)
 	switch {
-	case list[0] == int64(1):
+	case len(list) == 3 && list[0] == int64(1):
 		return backends.Result{OK: true}, true
-	case list[0] == int64(0) && isLeft && isPlace:
-		return backends.Result{Left: inMilliseconds(n), Foreign: n == -1, Position: int(max(place, 0))}, true
+	case len(list) == 4 && list[0] == int64(0):
+		n, isLeft := list[1].(int64)
+		place, isPlace := list[2].(int64)
+		holder, isText := list[3].(string)
+		if isLeft && isPlace && isText {
+			return backends.Result{Left: inMilliseconds(n), Foreign: n == -1, Position: int(max(place, 0)), Holder: labelOf(holder)}, true
+		}
 	}
 	return r, false
+}
+
+// entering says the same of enter.lua, for any number of holds.
+func entering(reply any) (r backends.Result, good bool) {
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 4 && list[0] == int64(1):
+		slot, isSlot := list[3].(int64)
+		if holds, _ := list[1].(int64); holds > 0 && isSlot {
+			return backends.Result{OK: true, Holds: int(holds), Room: -1, Slot: int(max(slot, 0))}, true
+		}
+	case len(list) == 5 && list[0] == int64(0):
+		n, isLeft := list[1].(int64)
+		holds, isHolds := list[2].(int64)
+		place, isPlace := list[3].(int64)
+		holder, isText := list[4].(string)
+		if isLeft && isHolds && isPlace && isText {
+			return backends.Result{
+				Left: inMilliseconds(n), Foreign: n == -1, Holds: int(max(holds, 0)), Position: int(max(place, 0)), Holder: labelOf(holder),
+			}, true
+		}
+	}
+	return r, false
+}
+
+// labelOf is what a call tells of the label in a reply.
+func labelOf(text string) string {
+	if backends.ValidHolder(text) {
+		return text
+	}
+	return ""
 }
 
 // inMilliseconds is not negative, and at most what a duration can be.
@@ -88,9 +123,13 @@ func inMilliseconds(n int64) time.Duration {
 // FuzzReplies: whatever a server answers, a call takes it for what the script or the command can have meant by it, or it is an
 // error. Nothing else is a grant.
 func FuzzReplies(f *testing.F) {
-	for _, seed := range []string{"", "\x00", "\x1a", "\x21", "\x19", "\x13\x00\x00\x00\x00\x00\x00\x05\xdc", "\x17\x21\x25", "\x17\x21\x21", "\x17\x1a\x13\x7f\xff\xff\xff\xff\xff\xff\xff",
-		"\x17\x1a\x11", "\x17\x1a\x09", "\x14OK", "\x13\x7f\xff\xff\xff\xff\xff\xff\xff", "\x17\x21\x849007199254740992", "\x17\x21\x849007199254740991", "\x0f\x21", "\x3eNOPERM ",
-		"\x1f\x21\x1a\x1a", "\x1f\x1a\x31\x29", "\x1f\x1a\x11\x1a", "\x1f\x1a\x31\x11", "\x1f\x1a\x31\x24x", "\x1f\x1a\x24x\x29"} {
+	for _, seed := range []string{"", "\x00", "\x1a", "\x21", "\x19", "\x13\x00\x00\x00\x00\x00\x00\x05\xdc", "\x17\x21\x25", "\x17\x21\x21", "\x1f\x1a\x13\x7f\xff\xff\xff\xff\xff\xff\xff\x0cx",
+		"\x1f\x1a\x11\x0cx", "\x1f\x1a\x09\x04", "\x17\x1a\x11", "\x14OK", "\x13\x7f\xff\xff\xff\xff\xff\xff\xff", "\x17\x21\x849007199254740992", "\x17\x21\x849007199254740991", "\x0f\x21", "\x3eNOPERM ",
+		"\x1f\x21\x1a\x1a", "\x27\x1a\x31\x29\x0cx", "\x27\x1a\x11\x1a\x04", "\x27\x1a\x31\x11\x04", "\x27\x1a\x31\x0cx\x04", "\x27\x1a\x0cx\x29\x04",
+		"\x2f\x1a\x31\x29\x31\x0cx", "\x27\x21\x21\x1a\x11", "\x27\x21\x21\x1a\x29", "\x27\x21\x21\x1a\x04", "\x2f\x1a\x31\x29\x0cx\x0cx", "\x2f\x1a\x11\x11\x11\x04",
+		"\x67\x34string\x31\x0cv\x07\x1a\x04\x1a\x1a\x07\x1a\x04\x2c12345", "\x67\x34string\x31\x0cv\x07\x1a\x04\x1a\x11\x07\x1a\x04\x2c12345",
+		"\x67\x24zset\x31\x04\x17\x0cv\x2c12345\x21\x0cv\x1a\x1a\x07\x1a\x04\x2c12345", "\x67\x24zset\x31\x04\x0f\x0cv\x21\x0cv\x1a\x1a\x07\x1a\x04\x2c12345",
+		"\x67\x24zset\x31\x04\x07\x21\x04\x1a\x1a\x07\x1a\x04\x2c12345"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -133,25 +172,25 @@ func FuzzReplies(f *testing.F) {
 			t.Errorf("Left of %#v = %v, %v, %v; want %v", reply, left, found, err, wanted)
 		}
 
-		told, remains, foreign, ok, good := granting(reply)
+		want, told, good := granting(reply)
 		r, err := acquired(reply, nil)
-		if want := (backends.Result{OK: ok, Left: remains, Foreign: foreign}); r != want || good != (err == nil) {
+		if r != want || good != (err == nil) {
 			t.Errorf("acquired(%#v) = %+v, %v; want %+v", reply, r, err, want)
 		}
 
 		text, _ := told.(string)
 		number, failed := strconv.ParseUint(text, 10, 53)
-		numbers := good && (!ok || failed == nil && number > 0)
+		numbers := good && (!want.OK || failed == nil && number > 0)
+		want.Fence = number
 		r, err = s.SetNXFenced(ctx, "k", "v", time.Second)
-		if want := (backends.Result{OK: ok, Left: remains, Foreign: foreign, Fence: number}); numbers != (err == nil) || numbers && r != want || !numbers && r != (backends.Result{}) {
+		if numbers != (err == nil) || numbers && r != want || !numbers && r != (backends.Result{}) {
 			t.Errorf("SetNXFenced of %#v = %+v, %v; want %+v", reply, r, err, want)
 		}
 
-		holds, _ := told.(int64)
-		nests := good && (!ok || holds > 0)
-		r, err = s.Enter(ctx, "k", "o", "v", time.Second)
-		if want := (backends.Result{OK: ok, Left: remains, Foreign: foreign, Holds: int(holds)}); nests != (err == nil) || nests && r != want || !nests && r != (backends.Result{}) {
-			t.Errorf("Enter of %#v = %+v, %v; want %+v", reply, r, err, want)
+		entered, good := entering(reply)
+		r, err = s.Enter(ctx, "k", "v", time.Second, backends.Admission{})
+		if r != entered || good != (err == nil) {
+			t.Errorf("Enter of %#v = %+v, %v; want %+v", reply, r, err, entered)
 		}
 
 		queued, good := queueing(reply)
@@ -179,6 +218,18 @@ func FuzzReplies(f *testing.F) {
 			t.Errorf("SetNX of %#v = %+v", reply, r)
 		}
 
+		state, err := s.Inspect(ctx, "k")
+		list, _ := reply.([]any)
+		if err == nil && (len(list) != 12 || state.Holding < 0 || state.Waiting < 0 || state.Reserved < 0 || state.Foreign && state.Holding > 0 ||
+			len(state.Holds) != min(state.Holding, backends.MaxListed)) {
+			t.Errorf("Inspect of %#v = %+v", reply, state)
+		}
+		for _, h := range state.Holds {
+			if h.Left < 0 {
+				t.Errorf("Inspect of %#v = %+v", reply, state)
+			}
+		}
+
 		report, err := s.Check(ctx) // must not panic
 		if err == nil && report.RoundTrip < 0 {
 			t.Errorf("Check of %#v = %+v", reply, report)
@@ -198,7 +249,7 @@ func (s *setReply) Once(_ context.Context, args ...any) (any, error) {
 		return s.reply, nil
 	}
 	s.asked = true
-	return []any{int64(0), int64(1)}, nil
+	return []any{int64(0), int64(1), ""}, nil
 }
 
 // FuzzTransactions: what comes back of a transaction is an answer only if it has the form of one.

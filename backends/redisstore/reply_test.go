@@ -19,10 +19,12 @@ func TestAcquiredReadsTheReplyOfTheScript(t *testing.T) {
 		bad   bool
 	}{
 		{reply: []any{int64(1), int64(0)}, want: backends.Result{OK: true}},
-		{reply: []any{int64(0), int64(1500)}, want: backends.Result{Left: 1500 * time.Millisecond}},
-		{reply: []any{int64(0), int64(-1)}, want: backends.Result{Foreign: true}},
-		{reply: []any{int64(0), int64(-2)}, want: backends.Result{}}, // expired within the script's millisecond
-		{reply: []any{int64(0), int64(0)}, want: backends.Result{}},
+		{reply: []any{int64(0), int64(1500), "ann"}, want: backends.Result{Left: 1500 * time.Millisecond, Holder: "ann"}},
+		{reply: []any{int64(0), int64(1500), "ann\xff"}, want: backends.Result{Left: 1500 * time.Millisecond}}, // other software wrote it
+		{reply: []any{int64(0), int64(-1), ""}, want: backends.Result{Foreign: true}},
+		{reply: []any{int64(0), int64(-2), ""}, want: backends.Result{}}, // expired within the script's millisecond
+		{reply: []any{int64(0), int64(0), ""}, want: backends.Result{}},
+		{reply: []any{int64(0), int64(0)}, bad: true},
 		{reply: []any{int64(2), int64(0)}, bad: true},
 		{reply: []any{"1", int64(0)}, bad: true},
 		{reply: []any{int64(1)}, bad: true},
@@ -39,7 +41,7 @@ func TestAcquiredReadsTheReplyOfTheScript(t *testing.T) {
 func FuzzAcquired(f *testing.F) {
 	f.Add(int64(1), int64(0), "x", 2)
 	f.Fuzz(func(t *testing.T, a, b int64, s string, n int) {
-		for _, reply := range []any{[]any{a, b}, []any{a, s}, []any{s, b}, a, s, []any{a, b, a}} {
+		for _, reply := range []any{[]any{a, b}, []any{a, s}, []any{s, b}, a, s, []any{a, b, a}, []any{a, b, s}} {
 			if r, err := acquired(reply, nil); err == nil && r.Left < 0 {
 				t.Errorf("acquired(%v) = %+v", reply, r)
 			}
@@ -100,6 +102,25 @@ func FuzzParseInfo(f *testing.F) {
 			t.Errorf("up for %v, young: %v, unknown: %v; the strict form says %v", r.Uptime, young, unknown, err)
 		}
 	})
+}
+
+// A client library may mix up the replies of a connection, so that of one call comes to another.
+func TestAnUnexpectedReplyIsShownWithoutTokens(t *testing.T) {
+	const token = "ann ANNANNANNANNANNANNANNANNAN"
+	for _, reply := range []any{token, []any{int64(7), token}, []any{[]any{token}}} {
+		ctx, s := t.Context(), New(&answers{reply: reply})
+		_, set := s.SetNX(ctx, "k", "v", time.Second)
+		_, expire := s.ExpireIf(ctx, "k", "v", time.Second)
+		_, number := s.SetNXNumbered(ctx, "k", "v", time.Second, backends.Turn{})
+		_, enter := s.Enter(ctx, "k", "v", time.Second, backends.Admission{})
+		_, inspect := s.Inspect(ctx, "k")
+		_, _, left := s.Left(ctx, "k")
+		for i, err := range []error{set, expire, number, enter, inspect, left} {
+			if err == nil || strings.Contains(err.Error(), "ANN") || !strings.Contains(err.Error(), "30 bytes") {
+				t.Errorf("call %d for the reply %v = %v", i, reply, err)
+			}
+		}
+	}
 }
 
 func TestReplicasErrorsSayHowManyAcknowledged(t *testing.T) {

@@ -47,7 +47,8 @@ func (s transactional) inspect(ctx context.Context, l link, key, token string, m
 			case value == token:
 				r.OK, err = s.prolong(ctx, p, key, token, ms, true)
 			default:
-				r = refused(left)
+				held, _ := value.(string)
+				r = refused(left, backends.HolderOf(held))
 				return nil
 			}
 			if r.OK || err != nil {

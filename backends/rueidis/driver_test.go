@@ -1,42 +1,155 @@
 package rueidis
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/rueidis"
 )
 
-func TestDriver(t *testing.T) {
-	options := func(to drivertest.Server) client.ClientOption {
-		o := at(to.Addr)
-		o.Username, o.Password = to.User, to.Password
-		o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Minute // no pings in between
-		return o
+var harness = drivertest.Harness{
+	Connect: func(t testing.TB, to drivertest.Server) drivertest.Client {
+		o := OptionsOf(to)
+		o.ForceSingleClient = !to.Cluster // and no error if the server can't be reached
+		c, err := client.NewClient(o)
+		if c == nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return Driven(c)
+	},
+	Open: func(t *testing.T, to drivertest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
+		o := OptionsOf(to)
+		o.Dialer.KeepAlive = to.Timeout
+		store, c, err := Open(o, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return store, c.Close
+	},
+	Embedded:  Embed,
+	Protocols: []int{2, 3},
+	Clusters:  true,
+	Shares:    true,
+	Nil:       map[string]*redisstore.Store{"nil": New(nil)},
+	Lags:      20,
+	Denied:    []string{"punsubscribe", "sunsubscribe", "discard"},
+}
+
+// OptionsOf are those that rueidis has by default, but for a cache, which would take 128 MB for each
+// connection.
+func OptionsOf(to drivertest.Server) client.ClientOption {
+	o := client.ClientOption{
+		InitAddress: []string{to.Addr}, DisableCache: true, Username: to.User, Password: to.Password, SelectDB: to.Database,
+		TLSConfig: to.TLS, AlwaysRESP2: to.Protocol == 2, ConnWriteTimeout: to.Timeout, Dialer: net.Dialer{Timeout: to.Timeout},
 	}
-	executors := map[string]func(*testing.T, drivertest.Server) driver.Executor{}
-	for name, resp2 := range map[string]bool{"RESP2": true, "RESP3": false} {
-		executors[name] = func(t *testing.T, to drivertest.Server) driver.Executor {
-			o := options(to)
-			o.AlwaysRESP2 = resp2
-			return open(t, o)
+	if to.Protocol != 0 {
+		o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Minute // no pings in between
+	}
+	if to.Dial != nil { // some sentences take years, without a ping each second
+		o.Dialer.KeepAlive, o.ConnWriteTimeout = 10*365*24*time.Hour, time.Second
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return to.Dial(ctx, "tcp", addr)
 		}
 	}
-	drivertest.Run(t, drivertest.Harness{
-		Store: func(t *testing.T, to drivertest.Server, opts ...redisstore.Option) *redisstore.Store {
-			o := options(to)
-			o.ForceSingleClient, o.DisableCache = true, true // not an error if it can't connect
-			c, err := client.NewClient(o)
-			if c == nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			return New(c, opts...)
-		},
-		Executors: executors,
-		Nil:       map[string]*redisstore.Store{"nil": New(nil)},
-	})
+	return o
+}
+
+// Driven is c as the suite uses it.
+func Driven(c client.Client) drivertest.Client {
+	var e driver.Executor = newExecutor(c)
+	if own := newExecutor(c); !own.cluster {
+		e = pipeliner{own}
+	}
+	return drivertest.Client{Executor: e, Close: c.Close, New: func(opts ...redisstore.Option) *redisstore.Store { return New(c, opts...) }}
+}
+
+// torture runs the contracts in every mode and everywhere. Otherwise those run that another client
+// library may fail.
+var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
+
+func TestDriver(t *testing.T) { drivertest.Run(t, harness) }
+
+func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
+
+func TestContractOnRedis(t *testing.T) {
+	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
+	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
+	if torture {
+		modes = append(modes, drivertest.Prefixed, drivertest.Polling)
+	}
+	for _, m := range modes {
+		m.Run(t, func(*testing.T) drivertest.Client { return c })
+	}
+}
+
+func TestContractInRESP2(t *testing.T) {
+	o := OptionsOf(drivertest.Server{Addr: redistest.Start(t).Addr()})
+	o.AlwaysRESP2 = true
+	RunContracts(t, o)
+}
+
+// RunContracts runs those whose commands are not the same.
+func RunContracts(t *testing.T, o client.ClientOption) client.Client {
+	c, err := client.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless} {
+		m.Run(t, func(*testing.T) drivertest.Client { return Driven(c) })
+	}
+	return c
+}
+
+// TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends.
+func TestContractOnEmbedded(t *testing.T) {
+	race.LeaveOut(t)
+	m := drivertest.Plain
+	m.Bubble, m.Brief = true, !torture
+	m.Run(t, Embed)
+}
+
+// Embed makes a client for the present bubble, with a server of its own.
+func Embed(t *testing.T) drivertest.Client {
+	server := embedded.New()
+	t.Cleanup(server.Close)
+	o := OptionsOf(drivertest.Server{Addr: "127.0.0.1:1", Dial: server.Dial})
+	o.ForceSingleClient = true
+	c, err := client.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return Driven(c)
+}
+
+func TestContractThroughACluster(t *testing.T) {
+	t.Parallel()
+	o := OptionsOf(drivertest.Server{})
+	o.InitAddress = redistest.StartCluster(t, 3, 0).Addrs()
+	if mode := RunContracts(t, o).Mode(); mode != client.ClientModeCluster {
+		t.Errorf("mode %v", mode)
+	}
+}
+
+// TestContractOnOpen runs through the options that Open sets.
+func TestContractOnOpen(t *testing.T) {
+	s, c, err := Open(OptionsOf(drivertest.Server{Addr: redistest.Start(t).Addr()}), redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	drivertest.OnOpen(t, s, newExecutor(c))
 }

@@ -3,13 +3,10 @@ package rueidis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"reflect"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,73 +79,6 @@ func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
 	}
 }
 
-func TestPinnedEndsWithTheDeadlineOfItsCtxOnAServerThatHangs(t *testing.T) {
-	for name, use := range map[string]func(ctx context.Context, server *redistest.Server, c driver.Conn) error{
-		"in a pipeline": func(ctx context.Context, server *redistest.Server, c driver.Conn) error {
-			server.Pause()
-			_, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"GET", "a"})
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Pipeline = %v", err)
-			}
-			return err
-		},
-		"while it unwatches": func(ctx context.Context, server *redistest.Server, c driver.Conn) error {
-			_, err := c.Pipeline(ctx, []any{"WATCH", "a"})
-			server.Pause()
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
-			e := open(t, at(server.Addr()))
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			err := e.Pinned(ctx, "a", func(c driver.Conn) error { return use(ctx, server, c) })
-			if end, _ := ctx.Deadline(); time.Now().Before(end) {
-				t.Errorf("Pinned = %v, before the deadline", err)
-			}
-			server.Resume()
-			err = e.Pinned(t.Context(), "a", func(c driver.Conn) error { // on a connection where nothing is left
-				got, err := c.Pipeline(t.Context(), []any{"ECHO", "text"})
-				if err == nil && got[0] != "text" {
-					t.Errorf("ECHO = %v", got)
-				}
-				return err
-			})
-			if err != nil {
-				t.Errorf("Pinned = %v", err)
-			}
-		})
-	}
-}
-
-func TestACtxThatIsDoneSendsNothing(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	e := open(t, at(proxy.Addr()))
-	dials := proxy.Count("HELLO")
-	for range 20 {
-		ctx, cancel := context.WithCancel(t.Context())
-		err := e.Pinned(ctx, "a", func(c driver.Conn) error {
-			cancel()
-			_, err := c.Pipeline(ctx, []any{"GET", "a"})
-			return err
-		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Pinned = %v", err)
-		}
-		if err := e.Pinned(ctx, "a", func(driver.Conn) error { return nil }); !errors.Is(err, context.Canceled) {
-			t.Errorf("Pinned = %v", err)
-		}
-		if _, err := e.Once(ctx, "GET", "a"); !errors.Is(err, context.Canceled) {
-			t.Errorf("Once = %v", err)
-		}
-	}
-	if n := proxy.Count("HELLO"); proxy.Count("GET") != 0 || n != dials+1 {
-		t.Errorf("%d connections, after %v", n, proxy.Seen())
-	}
-}
-
 // TestAnAbandonedCommandComesBeforeItsCleanUp: what a call has queued whose ctx ends is sent nevertheless, and what follows is
 // behind it, also if there are more connections.
 func TestAnAbandonedCommandComesBeforeItsCleanUp(t *testing.T) {
@@ -202,54 +132,6 @@ func TestADeadlineDoesNotBreakTheConnectionForOthers(t *testing.T) {
 	}
 	server.Resume()
 	others.Wait()
-}
-
-func TestACancellationThatMeetsTheReplyHarmsNothing(t *testing.T) {
-	server := redistest.Start(t)
-	e := open(t, at(server.Addr()))
-	var calls sync.WaitGroup
-	var answered, cancelled atomic.Int64
-	for i := range 8 {
-		calls.Go(func() {
-			for n := range 300 {
-				ctx, cancel := context.WithCancel(t.Context())
-				want := fmt.Sprint(i, "/", n)
-				go func() {
-					for range n % 100 * 10 {
-						runtime.Gosched() // until the reply is near, or has come
-					}
-					cancel()
-				}()
-				var got any
-				var err error
-				if n%2 == 0 {
-					got, err = e.Do(ctx, "ECHO", want)
-				} else {
-					err = e.Pinned(ctx, "a", func(c driver.Conn) error {
-						replies, err := c.Pipeline(ctx, []any{"WATCH", "a"}, []any{"ECHO", want})
-						if err == nil {
-							got = replies[1]
-						}
-						return err
-					})
-				}
-				switch {
-				case err == nil && got == want:
-					answered.Add(1)
-				case errors.Is(err, context.Canceled):
-					cancelled.Add(1)
-				default:
-					t.Errorf("%v, %v instead of %s", got, err, want)
-				}
-				cancel()
-			}
-		})
-	}
-	calls.Wait()
-	t.Logf("%d answered, %d cancelled", answered.Load(), cancelled.Load())
-	if answered.Load() == 0 || cancelled.Load() == 0 {
-		t.Error("nothing met")
-	}
 }
 
 func TestErrorsOfOthersAreNotTakenForTheEndOfACtx(t *testing.T) {

@@ -10,10 +10,12 @@
 //	node-redlock 4 and 5 (npm)        1         single, fenced                 TestNodeRedlock/… on one server
 //	node-redlock 4 and 5 (npm)        5         redlock, 3 of 5 and 4 of 5     TestNodeRedlock/… on five servers
 //	StackExchange.Redis (.NET)        1         single, fenced                 TestStackExchangeRedis
+//	ShedLock (Java)                   1         single, fenced                 TestShedLock
+//	madelson/DistributedLock (.NET)   1         semaphore                      TestMadelsonSemaphore
 //
-// For StackExchange.Redis, the test sends the commands of its LockTake, LockQuery, LockExtend and
-// LockRelease, as read in its source. The other libraries run themselves, node-redlock in a process
-// of its own.
+// For StackExchange.Redis, ShedLock and the semaphore of madelson/DistributedLock, the tests send
+// the commands that were read in their source. The other libraries run themselves, node-redlock in
+// a process of its own.
 //
 // The table of sentences in interop_test.go runs for each library. A holder keeps the other side
 // out. A waiter of the other side gets the lock by the release or by the end of the lease, and not
@@ -37,8 +39,19 @@
 // redsync gives each server 5 % of the expiry to answer (WithTimeoutFactor), which is little for a
 // short lease.
 //
+// The semaphore of madelson/DistributedLock keeps the same sorted set as strategies/semaphore:
+// a member for each permit, scored by its end in milliseconds of the server. Both sides need the
+// same limit. Its release sends no wake-up, and it does not know the queue of semaphore.WithOrder.
+//
 // LockTake with TimeSpan.MaxValue leaves a value without expiry. A waiter of Lockstep waits for it,
 // and the error matches locker.ErrForeignKey beside ErrHeld.
+//
+// # A scheduler
+//
+// TestGocronRunsAShortJobOncePerTickWithAMinimumHold and the tests beside it run jobs of gocron v2
+// on several instances. locker.As is their Locker, and an Election their Elector. The Locker
+// excludes gocron-redis-lock, which locks with redsync. Without locker.WithMinHold, each instance
+// runs a short job.
 //
 // # A database
 //

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -8,7 +9,10 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/election"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -18,21 +22,44 @@ type scene struct {
 	store  *memory.Store
 	faults *backendtest.Faults
 	*locker.Client
+	pool   *locker.Client // of one permit
+	leader *leader
 }
 
-func play(t *testing.T, observed locker.Middleware, act func(scene)) {
+// leader stands for an election, which lasts longer than a scene.
+type leader struct {
+	hook func(context.Context, election.Term) func(election.End)
+	end  func(election.End)
+}
+
+// leads begins a term if there is none.
+func (l *leader) leads() {
+	if l.end == nil {
+		l.end = l.hook(context.Background(), election.Term{})
+	}
+}
+
+// ends ends the term.
+func (l *leader) ends(reason locker.LostReason) {
+	l.end(election.End{At: time.Now(), Reason: string(reason)})
+	l.end = nil
+}
+
+func play(t *testing.T, observed locker.Middleware, leader *leader, act func(scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		faults := new(backendtest.Faults)
 		locks := locker.New(single.New(faults.Store(store)), locker.WithMiddleware(observed))
-		act(scene{t, store, faults, locks})
+		pool := locker.New(semaphore.New(memory.New(), 1), locker.WithMiddleware(observed))
+		act(scene{t, store, faults, locks, pool, leader})
 		time.Sleep(time.Minute) // clean-ups end by themselves
 	})
 }
 
 // quiet is a day without trouble: a lock is taken, extended, and unlocked.
 func quiet(s scene) {
+	s.leader.leads()
 	l := s.lock(nil)
 	time.Sleep(time.Minute)
 	s.unlock(l)
@@ -40,6 +67,19 @@ func quiet(s scene) {
 
 // trouble is everything that the page has an expression for.
 func trouble(s scene) {
+	// The leader loses its lock again and again.
+	for range 5 {
+		s.leader.leads()
+		s.leader.ends(locker.LostUnavailable)
+	}
+
+	// A permit is the last one.
+	permit, err := s.pool.Lock(s.Context(), "key")
+	if err != nil {
+		s.Error(err)
+	}
+	s.unlock(permit)
+
 	// Someone waits long, and someone gives up.
 	l := s.lock(nil)
 	waited := make(chan *locker.Lock)
@@ -51,6 +91,11 @@ func trouble(s scene) {
 	// The store fails.
 	s.faults.Once(backendtest.SetNX, backendtest.Fail)
 	s.lock(backendtest.ErrInjected)
+
+	// A server that was restarted grants nothing.
+	restarted := &redisstore.QuarantineError{Until: time.Now().Add(time.Minute)}
+	s.faults.Once(backendtest.SetNX, func(context.Context, func(context.Context) error) error { return restarted })
+	s.lock(restarted)
 
 	// Extensions fail until the last moment.
 	l = s.lock(nil)

@@ -95,10 +95,11 @@ func (h history) scraped(t *testing.T) scrapes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observed := otellocker.New(otellocker.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	meters := otellocker.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	observed, leader := otellocker.New(meters), &leader{hook: otellocker.Terms(meters)}
 	series := make(map[string][]chunks.Sample)
 	for minute, act := range h {
-		play(t, observed, act)
+		play(t, observed, leader, act)
 		for name, value := range scrape(t, registry) {
 			series[name] = append(series[name], sample{at: (time.Duration(minute) * time.Minute).Milliseconds(), value: value})
 		}

@@ -25,6 +25,7 @@ type bench struct {
 	servers []*lab.Server // the same for all contenders
 	admins  []*redis.Client
 	keys    atomic.Int64 // given to turns so far
+	npm     npm
 }
 
 // start starts servers until there are n.
@@ -41,6 +42,7 @@ func (b *bench) start(n int) error {
 }
 
 func (b *bench) close() {
+	b.npm.remove()
 	for i, s := range b.servers {
 		_ = b.admins[i].Close()
 		s.Kill()

@@ -30,7 +30,7 @@ type job struct {
 }
 
 var jobs = map[string]func(job, *bufio.Reader) error{
-	"stand in line": standInLine, "hold many": holdMany, "wait in a crowd": waitInACrowd,
+	"stand in line": standInLine, "hold many": holdMany, "wait in a crowd": waitInACrowd, "lead": lead,
 }
 
 // beChild returns at once, unless this process was started for a job.
@@ -67,7 +67,7 @@ type child struct {
 	lines chan string
 }
 
-// child starts a process that ends no later than the turn.
+// child starts a process for a job.
 func (t *turn) child(j job) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -79,6 +79,11 @@ func (t *turn) child(j job) (*child, error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), jobEnv+"="+string(text))
+	return t.spawn(cmd)
+}
+
+// spawn starts a program that reads and writes lines, and that ends no later than the turn.
+func (t *turn) spawn(cmd *exec.Cmd) (*child, error) {
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -32,6 +32,7 @@ type place struct {
 	addrs   []string
 	ttl     time.Duration
 	waiters int           // callers that want one key at once, for contenders that poll
+	permits int           // of each key, for semaphores
 	sent    *atomic.Int64 // counts the commands that its connections send; nil: they are not counted
 
 	// Options of go-redis; 0 and false are its defaults.
@@ -43,7 +44,10 @@ type place struct {
 type locks struct {
 	// lock waits until key is free. A reference that does not wait returns an error if it is held.
 	lock  func(ctx context.Context, key string) (unlock, error)
-	pairs func(ctx context.Context, n int) error // takes and releases n locks at once; nil for most
+	write func(ctx context.Context, key string) (unlock, error) // where lock admits readers; nil for most
+	pairs func(ctx context.Context, n int) error                // takes and releases n locks at once; nil for most
+	fill  func(key string, n int) error                         // takes n permits, if that is quicker than with lock
+	elect elect                                                 // for elections; then nothing else is set
 	close func()
 }
 
@@ -214,8 +218,12 @@ func again(c contender) contender {
 
 // openNamed opens the client of the contender with this name, in a separate process.
 func openNamed(name string, p place) (*locks, error) {
+	return openOf(slices.Concat(lockstepOnOne, peersThatWait, []contender{bareWake, popWake}), name, p)
+}
+
+func openOf(all []contender, name string, p place) (*locks, error) {
 	name = strings.TrimSuffix(name, aa)
-	for _, c := range slices.Concat(lockstepOnOne, peersThatWait, []contender{bareWake, popWake}) {
+	for _, c := range all {
 		if c.name == name {
 			return c.open(p)
 		}

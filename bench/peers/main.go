@@ -4,7 +4,7 @@
 // case runs twice: the distance between the two is the noise. Absolute figures depend on the
 // machine: compare only ratios of one run.
 //
-//	cd bench && go run ./peers                                  # everything, about 50 minutes
+//	cd bench && go run ./peers                                  # everything, about 70 minutes
 //	cd bench && go run ./peers -case a,d -repeat 3              # some of it
 //	cd bench && go run ./peers -short -v                        # a short run without meaning, with a line for each turn
 //	cd bench && go run ./peers -docs ../docs/performance.md     # and write the results into the page
@@ -111,6 +111,9 @@ var studies = []study{
 	{"f", "Many locks that are held", renewal},
 	{"g", "Many who wait", waiters},
 	{"h", "Over a round trip of 24 ms", distance},
+	{"i", "A semaphore that many want", semaphores},
+	{"j", "Readers and a writer", readers},
+	{"k", "Leader election", elections},
 }
 
 // run returns a report for each case.
@@ -139,7 +142,10 @@ func run(s settings, out io.Writer) (map[string]*report, error) {
 	}
 	b.print("%s\n", intro)
 	reports := map[string]*report{}
-	pages := map[string]string{"run": intro}
+	pages, made := map[string]string{"run": intro}, ""
+	if len(s.only) > 0 { // the rest of the page is of another run
+		pages, made = map[string]string{}, b.made()+"\n"
+	}
 	for _, c := range studies {
 		if len(s.only) > 0 && !slices.Contains(s.only, c.id) {
 			continue
@@ -151,7 +157,7 @@ func run(s settings, out io.Writer) (map[string]*report, error) {
 			return nil, fmt.Errorf("case %s: %w", c.id, err)
 		}
 		reports[c.id] = r
-		pages[c.id] = r.markdown()
+		pages[c.id] = made + r.markdown()
 		b.print("%s\n(%v)\n\n", pages[c.id], time.Since(began).Round(time.Second))
 		if s.docs == "" {
 			continue

@@ -9,6 +9,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -28,6 +30,40 @@ func lockstepRueidis(p place) (*locks, error) {
 		return nil, err
 	}
 	return lockstep(p, nodes[0], end), nil
+}
+
+func lockstepSemaphore(opts ...semaphore.Option) func(place) (*locks, error) {
+	return func(p place) (*locks, error) {
+		c := p.goredis(0)
+		return lockstep(p, semaphore.New(goredis.New(c, upToAnHour), p.permits, opts...), func() { _ = c.Close() }), nil
+	}
+}
+
+func lockstepSemaphoreRueidis(p place) (*locks, error) {
+	clients, end, err := p.rueidisEach()
+	if err != nil {
+		return nil, err
+	}
+	return lockstep(p, semaphore.New(rueidis.New(clients[0], upToAnHour), p.permits), end), nil
+}
+
+func openRW(p place) (*locks, error) {
+	c := p.goredis(0)
+	return readWrite(p, rwlock.New(goredis.New(c, upToAnHour)), func() { _ = c.Close() }), nil
+}
+
+func openRWRueidis(p place) (*locks, error) {
+	clients, end, err := p.rueidisEach()
+	if err != nil {
+		return nil, err
+	}
+	return readWrite(p, rwlock.New(rueidis.New(clients[0], upToAnHour)), end), nil
+}
+
+func readWrite(p place, rw *rwlock.RW, end func()) *locks {
+	l := lockstep(p, rw.Readers(), end)
+	l.write = lockstep(p, rw.Writers(), nil).lock
+	return l
 }
 
 func lockstepRedlock(p place) (*locks, error) {

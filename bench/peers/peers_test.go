@@ -51,6 +51,10 @@ var rows = map[string][][]string{
 		append([]string{"raw go-redis, PoolSize 64", "redislock, PoolSize 64", "redsync, PoolSize 64"}, farAway...),
 		{"bare pub/sub wake + SET", "bare pub/sub wake + SET, again (A/A)", "BLPOP wake + SET",
 			"redislock, tuned", "redsync, tuned", "rueidislock, tuned"}},
+	"i": {whoShare, whoShare, {"lockstep, again (A/A)", "walk over a hash"}},
+	"k": {{"lockstep, again (A/A)", "SET NX loop"}, {"lockstep, again (A/A)", "SET NX loop"}},
+	"j": {handRW[:2], append([]string{"reader and writer keys, pub/sub wake", "reader and writer keys, pub/sub wake, again (A/A)"}, handRW[0]),
+		append([]string{"reader and writer keys, pub/sub wake", "reader and writer keys, pub/sub wake, again (A/A)"}, handRW[0])},
 }
 
 var (
@@ -58,7 +62,9 @@ var (
 		"redislock, tuned, ctx per call", "redsync, tuned, ctx per call"}
 	onFive = []string{"raw, done at 3 of 5", "raw, done at 3 of 5, again (A/A)", "redsync", "redsync, fail-fast", "redsync over rueidis, fail-fast",
 		"redsync, ctx per call", "redsync, fail-fast, ctx per call"}
-	farAway = []string{"raw go-redis", "raw go-redis, again (A/A)", "raw rueidis", "redislock", "redsync"}
+	whoShare = []string{"lockstep, again (A/A)", "redis-semaphore (npm)", "Redis in Action 6.3.1", "BLPOP of 10 elements"}
+	handRW   = []string{"reader and writer keys, polling", "reader and writer keys, polling, again (A/A)"}
+	farAway  = []string{"raw go-redis", "raw go-redis, again (A/A)", "raw rueidis", "redislock", "redsync"}
 )
 
 // TestTheShortFormHasEveryRow runs everything, too little of it to mean anything, and asks of no figure how large it is. Anybody may
@@ -89,6 +95,9 @@ func TestTheShortFormHasEveryRow(t *testing.T) {
 		for i, tb := range r.tables {
 			wantRows(t, tb, tables[i])
 			for _, row := range tb.rows {
+				if err := errors.Join(row.broke...); errors.Is(err, errNoNode) && os.Getenv("LOCKSTEP_REQUIRE_REDIS") == "1" {
+					t.Errorf("%s: %s: %v", tb.title, row.name, err)
+				}
 				if len(row.broke) > 0 {
 					failed++
 				} else if row.kind == ours {

@@ -78,13 +78,8 @@ func (b *bench) introduction() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	where := "where the kernel puts them"
-	if b.pinned {
-		where = "on a CPU each"
-	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "Made on %s by `cd bench && go run ./peers%s`: %d repetitions, client and servers %s.\n\n",
-		time.Now().UTC().Format(time.DateOnly), b.flags(), b.repeat, where)
+	s.WriteString(b.made() + "\n")
 	model, cpus := processors()
 	fmt.Fprintf(&s, "- machine: %s, %d CPUs, %s\n", model, cpus, info["Server"]["os"])
 	fmt.Fprintf(&s, "- redis-server %s, on loopback, without persistence\n", info["Server"]["redis_version"])
@@ -94,6 +89,16 @@ func (b *bench) introduction() (string, error) {
 	}
 	fmt.Fprintf(&s, "\n- the TTL is %v where nothing else is said\n", ttl)
 	return s.String(), nil
+}
+
+// made is the line that says when and how the figures were made.
+func (b *bench) made() string {
+	where := "where the kernel puts them"
+	if b.pinned {
+		where = "on a CPU each"
+	}
+	return fmt.Sprintf("Made on %s by `cd bench && go run ./peers%s`: %d repetitions, client and servers %s.\n",
+		time.Now().UTC().Format(time.DateOnly), b.flags(), b.repeat, where)
 }
 
 func (b *bench) flags() string {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/strategies"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 func TestEveryStrategyCanBeChosen(t *testing.T) {
 	for _, backend := range []string{"embedded", "memory"} {
@@ -19,7 +22,12 @@ func TestEveryStrategyCanBeChosen(t *testing.T) {
 			t.Run(strategy+" on "+backend, func(t *testing.T) {
 				var out bytes.Buffer
 				args := []string{"-strategy", strategy, "-backend", backend, "-addr", addrs}
-				if err := run(t.Context(), &out, env{}.get, args); err != nil || !strings.Contains(out.String(), `holds "choose/example"`) {
+				want := ""
+				if strategy == "semaphore" {
+					args, want = append(args, "-permits", "3", "-order", "-slots"), ", slot 0\n"
+				}
+				err := run(t.Context(), &out, env{}.get, args)
+				if err != nil || !strings.Contains(out.String(), `holds "choose/example"`) || !strings.HasSuffix(out.String(), want) {
 					t.Errorf("%v\n%s", err, &out)
 				}
 			})

@@ -3,6 +3,7 @@
 //
 //	go run ./examples/choose
 //	go run ./examples/choose -strategy fenced
+//	go run ./examples/choose -strategy semaphore -permits 3 -order -slots
 //	go run ./examples/choose -strategy redlock -quorum 4 -backend embedded -addr a,b,c,d,e
 //	go run ./examples/choose -strategy redlock -backend goredis -addr host1:6379,host2:6379,host3:6379
 //	LOCK_STRATEGY=reentrant LOCK_BACKEND=redigo LOCK_ADDR=localhost:6379 go run ./examples/choose
@@ -54,6 +55,9 @@ func run(ctx context.Context, out io.Writer, env func(string) string, args []str
 		if fence := l.Fence(); fence > 0 {
 			_, err = fmt.Fprintf(out, ", fence %d", fence)
 		}
+		if c.Slots {
+			_, err = fmt.Fprintf(out, ", slot %d", l.Lease().Slot)
+		}
 		_, _ = fmt.Fprintln(out)
 		return err
 	}, locker.WithWait(5*time.Second))
@@ -76,6 +80,9 @@ func configure(env func(string) string, args []string) (c strategies.Config, key
 		return c, "", fmt.Errorf("LOCK_QUORUM: %w", err)
 	}
 	flags.IntVar(&c.Quorum, "quorum", quorum, "of how many nodes; 0: a bare majority")
+	flags.IntVar(&c.Permits, "permits", 0, "of a semaphore: how many may hold the lock at once")
+	flags.BoolVar(&c.Order, "order", false, "of a semaphore: permits in the order of the requests")
+	flags.BoolVar(&c.Slots, "slots", false, "of a semaphore: a number for each permit")
 	flags.Float64Var(&c.Drift, "drift", 0, "part of the TTL by which clocks may drift apart; 0: the default")
 	flags.StringVar(&key, "key", "choose/example", "name of the lock")
 	if err := flags.Parse(args); err != nil {

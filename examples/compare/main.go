@@ -13,10 +13,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -24,6 +22,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
+	"github.com/lockstep-go/lockstep/internal/verify/laboratory/show"
 	"github.com/redis/go-redis/v9/logging"
 )
 
@@ -45,7 +44,7 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, runLimit, fmt.Errorf("not done after %v", runLimit))
 	defer cancel()
-	exitIf(run(ctx, os.Stdout, o, *html))
+	exitIf(show.Run(ctx, os.Stdout, o, *html))
 }
 
 func exitIf(err error) {
@@ -53,22 +52,4 @@ func exitIf(err error) {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
-}
-
-// run plays what is wanted, and shows it.
-func run(ctx context.Context, out io.Writer, o laboratory.Options, html string) error {
-	found, err := laboratory.Run(ctx, o)
-	if len(found.Results) == 0 {
-		return err
-	}
-	r := report{found}
-	if err := r.text(out); err != nil {
-		return err
-	}
-	if html != "" {
-		if err := r.writePage(html); err != nil {
-			return err
-		}
-	}
-	return errors.Join(found.Err(), err)
 }

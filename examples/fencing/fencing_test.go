@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/redis/go-redis/v9"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 func TestTheLateWriteIsRefusedByTheGuardAlone(t *testing.T) {
 	for name, addr := range map[string]func(t *testing.T) string{

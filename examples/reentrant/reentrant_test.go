@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 func TestAJobIsNotInterruptedBetweenItsTwoLocks(t *testing.T) {
 	for name, addr := range map[string]func(t *testing.T) string{

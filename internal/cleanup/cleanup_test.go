@@ -12,10 +12,11 @@ import (
 
 var errDown = errors.New("down")
 
-type refusal struct{ refused bool }
+// definite is an error with a method Permanent.
+type definite struct{ permanent bool }
 
-func (r refusal) Error() string   { return "refusal" }
-func (r refusal) Permanent() bool { return r.refused }
+func (d definite) Error() string   { return "definite" }
+func (d definite) Permanent() bool { return d.permanent }
 
 type unsent struct{ unsent bool }
 
@@ -27,7 +28,7 @@ func TestRepeatGoesOnUntilItIsAnswered(t *testing.T) {
 		calls := 0
 		err := Repeat(t.Context(), func(ctx context.Context) error {
 			if end, ok := ctx.Deadline(); !ok || time.Until(end) != tryLimit {
-				t.Error("a call has no limit of its own")
+				t.Error("a call does not have the deadline of one call")
 			}
 			if calls++; calls < 20 {
 				return errDown
@@ -40,7 +41,7 @@ func TestRepeatGoesOnUntilItIsAnswered(t *testing.T) {
 	})
 }
 
-func TestRepeatEndsWithItsCtxOrARefusal(t *testing.T) {
+func TestRepeatEndsWithItsCtxOrAPermanentError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -49,17 +50,17 @@ func TestRepeatEndsWithItsCtxOrARefusal(t *testing.T) {
 			t.Errorf("Repeat = %v after %v", err, time.Since(began))
 		}
 		calls := 0
-		err := Repeat(t.Context(), func(context.Context) error { calls++; return refusal{true} })
+		err := Repeat(t.Context(), func(context.Context) error { calls++; return definite{true} })
 		if !Permanent(err) || calls != 1 {
 			t.Errorf("Repeat = %v after %d calls", err, calls)
 		}
 	})
 }
 
-func TestRefusedLooksThroughWrapping(t *testing.T) {
+func TestPermanentLooksThroughWrapping(t *testing.T) {
 	for err, want := range map[error]bool{
-		nil: false, errDown: false, refusal{true}: true, refusal{false}: false,
-		errors.Join(errDown, refusal{true}): true,
+		nil: false, errDown: false, definite{true}: true, definite{false}: false,
+		errors.Join(errDown, definite{true}): true,
 	} {
 		if Permanent(err) != want {
 			t.Errorf("Permanent(%v) = %v", err, !want)
@@ -67,18 +68,18 @@ func TestRefusedLooksThroughWrapping(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatWasNeverMadeCarriedNothing(t *testing.T) {
+func TestACallWhoseConnectionWasNeverMadeWasNotSent(t *testing.T) {
 	var d net.Dialer
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := d.DialContext(ctx, "tcp", "127.0.0.1:1")
 	if !Unsent(fmt.Errorf("client: %w", err)) || Unsent(&net.OpError{Op: "read", Err: errDown}) || Unsent(errDown) || Unsent(nil) {
-		t.Errorf("Unsent(%v) and of others", err)
+		t.Errorf("Unsent(%v) = false, or true for an error after a connection was made", err)
 	}
 }
 
-func TestACallThatSaysSoWasNotSent(t *testing.T) {
-	if !Unsent(fmt.Errorf("store: %w", unsent{true})) || Unsent(unsent{false}) || Unsent(refusal{true}) {
-		t.Error("Unsent does not heed what an error says of itself")
+func TestUnsentFollowsTheMethodOfTheError(t *testing.T) {
+	if !Unsent(fmt.Errorf("store: %w", unsent{true})) || Unsent(unsent{false}) || Unsent(definite{true}) {
+		t.Error("Unsent does not return what the method Unsent of the error returns")
 	}
 }

@@ -23,17 +23,17 @@ func TestAServerThatRefusesGrantsIsAskedForExtensions(t *testing.T) {
 		c, _ := q.Ask(true, false, 100)
 		q.Answered(c, quarantine{})
 		if _, ok := q.Ask(true, false, 100); ok {
-			t.Error("it is asked for a grant")
+			t.Error("a grant was let through")
 		}
 		for range 10 {
 			if _, ok := q.Ask(false, false, 100); !ok {
-				t.Error("it is not asked for an extension")
+				t.Error("an extension was not let through")
 			}
 		}
 	})
 }
 
-func TestAProbeThatNeverReturnsIsFollowedByOthersButFew(t *testing.T) {
+func TestAProbeThatNeverReturnsIsFollowedByAFewOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
 		c, _ := q.Ask(false, false, 100)
@@ -47,29 +47,29 @@ func TestAProbeThatNeverReturnsIsFollowedByOthersButFew(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := len(probes); n < 8 || n > maxDoubling+5 || probes[1]-probes[0] > 2*time.Second {
-			t.Errorf("probes at %v", probes)
+			t.Errorf("probes at %v; want 8 to %d in an hour", probes, maxDoubling+5)
 		}
 		q.Answered(last, nil)
 		if _, ok := q.Ask(false, false, 100); !ok {
-			t.Error("a server that has answered a probe is not asked")
+			t.Error("a server that has answered a probe gets no call")
 		}
 	})
 }
 
-func TestAPermanentErrorAboutOneKeyHoldsNothingBack(t *testing.T) {
+func TestAPermanentErrorAboutOneKeyDoesNotStopOtherGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
 		c, _ := q.Ask(true, false, 100)
-		q.Answered(c, refusal{true})
+		q.Answered(c, definite{true})
 		for i := range 50 {
 			if _, ok := q.Ask(true, false, 100); !ok {
-				t.Fatalf("only %d grants at once after it", i)
+				t.Fatalf("only %d grants at once after a permanent error", i)
 			}
 		}
 	})
 }
 
-func TestFailuresOfADayAgoDoNotCount(t *testing.T) {
+func TestFailuresBeforeTheLastGrantDoNotCount(t *testing.T) {
 	q := &Queue{OneServer: true}
 	for i := range 3 * fewRefusals {
 		c, err := q.Reserve(t.Context(), fmt.Sprint(i))
@@ -85,7 +85,7 @@ func TestFailuresOfADayAgoDoNotCount(t *testing.T) {
 	}
 }
 
-// Here is no other server: an error that may be about one key does not keep the others from it.
+// There is one server. Its errors may be about one key, so other keys still get their calls.
 func TestOneKeyThatFailsDoesNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
@@ -124,8 +124,8 @@ func TestOneSlowConnectionDoesNotStopOthers(t *testing.T) {
 	})
 }
 
-// refuse makes q one that its server does not answer.
-func refuse(t *testing.T, q *Queue, cause error) {
+// failGrants makes grants fail until q lets through only one at a time.
+func failGrants(t *testing.T, q *Queue, cause error) {
 	t.Helper()
 	for i := range fewRefusals {
 		c, err := q.Reserve(t.Context(), fmt.Sprint(i))
@@ -137,10 +137,10 @@ func refuse(t *testing.T, q *Queue, cause error) {
 	}
 }
 
-func TestWhileAServerFailsOneAttemptAtATimeAsksItAndTheRestFailUnsent(t *testing.T) {
+func TestWhileAServerFailsOneAttemptAtATimeIsSentAndTheRestFailUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
-		refuse(t, q, errDown)
+		failGrants(t, q, errDown)
 		sent := 0
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
 			c, err := q.Reserve(t.Context(), "k")
@@ -156,10 +156,10 @@ func TestWhileAServerFailsOneAttemptAtATimeAsksItAndTheRestFailUnsent(t *testing
 			}
 		}
 		if sent < 8 || sent > 50 || q.Stats() != (Stats{}) {
-			t.Errorf("%d attempts sent in 10 s; %+v", sent, q.Stats())
+			t.Errorf("%d attempts sent in 10 s; want 8 to 50, and %+v empty", sent, q.Stats())
 		}
 		if _, err := q.Reserve(context.WithValue(t.Context(), ByCaller{}, true), "k"); err != nil {
-			t.Errorf("a quorum asks by itself: %v", err)
+			t.Errorf("a quorum has called Ask itself, and must not be stopped here: %v", err)
 		}
 	})
 }
@@ -167,14 +167,14 @@ func TestWhileAServerFailsOneAttemptAtATimeAsksItAndTheRestFailUnsent(t *testing
 func TestTheErrorOfAnAttemptThatIsNotSentMatchesNoEndOfACtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
-		refuse(t, q, fmt.Errorf("of another call: %w", context.DeadlineExceeded))
+		failGrants(t, q, fmt.Errorf("of another call: %w", context.DeadlineExceeded))
 		if _, err := q.Reserve(t.Context(), "k"); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})
 }
 
-// rush lets n attempts come at one instant. Each takes 10 ms, and fails with err.
+// rush makes n attempts at one instant. Each takes 10 ms and ends with err.
 func rush(t *testing.T, q *Queue, n int, err error) (most, unsent int) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -206,7 +206,7 @@ func rush(t *testing.T, q *Queue, n int, err error) (most, unsent int) {
 func TestAttemptsRampUpWhenAServerAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
-		refuse(t, q, errDown)
+		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, err := q.Reserve(t.Context(), "k")
 		if err != nil {
@@ -215,13 +215,13 @@ func TestAttemptsRampUpWhenAServerAnswersAgain(t *testing.T) {
 		q.Answered(c, nil)
 		q.Free()
 		if most, unsent := rush(t, q, 100, nil); most < 20 || most > 80 || unsent > 0 {
-			t.Errorf("of 100 attempts at one instant %d were under way at once, and %d were not sent", most, unsent)
+			t.Errorf("of 100 attempts at one instant, %d were under way at once, want 20 to 80; %d were not sent", most, unsent)
 		}
 		if _, unsent := rush(t, q, 1000, nil); unsent > 0 {
-			t.Errorf("%d were not sent", unsent)
+			t.Errorf("%d attempts were not sent", unsent)
 		}
 		if most, unsent := rush(t, q, 1000, nil); most != 1000 || unsent > 0 || q.Stats() != (Stats{}) {
-			t.Errorf("later %d of 1000 are under way at once, %d not sent; %+v", most, unsent, q.Stats())
+			t.Errorf("after the ramp %d of 1000 attempts were under way at once, %d not sent; %+v", most, unsent, q.Stats())
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestAttemptsRampUpWhenAServerAnswersAgain(t *testing.T) {
 func TestAServerThatFailsAgainEndsTheRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
-		refuse(t, q, errDown)
+		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, _ := q.Reserve(t.Context(), "k")
 		q.Answered(c, nil)
@@ -243,7 +243,7 @@ func TestAServerThatFailsAgainEndsTheRamp(t *testing.T) {
 func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
-		refuse(t, q, errDown)
+		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, _ := q.Reserve(t.Context(), "k")
 		q.Answered(c, nil)
@@ -261,17 +261,16 @@ func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if len(q.waiters) != 0 || q.waiting.Load() != 0 {
-			t.Errorf("%d wait", len(q.waiters))
+			t.Errorf("%d attempts still wait", len(q.waiters))
 		}
 	})
 }
 
-// All slots are taken by cleanups. The attempt that might ask the server waits for one, and asks
-// then.
-func TestAProbeThatFindsNoSlotWaitsForOneAndAsksThen(t *testing.T) {
+// All slots are in use. The attempt that is the probe waits for a slot, and is sent then.
+func TestAProbeThatFindsNoSlotWaitsForOneAndIsThenSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
-		refuse(t, q, errDown)
+		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		for q.TryReserve() {
 		}
@@ -283,7 +282,7 @@ func TestAProbeThatFindsNoSlotWaitsForOneAndAsksThen(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-sent:
-			t.Fatalf("it did not wait: %v", err)
+			t.Fatalf("Reserve did not wait for a slot: %v", err)
 		default:
 		}
 		q.Free()
@@ -304,11 +303,11 @@ func TestAProbeThatIsWithdrawnIsFollowedByAnotherAtOnce(t *testing.T) {
 			t.Fatal("a server that does not answer is not probed")
 		}
 		if _, ok := q.Ask(false, false, 100); ok {
-			t.Error("it is probed twice at once")
+			t.Error("a second probe was let through beside the first")
 		}
 		q.Withdraw(probe)
 		if _, ok := q.Ask(false, false, 100); !ok {
-			t.Error("a probe that was withdrawn keeps others from asking")
+			t.Error("no probe was let through after the first was withdrawn")
 		}
 	})
 }
@@ -316,7 +315,7 @@ func TestAProbeThatIsWithdrawnIsFollowedByAnotherAtOnce(t *testing.T) {
 func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{OneServer: true}
-		refuse(t, q, errDown)
+		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, _ := q.Reserve(t.Context(), "k")
 		q.Answered(c, nil)
@@ -332,7 +331,7 @@ func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
 		}()
 		synctest.Wait()
 		if len(sent) > 0 {
-			t.Error("the ramp has room for more")
+			t.Error("more attempts are under way than the ramp allows")
 		}
 		q.Withdraw(last)
 		synctest.Wait()
@@ -346,9 +345,9 @@ func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
 	})
 }
 
-// So many calls hang that a limit on their number would keep a server that answers again from being
-// asked at all.
-func TestARampThatWouldBeginAtFullSpeedIsNone(t *testing.T) {
+// Calls that hang count as under way. Here there are so many that a ramp would let no other call
+// through.
+func TestManyCallsThatHangDoNotLimitAServerThatAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
 		for range fullSpeed {
@@ -363,7 +362,7 @@ func TestARampThatWouldBeginAtFullSpeedIsNone(t *testing.T) {
 		q.Answered(probe, nil)
 		for range fullSpeed {
 			if _, ok := q.Ask(true, false, 1000); !ok {
-				t.Fatal("a server that answers is held back by calls that hang")
+				t.Fatal("a server that answers gets no call because of calls that hang")
 			}
 		}
 	})

@@ -38,6 +38,10 @@ type Entry struct {
 	// One answer to Remove is then enough.
 	Known bool
 
+	// AtOnce says that the server has just answered the operation that wrote the value. The first
+	// call then does not wait for a probe, nor behind one that hangs.
+	AtOnce bool
+
 	removed bool // once
 }
 
@@ -247,9 +251,13 @@ func (q *Queue) add(ctx context.Context, of Entry) {
 		q.answered(e, now, true)
 	} else {
 		e.ledger.Begin()
-		q.fresh.push(e)
 		if e.Key != "" {
 			q.index(e)
+		}
+		if e.AtOnce && q.silent && len(q.calls) < maxHanging {
+			q.start(e, now)
+		} else {
+			q.fresh.push(e)
 		}
 	}
 	q.pump(now)
@@ -315,11 +323,15 @@ func (q *Queue) pump(now time.Time) {
 		if e == nil {
 			break
 		}
-		c := &call{of: e, began: now}
-		q.calls = append(q.calls, c)
-		go q.make(c)
+		q.start(e, now)
 	}
 	q.arm(now)
+}
+
+func (q *Queue) start(e *entry, now time.Time) {
+	c := &call{of: e, began: now}
+	q.calls = append(q.calls, c)
+	go q.make(c)
 }
 
 // room tells whether one more call may be under way.

@@ -7,16 +7,17 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// server is what entries are removed from.
+// server has the values that entries remove.
 type server struct {
 	mu    sync.Mutex
 	err   error         // of each call
-	hangs chan struct{} // each call waits for it, whatever its ctx says; nil: none
+	hangs chan struct{} // each call waits for it and ignores its ctx, unless obeys is set; nil: none
 	obeys bool          // calls that hang end with their ctx
 	calls []time.Time
 	now   int // calls under way
@@ -63,14 +64,14 @@ var errDial = &net.OpError{Op: "dial", Err: errDown}
 func TestAnEntryIsConfirmedAfterTheAnswerAndIgnoresTheCallersCtx(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), refusal{}, "value"))
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), definite{}, "value"))
 			cancel()
 			began := time.Now()
 			var at []time.Duration
 			q := new(Queue)
 			q.Add(ctx, Entry{TTL: time.Hour, Known: known, Remove: func(ctx context.Context) error {
-				if end, ok := ctx.Deadline(); ctx.Err() != nil || ctx.Value(refusal{}) != "value" || !ok || time.Until(end) != tryLimit {
-					t.Error("it takes the values of the caller's ctx, and not its end")
+				if end, ok := ctx.Deadline(); ctx.Err() != nil || ctx.Value(definite{}) != "value" || !ok || time.Until(end) != tryLimit {
+					t.Error("a cleanup must have the values of the caller's ctx, not its end, and the deadline of one call")
 				}
 				at = append(at, time.Since(began))
 				return nil
@@ -108,7 +109,7 @@ func TestOneCallAtATimeProbesAServerThatDoesNotAnswer(t *testing.T) {
 		if st := q.Stats(); !st.Silent || st.Entries != 1000 || st.Slots != 1000 {
 			t.Errorf("%+v", st)
 		}
-		// a server that refuses has no buffers: the original end counts
+		// a server that refuses connections has no buffers, so the entries keep their end
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		before := s.count()
@@ -117,12 +118,12 @@ func TestOneCallAtATimeProbesAServerThatDoesNotAnswer(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := s.count(); n != before {
-			t.Errorf("%d calls after the last entry ended", n-before)
+			t.Errorf("%d calls after the end of the last entry", n-before)
 		}
 	})
 }
 
-func TestAfterTheFirstAnswerAllAreRemoved(t *testing.T) {
+func TestAllEntriesAreRemovedSoonAfterTheFirstAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q := &server{err: errDial}, new(Queue)
 		for range 1000 {
@@ -139,7 +140,7 @@ func TestAfterTheFirstAnswerAllAreRemoved(t *testing.T) {
 	})
 }
 
-// A server that was stopped runs what stands in its socket buffers when it goes on.
+// When a server that was stopped goes on, it first runs the calls in its socket buffers.
 func TestAnEntryOfAServerThatHungEndsATTLAfterItsFirstAnswer(t *testing.T) {
 	const ttl = 10 * time.Second
 	for _, dies := range []bool{false, true} {
@@ -148,7 +149,7 @@ func TestAnEntryOfAServerThatHungEndsATTLAfterItsFirstAnswer(t *testing.T) {
 			q.Add(t.Context(), Entry{TTL: ttl, Remove: s.remove})
 			time.Sleep(5 * ttl)
 			if q.Stats().Entries != 1 {
-				t.Fatal("it was forgotten while the server hung")
+				t.Fatal("the entry was dropped while the server hung")
 			}
 			s.set(func() { s.hangs, s.err = nil, errDial })
 			if !dies {
@@ -180,7 +181,7 @@ func TestFewCallsHangWhateverTheNumberOfEntries(t *testing.T) {
 		}
 		other := make(chan struct{})
 		new(Queue).Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: func(context.Context) error { close(other); return nil }})
-		<-other // another server is not kept waiting
+		<-other // another server has a queue of its own
 		s.set(func() { close(s.hangs); s.hangs = nil })
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -190,11 +191,48 @@ func TestFewCallsHangWhateverTheNumberOfEntries(t *testing.T) {
 	})
 }
 
+// TestAValueThatWasJustGrantedIsRemovedWhileAProbeHangs is about a call that hangs long after the
+// silence which it probes: the server answers all others.
+func TestAValueThatWasJustGrantedIsRemovedWhileAProbeHangs(t *testing.T) {
+	for _, atOnce := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s, q := &server{hangs: make(chan struct{}), obeys: true}, new(Queue)
+			hangs := Entry{TTL: 2 * time.Second, Known: true, Remove: s.remove}
+			q.Add(t.Context(), hangs)
+			time.Sleep(time.Minute) // it has ended; the server counts as silent
+			q.Add(t.Context(), hangs)
+			synctest.Wait()
+			answered := new(server)
+			for range 100 {
+				q.Add(t.Context(), Entry{TTL: 400 * time.Millisecond, Known: true, AtOnce: atOnce, Remove: answered.remove})
+			}
+			synctest.Wait()
+			if n := answered.count(); atOnce != (n == 100) || !atOnce && n > 0 || answered.most > maxHanging {
+				t.Errorf("at once %v: %d calls, %d of them together", atOnce, n, answered.most)
+			}
+			time.Sleep(time.Minute)
+			for range 100 { // and all of them hang
+				q.Add(t.Context(), Entry{TTL: time.Minute, Known: true, AtOnce: atOnce, Remove: s.remove})
+			}
+			synctest.Wait()
+			if s.most > maxHanging {
+				t.Errorf("%d calls hang", s.most)
+			}
+			s.set(func() { close(s.hangs); s.hangs = nil })
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if st := q.Stats(); st != (Stats{}) {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
 func TestAPermanentErrorDropsItsOwnEntryOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q := &server{err: errDown}, new(Queue)
 		calls := 0
-		q.Add(t.Context(), Entry{TTL: time.Minute, Remove: func(context.Context) error { calls++; return refusal{true} }})
+		q.Add(t.Context(), Entry{TTL: time.Minute, Remove: func(context.Context) error { calls++; return definite{true} }})
 		q.Add(t.Context(), Entry{TTL: time.Minute, Remove: s.remove})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -214,7 +252,7 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 			}
 		}
 		if q.Add(t.Context(), Entry{TTL: time.Hour, Remove: s.remove}) || q.Stats().Dropped != 1 {
-			t.Errorf("leftovers take the room of attempts: %+v", q.Stats())
+			t.Errorf("Add takes the slots that are for attempts: %+v", q.Stats())
 		}
 		for range maxSlots - maxLeftovers {
 			if _, err := q.Reserve(t.Context(), ""); err != nil {
@@ -249,14 +287,14 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 	})
 }
 
-func TestWhatTheCallerCleansUpIsNotKept(t *testing.T) {
+func TestKeepOfAnAttemptThatItsCallerCleansUpKeepsNoEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
 		if _, err := q.Reserve(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		q.Keep(context.WithValue(t.Context(), ByCaller{}, true), Entry{TTL: time.Minute, Remove: func(context.Context) error {
-			t.Error("removed")
+			t.Error("the queue has called Remove")
 			return nil
 		}})
 		synctest.Wait()
@@ -269,8 +307,17 @@ func TestWhatTheCallerCleansUpIsNotKept(t *testing.T) {
 func TestSettleRemovesTheGhostsOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q := &server{err: errDown}, new(Queue)
+		type mark struct{}
+		settling := context.WithValue(t.Context(), mark{}, true)
+		var settled atomic.Int64 // calls of Settle; the queue makes its own at the same instant
+		remove := func(ctx context.Context) error {
+			if ctx.Value(mark{}) != nil {
+				settled.Add(1)
+			}
+			return s.remove(ctx)
+		}
 		add := func(key string, known bool) {
-			q.Add(t.Context(), Entry{Key: key, TTL: time.Minute, Known: known, Remove: s.remove})
+			q.Add(t.Context(), Entry{Key: key, TTL: time.Minute, Known: known, Remove: remove})
 		}
 		add("a", false)
 		add("a", false)
@@ -281,9 +328,8 @@ func TestSettleRemovesTheGhostsOfAKey(t *testing.T) {
 			t.Errorf("Settle = %v, %v", found, err)
 		}
 		s.set(func() { s.err = nil })
-		before := s.count()
-		if found, err := q.Settle(t.Context(), "a"); !found || err != nil || s.count() != before+2 {
-			t.Errorf("Settle = %v, %v after %d calls", found, err, s.count()-before)
+		if found, err := q.Settle(settling, "a"); !found || err != nil || settled.Load() != 2 {
+			t.Errorf("Settle = %v, %v after %d calls", found, err, settled.Load())
 		}
 		if found, err := q.Settle(t.Context(), "a"); found || err != nil {
 			t.Errorf("Settle = %v, %v", found, err)
@@ -337,9 +383,9 @@ func TestACallThatEndsItsGoroutineIsRepeated(t *testing.T) {
 	})
 }
 
-// Where locks are held for long and none is asked for, a node that was silent for a moment must get
-// all extensions again.
-func TestAServerThatAnswersExtensionsAgainIsAskedForAll(t *testing.T) {
+// A program may hold its locks for long and take no other. After a short silence the server must get
+// all their extensions again.
+func TestAServerThatAnswersExtensionsAgainGetsAllOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
 		ask := func(n int) (calls []Call) {
@@ -366,12 +412,12 @@ func TestAServerThatAnswersExtensionsAgainIsAskedForAll(t *testing.T) {
 			answer(ask(fewCalls), nil)
 		}
 		if n := len(ask(fullSpeed)); n != fullSpeed {
-			t.Errorf("%d of %d extensions are sent", n, fullSpeed)
+			t.Errorf("%d of %d extensions are let through", n, fullSpeed)
 		}
 	})
 }
 
-func TestGrantsThatHangKeepNoExtensionFromAServerThatDoesNotAnswer(t *testing.T) {
+func TestGrantsThatHangTakeNoRoomFromExtensionsToASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
 		c, _ := q.Ask(false, true, 0)
@@ -427,7 +473,7 @@ func TestEntriesEndByTheirTTLAndDrainEndsAlthoughNoCallReturns(t *testing.T) {
 	})
 }
 
-func TestErrorsOfAQueueNameTheirKindAndSayThatNothingWasSent(t *testing.T) {
+func TestErrorsOfAQueueHaveATypeAndSayThatNothingWasSent(t *testing.T) {
 	for _, c := range []struct {
 		err        error
 		want, kind string

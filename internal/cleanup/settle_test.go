@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An answer to Settle ends the silence of the server: the other cleanups do not wait for the next
-// probe.
+// An answer to Settle shows that the server answers again, so the other cleanups do not wait for the
+// next probe.
 func TestTheQueueGoesOnWhenSettleIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)

@@ -18,7 +18,7 @@ func (*store) StartSetNX(context.Context, string, string, time.Duration, func(ba
 }
 func (*store) StartDeleteIf(context.Context, string, string, func(bool, error)) {}
 
-// careful has a SetNX of its own, and can't be compared.
+// careful has a SetNX of its own, and its values can't be compared by ==.
 type careful struct {
 	*store
 	seen map[string]bool
@@ -29,7 +29,7 @@ func (c careful) SetNX(ctx context.Context, key, value string, ttl time.Duration
 	return c.store.SetNX(ctx, key, value, ttl)
 }
 
-func TestAStoreThatEmbedsAnotherIsAskedByItsOwnMethods(t *testing.T) {
+func TestAStoreThatEmbedsAnotherIsCalledByItsOwnMethods(t *testing.T) {
 	inner := &store{memory.New()}
 	if s, ok := starting.Of(inner); !ok || s != inner {
 		t.Errorf("Of(store) = %v, %v", s, ok)
@@ -39,7 +39,7 @@ func TestAStoreThatEmbedsAnotherIsAskedByItsOwnMethods(t *testing.T) {
 		"a store that embeds one":       careful{inner, map[string]bool{}},
 	} {
 		if _, ok := starting.Of(s); ok {
-			t.Errorf("%s is asked past its SetNX", name)
+			t.Errorf("Of accepts %s: its own SetNX would not be called", name)
 		}
 	}
 }

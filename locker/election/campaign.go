@@ -90,11 +90,15 @@ func (e *Election) campaign(
 func (e *Election) lead(
 	ctx context.Context, l *locker.Lock, lead func(context.Context, Term) error,
 ) error {
-	leads := newTermContext(l.Context(), ctx)
+	leads, t := newTermContext(l.Context(), ctx), Term{Key: e.key, Number: l.Fence()}
 	defer context.AfterFunc(ctx, leads.look)()
+	f := following{l: l, leads: leads, err: errNoReturn}
+	defer f.returned()
+	f.begin(e.hooks, t)
 	e.term.Store(leads)
 	defer e.term.Store(nil)
-	err := lead(leads, Term{Number: l.Fence()})
+	err := lead(leads, t)
+	f.err = err
 	if errors.Is(err, context.Canceled) && leads.Err() != nil {
 		return nil // it has stopped as it was told to
 	}

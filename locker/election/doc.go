@@ -19,16 +19,17 @@
 // A campaign ends with the first error of the store. After the pause, campaigns under
 // [locker.WithWait] follow, of 30 s each, until the store answers again. So the middleware of the
 // Client sees the beginning of an outage at once, and every 30 s that it goes on. Run itself
-// reports nothing.
+// reports nothing. [Election.OnTerm] takes a hook that sees each term, for metrics and logs.
 //
 // # What it promises
 //
 //   - At most one term is unexpired at any time, as far as the strategy keeps two holders apart.
 //   - The ctx of lead ends before another process can lead, whatever the store or the network does.
 //     So does a nil of IsLeader. Both go by the clocks of this process, and ask nobody.
-//   - The release is sent after lead has returned, and never before. The lease is renewed until
-//     then, even if the ctx given to Run has ended. So a lead that takes a minute to stop has that
-//     minute.
+//   - The release is sent after lead has returned, and never before, while the lease lasts. The
+//     lease is renewed until then, even if the ctx given to Run has ended. So a lead that takes a
+//     minute to stop has that minute. When a lease has ended by the clocks of this process, what the
+//     store may still have of it is removed at once.
 //   - No other term of this Election begins before lead has returned, even if lead ignores its ctx.
 //   - The numbers of terms rise strictly if the strategy numbers its grants: package fenced, and
 //     redlock.NewFenced.
@@ -48,6 +49,9 @@
 //
 // A campaign waits for the answer to an attempt for as long as the client library does. One without
 // a timeout of its own can keep a candidate waiting on a connection that hangs.
+//
+// [Leader] and [Observe] ask a store who leads, for people and for programs that want to talk to the
+// leader. What they say may be over, so it decides nothing.
 //
 // The strategy must admit one holder of a key. A semaphore would elect several leaders.
 package election

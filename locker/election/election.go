@@ -16,6 +16,7 @@ type Election struct {
 	client *locker.Client
 	key    string
 	opts   []locker.Option
+	hooks  []func(context.Context, Term) func(End) // what OnTerm was given
 
 	running atomic.Bool
 	term    atomic.Pointer[termContext] // while lead runs
@@ -35,6 +36,8 @@ func New(c *locker.Client, key string, opts ...locker.Option) *Election {
 
 // A Term is one time of leadership.
 type Term struct {
+	Key string // of the election
+
 	// Number rises strictly from term to term, whichever process leads: it is the number of the
 	// grant, see [locker.Lock.Fence]. It is 0 if the strategy does not number its grants.
 	Number uint64

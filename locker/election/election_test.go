@@ -50,6 +50,31 @@ func TestALeaderThatResignsQueuesBehindTheOthers(t *testing.T) {
 	})
 }
 
+// The wake-up of the next candidate in turn, and its attempt, are all that a resignation costs.
+func TestAResignationCostsOneWakeUpAndOneAttempt(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		a := s.start("a")
+		others := []*candidate{s.start("b"), s.start("c"), s.start("d")}
+		attempts := func() (n int) {
+			for _, c := range others {
+				n += c.faults.Calls(backendtest.SetNX) + c.faults.Calls(backendtest.SetNXNumbered)
+			}
+			return n
+		}
+		time.Sleep(time.Minute)
+		before := attempts()
+		resigned := time.Now()
+		a.returns(nil)
+		synctest.Wait()
+		if !others[0].leads() || time.Since(resigned) > 0 {
+			t.Errorf("%v after the resignation, they led in the order %q", time.Since(resigned), s.order())
+		}
+		if n := attempts() - before; n != 1 {
+			t.Errorf("the resignation cost %d attempts of the others; want 1", n)
+		}
+	})
+}
+
 // A limit of the Client must not keep a candidate out of the queue.
 func TestTheAttemptsOfACampaignAreNotLimited(t *testing.T) {
 	playFenced(t, func(t *testing.T, s *stage) {

@@ -75,3 +75,32 @@ func ExampleElection_IsLeader() {
 	// the leader works: false
 	// true
 }
+
+// Any program may ask who leads. A leader has a name if its Client has a label.
+func ExampleLeader() {
+	ctx, shutdown := context.WithCancel(context.Background())
+	store := memory.New()
+	e := election.New(locker.New(fenced.New(store), locker.WithHolder("api-7f9c/4711")), "billing/leader")
+	ask := func() {
+		switch l, err := election.Leader(context.Background(), store, "billing/leader"); {
+		case err != nil:
+			fmt.Println(err)
+		case l.Led:
+			fmt.Println(l.Holder, "leads")
+		default:
+			fmt.Println("nobody leads")
+		}
+	}
+
+	ask()
+	_ = e.Run(ctx, func(context.Context, election.Term) error {
+		ask()
+		shutdown()
+		return nil
+	})
+	ask()
+	// Output:
+	// nobody leads
+	// api-7f9c/4711 leads
+	// nobody leads
+}

@@ -11,12 +11,14 @@ import (
 
 // broken is a Locker, or a Client over the reference, that has one bug and breaks sentences.
 type broken struct {
-	bug             string
-	locker          func(r *reference) locker.Locker       // nil: the reference
-	client          func(next locker.Locker) locker.Locker // middleware that gives the Client the bug
-	options         []locker.Option                        // of the Client
-	noWatch, noLeft bool                                   // of its harness
-	breaks          []string
+	bug     string
+	locker  func(r *reference) locker.Locker       // nil: the reference
+	client  func(next locker.Locker) locker.Locker // middleware that gives the Client the bug
+	options []locker.Option                        // of the Client
+
+	noWatch, noLeft, noTransfer bool // of its harness
+
+	breaks []string
 }
 
 // double is a Locker with some methods replaced.
@@ -151,6 +153,8 @@ var doubles = slices.Concat(
 	clientDoubles,
 	renewDoubles,
 	unlockDoubles,
+	minHoldDoubles,
+	transferDoubles,
 )
 
 // unbreakable are the sentences that no Locker and no middleware can break, with the reason.

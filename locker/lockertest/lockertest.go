@@ -65,6 +65,10 @@ type Harness struct {
 	// an attempt or a release leaves is then gone soon after the answer, instead of with it.
 	Behind bool
 
+	// NoTransfer says that the Locker refuses a request that takes the place of a hold
+	// ([locker.Request] has a From) with a permanent error that matches errors.ErrUnsupported.
+	NoTransfer bool
+
 	// Options are given to every Client of the sentences, before those of the sentence itself.
 	Options []locker.Option
 
@@ -139,6 +143,8 @@ var sentences = slices.Concat(
 	renewSentences,
 	unlockSentences,
 	holdSentences,
+	minHoldSentences,
+	transferSentences,
 )
 
 // plan returns the sentences that run, and a line with the reason for each one that does not.

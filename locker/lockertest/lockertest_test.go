@@ -1,6 +1,7 @@
 package lockertest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -30,10 +31,16 @@ func TestReferenceKeepsTheContract(t *testing.T) {
 	t.Run("in fake time", func(t *testing.T) { Run(t, Harness{New: fresh, Bubble: true}) })
 }
 
-func TestHarnessForALockerThatCannotWatchOrTellTheTimeLeft(t *testing.T) {
-	Run(t, Harness{Bubble: true, NoWatch: true, NoLeft: true, New: func(*testing.T) (locker.Locker, Disturber) {
+func TestHarnessForALockerThatCannotWatchTellTheTimeLeftOrMoveAHold(t *testing.T) {
+	Run(t, Harness{Bubble: true, NoWatch: true, NoLeft: true, NoTransfer: true, New: func(*testing.T) (locker.Locker, Disturber) {
 		r := newReference()
-		return double{Locker: r, watch: unsupported, acquire: changeHeld(r, func(held *locker.HeldError) { held.Left = 0 })}, r
+		acquire := changeHeld(r, func(held *locker.HeldError) { held.Left = 0 })
+		return double{Locker: r, watch: unsupported, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			if err := req.Validate(); err != nil {
+				return locker.Lease{}, err
+			}
+			return acquire(ctx, req)
+		}}, r
 	}})
 }
 
@@ -151,7 +158,7 @@ func TestEverySentenceFailsForALockerThatBreaksIt(t *testing.T) {
 
 // judge returns the failures of a sentence for d.
 func judge(t *testing.T, d broken, s sentence) (failures []string) {
-	h := Harness{Bubble: true, NoWatch: d.noWatch, NoLeft: d.noLeft}
+	h := Harness{Bubble: true, NoWatch: d.noWatch, NoLeft: d.noLeft, NoTransfer: d.noTransfer}
 	h.New = func(*testing.T) (locker.Locker, Disturber) {
 		r := newReference()
 		if d.locker == nil {

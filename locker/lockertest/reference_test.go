@@ -18,6 +18,7 @@ type reference struct {
 	maxTTL time.Duration
 
 	set    func(key, token string, ttl time.Duration) (granted bool, present entry, err error)
+	move   func(key, from, token string, ttl time.Duration) (granted bool, present entry, err error)
 	expire func(key, token string, ttl time.Duration) (ok bool, err error)
 	remove func(key, token string) (ok bool, err error)
 
@@ -50,6 +51,19 @@ func newReference() *reference {
 		case found && e.other:
 			return false, e, errOther
 		case found && e.token != token:
+			return false, e, nil
+		}
+		r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
+		return true, entry{}, nil
+	}
+	r.move = func(key, from, token string, ttl time.Duration) (bool, entry, error) {
+		e, found := r.live(key)
+		switch {
+		case found && e.other:
+			return false, e, errOther
+		case !found:
+			return false, entry{expires: time.Now()}, nil
+		case e.token != from && e.token != token:
 			return false, e, nil
 		}
 		r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
@@ -107,7 +121,7 @@ func (r *reference) live(key string) (entry, bool) {
 }
 
 func (r *reference) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if err := req.Validate(); err != nil {
+	if err := req.ValidateTransfer(); err != nil {
 		return locker.Lease{}, err
 	}
 	return r.send(ctx, req)
@@ -122,7 +136,11 @@ func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease,
 	var granted bool
 	var present entry
 	err := r.call(ctx, Acquire, func() (err error) {
-		granted, present, err = r.set(req.Key, req.Token, req.TTL)
+		if req.From != "" {
+			granted, present, err = r.move(req.Key, req.From, req.Token, req.TTL)
+		} else {
+			granted, present, err = r.set(req.Key, req.Token, req.TTL)
+		}
 		return err
 	})
 	start := r.started(began)

@@ -48,7 +48,7 @@ var acquireScenarios = []scenario{
 		},
 		metrics: samples{
 			"lock.acquire.duration{lock.outcome=acquired}": "2s",
-			"lock.acquire.attempts":                        "3", // refused, refused once more when the watch was active, woken
+			"lock.acquire.attempts":                        "3", // held, held again when the watch was active, granted after the wake-up
 			"lock.contentions":                             "1",
 			"lock.waiting":                                 "0",
 			"lock.held":                                    "0",
@@ -256,7 +256,7 @@ var acquireScenarios = []scenario{
 		},
 	},
 	{
-		name: "server down while someone waits",
+		name: "server down while a call waits",
 		run: func(x *scene) {
 			x.held(2 * time.Second)
 			time.AfterFunc(time.Second, func() { x.fault(backendtest.SetNX, backendtest.Fail) })
@@ -339,7 +339,7 @@ var acquireScenarios = []scenario{
 		},
 	},
 	{
-		name: "refused before anything is asked",
+		name: "bad input, or a ctx that has ended",
 		run: func(x *scene) {
 			l := x.lock()
 			done, cancel := context.WithCancel(x.ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestWithoutAnSDKBeingSeenCostsFewAllocations has no race detector, which allocates by itself.
-func TestWithoutAnSDKBeingSeenCostsFewAllocations(t *testing.T) {
+// This file is built without the race detector, which allocates by itself.
+func TestWithoutAnSDKTheMiddlewareMakesFewAllocations(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
 		name string
@@ -44,7 +44,7 @@ func TestWithoutAnSDKBeingSeenCostsFewAllocations(t *testing.T) {
 			bare, seen := measure(), measure(seen()...)
 			t.Logf("%v allocations, of which %v are the middleware's", seen, seen-bare)
 			if seen-bare > c.max {
-				t.Errorf("%v allocations more than the %v without; want at most %v", seen-bare, bare, c.max)
+				t.Errorf("%v allocations more than the %v without the middleware; want at most %v", seen-bare, bare, c.max)
 			}
 		})
 	}

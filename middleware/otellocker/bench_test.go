@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// BenchmarkLockUnlock is what it costs to be seen, on a store in memory, next to not being seen: "bare".
+// BenchmarkLockUnlock is the cost of the middleware over a store in memory, beside none: "bare".
 func BenchmarkLockUnlock(b *testing.B) {
 	metrics := otellocker.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())))
 	spans := func(sampler sdktrace.Sampler) otellocker.Option {

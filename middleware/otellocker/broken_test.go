@@ -37,7 +37,7 @@ var ends = map[string]func(){
 	"ends the goroutine": runtime.Goexit,
 }
 
-// survive calls f to the end of it, however it ends.
+// survive returns when f has returned, panicked or ended its goroutine.
 func survive(f func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -65,16 +65,16 @@ func TestALockerThatDoesNotReturnIsAnError(t *testing.T) {
 			}
 			for name, want := range want {
 				span := s.only(t, name)
-				span.EndTime = span.StartTime // nobody knows how long it took
+				span.EndTime = span.StartTime // it runs in real time
 				if got := line(span, nil); got != name+" 0s root "+want {
 					t.Errorf("%s; want %s", got, want)
 				}
 			}
 			if n := s.level("lock.waiting"); n != 0 {
-				t.Errorf("%d still wait", n)
+				t.Errorf("lock.waiting is %d; want 0", n)
 			}
 			if n := s.level("lock.renewals"); n != 1 {
-				t.Errorf("%d extensions", n)
+				t.Errorf("lock.renewals counts %d; want 1", n)
 			}
 		})
 	}

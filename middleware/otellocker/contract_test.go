@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 )
 
-// TestContractOfEveryStrategyUnderTheMiddleware also looks, when all is over, at what was seen of it.
+// TestContractOfEveryStrategyUnderTheMiddleware also checks that both gauges are back at zero.
 func TestContractOfEveryStrategyUnderTheMiddleware(t *testing.T) {
 	beneath.Around(t, func(t *testing.T, l locker.Locker) locker.Locker {
 		s, tokens := newSDK(), &tokens{}
@@ -16,7 +16,7 @@ func TestContractOfEveryStrategyUnderTheMiddleware(t *testing.T) {
 			s.wantSound(t)
 			s.wantNone(t, tokens)
 			if waiting, held := s.level("lock.waiting"), s.level("lock.held"); waiting != 0 || held != 0 {
-				t.Errorf("in the end %d wait and %d are held", waiting, held)
+				t.Errorf("at the end lock.waiting is %d and lock.held is %d; want 0", waiting, held)
 			}
 		})
 		return locker.Wrap(noting{l, tokens}, otellocker.New(s.options(otellocker.WithHoldSpan())...))

@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// TestThisPageIsWhatIsEmitted compares the tables of docs/observability.md with the spans and metrics of all scenarios.
-func TestThisPageIsWhatIsEmitted(t *testing.T) {
+// TestTheTablesOfThePageListAllSpansAndMetrics compares the tables of docs/observability.md with the spans and metrics of all scenarios.
+func TestTheTablesOfThePageListAllSpansAndMetrics(t *testing.T) {
 	page, err := os.ReadFile("../../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestThisPageIsWhatIsEmitted(t *testing.T) {
 	}
 }
 
-// table gives those columns of the rows below the header that begins with first.
+// table returns these columns of the table whose header begins with first.
 func table(page []byte, first string, columns ...int) (rows []string) {
 	block := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(first) + ` \|.*\n\|[-|]*\|\n((?:\|.*\n)*)`).FindSubmatch(page)
 	if block == nil {
@@ -78,12 +78,12 @@ func compare(t *testing.T, what string, emitted, page []string) {
 	slices.Sort(page)
 	for _, e := range emitted {
 		if !slices.Contains(page, e) {
-			t.Errorf("%s: emitted, and not on the page:\n\t%s", what, e)
+			t.Errorf("%s: emitted, but not on the page:\n\t%s", what, e)
 		}
 	}
 	for _, p := range page {
 		if !slices.Contains(emitted, p) {
-			t.Errorf("%s: on the page, and not emitted:\n\t%s", what, p)
+			t.Errorf("%s: on the page, but not emitted:\n\t%s", what, p)
 		}
 	}
 	if len(page) == 0 {
@@ -91,7 +91,7 @@ func compare(t *testing.T, what string, emitted, page []string) {
 	}
 }
 
-// described is what the page says of a metric.
+// described is a metric as a row of the page.
 type described struct {
 	kind, unit, bounds string
 	attributes         map[string]bool

@@ -19,16 +19,16 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// What Lockers, other middleware and providers do that are not ours.
+// Lockers, middleware and providers that others have written.
 
-// wordy loses locks, and fails, in its own words.
+// wordy reports a loss by an error of its own, which wraps ErrLost.
 type wordy struct{ locker.Locker }
 
 func (wordy) Release(context.Context, locker.Lease) error {
 	return fmt.Errorf("no such session: %w", locker.ErrLost)
 }
 
-func TestALossInALockersOwnWordsIsCountedAsStolen(t *testing.T) {
+func TestALossThatIsNoLostErrorIsCountedAsStolen(t *testing.T) {
 	s := newSDK()
 	locks := locker.New(wordy{single.New(memory.New())}, locker.WithMiddleware(otellocker.New(s.options()...)))
 	l, err := locks.Lock(t.Context(), key)
@@ -39,11 +39,11 @@ func TestALossInALockersOwnWordsIsCountedAsStolen(t *testing.T) {
 		t.Errorf("Unlock = %v", err)
 	}
 	if all := strings.Join(points(s.collect()), "\n"); !strings.Contains(all, "lock.losses{lock.lost.reason=stolen}") {
-		t.Errorf("no loss by theft in:\n%s", all)
+		t.Errorf("no loss for the reason stolen in:\n%s", all)
 	}
 }
 
-// numbered is an error with a kind of its own.
+// numbered is an error; each number has an ErrorType of its own.
 type numbered int
 
 func (n numbered) Error() string     { return "failed" }
@@ -59,7 +59,7 @@ func (f fickle) Acquire(context.Context, locker.Request) (locker.Lease, error) {
 	return locker.Lease{}, *f.next
 }
 
-func TestErrorsOfMoreKindsThanAMetricBearsAreOneKind(t *testing.T) {
+func TestErrorTypesBeyondTheFirst200AreCountedAsOther(t *testing.T) {
 	const kinds, most = 1000, 200
 	s := newSDK()
 	locks := locker.New(fickle{next: new(numbered)}, locker.WithMiddleware(otellocker.New(s.options()...)))
@@ -68,22 +68,22 @@ func TestErrorsOfMoreKindsThanAMetricBearsAreOneKind(t *testing.T) {
 			t.Fatal("granted")
 		}
 	}
-	told, others := 0, false
+	types, others := 0, false
 	for _, p := range points(s.collect()) {
 		if strings.HasPrefix(p, "lock.acquire.duration{") {
-			told++
+			types++
 			others = others || strings.Contains(p, "error.type=other")
 		}
 	}
-	if told != most+1 || !others {
-		t.Errorf("%d kinds of errors, with one for the rest: %v; want %d and one for the rest", told, others, most)
+	if types != most+1 || !others {
+		t.Errorf("%d error types, other among them: %v; want %d and other", types, others, most)
 	}
 	if n := s.count("lock.acquire.duration"); n != kinds {
 		t.Errorf("%d of %d attempts are counted", n, kinds)
 	}
 }
 
-// slow is middleware whose hook outlasts the lease.
+// slow is middleware with a hook that takes longer than the lease lasts.
 type slow struct{ locker.Locker }
 
 func (m slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -94,7 +94,7 @@ func (m slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	}), err
 }
 
-func TestAHoldThatBeginsAfterItsEndHasLastedForNoTime(t *testing.T) {
+func TestAHoldThatBeginsAfterItsLeaseHasEndedLastsZeroSeconds(t *testing.T) {
 	watched := []otellocker.Option{otellocker.WithHoldSpan()}
 	outermost := locker.WithMiddleware(func(next locker.Locker) locker.Locker { return slow{next} })
 	play(t, setup{notOutside: true, aroundAttempts: true, watched: watched, client: []locker.Option{outermost}}, func(x *scene) {
@@ -104,12 +104,12 @@ func TestAHoldThatBeginsAfterItsEndHasLastedForNoTime(t *testing.T) {
 			t.Errorf("the hold lasts from %v to %v", hold.StartTime, hold.EndTime)
 		}
 		if all := strings.Join(points(x.collect()), "\n"); !strings.Contains(all, "lock.hold.duration{} 1 of 0") {
-			t.Errorf("no hold that lasted for 0 s in:\n%s", all)
+			t.Errorf("no hold of 0 s in:\n%s", all)
 		}
 	})
 }
 
-// unwilling makes instruments with an error, as a provider does that finds something wrong with a name.
+// unwilling returns an error for each histogram, as a provider may for a name that it does not accept.
 type unwilling struct{ noop.MeterProvider }
 
 type unwillingMeter struct{ noop.Meter }
@@ -123,12 +123,12 @@ func (unwillingMeter) Float64Histogram(string, ...metric.Float64HistogramOption)
 }
 
 func TestAnInstrumentThatCannotBeMadeIsReported(t *testing.T) {
-	var told []error
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told = append(told, err) }))
-	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Print(err) })) // as it is in the beginning
+	var reported []error
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { reported = append(reported, err) }))
+	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Print(err) })) // as the default handler does
 	locks := locker.New(single.New(memory.New()), locker.WithMiddleware(otellocker.New(otellocker.WithMeterProvider(unwilling{}))))
-	if len(told) != 3 || !errors.Is(told[0], errUnwilling) {
-		t.Errorf("told %v; want an error for each of three histograms", told)
+	if len(reported) != 3 || !errors.Is(reported[0], errUnwilling) {
+		t.Errorf("reported %v; want an error for each of three histograms", reported)
 	}
-	cycle(t, locks, key) // which works all the same
+	cycle(t, locks, key) // works without the histograms
 }

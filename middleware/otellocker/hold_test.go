@@ -3,6 +3,7 @@ package otellocker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
@@ -16,7 +17,7 @@ const (
 	released = `lock release 0s under caller {lock.key="invoice/42"}`
 )
 
-// with adds what is seen of a Lock that acquired at once, and of the end of the hold.
+// with adds the samples of a Lock that is granted at once, and of the end of its hold.
 func (s samples) with(held string) samples {
 	s["lock.acquire.duration{lock.outcome=acquired}"] = "0s"
 	s["lock.acquire.attempts"] = "1"
@@ -26,7 +27,7 @@ func (s samples) with(held string) samples {
 	return s
 }
 
-// holdScenarios are what is seen while all is well.
+// holdScenarios are holds without a fault.
 var holdScenarios = []scenario{
 	{
 		name: "held for several TTLs",
@@ -68,7 +69,7 @@ var holdScenarios = []scenario{
 		metrics: samples{}.with("0s"),
 	},
 	{
-		name:  "handle with a hold span",
+		name:  "Lock with a hold span",
 		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}},
 		run: func(x *scene) {
 			l := x.lock()
@@ -130,10 +131,54 @@ var holdScenarios = []scenario{
 	},
 }
 
+// minimumHoldScenarios are holds that end before the key is free.
+var minimumHoldScenarios = []scenario{
+	{
+		name: "unlocked before the end of a minimum hold",
+		run: func(x *scene) {
+			l := x.lock(locker.WithMinHold(time.Minute))
+			time.Sleep(time.Second)
+			x.unlock(l)
+			x.now(0, 0)
+		},
+		spans: []string{strings.Replace(acquired, "30.0", "60.0", 1), released},
+		// No slack: the hold is over.
+		metrics: samples{"lock.renewals{lock.outcome=kept}": "1"}.with("1s"),
+	},
+	{
+		name: "work under a minimum hold fails",
+		run: func(x *scene) {
+			failed := errors.New("no such invoice")
+			x.wantMatch(x.client.Do(x.ctx, key, func(context.Context, *locker.Lock) error { return failed }, locker.WithMinHold(time.Minute)), failed)
+		},
+		spans: []string{
+			strings.Replace(acquired, "30.0", "60.0", 1),
+			`lock hold 0s under caller {lock.key="invoice/42"} -> lock acquire`, released,
+		},
+		metrics: samples{}.with("0s"),
+	},
+	{
+		name: "the store does not confirm a minimum hold at once",
+		run: func(x *scene) {
+			x.faultOnce(backendtest.ExpireIf, backendtest.Fail)
+			x.unlock(x.lock(locker.WithMinHold(time.Minute)))
+		},
+		spans: []string{
+			strings.Replace(acquired, "30.0", "60.0", 1), released,
+			`lock renew 0s root {error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
+				` Error: lockstep: extend "invoice/42": injected fault -> caller`,
+		},
+		metrics: samples{
+			"lock.renewals{lock.outcome=error}": "1",
+			"lock.renewals{lock.outcome=kept}":  "1",
+		}.with("0s"),
+	},
+}
+
 // renewalScenarios are extensions that fail, without the lock being lost.
 var renewalScenarios = []scenario{
 	{
-		name:  "lock that was forgotten",
+		name:  "abandoned lock",
 		setup: setup{forgotten: true},
 		run: func(x *scene) {
 			l := x.lock()
@@ -200,10 +245,10 @@ var renewalScenarios = []scenario{
 		name:  "extension that comes after Unlock",
 		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}},
 		run: func(x *scene) {
-			x.faultOnce(backendtest.ExpireIf, backendtest.Late(time.Second)) // and finds nothing to extend
+			x.faultOnce(backendtest.ExpireIf, backendtest.Late(time.Second)) // the key is gone by then
 			l := x.lock()
 			time.Sleep(10 * time.Second)
-			x.unlock(l) // which waits a while for it
+			x.unlock(l) // waits for it for 100 ms
 		},
 		spans:   []string{acquired, `lock hold 10s under caller {lock.key="invoice/42"} -> lock acquire`, released},
 		metrics: samples{"lock.renewals{lock.outcome=canceled}": "1"}.with("10s"),
@@ -219,7 +264,7 @@ var renewalScenarios = []scenario{
 				x.Fatal(err)
 			}
 			<-l.Context().Done()
-			x.now(0, 1) // until it is unlocked, or its time has run out
+			x.now(0, 1) // held until Unlock or the end of the lease
 			time.Sleep(time.Second)
 			x.unlock(l)
 		},
@@ -267,7 +312,7 @@ var renewalScenarios = []scenario{
 			`lock release 0s under caller {lock.key="outer invoice/42"}`,
 			`lock release 0s under lock hold {lock.key="invoice/42"}`,
 			`lock renew 0s root {error.type="error" lock.key="invoice/42" lock.outcome="error" lock.ttl=60.0}` +
-				` Error: lockstep: extend "invoice/42": injected fault -> lock hold`, // in which it was called, and not how the other was acquired
+				` Error: lockstep: extend "invoice/42": injected fault -> lock hold`, // linked to the hold that the ctx belongs to
 		},
 		metrics: samples{
 			"lock.acquire.duration{lock.outcome=acquired}": "2×0s",

@@ -28,7 +28,7 @@ var lossScenarios = []scenario{
 			acquired,
 			`lock renew 0s root {error.type="lost" lock.key="invoice/42" lock.lost.reason="stolen" lock.outcome="lost" lock.ttl=30.0}` +
 				stolen + ` -> lock acquire`,
-			releasedNothing, // of what may be left of it
+			releasedNothing, // the cleanup finds nothing
 		},
 		metrics: samples{
 			"lock.renewals{lock.outcome=lost}":     "1",
@@ -60,7 +60,7 @@ var lossScenarios = []scenario{
 		}.with("9.6s"),
 	},
 	{
-		name: "stolen, and nobody noticed before Unlock",
+		name: "stolen, and found by Unlock",
 		run: func(x *scene) {
 			err := x.client.Do(x.ctx, key, func(context.Context, *locker.Lock) error {
 				time.Sleep(time.Second)
@@ -85,7 +85,7 @@ var lossScenarios = []scenario{
 			x.now(0, 0)
 		},
 		spans: []string{
-			acquired, released, // what was left of it
+			acquired, released, // the cleanup
 			`lock hold 29.698s under caller {error.type="lost" lock.key="invoice/42" lock.lost.reason="expired"}` +
 				` Error: lockstep: hold "invoice/42": lock lost: its time ran out -> lock acquire`,
 		},
@@ -117,7 +117,7 @@ var lossScenarios = []scenario{
 		}.with("97ms"),
 	},
 	{
-		name: "lost because its Lock is garbage, as an extension says: the garbage collector does not run in fake time",
+		name: "lost because its Lock is garbage: an extension says so, since the garbage collector does not run in fake time",
 		run: func(x *scene) {
 			l := x.lock()
 			x.faultOnce(backendtest.ExpireIf, func(context.Context, func(context.Context) error) error {
@@ -130,7 +130,7 @@ var lossScenarios = []scenario{
 			acquired,
 			`lock renew 0s root {error.type="lost" lock.key="invoice/42" lock.lost.reason="abandoned" lock.outcome="lost" lock.ttl=30.0}` +
 				` Error: lockstep: extend "invoice/42": lock lost: its Lock became garbage without Unlock -> lock acquire`,
-			released, // what was left of it
+			released, // the cleanup
 		},
 		metrics: samples{
 			"lock.abandoned":                          "1",
@@ -163,7 +163,7 @@ var lossScenarios = []scenario{
 // releaseScenarios are releases that fail.
 var releaseScenarios = []scenario{
 	{
-		name: "release that is refused",
+		name: "release with a permanent error",
 		run: func(x *scene) {
 			x.fault(backendtest.DeleteIf, backendtest.Permanent)
 			l := x.lock()

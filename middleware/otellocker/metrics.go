@@ -18,6 +18,7 @@ import (
 type metrics struct {
 	acquireDuration metric.Float64Histogram
 	attempts        metric.Int64Histogram
+	holds, room     metric.Int64Histogram
 	contentions     metric.Int64Counter
 	waiting, held   metric.Int64UpDownCounter
 	holdDuration    metric.Float64Histogram
@@ -37,18 +38,20 @@ type metrics struct {
 // maxSeries limits the series with a kind of error: errors of others may have any number of kinds.
 const maxSeries = 200
 
-// Bounds of the histograms, in seconds or attempts.
+// Bounds of the histograms, in seconds, attempts or holds.
 var (
 	acquireBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	holdBounds    = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 	attemptBounds = []float64{1, 2, 3, 5, 8, 13, 21, 34, 55}
+	holdsBounds   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+	roomBounds    = append([]float64{0}, holdsBounds...)
 	slackBounds   = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 )
 
 func newMetrics(c config) *metrics {
 	set := metric.WithAttributeSet(attribute.NewSet(c.attributes...))
 	m := &metrics{attributes: c.attributes, base: []metric.AddOption{set}, baseRecord: []metric.RecordOption{set}}
-	meter := c.meters.Meter(ScopeName, metric.WithInstrumentationVersion(Version))
+	meter := c.meters.Meter(ScopeName, metric.WithInstrumentationVersion(version))
 	seconds := func(name, what string, bounds []float64) metric.Float64Histogram {
 		h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what), metric.WithExplicitBucketBoundaries(bounds...))
 		report(err)
@@ -64,11 +67,14 @@ func newMetrics(c config) *metrics {
 		report(err)
 		return i
 	}
-	var err error
-	m.attempts, err = meter.Int64Histogram("lock.acquire.attempts", metric.WithUnit("{attempt}"),
-		metric.WithDescription("How often the store was asked until a lock was acquired or given up."),
-		metric.WithExplicitBucketBoundaries(attemptBounds...))
-	report(err)
+	spread := func(name, unit, what string, bounds []float64) metric.Int64Histogram {
+		h, err := meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(what), metric.WithExplicitBucketBoundaries(bounds...))
+		report(err)
+		return h
+	}
+	m.attempts = spread("lock.acquire.attempts", "{attempt}", "How often the store was asked until a lock was acquired or given up.", attemptBounds)
+	m.holds = spread("lock.acquire.holds", "{hold}", "Holds of a key when one was granted, that one included, where several may hold it.", holdsBounds)
+	m.room = spread("lock.acquire.room", "{hold}", "How many more holds a key had room for when one was granted, where their number is limited.", roomBounds)
 	m.acquireDuration = seconds("lock.acquire.duration", "Time from asking for a lock to the outcome, waiting included.", acquireBounds)
 	m.contentions = count("lock.contentions", "{contention}", "Requests that found the lock held by someone else, or stood in line for it.")
 	m.waiting = level("lock.waiting", "{request}", "Requests for a lock that have no outcome yet.")
@@ -89,7 +95,8 @@ func report(err error) {
 
 // enabled reports whether any instrument has a listener.
 func (m *metrics) enabled(ctx context.Context) bool {
-	return m.acquireDuration.Enabled(ctx) || m.attempts.Enabled(ctx) || m.contentions.Enabled(ctx) ||
+	return m.acquireDuration.Enabled(ctx) || m.attempts.Enabled(ctx) ||
+		m.holds.Enabled(ctx) || m.room.Enabled(ctx) || m.contentions.Enabled(ctx) ||
 		m.waiting.Enabled(ctx) || m.held.Enabled(ctx) || m.holdDuration.Enabled(ctx) ||
 		m.losses.Enabled(ctx) || m.abandoned.Enabled(ctx) || m.renewals.Enabled(ctx) || m.slack.Enabled(ctx)
 }
@@ -121,6 +128,12 @@ func (m *metrics) countAcquire(ctx context.Context, r result, took time.Duration
 	m.attempts.Record(ctx, int64(r.attempts()), m.baseRecord...)
 	if r.contended() {
 		m.contentions.Add(ctx, 1, m.base...)
+	}
+	if r.lease.Holds > 0 {
+		m.holds.Record(ctx, int64(r.lease.Holds), m.baseRecord...)
+		if r.lease.Room >= 0 {
+			m.room.Record(ctx, int64(r.lease.Room), m.baseRecord...)
+		}
 	}
 }
 

@@ -12,6 +12,8 @@
 // this project's own. docs/observability.md lists them. Only spans contain the key, never metrics,
 // however many locks there are. Neither contains the token, which is a secret.
 //
+// [Terms] is a hook for an election: who leads, for how long, and why a term ended.
+//
 // # What it does not report
 //
 // A Lock with invalid options, or with a ctx that has ended before anything is sent, makes no span.
@@ -28,12 +30,11 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// ScopeName is the instrumentation scope of everything that this package emits, and Version its
-// version.
-const (
-	ScopeName = "github.com/lockstep-go/lockstep/middleware/otellocker"
-	Version   = "0.1.0"
-)
+// ScopeName is the instrumentation scope of everything that this package emits. Views and samplers
+// select by it.
+const ScopeName = "github.com/lockstep-go/lockstep/middleware/otellocker"
+
+const version = "0.1.0" // of the scope
 
 // New returns middleware that makes spans and metrics. Without providers it uses the global ones,
 // also if they are set later. If the SDK rejects an instrument, the error goes to otel.Handle and
@@ -100,11 +101,11 @@ func (o *observed) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 	}
 	err = errNoAnswer
 	defer func() {
-		outcome := renewalOf(ctx, lease.Key, err)
+		outcome := renewalOf(ctx, lease, err)
 		if counting {
 			o.countRenewal(ctx, outcome, time.Until(lease.Expires))
 		}
-		if following && outcome != renewed && outcome != canceled {
+		if following && outcome != renewed && outcome != kept && outcome != canceled {
 			o.recordRenewal(ctx, began, lease, ttl, outcome, err)
 		}
 	}()

@@ -19,6 +19,7 @@ const (
 
 	// of an extension
 	renewed outcome = "renewed"
+	kept    outcome = "kept" // by Unlock, for the rest of the minimum hold
 	lost    outcome = "lost"
 )
 
@@ -40,10 +41,12 @@ func outcomeOf(ctx context.Context, err error) outcome {
 	return failed
 }
 
-// renewalOf returns the outcome of an Extend of lock under ctx.
-func renewalOf(ctx context.Context, lock string, err error) outcome {
+// renewalOf returns the outcome of an Extend of lease under ctx.
+func renewalOf(ctx context.Context, lease locker.Lease, err error) outcome {
 	over, cause := ended(ctx, err), context.Cause(ctx)
 	switch {
+	case err == nil && lease.Kept:
+		return kept
 	case err == nil:
 		return renewed
 	case errors.Is(cause, locker.ErrReleased): // after a release, Extend may find nothing
@@ -52,7 +55,7 @@ func renewalOf(ctx context.Context, lock string, err error) outcome {
 		return lost
 	case over == canceled && errors.Is(cause, locker.ErrLost) && lossOf(cause) != locker.LostMaxHold:
 		return timeout // the call hung until the lease had ended
-	case over == timeout && unwanted(ctx, lock):
+	case over == timeout && unwanted(ctx, lease.Key):
 		return canceled
 	case over != "":
 		return over
@@ -104,6 +107,19 @@ func (r *result) attempts() int {
 		return max(held.Attempts, 1)
 	}
 	return 1
+}
+
+// sharing returns the holds of the key, or 0 where one holder only may have it: when the lease was
+// granted, itself included, or those that were in the way. The holder is the label of one of those.
+func (r *result) sharing() (holds int, holder string) {
+	if r.err == nil {
+		return r.lease.Holds, ""
+	}
+	var held *locker.HeldError
+	if errors.As(r.err, &held) {
+		return held.Holds, held.Holder
+	}
+	return 0, ""
 }
 
 // contended reports whether another holder had the lock, or another call was before this one in

@@ -10,8 +10,9 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// At the end of a lease its deadline and the end of the hold come at one instant, and either may be the first.
-func TestWhatAnExtensionEndedWithDoesNotDependOnWhichEndCameFirst(t *testing.T) {
+// At the end of a lease, the deadline of an extension and the end of the hold come at one instant.
+// Either may come first.
+func TestTheOutcomeOfAnExtensionDoesNotDependOnWhichEndCameFirst(t *testing.T) {
 	end := func(cause error) context.Context {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
@@ -33,20 +34,20 @@ func TestWhatAnExtensionEndedWithDoesNotDependOnWhichEndCameFirst(t *testing.T) 
 		err  error
 		want outcome
 	}{
-		"granted":                               {t.Context(), nil, renewed},
-		"granted at the end":                    {expired, nil, renewed},
-		"refused":                               {t.Context(), locker.ErrLost, lost},
-		"refused after Unlock":                  {released, locker.ErrLost, canceled},
-		"it hung until its deadline":            {late, over(late), timeout},
-		"it hung while the lock is wanted":      {wanted, over(wanted), timeout},
-		"it hung when nobody wants the lock":    {unwanted, over(unwanted), canceled},
-		"it hung until the hold was lost":       {expired, over(expired), timeout},
-		"it hung until the maximum hold":        {held, over(held), canceled},
-		"it hung until Unlock":                  {released, over(released), canceled},
-		"failed":                                {t.Context(), errors.New("broken pipe"), failed},
-		"failed, and the hold was lost by then": {expired, errors.New("broken pipe"), failed},
+		"granted":                    {t.Context(), nil, renewed},
+		"granted at the end":         {expired, nil, renewed},
+		"lost":                       {t.Context(), locker.ErrLost, lost},
+		"lost after Unlock":          {released, locker.ErrLost, canceled},
+		"it hung until its deadline": {late, over(late), timeout},
+		"it hung before the ctx given to Lock had ended": {wanted, over(wanted), timeout},
+		"it hung after the ctx given to Lock had ended":  {unwanted, over(unwanted), canceled},
+		"it hung until the hold was lost":                {expired, over(expired), timeout},
+		"it hung until the maximum hold":                 {held, over(held), canceled},
+		"it hung until Unlock":                           {released, over(released), canceled},
+		"failed":                                         {t.Context(), errors.New("broken pipe"), failed},
+		"failed, and the hold was lost by then":          {expired, errors.New("broken pipe"), failed},
 	} {
-		if got := renewalOf(c.ctx, "key", c.err); got != c.want {
+		if got := renewalOf(c.ctx, locker.Lease{Key: "key"}, c.err); got != c.want {
 			t.Errorf("%s: %s; want %s", name, got, c.want)
 		}
 	}

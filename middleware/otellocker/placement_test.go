@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-func TestWhereItIsPut(t *testing.T) { playAll(t, placementScenarios) }
+func TestSpansAndMetricsForEachPlaceOfTheMiddleware(t *testing.T) { playAll(t, placementScenarios) }
 
 const attemptRefused = `{lock.attempts=1 lock.contended=true lock.key="invoice/42" lock.outcome="busy" lock.ttl=30.0}`
 
@@ -99,7 +99,8 @@ var placementScenarios = []scenario{
 		},
 		spans: []string{
 			`lock acquire 5s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="acquired" lock.ttl=30.0}`,
-			// The clean-up, before the answer and after it, each confirmed three times. Most find nothing, which is no failure.
+			// The cleanups before and after the answer, each confirmed three times. Most find nothing; that is
+			// not a failure.
 			`8 × lock release 0s under caller {lock.key="invoice/42"}`,
 		},
 		metrics: samples{ // never held
@@ -132,7 +133,7 @@ var placementScenarios = []scenario{
 			`lock hold 2s under caller {lock.key="invoice/42"} -> lock acquire`,
 			released,
 			nodeReleased("node1"), nodeReleased("node2"), nodeReleased("node3"), nodeReleased("node5"),
-			// It may have had it. The cleanup is confirmed three times.
+			// The node that failed may have the lease. The cleanup is confirmed three times.
 			`4 × lock release 0s under lock release {lock.key="invoice/42" lock.lost.reason="stolen" server.address="node4"}`,
 		},
 		metrics: samples{}.with("2s"),
@@ -154,7 +155,7 @@ var placementScenarios = []scenario{
 			`lock release 0s under caller {lock.key="invoice/42" server.address="node2"}`,
 			`lock release 0s under caller {lock.key="invoice/42" server.address="node3"}`,
 		},
-		metrics: samples{ // of each node; the lock is held by the quorum, and none of them knows
+		metrics: samples{ // of each node; no node knows that the quorum holds the lock
 			"lock.acquire.duration{lock.outcome=acquired,server.address=node1}": "0s",
 			"lock.acquire.duration{lock.outcome=acquired,server.address=node2}": "0s",
 			"lock.acquire.duration{lock.outcome=acquired,server.address=node3}": "10ms",
@@ -189,7 +190,7 @@ func nodeReleased(node string) string {
 	return `lock release 0s under lock release {lock.key="invoice/42" server.address="` + node + `"}`
 }
 
-func TestTwoClientsAreSeenEachByItsOwn(t *testing.T) {
+func TestTwoClientsEachReportToTheirOwnMiddleware(t *testing.T) {
 	other := newSDK()
 	play(t, setup{}, func(x *scene) {
 		beside := locker.New(single.New(x.store()), locker.WithTTL(ttl), locker.WithMiddleware(otellocker.New(other.options()...)))

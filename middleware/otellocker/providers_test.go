@@ -3,6 +3,7 @@ package otellocker_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel"
@@ -14,7 +15,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// TestTheGlobalProvidersAreUsed runs itself in a process of its own, since there they can be set once and for all.
+// TestTheGlobalProvidersAreUsed runs itself in a child process, since a process can set the global
+// providers only once.
 func TestTheGlobalProvidersAreUsed(t *testing.T) {
 	if os.Getenv("LOCKSTEP_SETS_GLOBAL_PROVIDERS") == "" {
 		if out, err := child.Command(t, t.Name(), "LOCKSTEP_SETS_GLOBAL_PROVIDERS=1").CombinedOutput(); err != nil {
@@ -27,7 +29,8 @@ func TestTheGlobalProvidersAreUsed(t *testing.T) {
 		return locker.New(single.New(memory.New()), locker.WithMiddleware(otellocker.New(opts...)))
 	}
 	before := locks()
-	cycle(t, before, "seen by nobody")
+	otellocker.Terms()
+	cycle(t, before, "no provider yet")
 	otel.SetTracerProvider(s.tracers)
 	otel.SetMeterProvider(s.meters)
 	cycle(t, before, "made before")
@@ -54,6 +57,9 @@ func TestTheGlobalProvidersAreUsed(t *testing.T) {
 		if n := s.count(m); n != 2 {
 			t.Errorf("%s has %d values", m, n)
 		}
+	}
+	if all := strings.Join(points(s.collect()), "\n"); !strings.Contains(all, "lock.leading{} 0") {
+		t.Errorf("a hook that was made before does not report:\n%s", all)
 	}
 	if len(other.spans()) != 2 || other.count("lock.acquire.duration") != 1 {
 		t.Error("providers that are given are not used")

@@ -15,12 +15,12 @@ func slowly(context.Context, func(context.Context) error) error {
 	return backendtest.ErrInjected
 }
 
-// lateThird has the third node of three answer when the quorum is there already, so that its vote is no matter of chance.
+// lateThird makes the third node answer after the quorum is reached, so that its vote never counts.
 func (x *scene) lateThird() {
 	x.faults[2].Once(backendtest.SetNX, backendtest.Late(10*time.Millisecond))
 }
 
-// quorumScenarios are what a quorum adds.
+// quorumScenarios are scenarios of a quorum.
 var quorumScenarios = []scenario{
 	{
 		name:  "quorum with a node down",
@@ -58,7 +58,7 @@ var quorumScenarios = []scenario{
 		},
 	},
 	{
-		name:  "no quorum: someone else has it",
+		name:  "no quorum: another holder has it",
 		setup: setup{nodes: 3},
 		run: func(x *scene) {
 			x.held(time.Second)

@@ -16,11 +16,11 @@ import (
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 )
 
-// samples are all that was recorded, by series, such as "lock.losses{lock.lost.reason=stolen}": "1". Of a histogram, every
-// value in turn: "0s 3×20s"; of a counter, the sum.
+// samples are all recorded values by series, such as "lock.losses{lock.lost.reason=stolen}": "1". A
+// histogram has every value in turn, "0s 3×20s". A counter has its sum.
 type samples map[string]string
 
-// instrument is one of those that there are.
+// instrument describes one instrument.
 type instrument struct {
 	unit   string
 	bounds []float64 // of a histogram
@@ -38,6 +38,11 @@ const (
 var instruments = map[string]instrument{
 	"lock.acquire.duration": {"s", []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, histogram},
 	"lock.acquire.attempts": {"{attempt}", []float64{1, 2, 3, 5, 8, 13, 21, 34, 55}, histogram},
+	"lock.acquire.holds":    {"{hold}", []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}, histogram},
+	"lock.acquire.room":     {"{hold}", []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}, histogram},
+	"lock.leading":          {"{election}", nil, upDown},
+	"lock.terms":            {"{term}", nil, counter},
+	"lock.term.duration":    {"s", []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400, 604800}, histogram},
 	"lock.contentions":      {"{contention}", nil, counter},
 	"lock.waiting":          {"{request}", nil, upDown},
 	"lock.held":             {"{lock}", nil, upDown},
@@ -81,7 +86,7 @@ func (want samples) metrics(t *testing.T, attributes []attribute.KeyValue) (all 
 		set := labelled(labels, attributes)
 		of, known := instruments[name]
 		if !known || byName[name][set.Equivalent()] {
-			t.Fatalf("%q is of no instrument, or there twice", series)
+			t.Fatalf("%q belongs to no instrument, or is there twice", series)
 		}
 		byName[name][set.Equivalent()] = true
 		switch recorded := parse(t, values); {
@@ -151,7 +156,7 @@ func parse(t *testing.T, values string) (numbers []float64) {
 	return numbers
 }
 
-// points are the data points in words: all there is of them but their times.
+// points are the data points as text, without their times.
 func points(of metricdata.ScopeMetrics) (lines []string) {
 	note := func(name string, set attribute.Set, what string) {
 		lines = append(lines, fmt.Sprintf("%s{%s} %s", name, set.Encoded(attribute.DefaultEncoder()), what))
@@ -178,7 +183,7 @@ func points(of metricdata.ScopeMetrics) (lines []string) {
 	return lines
 }
 
-// exemplars shows what an exemplar carries besides its value: the attributes that a view has dropped.
+// exemplars are the attributes of exemplars, which a view has dropped from the series.
 func exemplars[N int64 | float64](of []metricdata.Exemplar[N]) (text string) {
 	for _, e := range of {
 		for _, a := range e.FilteredAttributes {

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 )
 
-// scenario is something that happens, and all that is seen of it.
+// scenario is a sequence of events with all spans and metrics that it makes.
 type scenario struct {
 	name    string
 	setup   setup
@@ -26,12 +26,12 @@ type scenario struct {
 	metrics samples
 }
 
-// scenarios are all of them. Whatever holds for every outcome is tested with each.
-var scenarios = slices.Concat(acquireScenarios, holdScenarios, renewalScenarios, lossScenarios, releaseScenarios, quorumScenarios)
+// scenarios are all scenarios. Checks that hold for every outcome run with each.
+var scenarios = slices.Concat(acquireScenarios, holdScenarios, minimumHoldScenarios, renewalScenarios, lossScenarios, releaseScenarios, quorumScenarios, sharedScenarios, heldScenarios, termScenarios)
 
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
-func TestWhatIsSeen(t *testing.T) { playAll(t, scenarios) }
+func TestSpansAndMetricsOfEveryScenario(t *testing.T) { playAll(t, scenarios) }
 
 func playAll(t *testing.T, scenarios []scenario) {
 	repeat := 1
@@ -74,7 +74,7 @@ func TestGivenAttributesAreOnEverySpanAndEveryMetric(t *testing.T) {
 	}
 }
 
-func TestARedactedKeyIsNowhere(t *testing.T) {
+func TestARedactedKeyIsInNoSpanOrMetric(t *testing.T) {
 	group := func(key string) string { before, _, _ := strings.Cut(key, "/"); return before }
 	for _, s := range slices.Concat(scenarios, placementScenarios) {
 		t.Run(s.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestARedactedKeyIsNowhere(t *testing.T) {
 			s.setup.watched = append(slices.Clip(s.setup.watched), otellocker.WithKeyAttribute(group))
 			play(t, s.setup, s.run, func(x *scene) {
 				if text := x.everything(); strings.Contains(text, key) {
-					t.Errorf("the key got out:\n%s", text)
+					t.Errorf("the key was emitted:\n%s", text)
 				}
 				for _, span := range x.spans() {
 					if shown := regexp.MustCompile(`lock.key="(outer )?invoice"`); !shown.MatchString(line(span, nil)) {
@@ -125,8 +125,8 @@ func TestMetricsNeedNoSpans(t *testing.T) {
 	}
 }
 
-// TestATokenWouldBeFound makes sure that the check which every scene ends with can fail.
-func TestATokenWouldBeFound(t *testing.T) {
+// Every scene ends with this check.
+func TestTheCheckForTokensCanFail(t *testing.T) {
 	play(t, setup{}, func(x *scene) {
 		x.unlock(x.lock())
 		if len(x.tokens.all) != 1 {

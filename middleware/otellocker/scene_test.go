@@ -15,9 +15,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -26,12 +28,14 @@ import (
 
 // setup is what a scene plays with. The zero value is one store in memory, strategy single, and the middleware around the wait.
 type setup struct {
-	nodes   int  // of a quorum; 0: one store, and no quorum
-	numbers bool // strategy fenced
+	nodes   int                                       // of a quorum; 0: one store, and no quorum
+	numbers bool                                      // strategy fenced
+	shared  func(backends.OrderedStore) locker.Locker // nil: single, or fenced
 
 	notOutside     bool // no middleware around the wait
 	aroundAttempts bool
 	aroundNodes    bool
+	elects         bool // there is a hook for terms
 	forgotten      bool // the first extension says so: the garbage collector does not run in fake time
 
 	watched   []otellocker.Option
@@ -39,21 +43,22 @@ type setup struct {
 	client    []locker.Option
 }
 
-// scene is a Client that is watched, and all else that it takes for something to happen.
+// scene is a Client with the middleware, its stores and faults, and another Client.
 type scene struct {
 	*testing.T
 	*sdk
-	ctx    context.Context // with the span "caller" in it
+	ctx    context.Context // has the span "caller"
 	caller trace.Span
 	client *locker.Client
-	other  *locker.Client // of another process, as it were, which is not watched
+	other  *locker.Client // stands for another process; without middleware
 	stores []*memory.Store
-	faults []*backendtest.Faults // of each store; the other Client does not meet them
+	faults []*backendtest.Faults // of each store; not for the other Client
 	tokens tokens
 	blind  bool // there are no metrics
+	terms  func(context.Context, election.Term) func(election.End)
 
 	mu   sync.Mutex
-	kept []*locker.Lock // all of them: one that is garbage is abandoned, and that is counted
+	kept []*locker.Lock // every Lock: one that became garbage would be counted as abandoned
 }
 
 const (
@@ -63,7 +68,8 @@ const (
 	everSoLong = time.Hour // fake time
 )
 
-// play runs a scene in fake time to its end, when nothing goes on in the background any more, and checks what holds for all.
+// play runs a scene in fake time until nothing goes on in the background, and checks rules for all
+// scenes.
 func play(t *testing.T, s setup, run func(x *scene), check ...func(x *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,11 +94,13 @@ func newScene(t *testing.T, s setup) *scene {
 		store := memory.New(memory.WithMaxTTL(everSoLong))
 		faults := new(backendtest.Faults)
 		x.stores, x.faults = append(x.stores, store), append(x.faults, faults)
-		strategy := single.New
-		if s.numbers {
+		switch {
+		case s.shared != nil:
+			seen[i], unseen[i] = s.shared(faults.Ordered(store)), s.shared(store)
+		case s.numbers:
 			seen[i], unseen[i] = fenced.New(faults.Numbered(store)), fenced.New(store)
-		} else {
-			seen[i], unseen[i] = strategy(faults.Store(store)), strategy(store)
+		default:
+			seen[i], unseen[i] = single.New(faults.Store(store)), single.New(store)
 		}
 		seen[i] = noting{seen[i], &x.tokens}
 		if s.aroundNodes {
@@ -107,7 +115,7 @@ func newScene(t *testing.T, s setup) *scene {
 	if s.aroundAttempts {
 		inner = locker.Wrap(inner, watch)
 	}
-	// A waiter sleeps until it is woken: how often it asks is then no matter of chance.
+	// A waiter sleeps until it is woken, so the number of its attempts is always the same.
 	opts := []locker.Option{locker.WithTTL(ttl), locker.WithBackoff(func(int, float64) time.Duration { return everSoLong })}
 	x.other = locker.New(outside, opts...)
 	if s.forgotten {
@@ -117,6 +125,9 @@ func newScene(t *testing.T, s setup) *scene {
 		opts = append(opts, locker.WithMiddleware(watch))
 	}
 	x.client = locker.New(inner, append(opts, s.client...)...)
+	if s.elects {
+		x.terms = otellocker.Terms(x.options(s.watched...)...)
+	}
 	return x
 }
 
@@ -128,7 +139,7 @@ func (x *scene) quorum(nodes []locker.Locker) locker.Locker {
 	return l
 }
 
-// end waits for all that goes on, and checks that no secret got out.
+// end waits until nothing goes on, and checks that no secret was emitted.
 func (x *scene) end() {
 	x.caller.End()
 	time.Sleep(everSoLong)
@@ -140,7 +151,7 @@ func (x *scene) end() {
 	}
 }
 
-// everything that was emitted, in one text.
+// everything is all that was emitted, as one text.
 func (s *sdk) everything() string {
 	var text strings.Builder
 	for _, span := range s.exported.GetSpans() {
@@ -160,27 +171,27 @@ func (s *sdk) everything() string {
 func (s *sdk) wantNone(t *testing.T, tokens *tokens) {
 	t.Helper()
 	if found := tokens.in(s.everything()); found != "" {
-		t.Errorf("the token %s got out", found)
+		t.Errorf("the token %s was emitted", found)
 	}
 }
 
-// store is the only one.
+// store is the only store.
 func (x *scene) store() *memory.Store { return x.stores[0] }
 
-// fault is what calls of the first store meet from now on.
+// fault is the fault of all further calls of the first store.
 func (x *scene) fault(op backendtest.Op, f backendtest.Fault) { x.faults[0].Set(op, f) }
 
-// faultOnce is what the next calls of the first store meet.
+// faultOnce are the faults of the next calls of the first store.
 func (x *scene) faultOnce(op backendtest.Op, f ...backendtest.Fault) { x.faults[0].Once(op, f...) }
 
-// held has the lock held by someone else for d.
+// held makes another Client hold the lock for d.
 func (x *scene) held(d time.Duration) {
 	x.Helper()
 	l, err := x.other.Lock(x.Context(), key)
 	if err != nil {
 		x.Fatal(err)
 	}
-	synctest.Wait() // until all nodes of a quorum have it
+	synctest.Wait() // until all nodes of a quorum have the lease
 	time.AfterFunc(d, func() {
 		if err := l.Unlock(context.WithoutCancel(x.Context())); err != nil {
 			x.Error(err)
@@ -228,7 +239,7 @@ func (s *sdk) level(name string) (sum int64) {
 	return sum
 }
 
-// tokens are all that were used.
+// tokens are all tokens of the scene.
 type tokens struct {
 	mu  sync.Mutex
 	all map[string]bool
@@ -243,7 +254,7 @@ func (s *tokens) note(token string) {
 	s.all[token] = true
 }
 
-// drawn is what a token that was drawn by chance looks like, which those of some tests are not.
+// drawn matches tokens of NewToken. Some tests use other tokens.
 var drawn = regexp.MustCompile(`[A-Z2-7]{26,}`)
 
 // in returns a token that is in text, or nothing.
@@ -262,7 +273,7 @@ func (s *tokens) in(text string) string {
 	return ""
 }
 
-// noting is a Locker that notes the tokens that it is given.
+// noting is a Locker that notes the tokens of its calls.
 type noting struct {
 	locker.Locker
 	tokens *tokens
@@ -283,7 +294,7 @@ func (n noting) Release(ctx context.Context, lease locker.Lease) error {
 	return n.Locker.Release(ctx, lease)
 }
 
-// forgetful stands for a Client whose Lock was forgotten.
+// forgetful stands for a Client whose Lock became garbage.
 type forgetful struct {
 	locker.Locker
 	told bool

@@ -39,7 +39,7 @@ func (s *sdk) options(more ...otellocker.Option) []otellocker.Option {
 	return append([]otellocker.Option{otellocker.WithTracerProvider(s.tracers), otellocker.WithMeterProvider(s.meters)}, more...)
 }
 
-// app makes the spans that are not ours.
+// app makes the spans of the application.
 func (s *sdk) app() trace.Tracer { return s.tracers.Tracer("app") }
 
 // spans are those of this package, in the order in which they ended.
@@ -52,7 +52,7 @@ func (s *sdk) spans() (ours tracetest.SpanStubs) {
 	return ours
 }
 
-// named are the spans of that name.
+// named are the spans with that name.
 func (s *sdk) named(name string) (those tracetest.SpanStubs) {
 	for _, span := range s.exported.GetSpans() {
 		if span.Name == name {
@@ -126,7 +126,7 @@ func value(v attribute.Value) string {
 	return v.String()
 }
 
-// wantSpans checks that there are these spans and no others, and what all have in common.
+// wantSpans checks that there are these spans and no others, and that each is sound.
 func (s *sdk) wantSpans(t *testing.T, want ...string) {
 	t.Helper()
 	want = slices.Sorted(slices.Values(want))
@@ -136,7 +136,7 @@ func (s *sdk) wantSpans(t *testing.T, want ...string) {
 	s.wantSound(t)
 }
 
-// wantSound checks what holds for all spans.
+// wantSound checks rules for every span.
 func (s *sdk) wantSound(t *testing.T) {
 	t.Helper()
 	all := map[trace.SpanID]tracetest.SpanStub{}
@@ -173,7 +173,7 @@ func (s *sdk) wantSound(t *testing.T) {
 func (s *sdk) collect() metricdata.ScopeMetrics {
 	var all metricdata.ResourceMetrics
 	if err := s.reader.Collect(context.Background(), &all); err != nil {
-		panic(err) // there is nothing that could fail
+		panic(err) // a reader without an exporter does not fail
 	}
 	for _, scope := range all.ScopeMetrics {
 		if scope.Scope.Name == otellocker.ScopeName {
@@ -183,8 +183,8 @@ func (s *sdk) collect() metricdata.ScopeMetrics {
 	return metricdata.ScopeMetrics{}
 }
 
-// withoutNothing leaves out the counts of what has not happened, which are there from the beginning: see
-// TestLossesAreThereBeforeTheyHappen.
+// withoutNothing leaves out counters at zero, which exist from the start: see
+// TestTheSeriesOfLossesStartAtZero.
 func withoutNothing(scope metricdata.ScopeMetrics) metricdata.ScopeMetrics {
 	var left []metricdata.Metrics
 	for _, m := range scope.Metrics {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -18,8 +19,10 @@ func TestTenThousandKeysAddNoSeries(t *testing.T) {
 	s, store := newSDK(), memory.New()
 	faults := new(backendtest.Faults)
 	locks := locker.New(single.New(faults.Store(store)), locker.WithMiddleware(
-		otellocker.New(s.options(otellocker.WithTracerProvider(tracenoop.NewTracerProvider()))...))) // 10,000 spans are not looked at
-	each := func(key string) { // what there is to see of it
+		otellocker.New(s.options(otellocker.WithTracerProvider(tracenoop.NewTracerProvider()))...))) // the test needs no spans
+	pool := locker.New(semaphore.New(memory.New(), 5), locker.WithMiddleware(
+		otellocker.New(s.options(otellocker.WithTracerProvider(tracenoop.NewTracerProvider()))...)))
+	each := func(key string) { // every event that a metric counts
 		ctx := context.Background()
 		l, err := locks.Lock(ctx, key)
 		if err != nil {
@@ -38,6 +41,12 @@ func TestTenThousandKeysAddNoSeries(t *testing.T) {
 		store.Delete(key)
 		if err := l.Unlock(ctx); err == nil {
 			t.Fatal("not lost")
+		}
+		if l, err = pool.Lock(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(ctx); err != nil {
+			t.Fatal(err)
 		}
 		store.SetOther(key)
 		if _, err := locks.Lock(ctx, key); err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// only returns the one span of that name.
+// only returns the only span of that name.
 func (s *sdk) only(t *testing.T, name string) tracetest.SpanStub {
 	t.Helper()
 	those := s.named(name)
@@ -28,7 +28,7 @@ func (s *sdk) only(t *testing.T, name string) tracetest.SpanStub {
 	return those[0]
 }
 
-func TestTheWorkIsUnderItsHold(t *testing.T) {
+func TestSpansOfTheWorkAreBelowItsHold(t *testing.T) {
 	play(t, setup{}, func(x *scene) {
 		err := x.client.Do(x.ctx, key, func(ctx context.Context, l *locker.Lock) error {
 			_, given := x.app().Start(ctx, "work under the ctx given")
@@ -50,7 +50,7 @@ func TestTheWorkIsUnderItsHold(t *testing.T) {
 	})
 }
 
-func TestTheWorkUnderAHandleIsUnderTheCallerUnlessTheHoldHasASpan(t *testing.T) {
+func TestSpansUnderTheContextOfALockAreBelowTheCallerUnlessTheHoldHasASpan(t *testing.T) {
 	for _, parent := range []string{"caller", "lock hold"} {
 		s := setup{}
 		if parent == "lock hold" {
@@ -69,7 +69,7 @@ func TestTheWorkUnderAHandleIsUnderTheCallerUnlessTheHoldHasASpan(t *testing.T) 
 	}
 }
 
-// TestATraceCrossesTwoProcesses has a handler wait for a lock that its caller holds. Each process has an SDK of its own.
+// A handler waits for a lock that its caller holds. Each of the two has an SDK of its own.
 func TestATraceCrossesTwoProcesses(t *testing.T) {
 	store := memory.New()
 	here, there := newSDK(), newSDK()
@@ -112,7 +112,7 @@ func TestATraceCrossesTwoProcesses(t *testing.T) {
 		}
 		answered <- err
 	}()
-	for there.level("lock.waiting") != 1 { // or until the test runs out of time
+	for there.level("lock.waiting") != 1 { // until the handler waits, or the test times out
 		time.Sleep(time.Millisecond)
 	}
 	if err := held.Unlock(ctx); err != nil {

@@ -22,7 +22,7 @@ type tracing struct {
 
 func newTracing(c config) *tracing {
 	return &tracing{
-		tracer: c.tracers.Tracer(ScopeName, trace.WithInstrumentationVersion(Version)),
+		tracer: c.tracers.Tracer(ScopeName, trace.WithInstrumentationVersion(version)),
 		started: []trace.SpanStartOption{
 			trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(c.attributes...),
 		},
@@ -43,6 +43,16 @@ func (t *tracing) describeAcquire(span trace.Span, r result) {
 	if r.lease.Fence != 0 {
 		attributes = append(attributes, attribute.Int64("lock.fence", int64(r.lease.Fence))) //nolint:gosec // fences end at 2^53
 	}
+	holds, holder := r.sharing()
+	if holder != "" {
+		attributes = append(attributes, attribute.String("lock.holder", holder))
+	}
+	if holds > 0 {
+		attributes = append(attributes, attribute.Int("lock.holds", holds))
+		if r.err == nil && r.lease.Room >= 0 {
+			attributes = append(attributes, attribute.Int("lock.room", r.lease.Room))
+		}
+	}
 	span.SetAttributes(append(attributes, quorumAttributes(r.quorum())...)...)
 	if r.failed() {
 		t.fail(span, r.err)
@@ -56,7 +66,8 @@ func (t *tracing) describeRelease(span trace.Span, lease locker.Lease, err error
 	}
 	span.SetAttributes(quorumAttributes(quorumOf(err))...)
 	if reason := lossOf(err); reason != "" { // nothing to release: the span of the hold shows the loss
-		if !lease.Granted.IsZero() { // otherwise this is the cleanup of an attempt that stored nothing
+		// The others are the cleanup of an attempt that stored nothing, and the end of a minimum hold.
+		if !lease.Granted.IsZero() && !lease.Kept {
 			span.SetAttributes(attribute.String("lock.lost.reason", string(reason)))
 		}
 		return
@@ -126,7 +137,7 @@ func quorumAttributes(q locker.Quorum) []attribute.KeyValue {
 	if q.Size == 0 {
 		return nil
 	}
-	return []attribute.KeyValue{attribute.Int("lock.quorum.size", q.Size), attribute.Int("lock.quorum.acquired", q.Granted)}
+	return []attribute.KeyValue{attribute.Int("lock.quorum.size", int(q.Size)), attribute.Int("lock.quorum.acquired", int(q.Granted))}
 }
 
 type originKey struct{ lock string } // by lock: one lock may be taken under another

@@ -17,19 +17,19 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// Two otellockers around one lock, of which each has its own listeners: what the outer one has nobody to tell, the inner one
-// tells.
+// Two otellockers are around one lock, with providers of their own. The inner one reports what the
+// outer one has no provider for.
 func TestTheInnerMiddlewareReportsWhatTheOuterOneDoesNot(t *testing.T) {
 	noSpans, noMetrics := otellocker.WithTracerProvider(tracenoop.NewTracerProvider()), otellocker.WithMeterProvider(metricnoop.NewMeterProvider())
 	for name, c := range map[string]struct {
 		outer, inner    []otellocker.Option // beside the SDK
 		spans, renewals int                 // of the inner one
 	}{
-		"nobody hears the outer one":       {[]otellocker.Option{noSpans, noMetrics}, nil, 4, 4},
-		"the outer one has only metrics":   {[]otellocker.Option{noSpans}, []otellocker.Option{noMetrics}, 4, 0},
-		"the outer one has only spans":     {[]otellocker.Option{noMetrics}, []otellocker.Option{noSpans}, 0, 4},
-		"the outer one has everything":     {nil, nil, 2, 0}, // each has its own acquire and release
-		"the inner one has nothing to say": {nil, []otellocker.Option{noSpans, noMetrics}, 0, 0},
+		"the outer one has no provider":  {[]otellocker.Option{noSpans, noMetrics}, nil, 4, 4},
+		"the outer one has only metrics": {[]otellocker.Option{noSpans}, []otellocker.Option{noMetrics}, 4, 0},
+		"the outer one has only spans":   {[]otellocker.Option{noMetrics}, []otellocker.Option{noSpans}, 0, 4},
+		"the outer one has everything":   {nil, nil, 2, 0}, // each has its own acquire and release
+		"the inner one has no provider":  {nil, []otellocker.Option{noSpans, noMetrics}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestTheInnerMiddlewareReportsWhatTheOuterOneDoesNot(t *testing.T) {
 	}
 }
 
-// A Locker may need another lock to grant one, such as for its credentials.
-func TestALockTakenToTakeALockIsOneOfItsOwn(t *testing.T) {
+// A Locker may take another lock before it grants one, for instance to renew its credentials.
+func TestALockThatALockerTakesToGrantAnotherIsReportedByItself(t *testing.T) {
 	s := newSDK()
 	watched := locker.WithMiddleware(otellocker.New(s.options()...))
 	credentials := locker.New(single.New(memory.New()), watched)
@@ -91,7 +91,7 @@ func (l locking) Acquire(ctx context.Context, req locker.Request) (lease locker.
 	return lease, err
 }
 
-// A server that can't be reached mostly hangs.
+// Calls to a server that can't be reached usually hang.
 func TestExtensionsThatHangUntilTheLossHaveFailed(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {

@@ -25,11 +25,17 @@ const (
 	// Warn: its Lock became garbage without Unlock, and the lease is still renewed; logged once
 	Abandoned Event = "lock abandoned"
 
+	// Debug: Unlock keeps the key locked for the rest of its minimum hold; see locker.WithMinHold
+	Kept Event = "lock kept"
+
 	Released        Event = "lock released"                      // Debug
 	ReleaseRepeated Event = "lock release not confirmed"         // Warn: the lease has not ended, and the release is repeated
 	ReleaseFailed   Event = "lock release failed"                // Error: the lock may stay held until its lease ends
 	Lost            Event = "lock lost"                          // Error: its lease ended before Unlock, or Unlock found that it had
 	HeldTooLong     Event = "lock lost: held as long as allowed" // Warn: see locker.WithMaxHold
+
+	TermBegan Event = "term began" // Info: this process leads an election; see Terms
+	TermEnded Event = "term ended" // Info: it leads no more
 )
 
 var levels = map[Event]slog.Level{
@@ -42,12 +48,16 @@ var levels = map[Event]slog.Level{
 	Extended:     slog.LevelDebug,
 	ExtendFailed: slog.LevelWarn,
 	Abandoned:    slog.LevelWarn,
+	Kept:         slog.LevelDebug,
 
 	Released:        slog.LevelDebug,
 	ReleaseRepeated: slog.LevelWarn,
 	ReleaseFailed:   slog.LevelError,
 	Lost:            slog.LevelError,
 	HeldTooLong:     slog.LevelWarn,
+
+	TermBegan: slog.LevelInfo,
+	TermEnded: slog.LevelInfo,
 }
 
 // acquireEvent returns the event of an Acquire under ctx.

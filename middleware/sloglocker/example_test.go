@@ -13,10 +13,10 @@ import (
 
 func ExampleNew() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
-		Level: slog.LevelDebug, // what goes as it should is at Debug
+		Level: slog.LevelDebug, // success is at Debug
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			switch a.Key {
-			case slog.TimeKey, "waited", "held", "left", "error": // never the same twice
+			case slog.TimeKey, "waited", "held", "left", "error": // they vary
 				return slog.Attr{}
 			}
 			return a
@@ -27,7 +27,7 @@ func ExampleNew() {
 
 	ctx := context.Background()
 	_ = locks.Do(ctx, "invoice/42", func(ctx context.Context, _ *locker.Lock) error {
-		_, err := locks.TryLock(ctx, "invoice/42") // somebody else
+		_, err := locks.TryLock(ctx, "invoice/42") // another caller
 		return err
 	})
 	// Output:

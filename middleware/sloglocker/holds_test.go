@@ -8,12 +8,14 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 const got = `level=DEBUG msg="lock acquired" key=invoice/42 outcome=acquired ttl=9s waited=0s attempts=1 contended=false trace=7`
 
-// slowly grants a moment later, so that the end of the hold before is logged first.
+// slowly grants a little later, so that the end of the hold before is logged first.
 func slowly(next locker.Locker) locker.Locker { return slow{next} }
 
 type slow struct{ locker.Locker }
@@ -37,7 +39,7 @@ func (f *forgets) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 }
 
 var extensions = []outcome{
-	{name: "forgotten, and extended all the same", do: func(s *scene) {
+	{name: "abandoned, and still renewed", do: func(s *scene) {
 		s.locks = locker.New(single.New(s.faults[0].Store(s.stores[0])), locker.WithTTL(9*time.Second), locker.WithMiddleware(forgotten, s.watch))
 		l := s.lock()
 		time.Sleep(8 * time.Second)
@@ -81,7 +83,7 @@ var extensions = []outcome{
 		`level=DEBUG msg="lock acquired" key=invoice/42 outcome=acquired ttl=9s waited=1.001s attempts=4 contended=true trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=1s trace=7`,
 	}},
-	{name: "an extension fails, the next one does not", do: func(s *scene) {
+	{name: "an extension fails, the next one succeeds", do: func(s *scene) {
 		s.faults[0].Once(backendtest.ExpireIf, backendtest.Fail)
 		l := s.lock()
 		time.Sleep(6 * time.Second)
@@ -149,6 +151,62 @@ var extensions = []outcome{
 	}},
 }
 
+var minimumHolds = []outcome{
+	{name: "unlocked before the end of a minimum hold", do: func(s *scene) {
+		l := s.lock(locker.WithMinHold(20 * time.Second))
+		time.Sleep(time.Second)
+		l.Unlock(s.ctx)
+	}, want: []string{
+		strings.Replace(got, "9s", "20s", 1),
+		`level=DEBUG msg="lock kept" key=invoice/42 ttl=19s left=18.798s trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=1s trace=7`,
+	}},
+	{name: "the store does not confirm a minimum hold at once", do: func(s *scene) {
+		s.faults[0].Once(backendtest.ExpireIf, backendtest.Fail)
+		s.lock(locker.WithMinHold(20 * time.Second)).Unlock(s.ctx)
+	}, want: []string{
+		strings.Replace(got, "9s", "20s", 1),
+		`level=WARN msg="lock release not confirmed" key=invoice/42 left=19.798s error=… error_type=error trace=7`,
+		`level=DEBUG msg="lock kept" key=invoice/42 ttl=20s left=19.798s trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=0s trace=7`,
+	}},
+}
+
+var shared = []outcome{
+	{name: "semaphore: the last permit, and none", do: func(s *scene) {
+		s.locks = locker.New(semaphore.New(s.faults[0].Ordered(s.stores[0]), 1), locker.WithTTL(9*time.Second), locker.WithMiddleware(s.watch))
+		l := s.lock()
+		if _, err := s.locks.TryLock(s.ctx, key); err == nil {
+			s.Error("two have the permit")
+		}
+		l.Unlock(s.ctx)
+	}, want: []string{
+		strings.Replace(strings.Replace(got, "42 ", "42 holds=1 ", 1), "contended=false", "contended=false room=0", 1),
+		`level=DEBUG msg="lock busy" key=invoice/42 holds=1 outcome=busy ttl=9s waited=0s attempts=1 contended=true left=9s error=… error_type=held trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 holds=1 held=0s trace=7`,
+	}},
+	{name: "the holder has a label", do: func(s *scene) {
+		s.locks = locker.New(single.New(s.faults[0].Store(s.stores[0])), locker.WithTTL(9*time.Second), locker.WithMiddleware(s.watch), locker.WithHolder("api-7f9c"))
+		l := s.lock()
+		if _, err := s.locks.TryLock(s.ctx, key); err == nil {
+			s.Error("two have the lock")
+		}
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=DEBUG msg="lock busy" key=invoice/42 outcome=busy ttl=9s waited=0s attempts=1 contended=true holder=api-7f9c left=9s error=… error_type=held trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=0s trace=7`,
+	}},
+	{name: "readers: there is room for any number", do: func(s *scene) {
+		readers := rwlock.New(s.faults[0].Ordered(s.stores[0])).Readers()
+		s.locks = locker.New(readers, locker.WithTTL(9*time.Second), locker.WithMiddleware(s.watch))
+		s.lock().Unlock(s.ctx)
+	}, want: []string{
+		strings.Replace(got, "42 ", "42 fence=946684800000000 holds=1 ", 1),
+		`level=DEBUG msg="lock released" key=invoice/42 fence=946684800000000 holds=1 held=0s trace=7`,
+	}},
+}
+
 var ends = []outcome{
 	{name: "loss by deletion, never unlocked", do: func(s *scene) {
 		s.lock()
@@ -157,7 +215,7 @@ var ends = []outcome{
 		got,
 		`level=ERROR msg="lock lost" key=invoice/42 held=2.88s reason=stolen error=… error_type=lost trace=7`,
 	}},
-	{name: "loss by deletion, unlocked when it is known", do: func(s *scene) {
+	{name: "loss by deletion, unlocked after the loss", do: func(s *scene) {
 		l := s.lock()
 		s.stores[0].Delete(key)
 		<-l.Context().Done()
@@ -238,7 +296,7 @@ var ends = []outcome{
 		`level=WARN msg="lock release not confirmed" key=invoice/42 left=8.908s error=… error_type=error trace=7`,
 		`level=ERROR msg="lock release failed" key=invoice/42 held=0s error=… error_type=error trace=7`,
 	}},
-	{name: "release is refused", do: func(s *scene) {
+	{name: "release fails with a permanent error", do: func(s *scene) {
 		s.faults[0].Set(backendtest.DeleteIf, backendtest.Permanent)
 		s.lock().Unlock(s.ctx)
 	}, want: []string{

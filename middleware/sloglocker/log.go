@@ -32,9 +32,13 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 		return
 	}
 	lease.Key, lease.Owner = req.Key, req.Owner // a failed Acquire has no lease
+	holder := ""
 	attempts, left, quorum := lease.Attempts, time.Duration(0), lease.Quorum
 	if err != nil {
 		attempts, left, quorum = facts(err)
+		if held, ok := errors.AsType[*locker.HeldError](err); ok {
+			lease.Holds, holder = held.Holds, held.Holder
+		}
 	}
 	attrs := append(l.about(lease),
 		slog.String("outcome", outcome), slog.Duration("ttl", req.TTL), slog.Duration("waited", time.Since(began)))
@@ -43,6 +47,12 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 	}
 	if contended := lease.Contended || attempts > 1 || errors.Is(err, locker.ErrHeld); contended || attempts > 0 {
 		attrs = append(attrs, slog.Bool("contended", contended))
+	}
+	if lease.Holds > 0 && lease.Room >= 0 && err == nil {
+		attrs = append(attrs, slog.Int("room", lease.Room))
+	}
+	if holder != "" {
+		attrs = append(attrs, slog.String("holder", holder))
 	}
 	if left > 0 {
 		attrs = append(attrs, slog.Duration("left", left))
@@ -77,7 +87,13 @@ func (l *log) abandoned(ctx context.Context, lease locker.Lease) {
 
 func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duration, err error) {
 	event := Extended
-	if err != nil {
+	switch {
+	case lease.Kept && err != nil: // in place of a release
+		l.answered(ctx, lease, err)
+		return
+	case lease.Kept:
+		event = Kept
+	case err != nil:
 		if unwanted(ctx) || over(lease, err) {
 			return
 		}

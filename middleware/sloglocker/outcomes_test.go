@@ -17,8 +17,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// An outcome is a scene and all that is logged of it, a minute after its end. Of warnings in a row with one message the first
-// is there.
+// An outcome is a scene with all its records, read a minute after its end. Of warnings in a row with
+// one message, only the first is listed.
 type outcome struct {
 	name  string
 	nodes int // 0: one
@@ -28,7 +28,7 @@ type outcome struct {
 }
 
 func TestEveryOutcomeIsLoggedOnceAtItsLevel(t *testing.T) {
-	for _, o := range slices.Concat(acquires, extensions, ends, quorums) {
+	for _, o := range slices.Concat(acquires, extensions, minimumHolds, shared, ends, quorums) {
 		t.Run(o.name, func(t *testing.T) {
 			s := play(t, max(o.nodes, 1), o.of, o.do)
 			compare(t, s.journal.lines(), o.want)
@@ -39,15 +39,16 @@ func TestEveryOutcomeIsLoggedOnceAtItsLevel(t *testing.T) {
 	}
 }
 
-// TestAKeyThatIsNotToBeLoggedIsInNoRecord also shows that all else is there, but for the texts of errors.
+// TestAKeyThatIsNotToBeLoggedIsInNoRecord also shows that everything else is there, except the texts
+// of errors.
 func TestAKeyThatIsNotToBeLoggedIsInNoRecord(t *testing.T) {
 	hide := sloglocker.WithKeyAttribute(func(k string) string {
 		if k != key {
-			t.Errorf("asked for key %q", k)
+			t.Errorf("called for key %q", k)
 		}
 		return "hidden"
 	})
-	for _, o := range slices.Concat(acquires, extensions, ends, quorums) {
+	for _, o := range slices.Concat(acquires, extensions, minimumHolds, shared, ends, quorums) {
 		t.Run(o.name, func(t *testing.T) {
 			s := play(t, max(o.nodes, 1), o.of, o.do, hide)
 			var want []string
@@ -153,19 +154,19 @@ var acquires = []outcome{
 	}, want: []string{
 		`level=ERROR msg="lock acquire failed" key=invoice/42 outcome=error ttl=9s waited=3s attempts=1 contended=false error=… error_type=timeout trace=7`,
 	}},
-	{name: "a key that is something else", do: func(s *scene) {
+	{name: "a key of another type", do: func(s *scene) {
 		s.stores[0].SetOther(key)
 		s.fail(s.ctx)
 	}, want: []string{
 		`level=ERROR msg="lock acquire failed" key=invoice/42 outcome=error ttl=9s waited=0s attempts=1 contended=false error=… error_type=foreign_key trace=7`,
 	}},
-	{name: "a number", of: func(s *scene) locker.Locker { return fenced.New(s.stores[0]) }, do: func(s *scene) {
+	{name: "a numbered grant", of: func(s *scene) locker.Locker { return fenced.New(s.stores[0]) }, do: func(s *scene) {
 		s.lock().Unlock(s.ctx)
 	}, want: []string{
 		`level=DEBUG msg="lock acquired" key=invoice/42 fence=946684800000000 outcome=acquired ttl=9s waited=0s attempts=1 contended=false trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 fence=946684800000000 held=0s trace=7`,
 	}},
-	{name: "an owner", of: func(s *scene) locker.Locker { return reentrant.New(s.stores[0]) }, do: func(s *scene) {
+	{name: "a grant with an owner", of: func(s *scene) locker.Locker { return reentrant.New(s.stores[0]) }, do: func(s *scene) {
 		ctx := locker.ContextWithOwner(s.ctx, "ann")
 		outer := s.lockUnder(ctx)
 		s.lockUnder(ctx).Unlock(ctx)

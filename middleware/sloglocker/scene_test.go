@@ -20,7 +20,7 @@ import (
 
 const key = "invoice/42"
 
-// scene is a Client with a log, over stores in memory that can misbehave, in fake time.
+// scene is a Client with a log over stores in memory with faults, in fake time.
 type scene struct {
 	*testing.T
 	ctx     context.Context // has the id of a trace
@@ -31,13 +31,13 @@ type scene struct {
 	faults []*backendtest.Faults
 	watch  locker.Middleware // the log
 	locks  *locker.Client
-	others *locker.Client // somebody else's, without a log
+	others *locker.Client // stands for another process, without a log
 
 	mu   sync.Mutex
-	kept []*locker.Lock // all of them: one that is garbage is abandoned, and that is logged
+	kept []*locker.Lock // every Lock: one that became garbage would be logged as abandoned
 }
 
-// play runs one scene over n stores. The strategy is made of them as they misbehave.
+// play runs one scene over n stores. The strategy is made of the stores with their faults.
 func play(t *testing.T, n int, strategy func(s *scene) locker.Locker, do func(s *scene), opts ...sloglocker.Option) *scene {
 	s := &scene{journal: newJournal(), secrets: &secrets{}}
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func play(t *testing.T, n int, strategy func(s *scene) locker.Locker, do func(s 
 		s.locks = locker.New(l, locker.WithMiddleware(s.watch), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
 		s.others = locker.New(l, locker.WithTTL(9*time.Second))
 		do(s)
-		time.Sleep(time.Minute) // what is not unlocked is lost, and what is unlocked is told
+		time.Sleep(time.Minute) // until each lock that is not unlocked is lost, and each end is logged
 		synctest.Wait()
 	})
 	return s
@@ -89,7 +89,7 @@ func (s *scene) fail(ctx context.Context, opts ...locker.Option) {
 	}
 }
 
-// taken lets somebody else have the lock for d.
+// taken makes another Client hold the lock for d.
 func (s *scene) taken(d time.Duration) {
 	s.Helper()
 	l, err := s.others.Lock(s.ctx, key)
@@ -101,8 +101,8 @@ func (s *scene) taken(d time.Duration) {
 
 // journal is a handler that keeps records as text and as JSON, with the id of the trace that is in the ctx.
 type journal struct {
-	slog.Handler              // the text, without what varies
-	both         slog.Handler // JSON and text, as they are
+	slog.Handler              // text, without values that vary
+	both         slog.Handler // JSON and text, unchanged
 	mu           sync.Mutex
 	text, whole  bytes.Buffer
 }
@@ -136,14 +136,15 @@ func (j *journal) Handle(ctx context.Context, r slog.Record) error {
 	return j.Handler.Handle(ctx, r)
 }
 
-// all is every record, whole, in text and in JSON.
+// all is every record as text and as JSON.
 func (j *journal) all() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.whole.String()
 }
 
-// lines are the records. Of warnings in a row with one message, which tell of what is tried again, only the first is there.
+// lines are the records. Of warnings in a row with one message, which are about repetitions, only the
+// first is listed.
 func (j *journal) lines() (lines []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -173,7 +174,7 @@ func (f fanout) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// secrets are the tokens that were used.
+// secrets are the tokens of the scene.
 type secrets struct {
 	mu     sync.Mutex
 	tokens []string
@@ -195,7 +196,7 @@ func (s spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, err
 	return s.Locker.Acquire(ctx, req)
 }
 
-// in tells whether text shows one of them.
+// in tells whether text has one of them.
 func (s *secrets) in(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

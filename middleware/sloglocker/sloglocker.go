@@ -5,9 +5,12 @@
 //
 // Each Lock makes one record when it ends. Each hold makes one more when it is over, also if Unlock
 // is never called: [Released], [ReleaseFailed], [Lost] or [HeldTooLong]. Between them each
-// extension makes one, and a forgotten Lock makes [Abandoned].
+// extension makes one, a forgotten Lock makes [Abandoned], and a minimum hold makes [Kept].
 //
-// Success is at Debug. A failure that is retried, or a limit that the program has set, is at Warn.
+// A hook of [Terms] logs when this process begins to lead an election, and when it leads no more:
+// [TermBegan] and [TermEnded].
+//
+// Success is at Debug, and a term at Info. A failure that is retried, or a limit that the program has set, is at Warn.
 // Other failures are at Error. [Event] lists all of them.
 //
 // A record has the ctx of its call or of its hold, so a handler finds the id of a trace there.
@@ -25,11 +28,14 @@
 //	attempts    number of attempts
 //	contended   another holder had the lock meanwhile
 //	quorum      nodes that granted it, and all nodes: "3/5"
-//	fence       number of the grant
-//	holds       holds of this owner, including this one
-//	held        how long it was held
+//	fence       number of the grant, or of the term
+//	holds       holds of the key when this one was granted, this one included, or those in the way,
+//	            where several may hold a key
+//	room        how many more holds it had room for then, if their number is limited
+//	holder      label of the holder in the way, or of one of them: see locker.WithHolder
+//	held        how long it was held, or how long the term was
 //	left        life left of a lease: the other holder's if the lock is busy, otherwise our own
-//	reason      why it was lost: a locker.LostReason
+//	reason      why it was lost: a locker.LostReason; or the reason of an election.End
 //	error       the error
 //	error_type  the type of the error as one word
 //

@@ -52,14 +52,14 @@ func TestTheTextOfAnErrorIsLogged(t *testing.T) {
 	}
 }
 
-// wordy loses locks in its own words.
+// wordy reports a loss by an error of its own, which wraps ErrLost.
 type wordy struct{ locker.Locker }
 
 func (wordy) Release(context.Context, locker.Lease) error {
 	return fmt.Errorf("no such session: %w", locker.ErrLost)
 }
 
-func TestALossInALockersOwnWordsIsLoggedAsStolen(t *testing.T) {
+func TestALossThatIsNoLostErrorIsLoggedAsStolen(t *testing.T) {
 	s := play(t, 1, func(s *scene) locker.Locker { return wordy{single.New(s.faults[0].Store(s.stores[0]))} }, func(s *scene) {
 		if err := s.lock().Unlock(s.ctx); !errors.Is(err, locker.ErrLost) {
 			s.Errorf("Unlock = %v", err)
@@ -77,7 +77,7 @@ func TestTheLevelOfAnEventCanBeChanged(t *testing.T) {
 		sloglocker.WithLevel(sloglocker.Acquired, slog.LevelInfo),
 		sloglocker.WithLevel(sloglocker.Lost, slog.LevelError+4),
 	}
-	for range 2 { // one logger's levels are not another's
+	for range 2 { // the levels of one logger do not change those of another
 		s := play(t, 1, nil, func(s *scene) {
 			s.lock()
 			s.stores[0].Delete(key)
@@ -101,7 +101,7 @@ func TestACallThatOnlyStoodInLineIsLoggedAsContended(t *testing.T) {
 	s := play(t, 1, nil, func(s *scene) {
 		l := s.lock()
 		time.AfterFunc(5*time.Second, func() { l.Unlock(s.ctx) })
-		go func() { // at the head of the line
+		go func() { // this call is the head of the line
 			s.lock().Unlock(s.ctx)
 		}()
 		time.Sleep(time.Second)
@@ -113,14 +113,14 @@ func TestACallThatOnlyStoodInLineIsLoggedAsContended(t *testing.T) {
 	}
 }
 
-func TestAroundEachAttemptItLogsEachAttempt(t *testing.T) {
+func TestWrapLogsEachAttempt(t *testing.T) {
 	s := play(t, 1, nil, func(s *scene) {
-		s.faults[0].Once(backendtest.DeleteIf, backendtest.Fail) // of a clean-up, which says nothing of a hold
+		s.faults[0].Once(backendtest.DeleteIf, backendtest.Fail) // the release of a cleanup, which is not logged
 		log := sloglocker.New(sloglocker.WithLogger(slog.New(s.journal)))
 		locks := locker.New(locker.Wrap(single.New(s.faults[0].Store(s.stores[0])), log), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
 		s.faults[0].Once(backendtest.SetNX, backendtest.LoseReply)
 		if _, err := locks.Lock(s.ctx, key); err == nil {
-			s.Error("Lock whose answer is lost: no error")
+			s.Error("Lock = nil although the reply was lost")
 		}
 		time.Sleep(time.Minute)
 		s.taken(500 * time.Millisecond)
@@ -206,7 +206,7 @@ func TestALockerThatPanicsOrEndsTheGoroutineIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// below is a handler for errors alone, which fails the test if it is asked for anything else.
+// below is a handler for errors alone. A record below that level fails the test.
 type below struct {
 	slog.Handler
 	t *testing.T
@@ -217,7 +217,7 @@ func (h below) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestWhatIsBelowTheLevelCostsNoMoreThanToFollowTheHold(t *testing.T) {
+func TestBelowTheLevelOfTheHandlerOnlyTheHookIsAllocated(t *testing.T) {
 	allocs := func(middleware ...locker.Middleware) float64 {
 		locks := locker.New(single.New(memory.New()), locker.WithMiddleware(middleware...))
 		return testing.AllocsPerRun(200, func() {
@@ -228,7 +228,7 @@ func TestWhatIsBelowTheLevelCostsNoMoreThanToFollowTheHold(t *testing.T) {
 	}
 	errorsOnly := below{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}), t}
 	attribute := sloglocker.WithKeyAttribute(func(string) string {
-		t.Error("attributes are put together for nothing")
+		t.Error("attributes were built for a record that is not logged")
 		return ""
 	})
 	without, with := allocs(), allocs(sloglocker.New(sloglocker.WithLogger(slog.New(errorsOnly)), attribute))
@@ -247,7 +247,7 @@ func TestErrorsPassThroughAsTheyAre(t *testing.T) {
 		"Watch": l.Watch(t.Context(), key, "", func() {}),
 	} {
 		if err != failure {
-			t.Errorf("%s: error %v; want the very one", op, err)
+			t.Errorf("%s: error %v; want the error of the Locker, unchanged", op, err)
 		}
 	}
 }

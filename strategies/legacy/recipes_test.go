@@ -89,6 +89,7 @@ var getSetExcept = slices.Concat(noRetransmission, noCleanUp, []string{
 	"Extend of a lock that another holder took matches ErrLost and ends its context",
 	// DEL does not compare the value.
 	"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
+	"Unlock of a lost lock with a minimum hold matches ErrLost and leaves the next holder alone",
 	"Extend and Release of a lease whose key was overwritten fail, and the new value stays",
 })
 
@@ -110,6 +111,7 @@ var bitExcept = slices.Concat(noRetransmission, noCleanUp, []string{
 	"Extend of a lock that another holder took matches ErrLost and ends its context",
 	"Unlock after the lock was lost matches ErrLost and leaves the next holder alone",
 	"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
+	"Unlock of a lost lock with a minimum hold matches ErrLost and leaves the next holder alone",
 	"Do whose lock was lost matches ErrLost, even if work did not fail",
 	// Any text is a field of bits, so nothing is foreign.
 	"a value without expiry is held, with a *HeldError that matches ErrForeignKey too, and stays",

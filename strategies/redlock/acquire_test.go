@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-func TestItIsDecidedAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
+func TestAcquireReturnsAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
 	for _, c := range []struct{ n, w, held, down, slow int }{
 		{3, 2, 0, 0, 1}, {3, 2, 0, 1, 0}, {3, 2, 2, 0, 1}, {3, 2, 0, 2, 1}, {3, 3, 1, 0, 2}, {4, 3, 2, 0, 2}, {4, 3, 0, 0, 1},
 		{5, 3, 0, 0, 2}, {5, 3, 1, 1, 0}, {5, 3, 3, 0, 2}, {5, 3, 1, 2, 2}, {5, 4, 0, 0, 1}, {5, 4, 2, 0, 3}, {5, 4, 0, 2, 3}, {5, 5, 0, 1, 4},
@@ -38,7 +38,7 @@ func TestItIsDecidedAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
 				var err error
 				granted := c.n-c.held-c.down-c.slow >= c.w
 				outage, limit := c.down > c.n-c.w, time.Duration(0)
-				if !granted && !outage && c.down > 0 && c.down+c.slow > c.n-c.w { // is it an outage?
+				if !granted && !outage && c.down > 0 && c.down+c.slow > c.n-c.w { // the slow nodes decide whether it is one
 					outage, limit = true, redlock.DefaultNodeLimit
 				}
 				took(t, limit, func() { lease, err = l.Acquire(t.Context(), req) })
@@ -53,12 +53,12 @@ func TestItIsDecidedAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
 					t.Errorf("Acquire = %v, ErrHeld is %v", err, !outage)
 				}
 				if holding(nodes, req.Token) != 0 {
-					t.Error("the token is still somewhere")
+					t.Error("a node still has the token")
 				}
 				heal(nodes)
 				time.Sleep(2 * time.Hour) // late grants are released when they arrive
 				if holding(nodes, req.Token) != 0 {
-					t.Error("a late grant was kept")
+					t.Error("a late grant was not released")
 				}
 			})
 		})
@@ -85,10 +85,10 @@ func TestANodeIsNotWaitedForBeyondTheLimit(t *testing.T) {
 			took(t, min(want, ttl), func() { _, err = l.Acquire(t.Context(), req) })
 			wantQuorum(t, err, "2 of 5 nodes granted, 3 needed: node 1: no answer within "+min(want, ttl).String())
 			if errors.Is(err, locker.ErrHeld) {
-				t.Error("an outage is not contention")
+				t.Error("the error of an outage matches ErrHeld")
 			}
 			if n := holding(nodes, req.Token); n != 0 {
-				t.Errorf("%d of the living nodes are still locked", n)
+				t.Errorf("%d of the nodes that answer are still locked", n)
 			}
 			took(t, min(want, ttl), func() { _, err = l.Extend(t.Context(), lease, ttl) })
 			if errors.Is(err, locker.ErrLost) {
@@ -112,7 +112,7 @@ func TestTheLimitIsNeverLongerThanTheTTL(t *testing.T) {
 		}
 		for _, n := range nodes[1:] {
 			n.store.Set("k", "theirs", time.Minute)
-			n.set("acquire", behaviour{hold: time.Millisecond}) // so that the first has granted when it is decided
+			n.set("acquire", behaviour{hold: time.Millisecond}) // so that the first node has granted before
 		}
 		l, req := quorumOf(t, nodes), request()
 		req.TTL = locker.MinTTL
@@ -127,7 +127,7 @@ func TestAFailedAttemptIsReleasedWhereItWasGrantedBeforeItReturns(t *testing.T) 
 		nodes := newNodes(5)
 		for _, n := range nodes[:3] {
 			n.store.Set("k", "theirs", time.Minute)
-			n.set("acquire", behaviour{hold: time.Millisecond}) // so that it is decided after the others have granted
+			n.set("acquire", behaviour{hold: time.Millisecond}) // so that the other nodes have granted before
 		}
 		for _, n := range nodes[3:] {
 			n.set("release", behaviour{hold: 20 * time.Millisecond})
@@ -157,11 +157,11 @@ func TestAnAttemptWhoseCtxEndsReturnsAtOnceAndLeavesNothing(t *testing.T) {
 			t.Errorf("Acquire = %v", err)
 		}
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it still", n)
+			t.Errorf("%d nodes still have the token", n)
 		}
 		time.Sleep(time.Second)
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it in the end", n)
+			t.Errorf("%d nodes have the token at the end", n)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestACtxWhoseTimeIsOverHasEndedAlsoIfItsTimerIsLate(t *testing.T) {
 	})
 }
 
-func TestAQuorumThatComesTogetherTooLateIsNone(t *testing.T) {
+func TestAQuorumThatIsReachedAfterTheEndOfTheLeaseIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		for _, n := range nodes {
@@ -216,12 +216,12 @@ func TestAQuorumThatComesTogetherTooLateIsNone(t *testing.T) {
 			t.Errorf("Acquire = %v", err)
 		}
 		if holding(nodes, req.Token) != 0 {
-			t.Error("the token is still somewhere")
+			t.Error("a node still has the token")
 		}
 	})
 }
 
-func TestTheLeaseCountsFromBeforeTheFirstQuestionAndAllowsForDrift(t *testing.T) {
+func TestTheLeaseCountsFromBeforeTheFirstRequestAndAllowsForDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for drift, margin := range map[float64]time.Duration{0.01: 102 * time.Millisecond, 0.05: 502 * time.Millisecond} {
 			nodes := newNodes(3)
@@ -244,7 +244,7 @@ func TestTheLeaseCountsFromBeforeTheFirstQuestionAndAllowsForDrift(t *testing.T)
 	})
 }
 
-func TestGrantsHaveNoNumberWhateverTheNodesSay(t *testing.T) {
+func TestGrantsOfNewHaveNoNumberAlthoughTheNodesNumberTheirs(t *testing.T) {
 	nodes := []locker.Locker{fenced.New(memory.New()), fenced.New(memory.New()), fenced.New(memory.New())}
 	l, err := redlock.New(nodes)
 	if err != nil {
@@ -257,7 +257,7 @@ func TestGrantsHaveNoNumberWhateverTheNodesSay(t *testing.T) {
 
 // Positions with single nodes would keep every waiter from a quorum. See Watch, which names no
 // waiter either.
-func TestNoNodeIsAskedForAPositionInItsQueue(t *testing.T) {
+func TestNoAttemptTakesAPositionInTheQueueOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := make([]locker.Locker, 3)
 		for i := range nodes {
@@ -280,7 +280,7 @@ type placeless struct {
 
 func (p placeless) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	if req.Waiter != "" {
-		p.t.Errorf("a node is asked for a position for %q", req.Waiter)
+		p.t.Errorf("a node got the waiter %q", req.Waiter)
 	}
 	return p.Locker.Acquire(ctx, req)
 }

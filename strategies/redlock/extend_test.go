@@ -44,7 +44,7 @@ func TestExtendCountsOnlyNodesThatStillHoldIt(t *testing.T) {
 				}
 				for i, n := range nodes {
 					if i < gone && n.holder() != "" {
-						t.Error("an extension brought the lease back")
+						t.Error("an extension has resurrected the lease")
 					}
 				}
 			})
@@ -89,7 +89,7 @@ func TestExtendDoesNotCountANodeThatIsCleanedUp(t *testing.T) {
 		time.Sleep(time.Until(lease.Expires) + 200*time.Millisecond) // the lease on node 2 has ended
 		other, err := theirs.Acquire(t.Context(), request())
 		if err == nil && time.Now().Before(extended.Expires) {
-			t.Errorf("two holders: ours believes for %v more, theirs for %v", time.Until(extended.Expires), time.Until(other.Expires))
+			t.Errorf("two holders: our lease lasts for %v more, theirs for %v", time.Until(extended.Expires), time.Until(other.Expires))
 		}
 		time.Sleep(time.Minute)
 	})
@@ -106,7 +106,7 @@ func TestExtendNeverMakesALeaseShorter(t *testing.T) {
 	})
 }
 
-func TestALongLeaseIsKeptByAnExtensionThatTakesLongerThanItsTTL(t *testing.T) {
+func TestAnExtensionThatTakesLongerThanItsTTLDoesNotShortenALongLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -122,7 +122,7 @@ func TestALongLeaseIsKeptByAnExtensionThatTakesLongerThanItsTTL(t *testing.T) {
 	})
 }
 
-func TestNodesThatAreSlowToExtendAreAskedAboutTheLeaseAsItWas(t *testing.T) {
+func TestSlowNodesExtendTheLeaseThatWasGivenToExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		for _, n := range nodes[3:] {
@@ -143,7 +143,7 @@ func TestNodesThatAreSlowToExtendAreAskedAboutTheLeaseAsItWas(t *testing.T) {
 	})
 }
 
-func TestALossIsReportedAtOnceAndSilenceIsNamed(t *testing.T) {
+func TestALossIsReportedAtOnceAndTheErrorNamesSilentNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		l := quorumOf(t, nodes)
@@ -178,7 +178,7 @@ func TestALossIsReportedAtOnceAndSilenceIsNamed(t *testing.T) {
 	})
 }
 
-func TestExtendAndReleaseAreDecidedWhenAQuorumIsImpossible(t *testing.T) {
+func TestExtendAndReleaseReturnAsSoonAsAQuorumIsImpossible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		l := quorumOf(t, nodes)
@@ -199,7 +199,7 @@ func TestExtendAndReleaseAreDecidedWhenAQuorumIsImpossible(t *testing.T) {
 	})
 }
 
-func TestALossSaysThatItIsTheQuorumsAndWhatTheNodesSaid(t *testing.T) {
+func TestALossHasTheReasonQuorumAndTheVotesOfTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		l := quorumOf(t, nodes)

@@ -129,7 +129,7 @@ func vanish(ctx context.Context, servers []*redistest.Server, keys int) {
 }
 
 // A mutant: the number is the greatest of the first quorum, and nodes that are behind stay behind.
-func TestTheGreatestOfAMajorityIsNoOrder(t *testing.T) {
+func TestTheGreatestCounterOfAMajorityIsNotAFencingNumber(t *testing.T) {
 	for name, c := range map[string]struct {
 		build build
 		order bool

@@ -50,7 +50,7 @@ func TestFencedNumbersRiseWhicheverNodesTakePart(t *testing.T) {
 	}
 }
 
-func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
+func TestAFencedGrantTakesOneRoundWhileTheNodesAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := make([]backends.FencedStore, 5)
 		faults := make([]*backendtest.Faults, 5)
@@ -81,7 +81,7 @@ func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
 			one()
 		}
 		if n := raised(); n != 0 {
-			t.Errorf("%d numbers raised", n)
+			t.Errorf("%d calls of RaiseFence; want none", n)
 		}
 		faults[0].Once(backendtest.SetNXFenced, backendtest.Fail)
 		faults[1].Once(backendtest.SetNXFenced, backendtest.Fail)
@@ -89,7 +89,7 @@ func TestFencedCostsOneRoundWhileTheNodesAgree(t *testing.T) {
 		time.Sleep(time.Minute)
 		one() // the first three to answer may be all nodes that know the number
 		if n := raised(); n > 4 {
-			t.Errorf("%d numbers raised", n)
+			t.Errorf("%d calls of RaiseFence; want 4 at most", n)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				for i, m := range mem {
 					if v, _, _ := m.Get("k"); v == req.Token {
-						t.Errorf("node %d has it still", i+1)
+						t.Errorf("node %d still has the token", i+1)
 					}
 				}
 				time.Sleep(time.Minute)
@@ -164,7 +164,7 @@ func TestOnlyNodesThatHaveLandedMakeAQuorum(t *testing.T) {
 	}
 }
 
-func TestNodesThatAreBeingRaisedAreHopedFor(t *testing.T) {
+func TestAGrantWaitsForNodesWhoseCounterIsBeingRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := make([]backends.FencedStore, 5)
 		for i, counter := range []int{4, 2, 2, 0, 0} {
@@ -194,7 +194,7 @@ func TestNodesThatAreBeingRaisedAreHopedFor(t *testing.T) {
 	})
 }
 
-func TestARaiseThatFailsCountsForAnOutage(t *testing.T) {
+func TestARaiseThatFailsCountsAsAFailureOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := make([]backends.FencedStore, 5)
 		mem := make([]*memory.Store, 5)
@@ -217,14 +217,14 @@ func TestARaiseThatFailsCountsForAnOutage(t *testing.T) {
 		faults[1].Set(backendtest.RaiseFence, fail)
 		faults[2].Set(backendtest.RaiseFence, fail)
 		mem[3].Set("k", "theirs", time.Minute)
-		faults[4].Set(backendtest.SetNXFenced, later) // down, and fails a little later
+		faults[4].Set(backendtest.SetNXFenced, later) // fails after the others have answered
 		l, err := redlock.NewFenced(stores)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = l.Acquire(t.Context(), request())
 		if errors.Is(err, locker.ErrHeld) {
-			t.Errorf("three of five failed: %v", err)
+			t.Errorf("%v matches ErrHeld, although three of five nodes failed", err)
 		}
 		time.Sleep(time.Minute)
 	})

@@ -26,6 +26,7 @@ type flight struct {
 	awaited []*awaited  // releases that wait for an answer
 	won     bool        // the lease is granted
 	over    bool        // a grant that arrives now is unwanted
+	shared  bool        // a node that has granted it has room for any number of others
 	forget  *time.Timer // set once all have answered, if the attempt must still be remembered
 	until   time.Time   // when that timer fires
 	other   *flight     // the attempt before this one with the same token: this is a retransmission
@@ -43,6 +44,39 @@ const (
 
 // errUnwanted is the vote of a node whose grant came too late to be wanted.
 var errUnwanted = errors.New("granted after the attempt was over")
+
+// shares notes that a node has room for any number of leases beside this one.
+func (f *flight) shares() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shared = true
+}
+
+// room is the Room of the lease: that of its nodes.
+func (f *flight) room() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shared {
+		return -1
+	}
+	return 0
+}
+
+// errCounts is the vote of a node that grants several leases at once, up to a limit. With 5 nodes
+// and 2 permits there are 10 permits of nodes, enough for 3 quorums of 3.
+var errCounts error = countsError{}
+
+type countsError struct{}
+
+func (countsError) Error() string {
+	return "a quorum can't count permits: the node is a semaphore; use single, or the readers or writers of rwlock"
+}
+
+// Permanent returns true: repeating does not help.
+func (countsError) Permanent() bool { return true }
+
+// ErrorType is "invalid".
+func (countsError) ErrorType() string { return "invalid" }
 
 // acquire asks one node.
 func (f *flight) acquire(ctx context.Context, i int, then reply) {
@@ -91,6 +125,13 @@ func (f *flight) hear(i int, lease locker.Lease, err error) (fence uint64, _ err
 	if unwanted {
 		server.Add(f.ctx, f.entry(i, true))
 		err = errUnwanted
+	}
+	switch {
+	case err != nil:
+	case lease.Room < 0:
+		f.shares()
+	case lease.Holds+lease.Room > 1:
+		err = errCounts
 	}
 	if f.nodes[i].raise == nil {
 		lease.Fence = 0 // nodes without raise do not agree on a number

@@ -24,11 +24,11 @@ func TestALateGrantIsExtendedAndReleasedWithTheOthers(t *testing.T) {
 		l, req := quorumOf(t, nodes), request()
 		lease := mustAcquire(t, l, req)
 		if n := holding(nodes, req.Token); n != 3 {
-			t.Fatalf("%d nodes have it", n)
+			t.Fatalf("%d nodes have the token", n)
 		}
 		time.Sleep(time.Second)
 		if n := holding(nodes, req.Token); n != 5 {
-			t.Fatalf("%d nodes have it in the end", n)
+			t.Fatalf("%d nodes have the token at the end", n)
 		}
 		for _, n := range nodes[:2] {
 			n.store.Delete("k")
@@ -40,7 +40,7 @@ func TestALateGrantIsExtendedAndReleasedWithTheOthers(t *testing.T) {
 			t.Error(err)
 		}
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it after the release", n)
+			t.Errorf("%d nodes have the token after the release", n)
 		}
 	})
 }
@@ -57,7 +57,7 @@ func TestAGrantThatComesAfterTheReleaseIsReleasedOnce(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			if n := holding(nodes, req.Token); n != 0 {
-				t.Errorf("%d nodes have it", n)
+				t.Errorf("%d nodes have the token", n)
 			}
 			if n := nodes[2].count("release"); n != releases {
 				t.Errorf("a grant after %v was released %d times; want %d", after, n, releases)
@@ -80,7 +80,7 @@ func TestAGrantThatComesAfterAShortNodeLimitIsReleased(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if token, _, _ := late.Get("k"); token != "" {
-			t.Error("it is locked until its TTL")
+			t.Error("a node stays locked until the TTL")
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestALateGrantOfARetransmissionIsReleasedToo(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it still", n)
+			t.Errorf("%d nodes still have the token", n)
 		}
 		if n := redlock.Flying(l); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
@@ -119,7 +119,7 @@ func TestALateGrantOfARetransmissionIsReleasedToo(t *testing.T) {
 	})
 }
 
-func TestTheFirstOfThreeAttemptsToBeAnsweredLeavesTheOthersToTheRelease(t *testing.T) {
+func TestAReleaseEndsAllAttemptsWithItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l, req := quorumOf(t, nodes), request()
@@ -135,7 +135,7 @@ func TestTheFirstOfThreeAttemptsToBeAnsweredLeavesTheOthersToTheRelease(t *testi
 		}
 		time.Sleep(3 * time.Second)
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it still", n)
+			t.Errorf("%d nodes still have the token", n)
 		}
 		if n := redlock.Flying(l); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
@@ -185,12 +185,12 @@ func TestANodeThatOneOfTwoAttemptsHasReachedIsReleased(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it still", n)
+			t.Errorf("%d nodes still have the token", n)
 		}
 	})
 }
 
-func TestANodeWithoutASlotIsNotAskedAndTheOthersDecide(t *testing.T) {
+func TestANodeWithoutASlotGetsNoCallAndTheOthersDecide(t *testing.T) {
 	for need, granted := range map[int]bool{2: true, 3: false} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
@@ -233,7 +233,7 @@ func TestAFailedRetransmissionForgetsTheAttemptsBeforeIt(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it still", n)
+			t.Errorf("%d nodes still have the token", n)
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestAnAttemptIsForgottenOnceAllNodesHaveAnswered(t *testing.T) {
 		if redlock.Flying(l) == 0 {
 			t.Error("nothing is remembered of attempts that are under way")
 		}
-		time.Sleep(3 * time.Second) // node 3 may grant the second attempt first, and is then asked for the first
+		time.Sleep(3 * time.Second) // node 3 may execute the second attempt before the first
 		if n := redlock.Flying(l); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
 		}
@@ -289,16 +289,16 @@ func TestAnAttemptThatWasReleasedMeanwhileIsNotGranted(t *testing.T) {
 			_ = l.Release(context.Background(), locker.Lease{Key: req.Key, Token: req.Token})
 		})
 		if lease, err := l.Acquire(t.Context(), req); err == nil {
-			t.Errorf("granted %v, which was released before", lease)
+			t.Errorf("granted %v after its release", lease)
 		}
 		time.Sleep(time.Second)
 		if holding(nodes, req.Token) != 0 {
-			t.Error("the token is still somewhere")
+			t.Error("a node still has the token")
 		}
 	})
 }
 
-func TestAnAttemptThatWasReleasedMeanwhileDoesNotSayItWasLate(t *testing.T) {
+func TestTheErrorOfAnAttemptThatWasReleasedMeanwhileDoesNotSayThatItWasLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		for _, n := range nodes {
@@ -337,14 +337,14 @@ func TestAFailedAttemptSendsTheReleasesThatAreNeededAndNoMore(t *testing.T) {
 			}
 		}
 		if n := holding(nodes, req.Token); n != 0 {
-			t.Errorf("%d nodes have it still", n)
+			t.Errorf("%d nodes still have the token", n)
 		}
 		heal(nodes)
 		time.Sleep(2 * time.Hour)
 	})
 }
 
-func TestAbandonIsNotLongerThanTheTTL(t *testing.T) {
+func TestAFailedAcquireWaitsForItsReleasesForTheTTLAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		nodes[0].set("release", behaviour{after: time.Minute})
@@ -357,7 +357,7 @@ func TestAbandonIsNotLongerThanTheTTL(t *testing.T) {
 		began := time.Now()
 		_, _ = l.Acquire(t.Context(), req)
 		if d := time.Since(began); d > 2*req.TTL {
-			t.Errorf("a ttl of %v: %v", req.TTL, d)
+			t.Errorf("Acquire with a TTL of %v took %v", req.TTL, d)
 		}
 		heal(nodes)
 		time.Sleep(2 * time.Minute)
@@ -374,7 +374,7 @@ func TestANodeThatEndsTheGoroutineIsCleanedUp(t *testing.T) {
 		_, err := l.Acquire(t.Context(), req)
 		time.Sleep(time.Second)
 		if holding(nodes, req.Token) != 0 {
-			t.Errorf("it is still locked after %v", err)
+			t.Errorf("a node is still locked after %v", err)
 		}
 	})
 }

@@ -52,9 +52,9 @@ func forgetful(t *testing.T, w int) []history.Overlap {
 	return found
 }
 
-// TestSoManyServersMayForgetAndNoMore acquires a lease on a bare quorum, and restarts some of its
+// TestAsManyServersMayForgetAsTheTableSaysAndNoMore acquires a lease on a bare quorum, and restarts some of its
 // servers.
-func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
+func TestAsManyServersMayForgetAsTheTableSaysAndNoMore(t *testing.T) {
 	for _, c := range []struct {
 		w, forget int
 		overlap   bool
@@ -63,7 +63,7 @@ func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
 			t.Parallel()
 			servers := redistest.StartN(t, 5)
 			req := locker.Request{Key: "key", Token: "one", TTL: 10 * time.Minute}
-			for _, s := range servers[c.w:] { // these were not asked, or found it held
+			for _, s := range servers[c.w:] { // so that the lease is on w servers only
 				s.Kill()
 			}
 			first := mustAcquire(t, reach(quick).quorum(t, servers, plain, redlock.WithQuorum(c.w)), req)
@@ -88,9 +88,9 @@ func TestSoManyServersMayForgetAndNoMore(t *testing.T) {
 	}
 }
 
-// TestSoManyNodesMayForgetAndNoMore checks the table of the package comment. The lock is held on w
+// TestAsManyNodesMayForgetAsTheTableSaysAndNoMore checks the table of the package comment. The lock is held on w
 // nodes while the others are down. Then the others are back, and some of the w forget.
-func TestSoManyNodesMayForgetAndNoMore(t *testing.T) {
+func TestAsManyNodesMayForgetAsTheTableSaysAndNoMore(t *testing.T) {
 	for n := 1; n <= 7; n++ {
 		for w := n/2 + 1; w <= n; w++ {
 			for forget := range w + 1 {

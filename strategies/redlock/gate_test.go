@@ -101,9 +101,9 @@ func shakyQuorum(t *testing.T, n int, opts ...redlock.Option) ([]*shaky, locker.
 var errRefused = &net.OpError{Op: "dial", Err: errDown}
 
 // Node 3 has the token but its answer was lost. If it cleaned up by itself, it could do so after an
-// extension that counted it. Node 1 was down for the extension, so its old lease ends. Then two
-// hold the lock.
-func TestANodeThatAnExtensionCountsIsNotCleanedUpBehindItsBack(t *testing.T) {
+// extension that counted it. Node 1 was down for the extension, so its old lease ends. Then there
+// are two holders.
+func TestANodeThatAnExtensionCountsIsNotCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3)
 		stores[2].is(func(s *shaky) { s.set, s.lands, s.remove = errDown, true, errDown })
@@ -126,7 +126,7 @@ func TestANodeThatAnExtensionCountsIsNotCleanedUpBehindItsBack(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if _, removals := stores[2].counts(); removals < 2 {
-			t.Errorf("node 3 was released %d times; a late grant needs more than one", removals)
+			t.Errorf("node 3 was released %d times; want more than one, since the grant may come late", removals)
 		}
 	})
 }
@@ -136,7 +136,7 @@ type wrapped struct{ locker.Locker }
 
 // The same case with a node that cleans up by itself. The extension does not count it, since its
 // cleanup may come later.
-func TestANodeThatMayYetCleanUpByItselfDoesNotCountForAnExtension(t *testing.T) {
+func TestANodeThatMayStillCleanUpByItselfDoesNotCountForAnExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, nodes := make([]*shaky, 3), make([]locker.Locker, 3)
 		for i := range stores {
@@ -179,7 +179,7 @@ func TestNothingIsReleasedWhereNothingWasSent(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if sets, removals := stores[2].counts(); sets > 10 || removals != 0 {
-			t.Errorf("a node that refuses connections was asked %d times for the lock and %d times for its end", sets, removals)
+			t.Errorf("a node that refuses connections got %d sets and %d removals", sets, removals)
 		}
 		if n := redlock.Flying(l); n != 0 {
 			t.Errorf("%d attempts are remembered", n)
@@ -187,7 +187,7 @@ func TestNothingIsReleasedWhereNothingWasSent(t *testing.T) {
 	})
 }
 
-func TestANodeThatDoesNotAnswerIsAskedByTheProberAlone(t *testing.T) {
+func TestANodeThatDoesNotAnswerGetsOnlyProbes(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			stores, l := shakyQuorum(t, n)
@@ -218,14 +218,14 @@ func TestANodeThatDoesNotAnswerIsAskedByTheProberAlone(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			if after, _ := down[0].counts(); after-before < 9 {
-				t.Errorf("a node that answers again was asked %d times of 10", after-before)
+				t.Errorf("a node that answers again got %d of 10 sets; want 9 at least", after-before)
 			}
 			time.Sleep(time.Minute)
 		})
 	}
 }
 
-func TestOneFailureDoesNotCloseAQuorumOfAllNodes(t *testing.T) {
+func TestOneFailureDoesNotStopAttemptsOnAQuorumOfAllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3, redlock.WithQuorum(3))
 		stores[1].is(func(s *shaky) { s.set = errDown })
@@ -243,7 +243,7 @@ func TestOneFailureDoesNotCloseAQuorumOfAllNodes(t *testing.T) {
 	})
 }
 
-func TestANodeThatWasHeldBackIsAskedWhenAnotherFails(t *testing.T) {
+func TestANodeThatGotNoCallIsCalledWhenAnotherFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3)
 		stores[2].is(func(s *shaky) { s.set, s.expire = errRefused, errRefused })
@@ -266,7 +266,7 @@ func TestANodeThatWasHeldBackIsAskedWhenAnotherFails(t *testing.T) {
 	})
 }
 
-func TestWhereTooFewNodesAnswerTheRestFailsUnsent(t *testing.T) {
+func TestWhileTooFewNodesAnswerMostAttemptsFailUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		for _, n := range nodes[1:] {
@@ -298,14 +298,14 @@ func TestWhereTooFewNodesAnswerTheRestFailsUnsent(t *testing.T) {
 		}
 		all.Wait()
 		if n := nodes[1].count("acquire") - before; n > 8 || unsent < 90 {
-			t.Errorf("node 2 was asked %d times, %d failed unsent", n, unsent)
+			t.Errorf("node 2 got %d attempts, want 8 at most; %d of 100 failed unsent, want 90 at least", n, unsent)
 		}
 		heal(nodes)
 		time.Sleep(time.Minute)
 	})
 }
 
-func TestANodeThatWasHeldBackIsAskedForAnExtensionThatNeedsIt(t *testing.T) {
+func TestASilentNodeIsCalledForAnExtensionThatNeedsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3)
 		lease := mustAcquire(t, l, request())
@@ -421,7 +421,7 @@ func TestAnAttemptDoesNotMeetTheGhostOfTheOneBefore(t *testing.T) {
 				}
 				lease, err := l.Acquire(t.Context(), request())
 				if err != nil {
-					t.Errorf("the ghost is in the way: %v", err)
+					t.Errorf("Acquire = %v; want the ghost removed first", err)
 				}
 				_ = l.Release(t.Context(), lease)
 				time.Sleep(time.Minute)
@@ -430,7 +430,7 @@ func TestAnAttemptDoesNotMeetTheGhostOfTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestALateGrantOfANodeThatTheReleaseDidNotAskIsRemoved(t *testing.T) {
+func TestALateGrantOfANodeThatGotNoReleaseIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -447,7 +447,7 @@ func TestALateGrantOfANodeThatTheReleaseDidNotAskIsRemoved(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if nodes[2].count("acquire") != 2 || nodes[2].holder() != "" {
-			t.Errorf("asked %d times; node 3 is locked by %q", nodes[2].count("acquire"), nodes[2].holder())
+			t.Errorf("node 3 got %d attempts, want 2; it is locked by %q", nodes[2].count("acquire"), nodes[2].holder())
 		}
 	})
 }

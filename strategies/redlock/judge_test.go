@@ -30,7 +30,7 @@ func (f far) SetNX(ctx context.Context, key, value string, ttl time.Duration) (b
 
 // An attempt with a TTL shorter than a round trip fails by itself. That shows nothing about the
 // nodes.
-func TestACallerInAHurryHoldsNoNodeBack(t *testing.T) {
+func TestAnAttemptWithAShortTTLDoesNotMakeNodesCountAsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []locker.Locker
 		for range 3 {
@@ -55,7 +55,7 @@ func TestACallerInAHurryHoldsNoNodeBack(t *testing.T) {
 		}
 		wg.Wait()
 		if n := failed.Load(); n > 0 {
-			t.Errorf("%d of 16 attempts of others failed", n)
+			t.Errorf("%d of 16 other attempts failed", n)
 		}
 		time.Sleep(time.Minute)
 	})
@@ -71,7 +71,7 @@ func (h hanging) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 }
 
 // A node that does not count for an extension has still answered it.
-func TestANodeThatDoesNotCountHasAnswered(t *testing.T) {
+func TestANodeThatDoesNotCountForAnExtensionIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := redlock.New([]locker.Locker{single.New(newShaky()), single.New(newShaky()), hanging{single.New(newShaky())}})
 		if err != nil {

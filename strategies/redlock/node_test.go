@@ -30,8 +30,8 @@ type node struct {
 
 // behaviour is what happens to a call: it waits, then goes on or fails.
 type behaviour struct {
-	after time.Duration // before it is executed, whatever ctx says
-	hold  time.Duration // before it is answered, whatever ctx says
+	after time.Duration // before the call is executed; ignores ctx
+	hold  time.Duration // before the call is answered; ignores ctx
 	err   error         // the call fails with it instead
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-// TestWhatAStoppedServerLeavesIsBoundedAndDrains counts the goroutines of the process, so no other
+// TestGoroutinesLeftByAStoppedServerAreBoundedAndEnd counts the goroutines of the process, so no other
 // test runs beside it.
-func TestWhatAStoppedServerLeavesIsBoundedAndDrains(t *testing.T) {
+func TestGoroutinesLeftByAStoppedServerAreBoundedAndEnd(t *testing.T) {
 	locks := 2000
 	if torture {
 		locks = 10_000

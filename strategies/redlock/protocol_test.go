@@ -56,7 +56,7 @@ func TestFencesOfAQuorumAreDistinctAndOrderedInAllStates(t *testing.T) {
 }
 
 // With -v it prints the runs. They are the shortest: all shorter runs are in order.
-func TestWhatDiffersFromTheProtocolIsRefuted(t *testing.T) {
+func TestEachVariantOfTheProtocolIsRefuted(t *testing.T) {
 	race.LeaveOut(t)
 	for _, c := range []struct {
 		says  string
@@ -100,7 +100,7 @@ func TestWhatDiffersFromTheProtocolIsRefuted(t *testing.T) {
 
 // One attempt: a node was asked and has not acquired, or it has acquired and still holds the token
 // or not.
-func TestTheCheckerFindsWhatIsCountedByHand(t *testing.T) {
+func TestTheCheckerFindsAsManyStatesAsCountedByHand(t *testing.T) {
 	for _, c := range []struct {
 		says   string
 		p      protocol
@@ -170,14 +170,15 @@ func TestSymmetryHidesNoStateAndNoViolation(t *testing.T) {
 	}
 }
 
-// The search renames states, but its result must be a run of the protocol that ends in a violation.
-func TestACounterexampleIsARun(t *testing.T) {
+// The search renames states. Its trace must still be a sequence of possible moves that ends in a
+// violation.
+func TestACounterexampleIsASequenceOfPossibleMoves(t *testing.T) {
 	p := &protocol{nodes: 3, quorum: 2, attempts: "AAB", variant: raiseAnyCounter}
 	x := explore(p, symmetryOf(p), distinct, unlimited)
 	var here state
 	for i, m := range x.trace {
 		if !slices.Contains(p.moves(here, nil), m) {
-			t.Fatalf("step %d can't be done:\n%s", i+1, p.tell(x.trace))
+			t.Fatalf("step %d is not a possible move:\n%s", i+1, p.tell(x.trace))
 		}
 		here = m.state
 	}

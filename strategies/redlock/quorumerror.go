@@ -132,7 +132,7 @@ func (e *QuorumError) ErrorType() string { return "quorum" }
 
 // Quorum counts the votes that are Granted, and all votes.
 func (e *QuorumError) Quorum() locker.Quorum {
-	return locker.Quorum{Granted: e.count(Granted), Size: len(e.Votes)}
+	return locker.Quorum{Granted: int32(e.count(Granted)), Size: int32(len(e.Votes))}
 }
 
 func (e *QuorumError) spare() int { return len(e.Votes) - e.Needed }
@@ -180,11 +180,25 @@ func (e *QuorumError) left() time.Duration {
 	return lefts[min(e.Needed-e.count(Granted), len(lefts))-1]
 }
 
+// holder is the label that most of the nodes name which are held; empty: they name none.
+func (e *QuorumError) holder() (most string) {
+	named := map[string]int{}
+	for _, v := range e.Votes {
+		var held *locker.HeldError
+		if errors.As(v.Err, &held) && held.Holder != "" {
+			if named[held.Holder]++; named[held.Holder] > named[most] {
+				most = held.Holder
+			}
+		}
+	}
+	return most
+}
+
 // noQuorum returns the error of an operation that no quorum carried out.
 func (q *quorum) noQuorum(op, key string, votes []Vote) error {
 	e := &QuorumError{Needed: q.need, Votes: votes}
 	if op == "acquire" && e.contended() {
-		return &locker.HeldError{Key: key, Left: e.left(), Attempts: 1, Foreign: e.foreign(), Err: e}
+		return &locker.HeldError{Key: key, Left: e.left(), Attempts: 1, Foreign: e.foreign(), Holder: e.holder(), Err: e}
 	}
 	return &locker.Error{Op: op, Key: key, Err: e}
 }

@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -31,14 +32,14 @@ func TestTheErrorHasTheVoteOfEachNode(t *testing.T) {
 		}
 		var held *locker.HeldError
 		if !errors.Is(err, locker.ErrHeld) || errors.Is(err, errDown) || !errors.As(err, &held) || held.Left != 2*time.Minute {
-			t.Errorf("%v, %+v: it is held, and one of the two has to end: %v", err, held, held.Left)
+			t.Errorf("%v, %+v: want ErrHeld, free when one of the two leases ends, not in %v", err, held, held.Left)
 		}
 		heal(nodes)
 		time.Sleep(2 * time.Hour)
 	})
 }
 
-func TestWhatTheQuorumErrorSays(t *testing.T) {
+func TestTheTextAndTheMatchesOfAQuorumError(t *testing.T) {
 	held := func(left time.Duration, foreign bool) redlock.Vote {
 		return redlock.Vote{Outcome: redlock.Held, Err: &locker.HeldError{Left: left, Foreign: foreign}}
 	}
@@ -51,7 +52,7 @@ func TestWhatTheQuorumErrorSays(t *testing.T) {
 	}
 	two := &redlock.QuorumError{Needed: 3, Votes: []redlock.Vote{held(0, true), held(0, true), granted, granted, granted}}
 	if errors.Is(two, locker.ErrForeignKey) {
-		t.Error("two values without expiry keep nobody from a quorum")
+		t.Error("the error matches ErrForeignKey, but three nodes without such a value make a quorum")
 	}
 	mixed := &redlock.QuorumError{Needed: 3, Votes: []redlock.Vote{held(0, true), held(0, false), held(time.Second, false), granted, granted}}
 	if got, want := mixed.Error(), "held by someone else: 2 of 5 nodes granted, 3 needed: "+
@@ -77,6 +78,23 @@ func TestWhatTheQuorumErrorSays(t *testing.T) {
 			var h *locker.HeldError
 			if !errors.As(err, &h) || h.Left.Round(time.Second) != c.want {
 				t.Errorf("%s: %v, %+v; want %v", name, err, h, c.want)
+			}
+			time.Sleep(time.Second)
+		})
+	}
+}
+
+func TestTheHolderOfAQuorumIsTheOneThatMostNodesName(t *testing.T) {
+	for _, labels := range [][]string{{"bob", "ann", "ann"}, {"ann", "ann", "bob"}} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(5)
+			for i, label := range labels {
+				nodes[i].store.Set("k", label+" "+rand.Text(), time.Minute)
+			}
+			_, err := quorumOf(t, nodes).Acquire(t.Context(), request())
+			var held *locker.HeldError
+			if !errors.As(err, &held) || held.Holder != "ann" {
+				t.Errorf("Acquire where %q hold the nodes = %v, %+v", labels, err, held)
 			}
 			time.Sleep(time.Second)
 		})

@@ -68,7 +68,9 @@ import (
 
 // New returns a Locker that holds a lock while a quorum of nodes holds it. The nodes must be
 // independent servers, each under a strategy with leases, such as package single. New does not
-// check this; backends.CheckNodes does. Errors name nodes by their position in the list, from 1.
+// check this; backends.CheckNodes does. The readers and the writers of package rwlock may be nodes
+// too. A semaphore is refused by the first Acquire: a quorum can't count permits. Errors name nodes
+// by their position in the list, from 1.
 func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 	if err := distinct(nodes); err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ var errUncertain = errors.New("its attempt was never answered, and its own clean
 // vote of each node. It matches [locker.ErrHeld] unless more nodes failed than the quorum can do
 // without.
 func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if err := req.Validate(); err != nil {
+	if err := req.ValidateTransfer(); err != nil {
 		return locker.Lease{}, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -124,7 +126,8 @@ func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: e.landed, Size: len(q.nodes)},
+		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
+		Room: f.room(),
 	}
 	kept := f.conclude(e.won() && !lease.Ended())
 	if e.won() && !lease.Ended() && kept {

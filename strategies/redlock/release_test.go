@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-func TestReleaseIsDoneWhenAQuorumIsFreeAndIsSentToTheOthersAgain(t *testing.T) {
+func TestReleaseReturnsWhenAQuorumIsFreeAndIsRepeatedOnTheOtherNodes(t *testing.T) {
 	for gone := range 6 {
 		for down := range 6 - gone {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestReleaseIsDoneWhenAQuorumIsFreeAndIsSentToTheOthersAgain(t *testing.T) {
 				}
 				time.Sleep(3 * time.Second)
 				if n := holding(nodes, req.Token); err == nil && n != 0 {
-					t.Errorf("%d gone, %d down: %d nodes have it still", gone, down, n)
+					t.Errorf("%d gone, %d down: %d nodes still have the token", gone, down, n)
 				}
 			})
 		}
@@ -53,7 +53,7 @@ func TestReleaseIsDoneWhenAQuorumIsFreeAndIsSentToTheOthersAgain(t *testing.T) {
 }
 
 func TestANodeThatFailsAfterTheReleaseIsDoneIsReleasedAgain(t *testing.T) {
-	for _, ends := range []bool{true, false} { // whether the lease says when it ends
+	for _, ends := range []bool{true, false} { // whether the lease has Expires
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
 			l, req := quorumOf(t, nodes), request()
@@ -70,7 +70,7 @@ func TestANodeThatFailsAfterTheReleaseIsDoneIsReleasedAgain(t *testing.T) {
 			nodes[2].set("release", behaviour{})
 			time.Sleep(time.Second)
 			if n := holding(nodes, req.Token); n != 0 {
-				t.Errorf("%d nodes have it still", n)
+				t.Errorf("%d nodes still have the token", n)
 			}
 			time.Sleep(time.Minute)
 		})
@@ -114,7 +114,7 @@ func TestADeadNodeIsReleasedNoLongerThanItMayHoldTheLease(t *testing.T) {
 	})
 }
 
-func TestWhatAFailedExtensionHasMovedIsReleasedToo(t *testing.T) {
+func TestANodeThatAFailedExtensionHasExtendedIsReleasedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -159,7 +159,7 @@ func TestAReleaseThatFindsTheLeaseLostFreesTheOtherNodesAllTheSame(t *testing.T)
 		nodes[1].set("release", behaviour{})
 		time.Sleep(ttl / 2)
 		if nodes[1].holder() != "" {
-			t.Error("node 2 is locked still, and with it the lock")
+			t.Error("node 2 is still locked, and with a quorum of 3 so is the lock")
 		}
 		time.Sleep(time.Minute)
 	})
@@ -180,7 +180,7 @@ func TestANodeThatFailsWhenTheReleaseIsDoneIsReleasedAgain(t *testing.T) {
 		nodes[2].set("release", behaviour{})
 		time.Sleep(time.Second)
 		if nodes[2].holder() != "" {
-			t.Errorf("node 3 is locked still, after %d releases", nodes[2].count("release"))
+			t.Errorf("node 3 is still locked after %d releases", nodes[2].count("release"))
 		}
 	})
 }
@@ -201,8 +201,8 @@ func TestReleaseIsNotLongerThanTheLease(t *testing.T) {
 	})
 }
 
-// No node forgets. Three of five nodes are away for a moment, with a quorum of four.
-func TestAMomentWithoutAQuorumDuringUnlockDoesNotLockUntilTheTTL(t *testing.T) {
+// No node forgets its value. So many nodes fail for a moment that no quorum is left.
+func TestAfterAMomentWithoutAQuorumDuringUnlockTheLockIsFreeBeforeItsTTL(t *testing.T) {
 	for _, q := range []struct{ n, w, away int }{{5, 4, 3}, {4, 3, 2}, {3, 3, 2}, {5, 5, 3}, {5, 3, 3}} {
 		t.Run(fmt.Sprint(q), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestAMomentWithoutAQuorumDuringUnlockDoesNotLockUntilTheTTL(t *testing.T) {
 	}
 }
 
-// After a lost reply a client library may go on waiting, whatever its ctx says.
+// After a lost reply a client library may ignore its ctx and wait on.
 func TestANodeThatIsSilentAtTheLimitIsReleasedAgainBesideTheCallThatHangs(t *testing.T) {
 	silent := func(n *node) { // the request is lost, and the call does not return for a minute
 		n.set("release", behaviour{after: time.Minute, err: errDown})
@@ -252,11 +252,11 @@ func TestANodeThatIsSilentAtTheLimitIsReleasedAgainBesideTheCallThatHangs(t *tes
 			}
 			time.Sleep(redlock.DefaultNodeLimit + time.Millisecond)
 			if n := holding(nodes, req.Token); n != 0 {
-				t.Errorf("%d nodes have it still", n)
+				t.Errorf("%d nodes still have the token", n)
 			}
 			time.Sleep(time.Hour)
 			if n := nodes[2].count("release"); n != 2 {
-				t.Errorf("released %d times; want once more", n)
+				t.Errorf("released %d times; want 2", n)
 			}
 		})
 	})
@@ -273,7 +273,7 @@ func TestANodeThatIsSilentAtTheLimitIsReleasedAgainBesideTheCallThatHangs(t *tes
 			}
 			time.Sleep(redlock.DefaultNodeLimit + time.Millisecond)
 			if n := holding(nodes, req.Token); n != 0 {
-				t.Errorf("%d nodes have it still", n)
+				t.Errorf("%d nodes still have the token", n)
 			}
 			time.Sleep(time.Hour)
 		})

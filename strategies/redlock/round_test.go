@@ -44,19 +44,19 @@ func TestNodesAreCalledWithTheValuesOfTheCallersCtxAndNotItsEnd(t *testing.T) {
 				end, limited := got.Deadline()
 				switch {
 				case got.Value(name{}) != "value":
-					t.Errorf("call %d of node %d: without the values", j+1, i+1)
+					t.Errorf("call %d of node %d: the ctx lacks the values of the caller's", j+1, i+1)
 				case !limited || time.Until(end) > redlock.DefaultNodeLimit:
-					t.Errorf("call %d of node %d: without a limit", j+1, i+1)
+					t.Errorf("call %d of node %d: the ctx has no deadline, or one after the node limit", j+1, i+1)
 				case i == 2 && got.Err() != nil:
-					t.Errorf("call %d of node %d: it has ended with the caller's: %v", j+1, i+1, got.Err())
+					t.Errorf("call %d of node %d: the ctx has ended with the caller's: %v", j+1, i+1, got.Err())
 				}
 			}
 		}
-		time.Sleep(250 * time.Millisecond) // all have answered; the limit is far
+		time.Sleep(250 * time.Millisecond) // all have answered, long before the limit
 		for i, s := range spies {
 			for j, got := range s.all()[:3] {
 				if got.Err() == nil {
-					t.Errorf("call %d of node %d: its ctx goes on", j+1, i+1)
+					t.Errorf("call %d of node %d: its ctx has not ended after the answer", j+1, i+1)
 				}
 			}
 		}
@@ -66,7 +66,7 @@ func TestNodesAreCalledWithTheValuesOfTheCallersCtxAndNotItsEnd(t *testing.T) {
 			}
 		}
 		if len(spies[2].all()) < 4 {
-			t.Error("node 3 is not asked again")
+			t.Error("node 3 got no repeated release")
 		}
 		time.Sleep(time.Minute)
 	})
@@ -105,7 +105,7 @@ func (s *ctxSpy) Release(ctx context.Context, lease locker.Lease) error {
 	return s.Locker.Release(ctx, lease)
 }
 
-func TestNothingIsSentThatHasNoChance(t *testing.T) {
+func TestNothingIsSentUnderACtxOrForALeaseThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l := quorumOf(t, nodes)
@@ -131,7 +131,7 @@ func TestNothingIsSentThatHasNoChance(t *testing.T) {
 	})
 }
 
-func TestInTurnAllNodesAreAskedOneAfterTheOther(t *testing.T) {
+func TestWithSequentialCallsTheNodesOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		for _, n := range nodes {
@@ -147,12 +147,12 @@ func TestInTurnAllNodesAreAskedOneAfterTheOther(t *testing.T) {
 		heal(nodes)
 		time.Sleep(2 * time.Hour)
 		if holding(nodes, "") != 5 {
-			t.Error("a late grant was kept")
+			t.Error("a late grant was not released")
 		}
 	})
 }
 
-func TestInTurnNobodyIsAskedAfterTheAttemptIsOver(t *testing.T) {
+func TestWithSequentialCallsNoNodeAfterTheAttemptIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		nodes[0].set("acquire", behaviour{after: time.Hour})
@@ -164,7 +164,7 @@ func TestInTurnNobodyIsAskedAfterTheAttemptIsOver(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for i, n := range nodes[1:] {
 			if n.count("acquire") != 0 {
-				t.Errorf("node %d was asked after Acquire had returned %v", i+2, err)
+				t.Errorf("node %d got a call after Acquire had returned %v", i+2, err)
 			}
 		}
 		heal(nodes)
@@ -172,7 +172,7 @@ func TestInTurnNobodyIsAskedAfterTheAttemptIsOver(t *testing.T) {
 	})
 }
 
-func TestAFailedAttemptInTurnWaitsForOneLimitOnly(t *testing.T) {
+func TestAFailedAttemptWithSequentialWaitsForOneLimitOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		for _, n := range nodes[:3] {

@@ -26,7 +26,9 @@ func TestContractOnServers(t *testing.T) {
 			for name, on := range map[string]func(t *testing.T) beneath.Start{"go-redis": beneath.GoRedis, "redigo": beneath.Redigo} {
 				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
 					t.Parallel()
-					lockertest.Run(t, behind(inTurn(t, q.n, on), q.n, q.w, unhurried(kinds[kind])))
+					h := behind(inTurn(t, q.n, on), q.n, q.w, unhurried(kinds[kind]))
+					h.NoTransfer = kind == "fenced"
+					lockertest.Run(t, h)
 				})
 			}
 		}

@@ -128,7 +128,7 @@ func TestStoppedServersAreNotWaitedFor(t *testing.T) {
 				}
 				for _, call := range calls { // one call may have been slower than its client allows
 					if pending[call] == 0 {
-						t.Errorf("%s has waited for the stopped servers each time", call)
+						t.Errorf("each %s has waited for the stopped servers", call)
 					}
 				}
 				t.Logf("%v of %d returned before the stopped servers", pending, rounds)
@@ -203,7 +203,7 @@ func TestThreeOfFiveServersGoneIsAnErrorWithinTheLimitAndLeavesNothing(t *testin
 					t.Log(err)
 				}
 				if how == "stopped" && limited == 0 { // one call may have been slower than its client allows
-					t.Error("it was not the limit that has decided")
+					t.Error("no call ended at the node limit")
 				}
 				await(t, "the living are free of it", func() bool { return on(t, servers[3:], "key") == 0 })
 				for _, s := range servers[:3] {

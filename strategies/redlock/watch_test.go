@@ -11,10 +11,10 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-func TestWatchIsActiveOnceAQuorumIs(t *testing.T) {
+func TestWatchIsActiveOnceAQuorumOfWatchesIs(t *testing.T) {
 	for _, c := range []struct {
-		refused, polling, slow int
-		active                 bool
+		denied, polling, slow int
+		active                bool
 	}{
 		{0, 0, 0, true}, {0, 0, 2, true}, {2, 0, 0, true}, {0, 2, 0, true}, {1, 1, 0, true}, {3, 0, 2, false}, {0, 3, 2, false}, {1, 2, 0, false},
 	} {
@@ -22,11 +22,11 @@ func TestWatchIsActiveOnceAQuorumIs(t *testing.T) {
 			nodes := newNodes(5)
 			for i, n := range nodes {
 				switch {
-				case i < c.refused:
+				case i < c.denied:
 					n.set("watch", behaviour{err: errDown})
-				case i < c.refused+c.polling:
+				case i < c.denied+c.polling:
 					n.set("watch", behaviour{err: errors.ErrUnsupported})
-				case i < c.refused+c.polling+c.slow:
+				case i < c.denied+c.polling+c.slow:
 					n.set("watch", behaviour{hold: time.Minute})
 				}
 			}
@@ -36,7 +36,7 @@ func TestWatchIsActiveOnceAQuorumIs(t *testing.T) {
 			took(t, 0, func() { err = quorumOf(t, nodes).Watch(ctx, "k", "", func() {}) })
 			polling := errors.Is(err, errors.ErrUnsupported)
 			switch {
-			case c.active != (err == nil), polling != (!c.active && c.refused == 0):
+			case c.active != (err == nil), polling != (!c.active && c.denied == 0):
 				t.Errorf("%+v: %v", c, err)
 			case err != nil && !polling && !errors.Is(err, errDown):
 				t.Errorf("%+v: %v does not say why", c, err)
@@ -65,7 +65,7 @@ func TestAWatchEndsWithItsCtxWhileNodesAreSilent(t *testing.T) {
 	})
 }
 
-func TestAWatchThatFailsEndsThoseOfTheNodes(t *testing.T) {
+func TestAWatchThatFailsEndsTheWatchesOfTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		nodes[1].set("watch", behaviour{err: errDown})
@@ -79,7 +79,7 @@ func TestAWatchThatFailsEndsThoseOfTheNodes(t *testing.T) {
 		err := l.Watch(ctx, "k", "", func() {})
 		synctest.Wait()
 		if err == nil || w.ctx.Err() == nil {
-			t.Errorf("Watch = %v, and node 1 is watched on", err)
+			t.Errorf("Watch = %v, and the watch of node 1 has not ended", err)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func watch(ctx context.Context, t *testing.T, nodes []*node) (wakes *atomic.Int3
 	return wakes
 }
 
-// hint makes one node after the other report a release.
+// wakeUp makes one node after the other report a release.
 func wakeUp(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -116,7 +116,7 @@ func wakeUp(t *testing.T, nodes ...*node) {
 	}
 }
 
-func TestItWakesOnceForEachReleaseThatAQuorumReports(t *testing.T) {
+func TestAWatchWakesOnceForEachReleaseThatAQuorumReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		wakes, l := watch(t.Context(), t, nodes), quorumOf(t, nodes)
@@ -156,27 +156,27 @@ func TestOnlyOneWakeUpOfANodeIsAnEcho(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if wakes.Load() != 2 {
-			t.Errorf("woken %d times in the end", wakes.Load())
+			t.Errorf("woken %d times a minute later; want 2", wakes.Load())
 		}
 	})
 }
 
-func TestWhatOnlyLooksLikeAnEchoWakesALittleLater(t *testing.T) {
+func TestAWakeUpThatOnlyLooksLikeAnEchoWakesALittleLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		ctx, cancel := context.WithCancel(t.Context())
 		wakes := watch(ctx, t, nodes)
 		for range 3 {
 			wakes.Store(0)
-			wakeUp(t, nodes[0], nodes[1]) // the third node had no part in it
-			wakeUp(t, nodes[1], nodes[2]) // the next release, at once; now the first node had no part
+			wakeUp(t, nodes[0], nodes[1]) // the third node is not in the quorum
+			wakeUp(t, nodes[1], nodes[2]) // the next release follows at once; now the first node is not in it
 			time.Sleep(100 * time.Millisecond)
 			if wakes.Load() != 2 {
 				t.Errorf("woken %d times for two releases", wakes.Load())
 			}
 			time.Sleep(time.Minute)
 			if wakes.Load() != 2 {
-				t.Errorf("woken %d times in the end", wakes.Load())
+				t.Errorf("woken %d times a minute later; want 2", wakes.Load())
 			}
 		}
 		wakeUp(t, nodes[0], nodes[1])
@@ -207,7 +207,7 @@ func TestWakeUpsThatComeFarApartStillWake(t *testing.T) {
 	})
 }
 
-func TestWakesGoOnWhenNodesChangeTheirPlaces(t *testing.T) {
+func TestEachReleaseWakesWhicheverNodesMakeTheQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(5)
 		wakes := watch(t.Context(), t, nodes)

@@ -112,7 +112,7 @@ func TestTheLockIsFreeWhenTheLastHoldIsReleasedInWhateverOrder(t *testing.T) {
 func TestAHoldThatIsEnteredTwiceIsOneHold(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
 		faults := new(backendtest.Faults)
-		l := reentrant.New(faults.Nested(store))
+		l := reentrant.New(faults.Ordered(store))
 		outer, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "outer", Owner: "job", TTL: long})
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestAnAttemptWithAnUnknownOutcomeLeavesNoHoldAndTheOthersAlone(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
 				faults := new(backendtest.Faults)
-				c := locker.New(reentrant.New(faults.Nested(store)), locker.WithTTL(long))
+				c := locker.New(reentrant.New(faults.Ordered(store)), locker.WithTTL(long))
 				job := as(t.Context(), "job")
 				outer := lock(job, t, c, 1)
 				faults.Once(backendtest.Enter, fault)

@@ -20,17 +20,5 @@ var harness = lockertest.Harness{
 
 func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
 	faults := new(backendtest.Faults)
-	return reentrant.New(faults.Nested(store)), disturber{beneath.Disturber{Outside: outside, Faults: faults, Ops: ops}}
+	return reentrant.New(faults.Ordered(store)), beneath.OfHolds(outside, faults)
 }
-
-var ops = map[lockertest.Op]backendtest.Op{
-	lockertest.Acquire: backendtest.Enter,
-	lockertest.Extend:  backendtest.Renew,
-	lockertest.Release: backendtest.Leave,
-}
-
-// disturber uses a hash as a foreign value, and a string as a value of another type.
-type disturber struct{ beneath.Disturber }
-
-func (d disturber) SetForeign(key string) { d.SetForeignHash(key) }
-func (d disturber) SetOther(key string)   { d.Disturber.SetForeign(key) }

@@ -58,7 +58,7 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 		outer, inner := lock(job, t, c, 1), lock(job, t, c, 2)
 
 		faults := new(backendtest.Faults)
-		faulty := &wakeCounter{NestedStore: faults.Nested(store)}
+		faulty := &wakeCounter{OrderedStore: faults.Ordered(store)}
 		other := locker.New(reentrant.New(faulty), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
 		waiting := locking(as(t.Context(), "another job"), other)
 		// The waiter makes an attempt, watches, makes another attempt, and then sleeps until it is
@@ -86,12 +86,12 @@ func TestAnotherOwnerWaitsUntilTheLastUnlockAndIsWokenThen(t *testing.T) {
 
 // wakeCounter counts wakes of the key of these tests.
 type wakeCounter struct {
-	backends.NestedStore
+	backends.OrderedStore
 	wakes atomic.Int64
 }
 
-func (w *wakeCounter) Watch(ctx context.Context, key string, wake func()) error {
-	return w.NestedStore.Watch(ctx, key, func() {
+func (w *wakeCounter) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	return w.OrderedStore.WatchQueued(ctx, key, waiter, func() {
 		w.wakes.Add(1)
 		wake()
 	})
@@ -102,10 +102,10 @@ func (w *wakeCounter) Watch(ctx context.Context, key string, wake func()) error 
 func (w *wakeCounter) mustHearOf(t *testing.T, another string) {
 	t.Helper()
 	woken := make(chan struct{}, 10)
-	if err := w.NestedStore.Watch(t.Context(), another, func() { woken <- struct{}{} }); err != nil {
+	if err := w.Watch(t.Context(), another, func() { woken <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := w.Enter(t.Context(), another, "owner", "token", long); !r.OK || err != nil {
+	if r, err := w.Enter(t.Context(), another, "token", long, backends.Admission{}); !r.OK || err != nil {
 		t.Fatal(r, err)
 	}
 	if ok, err := w.Leave(t.Context(), another, "token"); !ok || err != nil {
@@ -148,8 +148,7 @@ func TestANestedLockNeverWaitsBehindAnotherOwnerInTheSameClient(t *testing.T) {
 	})
 }
 
-// The other waiters of the same owner sleep until they are woken, or for very long. They do not
-// know that their owner has got the lock.
+// The other waiters of the same owner are in the queue, and may have the lock before.
 func TestANestedLockNeverWaitsBehindTheWaitersOfItsOwner(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(long), locker.WithBackoff(hardlyEver))
@@ -166,8 +165,8 @@ func TestANestedLockNeverWaitsBehindTheWaitersOfItsOwner(t *testing.T) {
 
 		began := time.Now()
 		inner := answer(t, locking(job, c))
-		if took := time.Since(began); took != 0 || inner.Lease().Holds != 2 {
-			t.Errorf("the nested Lock is hold %d after %v; want 2 at once", inner.Lease().Holds, took)
+		if took := time.Since(began); took != 0 || inner.Lease().Holds < 2 {
+			t.Errorf("the nested Lock is hold %d after %v; want 2 or more at once", inner.Lease().Holds, took)
 		}
 		unlock(t, inner, outer)
 		for range cap(waiting) {
@@ -190,14 +189,16 @@ func TestAllWaitersOfOneOwnerGetTheLockTogether(t *testing.T) {
 		unlock(t, first)
 		free := time.Now()
 		var held []*locker.Lock
-		for range cap(waiting) {
+		most := 0
+		for range cap(waiting) { // their answers come in any order
 			held = append(held, answer(t, waiting))
+			most = max(most, held[len(held)-1].Lease().Holds)
 		}
 		if took := time.Since(free); took > 0 {
 			t.Errorf("the last one had to wait for another %v", took)
 		}
-		if n := held[2].Lease().Holds; n != 3 {
-			t.Errorf("the last one is hold %d", n)
+		if most != 3 {
+			t.Errorf("the last one is hold %d", most)
 		}
 		unlock(t, held...)
 	})

@@ -44,5 +44,5 @@ func New(store backends.Store) locker.Locker {
 	if queues, ok := store.(backends.QueuedStore); ok {
 		return instance.Queued(queues, false)
 	}
-	return instance.New(store, store.SetNX)
+	return instance.Plain(store)
 }

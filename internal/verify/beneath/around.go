@@ -18,6 +18,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -86,9 +88,17 @@ var strategies = []promised{
 	}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		store, outside := start(t)
 		faults := new(backendtest.Faults)
-		return wrap(t, reentrant.New(faults.Nested(store))), hashes{Disturber{outside, faults, map[lockertest.Op]backendtest.Op{
-			lockertest.Acquire: backendtest.Enter, lockertest.Extend: backendtest.Renew, lockertest.Release: backendtest.Leave,
-		}}}
+		return wrap(t, reentrant.New(faults.Ordered(store))), OfHolds(outside, faults)
+	}},
+	{"semaphore", false, lockertest.Harness{}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := start(t)
+		faults := new(backendtest.Faults)
+		return wrap(t, semaphore.New(faults.Ordered(store), 1)), OfHolds(outside, faults)
+	}},
+	{"writers", false, lockertest.Harness{}, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+		store, outside := start(t)
+		faults := new(backendtest.Faults)
+		return wrap(t, rwlock.New(faults.Ordered(store)).Writers()), OfHolds(outside, faults)
 	}},
 	{"redlock", true, ofQuorums, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		var d nodes
@@ -99,7 +109,7 @@ var strategies = []promised{
 		}
 		return around(t, wrap, d)(redlock.New(lockers))
 	}},
-	{"redlock numbered", true, ofQuorums, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
+	{"redlock numbered", true, ofNumberedQuorums, func(t *testing.T, start Start, wrap Wrapping) (locker.Locker, lockertest.Disturber) {
 		var d nodes
 		stores := make([]backends.FencedStore, 3)
 		for i := range stores {
@@ -115,6 +125,7 @@ var strategies = []promised{
 		"Extend after another holder took the lock matches ErrLost and leaves its lease alone",
 		"Extend of a lock that another holder took matches ErrLost and ends its context",
 		"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
+		"Unlock of a lost lock with a minimum hold matches ErrLost and leaves the next holder alone",
 	),
 	old("legacy setbit", legacy.SetBit, true, firstBit, bits...),
 	old("legacy getbit", legacy.GetBit, true, firstBit, append([]string{
@@ -144,6 +155,8 @@ var ofQuorums = lockertest.Harness{
 	},
 }
 
+var ofNumberedQuorums = lockertest.Harness{Except: ofQuorums.Except, NoTransfer: true}
+
 // around wraps a quorum that answers when all its nodes have answered.
 func around(t *testing.T, wrap Wrapping, d nodes) func(locker.Locker, error) (locker.Locker, lockertest.Disturber) {
 	d.waits = make(chan struct{}, 1)
@@ -169,6 +182,7 @@ var bits = []string{
 	"Extend of a lock that another holder took matches ErrLost and ends its context",
 	"Unlock after the lock was lost matches ErrLost and leaves the next holder alone",
 	"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone",
+	"Unlock of a lost lock with a minimum hold matches ErrLost and leaves the next holder alone",
 	"after Unlock the lock is not renewed any more",
 	"Do whose lock was lost matches ErrLost, even if work did not fail",
 }
@@ -191,17 +205,11 @@ func plainOver(t *testing.T, start Start) (locker.Locker, Disturber) {
 	return single.New(faults.Queued(store)), Disturber{outside, faults, plainOps}
 }
 
-// hashes sets a hash as the foreign value, and a string as the value of another type.
-type hashes struct{ Disturber }
-
-func (h hashes) SetForeign(key string) { h.SetForeignHash(key) }
-func (h hashes) SetOther(key string)   { h.Disturber.SetForeign(key) }
-
 // old is a legacy recipe. It is not disturbed by faults: one command serves several purposes, and a
 // fault would have to know the purpose.
 func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLeft bool, holds func(value string) bool, except ...string) promised {
 	return promised{strategy, false, lockertest.Harness{
-		NoWatch: true, NoLeft: noLeft,
+		NoWatch: true, NoLeft: noLeft, NoTransfer: true,
 		NoFaults: true, NoForeign: true,
 		Except: append([]string{ // a second command does not compare the value
 			"a second Acquire with the same token is granted, for ttl from then on",

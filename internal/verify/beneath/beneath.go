@@ -28,7 +28,7 @@ import (
 type Store interface {
 	backends.NumberedStore
 	backends.FencedStore
-	backends.NestedStore
+	backends.OrderedStore
 	backends.QueuedStore
 }
 

@@ -16,7 +16,7 @@ type Outside interface {
 	Delete(key string)
 	Expire(key string)
 	SetForeign(key string) // a string
-	SetForeignHash(key string)
+	SetForeignHolds(key string)
 	SetOther(key string) // a list
 }
 
@@ -45,6 +45,19 @@ func (d Disturber) op(op lockertest.Op) backendtest.Op {
 	return d.Ops[op]
 }
 
+// OfHolds is the Disturber of a strategy whose leases are holds.
+func OfHolds(outside Outside, faults *backendtest.Faults) lockertest.Disturber {
+	return ofHolds{Disturber{outside, faults, map[lockertest.Op]backendtest.Op{
+		lockertest.Acquire: backendtest.Enter, lockertest.Extend: backendtest.Renew, lockertest.Release: backendtest.Leave,
+	}}}
+}
+
+// ofHolds sets a sorted set as the foreign value, and a string as the value of another type.
+type ofHolds struct{ Disturber }
+
+func (d ofHolds) SetForeign(key string) { d.SetForeignHolds(key) }
+func (d ofHolds) SetOther(key string)   { d.Disturber.SetForeign(key) }
+
 // mapped is the outside of a store in memory.
 type mapped struct{ *memory.Store }
 
@@ -53,9 +66,9 @@ func (m mapped) Holds(key string) bool {
 	return ok
 }
 
-func (m mapped) Expire(key string)         { m.Set(key, "", -1) }
-func (m mapped) SetForeign(key string)     { m.Set(key, "foreign", 0) }
-func (m mapped) SetForeignHash(key string) { m.SetNested(key) }
+func (m mapped) Expire(key string)          { m.Set(key, "", -1) }
+func (m mapped) SetForeign(key string)      { m.Set(key, "foreign", 0) }
+func (m mapped) SetForeignHolds(key string) { m.SetShared(key) }
 
 // keys is the outside of a Redis server.
 type keys struct {
@@ -71,11 +84,11 @@ func (k keys) Holds(key string) bool {
 	return n == 1
 }
 
-func (k keys) Delete(key string)         { k.do([]any{"DEL", key}) }
-func (k keys) Expire(key string)         { k.do([]any{"PEXPIRE", key, 0}) }
-func (k keys) SetForeign(key string)     { k.do([]any{"SET", key, "foreign"}) }
-func (k keys) SetForeignHash(key string) { k.do([]any{"DEL", key}, []any{"HSET", key, "foreign", 1}) }
-func (k keys) SetOther(key string)       { k.do([]any{"DEL", key}, []any{"RPUSH", key, "element"}) }
+func (k keys) Delete(key string)          { k.do([]any{"DEL", key}) }
+func (k keys) Expire(key string)          { k.do([]any{"PEXPIRE", key, 0}) }
+func (k keys) SetForeign(key string)      { k.do([]any{"SET", key, "foreign"}) }
+func (k keys) SetForeignHolds(key string) { k.do([]any{"DEL", key}, []any{"ZADD", key, 1, "foreign"}) }
+func (k keys) SetOther(key string)        { k.do([]any{"DEL", key}, []any{"RPUSH", key, "element"}) }
 
 // do sends commands as one transaction, so that no waiter comes between them.
 func (k keys) do(commands ...[]any) {

@@ -20,6 +20,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -158,7 +160,7 @@ func TestNumbersRiseWhateverTheClockOfTheServerDoes(t *testing.T) {
 type numberedNested interface {
 	backends.NumberedStore
 	backends.FencedStore
-	backends.NestedStore
+	backends.OrderedStore
 }
 
 var clients = map[string]func(t *testing.T, s *redistest.Server) numberedNested{
@@ -188,6 +190,8 @@ var clockCells = []struct {
 	{"single", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return single.New(s[0]) }},
 	{"fenced", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return fenced.New(s[0]) }},
 	{"reentrant", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return reentrant.New(s[0]) }},
+	{"semaphore of 1", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return semaphore.New(s[0], 1) }},
+	{"rwlock, a writer", 1, 1, 1, true, true, func(_ *testing.T, s []numberedNested) locker.Locker { return rwlock.New(s[0]).Writers() }},
 	{"redlock 2 of 3, on 2", 3, 2, 2, true, true, quorumOf(2)},
 	{"redlock 2 of 3, on 3", 3, 3, 2, false, false, quorumOf(2)},
 	{"redlock 3 of 3", 3, 3, 3, false, true, quorumOf(3)},

@@ -9,6 +9,7 @@
 //	killed_test.go     waiters and holders whose process is killed
 //	newprocess_test.go a process that did not see the restart of a server
 //	crashes_test.go    servers and holders that are killed and stopped, and updates that are counted
+//	shares_test.go     permits, readers and writers, leaders and jobs, whose processes and servers fail
 //	powercuts_test.go  servers that lose their power, and with it all that they have not synced
 //	clocks_test.go     servers whose clock jumps
 //	ourclocks_test.go  clients whose clock jumps

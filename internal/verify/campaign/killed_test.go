@@ -85,6 +85,10 @@ func TestProcess(t *testing.T) {
 		runWorker(t, job)
 		return
 	}
+	if orders := os.Getenv(programEnv); orders != "" {
+		runProgram(t, orders)
+		return
+	}
 	addr, with := os.Getenv("LOCKSTEP_TEST_REDIS"), os.Getenv("LOCKSTEP_TEST_LIBRARY")
 	if addr == "" {
 		return

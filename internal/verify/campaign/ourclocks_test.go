@@ -44,16 +44,25 @@ func TestTheWallClockOfAClientJumps(t *testing.T) {
 		for _, lib := range libraries {
 			t.Run(s.name+"/"+lib.name, func(t *testing.T) {
 				t.Parallel()
-				ours, theirs := clockedClient(t, s, lib, servers), clockedClient(t, s, lib, servers)
+				ours, theirs := clockedClient(t, s, s.build, lib, servers), clockedClient(t, s, s.others, lib, servers)
+				beside := clockedClient(t, s, s.build, lib, servers) // its clock does not jump
 				// with all client libraries
 				again := command("TestTheWallClockOfAClientJumps/" + s.name)
 				back := matrix.Cell{Strategy: s.name, Fault: "client clock back", Where: "redis-server", Trials: locks, Command: again}
 				ahead := matrix.Cell{Strategy: s.name, Fault: "client clock ahead", Where: "redis-server", Trials: locks, Command: again}
 				for i := range locks {
-					if setBack(t, ours, theirs, fmt.Sprintf("%s, %d, back", t.Name(), i)) {
+					key := fmt.Sprintf("%s, %d", t.Name(), i)
+					for range s.beside {
+						for _, key := range []string{key + ", back", key + ", ahead"} {
+							if _, err := beside.Lock(t.Context(), key, locker.WithWait(patience)); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					if setBack(t, ours, theirs, key+", back") {
 						back.Violations++
 					}
-					if setAhead(t, ours, theirs, fmt.Sprintf("%s, %d, ahead", t.Name(), i)) {
+					if setAhead(t, ours, theirs, key+", ahead") {
 						ahead.Violations++
 					}
 				}
@@ -153,13 +162,15 @@ type clocked struct {
 	clock *wallclock.Clock
 }
 
-func clockedClient(t *testing.T, s strategy, lib library, servers []*redistest.Server) *clocked {
+func clockedClient(
+	t *testing.T, s strategy, build func([]*redisstore.Store) (locker.Locker, error), lib library, servers []*redistest.Server,
+) *clocked {
 	var stores []*redisstore.Store
 	for _, server := range servers[:s.nodes] {
 		stores = append(stores, lib.dial(t, server.Addr(), s.options...).store)
 	}
 	clock := new(wallclock.Clock)
-	l, err := s.build(stores)
+	l, err := build(stores)
 	if s.sendsTimes {
 		l = legacy.GetSet(clockedStore{stores[0], clock})
 	}

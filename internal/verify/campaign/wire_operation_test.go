@@ -52,7 +52,7 @@ type scene struct {
 	ours    party              // behind them
 	same    party              // the same owner, without a proxy
 	other   party              // another owner, without a proxy
-	around  int                // holds of ours around the operation
+	around  int                // holds of ours around the operation, or of others beside it
 
 	missed bool // the fault did not happen
 	// how long the key of a failed attempt stayed after the network worked again
@@ -77,6 +77,11 @@ func (c wireCase) run(t *testing.T, stage *stage) result {
 	s.unlock(s.lock(s.ours, s.key+", warm")) // connects to every node and loads the scripts
 	<-stage.warming
 
+	var beside []*locker.Lock
+	for range c.strategy.beside {
+		beside = append(beside, s.lock(s.other, s.key))
+	}
+	s.around = len(beside)
 	r := c.given(false)
 	r.outcome = c.operation.do(s)
 	if s.strategy.ownerless {
@@ -86,6 +91,11 @@ func (c wireCase) run(t *testing.T, stage *stage) result {
 		s.unlock(s.lock(s.other, s.key)) // in the end everybody gets it
 	}
 	s.untilStill()
+	for _, l := range beside {
+		s.extendWell(l)
+		s.unlock(l)
+	}
+	s.around = 0
 	if !s.mayLeave(r.outcome) {
 		eventually(t, "in the end no node has the key", func() bool { return s.taken() == 0 })
 	}

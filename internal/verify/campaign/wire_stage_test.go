@@ -20,6 +20,7 @@ type stage struct {
 	servers map[bool][]*redistest.Server // true: for replicated strategies
 	looking map[bool][]*client.Client    // by server
 	direct  map[string]*locker.Client    // by strategy
+	others  map[string]*locker.Client    // of the other party, by strategy
 	// limits the cases that connect at once, which needs most of the CPU
 	warming chan struct{}
 }
@@ -27,7 +28,7 @@ type stage struct {
 func setUp(t *testing.T) *stage {
 	s := &stage{
 		servers: map[bool][]*redistest.Server{false: redistest.StartN(t, 5), true: {startReplicated(t)}},
-		looking: map[bool][]*client.Client{}, direct: map[string]*locker.Client{}, warming: make(chan struct{}, 4),
+		looking: map[bool][]*client.Client{}, direct: map[string]*locker.Client{}, others: map[string]*locker.Client{}, warming: make(chan struct{}, 4),
 	}
 	clients := map[bool][]*client.Client{}
 	for replicated, servers := range s.servers {
@@ -48,7 +49,12 @@ func setUp(t *testing.T) *stage {
 		if err != nil {
 			t.Fatal(err)
 		}
+		others, err := of.others(stores)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.direct[of.name] = locker.New(l, locker.WithTTL(ttl), locker.WithoutExtension())
+		s.others[of.name] = locker.New(others, locker.WithTTL(ttl), locker.WithoutExtension())
 	}
 	return s
 }
@@ -90,20 +96,19 @@ func (p party) Lock(ctx context.Context, key string) (*locker.Lock, error) {
 // parties makes the party whose network has the fault, the same owner on a network without faults,
 // and another owner there.
 func (s *scene) parties(ours locker.Locker) {
-	direct := s.direct[s.strategy.name]
 	s.ours = party{Client: locker.New(ours, locker.WithTTL(ttl), locker.WithoutExtension())}
-	s.same, s.other = party{Client: direct}, party{Client: direct}
+	s.same, s.other = party{Client: s.direct[s.strategy.name]}, party{Client: s.others[s.strategy.name]}
 	if s.strategy.nested {
 		s.ours.owner, s.same.owner, s.other.owner = "we", "we", "they"
 	}
 }
 
-// taken counts the nodes that have the key, besides the holds around the operation. A bit that is
-// off does not count.
+// taken counts the nodes that have the key, besides the holds around the operation or beside it. A
+// bit that is off does not count.
 func (s *scene) taken() (nodes int) {
 	for _, look := range s.looking[s.strategy.replicated][:s.strategy.nodes] {
 		var there bool
-		if s.strategy.nested {
+		if s.strategy.nested || s.strategy.beside > 0 {
 			there = s.holds(look) > s.around
 		} else {
 			exists, err := look.Exists(context.Background(), s.key).Result()
@@ -120,19 +125,19 @@ func (s *scene) taken() (nodes int) {
 	return nodes
 }
 
-// holds counts the holds of the owner that has the lock.
+// holds counts the holds of the key.
 func (s *scene) holds(look *client.Client) (n int) {
-	fields, err := look.HKeys(context.Background(), s.key).Result()
+	members, err := look.ZRange(context.Background(), s.key, 0, -1).Result()
 	if err != nil {
 		s.Errorf("looking at the store: %v", err)
 	}
-	for _, field := range fields {
-		if strings.HasPrefix(field, "hold:") {
+	for _, member := range members {
+		if !strings.HasPrefix(member, "\x00group:") {
 			n++
 		}
 	}
-	if len(fields) > 0 && n == 0 {
-		s.Errorf("the key exists without a hold: %v", fields)
+	if len(members) > 0 && n == 0 {
+		s.Errorf("the key exists without a hold: %q", members)
 	}
 	return n
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -32,6 +34,10 @@ type strategy struct {
 	// nested: an owner has several holds at once; each operation is within another hold of its
 	// owner.
 	nested bool
+	// against builds the Locker of the other party; nil: it has the same.
+	against func(*redisstore.Store) locker.Locker
+	// beside is how many others hold the key all the time.
+	beside int
 	// replicated: the strategy has a server of its own, with replicas.
 	replicated bool
 	options    []redisstore.Option // of the stores
@@ -42,6 +48,19 @@ var strategies = []strategy{
 	{name: "fenced", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return fenced.New(s) })},
 	{name: "reentrant", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return reentrant.New(s) })},
 	{name: "reentrant, nested", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return reentrant.New(s) }), nested: true},
+	{
+		name: "semaphore, the last of 3 permits", nodes: 1, beside: permits - 1,
+		build: over(func(s *redisstore.Store) locker.Locker { return semaphore.New(s, permits) }),
+	},
+	{
+		name: "semaphore in order, the last of 3 permits", nodes: 1, beside: permits - 1,
+		build: over(func(s *redisstore.Store) locker.Locker { return semaphore.New(s, permits, semaphore.WithOrder()) }),
+	},
+	{name: "rwlock, a writer", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Writers() })},
+	{
+		name: "rwlock, a reader against a writer", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Readers() }),
+		against: func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Writers() },
+	},
 	{
 		name: "single, without scripts", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return single.New(s) }),
 		options: scriptless, commands: []string{"SET", "EXEC"},
@@ -107,6 +126,14 @@ func (s strategy) strikes(args []string, key string) bool {
 		return slices.Contains(s.commands, strings.ToUpper(args[0]))
 	}
 	return concerns(args, key)
+}
+
+// others returns what the other party locks with.
+func (s strategy) others(stores []*redisstore.Store) (locker.Locker, error) {
+	if s.against == nil {
+		return s.build(stores)
+	}
+	return s.against(stores[0]), nil
 }
 
 // need returns how many nodes must have the lock.

@@ -14,7 +14,7 @@ import (
 type store interface {
 	backends.NumberedStore
 	backends.FencedStore
-	backends.NestedStore
+	backends.OrderedStore
 	backends.LegacyStore
 }
 
@@ -38,7 +38,7 @@ type outside interface {
 	Get(key string) (value string, left time.Duration, found bool)
 	Set(key, value string, ttl time.Duration)
 	SetOther(key string)
-	SetNested(key string)
+	SetShared(key string)
 	Delete(key string)
 }
 
@@ -50,6 +50,7 @@ type answer struct {
 	foreign bool
 	fence   uint64
 	holds   int
+	room    int
 	err     failing
 }
 
@@ -100,7 +101,7 @@ func perform(ctx context.Context, s store, o outside, op operation) (a answer) {
 	case "RaiseFence":
 		a.ok, err = s.RaiseFence(ctx, op.key, op.value, op.to)
 	case "Enter":
-		r, err = s.Enter(ctx, op.key, op.owner, op.value, op.ttl)
+		r, err = s.Enter(ctx, op.key, op.value, op.ttl, backends.Admission{Group: op.group, Limit: op.limit})
 	case "Renew":
 		a.ok, err = s.Renew(ctx, op.key, op.value, op.ttl)
 	case "Leave":
@@ -131,8 +132,8 @@ func perform(ctx context.Context, s store, o outside, op operation) (a answer) {
 		o.Set(op.key, op.value, op.ttl)
 	case "outside.SetOther":
 		o.SetOther(op.key)
-	case "outside.SetNested":
-		o.SetNested(op.key)
+	case "outside.SetShared":
+		o.SetShared(op.key)
 	case "outside.Delete":
 		o.Delete(op.key)
 	case "wait":
@@ -141,7 +142,7 @@ func perform(ctx context.Context, s store, o outside, op operation) (a answer) {
 		panic("no such operation: " + op.call)
 	}
 	if r != (backends.Result{}) {
-		a = answer{ok: r.OK, left: r.Left, foreign: r.Foreign, fence: r.Fence, holds: r.Holds}
+		a = answer{ok: r.OK, left: r.Left, foreign: r.Foreign, fence: r.Fence, holds: r.Holds, room: r.Room}
 	}
 	a.err = kindOf(err)
 	return a
@@ -159,6 +160,7 @@ func (a answer) String() string {
 	add(a.left != 0, "%v left", a.left)
 	add(a.fence != 0, "fence %d", a.fence)
 	add(a.holds != 0, "%d holds", a.holds)
+	add(a.room != 0, "room for %d", a.room)
 	add(a.err != noError, "%s", a.err)
 	return strings.Join(parts, ", ")
 }

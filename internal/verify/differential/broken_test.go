@@ -17,7 +17,7 @@ type broken struct {
 	expireIf    func(ctx context.Context, key, value string, ttl time.Duration) (bool, error)
 	deleteIf    func(ctx context.Context, key, value string) (bool, error)
 	raise       func(ctx context.Context, key, value string, to uint64) (bool, error)
-	enter       func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error)
+	enter       func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error)
 	leave       func(ctx context.Context, key, token string) (bool, error)
 	getSet      func(ctx context.Context, key, value string) (string, bool, error)
 	txExpireIf  func(ctx context.Context, key, value string, ttl time.Duration) (bool, error)
@@ -69,11 +69,11 @@ func (b *broken) RaiseFence(ctx context.Context, key, value string, to uint64) (
 	return b.LegacyStore.RaiseFence(ctx, key, value, to)
 }
 
-func (b *broken) Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
+func (b *broken) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
 	if b.enter != nil {
-		return b.enter(ctx, key, owner, token, ttl)
+		return b.enter(ctx, key, token, ttl, a)
 	}
-	return b.LegacyStore.Enter(ctx, key, owner, token, ttl)
+	return b.LegacyStore.Enter(ctx, key, token, ttl, a)
 }
 
 func (b *broken) Leave(ctx context.Context, key, token string) (bool, error) {
@@ -190,8 +190,8 @@ var breaks = map[string]func(b *broken, s *memory.Store){
 	},
 	"Enter counts a token that is there once more": func(b *broken, s *memory.Store) {
 		entered := map[string]bool{}
-		b.enter = func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
-			r, err := s.Enter(ctx, key, owner, token, ttl)
+		b.enter = func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+			r, err := s.Enter(ctx, key, token, ttl, a)
 			if r.OK && entered[key+token] && r.Holds == 1 {
 				r.Holds++
 			}
@@ -199,9 +199,10 @@ var breaks = map[string]func(b *broken, s *memory.Store){
 			return r, err
 		}
 	},
-	"Enter takes nobody for an owner": func(b *broken, s *memory.Store) {
-		b.enter = func(ctx context.Context, key, owner, token string, ttl time.Duration) (backends.Result, error) {
-			return s.Enter(ctx, key, "owner "+owner, token, ttl)
+	"Enter forgets the limit": func(b *broken, s *memory.Store) {
+		b.enter = func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+			a.Limit = 0
+			return s.Enter(ctx, key, token, ttl, a)
 		}
 	},
 	"Leave ends all holds": func(b *broken, s *memory.Store) {

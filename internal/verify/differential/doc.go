@@ -15,7 +15,8 @@
 //
 // TestAllStoresKeepTheSameQueue does the same with waiters, which have a model of their own:
 // grants, held answers and positions. It leaves out the length of a reservation, and when a waiter
-// that leaves has left the queue.
+// that leaves has left the queue. TestAllStoresKeepTheSameQueueOfHolds does it for holds, which have
+// groups, limits and numbers. A waiter asks with one group and one limit until it is let in.
 //
 // TestConcurrentCallsAreLinearizable lets many clients call at once, and throws some answers away.
 // It looks for an order of the calls in which the model gives the same answers.

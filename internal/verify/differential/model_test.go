@@ -46,7 +46,7 @@ type world struct {
 	kind    kind
 	value   string // of a text
 	end     life   // of the key
-	owner   string // of holds
+	group   string // of holds
 	holds   [4]life
 	counter uint64
 }
@@ -56,8 +56,8 @@ type kind string
 const (
 	nothing kind = "nothing"
 	text    kind = "text"
-	nested  kind = "holds"
-	hash    kind = "a hash of others"
+	shared  kind = "holds"
+	others  kind = "holds of others"
 	list    kind = "a list"
 )
 
@@ -157,7 +157,7 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 		if w.kind == text || w.kind == list {
 			return fails(wrongType)
 		}
-		return r.nested(w, op, end)
+		return r.shared(w, op, end)
 	}
 	switch op.call {
 	case "SetNX":
@@ -238,8 +238,8 @@ func (r rules) of(w world, op operation, at moment) []outcome {
 		return says(false, stored(end))
 	case "outside.SetOther":
 		return says(false, world{kind: list, end: forever, counter: w.counter})
-	case "outside.SetNested":
-		return says(false, world{kind: hash, end: forever, counter: w.counter})
+	case "outside.SetShared":
+		return says(false, world{kind: others, end: forever, counter: w.counter})
 	case "outside.Delete":
 		return says(false, bare)
 	case "Watch":
@@ -307,14 +307,14 @@ func (w world) String() string {
 	switch w.kind {
 	case nothing:
 		return text
-	case nested:
+	case shared:
 		var of []string
 		for i, hold := range w.holds {
 			if hold != no {
 				of = append(of, fmt.Sprintf("%q %v", values[i], hold))
 			}
 		}
-		text += fmt.Sprintf(" of %q: %s; the key", w.owner, strings.Join(of, ", "))
+		text += fmt.Sprintf(" of %q: %s; the key", w.group, strings.Join(of, ", "))
 	}
 	if w.kind == "text" {
 		text += fmt.Sprintf(" %q", w.value)

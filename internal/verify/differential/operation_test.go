@@ -12,7 +12,8 @@ type operation struct {
 	call   string
 	key    string
 	value  string // also the token of a hold
-	owner  string
+	group  string // of a hold
+	limit  int
 	ttl    time.Duration // also how long to wait
 	number numbering
 	to     uint64
@@ -27,7 +28,8 @@ type operation struct {
 var (
 	keys   = []string{"k", "{k}", "k}"}
 	values = []string{"", "a", "17", "\x80\x01"}
-	owners = []string{"", "ann", "bob"}
+	groups = []string{"", "ann", "bob"}
+	limits = []int{0, 1, 2, 3}
 	ttls   = []time.Duration{10 * time.Millisecond, 10500 * time.Microsecond, 17 * time.Millisecond, 40 * time.Millisecond, time.Minute, maxTTL}
 	noTTLs = []time.Duration{-time.Second, 0, 999 * time.Microsecond, maxTTL + 1}
 	waits  = []time.Duration{time.Millisecond, 8 * time.Millisecond, 11 * time.Millisecond, 25 * time.Millisecond}
@@ -46,7 +48,7 @@ var drawn = []struct {
 	{"SetNXForever", [3]int{4, 4, 1}}, {"Get", [3]int{3, 3, 1}}, {"GetSet", [3]int{4, 4, 1}}, {"Left", [3]int{4, 4, 6}},
 	{"Expire", [3]int{4, 4, 6}}, {"Delete", [3]int{5, 5, 5}}, {"TxExpireIf", [3]int{5, 5, 1}}, {"TxDeleteIf", [3]int{4, 4, 1}},
 	{"GetBit", [3]int{2, 3, 1}}, {"SetBit", [3]int{4, 4, 1}},
-	{"outside.Set", [3]int{3, 3, 1}}, {"outside.SetOther", [3]int{2, 1, 1}}, {"outside.SetNested", [3]int{2, 1, 2}},
+	{"outside.Set", [3]int{3, 3, 1}}, {"outside.SetOther", [3]int{2, 1, 1}}, {"outside.SetShared", [3]int{2, 1, 2}},
 	{"outside.Delete", [3]int{8, 6, 6}}, {"outside.Get", [3]int{3, 3, 3}}, {"wait", [3]int{7, 7, 7}},
 }
 
@@ -79,7 +81,7 @@ func draw(seed uint64, length int) []operation {
 // drawOne draws all that an operation could need.
 func drawOne(r *rand.Rand, call string) operation {
 	op := operation{
-		call: call, key: pick(r, keys), value: pick(r, values), owner: pick(r, owners), ttl: pick(r, ttls),
+		call: call, key: pick(r, keys), value: pick(r, values), group: pick(r, groups), limit: pick(r, limits), ttl: pick(r, ttls),
 		number: pick(r, []numbering{byCount, byClock}), to: pick(r, raises), offset: r.Uint32N(20), on: r.IntN(2) == 0,
 	}
 	if r.IntN(4) > 0 { // after the greatest number a key has no more
@@ -89,7 +91,7 @@ func drawOne(r *rand.Rand, call string) operation {
 		op.value = values[1]
 	}
 	if r.IntN(2) == 0 {
-		op.owner = owners[1]
+		op.group = groups[1]
 	}
 	odd, wait, bad := r.IntN(100), pick(r, waits), pick(r, noTTLs)
 	switch {
@@ -117,7 +119,8 @@ func (op operation) String() string {
 	case "wait":
 		return "wait " + op.ttl.String()
 	case "Enter":
-		quoted(op.owner)
+		quoted(op.group)
+		plain(op.limit)
 		quoted(op.value)
 	case "GetBit":
 		plain(op.offset)

@@ -139,9 +139,9 @@ func (b beneath) SetOther(key string) {
 	b.do("RPUSH", key, "element")
 }
 
-func (b beneath) SetNested(key string) {
+func (b beneath) SetShared(key string) {
 	b.do("DEL", key)
-	b.do("HSET", key, "hold:1", "1", "owner", "2")
+	b.do("ZADD", key, "1", "hold", "2", "other")
 }
 
 func (b beneath) Delete(key string) { b.do("DEL", key) }

@@ -13,10 +13,12 @@ type Grant struct {
 	Who             string
 	Asked, Answered int64
 	Fence           uint64
+	// Shared: other Shared grants may have the same number, as readers that hold together.
+	Shared bool
 }
 
 // Inversion is a violation of fencing: First was answered before Second was asked for and has the
-// greater number, or both have the same number.
+// greater number, or both have the same number and may not share it.
 type Inversion struct{ First, Second Grant }
 
 func (i Inversion) String() string {
@@ -30,8 +32,8 @@ func (i Inversion) String() string {
 }
 
 // Inversions returns a violation for each Grant whose number is lower than the greatest number that
-// was answered before its request, and one for each Grant with the number of an earlier one. Grants
-// that overlap may have their numbers in any order. It sorts grants.
+// was answered before its request, and one for each Grant with the number of an earlier one, unless
+// both are Shared. Grants that overlap may have their numbers in any order. It sorts grants.
 func Inversions(grants []Grant) []Inversion {
 	slices.SortFunc(grants, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Asked, b.Asked), cmp.Compare(a.Fence, b.Fence))
@@ -57,10 +59,11 @@ func Inversions(grants []Grant) []Inversion {
 		if g.Fence < greatest.Fence {
 			found = append(found, Inversion{greatest, g})
 		}
-		if other, taken := numbers[g.Fence]; taken {
-			found = append(found, Inversion{other, g})
-		} else {
+		switch other, taken := numbers[g.Fence]; {
+		case !taken:
 			numbers[g.Fence] = g
+		case !other.Shared || !g.Shared:
+			found = append(found, Inversion{other, g})
 		}
 	}
 	return found

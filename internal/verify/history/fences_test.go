@@ -6,8 +6,11 @@ import (
 )
 
 func TestInversions(t *testing.T) {
-	g := func(asked, answered int64, fence uint64) Grant { return Grant{"key", "", asked, answered, fence} }
-	other := Grant{"other", "", 0, 1, 9}
+	g := func(asked, answered int64, fence uint64) Grant {
+		return Grant{Key: "key", Asked: asked, Answered: answered, Fence: fence}
+	}
+	shared := func(g Grant) Grant { g.Shared = true; return g }
+	other := Grant{Key: "other", Answered: 1, Fence: 9}
 	for _, c := range []struct {
 		says   string
 		grants []Grant
@@ -24,7 +27,14 @@ func TestInversions(t *testing.T) {
 		{"an earlier one that was answered last is no witness", []Grant{g(0, 100, 5), g(20, 30, 1), g(40, 50, 2)}, 0},
 		{"a first number of 0, twice", []Grant{g(0, 10, 0), g(20, 30, 0)}, 1},
 		{"different keys", []Grant{other, g(20, 30, 1), g(40, 50, 9)}, 0},
-		{"one each of different keys", []Grant{{"a", "", 0, 1, 9}, {"a", "", 2, 3, 8}, other, {"other", "", 2, 3, 7}, g(20, 30, 1)}, 2},
+		{"one each of different keys", []Grant{
+			{Key: "a", Answered: 1, Fence: 9}, {Key: "a", Asked: 2, Answered: 3, Fence: 8},
+			other, {Key: "other", Asked: 2, Answered: 3, Fence: 7}, g(20, 30, 1),
+		}, 2},
+		{"two readers with one number", []Grant{shared(g(0, 10, 2)), shared(g(20, 30, 2))}, 0},
+		{"a writer with the number of a reader", []Grant{shared(g(0, 10, 2)), g(20, 30, 2)}, 1},
+		{"a reader with the number of a writer", []Grant{g(0, 10, 2), shared(g(20, 30, 2))}, 1},
+		{"a reader with a lower number than a reader before", []Grant{shared(g(0, 10, 2)), shared(g(20, 30, 1))}, 1},
 	} {
 		if got := Inversions(c.grants); len(got) != c.want {
 			t.Errorf("%s: %d inversions %v; want %d", c.says, len(got), got, c.want)
@@ -40,7 +50,9 @@ func TestInversionsAgreesWithComparingAllPairs(t *testing.T) {
 		var grants []Grant
 		for range r.IntN(10) {
 			asked := int64(r.IntN(40))
-			grants = append(grants, Grant{string(rune('a' + r.IntN(2))), "", asked, asked + 1 + int64(r.IntN(8)), uint64(r.IntN(12))})
+			grants = append(grants, Grant{
+				Key: string(rune('a' + r.IntN(2))), Asked: asked, Answered: asked + 1 + int64(r.IntN(8)), Fence: uint64(r.IntN(12)),
+			})
 		}
 		want := 0
 		repeats := map[Grant]int{}

@@ -1,11 +1,7 @@
 // Package history checks the records of holders of a lock.
 package history
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // A Hold is one hold of a lock: from an instant after the grant to one before the release, in
 // nanoseconds of a clock that all share. The real hold was longer, so two Holds of one key that
@@ -27,9 +23,7 @@ func (o Overlap) String() string {
 // Overlaps returns a violation for each Hold that began before an earlier one had ended. A Hold may
 // begin at the instant at which another ends. It sorts holds.
 func Overlaps(holds []Hold) []Overlap {
-	slices.SortFunc(holds, func(a, b Hold) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
-	})
+	sort(holds)
 	var found []Overlap
 	for i := 1; i < len(holds); i++ {
 		longest, h := &holds[i-1], &holds[i]

@@ -21,6 +21,7 @@ type actor struct {
 	wire    *wire
 	locker  locker.Locker  // one attempt
 	locks   *locker.Client // waits, extends and tells
+	alone   *locker.Client // the same, or that of the side that admits one holder
 	clients []*redis.Client
 }
 
@@ -38,12 +39,21 @@ func newActor(name string, r Row, servers []server) (*actor, error) {
 		client.AddHook(link{a.wire, i})
 		stores[i], a.clients = store, append(a.clients, client)
 	}
+	client := func(l locker.Locker) *locker.Client {
+		return locker.New(l, locker.WithTTL(min(locker.DefaultTTL, r.long())))
+	}
+	if r.pair != nil {
+		beside, alone := r.pair(stores[0], a.clients[0])
+		a.locker, a.locks, a.alone = beside, client(beside), client(alone)
+		return a, nil
+	}
 	l, err := r.build(stores, r.quorum)
 	if err != nil {
 		a.close()
 		return nil, err
 	}
-	a.locker, a.locks = l, locker.New(l, locker.WithTTL(min(locker.DefaultTTL, r.long())))
+	a.locker, a.locks = l, client(l)
+	a.alone = a.locks
 	return a, nil
 }
 

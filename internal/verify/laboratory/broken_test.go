@@ -11,7 +11,9 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
 )
 
 // broken are strategies with a fault each, which the program must find.
@@ -23,6 +25,10 @@ var broken = []Row{
 	one("broken-numbers-repeat", func(s *redisstore.Store) locker.Locker { return numbersRepeat{fenced.New(s)} }),
 	one("broken-numbers-fall", func(s *redisstore.Store) locker.Locker { return numbersFall{fenced.New(s)} }),
 	endless(one("broken-looks-first", func(s *redisstore.Store) locker.Locker { return legacy.GetBit(s) })),
+	pair("broken-grants-beside", "", anyNumber, func(s *redisstore.Store, _ *redis.Client) (beside, alone locker.Locker) {
+		rw := rwlock.New(s)
+		return rw.Readers(), grantsToAll{rw.Writers()}
+	}),
 	{Name: "broken-quorum", servers: 5, quorum: 3, build: plain},
 }
 
@@ -90,11 +96,26 @@ func TestABrokenStrategyIsReported(t *testing.T) {
 		{"broken-numbers-fall", "fenced", "restart", "two hold (Bob had a lease for "},
 		{"broken-looks-first", "single", "loser", "two hold ("},
 		{"broken-quorum", "redlock-5/4", "restart", "two hold (Bob had a lease for "},
+		{"semaphore-counter", "semaphore", "crash", "for ever (the value under the key has no expiry"},
+		{"semaphore-clocks", "semaphore", "shorter", "too many (Dave had a lease for "},
+		{"semaphore-clocks", "semaphore", "clock", "too many (Carol had a lease for "},
+		{"rwlock-set", "rwlock", "crash", "late (the lease of the dead owner had ended"},
+		{"rwlock-set", "rwlock", "shorter", "two hold (Carol had a lease for "},
+		{"broken-grants-beside", "rwlock", "clock", "two hold (Carol had a lease for "},
+		{"cron-setnx", "cron", "clock", "ran twice (the second host found the lock free again"},
+		{"election-setnx", "election", "stop", "two work (Bob worked for "},
 	} {
 		t.Run(c.row+" "+c.column, func(t *testing.T) {
 			t.Parallel()
-			r := broken[slices.IndexFunc(broken, func(r Row) bool { return r.Name == c.row })]
-			sc, _ := scenarioNamed(c.column)
+			r, found := rowNamed(c.row)
+			if !found {
+				r = broken[slices.IndexFunc(broken, func(r Row) bool { return r.Name == c.row })]
+			}
+			all := scenarios
+			if r.pair != nil || r.isJob || r.run != nil {
+				all = togetherScenarios
+			}
+			sc, _ := scenarioNamed(all, c.column)
 			p, err := openPark(Options{Servers: "embedded"})
 			if err != nil {
 				t.Fatal(err)
@@ -108,8 +129,8 @@ func TestABrokenStrategyIsReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := Report{Results: []Result{{Row: r, Cells: []Cell{play(t.Context(), p, r, servers, sc)}}}}
-			err = found.fault(Matrix{c.row: Expected[c.like]})
+			report := Report{Tables: []Table{{Results: []Result{{Row: r, Cells: []Cell{play(t.Context(), p, r, servers, sc)}}}}}}
+			err = report.fault(Matrix{c.row: Expected[c.like]})
 			if want := c.row + ", " + c.column + ": " + c.says; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)
 			}

@@ -2,6 +2,7 @@ package laboratory
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type Record struct {
 	late   write         // that of the one who held first, after the next holder's
 	next   next          // what became of the lock after its owner
 	After  time.Duration // how long the next one waited for it, if someone did
+	ran    ran           // how often a job ran
 	untold bool          // the owner's look at its context did not tell that the lease had ended
 }
 
@@ -26,6 +28,18 @@ type Record struct {
 type Hold struct {
 	Who                string
 	From, Until, Works time.Time
+	With               int // so many may hold at once, this one included; 0: one; anyNumber: any
+}
+
+// most is the limit as a number.
+func (h Hold) most() int {
+	switch h.With {
+	case 0:
+		return 1
+	case anyNumber:
+		return math.MaxInt
+	}
+	return h.With
 }
 
 // An Event is a step of the story.
@@ -56,7 +70,17 @@ const (
 	nobodyCame next = iota
 	gotIt
 	gotItAfterRepair
+	keptByTheDead // others held the lock beside the dead owner, and renewed its hold with theirs
 	neverGotIt
+)
+
+// ran is how often a job of one period ran.
+type ran int
+
+const (
+	notAJob ran = iota
+	once
+	twice
 )
 
 // A Span is a time in which two had a lease, or worked.
@@ -75,6 +99,9 @@ func (r *Record) leases() []Span { return r.overlaps(func(h Hold) time.Time { re
 func (r *Record) Works() []Span { return r.overlaps(func(h Hold) time.Time { return h.Works }) }
 
 func (r *Record) overlaps(end func(Hold) time.Time) (spans []Span) {
+	if slices.ContainsFunc(r.Holds, func(h Hold) bool { return h.With != 0 }) {
+		return r.tooMany(end)
+	}
 	var holds []history.Hold
 	for _, h := range r.Holds {
 		holds = append(holds, history.Hold{Who: h.Who, Start: h.From.UnixNano(), End: end(h).UnixNano()})
@@ -86,6 +113,42 @@ func (r *Record) overlaps(end func(Hold) time.Time) (spans []Span) {
 		})
 	}
 	return spans
+}
+
+// tooMany finds the times in which more held the lock than any of them admits.
+func (r *Record) tooMany(end func(Hold) time.Time) (spans []Span) {
+	for _, h := range r.Holds {
+		in := r.at(h.From, end)
+		if len(in) < 2 || fit(in) {
+			continue
+		}
+		ends := make([]time.Time, len(in))
+		for i := range in {
+			ends[i] = end(in[i])
+		}
+		slices.SortFunc(ends, time.Time.Compare)
+		to := ends[slices.IndexFunc(ends, func(t time.Time) bool { return fit(r.at(t, end)) || t.Equal(ends[len(ends)-1]) })]
+		if first := in[0]; end(h).After(h.From) && first.Who != h.Who {
+			spans = append(spans, Span{first.Who, h.Who, h.From, to})
+		}
+	}
+	return spans
+}
+
+// at are those who hold the lock at an instant, by the order in which they got it.
+func (r *Record) at(t time.Time, end func(Hold) time.Time) (in []Hold) {
+	for _, h := range r.Holds {
+		if !h.From.After(t) && end(h).After(t) {
+			in = append(in, h)
+		}
+	}
+	slices.SortStableFunc(in, func(a, b Hold) int { return a.From.Compare(b.From) })
+	return in
+}
+
+// fit tells whether all of them admit so many.
+func fit(in []Hold) bool {
+	return !slices.ContainsFunc(in, func(h Hold) bool { return h.most() < len(in) })
 }
 
 // keptOut tells that someone was refused while another held the lock, from before the question until after the answer.

@@ -64,6 +64,15 @@ func Own(stdin io.Reader, stdout io.Writer) error {
 	if !t.Extend {
 		opts = append(opts, locker.WithoutExtension())
 	}
+	if r.run != nil {
+		return r.run(context.Background(), a.locks, t.Key, opts, func(_ context.Context, number uint64) error {
+			if err := say(word{What: sayHolds, Fence: number}); err != nil {
+				return err
+			}
+			<-told
+			return errors.New("the parent is gone")
+		})
+	}
 	l, err := a.locks.TryLock(context.Background(), t.Key, opts...)
 	if err != nil {
 		return err

@@ -22,11 +22,19 @@ import (
 // A Row is a strategy of the table, with its servers.
 type Row struct {
 	Name    string
-	servers int // that it locks on
-	quorum  int // how many of them have to grant
+	About   string // what it is, unless the name says it
+	servers int    // that it locks on
+	quorum  int    // how many of them have to grant
 	build   func(stores []*redisstore.Store, quorum int) (locker.Locker, error)
 	endless bool // what a dead owner leaves is there for ever, so that there is no lock of one that died to take over
 	strict  bool // quarantine holds every server back that was started a short time ago
+
+	// Of the second table:
+	most  int                                                                      // holders at once of the side that is not alone; anyNumber: any
+	pair  func(s *redisstore.Store, c *redis.Client) (beside, alone locker.Locker) // in place of build
+	isJob bool
+	job   []locker.Option // of its lock
+	run   run             // nil: there is no leader
 }
 
 // strictTTL is the longest TTL where quarantine is strict, and so how long a server must have been up.
@@ -123,16 +131,20 @@ func numbered(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
 
 // RowNames returns the names of all rows.
 func RowNames() (names []string) {
-	for _, r := range rows {
-		names = append(names, r.Name)
+	for _, t := range tables {
+		for _, r := range *t.rows {
+			names = append(names, r.Name)
+		}
 	}
 	return names
 }
 
 func rowNamed(name string) (Row, bool) {
-	for _, r := range rows {
-		if r.Name == name {
-			return r, true
+	for _, t := range tables {
+		for _, r := range *t.rows {
+			if r.Name == name {
+				return r, true
+			}
 		}
 	}
 	return Row{}, false

@@ -13,46 +13,46 @@ type Result struct {
 	Why   string // it was left out
 	Speed *Speed // nil: not measured
 	Cells []Cell
+
+	measured bool // its speed is wanted
 }
 
 // runAll measures one strategy after the other, and then plays the scenarios of all at once: they spend their time
 // waiting. Each strategy has servers of its own.
-func runAll(ctx context.Context, p *park, rows []Row, wanted []Scenario, o Options) ([]Result, error) {
-	results := make([]Result, len(rows))
-	servers := make([][]server, len(rows))
-	for i, r := range rows {
-		results[i].Row = r
-		var err error
-		if servers[i], err = p.take(r.servers); err == nil {
-			err = r.awake(ctx, servers[i])
-		}
-		switch {
-		case errors.Is(err, errTooFew), errors.Is(err, errNotHere):
-			results[i].Why = err.Error()
-			continue
-		case err != nil:
-			return nil, err
-		}
-		if o.Only == "" || o.Only == SpeedColumn {
-			s, err := measure(ctx, p, r, servers[i], o.Size)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", r.Name, err)
+func runAll(ctx context.Context, p *park, wanted []Table, o Options) error {
+	var plays sync.WaitGroup
+	var begin []func()
+	for _, t := range wanted {
+		for i := range t.Results {
+			r := &t.Results[i]
+			servers, err := p.take(r.Row.servers)
+			if err == nil {
+				err = r.Row.awake(ctx, servers)
 			}
-			results[i].Speed = &s
+			switch {
+			case errors.Is(err, errTooFew), errors.Is(err, errNotHere):
+				r.Why = err.Error()
+				continue
+			case err != nil:
+				return err
+			}
+			if r.measured {
+				s, err := measure(ctx, p, r.Row, servers, o.Size)
+				if err != nil {
+					return fmt.Errorf("%s: %w", r.Row.Name, err)
+				}
+				r.Speed = &s
+			}
+			begin = append(begin, func() {
+				for _, sc := range t.Columns {
+					r.Cells = append(r.Cells, play(ctx, p, r.Row, servers, sc))
+				}
+			})
 		}
 	}
-	var all sync.WaitGroup
-	for i := range results {
-		r := &results[i]
-		if r.Why != "" {
-			continue
-		}
-		all.Go(func() {
-			for _, sc := range wanted {
-				r.Cells = append(r.Cells, play(ctx, p, r.Row, servers[i], sc))
-			}
-		})
+	for _, play := range begin {
+		plays.Go(play)
 	}
-	all.Wait()
-	return results, context.Cause(ctx)
+	plays.Wait()
+	return context.Cause(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -41,19 +42,22 @@ const SpeedColumn = "speed"
 // Columns returns the names of the columns: the measurements, and each scenario.
 func Columns() []string {
 	names := []string{SpeedColumn}
-	for _, s := range scenarios {
-		names = append(names, s.Name)
+	for _, t := range tables {
+		for _, s := range t.scenarios {
+			if !slices.Contains(names, s.Name) {
+				names = append(names, s.Name)
+			}
+		}
 	}
 	return names
 }
 
-func scenarioNamed(name string) (Scenario, bool) {
-	for _, s := range scenarios {
-		if s.Name == name {
-			return s, true
-		}
+func scenarioNamed(all []Scenario, name string) (Scenario, bool) {
+	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return Scenario{}, false
 	}
-	return Scenario{}, false
+	return all[i], true
 }
 
 // A Cell is the outcome of a scenario under a strategy.

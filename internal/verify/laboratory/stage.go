@@ -103,7 +103,7 @@ func (s *stage) answered(a *actor, from time.Time, l *locker.Lock, err error) (*
 	case err == nil:
 		h := &holder{l, a.name, now, len(s.Holds)}
 		s.holders = append(s.holders, h)
-		s.Holds = append(s.Holds, Hold{a.name, now, now, now})
+		s.Holds = append(s.Holds, Hold{Who: a.name, From: now, Until: now, Works: now})
 		s.tell(a.name, "is granted the lock%s", numberOf(l.Fence()))
 		return h, nil
 	case errors.Is(err, locker.ErrHeld):

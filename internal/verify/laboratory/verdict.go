@@ -2,6 +2,7 @@ package laboratory
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -15,6 +16,9 @@ const (
 	TwoHold     Outcome = "two hold"     // two had a lease at once
 	TwoWork     Outcome = "two work"     // the leases were apart, but who held first went on, and its late write landed
 	Fenced      Outcome = "fenced"       // as one of those, but the resource refused the late write
+	TooMany     Outcome = "too many"     // more had a lease at once than may
+	RanTwice    Outcome = "ran twice"    // two hosts did the same job
+	Late        Outcome = "late"         // a dead owner kept the lock after its lease had ended, since others renewed it
 	Repaired    Outcome = "repaired"     // locked for ever, until a waiter of the recipe came
 	ForEver     Outcome = "for ever"     // locked without an end
 	NotTold     Outcome = "not told"     // the lease had ended, and the holder's context did not say so
@@ -39,14 +43,22 @@ func (r *Record) verdict() (Outcome, string) {
 	switch {
 	case r.untold:
 		return NotTold, "the lease had ended, and the context did not say so"
+	case r.ran == twice:
+		return RanTwice, "the second host found the lock free again, and did the same job"
+	case r.ran == once:
+		return Safe, "the second host found the job done"
 	case len(leases) > 0 && r.late == refusedByFence:
 		return Fenced, fmt.Sprintf("%s; the late write of %s was refused", beside(leases, "had a lease"), leases[0].First)
+	case len(leases) > 0 && r.limit() > 1:
+		return TooMany, fmt.Sprintf("%s, and others; only %d may hold it at once", beside(leases, "had a lease"), r.limit())
 	case len(leases) > 0:
 		return TwoHold, beside(leases, "had a lease")
 	case len(works) > 0 && r.late == refusedByFence:
 		return Fenced, fmt.Sprintf("%s, whose lease had ended; the late write was refused", beside(works, "worked"))
 	case len(works) > 0:
 		return TwoWork, fmt.Sprintf("%s, whose lease had ended; the late write landed", beside(works, "worked"))
+	case r.next == keptByTheDead:
+		return Late, "the lease of the dead owner had ended, and nobody else held the lock, but whoever asked was refused"
 	case r.next == neverGotIt:
 		return ForEver, "the value under the key has no expiry, and whoever asked was refused"
 	case r.next == gotItAfterRepair:
@@ -60,6 +72,15 @@ func (r *Record) verdict() (Outcome, string) {
 		return Safe, "others were refused for as long as it was held"
 	}
 	return Undecided, "nobody was refused while it was held, and no two held it"
+}
+
+// limit is the least number of those who may hold the lock at once.
+func (r *Record) limit() int {
+	most := math.MaxInt
+	for _, h := range r.Holds {
+		most = min(most, h.most())
+	}
+	return most
 }
 
 // beside tells of the longest of the spans.

@@ -1,6 +1,7 @@
 package laboratory
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -10,7 +11,25 @@ var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 
-func held(who string, from, until, works int) Hold { return Hold{who, at(from), at(until), at(works)} }
+func held(who string, from, until, works int) Hold {
+	return Hold{Who: who, From: at(from), Until: at(until), Works: at(works)}
+}
+
+// of is a hold beside which others may be.
+func of(most int, who string, from, until int) Hold {
+	h := held(who, from, until, until)
+	h.With = most
+	return h
+}
+
+// Of three that hold two permits, the first one ends first.
+func TestTooManyLastsUntilOneHasEnded(t *testing.T) {
+	r := Record{Holds: []Hold{of(2, "Alice", 0, 70), of(2, "Bob", 10, 100), of(2, "Carol", 50, 90)}}
+	want := []Span{{"Alice", "Carol", at(50), at(70)}}
+	if got := r.leases(); !slices.Equal(got, want) {
+		t.Errorf("%v; want %v", got, want)
+	}
+}
 
 func TestAVerdictIsWhatTheRecordShows(t *testing.T) {
 	alice := held("Alice", 0, 100, 100)
@@ -39,6 +58,19 @@ func TestAVerdictIsWhatTheRecordShows(t *testing.T) {
 		{"an instant each", Record{Holds: []Hold{held("Alice", 5, 5, 5), held("Bob", 5, 5, 5)}}, Undecided},
 		{"never got it", Record{next: neverGotIt}, ForEver},
 		{"got it after a repair", Record{next: gotItAfterRepair}, Repaired},
+		{"two permits of two", Record{Holds: []Hold{of(2, "Alice", 0, 100), of(2, "Bob", 10, 100)}, next: gotIt}, Free},
+		{"three of two", Record{Holds: []Hold{of(2, "Alice", 0, 100), of(2, "Bob", 10, 100), of(2, "Carol", 50, 60)}}, TooMany},
+		{"three of two, one after another", Record{
+			Holds: []Hold{of(2, "Alice", 0, 100), of(2, "Bob", 10, 50), of(2, "Carol", 50, 60)}, next: gotIt,
+		}, Free},
+		{"three under two limits", Record{Holds: []Hold{of(3, "Alice", 0, 100), of(3, "Bob", 10, 100), of(2, "Carol", 50, 60)}}, TooMany},
+		{"readers", Record{Holds: []Hold{of(anyNumber, "Alice", 0, 100), of(anyNumber, "Bob", 0, 100), of(anyNumber, "Carol", 0, 9)}, next: gotIt}, Free},
+		{"a writer beside a reader", Record{Holds: []Hold{of(anyNumber, "Alice", 0, 100), held("Bob", 10, 50, 50)}}, TwoHold},
+		{"a reader beside a writer", Record{Holds: []Hold{held("Alice", 0, 100, 100), of(anyNumber, "Bob", 10, 50)}}, TwoHold},
+		{"a writer after a reader", Record{Holds: []Hold{of(anyNumber, "Alice", 0, 10), held("Bob", 10, 50, 50)}, next: gotIt}, Free},
+		{"kept by a dead owner", Record{Holds: []Hold{of(anyNumber, "Alice", 0, 10)}, next: keptByTheDead}, Late},
+		{"a job that ran once", Record{Holds: []Hold{alice}, ran: once}, Safe},
+		{"a job that ran twice", Record{Holds: []Hold{alice}, ran: twice}, RanTwice},
 		{"was not told, whatever else", Record{untold: true, next: gotIt}, NotTold},
 	} {
 		if got, detail := c.record.verdict(); got != c.want {

@@ -112,20 +112,29 @@ func (t *Table) Add(key, value string) (bool, error) {
 	if c.Strategy == "" || c.Fault == "" || c.Trials < 1 || c.Command == "" {
 		return false, fmt.Errorf("cell %s: no strategy, no fault, no trials or no command", value)
 	}
-	for i := range t.cells {
-		if old := &t.cells[i]; old.Strategy == c.Strategy && old.Fault == c.Fault && old.Where == c.Where {
-			old.Trials += c.Trials
-			old.Violations += c.Violations
-			old.Inverted += c.Inverted
-			old.Down = max(old.Down, c.Down)
-			if !slices.Contains(strings.Split(old.Command, also), c.Command) {
-				old.Command += also + c.Command
-			}
-			return true, nil
+	if old := t.same(c); old != nil {
+		old.Trials += c.Trials
+		old.Violations += c.Violations
+		old.Inverted += c.Inverted
+		old.Down = max(old.Down, c.Down)
+		if !slices.Contains(strings.Split(old.Command, also), c.Command) {
+			old.Command += also + c.Command
 		}
+		return true, nil
 	}
 	t.cells = append(t.cells, c)
 	return true, nil
+}
+
+// same returns the cell of the same strategy, fault and place, or nil.
+func (t *Table) same(c Cell) *Cell {
+	i := slices.IndexFunc(t.cells, func(old Cell) bool {
+		return old.Strategy == c.Strategy && old.Fault == c.Fault && old.Where == c.Where
+	})
+	if i < 0 {
+		return nil
+	}
+	return &t.cells[i]
 }
 
 // Cells returns the cells, sorted by place, strategy and fault.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +120,46 @@ func TestThePageHasAPictureOfEachPlace(t *testing.T) {
 	for _, want := range []string{"Faults &amp; strategies", ">U 2.3s of 200<", "#c8402f"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q", want)
+		}
+	}
+}
+
+// The page in docs is read and written again.
+func TestKeptCellsAreWrittenAsTheyWere(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/matrix.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table matrix.Table
+	if err := table.Keep(string(page)); err != nil {
+		t.Fatal(err)
+	}
+	var again strings.Builder
+	if err := table.Markdown(&again); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Cells()) < 100 || !strings.Contains(string(page), again.String()) {
+		t.Errorf("%d cells are kept, and they are not as in the page:\n%s", len(table.Cells()), again.String())
+	}
+}
+
+func TestAKeptCellDoesNotReplaceANewOne(t *testing.T) {
+	all := table(t)
+	before := len(all.Cells())
+	err := all.Keep("| simulation | single | none | S 8 | `go test ./p` |\n| simulation | single | net | V 2 of 8 | `go test ./p` |\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := matrix.Cell{Strategy: "single", Fault: "net", Where: "simulation", Trials: 8, Violations: 2, Command: "go test ./p"}
+	if cells := all.Cells(); len(cells) != before+1 || !slices.Contains(cells, kept) {
+		t.Errorf("the cells are %+v; want %+v and the %d before", cells, kept, before)
+	}
+}
+
+func TestACellThatCannotBeReadIsAnError(t *testing.T) {
+	for _, found := range []string{"S many", "V 2 of many", "U long of 3", "N x of 3"} {
+		if err := new(matrix.Table).Keep("| simulation | single | none | " + found + " | `go test ./p` |"); err == nil {
+			t.Errorf("%s is no error", found)
 		}
 	}
 }

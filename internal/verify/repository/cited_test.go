@@ -13,7 +13,7 @@ import (
 var (
 	declaration = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
 	citation    = regexp.MustCompile(`(?:([a-z][\w/]*)\.)?\b(Test[A-Z]\w*)`)
-	sentence    = regexp.MustCompile(`(lockertest|backendtest) "([^"]+)"`)
+	sentence    = regexp.MustCompile(`(lockertest|backendtest|drivertest) "([^"]+)"`)
 )
 
 // TestCitedTestsExist looks for every test that the documentation names: TestName in any package,
@@ -23,6 +23,7 @@ func TestCitedTestsExist(t *testing.T) {
 	tests := declaredTests(t)
 	contracts := map[string]string{
 		"lockertest": sources(t, "../../../locker/lockertest"), "backendtest": sources(t, "../../../backends/backendtest"),
+		"drivertest": sources(t, "../../../backends/redisstore/driver/drivertest"),
 	}
 	cited, quoted := 0, 0
 	for _, file := range documents(t) {

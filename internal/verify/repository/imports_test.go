@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 func TestMiddlewareNeedsNoSDK(t *testing.T) {
 	for pkg, mayImport := range map[string]string{"otellocker": "go.opentelemetry.io/otel", "sloglocker": module} {
 		for _, imported := range goList(t, "../../..", "-f", `{{join .Imports "\n"}}`, "./middleware/"+pkg) {
-			if !isStandard(imported) && imported != module+"/locker" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
+			if !isStandard(imported) && imported != module+"/locker" && imported != module+"/locker/election" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
 				t.Errorf("%s imports %s", pkg, imported)
 			}
 		}
@@ -64,7 +65,7 @@ func TestWhoImportsWhom(t *testing.T) {
 	}{
 		{"locker/fence", nil},
 		{"locker/lockertest", []string{"backends/backendtest", "locker"}},
-		{"locker/election", []string{"locker"}},
+		{"locker/election", []string{"backends", "locker"}},
 		{"locker", []string{"internal/address", "internal/cleanup", "internal/stack", "internal/wallclock", "locker"}},
 		{"backends/backendtest", []string{"backends"}},
 		{"backends/memory", []string{"backends"}},
@@ -72,15 +73,15 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/redisstore/internal/scripts", nil},
 		{"backends/redisstore/internal/pipeline", []string{"backends/redisstore/driver", "internal/stack"}},
 		{"backends/redisstore/internal/wake", []string{"backends/redisstore/driver", "internal/cleanup"}},
-		{"backends/redisstore/driver/drivertest", []string{"backends/redisstore", "backends/redisstore/driver", "internal/verify/redistest"}},
+		{"backends/redisstore/driver/drivertest", []string{"backends", "backends/backendtest", "backends/redisstore", "backends/redisstore/driver", "internal/cleanup", "internal/starting", "internal/verify/differential/wire", "internal/verify/quarantinetest", "internal/verify/redistest", "internal/verify/wiretest", "locker", "strategies/fair", "strategies/fenced", "strategies/reentrant", "strategies/rwlock", "strategies/single"}},
 		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup"}},
 		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/pipeline", "backends/redisstore/internal/scripts", "backends/redisstore/internal/wake", "internal/address", "internal/cleanup", "internal/stack"}},
 		{"backends/goredis", []string{"backends/redisstore", "backends/redisstore/driver"}},
 		{"backends/redigo", []string{"backends/redisstore", "backends/redisstore/driver"}},
 		{"backends/embedded", nil},
 		{"backends", nil},
-		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant"}},
-		{"middleware", []string{"locker"}},
+		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant", "strategies/rwlock", "strategies/semaphore"}},
+		{"middleware", []string{"locker", "locker/election"}},
 		{"internal/address", nil},
 		{"internal/cleanup", nil},
 		{"internal/verify/history", nil},
@@ -151,6 +152,24 @@ func main() {
 			}
 			build(t, dir)
 		})
+	}
+}
+
+// TestPackagesWorkOn32Bits is about numbers that an int of 64 bits holds, such as the difference of
+// two times.
+func TestPackagesWorkOn32Bits(t *testing.T) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("only linux on amd64 is sure to run programs for 386")
+	}
+	for _, args := range [][]string{
+		{"build", "./locker/...", "./strategies/...", "./backends/backendtest", "./backends/redisstore/..."},
+		{"test", "-vet=off", "-run", "Contract/in_fake_time", "./backends/memory"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("go %v: %v\n%s", args, err, out)
+		}
 	}
 }
 

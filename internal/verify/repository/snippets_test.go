@@ -16,13 +16,14 @@ import (
 
 // packages are the packages that snippets may use without an import, by name.
 var packages = map[string]string{
-	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "time": "time", "tls": "crypto/tls",
+	"context": "context", "errors": "errors", "fmt": "fmt", "json": "encoding/json", "log": "log", "slog": "log/slog", "time": "time", "tls": "crypto/tls",
 	"os": "os", "x509": "crypto/x509", "testing": "testing", "synctest": "testing/synctest", "http": "net/http",
 	"locker":      module + "/locker",
 	"lockertest":  module + "/locker/lockertest",
 	"backends":    module + "/backends",
 	"backendtest": module + "/backends/backendtest",
 	"memory":      module + "/backends/memory",
+	"drivertest":  module + "/backends/redisstore/driver/drivertest",
 	"goredis":     module + "/backends/goredis",
 	"redigo":      module + "/backends/redigo",
 	"embedded":    module + "/backends/embedded",
@@ -32,6 +33,8 @@ var packages = map[string]string{
 	"redlock":     module + "/strategies/redlock",
 	"strategies":  module + "/strategies",
 	"reentrant":   module + "/strategies/reentrant",
+	"semaphore":   module + "/strategies/semaphore",
+	"rwlock":      module + "/strategies/rwlock",
 	"fence":       module + "/locker/fence",
 	"election":    module + "/locker/election",
 	"otellocker":  module + "/middleware/otellocker",
@@ -57,7 +60,7 @@ import (
 var (
 	ctx     = context.Background()
 	client  *redis.Client
-	store   backends.Store
+	store   anyStore
 	locks   *locker.Client
 	nodes   []locker.Locker
 	invoice struct{ Number int }
@@ -70,12 +73,24 @@ var (
 	secrets   vault
 )
 
+type anyStore interface {
+	backends.NumberedStore
+	backends.QueuedStore
+	backends.OrderedStore
+	backends.Inspector
+}
+
 type vault struct{}
 
 func (vault) Current() string { return "" }
 
 func charge(ctx context.Context, invoice any) error { return ctx.Err() }
 func work(ctx context.Context) error                { return ctx.Err() }
+func send(ctx context.Context) error                { return ctx.Err() }
+func consume(ctx context.Context, id int) error      { return ctx.Err() }
+func load(ctx context.Context) error                { return ctx.Err() }
+
+func save(ctx context.Context, number uint64) error { return ctx.Err() }
 `
 
 // TestSnippetsCompile checks every block of Go in the documentation: a whole program, declarations,
@@ -208,7 +223,7 @@ func declares(statements []ast.Stmt, name string) bool {
 func TestLinksLeadSomewhere(t *testing.T) {
 	links, anchors := 0, map[string][]string{}
 	for _, file := range documents(t) {
-		for _, link := range regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`).FindAllStringSubmatch(read(t, file), -1) {
+		for _, link := range regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)]*)?\)`).FindAllStringSubmatch(read(t, file), -1) {
 			links++
 			target := file
 			if link[1] != "" {

@@ -121,9 +121,9 @@ func (c *Cell) add(s Schedule, h *History) {
 	unavailable := longest.length()
 	verdict := Safe
 	switch {
-	case slices.Contains(seen, ME):
+	case slices.Contains(seen, c.Strategy.exclusion()):
 		verdict = Violated
-	case slices.Contains(seen, FENCE):
+	case slices.Contains(seen, FENCE) || slices.Contains(seen, RWFENCE):
 		verdict = Inverted
 	case unavailable > s.Strategy.deadOwner() || slices.Contains(seen, LIVE):
 		verdict = Unavailable

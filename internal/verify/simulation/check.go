@@ -17,16 +17,27 @@ const (
 	FENCE   Invariant = "FENCE"
 	LIVE    Invariant = "LIVE"
 	ORDER   Invariant = "ORDER"
+	ONCE    Invariant = "ONCE"
+	ALL     Invariant = "ALL"
+	SEM     Invariant = "SEM"
+	RW      Invariant = "RW"
+	RWFENCE Invariant = "RW-FENCE"
+	RWORDER Invariant = "RW-ORDER"
+	SEMLIVE Invariant = "SEM-LIVE"
+	SLOT    Invariant = "SLOT"
 )
 
 // Invariants are all of them.
 func Invariants() []Invariant {
-	return []Invariant{ME, OWN, LEASE, TRI, NOGHOST, LOSS, MONO, FENCE, LIVE, ORDER}
+	return []Invariant{ME, OWN, LEASE, TRI, NOGHOST, LOSS, MONO, FENCE, LIVE, ORDER, ONCE, ALL, SEM, RW, RWFENCE, RWORDER, SEMLIVE, SLOT}
 }
 
 var checkers = map[Invariant]func(*History) []string{
 	ME: checkExclusion, OWN: checkOwner, LEASE: checkLease, TRI: checkOutcomes, NOGHOST: checkGhosts,
 	LOSS: checkLoss, MONO: checkExtensions, FENCE: checkFences, LIVE: checkLiveness, ORDER: checkOrder,
+	ONCE: checkOnce, ALL: checkAll,
+	SEM: checkPermits, RW: checkReadersAndWriters, RWFENCE: checkEpochs,
+	RWORDER: checkShareOrder, SEMLIVE: checkRoom, SLOT: checkSlots,
 }
 
 // A Violation is one finding of a checker, as a sentence.

@@ -25,7 +25,7 @@ func checkLoss(h *History) []string {
 			found = append(found, fmt.Sprintf("%s ended at %v by the wall clock, and was unlocked at %v: %s", d.Token, over, d.Unlocking, d.UnlockSays))
 		}
 		for _, e := range h.Extensions {
-			if h.during(d, e) && e.Began > over {
+			if h.during(d, e) && !confirms(d, e) && e.Began > over {
 				found = append(found, fmt.Sprintf("%s ended at %v by the wall clock, and an extension was sent at %v", d.Token, over, e.Began))
 			}
 		}

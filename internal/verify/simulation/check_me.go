@@ -11,6 +11,9 @@ import (
 // checkExclusion is ME: no two holds of one key overlap. A hold lasts from its grant for as long as
 // its holder believes in it. The nested holds of one owner count as one.
 func checkExclusion(h *History) []string {
+	if h.Strategy.exclusion() != ME {
+		return nil
+	}
 	var found []string
 	for _, o := range history.Overlaps(h.exclusive()) {
 		found = append(found, o.String())
@@ -65,7 +68,11 @@ func (h *History) Unavailable() (key string, longest Span) {
 		}
 		for _, d := range h.Holds {
 			if d.Key == k {
-				had = append(had, h.belief(d))
+				b := h.belief(d)
+				if d.Work == Done { // nobody else is to have it
+					b.To = max(b.To, d.T1+d.Keep)
+				}
+				had = append(had, b)
 			}
 		}
 		for _, gap := range without(merge(wanted), merge(had)) {

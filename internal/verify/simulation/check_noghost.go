@@ -36,7 +36,7 @@ func checkGhosts(h *History) []string {
 			}
 		}
 	}
-	if h.Strategy.Nested {
+	if h.Strategy.Shared && h.Fault != Clock { // a clock that goes back revives a hold that nobody has looked at since it ended
 		found = append(found, h.emptyNests()...)
 	}
 	return found
@@ -75,6 +75,9 @@ func (h *History) over() map[string]ending {
 				continue
 			}
 			e.at = d.Unlocked
+			if d.Work == Done {
+				e.at = max(e.at, d.T1+d.Keep)
+			}
 		}
 		if h.death(a.Client) != Never || a.Answered == Never {
 			continue
@@ -85,8 +88,20 @@ func (h *History) over() map[string]ending {
 }
 
 // shaken returns when a call to the node last failed before the token was gone, whatever the call:
-// then the cleanups for that node wait for a probe. It is 0 if that was long before.
+// then the cleanups for that node wait for a probe. So they do after an Extend that keeps a key for
+// its minimum hold and was not answered: the Client has one queue of cleanups for all nodes. It is 0
+// if that was long before.
 func (h *History) shaken(p presence, end ending) (last time.Duration) {
+	for _, d := range h.Holds {
+		if d.Client != end.client || d.Keep == 0 {
+			continue
+		}
+		for _, e := range h.Extensions {
+			if e.Token == d.Token && e.Began >= d.Unlocking && e.Says == "unknown" && e.Answered <= p.To && e.Answered+2*probePause >= end.at {
+				last = max(last, e.Answered)
+			}
+		}
+	}
 	for _, m := range h.Messages {
 		failed := m.Trouble != "" || m.Kind == Fails && m.Reply != ctxIsOver
 		if m.Node == p.node && m.Client == end.client && failed && m.Answered <= p.To && m.Answered+2*probePause >= end.at {

@@ -16,7 +16,7 @@ func checkOwner(h *History) []string {
 	for _, d := range h.Holds {
 		if r := h.firstRelease(d); r != nil {
 			for _, e := range h.Extensions {
-				if h.during(d, e) && e.Answered > r.Sent && (e.Began > r.Sent || r.Sent < d.Unlocking+joinLimit) {
+				if h.during(d, e) && !confirms(d, e) && e.Answered > r.Sent && (e.Began > r.Sent || r.Sent < d.Unlocking+joinLimit) {
 					found = append(found, fmt.Sprintf("%s was released at %v while its extension of %v was under way", d.Token, r.Sent, e.Began))
 				}
 			}
@@ -29,10 +29,10 @@ func checkOwner(h *History) []string {
 const joinLimit = 100 * time.Millisecond
 
 // firstRelease returns the release of Unlock. The release that a Client sends for a lost lock is
-// another.
+// another: if a wall clock has ended the lease, Unlock says so at once.
 func (h *History) firstRelease(d *Hold) *Release {
 	for _, r := range h.Releases {
-		if r.Token == d.Token && d.Lost == "" && d.Unlocking != Never && r.Sent >= d.Unlocking && r.Sent < h.handedOver(d) {
+		if r.Token == d.Token && d.Lost == "" && (d.UnlockSays != "lost" || d.Unlocked > d.Unlocking) && d.Unlocking != Never && r.Sent >= d.Unlocking && r.Sent < h.handedOver(d) {
 			return r
 		}
 	}
@@ -46,7 +46,7 @@ func (h *History) trespasses() []string {
 			continue
 		}
 		switch {
-		case h.Strategy.Nested:
+		case h.Strategy.Shared:
 			if gone := s.Was && !s.Is; gone && !s.OK && s.Until > s.At {
 				found = append(found, fmt.Sprintf("node %d: %s of %s ended a hold of another", s.Node, s.Op, s.Token))
 			}

@@ -51,7 +51,7 @@ var asking = []string{"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "R
 // process, which had failed and whose cleanup was not answered. A token that the node stored after
 // its attempt had failed does not count: it may have arrived after the answer to the cleanup.
 func (h *History) haunted() []string {
-	if h.Strategy.Nodes > 1 || h.Strategy.Nested || !h.Strategy.Tokens {
+	if h.Strategy.Nodes > 1 || h.Strategy.Shared || !h.Strategy.Tokens {
 		return nil
 	}
 	failed := map[string]*Attempt{}
@@ -136,15 +136,12 @@ func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes
 		if _, again := sent[m.Node]; !again {
 			sent[m.Node] = m.Sent
 		}
-		began := a.Began
-		if h.Strategy.Sequential {
-			began = m.Sent
-		}
 		switch {
 		case h.Strategy.Sequential && m.Answered <= at && m.Answered > m.Sent+min(nodeLimit, a.TTL):
 			said[m.Node] = Fails // the next node was asked by then
-		case m.Answered <= at && m.Kind == Yes && m.Op != "RaiseFence" && m.Answered >= lease(began, a.TTL):
-			// the node's own lease had ended; a node that is raised late has granted before
+		case m.Answered <= at && m.Kind == Yes && m.Op != "RaiseFence" && m.Answered >= lease(m.Sent, a.TTL):
+			// the node's own lease had ended, which began with the request to this node: a silent one is
+			// asked after the others. A node that is raised late has granted before.
 			said[m.Node] = Fails
 		case m.Answered <= at:
 			said[m.Node] = m.Kind

@@ -108,6 +108,20 @@ func TestEachCheckerCanFail(t *testing.T) {
 			h.Wants[1].Limited = []Limited{{Span: Span{55 * ms, 1200 * ms}, For: time.Second, Over: true}}
 		}},
 		{LIVE, "a waiter sleeps for longer than its longest pause", func(h *History) { h.Wants[1].Calls[0].From = -260 * ms }},
+
+		{ONCE, "the second is granted before the minimum hold of the first is over", func(h *History) { h.Holds[0].Keep = 80 * ms }},
+		{ONCE, "a work has failed, and its lock is not released", func(h *History) {
+			h.Holds[0].Work, h.Releases[0].Sent = Failed, 54*ms
+		}},
+
+		{ALL, "it works without one of its keys", func(h *History) { h.Several[0].Keys = []string{"a", "b"} }},
+		{ALL, "it works with a lock of another worker", func(h *History) { h.Several[0].Tokens = []string{"c2w1#1"} }},
+		{ALL, "it works before it has the lock", func(h *History) { h.Several[0].Called = ms }},
+		{ALL, "the lock is released before the work has returned", func(h *History) { h.Several[0].Returned = 51 * ms }},
+		{ALL, "the lock is lost, and the ctx of the work goes on", func(h *History) {
+			h.Holds[0].Lost, h.Holds[0].Ended, h.Holds[0].Unlocking = locker.LostStolen, 40*ms, Never
+		}},
+		{ALL, "calls wait for each other", func(h *History) { h.Fault, h.Several[0].Over = None, true }},
 	} {
 		h := exemplary()
 		c.spoil(h)
@@ -156,12 +170,17 @@ func exemplary() *History {
 			{
 				Client: "c1", Worker: "c1w1", Key: "a", Token: "c1w1#1", TTL: 100 * ms, Granted: 2 * ms, Expires: 97 * ms,
 				Unlocking: 50 * ms, Unlocked: 53 * ms, UnlockSays: "done", Ended: 50 * ms, Final: 127 * ms, Abandoned: Never,
+				Keep: 50 * ms, Work: Done,
 			},
 			{
 				Client: "c2", Worker: "c2w1", Key: "a", Token: "c2w1#1", TTL: 100 * ms, T1: 58 * ms, Granted: 60 * ms, Expires: 155 * ms,
 				Unlocking: Never, Unlocked: Never, Ended: 155 * ms, Final: 155 * ms, Lost: locker.LostExpired, Abandoned: 61 * ms,
 			},
 		},
+		Several: []*Several{{
+			Client: "c1", Worker: "c1w1", Keys: []string{"a", "a"}, Ended: 53 * ms,
+			Called: 3 * ms, Returned: 49 * ms, CtxEnded: 50 * ms, Tokens: []string{"c1w1#1"},
+		}},
 		Extensions: []*Extension{{
 			Token: "c1w1#1", TTL: 100 * ms, Began: 30 * ms, Answered: 32 * ms, Before: 97 * ms, After: 127 * ms, Done: true,
 		}},
@@ -246,7 +265,7 @@ func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 	})
 	t.Run("NOGHOST looks into nests", func(t *testing.T) {
 		h := &History{
-			Strategy: Strategy{Nodes: 1, Quorum: 1, Tokens: true, Nested: true},
+			Strategy: Strategy{Nodes: 1, Quorum: 1, Tokens: true, Shared: true, Nested: true},
 			Wants:    []*Want{{Key: "a"}},
 			States: []*State{
 				{At: 1 * ms, Node: 1, Key: "a", Op: "Enter", Token: "x", TTL: time.Second, OK: true, Is: true},

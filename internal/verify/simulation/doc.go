@@ -11,7 +11,7 @@
 // # How to read it
 //
 //   - schedule.go makes the scene: the number of processes, workers and keys.
-//   - workload.go is what a worker does.
+//   - workload.go is what a worker does, and kind.go what it does in some schedules instead.
 //   - network.go is what happens to a message, queues.go to a position in a queue and to a wake.
 //   - node.go is what can happen to a node, and fault.go when it happens.
 //   - history.go is what is recorded, and transcript.go how it is printed.
@@ -32,6 +32,23 @@
 // reserved for it. Some positions remain although their waiter has left. Nodes restart and forget
 // their queues. In half of the schedules the node knows which processes are connected, and skips
 // the others; in the other half it does not, as in a cluster.
+//
+// # Holds that share a key
+//
+// Semaphores and read-write locks have queues too. Under "semaphore-limits" some processes have two
+// permits and others three. Under "rwlock" one of three processes writes. Two checkers follow the
+// node step by step there. They know of a reservation by the wake of its waiter:
+//
+//   - RW-ORDER: nobody is let in whom the queue or a reservation keeps out, and all waiters at the
+//     head that fit together are woken together. A semaphore in order keeps it as well.
+//   - SEM-LIVE: nobody is refused while there is room.
+//
+// In half of the schedules of "semaphore" the permits have slots. SLOT says that no two holders have
+// the same one.
+//
+// They do not judge schedules in which the clock of the node jumps, nor quorums.
+//
+// # Checkers of queues
 //
 // Two checkers are about queues:
 //
@@ -59,14 +76,20 @@
 // one token. An extension belongs to the hold during which it was sent. Under fair the order of
 // Clients is then not promised.
 //
+// # Once per period, and several keys
+//
+// In some schedules the workers do what schedulers do at a tick: a Do with a minimum hold
+// (locker.WithMinHold), whose work fails now and then. In others they take two or three of three
+// keys at once (Client.DoAll), listed in any order. kind.go has both.
+//
 // # How to run it
 //
-//	go test ./internal/verify/simulation                                    11,136 schedules; with -race one of each cell
+//	go test ./internal/verify/simulation                                    about 11,000 schedules; with -race one of each cell
 //	go test ./internal/verify/simulation -run Promises -v                   prints a line for each cell
 //	go test ./internal/verify/simulation -run Promises -schedules 4000      a million: make simulate
 //	go test ./internal/verify/simulation -run Fresh -fresh 200 -v           seeds that nobody has played: make fresh
 //	go test ./internal/verify/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
-//	go test ./internal/verify/simulation -run Defect -v                     finds twenty-nine defects that are put in on purpose
+//	go test ./internal/verify/simulation -run Defect -v                     finds the defects that are put in on purpose
 //
 // The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a
 // normal run plays the same schedules each time. It also plays a few whose seeds are the date: they

@@ -31,7 +31,8 @@ func Expect(s Strategy, f Fault) Expectation {
 	// A node whose clock is fast ends a lock early, which is as if it forgot the lock.
 	forgets := f == Restart || f == Forget || f == Clock || f == TooFast
 	if forgets && s.Bears() < victims {
-		e.Breaks = append(e.Breaks, ME, LEASE)
+		e.Breaks = append(e.Breaks, s.exclusion(), LEASE)
+		e.MayBreak = append(e.MayBreak, ONCE, SLOT)
 	}
 	// one instance numbers by its clock, which goes on
 	if s.Numbered && s.Nodes > 1 && s.Bears() < victims {
@@ -55,7 +56,7 @@ const victims = 2
 // reserves it for each waiter before the first that comes: one that is dead, one that is cut off,
 // and for each of them one that has left without the node knowing it.
 func (s Strategy) deadOwner() time.Duration {
-	if s.InOrder || s.Mixed { // a mix has waiters of fair
+	if s.InOrder || s.Mixed || s.Shared { // a mix has waiters of fair
 		return deadOwner + 4*(backends.Reservation+aStep)
 	}
 	return deadOwner
@@ -65,7 +66,7 @@ func (s Strategy) toleratesOneDown() bool { return s.Nodes > s.Quorum }
 
 // legacyExpectation is about the recipes, which promise little. Some of their anomalies are rare.
 func legacyExpectation(s Strategy, f Fault) Expectation {
-	e := Expectation{MayBreak: []Invariant{ME, LEASE, LIVE, NOGHOST}, Early: f == Ahead}
+	e := Expectation{MayBreak: []Invariant{ME, LEASE, LIVE, NOGHOST, ONCE}, Early: f == Ahead}
 	switch {
 	case f == Restart || f == Forget:
 		e.Breaks = []Invariant{ME}

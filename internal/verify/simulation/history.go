@@ -19,12 +19,15 @@ type History struct {
 	Seed     uint64
 	RealTime bool // not in a bubble
 	Handover bool // Clients hand leases over
+	Kind     Kind
+	Slots    bool // permits have slots
 
 	Wants      []*Want
 	Attempts   []*Attempt
 	Holds      []*Hold
 	Extensions []*Extension
 	Releases   []*Release
+	Several    []*Several
 	Messages   []*Message
 	Wakes      []*Wake
 	States     []*State // of the nodes, in order on each node
@@ -99,6 +102,30 @@ type Hold struct {
 	Lost                              locker.LostReason // empty: it was not lost
 	Final                             time.Duration
 	Abandoned                         time.Duration // by a worker that never unlocks
+	Keep                              time.Duration // the minimum hold; 0: none
+	Work                              Work          // of a Do with a minimum hold
+	Slot                              int           // of a permit, if the schedule has slots
+}
+
+// Work is how the work of a Do has ended.
+type Work string
+
+// The ends of a work. One that did not end is of a process that died.
+const (
+	NotDone Work = ""
+	Done    Work = "done"
+	Failed  Work = "failed"
+)
+
+// Several is one call of DoAll. An instant that did not come is Never.
+type Several struct {
+	Client, Worker   string
+	Keys             []string // as they were given
+	Began, Ended     time.Duration
+	Called, Returned time.Duration // the work
+	CtxEnded         time.Duration // of the work
+	Tokens           []string      // of the locks, in their order
+	Over             bool          // it failed with ErrWaitLimit
 }
 
 // An Extension is one call of Extend of the strategy.
@@ -122,6 +149,9 @@ type Release struct {
 type Message struct {
 	Client, Worker, Op, Key, Token string
 	Waiter                         string // the waiter that has a position or wants one
+	Group                          string // of the hold, with its Limit
+	Limit                          int
+	InOrder                        bool
 	Node                           int
 	TTL                            time.Duration
 	Sent, Answered                 time.Duration
@@ -162,6 +192,10 @@ type State struct {
 	Node              int
 	Key               string
 	Op, Token, Waiter string // of the command
+	Group             string // of the hold that it asks for, with its Limit
+	Limit             int
+	InOrder, Joins    bool // it asks in order; its Locker does, but it joins the lease before
+	Failed            bool // it had no effect
 	TTL               time.Duration
 	OK                bool
 	Before            string        // the value before, as the name of its token; empty: none
@@ -258,6 +292,7 @@ func (h *History) settle() {
 		return cmp.Or(cmp.Compare(a.Began, b.Began), cmp.Compare(a.Token, b.Token))
 	})
 	slices.SortFunc(h.Holds, func(a, b *Hold) int { return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Token, b.Token)) })
+	slices.SortFunc(h.Several, func(a, b *Several) int { return cmp.Or(cmp.Compare(a.Began, b.Began), cmp.Compare(a.Worker, b.Worker)) })
 	slices.SortFunc(h.Extensions, func(a, b *Extension) int {
 		return cmp.Or(cmp.Compare(a.Began, b.Began), cmp.Compare(a.Token, b.Token))
 	})

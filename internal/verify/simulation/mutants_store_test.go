@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // These stores do what other lock libraries have sent, in place of what this one sends.
@@ -67,10 +69,11 @@ func (l *counted) extend(ttl time.Duration) {
 	}
 }
 
-func (c *counting) Enter(_ context.Context, key, owner, token string, ttl time.Duration) (result, error) {
+func (c *counting) Enter(_ context.Context, key, token string, ttl time.Duration, a backends.Admission) (result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if owner == "" {
+	owner := a.Group
+	if a.Limit == 1 {
 		owner = token
 	}
 	c.owners[token] = owner

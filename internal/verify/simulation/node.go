@@ -18,9 +18,11 @@ import (
 type commands interface {
 	backends.NumberedStore
 	backends.FencedStore
-	backends.NestedStore
+	backends.OrderedStore
 	backends.QueuedStore
 	backends.LegacyStore
+	backends.TransferStore
+	backends.SharedTransferStore
 
 	look(key string) (value string, left time.Duration, found bool)
 	forget(key string)
@@ -95,6 +97,7 @@ func (n *node) runFast(rate float64) {
 // on.
 var granting = []string{
 	"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "Enter", "SetNXForever", "GetSet", "SetBit on", "SetBit off",
+	"Transfer", "TransferHold",
 }
 
 // arrive carries out a copy of m, queues it or refuses it. It calls reply, except when the node
@@ -130,7 +133,9 @@ func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)
 	s := n.see(m.Key)
 	s.Op, s.Token, s.TTL, s.OK = m.Op, m.Token, lasts(m.TTL, n.rate), a.err == nil && a.ok
 	s.Before, s.Was, s.Until, s.WasFor, s.Waiter = before.After, before.Is, before.Ends, before.For, m.Waiter
-	s.Position = a.Position
+	s.Position, s.Failed = a.Position, a.err != nil
+	s.Group, s.Limit, s.InOrder = m.Group, m.Limit, m.InOrder
+	s.Joins = m.Op == "Enter" && !m.InOrder && n.h.Strategy.ordersHolds()
 	n.h.note(func() {
 		m.Arrived = append(m.Arrived, s.At)
 		n.h.States = append(n.h.States, s)

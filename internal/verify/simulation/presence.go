@@ -21,8 +21,8 @@ func (h *History) presences(key string) []presence {
 	var found []presence
 	for node := 1; node <= h.Strategy.Nodes; node++ {
 		states := h.statesOf(node, key)
-		if h.Strategy.Nested {
-			found = append(found, nestedPresences(node, states)...)
+		if h.Strategy.Shared {
+			found = append(found, sharedPresences(node, states)...)
 			continue
 		}
 		for i, s := range states {
@@ -53,8 +53,8 @@ func (h *History) statesOf(node int, key string) []*State {
 	return states
 }
 
-// nestedPresences follows the answers of the node to each hold, since one key has several.
-func nestedPresences(node int, states []*State) []presence {
+// sharedPresences follows the answers of the node to each hold, since one key has several.
+func sharedPresences(node int, states []*State) []presence {
 	found, _ := follow(node, states)
 	return found
 }

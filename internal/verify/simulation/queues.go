@@ -65,6 +65,12 @@ func (l *link) setInTurn(
 	}
 	m.Waiter, m.TTL = t.Waiter, l.ttl(m.TTL)
 	a := l.ask(ctx, m, func(c commands) answer { return granted(inTurn(c, at, m.Key, m.Token, m.TTL, t)) })
+	l.asked(mine, a)
+	return a.result, a.err
+}
+
+// asked notes the answer to an attempt of a waiter.
+func (l *link) asked(mine *turn, a answer) {
 	switch {
 	case mine == nil:
 	case a.ok: // it has no position any more
@@ -72,7 +78,6 @@ func (l *link) setInTurn(
 	case mine.ctx.Err() != nil: // its request to leave the queue may have arrived before this attempt
 		go mine.quit()
 	}
-	return a.result, a.err
 }
 
 // WatchQueued subscribes the waiter to its wakes.

@@ -49,12 +49,20 @@ func (f fast) ExpireIf(ctx context.Context, key, value string, ttl time.Duration
 	return f.commands.ExpireIf(ctx, key, value, f.ttl(ttl))
 }
 
-func (f fast) Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (result, error) {
-	return f.result(f.commands.Enter(ctx, key, owner, token, f.ttl(ttl)))
+func (f fast) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (result, error) {
+	return f.result(f.commands.Enter(ctx, key, token, f.ttl(ttl), a))
 }
 
 func (f fast) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 	return f.commands.Renew(ctx, key, token, f.ttl(ttl))
+}
+
+func (f fast) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (result, error) {
+	return f.result(f.commands.Transfer(ctx, key, from, value, f.ttl(ttl), numbered))
+}
+
+func (f fast) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (result, error) {
+	return f.result(f.commands.TransferHold(ctx, key, from, token, f.ttl(ttl), numbered))
 }
 
 func (f fast) Left(ctx context.Context, key string) (time.Duration, bool, error) {

@@ -45,6 +45,7 @@ func (s Schedule) Run(t *testing.T) *History {
 		scene.play()
 	})
 	h.settle()
+	h.finals()
 	return h
 }
 
@@ -65,7 +66,7 @@ func (s Schedule) RunInRealTime(t *testing.T) *History {
 
 func (s Schedule) history() *History {
 	return &History{
-		Strategy: s.Strategy, Fault: s.Fault, Seed: s.Seed, Handover: throwFor(s.Seed, "handover").chance(0.5),
+		Strategy: s.Strategy, Fault: s.Fault, Seed: s.Seed, Kind: kindOf(s.Seed), Slots: s.Strategy.hasSlots(s.Seed), Handover: throwFor(s.Seed, "handover").chance(0.5),
 		names: map[string]string{}, drawn: map[string]int{},
 	}
 }
@@ -87,6 +88,9 @@ type scene struct {
 func (s Schedule) set(t *testing.T, h *History) *scene {
 	d := throwFor(s.Seed, "scene")
 	c := &scene{h: h, keys: []string{"a", "b"}[:1+d.IntN(2)]}
+	if h.Kind == manyKeys {
+		c.keys = []string{"a", "b", "c"}
+	}
 	counts := throwFor(s.Seed, "counts").chance(0.5)
 	for i := range s.Strategy.Nodes {
 		n := &node{number: i + 1, h: h, keys: c.keys, fresh: newMemory, counts: counts, unguarded: s.mutant.unguarded}
@@ -151,6 +155,9 @@ func (s Schedule) process(t *testing.T, c *scene, name string) *process {
 	var opts []locker.Option
 	if c.h.Handover {
 		opts = append(opts, locker.WithHandover(handovers))
+	}
+	if c.h.Kind == manyKeys {
+		opts = append(opts, locker.WithMiddleware(func(next locker.Locker) locker.Locker { return holder{next, p} }))
 	}
 	p.client = locker.New(recorder{strategy, p}, opts...)
 	return p

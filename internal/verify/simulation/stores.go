@@ -19,8 +19,11 @@ var (
 	_ starting.Store         = (*link)(nil)
 	_ backends.NumberedStore = (*link)(nil)
 	_ backends.FencedStore   = (*link)(nil)
-	_ backends.NestedStore   = (*link)(nil)
+	_ backends.OrderedStore  = (*link)(nil)
 	_ backends.LegacyStore   = (*link)(nil)
+
+	_ backends.TransferStore       = (*link)(nil)
+	_ backends.SharedTransferStore = (*link)(nil)
 )
 
 // at is the ctx of the node itself: it carries out each message that has arrived.
@@ -81,10 +84,17 @@ func (l *link) RaiseFence(ctx context.Context, key, value string, to uint64) (bo
 	return a.ok, a.err
 }
 
-func (l *link) Enter(ctx context.Context, key, owner, token string, ttl time.Duration) (result, error) {
-	a := l.ask(ctx, Message{Op: "Enter", Key: key, Token: token, TTL: ttl}, func(c commands) answer {
-		return granted(c.Enter(at, key, owner, token, ttl))
+// Enter asks in the queue, as package redisstore does.
+func (l *link) Enter(ctx context.Context, key, token string, ttl time.Duration, adm backends.Admission) (result, error) {
+	mine := l.turnOf(adm.Waiter)
+	if mine != nil {
+		mine.asked.Store(true)
+	}
+	ttl = l.ttl(ttl)
+	a := l.ask(ctx, Message{Op: "Enter", Key: key, Token: token, TTL: ttl, Waiter: adm.Waiter, Group: adm.Group, Limit: adm.Limit, InOrder: adm.InOrder}, func(c commands) answer {
+		return granted(c.Enter(at, key, token, ttl, adm))
 	})
+	l.asked(mine, a)
 	return a.result, a.err
 }
 
@@ -100,6 +110,22 @@ func (l *link) Leave(ctx context.Context, key, token string) (bool, error) {
 		return did(c.Leave(at, key, token))
 	})
 	return a.ok, a.err
+}
+
+func (l *link) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (result, error) {
+	ttl = l.ttl(ttl)
+	a := l.ask(ctx, Message{Op: "Transfer", Key: key, Token: value, TTL: ttl}, func(c commands) answer {
+		return granted(c.Transfer(at, key, from, value, ttl, numbered))
+	})
+	return a.result, a.err
+}
+
+func (l *link) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (result, error) {
+	ttl = l.ttl(ttl)
+	a := l.ask(ctx, Message{Op: "TransferHold", Key: key, Token: token, TTL: ttl}, func(c commands) answer {
+		return granted(c.TransferHold(at, key, from, token, ttl, numbered))
+	})
+	return a.result, a.err
 }
 
 // The plain commands.

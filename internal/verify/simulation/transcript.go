@@ -23,8 +23,18 @@ func (h *History) String() string {
 		lines.add(d.Granted, "%s HOLDS %q by %s until %v", d.Worker, d.Key, d.Token, d.Expires)
 		lines.add(d.Unlocking, "%s unlocks %s", d.Worker, d.Token)
 		lines.add(d.Unlocked, "%s has unlocked %s: %s", d.Worker, d.Token, d.UnlockSays)
+		if d.Keep > 0 {
+			lines.add(d.Unlocking, "the work under %s, which is kept for %v, is %s", d.Token, d.Keep, d.Work)
+		}
 		lines.add(d.Abandoned, "%s abandons %s", d.Worker, d.Token)
 		lines.add(d.Ended, "the context of %s ends, Expires %v: %s", d.Token, d.Final, d.Cause)
+	}
+	for _, s := range h.Several {
+		lines.add(s.Began, "%s wants all of %v", s.Worker, s.Keys)
+		lines.add(s.Called, "%s works with %v", s.Worker, s.Tokens)
+		lines.add(s.CtxEnded, "the ctx of the work of %s ends", s.Worker)
+		lines.add(s.Returned, "the work of %s returns", s.Worker)
+		lines.add(s.Ended, "the DoAll of %s ends", s.Worker)
 	}
 	for _, e := range h.Extensions {
 		lines.add(e.Began, "extension of %s by %v begins, Expires %v", e.Token, e.TTL, e.Before)

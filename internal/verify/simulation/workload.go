@@ -35,7 +35,14 @@ func (w *worker) run() {
 		if w.process.isDead() {
 			return
 		}
-		w.want(pick(w.dice, w.keys...), 0)
+		switch w.h.Kind {
+		case oncePerTick:
+			w.tick(pick(w.dice, w.keys...))
+		case manyKeys:
+			w.several()
+		default:
+			w.want(pick(w.dice, w.keys...), 0)
+		}
 	}
 }
 
@@ -157,19 +164,7 @@ func (w *worker) hold(l *locker.Lock, stop context.CancelFunc, ttl time.Duration
 	if stop != nil {
 		defer stop()
 	}
-	lease := l.Lease()
-	d := &Hold{
-		Client: w.process.name, Worker: w.name, Key: lease.Key, Token: w.h.name(lease.Token), Owner: lease.Owner, TTL: ttl,
-		T1: w.h.since(lease.Granted), Granted: w.h.now(), Expires: w.h.since(lease.Expires),
-		Unlocking: Never, Unlocked: Never, Ended: Never, Abandoned: Never,
-	}
-	add(w.h, &w.h.Holds, d)
-	context.AfterFunc(l.Context(), func() {
-		cause := context.Cause(l.Context())
-		w.h.note(func() {
-			d.Ended, d.Final, d.Cause, d.Lost = w.h.now(), w.h.since(l.Lease().Expires), verdict(cause), reason(cause)
-		})
-	})
+	d := w.holds(l, ttl)
 	stay := w.between(time.Millisecond, min(ttl*5/2, 2500*time.Millisecond))
 	switch p := w.Float64(); {
 	case w.owner != "" && depth < 2 && p < 0.3:
@@ -194,6 +189,24 @@ func (w *worker) hold(l *locker.Lock, stop context.CancelFunc, ttl time.Duration
 		return
 	}
 	w.unlock(l, d)
+}
+
+// holds records a lock that was granted.
+func (w *worker) holds(l *locker.Lock, ttl time.Duration) *Hold {
+	lease := l.Lease()
+	d := &Hold{
+		Client: w.process.name, Worker: w.name, Key: lease.Key, Token: w.h.name(lease.Token), Owner: lease.Owner, TTL: ttl,
+		T1: w.h.since(lease.Granted), Granted: w.h.now(), Expires: w.h.since(lease.Expires),
+		Unlocking: Never, Unlocked: Never, Ended: Never, Abandoned: Never, Slot: lease.Slot,
+	}
+	add(w.h, &w.h.Holds, d)
+	context.AfterFunc(l.Context(), func() {
+		cause := context.Cause(l.Context())
+		w.h.note(func() {
+			d.Ended, d.Final, d.Cause, d.Lost = w.h.now(), w.h.since(l.Lease().Expires), verdict(cause), reason(cause)
+		})
+	})
+	return d
 }
 
 func reason(cause error) locker.LostReason {

@@ -1,12 +1,12 @@
 // Torture runs tests in full size, shows their progress, and ends with the anomaly matrix: the
 // verdict of each strategy under each fault.
 //
-//	go run ./internal/verify/torture [-html FILE] [-docs FILE -by COMMAND] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
+//	go run ./internal/verify/torture [-html FILE] [-docs FILE -by COMMAND [-keep]] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
 // `make torture` and `make matrix` call it. Each -- begins another run of `go test`; the matrix has
 // the cells of all runs. This program only reads the output of `go test -json`, in which tests
 // report cells (package matrix). With -docs it puts the matrix between the marks in that file,
-// unless a test has failed.
+// unless a test has failed. With -keep, it leaves the cells there that this run does not report.
 package main
 
 import (
@@ -30,8 +30,9 @@ func main() {
 	flag.StringVar(&to.html, "html", "", "write the matrix as a page to this `file`")
 	flag.StringVar(&to.docs, "docs", "", "put the matrix between the marks in this `file`")
 	flag.StringVar(&to.by, "by", "go run ./internal/verify/torture", "the `command` that makes the matrix again, for -docs")
+	flag.BoolVar(&to.keep, "keep", false, "with -docs, leave the cells there that this run does not report")
 	flag.Usage = func() {
-		fmt.Println("usage: torture [-html FILE] [-docs FILE -by COMMAND] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...")
+		fmt.Println("usage: torture [-html FILE] [-docs FILE -by COMMAND [-keep]] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -48,6 +49,7 @@ func main() {
 type output struct {
 	html, docs string
 	by         string // the command that makes it again
+	keep       bool   // the cells in docs that are not made again
 }
 
 // runs splits the arguments at each --.
@@ -86,7 +88,7 @@ func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 		return fmt.Errorf("after %v: %w", time.Since(p.began).Round(time.Second), err)
 	}
 	if to.docs != "" { // the results of a run that failed are not for the documentation
-		return publish(to.docs, to.by, &table)
+		return publish(to.docs, to.by, to.keep, &table)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ const (
 )
 
 // publish replaces the text between the marks of file by the table, and names the command that made
-// it.
-func publish(file, by string, table *matrix.Table) error {
+// it. With keep, the cells that were there stay, unless the table has newer ones.
+func publish(file, by string, keep bool, table *matrix.Table) error {
 	if len(table.Cells()) == 0 {
 		return errors.New("no test has reported a cell")
 	}
@@ -30,11 +30,17 @@ func publish(file, by string, table *matrix.Table) error {
 		return err
 	}
 	before, rest, _ := bytes.Cut(page, []byte(begin))
-	_, after, closed := bytes.Cut(rest, []byte(end))
+	old, after, closed := bytes.Cut(rest, []byte(end))
 	if !closed { // it is false as well if the first mark is missing
 		return fmt.Errorf("%s has no marks for the matrix", file)
 	}
 	var text bytes.Buffer
+	if header, cells, _ := strings.Cut(string(old), "\n\n"); keep {
+		if err := table.Keep(cells); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		text.WriteString(header + "\nSome cells are newer. ")
+	}
 	fmt.Fprintf(&text, "Made on %s with %s, %s, %d CPUs, by `%s`.\n\n",
 		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersion(), runtime.NumCPU(), by)
 	if err := table.Markdown(&text); err != nil {

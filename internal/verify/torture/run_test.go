@@ -42,7 +42,7 @@ func tableOf(t *testing.T) *matrix.Table {
 
 func TestTheMatrixIsPutBetweenTheMarksWithTheCommandThatMakesIt(t *testing.T) {
 	file := pageOf(t, page)
-	if err := publish(file, "make it", tableOf(t)); err != nil {
+	if err := publish(file, "make it", false, tableOf(t)); err != nil {
 		t.Fatal(err)
 	}
 	text := read(t, file)
@@ -56,18 +56,39 @@ func TestTheMatrixIsPutBetweenTheMarksWithTheCommandThatMakesIt(t *testing.T) {
 	}
 }
 
+func TestCellsThatAreNotMadeAgainAreKept(t *testing.T) {
+	other := matrix.Cell{Strategy: "other", Fault: "none", Where: "simulation", Trials: 9, Command: "go test ./p -run Other"}
+	_, _, first, err := followed(t, reported(t, aCell), reported(t, other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := pageOf(t, page)
+	if err := publish(file, "make all", false, first); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(file, "make some", true, tableOf(t)); err != nil {
+		t.Fatal(err)
+	}
+	text := read(t, file)
+	for _, want := range []string{", by `make all`.\nSome cells are newer. Made on ", ", by `make some`.\n\n", "| single | S 7 |", "`go test ./p -run Other` |\n"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is not there once in\n%s", want, text)
+		}
+	}
+}
+
 func TestNothingIsPublishedWithoutMarksOrCells(t *testing.T) {
 	for what, text := range map[string]string{
 		"no marks": "before\nafter\n", "only the first": "before\n" + begin + "after\n", "only the second": "before\n" + end + "after\n",
 		"in another order": end + begin,
 	} {
 		file := pageOf(t, text)
-		if err := publish(file, "make it", tableOf(t)); err == nil || read(t, file) != text {
+		if err := publish(file, "make it", false, tableOf(t)); err == nil || read(t, file) != text {
 			t.Errorf("%s: %v, and the file is\n%s", what, err, read(t, file))
 		}
 	}
 	file := pageOf(t, page)
-	if err := publish(file, "make it", new(matrix.Table)); err == nil || read(t, file) != page {
+	if err := publish(file, "make it", false, new(matrix.Table)); err == nil || read(t, file) != page {
 		t.Errorf("no cells: %v, and the file is\n%s", err, read(t, file))
 	}
 }

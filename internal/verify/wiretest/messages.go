@@ -109,16 +109,16 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 				c.prepare(store, closes)
 			}
 			_, err := store.SetNX(context.Background(), "a", "token", short)
+			// A machine with much other work may not connect within the timeout of the client.
+			for begun := time.Now(); c.kind != "timeout" && typeOf(err) == "timeout" && time.Since(begun) < patience; {
+				_, err = store.SetNX(context.Background(), "a", "token", short)
+			}
 			if err == nil {
 				t.Fatal("no error")
 			}
-			typed := interface{ ErrorType() string }(nil)
-			if !errors.As(err, &typed) {
-				t.Fatalf("%v has no type", err)
-			}
 			want := regexp.MustCompile("^" + strings.ReplaceAll(c.want, "ADDR", regexp.QuoteMeta(c.to.Addr)) + "$")
-			if !want.MatchString(err.Error()) || typed.ErrorType() != c.kind {
-				t.Errorf("%s, %q\nwant %s, %s", err, typed.ErrorType(), want, c.kind)
+			if !want.MatchString(err.Error()) || typeOf(err) != c.kind {
+				t.Errorf("%s, %q\nwant %s, %s", err, typeOf(err), want, c.kind)
 			}
 			if classOf(err) != c.class {
 				t.Errorf("%v is %s; want %s", err, classOf(err), c.class)
@@ -128,6 +128,15 @@ func Messages(t *testing.T, connect Connect, tells bool) {
 			}
 		})
 	}
+}
+
+// typeOf returns what err says of its type; empty: nothing.
+func typeOf(err error) string {
+	typed := interface{ ErrorType() string }(nil)
+	if !errors.As(err, &typed) {
+		return ""
+	}
+	return typed.ErrorType()
 }
 
 // outcome returns the class of the first call on a new connection that breaks.

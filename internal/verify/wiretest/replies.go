@@ -91,7 +91,7 @@ func (c *calls) setNX(s *redisstore.Store) (bool, error) {
 }
 
 func (c *calls) enter(s *redisstore.Store, token string) (bool, error) {
-	r, err := s.Enter(c.t.Context(), c.key, "me", token, short)
+	r, err := s.Enter(c.t.Context(), c.key, token, short, backends.Admission{Group: "me"})
 	return r.OK, err
 }
 
@@ -104,7 +104,7 @@ func (c *calls) must(ok bool, err error) {
 
 func (c *calls) isStored() bool { return c.do("GET", c.key) == "token" }
 
-func (c *calls) isEntered() bool { return c.do("HEXISTS", c.key, "hold:token") == int64(1) }
+func (c *calls) isEntered() bool { return c.do("ZSCORE", c.key, "token") != nil }
 
 func (c *calls) fenced(s *redisstore.Store) (bool, error) {
 	r, err := s.SetNXFenced(c.t.Context(), c.key, "token", short)

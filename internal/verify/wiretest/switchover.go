@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
@@ -96,7 +97,7 @@ func Switchover(t *testing.T, open Open, mayFail int) {
 		store := open(t, s.Addr())
 		enter := func(token string) func() (bool, error) {
 			return func() (bool, error) {
-				r, err := store.Enter(t.Context(), "a", "me", token, short)
+				r, err := store.Enter(t.Context(), "a", token, short, backends.Admission{Group: "me"})
 				return r.OK, err
 			}
 		}

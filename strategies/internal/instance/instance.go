@@ -22,7 +22,7 @@ type Place interface {
 	// ExpireIf and DeleteIf act only if key holds token, as those of a store.
 	ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (ok bool, err error)
 	DeleteIf(ctx context.Context, key, token string) (ok bool, err error)
-	// Watch is as in [locker.Watcher].
+	// Watch is as in [locker.Locker].
 	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
@@ -56,7 +56,19 @@ func (i *instance) Endpoint() string { return address.Of(i.place) }
 // Endpoint returns the address of the store.
 func (v value) Endpoint() string { return address.Of(v.Store) }
 
-// New returns a Locker that acquires with set, and uses store for all other calls.
+// Plain returns a Locker that keeps its locks in store, without queues or numbers.
+func Plain(store backends.Store) locker.Locker {
+	return Over(unqueued{value{store, store.SetNX}, false}, store)
+}
+
+// unqueued is a Place where a lock is one value that has a number, or none.
+type unqueued struct {
+	value
+	numbered bool
+}
+
+// New returns a Locker that acquires with set, and uses store for all other calls. It moves no hold
+// to another token, since it does not know how set numbers them.
 func New(store backends.Store, set Set) locker.Locker { return Over(value{store, set}, store) }
 
 // value is a Place where a lock is one value.
@@ -85,7 +97,7 @@ var ErrLate = errors.New("granted so late that the lease had ended")
 // Acquire makes one attempt to store the token. If no reply comes, the outcome is unknown. A
 // cleanup then removes the token in the background until the store confirms that it is gone.
 func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
-	if err := req.Validate(); err != nil {
+	if err := req.ValidateTransfer(); err != nil {
 		return locker.Lease{}, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -105,7 +117,7 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locke
 			err = &cleanup.GhostError{Err: ghost}
 		} else if found || haunted {
 			err = errGone
-			res, err = i.place.Put(ctx, req)
+			res, err = i.ask(ctx, req)
 		}
 	}
 	return lease, err
@@ -115,6 +127,14 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locke
 func (i *instance) put(ctx context.Context, req locker.Request, call cleanup.Call, started time.Time) (res backends.Result, err error) {
 	err = errGone
 	defer func() { i.heard(ctx, call, started, err) }()
+	return i.ask(ctx, req)
+}
+
+// ask stores the token of req, in the place of another one if req names it.
+func (i *instance) ask(ctx context.Context, req locker.Request) (backends.Result, error) {
+	if req.From != "" {
+		return transfer(ctx, i.place, req)
+	}
 	return i.place.Put(ctx, req)
 }
 
@@ -155,7 +175,7 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 func granted(req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: res.Fence, Holds: res.Holds, Granted: started, Expires: locker.Until(started, req.TTL),
+		Fence: res.Fence, Holds: res.Holds, Room: res.Room, Slot: res.Slot, Granted: started, Expires: locker.Until(started, req.TTL),
 	}
 	if err == nil && res.OK && lease.Ended() {
 		err = ErrLate
@@ -168,7 +188,9 @@ func outcome(req locker.Request, lease locker.Lease, res backends.Result, err er
 	case err != nil:
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	case !res.OK:
-		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: res.Left, Attempts: 1, Foreign: res.Foreign, Position: res.Position}
+		return locker.Lease{}, &locker.HeldError{
+			Key: req.Key, Left: res.Left, Attempts: 1, Holds: res.Holds, Foreign: res.Foreign, Holder: res.Holder, Position: res.Position,
+		}
 	}
 	return lease, nil
 }

@@ -12,10 +12,13 @@ import (
 // For any other store it returns nil.
 func Missing(store any) locker.Locker {
 	if IsNil(store) {
-		return missing{}
+		return refusing{noStore{}}
 	}
 	return nil
 }
+
+// Invalid returns a Locker that answers every call with a permanent error that says why.
+func Invalid(why string) locker.Locker { return refusing{invalid(why)} }
 
 // IsNil reports whether v is nil, or a nil pointer in an interface.
 func IsNil(v any) bool {
@@ -23,22 +26,23 @@ func IsNil(v any) bool {
 	return v == nil || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
-type missing struct{}
+// refusing answers every call with its error.
+type refusing struct{ err error }
 
-func (missing) Acquire(_ context.Context, req locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, Fault("acquire", req.Key, noStore{})
+func (r refusing) Acquire(_ context.Context, req locker.Request) (locker.Lease, error) {
+	return locker.Lease{}, Fault("acquire", req.Key, r.err)
 }
 
-func (missing) Extend(_ context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
-	return lease, Fault("extend", lease.Key, noStore{})
+func (r refusing) Extend(_ context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
+	return lease, Fault("extend", lease.Key, r.err)
 }
 
-func (missing) Release(_ context.Context, lease locker.Lease) error {
-	return Fault("release", lease.Key, noStore{})
+func (r refusing) Release(_ context.Context, lease locker.Lease) error {
+	return Fault("release", lease.Key, r.err)
 }
 
-func (missing) Watch(_ context.Context, key, _ string, _ func()) error {
-	return Fault("watch", key, noStore{})
+func (r refusing) Watch(_ context.Context, key, _ string, _ func()) error {
+	return Fault("watch", key, r.err)
 }
 
 type noStore struct{}

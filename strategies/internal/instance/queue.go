@@ -34,7 +34,7 @@ func (q queued) Put(ctx context.Context, req locker.Request) (backends.Result, e
 }
 
 // errShared is permanent: other software does not stand in the queue, so there is no order to keep.
-var errShared error = invalid("fair can't keep an order with other software (locker.WithSharedKeys): use single or fenced")
+var errShared error = invalid("waiters can't stand in order with other software (locker.WithSharedKeys): use single or fenced")
 
 type invalid string
 
@@ -50,9 +50,10 @@ func (q queued) Endpoint() string { return address.Of(q.QueuedStore) }
 func Numbered(store backends.NumberedStore) locker.Locker {
 	queues, ok := store.(backends.QueuedStore)
 	if !ok {
-		return New(store, func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+		set := func(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
 			return store.SetNXNumbered(ctx, key, token, ttl, backends.Turn{})
-		})
+		}
+		return Over(unqueued{value{store, set}, true}, store)
 	}
 	return Over(numbered{queued{queues, false}, store}, store)
 }

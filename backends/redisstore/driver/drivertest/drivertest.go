@@ -4,6 +4,10 @@ package drivertest
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,34 +18,104 @@ import (
 )
 
 // Server is what a client connects to.
-type Server struct{ Addr, User, Password string }
+type Server struct {
+	Addr, User, Password string
 
-// Harness makes what is tested. Its functions close what they open at the end of t.
+	Database int
+	TLS      *tls.Config
+	Timeout  time.Duration // of a call, which is not repeated; 0: that of the client library
+	Cluster  bool          // it is a node of a cluster
+	Ends     bool          // calls end with their ctx, if the client library has an option for it
+	Protocol int           // 2 or 3 for a RESP2 or RESP3 connection; 0: that of the client library
+
+	// Dial opens the connections, whatever the address; nil: by TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Client is one client of the client library.
+type Client struct {
+	Executor driver.Executor
+	New      func(opts ...redisstore.Option) *redisstore.Store // New of the adapter
+	Close    func()
+}
+
+// Harness makes what is tested. Its functions close what they open at the end of t, if the test has
+// not done it.
 type Harness struct {
-	// Store is New of the adapter, with a client of its own.
-	Store func(t *testing.T, to Server, opts ...redisstore.Option) *redisstore.Store
-	// Executors are those of clients of their own, by a name such as that of a protocol.
-	Executors map[string]func(t *testing.T, to Server) driver.Executor
-	// Nil are stores that New made without a client.
+	// Connect makes a client. It fails t if the client library has no client for the server.
+	Connect func(t testing.TB, to Server) Client
+	// Open is Open of the adapter, and closes the client.
+	Open func(t *testing.T, to Server, opts ...redisstore.Option) (store *redisstore.Store, closes func())
+
+	// Embedded makes a client in a testing/synctest bubble, with a server of its own there.
+	Embedded func(t *testing.T) Client
+
+	// Protocols that the client library speaks; none: 2.
+	Protocols []int
+	// Nil are stores that New made without a client, by name.
 	Nil map[string]*redisstore.Store
+
+	// Clusters says that Connect has clients of a cluster.
+	Clusters bool
+	// Repeats says that the client library sends again what may be sent twice.
+	Repeats bool
+	// OnlyDeadlines says that a ctx that is cancelled ends no call that waits for a reply.
+	OnlyDeadlines bool
+	// Shares says that all calls share a connection, where a lost reply holds up those behind it.
+	Shares bool
+	// Greets says that the client library sends a command on a new connection before the call, and
+	// tells whether it was answered.
+	Greets bool
+	// Lags is how many calls may fail after a switchover until the client library sees it.
+	Lags int
+	// Denied are commands that the client library sends by itself and can do without, in the words
+	// of ACL LOG.
+	Denied []string
 }
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	for _, c := range stores {
-		t.Run(c.sentence, func(t *testing.T) { c.test(t, h) })
+	for _, s := range slices.Concat(stores, faulty) {
+		t.Run(s.says, func(t *testing.T) { s.test(t, h) })
 	}
-	for _, c := range executors {
-		t.Run(c.sentence, func(t *testing.T) {
-			for name, open := range h.Executors {
-				t.Run(name, func(t *testing.T) { c.test(t, open) })
+	for _, s := range patient {
+		t.Run(s.says, func(t *testing.T) {
+			t.Parallel()
+			s.test(t, h)
+		})
+	}
+	if len(h.Protocols) == 0 {
+		h.Protocols = []int{2}
+	}
+	for _, s := range slices.Concat(executors, pipeliners) {
+		t.Run(s.says, func(t *testing.T) {
+			for _, protocol := range h.Protocols {
+				t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+					s.test(t, func(t *testing.T, to Server) driver.Executor {
+						to.Protocol, to.Ends = protocol, true
+						return h.Connect(t, to).Executor
+					})
+				})
 			}
 		})
 	}
 }
 
+// store is New of the adapter, with a client of its own.
+func (h Harness) store(t *testing.T, to Server, opts ...redisstore.Option) *redisstore.Store {
+	t.Helper()
+	return h.Connect(t, to).New(opts...)
+}
+
+// open is Open of the adapter, without quarantine.
+func (h Harness) open(t *testing.T, to Server, opts ...redisstore.Option) *redisstore.Store {
+	t.Helper()
+	store, _ := h.Open(t, to, append(opts, redisstore.WithoutQuarantine())...)
+	return store
+}
+
 // patience is how long a test waits for what must happen on any machine.
-const patience = 20 * time.Second
+var patience = 20 * time.Second
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()

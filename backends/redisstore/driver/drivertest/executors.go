@@ -13,16 +13,22 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-var executors = []struct {
-	sentence string
-	test     func(t *testing.T, open func(*testing.T, Server) driver.Executor)
-}{
+// executorSentence is one about the Executor alone.
+type executorSentence struct {
+	says string
+	test func(t *testing.T, open func(*testing.T, Server) driver.Executor)
+}
+
+var executors = []executorSentence{
 	{"replies are in the terms of the family", replies},
 	{"Pipeline replies in order, with errors in their position", pipelineOrder},
 	{"Pinned watches on one connection, and unwatches afterwards", pinnedWatches},
 	{"a Subscription tells its events apart", events},
 	{"an error reply leaves the Subscription usable and in order", deniedRequests},
 	{"Close ends a Receive", closeEnds},
+	{"a ctx that has ended sends nothing", endedCtx},
+	{"Pinned ends with its ctx on a server that hangs", pinnedEnds},
+	{"a cancellation that meets the reply harms nothing", cancellations},
 }
 
 // texts are replies and errors without the addresses that some libraries tell.
@@ -186,7 +192,7 @@ func events(t *testing.T, open func(*testing.T, Server) driver.Executor) {
 func deniedRequests(t *testing.T, open func(*testing.T, Server) driver.Executor) {
 	server := redistest.Start(t)
 	do(t, server, "ACL", "SETUSER", "locks", "on", ">any", "+@all", "-ping", "-unsubscribe", "resetchannels", "&a", "&c*")
-	s := open(t, Server{server.Addr(), "locks", "any"}).Subscribe(t.Context())
+	s := open(t, Server{Addr: server.Addr(), User: "locks", Password: "any"}).Subscribe(t.Context())
 	defer func() { _ = s.Close() }()
 	var want, got []string
 	ask := func(answer string, err error) {

@@ -3,17 +3,23 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-var stores = []struct {
-	sentence string
-	test     func(t *testing.T, h Harness)
-}{
+// storeSentence is one about a store over the adapter.
+type storeSentence struct {
+	says string
+	test func(t *testing.T, h Harness)
+}
+
+var stores = []storeSentence{
 	{"a store without a client answers every call with an error", withoutClient},
 	{"a free lock costs one native command", freeLock},
 	{"scripts are sent again to a server that forgot them", forgottenScripts},
@@ -21,6 +27,9 @@ var stores = []struct {
 	{"a connection that was cut wakes, and is replaced", cutConnection},
 	{"a connection that the server closed wakes, and is replaced", killedConnection},
 	{"a channel that is not permitted is an error at once", deniedChannel},
+	{"Check reports a server as it is", checkReports},
+	{"nothing is left behind when a wait ends", nothingLeft},
+	{"nothing is left behind in a bubble", nothingLeftInABubble},
 	{"wrong credentials are an error at once, of a watch too", wrongCredentials},
 }
 
@@ -40,7 +49,7 @@ func withoutClient(t *testing.T, h Harness) {
 
 func freeLock(t *testing.T, h Harness) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-	acquire(t, h.Store(t, Server{Addr: proxy.Addr()}), "a")
+	acquire(t, h.store(t, Server{Addr: proxy.Addr()}), "a")
 	if set, scripts := proxy.Count("SET"), proxy.Count("EVALSHA")+proxy.Count("EVAL"); set != 1 || scripts != 0 {
 		t.Errorf("%d SET and %d scripts", set, scripts)
 	}
@@ -49,7 +58,7 @@ func freeLock(t *testing.T, h Harness) {
 func forgottenScripts(t *testing.T, h Harness) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	store := h.Store(t, Server{Addr: proxy.Addr()})
+	store := h.store(t, Server{Addr: proxy.Addr()})
 	for _, want := range []int{3, 3, 6} { // each of the three once, and once more
 		if want == 6 {
 			do(t, server, "SCRIPT", "FLUSH")
@@ -70,7 +79,7 @@ func forgottenScripts(t *testing.T, h Harness) {
 
 func channelsLast(t *testing.T, h Harness) {
 	server := redistest.Start(t)
-	store := h.Store(t, Server{Addr: server.Addr()})
+	store := h.store(t, Server{Addr: server.Addr()})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	for range 10 {
@@ -88,8 +97,8 @@ func channelsLast(t *testing.T, h Harness) {
 func cutConnection(t *testing.T, h Harness) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	direct := h.Store(t, Server{Addr: server.Addr()})
-	woken := watch(t.Context(), t, h.Store(t, Server{Addr: proxy.Addr()}), "a")
+	direct := h.store(t, Server{Addr: server.Addr()})
+	woken := watch(t.Context(), t, h.store(t, Server{Addr: proxy.Addr()}), "a")
 	for range 20 {
 		proxy.CutAll()
 		await(t, "a wake-up after the reconnect", woken)
@@ -101,7 +110,7 @@ func cutConnection(t *testing.T, h Harness) {
 
 func killedConnection(t *testing.T, h Harness) {
 	server := redistest.Start(t)
-	woken := watch(t.Context(), t, h.Store(t, Server{Addr: server.Addr()}), "a")
+	woken := watch(t.Context(), t, h.store(t, Server{Addr: server.Addr()}), "a")
 	if n := do(t, server, "CLIENT", "KILL", "TYPE", "pubsub"); n != int64(1) {
 		t.Fatalf("%v connections were closed", n)
 	}
@@ -114,7 +123,7 @@ func killedConnection(t *testing.T, h Harness) {
 func deniedChannel(t *testing.T, h Harness) {
 	server := redistest.Start(t)
 	do(t, server, "ACL", "SETUSER", "locks", "on", ">secret", "~*", "+@all", "resetchannels", "&{permitted}*")
-	store := h.Store(t, Server{server.Addr(), "locks", "secret"})
+	store := h.store(t, Server{Addr: server.Addr(), User: "locks", Password: "secret"})
 	watch(t.Context(), t, store, "permitted")
 	err := store.Watch(t.Context(), "other", func() {})
 	if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || reply.Code() != "NOPERM" || !reply.Permanent() {
@@ -133,11 +142,88 @@ func deniedChannel(t *testing.T, h Harness) {
 
 func wrongCredentials(t *testing.T, h Harness) {
 	server := redistest.Start(t, redistest.WithPassword("right"))
-	store := h.Store(t, Server{Addr: server.Addr(), Password: "wrong"})
+	store := h.store(t, Server{Addr: server.Addr(), Password: "wrong"})
 	_, set := store.SetNX(t.Context(), "a", "token", 20*time.Second)
 	for name, err := range map[string]error{"SetNX": set, "Watch": store.Watch(t.Context(), "a", func() {})} {
 		if reply := (*redisstore.ReplyError)(nil); !errors.As(err, &reply) || !reply.Permanent() {
 			t.Errorf("%s = %v", name, err)
 		}
 	}
+}
+
+func checkReports(t *testing.T, h Harness) {
+	r, err := h.store(t, Server{Addr: redistest.Start(t).Addr()}).Check(t.Context())
+	if err != nil || r.RunID == "" || r.Role != "master" || r.Uptime < 0 || r.Eviction != "noeviction" || r.RoundTrip <= 0 {
+		t.Errorf("Check = %+v, %v", r, err)
+	}
+}
+
+// goroutines counts those of adapters and of the family, but not those of tests, nor those of
+// cleanups that other tests have left: they go on for a while.
+func goroutines() (n int) {
+	buf := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		ours := strings.Contains(stack, "lockstep/backends/r") || strings.Contains(stack, "lockstep/backends/goredis") ||
+			strings.Contains(stack, "redis/rueidis")
+		if ours && !strings.Contains(stack, "_test.go") && !strings.Contains(stack, "drivertest/") && !strings.Contains(stack, "internal/cleanup") {
+			n++
+		}
+	}
+	return n
+}
+
+func nothingLeft(t *testing.T, h Harness) {
+	for name, end := range map[string]func(server *redistest.Server, closes func()){
+		"when the last waiter leaves":             func(*redistest.Server, func()) {},
+		"when the client was closed before":       func(_ *redistest.Server, closes func()) { closes() },
+		"when the server died before":             func(server *redistest.Server, _ func()) { server.Kill() },
+		"when the server hangs":                   func(server *redistest.Server, _ func()) { server.Pause() },
+		"when the server was restarted meanwhile": func(server *redistest.Server, _ func()) { server.Kill(); server.Restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			client := h.Connect(t, Server{Addr: server.Addr()})
+			store := client.New()
+			ctx, leave := context.WithCancel(t.Context())
+			watch(ctx, t, store, "a")
+			acquire(t, store, "a")
+			attempt := func() <-chan struct{} {
+				ended := make(chan struct{})
+				go func() {
+					_, _ = store.SetNX(ctx, "a", "other", 20*time.Second)
+					close(ended)
+				}()
+				return ended
+			}
+			await(t, "an answer", attempt())
+			end(server, client.Close)
+			last := attempt()
+			leave()
+			<-last
+			client.Close()
+			eventually(t, "no goroutine", func() bool { return goroutines() == 0 })
+			server.Kill()
+			server.Restart()
+			if n := strings.Count(do(t, server, "CLIENT", "LIST").(string), "id="); n != 1 { // the one that asks
+				t.Errorf("%d connections after all was over", n)
+			}
+		})
+	}
+}
+
+// nothingLeftInABubble is strict: the bubble panics when a goroutine is left.
+func nothingLeftInABubble(t *testing.T, h Harness) {
+	synctest.Test(t, func(t *testing.T) {
+		store := h.Embedded(t).New()
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		woken := watch(ctx, t, store, "a")
+		time.Sleep(time.Hour) // pinging meanwhile
+		acquire(t, store, "a")
+		release(t, store, "a")
+		synctest.Wait()
+		if len(woken) != 1 {
+			t.Errorf("woken %d times", len(woken))
+		}
+	})
 }

@@ -3,7 +3,8 @@
 -- ARGV[4] not empty: a free lock is for the first in the queue  ARGV[5] how long a reservation lasts in ms
 -- ARGV[6] empty if receivers are not counted  ARGV[7] how long the queue lives without anybody asking, in ms
 -- ARGV[8] how to number a grant, if it is numbered: see draw.lua
--- {1, number, 0} granted, the number as a string, or 0 for none; {0, left in ms, place} refused, left is -1 for a value without expiry
+-- {1, number, 0} granted, the number as a string, or 0 for none; {0, left in ms, place, holder} refused, left is -1 for a
+-- value without expiry
 local value = redis.call('GET', KEYS[1])
 local me = ARGV[3]
 if value and me ~= '' and value == reserved .. me then
@@ -32,4 +33,4 @@ if me ~= '' then
   redis.call('PEXPIRE', KEYS[2], ARGV[7])
   place = redis.call('ZRANK', KEYS[2], me) + 1
 end
-return {0, redis.call('PTTL', KEYS[1]), place}
+return {0, redis.call('PTTL', KEYS[1]), place, type(value) == 'string' and holder(value) or ''}

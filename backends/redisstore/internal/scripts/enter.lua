@@ -1,30 +1,97 @@
--- Enter: for a free lock, for its owner, and for a hold that is there already.
--- ARGV[1] owner, empty for nobody  ARGV[2] token  ARGV[3] ttl in ms
--- {1, holds} granted; {0, left in ms} refused, left is -1 for a key without expiry
-if #fields > 0 then
+-- Enter.
+-- ARGV[1] token  ARGV[2] ttl in ms  ARGV[3] group  ARGV[4] limit, 0 for none
+-- ARGV[5] the member of the queue who asks, empty for one who does not wait  ARGV[6] not empty: in order
+-- ARGV[7] how long a reservation lasts in ms  ARGV[8] empty if receivers are not counted
+-- ARGV[9] how long the queue lives without anybody asking, in ms
+-- ARGV[10] not empty: the hold gets a slot  ARGV[11] how to number a grant, if it is numbered: see draw.lua
+-- {1, holds, number, slot} granted, the number as a string, or 0 for none, slot is -1 for none; {0, left in ms, holds, place, holder} refused, left is -1
+-- for a value without expiry, and holder is of a hold that is waited for
+if oldest then
   local left = redis.call('PTTL', KEYS[1])
-  if not owner or left == -1 then -- not written by these scripts, or changed since by someone else
-    return {0, left}
+  if foreign or left == -1 then -- not written by these scripts, or changed since by someone else
+    return {0, left, 0, 0, ''}
   end
-  local mine = owner == ARGV[1] and owner ~= ''
-  if holds > 0 and not mine and not ends['hold:' .. ARGV[2]] then
-    return {0, latest() + 1 - now}
+end
+local token, me, limit = ARGV[1], ARGV[5], tonumber(ARGV[4])
+local there = redis.call('ZSCORE', KEYS[1], token)
+local mine = me ~= '' and reserved > 0 and redis.call('ZREM', KEYS[3], me) == 1
+if mine then
+  reserved = reserved - 1
+end
+local before -- who is to go first
+if ARGV[6] ~= '' and not there and not mine then
+  before = admit(me, ARGV[7], ARGV[8])
+end
+local enters = there or not before and fits(ARGV[3], limit)
+if mine and not there then -- whatever was reserved after its own reservation has counted that
+  enters = holds == 0 or ARGV[3] == group and (limit == 0 or holds < limit)
+end
+if not enters then
+  local many = holds + reserved -- so many have to end
+  if ARGV[3] == group and limit > 0 then
+    many = math.max(many - limit + 1, 1)
   end
-  if holds == 0 then
+  local at, its = now, ''
+  if many <= reserved then -- they end first, nearly always
+    at = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2] or now
+  else
+    local last = redis.call('ZRANGE', KEYS[1], many - reserved - 1, many - reserved - 1, 'WITHSCORES')
+    at, its = last[2] or now, holder(last[1] or '')
+  end
+  local place = 0
+  if me ~= '' then
+    if not redis.call('ZSCORE', KEYS[2], me) then
+      local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+      redis.call('ZADD', KEYS[2], (last or 0) + 1, me)
+    end
+    redis.call('PEXPIRE', KEYS[2], ARGV[9])
+  end
+  if ended or mine then
+    admit('', ARGV[7], ARGV[8])
+  end
+  if me ~= '' then
+    place = (redis.call('ZRANK', KEYS[2], me) or -1) + 1
+  end
+  return {0, math.max(at + 1 - now, 1), holds, place, its}
+end
+local number, problem = draw(holds > 0, ARGV[11])
+if problem then
+  return problem
+end
+if me ~= '' then
+  redis.call('ZREM', KEYS[2], me) -- before there is a hold: it may not be permitted
+end
+if holds == 0 and oldest then
+  redis.call('DEL', KEYS[1]) -- the mark of a group that has ended
+end
+local at, slot = now + ARGV[2], 0
+if there then
+  at, slot = math.max(math.floor(there), at), slotOf(there)
+elseif ARGV[10] ~= '' then
+  slot = freeSlot()
+end
+local score = scoreOf(at, slot)
+if holds == 0 and ARGV[3] ~= '' then -- in one command: a server that is out of memory refuses it, and nothing is done
+  redis.call('ZADD', KEYS[1], score, token, 'inf', mark .. ARGV[3])
+else
+  redis.call('ZADD', KEYS[1], score, token)
+end
+if not there then
+  holds = holds + 1
+end
+if holds + reserved == 1 then
+  group = ARGV[3]
+end
+local ok, permission = pcall(settle, at)
+if not ok then -- it may not be permitted, and the hold would not end
+  if holds == 1 then
     redis.call('DEL', KEYS[1])
-    past, owner = {}, nil
+  elseif not there then
+    redis.call('ZREM', KEYS[1], token)
   end
+  error(permission, 0)
 end
-local field, till = hold(ARGV[2], ARGV[3])
-if owner then
-  redis.call('HSET', KEYS[1], field, till)
-  settle()
-  return {1, holds}
+if ended then -- there may be room for others
+  admit('', ARGV[7], ARGV[8])
 end
-redis.call('HSET', KEYS[1], 'lockstep:owner', ARGV[1], field, till) -- first: a server that is out of memory refuses it, and nothing is done
-local ok, problem = pcall(settle)
-if not ok then -- it may not be permitted, and the lock would not end
-  redis.call('DEL', KEYS[1])
-  error(problem, 0)
-end
-return {1, holds}
+return {1, holds, number, slot - 1}

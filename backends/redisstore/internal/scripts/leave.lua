@@ -1,17 +1,10 @@
--- Leave, and the wake in the same step if the lock is free then.
--- ARGV[1] token  ARGV[2] channel, empty for none
-if not owner then
+-- Leave: the room goes to waiters in the same step, so a holder that dies after its release leaves no waiter asleep.
+-- ARGV[1] token  ARGV[2] channel for whoever watches, empty for none  ARGV[3] how long a reservation lasts in ms
+-- ARGV[4] empty if receivers are not counted
+if foreign or redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
-local field = 'hold:' .. ARGV[1]
-local there = ends[field]
-if there then
-  ends[field] = nil
-  holds = holds - 1
-  past[#past + 1] = field
-end
-settle()
-if there and holds == 0 and ARGV[2] ~= '' then
-  redis.call('PUBLISH', ARGV[2], '')
-end
-return there and 1 or 0
+holds = holds - 1
+settle(0)
+room(ARGV[2], ARGV[3], ARGV[4])
+return 1

@@ -8,6 +8,8 @@ import (
 )
 
 var (
+	//go:embed holder.lua
+	holderSource string
 	//go:embed grant.lua
 	grantSource string
 	//go:embed acquire.lua
@@ -41,31 +43,54 @@ var (
 
 	//go:embed holds.lua
 	holdsSource string
+	//go:embed admit.lua
+	admitSource string
 	//go:embed enter.lua
 	enterSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed leave.lua
 	leaveSource string
+	//go:embed withdraw.lua
+	withdrawSource string
+
+	//go:embed transfer.lua
+	transferSource string
+	//go:embed transferhold.lua
+	transferHoldSource string
+
+	//go:embed inspect.lua
+	inspectSource string
 )
 
 // The scripts, each named by what it does. Scripts that grant are also listed in granting.
 var (
-	Acquire = newScript(1, grantSource+acquireSource)
+	Acquire = newScript(1, holderSource+grantSource+acquireSource)
 	Extend  = newScript(1, extendSource)
 	Release = newScript(1, releaseSource)
 
-	Enqueue  = newScript(2, queueSource+grantSource+unnumberedSource+enqueueSource)
-	Numbered = newScript(3, queueSource+grantSource+counterSource+drawSource+enqueueSource)
+	Enqueue  = newScript(2, holderSource+queueSource+grantSource+unnumberedSource+enqueueSource)
+	Numbered = newScript(3, holderSource+queueSource+grantSource+counterSource+drawSource+enqueueSource)
 	Pass     = newScript(2, freeSource+queueSource+passSource)
 	Quit     = newScript(2, queueSource+quitSource)
 
-	Number = newScript(2, counterSource+grantSource+drawSource+numberSource)
+	Number = newScript(2, holderSource+counterSource+grantSource+drawSource+numberSource)
 	Raise  = newScript(2, counterSource+raiseSource)
 
-	Enter = newScript(1, holdsSource+enterSource)
-	Renew = newScript(1, holdsSource+renewSource)
-	Leave = newScript(1, holdsSource+leaveSource)
+	Enter         = newScript(3, holderSource+holdsSource+admitSource+unnumberedSource+enterSource)
+	EnterAlone    = Enter.without(2)
+	EnterNumbered = newScript(4, holderSource+holdsSource+admitSource+counterSource+drawSource+enterSource)
+	Renew         = newScript(1, holdsSource+renewSource)
+	Leave         = newScript(3, holdsSource+admitSource+leaveSource)
+	LeaveAlone    = Leave.without(2)
+	Withdraw      = newScript(3, holdsSource+admitSource+withdrawSource)
+
+	Transfer             = newScript(1, holderSource+unnumberedSource+transferSource)
+	TransferNumbered     = newScript(2, holderSource+counterSource+drawSource+transferSource)
+	TransferHold         = newScript(1, holdsSource+unnumberedSource+transferHoldSource)
+	TransferHoldNumbered = newScript(2, holdsSource+counterSource+drawSource+transferHoldSource)
+
+	Inspect = newScript(4, holderSource+inspectSource)
 )
 
 // Script is a Lua script. It is sent by its digest, and in full to a server that does not know it.
@@ -74,6 +99,12 @@ type Script struct{ source, Digest, keys any } // strings and a number, boxed on
 func newScript(keys int, source string) Script {
 	sum := sha1.Sum([]byte(source)) // what Redis names scripts by, not a matter of security
 	return Script{source: source, Digest: hex.EncodeToString(sum[:]), keys: keys}
+}
+
+// without is the same script with so many keys less.
+func (s Script) without(keys int) Script {
+	s.keys = s.keys.(int) - keys
+	return s
 }
 
 // Call returns the command that names the script by its digest. Args are the keys and then the
@@ -99,4 +130,6 @@ func Grants(command []any) bool {
 	return false
 }
 
-var granting = []Script{Acquire, Enqueue, Numbered, Number, Enter}
+var granting = []Script{
+	Acquire, Enqueue, Numbered, Number, Enter, EnterNumbered, Transfer, TransferNumbered, TransferHold, TransferHoldNumbered,
+}

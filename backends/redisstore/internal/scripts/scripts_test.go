@@ -9,7 +9,7 @@ import (
 func TestEveryScriptThatGrantsIsAGrant(t *testing.T) {
 	for _, s := range []Script{
 		Acquire, Extend, Release, Enqueue, Numbered, Pass, Quit,
-		Number, Raise, Enter, Renew, Leave,
+		Number, Raise, Enter, EnterNumbered, Renew, Leave, Withdraw,
 	} {
 		source := s.source.(string)
 		want := strings.Contains(source, grantSource) || strings.HasSuffix(source, enterSource)

@@ -1,0 +1,278 @@
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+var ofOrdered = suite[backends.OrderedStore, SharedOutside]{
+	sentences: func(OrderedHarness) []sentence { return orderedSentences },
+	give: func(x *fixture, store backends.OrderedStore, outside SharedOutside) {
+		x.shared, x.store, x.queue, x.setShared = store, soleHolds{store}, store, outside.SetShared
+	},
+}
+
+// Readers and writers, as package rwlock has them.
+var (
+	reads  = backends.Admission{Group: "read", Turn: backends.Turn{InOrder: true}}
+	writes = backends.Admission{Group: "write", Limit: 1, Turn: backends.Turn{InOrder: true}}
+)
+
+var orderedSentences = []sentence{
+	{"a waiter that is refused takes the last position, and keeps it at its next attempt", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "before", x.long, writes, 1, 0)
+		all := x.waiters(key, reads, writes, reads)
+		for range 2 {
+			for _, i := range []int{1, 0, 2} {
+				if res := x.enterAs(all[i]); res.OK || res.Position != i+1 {
+					x.Fatalf("Enter of waiter %d = %+v; want position %d", i+1, res, i+1)
+				}
+			}
+		}
+	}},
+	{"Leave wakes the waiters from the head of the queue on that fit together, and no other", func(x *fixture) {
+		x.inTime("two readers enter", func(key string) bool {
+			x.admit(key, "before", x.long, writes, 1, 0)
+			all := x.waiters(key, reads, reads, writes, reads)
+			reserved := x.leaveFor(key, "before")
+			x.wantWoken(all[0].waiter)
+			x.wantWoken(all[1].waiter)
+			first, second := x.enterAs(all[0]), x.enterAs(all[1])
+			third, fourth := x.enterAs(all[2]), x.enterAs(all[3])
+			if !x.lasts(reserved) {
+				return false
+			}
+			if !first.OK || !second.OK || third.OK || fourth.OK {
+				x.Fatalf("a reader, a reader, a writer and a reader: %+v, %+v, %+v, %+v; want the first two granted", first, second, third, fourth)
+			}
+			return true
+		})
+	}},
+	{"a reservation keeps others out, and is in no Holds or Room", func(x *fixture) {
+		x.inTime("another is refused", func(key string) bool {
+			two := backends.Admission{Limit: 2}
+			x.admit(key, "one", x.long, two, 1, 1)
+			x.admit(key, "before", x.long, two, 2, 0)
+			all := x.waiters(key, two, two)
+			reserved := x.leaveFor(key, "before")
+			x.wantWoken(all[0].waiter)
+			res, err := x.shared.Enter(x.Context(), key, "mine", x.long, two)
+			other := x.enterAs(all[1])
+			got := x.enterAs(all[0])
+			if !x.lasts(reserved) {
+				return false
+			}
+			if err != nil || res.OK || res.Holds != 1 || other.OK {
+				x.Fatalf("Enter beside a reservation = %+v, %v, and of another waiter %+v; want both held by 1", res, err, other)
+			}
+			if !got.OK || got.Holds != 2 || got.Room != 0 {
+				x.Fatalf("Enter of the waiter = %+v; want it granted, with Holds 2 and Room 0", got)
+			}
+			return true
+		})
+	}},
+	{"a waiter with a reservation is refused if as many hold as its limit by then", func(x *fixture) {
+		x.inTime("the waiter is refused", func(key string) bool {
+			one, two := backends.Admission{Limit: 1}, backends.Admission{Limit: 2}
+			x.admit(key, "before", x.long, one, 1, 0)
+			all := x.waiters(key, one)
+			reserved := x.leaveFor(key, "before")
+			x.wantWoken(all[0].waiter)
+			res, err := x.shared.Enter(x.Context(), key, "mine", x.long, two)
+			got := x.enterAs(all[0])
+			if !x.lasts(reserved) {
+				return false
+			}
+			if err != nil || !res.OK {
+				x.Fatalf("Enter with a limit of 2 beside a reservation = %+v, %v; want it granted", res, err)
+			}
+			if got.OK || got.Holds != 1 || got.Position != 1 {
+				x.Fatalf("Enter of the waiter with a limit of 1 beside a hold = %+v; want it held by 1, at position 1", got)
+			}
+			return true
+		})
+	}},
+	{"a reservation that is not taken ends, and the next waiter can have the key", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "before", x.long, writes, 1, 0)
+		all := x.waiters(key, writes, writes)
+		reserved := x.leaveFor(key, "before")
+		x.wantWoken(all[0].waiter)
+		x.eventually("the next waiter enters", reserved, func() bool {
+			res := x.enterAs(all[1])
+			if res.OK && time.Now().Before(reserved.earliest) {
+				x.Fatalf("granted while the key is reserved for another")
+			}
+			return res.OK
+		})
+		if res := x.enterAs(all[0]); res.OK || res.Position != 1 {
+			x.Fatalf("Enter of the waiter that did not come = %+v; want it held, at position 1", res)
+		}
+	}},
+	{"a waiter that leaves gives up its position, and its reservation goes to the next", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "before", x.long, writes, 1, 0)
+		all := x.waiters(key, writes, writes, writes)
+		all[1].leave()
+		x.eventually("the last one has position 2", life{latest: time.Now()}, func() bool { return x.enterAs(all[2]).Position == 2 })
+		x.leaveFor(key, "before")
+		x.wantWoken(all[0].waiter)
+		all[0].leave()
+		x.wantWoken(all[2].waiter)
+		x.eventually("the last one enters", life{latest: time.Now()}, func() bool { return x.enterAs(all[2]).OK })
+	}},
+	{"in order, a call is refused behind a waiter that does not fit; otherwise it enters", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "reader", x.long, reads, 1, -1)
+		x.waiters(key, writes)
+		late := x.waiters(key, reads)[0]
+		if res := x.enterAs(late); res.OK || res.Position != 2 {
+			x.Fatalf("Enter of a reader behind a writer = %+v; want it held, at position 2", res)
+		}
+		if res, err := x.shared.Enter(x.Context(), key, "mine", x.long, reads); err != nil || res.OK {
+			x.Fatalf("Enter without a waiter, in order = %+v, %v; want it held", res, err)
+		}
+		x.admit(key, "joins", x.long, backends.Admission{Group: "read"}, 2, -1)
+	}},
+	{"a hold that is there is granted again in order, whoever waits", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "reader", x.long, reads, 1, -1)
+		x.waiters(key, writes)
+		x.admit(key, "reader", x.long, reads, 1, -1)
+	}},
+	{"an end that a caller finds makes room for the head of the queue", func(x *fixture) {
+		key, first, l := x.behindADeadHold(20 * time.Millisecond)
+		x.eventually("the first is woken by the attempt of another", l, func() bool {
+			res, err := x.shared.Enter(x.Context(), key, "mine", x.long, writes)
+			if err != nil || res.OK {
+				x.Fatalf("Enter past a waiter, in order = %+v, %v; want it held", res, err)
+			}
+			select {
+			case <-first.signal:
+				return true
+			default:
+				return false
+			}
+		})
+		x.eventually("the first enters", life{latest: time.Now()}, func() bool { return x.enterAs(first).OK })
+	}},
+	{"a writer is alone, however many readers and writers come at the same time", func(x *fixture) {
+		key := x.key("k")
+		var reading, writing atomic.Int64
+		var mu sync.Mutex
+		together(callers, func(i int) {
+			a := writes
+			if i%3 == 0 {
+				a = reads
+			}
+			a.Turn = backends.Turn{}
+			token := fmt.Sprint("token", i)
+			for entered := 0; entered < rounds; {
+				res, err := x.shared.Enter(x.Context(), key, token, x.long, a)
+				if err != nil {
+					x.Errorf("Enter: %v", err)
+					return
+				}
+				if !res.OK {
+					time.Sleep(x.Resolution)
+					continue
+				}
+				entered++
+				mu.Lock()
+				r, w := reading.Load(), writing.Load()
+				if a.Group == "write" {
+					w = writing.Add(1)
+				} else {
+					r = reading.Add(1)
+				}
+				mu.Unlock()
+				if w > 1 || w == 1 && r > 0 {
+					x.Errorf("%d writers beside %d readers", w, r)
+				}
+				time.Sleep(x.Resolution)
+				if a.Group == "write" {
+					writing.Add(-1)
+				} else {
+					reading.Add(-1)
+				}
+				if ok, err := x.shared.Leave(x.Context(), key, token); err != nil || !ok {
+					x.Errorf("Leave = %v, %v; want true", ok, err)
+				}
+			}
+		})
+	}},
+	{"WatchQueued without a name, or with an @ in it, is a permanent error, and so is an attempt", func(x *fixture) {
+		for _, name := range []string{"", "a@b"} {
+			ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
+			x.Cleanup(cancel)
+			x.wantInvalid("WatchQueued", x.queue.WatchQueued(ctx, x.key("k"), name, func() {}))
+		}
+		a := reads
+		a.Waiter = "a@b"
+		_, err := x.shared.Enter(x.Context(), x.key("k"), "token", x.long, a)
+		x.wantInvalid("Enter", err)
+	}},
+}
+
+// behindADeadHold makes a writer stand behind a hold that ends after ttl, or later on a slow
+// machine.
+func (x *fixture) behindADeadHold(ttl time.Duration) (key string, first entrant, l life) {
+	x.Helper()
+	for {
+		key = x.key("behind " + ttl.String())
+		l = x.admit(key, "dead", ttl, writes, 0, 0)
+		w := x.newWaiter(key)
+		first = entrant{w, writes}
+		first.a.Waiter = w.name
+		if res := x.enterAs(first); !res.OK {
+			return key, first, l
+		}
+		x.leave(key, w.value())
+		ttl *= 4
+	}
+}
+
+// entrant is a waiter for a hold.
+type entrant struct {
+	*waiter
+	a backends.Admission
+}
+
+// waiters makes waiters stand in the queue of a key that refuses them, behind those that do so.
+func (x *fixture) waiters(key string, as ...backends.Admission) []entrant {
+	x.Helper()
+	var all []entrant
+	for _, a := range as {
+		w := x.newWaiter(key)
+		a.Waiter = w.name
+		e := entrant{w, a}
+		if res := x.enterAs(e); res.OK || res.Position == 0 {
+			x.Fatalf("Enter of a waiter of %q = %+v; want it held, with a position", a.Group, res)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func (x *fixture) enterAs(e entrant) backends.Result {
+	x.Helper()
+	res, err := x.shared.Enter(x.Context(), e.key, e.value(), x.long, e.a)
+	if err != nil {
+		x.Fatalf("Enter of a waiter: %v", err)
+	}
+	return res
+}
+
+// leaveFor calls Leave, which must find the hold. It returns the life of the reservations.
+func (x *fixture) leaveFor(key, token string) life {
+	x.Helper()
+	began := time.Now()
+	x.leave(key, token)
+	return life{began.Add(backends.Reservation), time.Now().Add(backends.Reservation)}
+}

@@ -1,0 +1,203 @@
+package backendtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+)
+
+func TestEverySentenceOfOrderedStoresFails(t *testing.T) {
+	everySentenceFails(t, ofOrdered, orderedDoubles, func(m *memory.Store) SharedOutside { return m })
+}
+
+// orderedDouble is a memory store with some methods replaced.
+type orderedDouble struct {
+	*memory.Store
+	enter enterFunc
+	leave leaveFunc
+	watch func(ctx context.Context, key, waiter string, wake func()) error
+}
+
+func (d orderedDouble) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+	if d.enter != nil {
+		return d.enter(ctx, key, token, ttl, a)
+	}
+	return d.Store.Enter(ctx, key, token, ttl, a)
+}
+
+func (d orderedDouble) Leave(ctx context.Context, key, token string) (bool, error) {
+	if d.leave != nil {
+		return d.leave(ctx, key, token)
+	}
+	return d.Store.Leave(ctx, key, token)
+}
+
+func (d orderedDouble) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	if d.watch != nil {
+		return d.watch(ctx, key, waiter, wake)
+	}
+	return d.Store.WatchQueued(ctx, key, waiter, wake)
+}
+
+// entering is an ordered store whose Enter gets another Admission.
+func entering(change func(a *backends.Admission)) func(*memory.Store) backends.OrderedStore {
+	return func(m *memory.Store) backends.OrderedStore {
+		return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+			change(&a)
+			return m.Enter(ctx, key, token, ttl, a)
+		}}
+	}
+}
+
+// wakesOne passes on no more than one wake of each Leave.
+type wakesOne struct {
+	*memory.Store
+	mu   sync.Mutex
+	left int // wakes that are passed on; negative: any number
+}
+
+func (s *wakesOne) Leave(ctx context.Context, key, token string) (bool, error) {
+	s.mu.Lock()
+	s.left = 1
+	s.mu.Unlock()
+	return s.Store.Leave(ctx, key, token)
+}
+
+func (s *wakesOne) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	return s.Store.WatchQueued(ctx, key, waiter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.left--; s.left >= 0 {
+			wake()
+		}
+	})
+}
+
+var orderedDoubles = []broken[backends.OrderedStore]{
+	{
+		bug:    "an attempt takes no position",
+		breaks: "a waiter that is refused takes the last position, and keeps it at its next attempt",
+		store:  entering(func(a *backends.Admission) { a.Waiter = "" }),
+	},
+	{
+		bug:    "Leave wakes one waiter",
+		breaks: "Leave wakes the waiters from the head of the queue on that fit together, and no other",
+		store:  func(m *memory.Store) backends.OrderedStore { return &wakesOne{Store: m} },
+	},
+	{
+		bug:    "readers and writers are of one group",
+		breaks: "Leave wakes the waiters from the head of the queue on that fit together, and no other",
+		store: entering(func(a *backends.Admission) {
+			a.Group = ""
+			if a.Waiter != "" {
+				a.Limit = 0
+			}
+		}),
+	},
+	{
+		bug:    "a reservation keeps nobody out",
+		breaks: "a reservation keeps others out, and is in no Holds or Room",
+		store:  entering(func(a *backends.Admission) { a.Limit++ }),
+	},
+	{
+		bug:    "a reservation is a hold",
+		breaks: "a reservation keeps others out, and is in no Holds or Room",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, token, ttl, a)
+				if !res.OK && res.Left <= backends.Reservation {
+					res.Holds++
+				}
+				return res, err
+			}}
+		},
+	},
+	{
+		bug:    "a reservation is a hold for certain",
+		breaks: "a waiter with a reservation is refused if as many hold as its limit by then",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				if state, err := m.Inspect(ctx, key); err == nil && a.Waiter != "" && state.Reserved > 0 {
+					a.Limit = 0
+				}
+				return m.Enter(ctx, key, token, ttl, a)
+			}}
+		},
+	},
+	{
+		bug:    "a reservation is for whoever comes",
+		breaks: "a reservation that is not taken ends, and the next waiter can have the key",
+		store: func(m *memory.Store) backends.OrderedStore {
+			free := map[string]bool{}
+			return orderedDouble{Store: m,
+				leave: func(ctx context.Context, key, token string) (bool, error) {
+					ok, err := m.Leave(ctx, key, token)
+					free[key] = ok
+					return ok, err
+				},
+				enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+					if free[key] {
+						m.Delete(key)
+						a.InOrder = false
+					}
+					return m.Enter(ctx, key, token, ttl, a)
+				}}
+		},
+	},
+	{
+		bug:    "a waiter that leaves keeps its position and its reservation",
+		breaks: "a waiter that leaves gives up its position, and its reservation goes to the next",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, watch: func(_ context.Context, key, waiter string, wake func()) error {
+				return m.WatchQueued(background, key, waiter, wake)
+			}}
+		},
+	},
+	{
+		bug:    "there is no order",
+		breaks: "in order, a call is refused behind a waiter that does not fit; otherwise it enters",
+		store:  entering(func(a *backends.Admission) { a.InOrder = false }),
+	},
+	{
+		bug:    "every call is in order",
+		breaks: "in order, a call is refused behind a waiter that does not fit; otherwise it enters",
+		store:  entering(func(a *backends.Admission) { a.InOrder = true }),
+	},
+	{
+		bug:    "a hold that is there is refused",
+		breaks: "a hold that is there is granted again in order, whoever waits",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				if holds(m, key, token) {
+					return backends.Result{Holds: 1}, nil
+				}
+				return m.Enter(ctx, key, token, ttl, a)
+			}}
+		},
+	},
+	{
+		bug:    "an end that a caller finds wakes nobody",
+		breaks: "an end that a caller finds makes room for the head of the queue",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, watch: func(ctx context.Context, key, waiter string, _ func()) error {
+				return m.WatchQueued(ctx, key, waiter, func() {})
+			}}
+		},
+	},
+	{
+		bug:    "a writer has no limit",
+		breaks: "a writer is alone, however many readers and writers come at the same time",
+		store:  entering(func(a *backends.Admission) { a.Limit = 0 }),
+	},
+	{
+		bug:    "any name is a name of a waiter",
+		breaks: "WatchQueued without a name, or with an @ in it, is a permanent error, and so is an attempt",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, watch: func(context.Context, string, string, func()) error { return nil }}
+		},
+	},
+}

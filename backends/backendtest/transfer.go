@@ -1,0 +1,245 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+var ofTransfer = suite[backends.TransferStore, SharedOutside]{
+	sentences: func(TransferHarness) []sentence { return transferSentences },
+	give: func(x *fixture, store backends.TransferStore, outside SharedOutside) {
+		x.transfers, x.store, x.setShared = store, store, outside.SetShared
+		x.numbers, _ = store.(backends.NumberedStore)
+		x.holdTransfers, _ = store.(backends.SharedTransferStore)
+		x.shared = x.holdTransfers
+	},
+}
+
+var transferSentences = []sentence{
+	{"Transfer stores the value in the place of the other, for ttl from then", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "old", x.long/2)
+		x.wantValue(key, "new", x.transfer(key, "old", "new", x.long))
+	}},
+	{"Transfer never shortens the life of the key", func(x *fixture) {
+		key := x.key("k")
+		l := x.grant(key, "old", x.long)
+		x.transfer(key, "old", "new", x.long/2)
+		x.wantValue(key, "new", l)
+		x.transfer(key, "old", "new", x.long/2)
+		x.wantValue(key, "new", l)
+	}},
+	{"Transfer from a value that key does not hold changes nothing, also if the key is free", func(x *fixture) {
+		key, free := x.key("k"), x.key("free")
+		l := x.grant(key, "another", x.long)
+		x.transferNot(key, "old", "new")
+		x.wantValue(key, "another", l)
+		x.transferNot(free, "old", "new")
+		x.wantNothing(free)
+	}},
+	{"after Transfer the old value neither extends nor removes the key, and moves it no more", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "old", x.long)
+		l := x.transfer(key, "old", "new", x.long)
+		x.extendNot(key, "old", 2*x.long)
+		x.removeNot(key, "old")
+		x.transferNot(key, "old", "third")
+		x.wantValue(key, "new", l)
+		x.remove(key, "new")
+	}},
+	{"a Transfer that arrives twice is granted twice", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "old", x.long)
+		x.transfer(key, "old", "new", x.long)
+		x.wantValue(key, "new", x.transfer(key, "old", "new", 2*x.long))
+	}},
+	{"of concurrent Transfers from one value exactly one is granted", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "old", x.long)
+		var granted atomic.Int32
+		together(8, func(i int) {
+			res, err := x.transfers.Transfer(x.Context(), key, "old", fmt.Sprint("new ", i), x.long, false)
+			if err != nil {
+				x.Errorf("Transfer: %v", err)
+			}
+			if res.OK {
+				granted.Add(1)
+			}
+		})
+		if n := granted.Load(); n != 1 {
+			x.Errorf("%d were granted", n)
+		}
+	}},
+	{"a Transfer with a bad ttl or a ctx that is done, or of a value of another type, changes nothing", func(x *fixture) {
+		key, other := x.key("k"), x.key("other")
+		l := x.grant(key, "old", x.long)
+		ctx, cancel := context.WithCancel(x.Context())
+		cancel()
+		if _, err := x.transfers.Transfer(ctx, key, "old", "new", x.long, false); !errors.Is(err, context.Canceled) {
+			x.Errorf("Transfer with a ctx that is done: %v", err)
+		}
+		for _, ttl := range []time.Duration{0, x.MaxTTL + time.Millisecond} {
+			_, err := x.transfers.Transfer(x.Context(), key, "old", "new", ttl, false)
+			x.wantPermanent(fmt.Sprintf("Transfer for %v", ttl), err)
+		}
+		x.wantValue(key, "old", l)
+		x.outside.SetOther(other)
+		_, err := x.transfers.Transfer(x.Context(), other, "old", "new", x.long, false)
+		x.wantPermanent("Transfer of another type", err)
+		if !errors.Is(err, backends.ErrWrongType) {
+			x.Errorf("Transfer of another type: %v", err)
+		}
+	}},
+	{"a numbered Transfer has a greater number, and the same when it arrives twice", func(x *fixture) {
+		if x.numbers == nil {
+			return
+		}
+		key := x.key("k")
+		first, err := x.numbers.SetNXNumbered(x.Context(), key, "old", x.long, backends.Turn{})
+		if err != nil || !first.OK {
+			x.Fatalf("SetNXNumbered = %+v, %v", first, err)
+		}
+		var numbers [2]uint64
+		for i := range numbers {
+			res, err := x.transfers.Transfer(x.Context(), key, "old", "new", x.long, true)
+			if err != nil || !res.OK {
+				x.Fatalf("Transfer = %+v, %v; want it granted", res, err)
+			}
+			numbers[i] = res.Fence
+		}
+		if numbers[0] <= first.Fence || numbers[1] != numbers[0] {
+			x.Errorf("the numbers are %v after %d; want a greater one, twice", numbers, first.Fence)
+		}
+	}},
+	{"TransferHold moves one hold with its life, and no other", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key, a := x.key("k"), backends.Admission{Group: "group", Limit: 2}
+		x.admit(key, "old", x.long, a, 1, 1)
+		x.admit(key, "other", x.long, a, 2, 0)
+		if res := x.transferHold(key, "old", "new", false); res.Holds != 2 || res.Room != 0 {
+			x.Errorf("TransferHold = %+v; want 2 holds", res)
+		}
+		x.renewNot(key, "old", x.long)
+		x.leaveNot(key, "old")
+		x.renew(key, "new", x.long)
+		x.renew(key, "other", x.long)
+		x.admitNot(key, "third", a, 2)
+		x.admitNot(key, "third", backends.Admission{Group: "another"}, 2)
+		x.leave(key, "new")
+		x.admit(key, "third", x.long, a, 2, 0)
+	}},
+	{"TransferHold never shortens the life of a hold", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key := x.key("k")
+		l := x.admit(key, "old", x.long, of("ann"), 1, -1)
+		x.wantTransferHold(key, "old", "new", x.long/2)
+		x.enterNot(key, "bob", "token", x.long, l)
+		x.wantTransferHold(key, "old", "new", x.long/2)
+		x.enterNot(key, "bob", "token", x.long, l)
+	}},
+	{"TransferHold from a hold that is not there changes nothing, also if the key is free", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key, free := x.key("k"), x.key("free")
+		x.admit(key, "another", x.long, backends.Admission{}, 1, -1)
+		for key, holds := range map[string]int{key: 1, free: 0} {
+			res, err := x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, false)
+			if err != nil || res.OK || res.Holds != holds {
+				x.Errorf("TransferHold = %+v, %v; want it refused beside %d holds", res, err, holds)
+			}
+		}
+		x.leave(key, "another")
+		for _, key := range []string{key, free} {
+			x.admit(key, "next", x.long, backends.Admission{Limit: 1}, 1, 0)
+		}
+	}},
+	{"a hold that moves keeps its slot", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key := x.key("k")
+		x.slot(key, "first", slotted(3), 0)
+		x.slot(key, "old", slotted(3), 1)
+		x.leave(key, "first")
+		for range 2 {
+			if res := x.transferHold(key, "old", "new", false); res.Slot != 1 {
+				x.Errorf("slot %d; want 1", res.Slot)
+			}
+		}
+		x.slot(key, "next", slotted(3), 0)
+		x.slot(key, "the one after", slotted(3), 2)
+	}},
+	{"a numbered hold that moves alone begins an epoch; beside others it has the number of theirs", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key, a := x.key("k"), backends.Admission{Numbered: true}
+		first := x.enterNumbered(key, "old", a)
+		alone := x.transferHold(key, "old", "new", true).Fence
+		if again := x.transferHold(key, "old", "new", true).Fence; alone <= first || again != alone {
+			x.Errorf("the numbers are %d and %d after %d; want a greater one, twice", alone, again, first)
+		}
+		if other := x.enterNumbered(key, "other", a); other != alone {
+			x.Errorf("another hold of the epoch has the number %d, want %d", other, alone)
+		}
+		if beside := x.transferHold(key, "new", "newer", true).Fence; beside != alone {
+			x.Errorf("the hold that moves beside another has the number %d, want %d", beside, alone)
+		}
+	}},
+}
+
+// transfer calls Transfer, which must be granted.
+func (x *fixture) transfer(key, from, value string, ttl time.Duration) life {
+	x.Helper()
+	began := time.Now()
+	res, err := x.transfers.Transfer(x.Context(), key, from, value, ttl, false)
+	if err != nil || !res.OK || res.Fence != 0 {
+		x.Fatalf("Transfer(%.60q, %.60q, %.60q) = %+v, %v; want it granted without a number", key, from, value, res, err)
+	}
+	return life{began.Add(ttl), time.Now().Add(ttl)}
+}
+
+// transferNot calls Transfer, which must not find from.
+func (x *fixture) transferNot(key, from, value string) {
+	x.Helper()
+	if res, err := x.transfers.Transfer(x.Context(), key, from, value, x.long, false); err != nil || res.OK {
+		x.Fatalf("Transfer(%.60q, %.60q, %.60q) = %+v, %v; want it refused", key, from, value, res, err)
+	}
+}
+
+// transferHold calls TransferHold, which must be granted.
+func (x *fixture) transferHold(key, from, token string, numbered bool) backends.Result {
+	x.Helper()
+	res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, x.long, numbered)
+	if err != nil || !res.OK || (res.Fence != 0) != numbered {
+		x.Fatalf("TransferHold(%.60q, %.60q, %.60q) = %+v, %v; want it granted", key, from, token, res, err)
+	}
+	return res
+}
+
+func (x *fixture) wantTransferHold(key, from, token string, ttl time.Duration) {
+	x.Helper()
+	if res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, ttl, false); err != nil || !res.OK {
+		x.Fatalf("TransferHold(%.60q, %.60q, %.60q) = %+v, %v; want it granted", key, from, token, res, err)
+	}
+}
+
+// enterNumbered calls Enter, which must be granted, and returns the number.
+func (x *fixture) enterNumbered(key, token string, a backends.Admission) uint64 {
+	x.Helper()
+	res, err := x.shared.Enter(x.Context(), key, token, x.long, a)
+	if err != nil || !res.OK || res.Fence == 0 {
+		x.Fatalf("Enter(%.60q, %.60q) = %+v, %v; want it granted with a number", key, token, res, err)
+	}
+	return res.Fence
+}

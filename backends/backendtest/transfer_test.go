@@ -1,0 +1,267 @@
+package backendtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+)
+
+func TestEverySentenceOfTransferStoresFails(t *testing.T) {
+	everySentenceFails(t, ofTransfer, transferDoubles, func(m *memory.Store) SharedOutside { return m })
+}
+
+type transferFunc func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error)
+
+// transferDouble is a memory store with another Transfer or TransferHold.
+type transferDouble struct {
+	*memory.Store
+	transfer, hold transferFunc
+}
+
+func (d transferDouble) Transfer(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	if d.transfer != nil {
+		return d.transfer(ctx, key, from, to, ttl, numbered)
+	}
+	return d.Store.Transfer(ctx, key, from, to, ttl, numbered)
+}
+
+func (d transferDouble) TransferHold(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	if d.hold != nil {
+		return d.hold(ctx, key, from, to, ttl, numbered)
+	}
+	return d.Store.TransferHold(ctx, key, from, to, ttl, numbered)
+}
+
+// moving is a store with another Transfer, which may use that of the store.
+func moving(transfer func(m *memory.Store) transferFunc) func(*memory.Store) backends.TransferStore {
+	return func(m *memory.Store) backends.TransferStore { return transferDouble{Store: m, transfer: transfer(m)} }
+}
+
+// movingHolds is a store with another TransferHold.
+func movingHolds(hold func(m *memory.Store) transferFunc) func(*memory.Store) backends.TransferStore {
+	return func(m *memory.Store) backends.TransferStore { return transferDouble{Store: m, hold: hold(m)} }
+}
+
+// reenter is a TransferHold of two steps: the old hold leaves and the new one enters as a says.
+func reenter(m *memory.Store, a backends.Admission) transferFunc {
+	return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+		if ok, err := m.Leave(ctx, key, from); err != nil || !ok && !holds(m, key, to) {
+			state, _ := m.Inspect(ctx, key)
+			return backends.Result{Holds: state.Holding}, err
+		}
+		a := a
+		a.Numbered = numbered
+		res, err := m.Enter(ctx, key, to, ttl, a)
+		res.Room = 0
+		return res, err
+	}
+}
+
+var transferDoubles = []broken[backends.TransferStore]{
+	{
+		bug:    "the value stays what it was",
+		breaks: "Transfer stores the value in the place of the other, for ttl from then",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, _ string, ttl time.Duration, _ bool) (backends.Result, error) {
+				ok, err := m.ExpireIf(ctx, key, from, ttl)
+				return backends.Result{OK: ok}, err
+			}
+		}),
+	},
+	{
+		bug:    "the life stays what it was",
+		breaks: "Transfer stores the value in the place of the other, for ttl from then",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, _ time.Duration, numbered bool) (backends.Result, error) {
+				return m.Transfer(ctx, key, from, to, time.Millisecond, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "the life is ttl, also if it was longer",
+		breaks: "Transfer never shortens the life of the key",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				res, err := m.Transfer(ctx, key, from, to, ttl, numbered)
+				if res.OK {
+					m.Set(key, to, ttl)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "a free key is taken",
+		breaks: "Transfer from a value that key does not hold changes nothing, also if the key is free",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				if _, _, found := m.Get(key); !found {
+					return m.SetNX(ctx, key, to, ttl)
+				}
+				return m.Transfer(ctx, key, from, to, ttl, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "whoever asks gets the key",
+		breaks: "Transfer from a value that key does not hold changes nothing, also if the key is free",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				if value, _, found := m.Get(key); found {
+					from = value
+				}
+				return m.Transfer(ctx, key, from, to, ttl, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "the old value is accepted for ever",
+		breaks: "after Transfer the old value neither extends nor removes the key, and moves it no more",
+		store: moving(func(m *memory.Store) transferFunc {
+			moved := map[string]bool{}
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				if value, _, found := m.Get(key); found && moved[key] {
+					from = value
+				}
+				res, err := m.Transfer(ctx, key, from, to, ttl, numbered)
+				moved[key] = moved[key] || res.OK
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "the second arrival is refused",
+		breaks: "a Transfer that arrives twice is granted twice",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				if value, left, found := m.Get(key); found && value == to {
+					return backends.Result{Left: left}, nil
+				}
+				return m.Transfer(ctx, key, from, to, ttl, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "it looks first, and stores then",
+		breaks: "of concurrent Transfers from one value exactly one is granted",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				value, _, found := m.Get(key)
+				if !found || value != from {
+					return m.Transfer(ctx, key, from, to, ttl, numbered)
+				}
+				time.Sleep(time.Millisecond)
+				m.Set(key, to, ttl)
+				return backends.Result{OK: true}, nil
+			}
+		}),
+	},
+	{
+		bug:    "any ttl is good",
+		breaks: "a Transfer with a bad ttl or a ctx that is done, or of a value of another type, changes nothing",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				return m.Transfer(ctx, key, from, to, min(max(ttl, time.Millisecond), backends.DefaultMaxTTL), numbered)
+			}
+		}),
+	},
+	{
+		bug:    "a ctx that is done is used",
+		breaks: "a Transfer with a bad ttl or a ctx that is done, or of a value of another type, changes nothing",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				return m.Transfer(context.WithoutCancel(ctx), key, from, to, ttl, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "the number is that of the old hold",
+		breaks: "a numbered Transfer has a greater number, and the same when it arrives twice",
+		store: moving(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				last, _ := m.Inspect(ctx, key)
+				res, err := m.Transfer(ctx, key, from, to, ttl, false)
+				if res.OK && numbered {
+					res.Fence = last.Fence
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "all holds move",
+		breaks: "TransferHold moves one hold with its life, and no other",
+		store: movingHolds(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, numbered)
+				if res.OK {
+					_, _ = m.Leave(ctx, key, "other")
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "the old hold stays",
+		breaks: "TransferHold moves one hold with its life, and no other",
+		store: movingHolds(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, numbered)
+				if res.OK {
+					_, err = m.Enter(ctx, key, from, ttl, backends.Admission{Group: "group"})
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "the hold enters anew, with its ttl",
+		breaks: "TransferHold never shortens the life of a hold",
+		store:  movingHolds(func(m *memory.Store) transferFunc { return reenter(m, of("ann")) }),
+	},
+	{
+		bug:    "a hold that is not there enters",
+		breaks: "TransferHold from a hold that is not there changes nothing, also if the key is free",
+		store: movingHolds(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, _, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				return m.Enter(ctx, key, to, ttl, backends.Admission{Numbered: numbered})
+			}
+		}),
+	},
+	{
+		bug:    "the hold gets another slot",
+		breaks: "a hold that moves keeps its slot",
+		store:  movingHolds(func(m *memory.Store) transferFunc { return reenter(m, slotted(3)) }),
+	},
+	{
+		bug:    "a hold that moves keeps its number",
+		breaks: "a numbered hold that moves alone begins an epoch; beside others it has the number of theirs",
+		store: movingHolds(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				last, _ := m.Inspect(ctx, key)
+				res, err := m.TransferHold(ctx, key, from, to, ttl, false)
+				if res.OK && numbered {
+					res.Fence = last.Fence
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "every move begins an epoch",
+		breaks: "a numbered hold that moves alone begins an epoch; beside others it has the number of theirs",
+		store: movingHolds(func(m *memory.Store) transferFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+				there := holds(m, key, to)
+				res, err := m.TransferHold(ctx, key, from, to, ttl, numbered)
+				if res.OK && numbered && !there && res.Holds > 1 {
+					res.Fence++
+				}
+				return res, err
+			}
+		}),
+	},
+}

@@ -1,0 +1,37 @@
+-- Inspect: what there is of a lock. It writes nothing, and replies no token.
+-- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] its reservations  KEYS[4] its counter  ARGV[1] how many holds and waiters to list
+-- {type, left in ms, label of a string, {label, score, ...} of the holds, how many, their group, 1 if they are no lock,
+-- reservations, {label, ...} of the queue, how many, value of the counter, time of the server in ms}; the type of a string that is a
+-- reservation is reserved
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local latest = '9007199254740991' -- below the score of the mark of a group
+local kind, value, holds, many, group, foreign = redis.call('TYPE', KEYS[1]).ok, '', {}, 0, '', 0
+if kind ~= 'zset' then
+  value = redis.call('GET', KEYS[1]) or '' -- an error for any other type
+  local reserved = 'lockstep:reserved:' -- see queue.lua
+  if string.sub(value, 1, #reserved) == reserved then
+    kind = 'reserved'
+  end
+else -- see holds.lua
+  holds = redis.call('ZRANGEBYSCORE', KEYS[1], now, latest, 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+  for i = 1, #holds, 2 do
+    holds[i] = holder(holds[i])
+  end
+  many = redis.call('ZCOUNT', KEYS[1], now, latest)
+  local mark, last = '\0group:', redis.call('ZRANGE', KEYS[1], -1, -1)[1]
+  if many > 0 and string.sub(last, 1, #mark) == mark then
+    group = string.sub(last, #mark + 1)
+  end
+  foreign = redis.call('ZCOUNT', KEYS[1], '-inf', '(100000000000') > 0 and 1 or 0
+end
+local queue = redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
+for i, member in ipairs(queue) do
+  queue[i] = holder(string.match(member, '^[^@]*'))
+end
+return {
+  kind, redis.call('PTTL', KEYS[1]), holder(value), holds, many, group, foreign,
+  redis.call('ZCOUNT', KEYS[3], now, '+inf'),
+  queue, redis.call('ZCARD', KEYS[2]),
+  redis.call('GET', KEYS[4]) or '', now,
+}

@@ -1,0 +1,22 @@
+-- TransferHold: a hold goes from one token to another, and keeps its slot.
+-- ARGV[1] the token that has it  ARGV[2] the token that gets it  ARGV[3] ttl in ms  ARGV[4] how to number: see draw.lua
+-- The reply is that of enter.lua; refused is {0, 0, holds, 0, ''}, and {0, left in ms, 0, 0, ''} for a value that is no lock.
+if foreign then
+  return {0, redis.call('PTTL', KEYS[1]), 0, 0, ''}
+end
+local there, from = redis.call('ZSCORE', KEYS[1], ARGV[2]), redis.call('ZSCORE', KEYS[1], ARGV[1])
+if not there and not from then
+  return {0, 0, holds, 0, ''}
+end
+local number, problem = draw(there or holds > 1, ARGV[4])
+if problem then
+  return problem
+end
+local score = there or from
+local at, slot = math.max(math.floor(score), now + ARGV[3]), slotOf(score)
+settle(at)
+redis.call('ZADD', KEYS[1], scoreOf(at, slot), ARGV[2]) -- before the other goes: it may not be permitted
+if not there then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+end
+return {1, holds, number, slot - 1}

@@ -1,0 +1,47 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	client "github.com/redis/go-redis/v9"
+)
+
+// The number of a hold is in its score, which has room for MaxSlots of them and no more.
+func TestTheLastSlotIsKeptWhenItsHoldIsRenewed(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) { keepsTheLastSlot(t, startEmbedded(t)) })
+	t.Run("redis", func(t *testing.T) { keepsTheLastSlot(t, redistest.Start(t).Addr()) })
+}
+
+func keepsTheLastSlot(t *testing.T, addr string) {
+	c := dial(t, &client.Options{Addr: addr})
+	s, ends := goredis.New(c), time.Now().Add(20*time.Second).UnixMilli()
+	others := []any{"ZADD", "key"}
+	for slot := range backends.MaxSlots - 1 {
+		others = append(others, fmt.Sprintf("%d.%015.0f", ends, float64(slot+1)/2048*1e15), fmt.Sprint("hold ", slot))
+	}
+	for _, args := range [][]any{others, {"PEXPIRE", "key", 20_000}} {
+		if err := c.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := backends.Admission{Limit: backends.MaxSlots, Slots: true}
+	for range 3 {
+		if r, err := s.Enter(t.Context(), "key", "last", 20*time.Second, a); err != nil || !r.OK || r.Slot != backends.MaxSlots-1 {
+			t.Errorf("Enter = %+v, %v; want the slot %d", r, err, backends.MaxSlots-1)
+		}
+		if ok, err := s.Renew(t.Context(), "key", "last", 25*time.Second); err != nil || !ok {
+			t.Errorf("Renew = %v, %v", ok, err)
+		}
+	}
+	if ok, err := s.Leave(t.Context(), "key", "hold 7"); err != nil || !ok {
+		t.Fatalf("Leave = %v, %v", ok, err)
+	}
+	if r, err := s.Enter(t.Context(), "key", "next", 20*time.Second, a); err != nil || !r.OK || r.Slot != 7 {
+		t.Errorf("Enter = %+v, %v; want the slot 7", r, err)
+	}
+}

@@ -1,0 +1,248 @@
+package campaign
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/election"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+const (
+	permits    = 3
+	shareKeys  = 2            // of semaphores and read-write locks
+	jobKeys    = 8            // each is free once in a minimum hold
+	minHold    = 2 * leaseTTL // of a job
+	termLength = leaseTTL + leaseTTL/4
+	shareWait  = time.Second
+)
+
+// orders are those of a program.
+type orders struct {
+	Work    string
+	Addr    string
+	Library int
+	Prefix  string // of the keys
+	Broken  bool   // its strategy does not keep its promise
+}
+
+const programEnv = "LOCKSTEP_CAMPAIGN_PROGRAM"
+
+// A program is what a process of a fleet does. It tells of all that it is granted, in lines:
+//
+//	grant ID GROUP ASKED ANSWERED UNTIL NUMBER KEY
+//	until ID TIME      the lease does not end before
+//	release ID TIME    the release is about to be sent
+//	done ID TIME       the work of a job has succeeded
+//	refused TIME       an attempt that was held was sent then
+//	error TEXT         something that must not happen
+//
+// Times are in ns since 1970.
+type program struct {
+	orders
+	tell func(line string)
+	over context.Context // ends the program
+	last atomic.Int64    // ID
+}
+
+// runProgram runs in the process: see TestProcess.
+func runProgram(t *testing.T, text string) {
+	p := &program{tell: func(line string) { fmt.Println(line) }, over: context.Background()}
+	if err := json.Unmarshal([]byte(text), &p.orders); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1)) // it returns when the process of the test ends
+		os.Exit(1)
+	}()
+	p.run(libraries[p.Library].dial(t, p.Addr).store)
+}
+
+func (p *program) run(store *redisstore.Store) {
+	n := permits
+	if p.Broken {
+		n++
+	}
+	var all sync.WaitGroup
+	for i := range hands {
+		switch p.Work {
+		case "permits":
+			all.Go(func() { p.hold(p.client("permit", semaphore.New(store, n))) })
+		case "permits in order":
+			all.Go(func() { p.hold(p.client("permit", semaphore.New(store, n, semaphore.WithOrder()))) })
+		case "reading and writing":
+			rw := rwlock.New(store)
+			readers := rw.Readers()
+			if p.Broken {
+				readers = elsewhere{readers}
+			}
+			if i == 0 {
+				all.Go(func() { p.hold(p.client("write", rw.Writers())) })
+			} else {
+				all.Go(func() { p.hold(p.client("read", readers)) })
+			}
+		case "leading":
+			if i == 0 {
+				all.Go(func() { p.lead(store) })
+			}
+		case "jobs":
+			all.Go(func() { p.jobs(p.client("job", single.New(store))) })
+		}
+	}
+	all.Wait()
+}
+
+// client returns a Client that tells of what it is granted.
+func (p *program) client(group string, l locker.Locker) witness {
+	w := witness{Locker: l, program: p, group: group, ids: new(sync.Map), leading: new(atomic.Bool)}
+	w.client = locker.New(w, locker.WithTTL(leaseTTL))
+	return w
+}
+
+// hold holds something again and again. One hold in ten needs renewals.
+func (p *program) hold(w witness) {
+	for p.over.Err() == nil {
+		l, err := w.client.Lock(p.over, p.key(shareKeys), locker.WithWait(shareWait))
+		if err != nil {
+			p.failed(err)
+			continue
+		}
+		for end := time.Now().Add(p.workTime()); l.Context().Err() == nil && time.Now().Before(end); {
+			sleep(p.over, min(time.Until(end), leaseTTL/4))
+		}
+		_ = l.Unlock(context.Background()) // if it fails, the hold ends with its lease
+	}
+}
+
+func (p *program) workTime() time.Duration {
+	longest := 20 * time.Millisecond
+	if rand.IntN(10) == 0 {
+		longest = 2 * leaseTTL
+	}
+	return rand.N(longest)
+}
+
+func (p *program) key(n int) string { return keyOf(p.Prefix, rand.IntN(n)) }
+
+func keyOf(prefix string, i int) string { return fmt.Sprintf("%s key %d", prefix, i) }
+
+// failed rests after an error, since the server may be down.
+func (p *program) failed(err error) {
+	if errors.Is(err, locker.ErrLost) {
+		p.tell(fmt.Sprint("error lost, before it was granted: ", err))
+	}
+	sleep(p.over, rand.N(10*time.Millisecond))
+}
+
+// lead leads for a little longer than a TTL, and resigns. Terms that are shorter would be followed
+// by pauses.
+func (p *program) lead(store *redisstore.Store) {
+	l := fenced.New(store)
+	if p.Broken {
+		l = semaphore.New(store, 2)
+	}
+	w := p.client("lead", l)
+	err := election.New(w.client, p.Prefix+" leader").Run(p.over, func(ctx context.Context, _ election.Term) error {
+		w.leading.Store(true)
+		defer w.leading.Store(false)
+		sleep(ctx, termLength)
+		return nil
+	})
+	if p.over.Err() == nil {
+		p.tell(fmt.Sprint("error Run has ended: ", err))
+	}
+}
+
+// errJob is what one job in five fails with. Then another process may do it at once.
+var errJob = errors.New("the job has failed")
+
+// jobs does jobs that are due once in a minimum hold. The work of each takes a fraction of that.
+func (p *program) jobs(w witness) {
+	opts := []locker.Option{locker.WithAttempts(1), locker.WithMinHold(minHold)}
+	if p.Broken {
+		opts = opts[:1]
+	}
+	for p.over.Err() == nil {
+		_ = w.client.Do(p.over, p.key(jobKeys), func(ctx context.Context, l *locker.Lock) error {
+			sleep(ctx, rand.N(20*time.Millisecond))
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case rand.IntN(5) == 0:
+				return errJob
+			}
+			w.say("done", l.Lease().Token, time.Now())
+			return nil
+		}, opts...)
+		sleep(p.over, rand.N(20*time.Millisecond)) // most attempts find the key held
+	}
+}
+
+// A witness tells of what its Locker grants. Until when a lease lasts is what its holder believes.
+type witness struct {
+	locker.Locker
+	program *program
+	group   string
+	ids     *sync.Map    // by token
+	leading *atomic.Bool // lead runs
+	client  *locker.Client
+}
+
+func (w witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	asked := time.Now()
+	lease, err := w.Locker.Acquire(ctx, req)
+	switch {
+	case err == nil:
+		answered, id := time.Now(), w.program.last.Add(1)
+		w.ids.Store(lease.Token, id)
+		w.program.tell(fmt.Sprintf("grant %d %s %d %d %d %d %q", id, w.group,
+			lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key))
+	case w.group == "lead" && errors.Is(err, locker.ErrHeld):
+		w.program.tell(fmt.Sprint("refused ", asked.UnixNano()))
+	}
+	return lease, err
+}
+
+func (w witness) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	longer, err := w.Locker.Extend(ctx, lease, ttl)
+	if err == nil {
+		w.say("until", lease.Token, longer.Expires)
+	}
+	return longer, err
+}
+
+func (w witness) Release(ctx context.Context, lease locker.Lease) error {
+	// What may be left of a lease that has ended is released while lead winds up.
+	if w.leading.Load() && !lease.Ended() {
+		w.program.tell("error released, and lead has not returned")
+	}
+	w.say("release", lease.Token, time.Now())
+	return w.Locker.Release(ctx, lease)
+}
+
+func (w witness) say(what, token string, at time.Time) {
+	if id, known := w.ids.Load(token); known {
+		w.program.tell(fmt.Sprintf("%s %d %d", what, id, at.UnixNano()))
+	}
+}
+
+// elsewhere locks other keys than its caller believes.
+type elsewhere struct{ locker.Locker }
+
+func (e elsewhere) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	req.Key += ", elsewhere"
+	return e.Locker.Acquire(ctx, req)
+}

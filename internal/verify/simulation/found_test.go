@@ -1,0 +1,36 @@
+package simulation
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestSchedulesThatHaveFoundADefectViolateNothing plays schedules of larger runs than those of each
+// day. Each has found a defect that is mended now, and violated the invariant at that time.
+func TestSchedulesThatHaveFoundADefectViolateNothing(t *testing.T) {
+	for _, c := range []struct {
+		defect   string
+		violated Invariant
+		strategy string
+		fault    Fault
+		seed     uint64
+	}{
+		{"the release of a late grant waits behind one that hangs", NOGHOST, "rwlock", Net, 440},
+		{"the release of a late grant waits behind one that hangs", NOGHOST, "semaphore-limits", Net, 440},
+		{"a lock with a minimum hold is handed over when its work has failed", ONCE, "semaphore-limits", Storm, 86},
+		{"a lock with a minimum hold is handed over when its work has failed", ONCE, "semaphore-limits", Reboot, 604},
+		{"a waiter with a reservation is refused, since others with a larger limit came after it", SEMLIVE, "semaphore-limits", None, 6},
+	} {
+		s, known := StrategyNamed(c.strategy)
+		if !known {
+			t.Fatalf("no strategy %q", c.strategy)
+		}
+		schedule := Schedule{Strategy: s, Fault: c.fault, Seed: c.seed}
+		e := Expect(s, c.fault)
+		for _, v := range schedule.Run(t).Check() {
+			if !slices.Contains(e.Breaks, v.Invariant) && !slices.Contains(e.MayBreak, v.Invariant) {
+				t.Errorf("%s: %s\n\treplay: %s", c.defect, v, schedule.Command())
+			}
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package locker
+
+import (
+	"context"
+	"reflect"
+)
+
+// As makes a Client what another library calls a locker: a value with a method Lock that returns a
+// T. T is an interface of that library whose methods [*Lock] has, so neither library imports the
+// other:
+//
+//	gocron.WithDistributedLocker(locker.As[gocron.Lock](locks, locker.WithAttempts(1), locker.WithMinHold(20*time.Second)))
+//
+// The options are for each call of Lock. A library that skips work when Lock returns an error needs
+// WithAttempts(1): Lock would otherwise wait for the lock, and then do the work a second time.
+//
+// A library that knows only Unlock does not tell the work that the lock was lost. Work that must
+// know takes its lock by [Client.Do].
+func As[T any](c *Client, opts ...Option) Adapted[T] { return Adapted[T]{c, opts} }
+
+// Adapted is what [As] returns.
+type Adapted[T any] struct {
+	client *Client
+	opts   []Option
+}
+
+// Lock is [Client.Lock]. If *Lock has not the methods of T, the error is permanent, and nothing is
+// sent. With an error, the Lock is the zero T: nil, for an interface.
+func (a Adapted[T]) Lock(ctx context.Context, key string) (T, error) {
+	var none T
+	if _, fits := any((*Lock)(nil)).(T); !fits {
+		return none, &Error{Op: "lock", Key: key, Err: invalidf("*locker.Lock is no %v", reflect.TypeFor[T]())}
+	}
+	l, err := a.client.Lock(ctx, key, a.opts...)
+	if err != nil {
+		return none, err
+	}
+	return any(l).(T), nil
+}

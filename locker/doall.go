@@ -1,0 +1,84 @@
+package locker
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// DoAll is [Client.Do] with several locks: it calls work when it has all of them. It takes each key
+// once, in the order of their bytes, and releases them in reverse when work has returned, panicked
+// or called runtime.Goexit. So calls of DoAll never wait for each other in a circle, whatever the
+// order in keys. That does not hold for a lock that work takes: limit its wait ([WithWait]).
+//
+// held has the locks in the order of their keys. The ctx of work descends from the contexts of all
+// locks, and ends when any of them is lost. The context of a single lock ends with that lock, or
+// with one before it in held. If a lock is lost while DoAll waits for another one, the wait ends.
+//
+// The options are for each lock, with two exceptions. A limit of WithWait is for all locks together;
+// when it is over, one last attempt is made for each key that is left. With [WithMinHold], each key
+// stays locked until d after its own grant, or is free at once if work was not called or failed.
+//
+// The error is that of Do. If it matches [ErrHeld], [HeldError.Key] is the key that was held, or one
+// that work wanted. An empty list is bad input, since nothing would protect the work, and so is any
+// key that [ValidateKey] refuses. Bad input is a permanent error before anything is sent.
+//
+// There is no limit of keys, and no slot of a cluster that they must share. Each takes a round trip
+// to acquire and one to release. A process that dies leaves each key locked until its lease ends.
+func (c *Client) DoAll(
+	ctx context.Context, keys []string, work func(ctx context.Context, held []*Lock) error, opts ...Option,
+) error {
+	if work == nil {
+		return &Error{Op: "lock", Err: invalidf("work is nil")}
+	}
+	if len(keys) == 0 {
+		return &Error{Op: "lock", Err: invalidf("there are no keys")}
+	}
+	for _, key := range keys {
+		if err := ValidateKey(key); err != nil {
+			return &Error{Op: "lock", Key: key, Err: err}
+		}
+	}
+	a := &doingAll{client: c, given: ctx, work: work, opts: opts}
+	if c != nil {
+		a.limit, a.began = c.defaults.with(opts).wait.limit, time.Now()
+	}
+	return a.do(ctx, slices.Compact(slices.Sorted(slices.Values(keys))))
+}
+
+// doingAll is one call of DoAll.
+type doingAll struct {
+	client *Client
+	given  context.Context
+	work   func(ctx context.Context, held []*Lock) error
+	opts   []Option
+	limit  time.Duration // of the wait for all; 0: none
+	began  time.Time
+	held   []*Lock
+	done   bool // the work
+}
+
+// do takes the first of the keys, and then the others under the context of that lock.
+func (a *doingAll) do(ctx context.Context, keys []string) (err error) {
+	if len(keys) == 0 {
+		err = a.work(ctx, a.held)
+		a.done = err == nil
+		return err
+	}
+	opts := a.opts
+	if a.limit > 0 && len(a.held) > 0 {
+		opts = append(slices.Clip(opts), WithWait(max(a.limit-time.Since(a.began), 1)))
+	}
+	l, err := a.client.lock(ctx, keys[0], opts, call{scoped: true})
+	if err != nil {
+		return err
+	}
+	a.held = append(a.held, l)
+	defer func() {
+		if !a.done {
+			l.ctx.hold.workFailed()
+		}
+		err = both(l, err, l.Unlock(a.given))
+	}()
+	return a.do(l.Context(), keys[1:])
+}

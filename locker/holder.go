@@ -1,0 +1,55 @@
+package locker
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// WithHolder gives the locks of a Client a label that everybody may read, such as "api-7f9c/4711":
+// the host and the process, or a job. It is for [New] alone. Another Client finds it in
+// [HeldError.Holder], and a [backends.Inspector] in what it returns. It costs no key and no command:
+// it stands before the secret part of each token, and ends with the lock.
+//
+// The label says who took the lock, it does not prove it: each program that can write to the store
+// can write any label. It has at most [MaxHolderLength] bytes of printable UTF-8, does not begin or
+// end with a space, does not begin with "lockstep:", and has no @, which separates names in a queue.
+//
+// [backends.Inspector]: https://pkg.go.dev/github.com/lockstep-go/lockstep/backends#Inspector
+func WithHolder(label string) Option {
+	return func(c *config) {
+		switch {
+		case c.perCall:
+			c.refuse(invalidf("locker.WithHolder is for locker.New, not for one call"))
+		case label == "":
+			c.refuse(invalidf("holder is empty; leave locker.WithHolder out"))
+		case len(label) > MaxHolderLength:
+			c.refuse(invalidf("holder of %d bytes is over the limit of %d", len(label), MaxHolderLength))
+		case !utf8.ValidString(label) || strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }):
+			c.refuse(invalidf("holder %q is not printable UTF-8", label))
+		case strings.TrimSpace(label) != label:
+			c.refuse(invalidf("holder %q begins or ends with a space", label))
+		case strings.Contains(label, "@"):
+			c.refuse(invalidf("holder %q has an @, which queues use themselves", label))
+		case strings.HasPrefix(label, "lockstep:"):
+			c.refuse(invalidf("holder %q begins with \"lockstep:\", which the stores use themselves", label))
+		}
+		c.holder = holder(label)
+	}
+}
+
+// MaxHolderLength is the longest label of [WithHolder], in bytes.
+const MaxHolderLength = 100
+
+// holder is the label of a Client; empty: none.
+type holder string
+
+// token is a new Token with the label. [backends.HolderOf] reads it.
+//
+// [backends.HolderOf]: https://pkg.go.dev/github.com/lockstep-go/lockstep/backends#HolderOf
+func (h holder) token() string {
+	if h == "" {
+		return NewToken()
+	}
+	return string(h) + " " + NewToken()
+}

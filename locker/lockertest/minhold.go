@@ -1,0 +1,52 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var minHoldSentences = []sentence{
+	{"a lock with a minimum hold is free soon after it, and not at Unlock", nil, func(x *fixture) {
+		x.inTime(short, func(ttl time.Duration) bool {
+			l := x.lock(x.client(locker.WithTTL(ttl), locker.WithMinHold(2*ttl)), x.key("k"))
+			if err := l.Unlock(x.Context()); errors.Is(err, locker.ErrLost) && !x.Bubble {
+				return false
+			} else if err != nil {
+				x.Fatalf("Unlock: %v", err)
+			}
+			if cause := context.Cause(l.Context()); !errors.Is(cause, locker.ErrReleased) {
+				x.Errorf("the context ended with cause %v; want ErrReleased", cause)
+			}
+			lease := l.Lease()
+			lease.Expires = locker.Until(lease.Granted, 2*ttl)
+			x.livesUntil(lease)
+			x.soon("the lock was free", lease.Granted.Add(2*ttl), slack)
+			return true
+		})
+	}},
+	{"Unlock of a lost lock with a minimum hold matches ErrLost and leaves the next holder alone", nil, func(x *fixture) {
+		l := x.lock(x.client(locker.WithMinHold(x.long)), x.key("k"))
+		x.beneath.Delete(l.Key())
+		next := x.grant(l.Key(), x.long)
+		x.wantLost("Unlock", l.Unlock(x.Context()))
+		x.pause(10 * tick)
+		x.wantHolds(next)
+	}},
+	{"Do releases a lock with a minimum hold at once if work fails", nil, func(x *fixture) {
+		key, failure := x.key("k"), errors.New("the work has failed")
+		err := x.client(locker.WithMinHold(x.long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error { return failure })
+		if !errors.Is(err, failure) {
+			x.Fatalf("Do: %v; want the error of work", err)
+		}
+		x.wantEmpty(key)
+	}},
+	{"a minimum hold over the longest ttl is a permanent error, and nothing is sent", nil, func(x *fixture) {
+		key := x.key("k")
+		_, err := x.client(locker.WithMinHold(x.MaxTTL+time.Millisecond)).Lock(x.Context(), key)
+		x.wantPermanent("Lock", err)
+		x.emptyInTheEnd(key)
+	}},
+}

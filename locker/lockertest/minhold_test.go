@@ -1,0 +1,46 @@
+package lockertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var minHoldDoubles = []broken{
+	{
+		bug: "the Client frees a lock with a minimum hold at Unlock",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, extend: func(ctx context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
+				return lease, next.Release(ctx, lease)
+			}}
+		},
+		breaks: []string{"a lock with a minimum hold is free soon after it, and not at Unlock"},
+	},
+	{
+		bug: "the Client asks nobody whether a lock with a minimum hold was lost",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, extend: func(_ context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
+				return lease, nil
+			}}
+		},
+		breaks: []string{"Unlock of a lost lock with a minimum hold matches ErrLost and leaves the next holder alone"},
+	},
+	{
+		bug: "the Client keeps the lock of a work that has failed",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, release: func(context.Context, locker.Lease) error { return nil }}
+		},
+		breaks: []string{"Do releases a lock with a minimum hold at once if work fails"},
+	},
+	{
+		bug: "the Client asks for less than the minimum hold",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				req.TTL = min(req.TTL, locker.DefaultTTL)
+				return next.Acquire(ctx, req)
+			}}
+		},
+		breaks: []string{"a minimum hold over the longest ttl is a permanent error, and nothing is sent"},
+	},
+}

@@ -1,0 +1,131 @@
+package lockertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+var transferSentences = []sentence{
+	{"a request from the token of a hold takes its place, with a greater number or none", nil, func(x *fixture) {
+		old := x.grant(x.key("k"), x.long)
+		req := x.requestFrom(old)
+		if x.NoTransfer {
+			x.wantNoTransfer(req)
+			x.wantHolds(old)
+			return
+		}
+		g := x.granted(req)
+		if old.Fence > 0 && g.Fence <= old.Fence {
+			x.Errorf("number %d after %d", g.Fence, old.Fence)
+		}
+		_, err := x.locker.Extend(x.Context(), old.Lease, x.long)
+		x.wantLost("Extend of the old lease", err)
+		x.wantLost("Release of the old lease", x.locker.Release(x.Context(), old.Lease))
+		x.wantHolds(g)
+		x.release(g.Lease)
+		x.wantEmpty(g.Key)
+	}},
+	{"a request from a token that has no hold is held, also if the lock is free, and takes nothing", nil, func(x *fixture) {
+		free, key := x.request(x.key("free"), x.long), x.key("k")
+		free.From = rand.Text()
+		g := x.grant(key, x.long)
+		taken := x.request(key, x.long)
+		taken.From = free.From
+		for _, req := range []locker.Request{free, taken} {
+			if x.NoTransfer {
+				x.wantNoTransfer(req)
+			} else if lease, err := x.locker.Acquire(x.Context(), req); !errors.Is(err, locker.ErrHeld) {
+				x.Errorf("Acquire = %v, %v; want it held", lease, err)
+			}
+		}
+		x.emptyInTheEnd(free.Key)
+		x.wantHolds(g)
+	}},
+	{"Transfer ends the hold, and Resume by another Client goes on, once", nil, func(x *fixture) {
+		if x.NoTransfer {
+			return
+		}
+		l, next := x.lock(x.client(), x.key("k")), x.client()
+		t, err := l.Transfer(x.Context(), x.long)
+		if err != nil {
+			x.Fatalf("Transfer: %v", err)
+		}
+		if cause := context.Cause(l.Context()); !errors.Is(cause, locker.ErrReleased) {
+			x.Errorf("the context ended with cause %v; want ErrReleased", cause)
+		}
+		if _, err := next.TryLock(x.Context(), l.Key()); !errors.Is(err, locker.ErrHeld) {
+			x.Errorf("TryLock before Resume = %v; want it held", err)
+		}
+		resumed, err := next.Resume(x.Context(), t)
+		if err != nil {
+			x.Fatalf("Resume: %v", err)
+		}
+		if err := l.Unlock(x.Context()); err != nil {
+			x.Errorf("a late Unlock = %v", err)
+		}
+		if err := resumed.Extend(x.Context(), x.long); err != nil {
+			x.Errorf("Extend = %v", err)
+		}
+		if again, err := x.client().Resume(x.Context(), t); !errors.Is(err, locker.ErrLost) {
+			x.Errorf("a second Resume = %v, %v; want one that matches ErrLost", again, err)
+		}
+		if err := resumed.Unlock(x.Context()); err != nil {
+			x.Errorf("Unlock = %v", err)
+		}
+		x.wantEmpty(l.Key())
+	}},
+	{"a Ticket that nobody resumes ends with its ttl, and is of no use then", nil, func(x *fixture) {
+		if x.NoTransfer {
+			return
+		}
+		l := x.lock(x.client(locker.WithTTL(short)), x.key("k"))
+		t, err := l.Transfer(x.Context(), short)
+		if errors.Is(err, locker.ErrLost) && !x.Bubble { // on a busy machine
+			return
+		}
+		if err != nil {
+			x.Fatalf("Transfer: %v", err)
+		}
+		x.emptyInTheEnd(l.Key())
+		if resumed, err := x.client().Resume(x.Context(), t); !errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrHeld) {
+			x.Errorf("Resume = %v, %v; want one that matches ErrLost alone", resumed, err)
+		}
+		x.emptyInTheEnd(l.Key())
+	}},
+	{"when the answer to Resume is lost, nothing is left", needs(faults), func(x *fixture) {
+		if x.NoTransfer {
+			return
+		}
+		l := x.lock(x.client(), x.key("k"))
+		t, err := l.Transfer(x.Context(), x.long)
+		if err != nil {
+			x.Fatalf("Transfer: %v", err)
+		}
+		x.beneath.FaultOnce(Acquire, backendtest.LoseReply)
+		if resumed, err := x.client().Resume(x.Context(), t); err == nil {
+			x.Errorf("Resume = %v; want an error", resumed)
+		}
+		x.emptyInTheEnd(l.Key())
+	}},
+}
+
+// requestFrom is a request that takes the place of g.
+func (x *fixture) requestFrom(g grant) locker.Request {
+	req := x.request(g.Key, x.long)
+	req.From = g.Token
+	return req
+}
+
+// wantNoTransfer checks that a request that takes the place of a hold is refused for good.
+func (x *fixture) wantNoTransfer(req locker.Request) {
+	x.Helper()
+	_, err := x.locker.Acquire(x.Context(), req)
+	x.wantPermanent("Acquire", err)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		x.Errorf("Acquire = %v; want an error that matches errors.ErrUnsupported", err)
+	}
+}

@@ -1,0 +1,124 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// WithMinHold keeps the key locked until d after the grant, although the work is done sooner. So
+// work that several processes start at about the same time runs once. d must be longer than the
+// processes are apart, and shorter than the period of the work. It is in whole milliseconds, at
+// least [MinTTL].
+//
+// Unlock ends the hold, and its context, at once. Before d is over, it does not send Release. It
+// sends one Extend for the rest of d, which confirms that the lock was held to the end of the work;
+// without an answer it repeats that, as it does a Release. The Client sends Release when d is over,
+// if the process lives. If not, the lease ends by itself: when d is over, or within a TTL of
+// Unlock, whichever is later. [Client.Do] releases the lock at once if the work returned an error,
+// panicked or called runtime.Goexit. Then another process can do the work.
+//
+// The request for the lease asks for the longer of d and the TTL. So the store keeps the key for d
+// by its own clock, which may run up to 1 % fast. It does so even if Unlock can't reach it, or if
+// the process dies: nobody knows then whether the work was done. The Client renews the lease when
+// two thirds of a TTL are left. A d over the longest TTL of the store is a permanent error before
+// anything is sent (30 seconds, or see WithMaxTTL of the store's package).
+//
+// A lock that is lost has no minimum hold. The end of [WithMaxHold] is an exception: after Unlock,
+// the key stays locked until d is over. A lock with a minimum hold is not handed over, and takes no
+// lease that another hold hands over (see [WithHandover]). [Client.Drain] does not wait for d. Under
+// package reentrant, the owner can take the lock again before d is over.
+func WithMinHold(d time.Duration) Option {
+	return func(c *config) {
+		switch {
+		case d < MinTTL:
+			c.refuse(invalidf("minimum hold %v is under the limit of %v", d, MinTTL))
+		case d%time.Millisecond != 0:
+			c.refuse(invalidf("minimum hold %v is not in whole milliseconds", d))
+		}
+		c.minHold, c.wait.fresh = d, true
+	}
+}
+
+// asks is the TTL in the request: the store then keeps the key for the minimum hold, whatever
+// becomes of this process.
+func (c *config) asks() time.Duration { return max(c.ttl, c.minHold) }
+
+// minHold is the minimum hold of a hold that has one.
+type minHold struct {
+	d time.Duration // from the grant
+
+	// guarded by the mutex of the hold
+	failed  bool        // the work, so the lock is released at once
+	until   time.Time   // the key is kept until then; zero: it is not
+	release *time.Timer // due then
+}
+
+func minHoldOf(c *config) *minHold {
+	if c.minHold == 0 {
+		return nil
+	}
+	return &minHold{d: c.minHold}
+}
+
+// longest is the longest TTL that the Client has asked for by itself.
+func (h *hold) longest() time.Duration {
+	if h.least == nil {
+		return h.ttl
+	}
+	return max(h.ttl, h.least.d)
+}
+
+// workFailed makes Unlock release the lock at once.
+func (h *hold) workFailed() {
+	if h.least != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.least.failed = true
+	}
+}
+
+// keep begins the rest of the minimum hold, if there is one. The Release follows at its end.
+func (h *hold) keep() (kept bool) {
+	if h.least == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	until := h.lease.Granted.Add(h.least.d)
+	left := time.Until(until)
+	if left <= 0 || h.least.failed {
+		return false
+	}
+	h.least.until, h.least.release = until, time.AfterFunc(left, h.releaseLeftover)
+	return true
+}
+
+// kept tells whether keep has begun the rest of a minimum hold. The answer does not change once the
+// release has begun.
+func (h *hold) kept() bool { return h.least != nil && !h.least.until.IsZero() }
+
+// finish sends a Release, or an Extend to the end of the minimum hold if there is a rest of it, or
+// nothing if the lock was given away.
+func (h *hold) finish(ctx context.Context, lease Lease) error {
+	if h.moved {
+		return nil
+	}
+	if !h.kept() {
+		return h.client.locker.Release(ctx, lease)
+	}
+	left := time.Until(h.least.until)
+	if left <= 0 {
+		return errNoAnswer // the Release is under way
+	}
+	left = max((left + time.Millisecond - 1).Truncate(time.Millisecond), MinTTL)
+	lease.Kept = true
+	_, err := h.client.locker.Extend(ctx, lease, left) // the lease of the hold has ended
+	switch {
+	case errors.Is(err, ErrLost) && !time.Now().Before(h.least.until):
+		return errNoAnswer // the Release at the end of the minimum hold may have come first
+	case errors.Is(err, ErrLost) && h.least.release.Stop():
+		h.releaseLeftover() // as after any loss
+	}
+	return err
+}

@@ -1,0 +1,318 @@
+package locker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// One process begins the work, and another one ends it. Nobody else gets the lock in between.
+func ExampleClient_Resume() {
+	ctx, store := context.Background(), memory.New()
+	first, second := locker.New(fenced.New(store)), locker.New(fenced.New(store))
+
+	l, err := first.Lock(ctx, "invoice/42")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Unlock(ctx) // does nothing after Transfer
+	ticket, err := l.Transfer(ctx, 20*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	message, _ := ticket.MarshalText() // a secret
+
+	var received locker.Ticket
+	if err := received.UnmarshalText(message); err != nil {
+		fmt.Println(err)
+		return
+	}
+	next, err := second.Resume(ctx, received)
+	if err != nil {
+		fmt.Println(err) // matches locker.ErrLost if it came too late, or twice
+		return
+	}
+	defer next.Unlock(ctx)
+	fmt.Println(next.Key(), next.Fence() > l.Fence())
+	_, err = second.Resume(ctx, received)
+	fmt.Println(err)
+	// Output:
+	// invoice/42 true
+	// lockstep: resume "invoice/42": the ticket was used, or its lease has ended; take the lock with Lock
+}
+
+// transferred is a lock that was given away, and its ticket.
+func transferred(t *testing.T, c *locker.Client, key string, opts ...locker.Option) (*locker.Lock, locker.Ticket) {
+	t.Helper()
+	l, err := c.Lock(t.Context(), key, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := l.Transfer(t.Context(), 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, ticket
+}
+
+func TestATicketTravelsAsText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, key := range []string{"invoice/42", "a.b.c", "锁 \x01", strings.Repeat("k", locker.MaxKeyLength)} {
+			store := memory.New()
+			_, ticket := transferred(t, locker.New(single.New(store), locker.WithHolder("ann's host/7")), key)
+			message, err := json.Marshal(map[string]locker.Ticket{"ticket": ticket})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read map[string]locker.Ticket
+			if err := json.Unmarshal(message, &read); err != nil {
+				t.Fatal(err)
+			}
+			if read["ticket"].Key() != key {
+				t.Errorf("the ticket is for %q, want %q", read["ticket"].Key(), key)
+			}
+			l, err := locker.New(single.New(store)).Resume(t.Context(), read["ticket"])
+			if err != nil {
+				t.Fatalf("Resume of %q = %v", key, err)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestATextThatIsNoTicketIsBadInput(t *testing.T) {
+	for _, text := range []string{"", "1", "1..", "2.a2V5.dG9rZW4", "1.a2V5.dG9rZW4.x", "1.a2V5.!", "1.=.dG9rZW4", " 1.a2V5.dG9rZW4"} {
+		var ticket locker.Ticket
+		err := ticket.UnmarshalText([]byte(text))
+		if err == nil { // it names nothing, which Resume says
+			_, err = locker.New(single.New(memory.New())).Resume(t.Context(), ticket)
+		}
+		var p interface{ Permanent() bool }
+		if !errors.As(err, &p) || !p.Permanent() {
+			t.Errorf("%q: error %v; want a permanent one", text, err)
+		}
+	}
+}
+
+func FuzzTicket(f *testing.F) {
+	f.Add("1.a2V5.dG9rZW4")
+	f.Fuzz(func(t *testing.T, text string) {
+		var ticket locker.Ticket
+		if ticket.UnmarshalText([]byte(text)) != nil {
+			return
+		}
+		written, err := ticket.MarshalText()
+		var again locker.Ticket
+		if err != nil || again.UnmarshalText(written) != nil || again != ticket {
+			t.Errorf("%q is read as %#v, which is written as %q, %v", text, ticket, written, err)
+		}
+	})
+}
+
+func TestATicketIsASecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		_, ticket := transferred(t, locker.New(single.New(store)), "key")
+		token, _, _ := store.Get("key")
+		var logged strings.Builder
+		slog.New(slog.NewJSONHandler(&logged, nil)).Info("given away", "ticket", ticket)
+		for _, shown := range []string{
+			ticket.String(), fmt.Sprintf("%v %+v %#v %s %q %d %x", ticket, ticket, ticket, ticket, ticket, ticket, &ticket), logged.String(),
+		} {
+			if token == "" || strings.Contains(shown, token) || !strings.Contains(shown, "key") {
+				t.Errorf("%q; want the key and not the token", shown)
+			}
+		}
+	})
+}
+
+func TestWhoeverWaitsGoesOnWaitingForALockThatIsGivenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		c := locker.New(single.New(store))
+		old, ticket := transferred(t, c, "key")
+		got := make(chan error, 2)
+		for _, waiter := range []*locker.Client{c, locker.New(single.New(store))} {
+			go func() {
+				l, err := waiter.Lock(t.Context(), "key")
+				if err == nil {
+					err = l.Unlock(t.Context())
+				}
+				got <- err
+			}()
+		}
+		synctest.Wait()
+		resumed, err := locker.New(fenced.New(store)).Resume(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // it is renewed
+		if err := old.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock of the lock that was given away = %v", err)
+		}
+		if len(got) > 0 || resumed.Context().Err() != nil || resumed.Fence() == 0 {
+			t.Errorf("%d waiters have had the lock, and the hold says %v", len(got), resumed.Context().Err())
+		}
+		if err := resumed.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for range cap(got) {
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestALockThatCannotBeGivenAwayIsHeldAsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, faults := memory.New(), new(backendtest.Faults)
+		plain := locker.New(single.New(faults.Queued(store)))
+		nested := locker.New(reentrant.New(store))
+		owned := locker.ContextWithOwner(t.Context(), "ann")
+		for name, c := range map[string]struct {
+			lock      func() (*locker.Lock, error)
+			ttl       time.Duration
+			permanent bool
+		}{
+			"a minimum hold":   {func() (*locker.Lock, error) { return plain.Lock(t.Context(), "a", locker.WithMinHold(time.Second)) }, time.Second, true},
+			"an owner":         {func() (*locker.Lock, error) { return nested.Lock(owned, "b") }, time.Second, true},
+			"a ttl too long":   {func() (*locker.Lock, error) { return plain.Lock(t.Context(), "c") }, time.Hour, true},
+			"a ttl too short":  {func() (*locker.Lock, error) { return plain.Lock(t.Context(), "d") }, 0, true},
+			"no answer to ask": {func() (*locker.Lock, error) { return plain.Lock(t.Context(), "e") }, time.Second, false},
+		} {
+			l, err := c.lock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.permanent {
+				faults.Once(backendtest.ExpireIf, backendtest.Fail)
+			}
+			_, err = l.Transfer(t.Context(), c.ttl)
+			var p interface{ Permanent() bool }
+			if err == nil || c.permanent != (errors.As(err, &p) && p.Permanent()) {
+				t.Errorf("Transfer of a lock with %s = %v; want a permanent error: %v", name, err, c.permanent)
+			}
+			if err := l.Context().Err(); err != nil {
+				t.Errorf("the lock with %s is not held any more: %v", name, err)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock of the lock with %s = %v", name, err)
+			}
+			time.Sleep(2 * time.Second)
+			if _, _, found := store.Get(l.Key()); found {
+				t.Errorf("the lock with %s is not free", name)
+			}
+		}
+	})
+}
+
+func TestTransferAfterUnlockOrALossReturnsNoTicket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		c := locker.New(single.New(store))
+		for key, end := range map[string]func(*locker.Lock) error{
+			"released": func(l *locker.Lock) error { return l.Unlock(t.Context()) },
+			"lost":     func(*locker.Lock) error { store.Delete("lost"); return nil },
+			"given":    func(l *locker.Lock) error { _, err := l.Transfer(t.Context(), time.Second); return err },
+		} {
+			l, err := c.Lock(t.Context(), key)
+			if err == nil {
+				err = end(l)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := locker.ErrReleased
+			if key == "lost" {
+				want = locker.ErrLost
+			}
+			if ticket, err := l.Transfer(t.Context(), time.Second); !errors.Is(err, want) || ticket != (locker.Ticket{}) {
+				t.Errorf("Transfer of a lock that was %s = %v, %v; want %v", key, ticket, err, want)
+			}
+		}
+	})
+}
+
+func TestUnlockWhileALockIsGivenAwaySendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, faults := memory.New(), new(backendtest.Faults)
+		c := locker.New(single.New(faults.Queued(store)))
+		l, err := c.Lock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults.Set(backendtest.DeleteIf, func(context.Context, func(context.Context) error) error {
+			t.Error("a release was sent")
+			return backendtest.ErrInjected
+		})
+		ticket, err := l.Transfer(t.Context(), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+		if err := c.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		faults.Set(backendtest.DeleteIf, nil)
+		if next, err := c.Resume(t.Context(), ticket); err != nil || next.Unlock(t.Context()) != nil {
+			t.Errorf("Resume = %v, %v", next, err)
+		}
+	})
+}
+
+func TestMiddlewareSeesTwoHoldsOfALockThatIsGivenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun, ended []string
+		store := memory.New()
+		c := locker.New(single.New(store), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return observing{next, func(_ context.Context, l locker.Lease) (context.Context, func(time.Time, error)) {
+				begun = append(begun, l.Token)
+				return nil, func(_ time.Time, cause error) {
+					ended = append(ended, fmt.Sprint(l.Token, errors.Is(cause, locker.ErrReleased)))
+				}
+			}}
+		}))
+		_, ticket := transferred(t, c, "key")
+		l, err := c.Resume(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if len(begun) != 2 || begun[0] == begun[1] || len(ended) != 2 || ended[0] != begun[0]+"true" || ended[1] != begun[1]+"true" {
+			t.Errorf("begun %q, ended %q; want two holds that were released", begun, ended)
+		}
+	})
+}
+
+// observing follows the holds of the Locker.
+type observing struct {
+	locker.Locker
+	begin func(context.Context, locker.Lease) (context.Context, func(time.Time, error))
+}
+
+func (o observing) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := o.Locker.Acquire(ctx, req)
+	return lease.OnHold(o.begin), err
+}

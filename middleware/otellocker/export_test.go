@@ -1,0 +1,3 @@
+package otellocker
+
+const Version = version

@@ -1,0 +1,57 @@
+package instance
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/address"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// Shared returns a Locker whose leases are holds in store. admission says which holds a request may
+// join. If the store has queues, waiters stand in them.
+func Shared(store backends.SharedStore, admission func(locker.Request) backends.Admission) locker.Locker {
+	queues, _ := store.(backends.OrderedStore)
+	return Over(shared{store, queues, admission}, store)
+}
+
+// shared is a [Place] where a lock is any number of holds.
+type shared struct {
+	backends.SharedStore
+	queues    backends.OrderedStore // nil: the store has none
+	admission func(locker.Request) backends.Admission
+}
+
+// Endpoint returns the address of the store.
+func (s shared) Endpoint() string { return address.Of(s.SharedStore) }
+
+func (s shared) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
+	a := s.admission(req)
+	if a.InOrder && req.Shared {
+		return backends.Result{}, errShared
+	}
+	a.Waiter = req.Waiter
+	a.InOrder = a.InOrder && !req.Joins
+	return s.Enter(ctx, req.Key, req.Token, req.TTL, a)
+}
+
+func (s shared) ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+	return s.Renew(ctx, key, token, ttl)
+}
+
+func (s shared) DeleteIf(ctx context.Context, key, token string) (bool, error) {
+	return s.Leave(ctx, key, token)
+}
+
+func (s shared) Watch(ctx context.Context, key, waiter string, wake func()) error {
+	if waiter == "" || s.queues == nil {
+		return s.SharedStore.Watch(ctx, key, wake)
+	}
+	err := s.queues.WatchQueued(ctx, key, waiter, wake)
+	if cleanup.Permanent(err) && !s.admission(locker.Request{}).InOrder { // a plain Watch may be permitted
+		return s.SharedStore.Watch(ctx, key, wake)
+	}
+	return err
+}

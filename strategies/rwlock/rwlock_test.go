@@ -1,0 +1,62 @@
+package rwlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+)
+
+func TestAWriterHoldsALock(t *testing.T) {
+	beneath.Run(t, lockertest.Harness{}, func(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
+		faults := new(backendtest.Faults)
+		return rwlock.New(faults.Ordered(store)).Writers(), beneath.OfHolds(outside, faults)
+	})
+}
+
+func TestAReaderExcludesAWriterAndAWriterAReader(t *testing.T) {
+	beneath.Run(t, lockertest.Harness{
+		// Several readers are granted at once after a writer.
+		Except: []string{"concurrent holders of one key exclude each other, and no update is lost"},
+	}, func(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
+		faults := new(backendtest.Faults)
+		rw := rwlock.New(faults.Ordered(store))
+		return &alternating{Locker: rw.Writers(), readers: rw.Readers(), reads: map[string]bool{}}, beneath.OfHolds(outside, faults)
+	})
+}
+
+// alternating asks as a reader after a grant to a writer, and as a writer after a grant to a reader.
+// The same token asks as it did before.
+type alternating struct {
+	locker.Locker // of writers
+	readers       locker.Locker
+
+	mu    sync.Mutex
+	reads map[string]bool // the next of a key, and each token
+}
+
+func (a *alternating) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	a.mu.Lock()
+	reads, again := a.reads["token "+req.Token]
+	if !again {
+		reads = a.reads["key "+req.Key]
+		a.reads["token "+req.Token] = reads
+	}
+	a.mu.Unlock()
+	l := a.Locker
+	if reads {
+		l = a.readers
+	}
+	lease, err := l.Acquire(ctx, req)
+	if err == nil {
+		a.mu.Lock()
+		a.reads["key "+req.Key] = !reads
+		a.mu.Unlock()
+	}
+	return lease, err
+}
