@@ -300,6 +300,7 @@ func TestMiddlewareSeesTwoHoldsOfALockThatIsGivenAway(t *testing.T) {
 		if err := l.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // Unlock does not wait for the middleware
 		if len(begun) != 2 || begun[0] == begun[1] || len(ended) != 2 || ended[0] != begun[0]+"true" || ended[1] != begun[1]+"true" {
 			t.Errorf("begun %q, ended %q; want two holds that were released", begun, ended)
 		}
