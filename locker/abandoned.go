@@ -1,5 +1,7 @@
 package locker
 
+import "weak"
+
 // WithAbandonedStop ends the renewal of an abandoned lock: its Lock, [Lock.Context] and every ctx
 // that descends from that have become garbage, and nobody has called Unlock. The lease then runs
 // out, no sooner than if its holder had died. The hold ends with a [LostError] whose reason is
@@ -20,9 +22,14 @@ type abandonment struct {
 	told  bool // an Extend has reported it
 }
 
-// abandon is called by the runtime when the Lock and all contexts below it are garbage. See
-// hold.renew, which asks for that at the first renewal.
-func (h *hold) abandon() {
+// abandoned is called by the runtime when the Lock and all contexts below it are garbage. See
+// hold.renew, which asks for that at the first renewal. A hold that is garbage as well is over, since
+// the scheduler has all others.
+func abandoned(of weak.Pointer[hold]) {
+	h := of.Value()
+	if h == nil {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over != nil || h.unlock.begun {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"time"
+	"weak"
 
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
@@ -126,7 +127,7 @@ func (h *hold) renew(now time.Time) {
 	limit := max(h.lease.Expires.Sub(now)/3, tryLimit) // until the next renewal
 	h.mu.Unlock()
 	if handle != nil {
-		runtime.AddCleanup(handle, (*hold).abandon, h)
+		runtime.AddCleanup(handle, abandoned, weak.Make(h)) // h itself may lead to the Lock: then neither would ever be garbage
 	}
 	c := &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: limit}
 	if h.begin(c) != nil {

@@ -107,7 +107,7 @@ func (f *fleet) employ() (dismiss func()) {
 	for i := range fleetSize {
 		s := &ship{name: fmt.Sprintf("program %d", i), tenures: map[int64]*tenure{}}
 		p := &program{
-			orders: orders{Work: f.share.work, Prefix: f.prefix, Broken: true}, over: ctx,
+			orders: orders{Work: f.share.work, Addr: f.server.Addr(), Prefix: f.prefix, Broken: true}, over: ctx,
 			tell: func(line string) { f.hear(s, line) },
 		}
 		store := libraries[i].dial(f.t, f.server.Addr()).store

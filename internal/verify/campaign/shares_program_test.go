@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -100,6 +101,8 @@ func (p *program) run(store *redisstore.Store) {
 			}
 		case "jobs":
 			all.Go(func() { p.jobs(p.client("job", single.New(store))) })
+		case "passing on":
+			all.Go(func() { p.pass(p.client("pass", fenced.New(store))) })
 		}
 	}
 	all.Wait()
@@ -191,6 +194,56 @@ func (p *program) jobs(w witness) {
 	}
 }
 
+// pass takes locks, also with tickets of other processes, and gives every other one away. One ticket
+// in ten is sent twice.
+func (p *program) pass(w witness) {
+	post := redis.NewClient(&redis.Options{Addr: p.Addr})
+	defer post.Close()
+	tickets := p.Prefix + " tickets"
+	for p.over.Err() == nil {
+		l, err := p.resume(w, post.RPop(p.over, tickets).Val()) // empty if there is none
+		if l == nil {
+			l, err = w.client.Lock(p.over, p.key(shareKeys), locker.WithWait(shareWait))
+		}
+		if err != nil {
+			p.failed(err)
+			continue
+		}
+		sleep(l.Context(), p.workTime())
+		ticket, err := locker.Ticket{}, error(nil)
+		if away := rand.IntN(2) == 0; away {
+			ticket, err = l.Transfer(p.over, leaseTTL)
+		}
+		if ticket.Key() == "" || err != nil {
+			_ = l.Unlock(context.Background()) // if it fails, the hold ends with its lease
+			continue
+		}
+		if !p.Broken {
+			w.say("release", l.Lease().Token, time.Now())
+		}
+		text, _ := ticket.MarshalText()
+		for range 1 + max(0, rand.IntN(10)-8) {
+			post.LPush(p.over, tickets, text) // if it fails, nobody resumes the lock
+		}
+	}
+}
+
+// resume returns nil without a ticket, and for one that was used or whose lease has ended.
+func (p *program) resume(w witness, text string) (*locker.Lock, error) {
+	var ticket locker.Ticket
+	if text == "" {
+		return nil, nil
+	}
+	if err := ticket.UnmarshalText([]byte(text)); err != nil {
+		p.tell(fmt.Sprint("error ", err))
+	}
+	l, err := w.client.Resume(p.over, ticket)
+	if l != nil && l.Key() != ticket.Key() {
+		p.tell("error another lock was resumed")
+	}
+	return l, err
+}
+
 // A witness tells of what its Locker grants. Until when a lease lasts is what its holder believes.
 type witness struct {
 	locker.Locker
@@ -208,7 +261,11 @@ func (w witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	case err == nil:
 		answered, id := time.Now(), w.program.last.Add(1)
 		w.ids.Store(lease.Token, id)
-		w.program.tell(fmt.Sprintf("grant %d %s %d %d %d %d %q", id, w.group,
+		group := w.group
+		if req.From != "" {
+			group = "resumed"
+		}
+		w.program.tell(fmt.Sprintf("grant %d %s %d %d %d %d %q", id, group,
 			lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key))
 	case w.group == "lead" && errors.Is(err, locker.ErrHeld):
 		w.program.tell(fmt.Sprint("refused ", asked.UnixNano()))

@@ -16,7 +16,8 @@ import (
 
 // TestSharesInCrashes asks whether primitives other than the lock keep their limits when processes
 // and servers fail. Three processes, each through another client library and a proxy of its own,
-// take permits of a semaphore, read and write, lead, or do the job of a period. Meanwhile a process
+// take permits of a semaphore, read and write, lead, do the job of a period, or pass locks on with
+// tickets. Meanwhile a process
 // that was just granted something is killed, stopped, or cut off for longer than its lease. The
 // server, which syncs each write to its append-only file, is killed and stopped too.
 //
@@ -28,6 +29,8 @@ import (
 //   - At most one term of an election is unexpired, and the numbers of terms rise. The release is
 //     sent after lead has returned.
 //   - A job that is done is not done again within its minimum hold.
+//   - A lock that passes from process to process has one holder, also if a ticket is sent twice, and
+//     the number of each holder is greater than all before.
 //   - After each fault the others go on.
 //   - A server that forgets its data admits 3 more. So a semaphore without persistence is exceeded
 //     when its server is killed (V).
@@ -57,16 +60,18 @@ type share struct {
 	strategy string
 	work     string // of the processes: see program.run
 	together bool   // several hold a key at once, in a SharedStore
+	groups   string // what a process may be granted
 	enough   int    // grants after each fault
 	judge    func([]tenure) []violation
 }
 
 var shares = []share{
-	{"semaphore of 3", "permits", true, 30, judgePermits},
-	{"semaphore of 3, in order", "permits in order", true, 30, judgePermits},
-	{"rwlock", "reading and writing", true, 30, judgeWriters},
-	{"election", "leading", false, 2, judgeTerms},
-	{"minimum hold", "jobs", false, 10, judgeJobs},
+	{"semaphore of 3", "permits", true, "permit", 30, judgePermits},
+	{"semaphore of 3, in order", "permits in order", true, "permit", 30, judgePermits},
+	{"rwlock", "reading and writing", true, "read write", 30, judgeWriters},
+	{"election", "leading", false, "lead", 2, judgeTerms},
+	{"minimum hold", "jobs", false, "job", 10, judgeJobs},
+	{"tickets", "passing on", false, "pass resumed", 30, judgePasses},
 }
 
 // A violation is one in the records of a fleet. It happened at a time, in ns since 1970.
@@ -93,6 +98,10 @@ func judgeTerms(all []tenure) []violation {
 }
 
 func judgeJobs(all []tenure) []violation { return overlapping(history.Overlaps(holdsOf(all, "job"))) }
+
+func judgePasses(all []tenure) []violation {
+	return append(overlapping(history.Overlaps(append(holdsOf(all, "pass"), holdsOf(all, "resumed")...))), falling(all)...)
+}
 
 func overlapping(overlaps []history.Overlap) (found []violation) {
 	for _, o := range overlaps {
@@ -185,6 +194,18 @@ func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...s
 	looked := stop()
 	all := f.tenures()
 	found := append(s.judge(all), f.seen()...)
+	for group := range strings.FieldsSeq(s.groups) {
+		n := 0
+		for _, g := range all {
+			if g.group == group {
+				n++
+			}
+		}
+		t.Logf("%d grants of %q", n, group)
+		if n == 0 {
+			t.Error("that is too few")
+		}
+	}
 	if (len(found) > 0) != violated {
 		t.Errorf("%d violations; want some: %v", len(found), violated)
 	}
@@ -236,6 +257,7 @@ func (f *fleet) cell(fault string, all []tenure, found []violation) matrix.Cell 
 //   - the readers lock another key than the writers
 //   - the leaders are those of a semaphore of 2
 //   - the jobs have no minimum hold
+//   - who gives a lock away goes on as if it had the lock
 func TestSharesThatAreBroken(t *testing.T) {
 	server := redistest.Start(t)
 	for i, s := range shares {
