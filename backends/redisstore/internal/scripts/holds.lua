@@ -8,12 +8,15 @@ local mark = '\0group:'
 
 -- A sorted set of other software has no times in it: 1e11 ms is in 1973.
 local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-local foreign = oldest and tonumber(oldest) < 1e11
+if oldest then -- the embedded server's Lua does not read inf
+  oldest = tonumber(oldest) or oldest == 'inf' and math.huge or -math.huge
+end
+local foreign = oldest and oldest < 1e11
 
 local holds, group, ended = 0, '', not oldest
 local before = '(' .. string.format('%.0f', now) -- a hold lives until the end of its ms, as a key does
 if oldest and not foreign then
-  if tonumber(oldest) < now then -- a script that has written may go on to write on a server that is out of memory
+  if oldest < now then -- a script that has written may go on to write on a server that is out of memory
     redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', before)
     ended = true
   end
