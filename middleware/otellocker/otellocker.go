@@ -24,6 +24,7 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -62,6 +63,9 @@ func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locke
 	counting, following := !seen.counted && o.enabled(ctx), recording && !seen.followed
 	if recording {
 		span.SetAttributes(o.key(req.Key), ttlOf(req.TTL))
+		if req.From != "" {
+			span.SetAttributes(attribute.Bool("lock.resumed", true))
+		}
 	}
 	if counting {
 		o.begin(ctx)

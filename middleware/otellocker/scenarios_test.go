@@ -27,7 +27,7 @@ type scenario struct {
 }
 
 // scenarios are all scenarios. Checks that hold for every outcome run with each.
-var scenarios = slices.Concat(acquireScenarios, holdScenarios, minimumHoldScenarios, renewalScenarios, lossScenarios, releaseScenarios, quorumScenarios, sharedScenarios, heldScenarios, termScenarios)
+var scenarios = slices.Concat(acquireScenarios, holdScenarios, minimumHoldScenarios, renewalScenarios, lossScenarios, releaseScenarios, quorumScenarios, sharedScenarios, heldScenarios, ticketScenarios, termScenarios)
 
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 

@@ -50,6 +50,39 @@ var heldScenarios = []scenario{
 	},
 }
 
+// ticketScenarios are those of a lock that is given away.
+var ticketScenarios = []scenario{
+	{
+		name: "given away, resumed, and the ticket used again",
+		run: func(x *scene) {
+			ticket, err := x.lock().Transfer(x.ctx, time.Minute)
+			x.wantMatch(err, nil)
+			l, err := x.client.Resume(x.ctx, ticket)
+			x.wantMatch(err, nil)
+			_, err = x.client.Resume(x.ctx, ticket)
+			x.wantMatch(err, locker.ErrLost)
+			x.unlock(l)
+		},
+		spans: []string{
+			acquired,
+			`lock acquire 0s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="acquired" lock.resumed=true lock.ttl=30.0}`,
+			`lock acquire 0s under caller {lock.attempts=1 lock.contended=true lock.key="invoice/42" lock.outcome="busy" lock.resumed=true lock.ttl=30.0}`,
+			released,
+		},
+		metrics: samples{
+			"lock.acquire.duration{lock.outcome=acquired}": "2×0s",
+			"lock.acquire.duration{lock.outcome=busy}":     "0s",
+			"lock.acquire.attempts":                        "3×1",
+			"lock.contentions":                             "1",
+			"lock.renewals{lock.outcome=renewed}":          "1",
+			"lock.renewal.slack":                           "29.698s",
+			"lock.waiting":                                 "0",
+			"lock.held":                                    "0",
+			"lock.hold.duration":                           "2×0s",
+		},
+	},
+}
+
 // sharedScenarios are those of strategies where several may hold a key.
 var sharedScenarios = []scenario{
 	{

@@ -197,6 +197,23 @@ var shared = []outcome{
 		`level=DEBUG msg="lock busy" key=invoice/42 outcome=busy ttl=9s waited=0s attempts=1 contended=true holder=api-7f9c left=9s error=… error_type=held trace=7`,
 		`level=DEBUG msg="lock released" key=invoice/42 held=0s trace=7`,
 	}},
+	{name: "given away and resumed", do: func(s *scene) {
+		ticket, err := s.lock().Transfer(s.ctx, time.Minute)
+		if err != nil {
+			s.Fatal(err)
+		}
+		l, err := s.locks.Resume(s.ctx, ticket)
+		if err != nil {
+			s.Fatal(err)
+		}
+		l.Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=1m0s left=8.908s trace=7`,
+		free,
+		strings.Replace(got, "waited=0s", "waited=0s resumed=true", 1),
+		free,
+	}},
 	{name: "readers: there is room for any number", do: func(s *scene) {
 		readers := rwlock.New(s.faults[0].Ordered(s.stores[0])).Readers()
 		s.locks = locker.New(readers, locker.WithTTL(9*time.Second), locker.WithMiddleware(s.watch))

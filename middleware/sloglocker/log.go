@@ -42,6 +42,9 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 	}
 	attrs := append(l.about(lease),
 		slog.String("outcome", outcome), slog.Duration("ttl", req.TTL), slog.Duration("waited", time.Since(began)))
+	if req.From != "" {
+		attrs = append(attrs, slog.Bool("resumed", true))
+	}
 	if attempts > 0 { // only some Lockers count them
 		attrs = append(attrs, slog.Int("attempts", attempts))
 	}
