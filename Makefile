@@ -31,7 +31,7 @@ test: programs ## run all tests, under the race detector; installs redis-server,
 # The three run at once, and test-root runs four packages at once, since tests with real servers wait for
 # most of their time. They leave go vet to make lint. Four things run without the race detector, which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
-#   - the simulation: with the detector it plays one schedule of each cell;
+#   - the simulation: with the detector it plays one schedule of a third of the cells;
 #   - the contracts on embedded servers: with the detector they run on memory and on real servers;
 #   - the searches through all states of redlock's protocol, which have one goroutine.
 test-root:

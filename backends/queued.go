@@ -24,7 +24,8 @@ type QueuedStore interface {
 
 	// WatchQueued is Watch for one waiter. It calls wake when key is reserved for the waiter, when
 	// key may be free for another reason, and when a message may have been missed. Once ctx is done
-	// the waiter leaves the queue, and a reservation for it goes to the next waiter.
+	// the waiter leaves the queue, and a reservation for it goes to the next waiter. If it was the
+	// head of the queue, the next waiter is woken: the head looks when the lease ends.
 	WatchQueued(ctx context.Context, key, waiter string, wake func()) error
 }
 

@@ -47,7 +47,8 @@ type SharedStore interface {
 type OrderedStore interface {
 	SharedStore
 
-	// WatchQueued is Watch for one waiter, as in [QueuedStore].
+	// WatchQueued is Watch for one waiter, as in [QueuedStore]. When the head of the queue leaves, the
+	// waiters behind it that fit now have a reservation.
 	WatchQueued(ctx context.Context, key, waiter string, wake func()) error
 }
 

@@ -49,9 +49,10 @@ type minHold struct {
 	d time.Duration // from the grant
 
 	// guarded by the mutex of the hold
-	failed  bool        // the work, so the lock is released at once
-	until   time.Time   // the key is kept until then; zero: it is not
-	release *time.Timer // due then
+	failed   bool        // the work, so the lock is released at once
+	until    time.Time   // the key is kept until then; zero: it is not
+	release  *time.Timer // due then
+	answered bool        // the Extend to then
 }
 
 func minHoldOf(c *config) *minHold {
@@ -59,6 +60,17 @@ func minHoldOf(c *config) *minHold {
 		return nil
 	}
 	return &minHold{d: c.minHold}
+}
+
+// reachable tells whether the store has answered the Extend for the rest of the minimum hold. Then the
+// Release need not wait behind a cleanup that is not answered.
+func (h *hold) reachable() bool {
+	if h.least == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.least.answered
 }
 
 // longest is the longest TTL that the Client has asked for by itself.
@@ -119,6 +131,10 @@ func (h *hold) finish(ctx context.Context, lease Lease) error {
 		return errNoAnswer // the Release at the end of the minimum hold may have come first
 	case errors.Is(err, ErrLost) && h.least.release.Stop():
 		h.releaseLeftover() // as after any loss
+	case err == nil:
+		h.mu.Lock()
+		h.least.answered = true
+		h.mu.Unlock()
 	}
 	return err
 }

@@ -107,7 +107,9 @@ func WithWait(d time.Duration) Option {
 }
 
 // WithAttempts limits how often a call asks the store, whether the attempts are answered or fail.
-// Lock returns the error of the last attempt, which matches [ErrHeld] if the lock is held.
+// Lock returns the error of the last attempt, which matches [ErrHeld] if the lock is held. A call
+// behind another one of the same Client that waits for the key waits too: only the first in line asks.
+// TryLock never waits.
 func WithAttempts(n int) Option {
 	return func(c *config) {
 		if n < 1 {

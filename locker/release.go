@@ -359,18 +359,20 @@ func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).Er
 // queue of cleanups is full, the lease ends with its TTL.
 func (h *hold) releaseLeftover() {
 	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
-	if !h.cleanUp(h.longest(), func(ctx context.Context) error {
+	remove := func(ctx context.Context) error {
 		defer tell() // what is left may end with its TTL
 		return h.releaseOnce(ctx)
-	}) {
+	}
+	if !h.cleanUp(cleanup.Entry{TTL: h.longest(), AtOnce: h.reachable(), Remove: remove}) {
 		tell()
 	}
 }
 
-// cleanUp calls remove in the background until the store answers, or for left. It is false if there
+// cleanUp calls e.Remove in the background until the store answers, or for e.TTL. It is false if there
 // is no room.
-func (h *hold) cleanUp(left time.Duration, remove func(context.Context) error) bool {
-	return h.client.cleanups.Add(&valuesContext{h}, cleanup.Entry{TTL: left, Known: true, Remove: remove})
+func (h *hold) cleanUp(e cleanup.Entry) bool {
+	e.Known = true
+	return h.client.cleanups.Add(&valuesContext{h}, e)
 }
 
 // releaseRest releases a lease that was kept until the work has stopped. The error of Unlock is the
@@ -380,7 +382,7 @@ func (h *hold) releaseRest() {
 	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(time.Now().Add(unlockLimit), ends))
 	defer cancel()
 	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !permanent(err) {
-		h.cleanUp(time.Until(ends), h.releaseOnce)
+		h.cleanUp(cleanup.Entry{TTL: time.Until(ends), Remove: h.releaseOnce})
 	}
 }
 

@@ -127,6 +127,29 @@ var orderedSentences = []sentence{
 		x.wantWoken(all[2].waiter)
 		x.eventually("the last one enters", life{latest: time.Now()}, func() bool { return x.enterAs(all[2]).OK })
 	}},
+	{"when the head of the queue leaves, the waiters behind it that fit now are woken", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "reader", x.long, reads, 1, -1)
+		all := x.waiters(key, writes, reads, reads, writes)
+		all[0].leave()
+		for _, reader := range all[1:3] {
+			x.wantWoken(reader.waiter)
+			x.eventually("a reader enters", life{latest: time.Now()}, func() bool { return x.enterAs(reader).OK })
+		}
+		if res := x.enterAs(all[3]); res.OK || res.Position != 1 {
+			x.Errorf("Enter of the writer behind them = %+v; want it held, at position 1", res)
+		}
+	}},
+	{"when the head of the queue leaves, a waiter behind it that does not fit is woken: it is the head now", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "before", x.long, writes, 1, 0)
+		all := x.waiters(key, writes, writes, writes)
+		all[0].leave()
+		x.wantWoken(all[1].waiter)
+		if res := x.enterAs(all[1]); res.OK || res.Position != 1 {
+			x.Errorf("Enter of the next waiter = %+v; want it held, at position 1", res)
+		}
+	}},
 	{"in order, a call is refused behind a waiter that does not fit; otherwise it enters", func(x *fixture) {
 		key := x.key("k")
 		x.admit(key, "reader", x.long, reads, 1, -1)

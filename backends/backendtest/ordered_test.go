@@ -43,6 +43,13 @@ func (d orderedDouble) WatchQueued(ctx context.Context, key, waiter string, wake
 	return d.Store.WatchQueued(ctx, key, waiter, wake)
 }
 
+// staying is an ordered store whose waiters never leave the queue.
+func staying(m *memory.Store) backends.OrderedStore {
+	return orderedDouble{Store: m, watch: func(_ context.Context, key, waiter string, wake func()) error {
+		return m.WatchQueued(background, key, waiter, wake)
+	}}
+}
+
 // entering is an ordered store whose Enter gets another Admission.
 func entering(change func(a *backends.Admission)) func(*memory.Store) backends.OrderedStore {
 	return func(m *memory.Store) backends.OrderedStore {
@@ -151,11 +158,17 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 	{
 		bug:    "a waiter that leaves keeps its position and its reservation",
 		breaks: "a waiter that leaves gives up its position, and its reservation goes to the next",
-		store: func(m *memory.Store) backends.OrderedStore {
-			return orderedDouble{Store: m, watch: func(_ context.Context, key, waiter string, wake func()) error {
-				return m.WatchQueued(background, key, waiter, wake)
-			}}
-		},
+		store:  staying,
+	},
+	{
+		bug:    "a writer that leaves still keeps readers out",
+		breaks: "when the head of the queue leaves, the waiters behind it that fit now are woken",
+		store:  staying,
+	},
+	{
+		bug:    "a head that leaves stays the head",
+		breaks: "when the head of the queue leaves, a waiter behind it that does not fit is woken: it is the head now",
+		store:  staying,
 	},
 	{
 		bug:    "there is no order",

@@ -363,6 +363,16 @@ var queuedGoneSentences = []sentence{
 			return true
 		})
 	}},
+	{"when the head of the queue leaves, the next waiter is woken: it is the head now", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 3)
+		all[0].leave()
+		x.wantWoken(all[1])
+		if res := x.ask(all[1], false); res.OK || res.Position != 1 {
+			x.Errorf("SetNXQueued of the next waiter = %+v; want it held, at position 1", res)
+		}
+	}},
 	{"when a reservation was not taken, a waiter that has become the next one is woken", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)

@@ -537,6 +537,11 @@ var queuedGoneDoubles = []broken[backends.QueuedStore]{
 		store:  badWait(lingering),
 	},
 	{
+		bug:    "only the waiter with the reservation is woken",
+		breaks: "when the head of the queue leaves, the next waiter is woken: it is the head now",
+		store:  badWait(onlyInTurn),
+	},
+	{
 		bug:    "only the waiter with the reservation is woken when others leave",
 		breaks: "when a reservation was not taken, a waiter that has become the next one is woken",
 		store:  badWait(onlyInTurn),

@@ -9,9 +9,14 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
+// TestContractThroughSentinel is brief: Sentinel tells the client which server to use, and the
+// commands are the same.
 func TestContractThroughSentinel(t *testing.T) {
 	t.Parallel()
-	runModes(t, dialSentinel(t, redistest.StartSentinel(t, 1)))
+	c := dialSentinel(t, redistest.StartSentinel(t, 1))
+	m := drivertest.Plain
+	m.Brief = true
+	m.Run(t, func(*testing.T) drivertest.Client { return goredis.Driven(c) })
 }
 
 func dialSentinel(t *testing.T, s *redistest.Sentinel) *client.Client {

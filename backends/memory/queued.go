@@ -109,13 +109,17 @@ func (s *Store) leaveQueue(p waiting, t *turn) {
 	var wakes []func()
 	if s.turns[p] == t { // otherwise the waiter watches again
 		delete(s.turns, p)
+		wasHead := len(s.queues[p.key]) > 0 && s.queues[p.key][0] == p.waiter
 		s.dequeue(p.key, p.waiter)
 		now := s.now()
 		switch e, found := s.entries.live(p.key, now); {
 		case found && e.kind == shared:
-			wakes = s.withdraw(p.key, p.waiter, now)
+			wakes = s.withdraw(p.key, p.waiter, wasHead, now)
 		case found && e.value == reservedFor(p.waiter):
 			wakes = s.free(p.key, now)
+		}
+		if t := s.head(p.key); wasHead && len(wakes) == 0 && t != nil { // the head looks when the lease ends
+			wakes = []func(){t.wake}
 		}
 	}
 	s.mu.Unlock()
@@ -161,14 +165,19 @@ func (s *Store) reserve(key, me string, now time.Time) (first string, wakes []fu
 // remind wakes the head of the queue at that time.
 func (s *Store) remind(key string) {
 	s.mu.Lock()
-	var t *turn
-	if q := s.queues[key]; len(q) > 0 {
-		t = s.turns[waiting{key, q[0]}]
-	}
+	t := s.head(key)
 	s.mu.Unlock()
 	if t != nil {
 		t.wake()
 	}
+}
+
+// head returns the head of the queue, or nil if it can't be woken.
+func (s *Store) head(key string) *turn {
+	if q := s.queues[key]; len(q) > 0 {
+		return s.turns[waiting{key, q[0]}]
+	}
+	return nil
 }
 
 // enqueue gives a waiter that can be woken the last position, unless it has one, and returns the

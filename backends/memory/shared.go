@@ -76,8 +76,11 @@ func (s *Store) enter(key, token string, ttl time.Duration, a backends.Admission
 		wakes = append(wakes, s.admit(key, "", h, now)...)
 		res.Position = slices.Index(s.queues[key], a.Waiter) + 1
 	}
-	if res.OK || ended || reserved || len(wakes) > 0 {
+	switch {
+	case res.OK:
 		s.keep(key, h, now)
+	case ended || reserved || len(wakes) > 0:
+		s.keepLonger(key, h, now)
 	}
 	return res, wakes, err
 }
@@ -142,11 +145,11 @@ func (s *Store) leave(key, token string) (ok bool, wakes []func(), err error) {
 	return true, s.room(key, h, now), nil
 }
 
-// withdraw ends the reservation for a waiter, if it has one. The mutex must be held here and in the
-// functions below.
-func (s *Store) withdraw(key, waiter string, now time.Time) (wakes []func()) {
+// withdraw makes room for others after a waiter has left that was the head of the queue, or that has a
+// reservation. The mutex must be held here and in the functions below.
+func (s *Store) withdraw(key, waiter string, wasHead bool, now time.Time) (wakes []func()) {
 	h, _, err := s.shareOf(key, now)
-	if err != nil || h == nil || !h.reserved.has(waiter) {
+	if err != nil || h == nil || !h.reserved.has(waiter) && !wasHead {
 		return nil
 	}
 	delete(h.reserved, waiter)
@@ -217,6 +220,15 @@ func (s *Store) keep(key string, h *share, now time.Time) {
 		return
 	}
 	s.entries.put(key, entry{kind: shared, share: h, expires: h.last()}, now)
+}
+
+// keepLonger is keep after a call that adds and ends no hold. It leaves an expiry alone that an operator
+// has made longer.
+func (s *Store) keepLonger(key string, h *share, now time.Time) {
+	before, found := s.entries.live(key, now)
+	if s.keep(key, h, now); found && h.count() > 0 && before.expires.After(h.last()) {
+		s.entries.put(key, before, now)
+	}
 }
 
 // count is the number of holds and reservations.

@@ -73,11 +73,12 @@ func TestContractOnRedis(t *testing.T) {
 	}
 }
 
-// TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends.
+// TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends. It
+// is brief: on the embedded server the tests of goredis run all contracts.
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	m := drivertest.Plain
-	m.Bubble = true
+	m.Bubble, m.Brief = true, true
 	m.Run(t, harness.Embedded)
 }
 

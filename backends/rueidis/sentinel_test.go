@@ -15,9 +15,14 @@ func sentinelOptions(s *redistest.Sentinel) client.ClientOption {
 	return o
 }
 
+// TestContractThroughSentinel is brief: Sentinel tells the client which server to use, and the
+// commands are the same.
 func TestContractThroughSentinel(t *testing.T) {
 	t.Parallel()
-	rueidis.RunContracts(t, sentinelOptions(redistest.StartSentinel(t, 1)))
+	c := connect(t, sentinelOptions(redistest.StartSentinel(t, 1)))
+	m := drivertest.Plain
+	m.Brief = true
+	m.Run(t, func(*testing.T) drivertest.Client { return rueidis.Driven(c) })
 }
 
 func TestAHeldLockOutlivesAFailoverBySentinel(t *testing.T) {

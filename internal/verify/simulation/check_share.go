@@ -44,7 +44,7 @@ func (h *History) followShares(order bool) (found []string) {
 }
 
 // shares follows the states of one key. It knows of a reservation by the wake of its waiter, and of
-// a place by the answer to its waiter.
+// a position by the answer to its waiter.
 type shares struct {
 	h        *History
 	key      string
@@ -71,6 +71,7 @@ func (f *shares) next(s *State) (misplaced, refused string) {
 			}
 		}
 	}
+	_, gave := f.reserved[s.Waiter] // if it leaves
 	switch {
 	case s.Op == "forgets" && s.BlockedUntil > s.Blocked:
 		f.queue = nil
@@ -90,7 +91,7 @@ func (f *shares) next(s *State) (misplaced, refused string) {
 	}
 	fitting := f.fitting()
 	free := len(f.holds)+len(f.reserved) == 0
-	woken := f.wake(s)
+	woken := f.wake(s, gave)
 	slices.Sort(fitting)
 	slices.Sort(woken)
 	if s.Op == "Leave" && s.OK && free && !slices.Equal(woken, fitting) {
@@ -133,8 +134,9 @@ func (f *shares) drop(waiter string) {
 	f.queue = slices.DeleteFunc(f.queue, func(w string) bool { return w == waiter })
 }
 
-// wake notes reservations: the step wakes waiters that have a place.
-func (f *shares) wake(s *State) (woken []string) {
+// wake notes reservations: the step wakes waiters that have a position. When a waiter leaves the
+// queue, the next one is woken too. It has a reservation if it fits, or if the waiter gave its own.
+func (f *shares) wake(s *State, gave bool) (woken []string) {
 	at := s.At
 	switch s.Op {
 	case "Enter", "Leave":
@@ -145,8 +147,11 @@ func (f *shares) wake(s *State) (woken []string) {
 	}
 	for _, w := range f.h.Wakes {
 		if w.Key == f.key && w.Sent == at && slices.Contains(f.queue, w.Waiter) {
-			f.drop(w.Waiter)
 			x := f.groups[w.Waiter]
+			if free := len(f.holds)+len(f.reserved) == 0; s.Op == leaves && !gave && (free || !f.fits(x)) {
+				continue // it is the head of the queue now, and no more
+			}
+			f.drop(w.Waiter)
 			x.ends = s.At + backends.Reservation
 			f.reserved[w.Waiter] = x
 			woken = append(woken, w.Waiter)

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -49,18 +50,26 @@ var asking = []string{"SetNX", "SetNXQueued", "SetNXNumbered", "SetNXFenced", "R
 
 // haunted finds attempts on one node that were held by the token of an earlier attempt of the same
 // process, which had failed and whose cleanup was not answered. A token that the node stored after
-// its attempt had failed does not count: it may have arrived after the answer to the cleanup.
+// its attempt had failed does not count: it may have arrived after the answer to the cleanup. Nor
+// does one whose request was answered with no: the network has doubled it, and stored the second.
 func (h *History) haunted() []string {
 	if h.Strategy.Nodes > 1 || h.Strategy.Shared || !h.Strategy.Tokens {
 		return nil
 	}
 	failed := map[string]*Attempt{}
 	heldUp := map[string]*Attempt{}
+	refused := map[string]bool{}
+	for _, m := range h.Messages {
+		if slices.Contains(asking, m.Op) && strings.Contains(m.Trouble, "doubled") && m.Kind == No {
+			refused[m.Token] = true
+		}
+	}
 	for _, a := range h.Attempts {
-		switch a.Outcome {
-		case Unknown:
+		switch {
+		case refused[a.Token] && a.Outcome == Unknown:
+		case a.Outcome == Unknown:
 			failed[a.Token] = a
-		case Held:
+		case a.Outcome == Held:
 			heldUp[a.Token] = a
 		}
 	}

@@ -75,5 +75,8 @@ func legacyExpectation(s Strategy, f Fault) Expectation {
 	case s.Name == "legacy-expire" && f == Net, s.Name == "legacy-setbit" && f != Quarantine: // for ever
 		e.Breaks = []Invariant{LIVE}
 	}
+	if s.Name == "legacy-setbit" { // a holder that has died keeps one of several keys for ever
+		e.MayBreak = append(e.MayBreak, ALL)
+	}
 	return e
 }

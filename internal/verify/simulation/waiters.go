@@ -112,8 +112,9 @@ func (h *History) idlers() []string {
 				}
 			}
 			bound := look(idle.To-l.around(idle.From).From, position) + time.Duration(others)*(backends.Reservation+aStep) + aStep
-			// the next waiter looks when the reservation of the dead holder would end
-			if h.died(l.key, idle.From) {
+			// The next waiter looks when the reservation of the last holder would end. It need not know
+			// that the holder has a shorter lease.
+			if h.ranOut(l.key, idle.From) {
 				dead++
 			}
 			if nothingLost && position <= lookouts {
@@ -131,19 +132,10 @@ func (h *History) idlers() []string {
 	return found
 }
 
-// died tells whether the holder of the lease that ended then was dead.
-func (h *History) died(key string, ended time.Duration) bool {
-	for _, p := range h.presences(key) {
-		if p.To != ended {
-			continue
-		}
-		for _, a := range h.Attempts {
-			if a.Token == p.token && h.death(a.Client) < ended {
-				return true
-			}
-		}
-	}
-	return false
+// ranOut tells whether the lease that ended then ended by itself, and not by a request: its holder was
+// dead, or the clock of the node was fast.
+func (h *History) ranOut(key string, ended time.Duration) bool {
+	return !slices.ContainsFunc(h.statesOf(1, key), func(s *State) bool { return s.At == ended })
 }
 
 // lookouts is how many waiters of a queue look at the end of the lease: see locker/backoff.go.
@@ -178,7 +170,8 @@ func (h *History) outOfReach(l *clientLine) []Span {
 	// as after any other.
 	for _, a := range h.Attempts {
 		if a.Client == l.client && a.Key == l.key && a.Waits && (a.Outcome == Unknown || a.Outcome == Granted && !held[a.Token]) {
-			spans = append(spans, Span{a.Began, a.Answered + pollCap})
+			pause := max(pollCap, look(a.Answered-l.around(a.Answered).From, l.position(Span{a.Began, a.Answered})))
+			spans = append(spans, Span{a.Began, a.Answered + pause})
 		}
 	}
 	return merge(spans)

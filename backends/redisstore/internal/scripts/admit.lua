@@ -1,9 +1,12 @@
--- What enter, leave and withdraw go on with: who waits, the reservations that have not ended, and who may join.
--- KEYS[2] the queue of the lock: a sorted set of who waits, by ticket  KEYS[3] its reservations: a sorted set of their own, so
--- that no token can forge one. Without these keys nobody waits.
+-- The scripts of Enter and Leave, and withdraw.lua, begin with holds.lua and then this file.
+-- It serves shared holds only. It reads the reservations, and decides which waiters may enter.
+-- KEYS[2] the queue of the lock: a sorted set of waiters; the score is the order of arrival
+-- KEYS[3] its reservations: a sorted set of their own, so that no token can forge a reservation
+-- Without these two keys there are no waiters.
 local queueing = #KEYS > 2
 
--- A waiter in the queue, or with a reservation, is a text: waiter@limit@length@group channel, where length is that of group.
+-- A member of either set is the text waiter@limit@length@, then the group, then the channel of the
+-- waiter's store. length is the length of the group.
 local function parse(member)
   local waiter, limit, length, rest = string.match(member, '^([^@]*)@(%d+)@(%d+)@(.*)$')
   length = tonumber(length)
@@ -20,7 +23,7 @@ if next[1] then
   reserved = redis.call('ZCARD', KEYS[3])
   if holds == 0 and reserved > 0 then
     local _, _, its = parse(next[1])
-    group = its -- that of all
+    group = its -- all reservations are of one group
   end
 end
 
@@ -29,21 +32,25 @@ local function fits(its, limit)
   return count == 0 or its == group and (limit == 0 or count < limit)
 end
 
--- tell sends a message for a waiter to its store. It returns how many have heard, or false if the channel is not permitted.
+-- tell sends a message for a waiter to the waiter's store. It returns how many clients received the
+-- message, or false if the channel is not permitted.
 local function tell(channel, message)
   local heard = redis.pcall('PUBLISH', channel, message .. KEYS[1])
   return type(heard) == 'number' and heard
 end
 
--- remind lets the first in the queue look again when the reservations that were just made are over.
+-- remind sends a message to the store of the head of the queue. The store wakes the head when the
+-- reservations that were made just now are over.
 local function remind(head)
   local waiter, _, _, channel = parse(head)
   tell(channel, 'n' .. waiter .. '@')
 end
 
--- admit reserves room, for so many ms, for waiters from the head of the queue, until one does not fit or is me. Who does not
--- hear is dropped. It returns the one at which it stopped, or nil. Receivers elsewhere in a cluster are not counted: there
--- everybody is taken to have heard.
+-- admit reserves room, for ms milliseconds, for waiters from the head of the queue on. It stops at
+-- the first waiter that does not fit, and returns that waiter. If it reaches me or the end of the
+-- queue, it returns nil. A waiter whose message no client received loses its position.
+-- In a cluster, PUBLISH counts only subscribers of the same node. Then counted is empty, and admit
+-- assumes that every message was received.
 local function admit(me, ms, counted)
   local given, head = 0, nil
   while queueing do
@@ -71,7 +78,8 @@ local function admit(me, ms, counted)
   return head ~= me and head or nil
 end
 
--- room gives what has become free to those who wait, or tells those that watch if nobody waits in the queue.
+-- room gives the room that has become free to waiters. If no waiter is left in the queue, it wakes
+-- the callers that watch the lock.
 local function room(channel, ms, counted)
   if holds + reserved == 0 then
     group = ''

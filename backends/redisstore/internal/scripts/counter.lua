@@ -1,5 +1,7 @@
--- What number, raise and a numbered enqueue begin with: the last number given, 0 for none, or nil and an error to reply.
--- A number is a whole one below 2^53, so that Lua and every other language can hold it.
+-- The script of RaiseFence, and all scripts that number grants, begin with this file: see draw.lua.
+-- count returns the last number of the lock, or 0 for none. If the counter holds anything else,
+-- count returns nil and an error to reply.
+-- A number is whole and below 2^53, so that Lua and every other language can hold it.
 -- The last of KEYS is the counter.
 local function count()
   local text = redis.call('GET', KEYS[#KEYS])

@@ -1,6 +1,11 @@
--- What a numbered grant begins with: draw gives its number as a string, or nil and an error to reply. A value that is there
--- already keeps its number. keep is empty for the last number and one more, in a counter that does not expire; else the number is
--- the time of this server, and the counter outlives its last use by so many ms. Before Redis 5, TIME allows no write after it.
+-- All scripts that number grants begin with counter.lua and then this file: SetNXNumbered,
+-- SetNXFenced, and Enter, Transfer and TransferHold with a number.
+-- draw returns the number of a grant as a string, or nil and an error to reply.
+-- value is nil or false for a new number. Otherwise the lock keeps its last number, if it has one.
+-- If keep is empty, a new number is the last number plus one, and the counter has no expiry.
+-- Otherwise a new number is the time of this server in microseconds, or the last number plus one if
+-- that is greater. The counter then outlives its last use by keep ms.
+-- Before Redis 5, a script can't write after TIME.
 local function draw(value, keep)
   local number, problem = count()
   if problem then
@@ -8,7 +13,7 @@ local function draw(value, keep)
   end
   local now = 0
   if keep ~= '' then
-    local time = redis.call('TIME') -- once: it goes on inside a script before Redis 7.2
+    local time = redis.call('TIME') -- once: before Redis 7.2, the time goes on during a script
     now = time[1] * 1000000 + time[2]
   end
   if not value or number == 0 then
@@ -20,7 +25,7 @@ local function draw(value, keep)
   local text = string.format('%.0f', number) -- tostring would round
   if keep == '' then
     redis.call('SET', KEYS[#KEYS], text)
-  else -- a number ahead of the clock is kept until the clock has come so far, and for the retention more
+  else -- a number ahead of the clock is kept until the clock reaches it, and for keep ms more
     local ahead = math.ceil(math.max(0, number - now) / 1000)
     redis.call('SET', KEYS[#KEYS], text, 'PX', string.format('%.0f', keep + ahead))
   end

@@ -1,10 +1,15 @@
--- SetNXQueued and SetNXNumbered: SetNX for one who waits, whose place it keeps.
--- ARGV[1] token  ARGV[2] ttl in ms  ARGV[3] the member of the queue who asks, empty for one who does not wait
--- ARGV[4] not empty: a free lock is for the first in the queue  ARGV[5] how long a reservation lasts in ms
--- ARGV[6] empty if receivers are not counted  ARGV[7] how long the queue lives without anybody asking, in ms
+-- This script implements SetNXQueued and SetNXNumbered for a caller that uses the queue.
+-- It keeps the position of a waiter.
+-- KEYS see queue.lua and counter.lua
+-- ARGV[1] the token  ARGV[2] the TTL in ms
+-- ARGV[3] the member of the queue for the waiter, empty if the caller does not wait
+-- ARGV[4] not empty: only the head of the queue gets a free lock
+-- ARGV[5] how long a reservation lasts, in ms
+-- ARGV[6] empty if PUBLISH does not count all receivers
+-- ARGV[7] how long the queue lives without an attempt, in ms
 -- ARGV[8] how to number a grant, if it is numbered: see draw.lua
--- {1, number, 0} granted, the number as a string, or 0 for none; {0, left in ms, place, holder} refused, left is -1 for a
--- value without expiry
+-- {1, number, 0} granted; number is a string, or 0 for none
+-- {0, left in ms, position, holder} held; left is -1 for a value without expiry
 local value = redis.call('GET', KEYS[1])
 local me = ARGV[3]
 if value and me ~= '' and value == reserved .. me then
@@ -19,7 +24,7 @@ if not value or value == ARGV[1] then
     return problem
   end
   if me ~= '' then
-    redis.call('ZREM', KEYS[2], me) -- before there is a lock: it may not be permitted
+    redis.call('ZREM', KEYS[2], me) -- first: if ZREM is not permitted, nothing is granted
   end
   grant(value, ARGV[1], ARGV[2])
   return {1, number, 0}

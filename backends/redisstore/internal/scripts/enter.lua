@@ -1,14 +1,19 @@
--- Enter.
--- ARGV[1] token  ARGV[2] ttl in ms  ARGV[3] group  ARGV[4] limit, 0 for none
--- ARGV[5] the member of the queue who asks, empty for one who does not wait  ARGV[6] not empty: in order
--- ARGV[7] how long a reservation lasts in ms  ARGV[8] empty if receivers are not counted
--- ARGV[9] how long the queue lives without anybody asking, in ms
--- ARGV[10] not empty: the hold gets a slot  ARGV[11] how to number a grant, if it is numbered: see draw.lua
--- {1, holds, number, slot} granted, the number as a string, or 0 for none, slot is -1 for none; {0, left in ms, holds, place, holder} refused, left is -1
--- for a value without expiry, and holder is of a hold that is waited for
+-- This script implements Enter.
+-- KEYS see holds.lua, admit.lua and counter.lua
+-- ARGV[1] the token  ARGV[2] the TTL in ms  ARGV[3] the group  ARGV[4] the limit, 0 for none
+-- ARGV[5] the member of the queue for the waiter, empty if the caller does not wait
+-- ARGV[6] not empty: the waiters before the caller in the queue go first
+-- ARGV[7] how long a reservation lasts, in ms
+-- ARGV[8] empty if PUBLISH does not count all receivers
+-- ARGV[9] how long the queue lives without an attempt, in ms
+-- ARGV[10] not empty: the hold gets a slot
+-- ARGV[11] how to number a grant, if it is numbered: see draw.lua
+-- {1, holds, number, slot} granted; number is a string, or 0 for none; slot is -1 for none
+-- {0, left in ms, holds, position, holder} held; left is -1 for a value without expiry
+-- holder is the label of a hold that must end before the caller can enter.
 if oldest then
   local left = redis.call('PTTL', KEYS[1])
-  if foreign or left == -1 then -- not written by these scripts, or changed since by someone else
+  if foreign or left == -1 then -- other software wrote the value, or removed its expiry
     return {0, left, 0, 0, ''}
   end
 end
@@ -18,21 +23,23 @@ local mine = me ~= '' and reserved > 0 and redis.call('ZREM', KEYS[3], me) == 1
 if mine then
   reserved = reserved - 1
 end
-local before -- who is to go first
+local before -- the waiter that goes first
 if ARGV[6] ~= '' and not there and not mine then
   before = admit(me, ARGV[7], ARGV[8])
 end
 local enters = there or not before and fits(ARGV[3], limit)
-if mine and not there then -- whatever was reserved after its own reservation has counted that
+-- Later reservations have counted the caller's own reservation. So only holds can keep it out.
+if mine and not there then
   enters = holds == 0 or ARGV[3] == group and (limit == 0 or holds < limit)
 end
 if not enters then
-  local many = holds + reserved -- so many have to end
+  -- many is how many holds and reservations must end before the caller can enter.
+  local many = holds + reserved
   if ARGV[3] == group and limit > 0 then
     many = math.max(many - limit + 1, 1)
   end
   local at, its = now, ''
-  if many <= reserved then -- they end first, nearly always
+  if many <= reserved then -- reservations nearly always end before holds
     at = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2] or now
   else
     local last = redis.call('ZRANGE', KEYS[1], many - reserved - 1, many - reserved - 1, 'WITHSCORES')
@@ -59,7 +66,7 @@ if problem then
   return problem
 end
 if me ~= '' then
-  redis.call('ZREM', KEYS[2], me) -- before there is a hold: it may not be permitted
+  redis.call('ZREM', KEYS[2], me) -- first: if ZREM is not permitted, nothing is granted
 end
 if holds == 0 and oldest then
   redis.call('DEL', KEYS[1]) -- the mark of a group that has ended
@@ -71,7 +78,8 @@ elseif ARGV[10] ~= '' then
   slot = freeSlot()
 end
 local score = scoreOf(at, slot)
-if holds == 0 and ARGV[3] ~= '' then -- in one command: a server that is out of memory refuses it, and nothing is done
+-- One command adds the hold and the mark. So a server that is out of memory adds both or neither.
+if holds == 0 and ARGV[3] ~= '' then
   redis.call('ZADD', KEYS[1], score, token, 'inf', mark .. ARGV[3])
 else
   redis.call('ZADD', KEYS[1], score, token)
@@ -83,7 +91,7 @@ if holds + reserved == 1 then
   group = ARGV[3]
 end
 local ok, permission = pcall(settle, at)
-if not ok then -- it may not be permitted, and the hold would not end
+if not ok then -- PEXPIREAT may not be permitted, and then the hold would never end
   if holds == 1 then
     redis.call('DEL', KEYS[1])
   elseif not there then
@@ -91,7 +99,7 @@ if not ok then -- it may not be permitted, and the hold would not end
   end
   error(permission, 0)
 end
-if ended then -- there may be room for others
+if ended then -- there may be room for waiters
   admit('', ARGV[7], ARGV[8])
 end
 return {1, holds, number, slot - 1}

@@ -1,5 +1,6 @@
--- ExpireIf: only for the owner, and never sooner than it would have ended.
--- KEYS[1] the lock  ARGV[1] token  ARGV[2] ttl in ms
+-- This script implements ExpireIf.
+-- It extends the lock only for its holder, and never shortens the life of the lock.
+-- KEYS[1] the lock  ARGV[1] the token  ARGV[2] the TTL in ms
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -1,9 +1,13 @@
--- What those begin with that grant a lock which is free or has the token they ask for: it lives for so many ms from now. It never
--- lives shorter than it would have, since a request that comes twice must not take back what was extended in between.
+-- The scripts of SetNX, SetNXQueued, SetNXNumbered and SetNXFenced begin with this file.
+-- It serves single locks only.
+-- grant stores the token for ms milliseconds from now. value is the token if the lock holds it
+-- already. Then grant never shortens the life of the lock: a request that arrives twice must not
+-- undo an ExpireIf in between.
 -- KEYS[1] the lock
 local function grant(value, token, ms)
-  if not value or redis.call('PTTL', KEYS[1]) < tonumber(ms) then -- it is -1 without expiry
-    redis.call('SET', KEYS[1], token, 'PX', ms) -- PEXPIRE would do nothing if it has ended since it was read
+  if not value or redis.call('PTTL', KEYS[1]) < tonumber(ms) then -- PTTL is -1 without expiry
+    -- PEXPIRE would do nothing if the value has expired since GET.
+    redis.call('SET', KEYS[1], token, 'PX', ms)
   end
 end
 

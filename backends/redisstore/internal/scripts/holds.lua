@@ -1,22 +1,28 @@
--- What enter, renew, leave and withdraw begin with: the holds of the lock, without those that have ended. The lock is a sorted
--- set: a member for each hold, by the ms at which it ends, by this server's clock. A group that is not empty is one more
--- member, which has no end.
--- KEYS[1] the lock. TIME before a write needs Redis 5.
-local time = redis.call('TIME') -- once: it goes on inside a script before Redis 7.2
+-- The scripts of Enter, Renew, Leave and TransferHold, and withdraw.lua, begin with this file.
+-- It serves shared holds only. It reads the holds of the lock, and removes those that have ended.
+-- The lock is a sorted set. Each hold is a member. Its score is the ms at which the hold ends, by
+-- the clock of this server. If the group is not empty, the set has one more member, the mark of the
+-- group, which has no end.
+-- KEYS[1] the lock
+-- A script that writes after TIME needs Redis 5.
+local time = redis.call('TIME') -- once: before Redis 7.2, the time goes on during a script
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local mark = '\0group:'
 
--- A sorted set of other software has no times in it: 1e11 ms is in 1973.
+-- A sorted set of other software has no times as scores: 1e11 ms is in 1973.
 local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-if oldest then -- the embedded server's Lua does not read inf
+if oldest then -- the Lua of the embedded server does not read inf
   oldest = tonumber(oldest) or oldest == 'inf' and math.huge or -math.huge
 end
 local foreign = oldest and oldest < 1e11
 
 local holds, group, ended = 0, '', not oldest
-local before = '(' .. string.format('%.0f', now) -- a hold lives until the end of its ms, as a key does
+-- A hold lives until the end of its ms, as a key does.
+local before = '(' .. string.format('%.0f', now)
 if oldest and not foreign then
-  if oldest < now then -- a script that has written may go on to write on a server that is out of memory
+  -- Nothing is written if no hold has ended. Once a script has written, even a server that is out
+  -- of memory lets it go on to write.
+  if oldest < now then
     redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', before)
     ended = true
   end
@@ -27,8 +33,8 @@ if oldest and not foreign then
   end
 end
 
--- A hold with a slot has it in its score, behind the point: number 0 is 1/2048 ms. A number below 2^42 has room for it, which the
--- time in ms is until 2109. Whole scores have none.
+-- The slot of a hold is the fraction of its score: slot 0 is 1/2048 ms. A score below 2^42 has room
+-- for this fraction. The time in ms stays below 2^42 until 2109. A whole score has no slot.
 local function slotOf(score)
   return score % 1 * 2048
 end
@@ -37,7 +43,7 @@ local function scoreOf(at, slot)
   return string.format('%.17g', at + slot / 2048)
 end
 
--- freeSlot is the lowest that no hold has.
+-- freeSlot returns the lowest slot that no hold has. 1 is slot 0.
 local function freeSlot()
   local taken, slot = {}, 1
   local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
@@ -54,18 +60,21 @@ end
 
 -- live lets a key live until its last member has ended.
 local function live(key, last)
-  redis.call('PEXPIREAT', key, string.format('%.0f', math.floor(last) + 1)) -- not in the ms that still counts
+  -- + 1, since the last member lives until the end of its ms.
+  redis.call('PEXPIREAT', key, string.format('%.0f', math.floor(last) + 1))
 end
 
--- settle lets the lock live as long as its last hold, of which one ends at that ms, and removes what is left of a lock without
--- holds. All that it calls is permitted to a server that is out of memory, and a script that has written may go on to write
--- what is not.
+-- settle lets the lock live as long as its last hold, and removes a lock without holds. at is the
+-- new end of one of the holds in ms, or 0.
+-- A server that is out of memory runs all commands of settle. Once a script has written, such a
+-- server also runs the commands of the script that it would reject otherwise.
 local function settle(at)
   if holds == 0 then
     redis.call('DEL', KEYS[1])
     return
   end
-  local last = redis.call('ZRANGE', KEYS[1], -2, -1, 'WITHSCORES') -- the mark of a group comes last, with the score inf
+  -- Two members: the mark of a group is the last, with the score inf.
+  local last = redis.call('ZRANGE', KEYS[1], -2, -1, 'WITHSCORES')
   for i = 2, #last, 2 do
     if last[i] ~= 'inf' then
       at = math.max(at, tonumber(last[i]))

@@ -1,14 +1,25 @@
--- Inspect: what there is of a lock. It writes nothing, and replies no token.
--- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] its reservations  KEYS[4] its counter  ARGV[1] how many holds and waiters to list
--- {type, left in ms, label of a string, {label, score, ...} of the holds, how many, their group, 1 if they are no lock,
--- reservations, {label, ...} of the queue, how many, value of the counter, time of the server in ms}; the type of a string that is a
--- reservation is reserved
+-- This script implements Inspect. It writes nothing, and its reply has no token.
+-- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] its reservations  KEYS[4] its counter
+-- ARGV[1] how many holds, and how many waiters, to list at most
+-- The reply is a list of:
+--   the type of the lock, or reserved for a string that is a reservation
+--   left in ms
+--   the label of the holder, for a string
+--   {label, score, ...} of the holds
+--   how many holds there are
+--   their group
+--   1 if the sorted set is no lock
+--   how many reservations there are
+--   {label, ...} of the waiters in the queue
+--   how many waiters there are
+--   the value of the counter
+--   the time of the server in ms
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local latest = '9007199254740991' -- below the score of the mark of a group
 local kind, value, holds, many, group, foreign = redis.call('TYPE', KEYS[1]).ok, '', {}, 0, '', 0
 if kind ~= 'zset' then
-  value = redis.call('GET', KEYS[1]) or '' -- an error for any other type
+  value = redis.call('GET', KEYS[1]) or '' -- GET is an error for any other type
   local reserved = 'lockstep:reserved:' -- see queue.lua
   if string.sub(value, 1, #reserved) == reserved then
     kind = 'reserved'

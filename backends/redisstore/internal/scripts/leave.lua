@@ -1,6 +1,9 @@
--- Leave: the room goes to waiters in the same step, so a holder that dies after its release leaves no waiter asleep.
--- ARGV[1] token  ARGV[2] channel for whoever watches, empty for none  ARGV[3] how long a reservation lasts in ms
--- ARGV[4] empty if receivers are not counted
+-- This script implements Leave. The room goes to waiters in the same step.
+-- So a holder that dies after its release leaves no waiter asleep.
+-- KEYS see holds.lua and admit.lua
+-- ARGV[1] the token  ARGV[2] the channel of those that watch, empty for none
+-- ARGV[3] how long a reservation lasts, in ms
+-- ARGV[4] empty if PUBLISH does not count all receivers
 if foreign or redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return 0
 end

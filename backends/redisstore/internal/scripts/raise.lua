@@ -1,6 +1,7 @@
--- RaiseFence: only for the owner, and never down. The counters of a quorum's nodes have no expiry.
--- KEYS[1] the lock  KEYS[2] its counter  ARGV[1] token  ARGV[2] the number
--- 1 done, or it is so already; 0 not
+-- This script implements RaiseFence: the number changes only for the holder, and never goes down.
+-- The counters of the nodes of a quorum have no expiry.
+-- KEYS[1] the lock  KEYS[2] its counter  ARGV[1] the token  ARGV[2] the number
+-- 1 done, or the counter had the number already; 0 not done
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

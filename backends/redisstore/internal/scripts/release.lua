@@ -1,5 +1,6 @@
--- DeleteIf, and the wake in the same step: a holder that dies after its release leaves no waiter asleep.
--- KEYS[1] the lock  ARGV[1] token  ARGV[2] channel, empty for none
+-- This script implements DeleteIf without a queue. It sends the wake-up in the same step.
+-- So a holder that dies after its release leaves no waiter asleep.
+-- KEYS[1] the lock  ARGV[1] the token  ARGV[2] the channel of those that watch, empty for none
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -1,6 +1,10 @@
--- TransferHold: a hold goes from one token to another, and keeps its slot.
--- ARGV[1] the token that has it  ARGV[2] the token that gets it  ARGV[3] ttl in ms  ARGV[4] how to number: see draw.lua
--- The reply is that of enter.lua; refused is {0, 0, holds, 0, ''}, and {0, left in ms, 0, 0, ''} for a value that is no lock.
+-- This script implements TransferHold: a hold goes from one token to another, and keeps its slot.
+-- KEYS see holds.lua and counter.lua
+-- ARGV[1] the token that has the hold  ARGV[2] the token that gets it
+-- ARGV[3] the TTL in ms  ARGV[4] how to number: see draw.lua
+-- The reply to a grant is that of enter.lua.
+-- {0, 0, holds, 0, ''} neither token has a hold
+-- {0, left in ms, 0, 0, ''} the value is no lock
 if foreign then
   return {0, redis.call('PTTL', KEYS[1]), 0, 0, ''}
 end
@@ -15,7 +19,8 @@ end
 local score = there or from
 local at, slot = math.max(math.floor(score), now + ARGV[3]), slotOf(score)
 settle(at)
-redis.call('ZADD', KEYS[1], scoreOf(at, slot), ARGV[2]) -- before the other goes: it may not be permitted
+-- ZADD comes before ZREM: if ZADD is not permitted, the hold stays where it is.
+redis.call('ZADD', KEYS[1], scoreOf(at, slot), ARGV[2])
 if not there then
   redis.call('ZREM', KEYS[1], ARGV[1])
 end

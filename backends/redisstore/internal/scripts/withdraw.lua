@@ -1,16 +1,18 @@
--- One who waits no more gives up his place; what was reserved for him goes to the next.
--- ARGV[1] the member of the queue  ARGV[2] channel for whoever watches, empty for none
--- ARGV[3] how long a reservation lasts in ms  ARGV[4] empty if receivers are not counted
+-- The end of WatchQueued for shared holds: the waiter leaves the queue. Its reservation, or the room
+-- that it kept from others as the head of the queue, goes to the next waiters. If they do not fit,
+-- the new head of the queue is woken: the head looks when a lease ends.
+-- ARGV[1] the member of the queue  ARGV[2] the channel of those that watch, empty for none
+-- ARGV[3] how long a reservation lasts, in ms  ARGV[4] empty if PUBLISH does not count all receivers
+local wasHead = redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[1]
 redis.call('ZREM', KEYS[2], ARGV[1])
-if redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
-  reserved = reserved - 1
+local had = redis.call('ZREM', KEYS[3], ARGV[1])
+reserved = reserved - had
+local before = reserved
+if had == 1 or wasHead and holds + reserved > 0 then
   room(ARGV[2], ARGV[3], ARGV[4])
-  return 1
 end
-if reserved > 0 then
-  local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-  if head then
-    remind(head) -- it may have been his to look whether the reservations were taken
-  end
+local next = wasHead and reserved == before and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+if next then
+  remind(next)
 end
-return 0
+return had
