@@ -18,26 +18,18 @@ import (
 
 func TestContractThroughACluster(t *testing.T) {
 	t.Parallel()
-	replicas := 0
+	replicas, modes := 0, []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
 	if torture {
 		replicas = 1
-	}
-	runModes(t, dialCluster(t, redistest.StartCluster(t, 3, replicas)))
-}
-
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
-
-// runModes runs the contracts through c: plain and without scripts. With LOCKSTEP_TORTURE=1 they run in every mode, and with
-// a replica for each master.
-func runModes(t *testing.T, c client.UniversalClient) {
-	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
-	if torture {
 		modes = append(modes, drivertest.Prefixed, drivertest.Polling, drivertest.Replicated)
 	}
+	c := dialCluster(t, redistest.StartCluster(t, 3, replicas))
 	for _, m := range modes {
 		m.Run(t, func(*testing.T) drivertest.Client { return goredis.Driven(c) })
 	}
 }
+
+var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 func dialCluster(t *testing.T, cluster *redistest.Cluster) *client.ClusterClient {
 	t.Helper()

@@ -118,8 +118,8 @@ func (s *Store) leaveQueue(p waiting, t *turn) {
 		case found && e.value == reservedFor(p.waiter):
 			wakes = s.free(p.key, now)
 		}
-		if t := s.head(p.key); wasHead && len(wakes) == 0 && t != nil { // the head looks when the lease ends
-			wakes = []func(){t.wake}
+		if head := s.head(p.key); wasHead && len(wakes) == 0 && head != nil { // it looks when the lease ends
+			wakes = []func(){head.wake}
 		}
 	}
 	s.mu.Unlock()

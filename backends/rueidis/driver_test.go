@@ -97,11 +97,11 @@ func TestContractOnRedis(t *testing.T) {
 func TestContractInRESP2(t *testing.T) {
 	o := OptionsOf(drivertest.Server{Addr: redistest.Start(t).Addr()})
 	o.AlwaysRESP2 = true
-	RunContracts(t, o)
+	runContracts(t, o)
 }
 
-// RunContracts runs those whose commands are not the same.
-func RunContracts(t *testing.T, o client.ClientOption) client.Client {
+// runContracts runs those whose commands are not the same.
+func runContracts(t *testing.T, o client.ClientOption) client.Client {
 	c, err := client.NewClient(o)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestContractThroughACluster(t *testing.T) {
 	t.Parallel()
 	o := OptionsOf(drivertest.Server{})
 	o.InitAddress = redistest.StartCluster(t, 3, 0).Addrs()
-	if mode := RunContracts(t, o).Mode(); mode != client.ClientModeCluster {
+	if mode := runContracts(t, o).Mode(); mode != client.ClientModeCluster {
 		t.Errorf("mode %v", mode)
 	}
 }

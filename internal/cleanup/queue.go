@@ -38,7 +38,7 @@ type Entry struct {
 	// One answer to Remove is then enough.
 	Known bool
 
-	// AtOnce says that the server has just answered the operation that wrote the value. The first
+	// AtOnce says that the server has answered the last operation that wrote the value. The first
 	// call then does not wait for a probe, nor behind one that hangs.
 	AtOnce bool
 

@@ -17,6 +17,7 @@ func TestSchedulesThatHaveFoundADefectViolateNothing(t *testing.T) {
 	}{
 		{"the release of a late grant waits behind one that hangs", NOGHOST, "rwlock", Net, 440},
 		{"the release of a late grant waits behind one that hangs", NOGHOST, "semaphore-limits", Net, 440},
+		{"the release at the end of a minimum hold waits behind one that hangs", NOGHOST, "redlock-5/4", Storm, 105},
 		{"a lock with a minimum hold is handed over when its work has failed", ONCE, "semaphore-limits", Storm, 86},
 		{"a lock with a minimum hold is handed over when its work has failed", ONCE, "semaphore-limits", Reboot, 604},
 		{"a waiter with a reservation is refused, since others with a larger limit came after it", SEMLIVE, "semaphore-limits", None, 6},
