@@ -83,14 +83,14 @@ func (c *crowd) longest() time.Duration {
 	return backends.DefaultMaxTTL
 }
 
-// Holds counts the holds with one of its own, which it takes back.
+// Holds counts the holds. It adds none of its own, which could keep out the others, or the one that is
+// looked for.
 func (c *crowd) Holds(key string) bool {
-	r, err := c.OrderedStore.Enter(context.Background(), key, "count", time.Second, backends.Admission{Limit: others + 2})
-	if err != nil || !r.OK {
-		return c.outside.Holds(key) // of another type, or foreign
+	state, err := c.OrderedStore.(backends.Inspector).Inspect(context.Background(), key)
+	if err != nil || state.Foreign {
+		return c.outside.Holds(key)
 	}
-	_, _ = c.Leave(context.Background(), key, "count")
-	return r.Holds > others+1 || !c.gathered(key) && r.Holds > 1
+	return state.Holding > others || !c.gathered(key) && state.Holding > 0
 }
 
 func (c *crowd) gathered(key string) bool {
