@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := . bench backends/rueidis
+MODULES := . bench backends/rueidis backends/pgx
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .PHONY: help fmt check test test-root test-modules test-again fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover release programs
@@ -25,7 +25,7 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -run Promises ./internal/verify/simulation -schedules 2
 	@go test -skip TheFirstExample ./internal/verify/repository
 
-test: programs ## run all tests, under the race detector; installs redis-server, gcc, node and npm if they are missing
+test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 3 test-root test-modules test-again
 
 # The three run at once, and test-root runs four packages at once, since tests with real servers wait for
@@ -39,6 +39,7 @@ test-root:
 test-modules:
 	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd backends/rueidis && go test -vet=off -run 'OnEmbedded|InFakeTime' .
+	@cd backends/pgx && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-again:
 	@go test -vet=off ./internal/verify/simulation
@@ -110,5 +111,5 @@ release: ## try the release VERSION out as a consumer gets it; TAG=yes then make
 # The tests start their own servers. The race detector and the libraries that set a server's clock need a C compiler, and the tests
 # beside node-redlock need node and npm.
 programs:
-	@.ci/install redis-server cc node npm
+	@.ci/install redis-server cc node npm postgres pgbouncer
 	@redis-server --version

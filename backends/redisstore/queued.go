@@ -2,17 +2,16 @@ package redisstore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
 // Waiters stand in a queue beside the lock: a sorted set in its slot of a Redis Cluster.
@@ -54,15 +53,15 @@ func (s *Store) setInTurn(
 		return backends.Result{}, err
 	}
 	full, member, inOrder := s.config.prefix+key, "", ""
-	if t.Free && !t.InOrder && s.turns.hasNoPlace(full, t.Waiter) && s.queues() {
+	if t.Free && !t.InOrder && s.turns.HasNoPosition(full, t.Waiter) && s.queues() {
 		if r, err := s.setIfFree(ctx, full, token, ms, numbered); r.OK || err != nil {
 			return r, err
 		}
 	}
-	var mine *turn
+	var mine *turns.Turn
 	if t.Waiter != "" {
 		member = s.member(t.Waiter)
-		if mine = s.turns.ask(full, t.Waiter, member); mine == nil {
+		if mine = s.turns.Ask(full, t.Waiter, member); mine == nil {
 			member = ""
 		}
 	}
@@ -78,7 +77,7 @@ func (s *Store) setInTurn(
 		s.noteKeptOut(err, alone)
 		return r, alone
 	}
-	if mine != nil && !s.turns.asked(mine, r.OK) {
+	if mine != nil && !s.turns.Asked(mine, r.OK) {
 		go s.quit(full, member) // what was sent before may have been there first
 	}
 	return r, err
@@ -189,28 +188,27 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	channel := s.turns.open(s.config.prefix)
-	leave, err := s.wakes.Join(ctx, channel, wake, s.heard)
+	leave, err := s.wakes.Join(ctx, s.own, wake, s.heard)
 	if err != nil {
 		return err
 	}
-	t := &turn{key: s.config.prefix + key, waiter: waiter, wake: wake}
-	s.turns.add(t)
+	t := &turns.Turn{Key: s.config.prefix + key, Waiter: waiter, Wake: wake}
+	s.turns.Add(t)
 	context.AfterFunc(ctx, func() {
 		leave()
-		switch member := s.turns.remove(t); {
+		switch member := s.turns.Remove(t); {
 		case member == "":
 		case member == s.member(waiter):
-			s.quit(t.key, member)
+			s.quit(t.Key, member)
 		default:
-			s.withdraw(t.key, member)
+			s.withdraw(t.Key, member)
 		}
 	})
 	return nil
 }
 
 // member is what the queue has: the waiter, and the channel that wakes it.
-func (s *Store) member(waiter string) string { return waiter + "@" + s.turns.open(s.config.prefix) }
+func (s *Store) member(waiter string) string { return waiter + "@" + s.own }
 
 // quit removes a waiter from the queue of a lock, and ends its reservation.
 func (s *Store) quit(key, member string) {
@@ -241,12 +239,12 @@ func (s *Store) heard(message string) {
 		return
 	}
 	waiter, key, _ := strings.Cut(message[1:], "@")
-	t := s.turns.find(waiter)
-	switch waits := t != nil && t.key == key; {
+	t := s.turns.Find(waiter)
+	switch waits := t != nil && t.Key == key; {
 	case waits && message[0] == 'r':
-		t.wake()
+		t.Wake()
 	case waits:
-		s.turns.lookLater(t)
+		s.turns.LookLater(t)
 	case message[0] == 'r': // the waiter has left
 		go s.quit(key, s.member(waiter))
 	}
@@ -271,103 +269,4 @@ func (s *Store) OneServer() bool { return !s.clustered() }
 func (s *Store) clustered() bool {
 	c, ok := s.exec.(interface{ Clustered() bool })
 	return ok && c.Clustered()
-}
-
-// turns are the waiters of this Store. Ready to use when zero.
-type turns struct {
-	mu       sync.Mutex
-	channel  string
-	byWaiter map[string]*turn
-}
-
-// turn is one of them.
-type turn struct {
-	key, waiter string
-	wake        func()
-	member      string      // what the queue may have of the waiter; empty: it has no position
-	later       *time.Timer // to look whether the reservation before it was taken
-}
-
-// open names the channel of the Store.
-func (ts *turns) open(prefix string) string {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if ts.channel == "" {
-		ts.channel = prefix + "lockstep:" + rand.Text()
-	}
-	return ts.channel
-}
-
-func (ts *turns) add(t *turn) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if ts.byWaiter == nil {
-		ts.byWaiter = map[string]*turn{}
-	}
-	ts.byWaiter[t.waiter] = t
-}
-
-func (ts *turns) find(waiter string) *turn {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.byWaiter[waiter]
-}
-
-// hasNoPlace tells whether the waiter watches the key and can't have a position in its queue.
-func (ts *turns) hasNoPlace(key, waiter string) bool {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t := ts.byWaiter[waiter]
-	return t != nil && t.key == key && t.member == ""
-}
-
-// ask returns the turn of a waiter before its attempt, in which the queue may get member, or nil if
-// nobody watches the key for it.
-func (ts *turns) ask(key, waiter, member string) *turn {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t := ts.byWaiter[waiter]
-	if t == nil || t.key != key {
-		return nil
-	}
-	t.member = member
-	return t
-}
-
-// asked notes the answer to an attempt. It tells whether the waiter still watches, or has the lock.
-// If not, nobody will use its position.
-func (ts *turns) asked(t *turn, granted bool) bool {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if granted { // so it has no position any more
-		t.member = ""
-		t.look(nil)
-	}
-	return granted || ts.byWaiter[t.waiter] == t
-}
-
-// lookLater wakes t when the reservation of the waiter before it is over.
-func (ts *turns) lookLater(t *turn) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t.look(time.AfterFunc(backends.Reservation+time.Millisecond, t.wake))
-}
-
-func (t *turn) look(later *time.Timer) {
-	if t.later != nil {
-		t.later.Stop()
-	}
-	t.later = later
-}
-
-// remove returns what the queue may still have of t, empty for nothing.
-func (ts *turns) remove(t *turn) (member string) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t.look(nil)
-	if ts.byWaiter[t.waiter] != t {
-		return ""
-	}
-	delete(ts.byWaiter, t.waiter)
-	return t.member
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"github.com/lockstep-go/lockstep/internal/turns"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,7 @@ func TestAMessageThatTellsNobodyHisTurnWakesNobody(t *testing.T) {
 	for _, message := range []string{"", "r", "n", "@", "r@", "rw", "rw@", "rw@another key", "nw@another key", "ranother@k", "nanother@k", "w@k"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(&answers{reply: int64(0)})
-			s.turns.add(&turn{key: "k", waiter: "w", wake: func() { t.Errorf("woken by %q", message) }})
+			s.turns.Add(&turns.Turn{Key: "k", Waiter: "w", Wake: func() { t.Errorf("woken by %q", message) }})
 			s.heard(message)
 			time.Sleep(time.Second)
 		})

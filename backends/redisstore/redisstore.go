@@ -17,6 +17,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -28,12 +29,11 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/wake"
 	"github.com/lockstep-go/lockstep/internal/address"
+	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
-// Store is a [backends.Store] on Redis, and a [backends.QueuedStore], [backends.NumberedStore],
-// Further calls are in queued.go, fenced.go, shared.go, transfer.go, inspect.go and legacy.go;
-// WithoutScripts and
-// understood since 2.6, except that scripts which ask for the TIME need 5.0.
+// Store is a store of every kind in package backends, on Redis. Its commands are understood since
+// Redis 2.6, except that scripts which ask for the TIME need 5.0.
 type Store struct {
 	exec     driver.Executor
 	config   config
@@ -43,7 +43,8 @@ type Store struct {
 	starter  starter
 	queueing bool // waiters may stand in a queue, if that is permitted
 	wakes    *wake.Listener
-	turns    turns
+	own      string // the channel for the waiters of this Store
+	turns    turns.Turns
 	keptOut  atomic.Bool // the queue of a lock was found not to be permitted
 	multi    atomic.Bool // MULTI and EXEC have been permitted
 }
@@ -68,6 +69,7 @@ func New(exec driver.Executor, opts ...Option) *Store {
 		exec = driver.RefuseNil(nil)
 	}
 	s := &Store{exec: exec, config: configure(opts), guard: unguarded{}, wakes: wake.New(exec.Subscribe)}
+	s.own = s.config.prefix + "lockstep:" + rand.Text()
 	if q := s.config.quarantine; q != nil {
 		q.Attach(s.config.maxTTL, s.config.strict)
 		s.guard = guarded{q}

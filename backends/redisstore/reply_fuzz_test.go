@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"github.com/lockstep-go/lockstep/internal/turns"
 	"strconv"
 	"strings"
 	"testing"
@@ -196,7 +197,7 @@ func FuzzReplies(f *testing.F) {
 		queued, good := queueing(reply)
 		for _, asks := range []backends.Turn{{Waiter: "w"}, {Waiter: "w", InOrder: true}, {InOrder: true}} {
 			s := New(&answers{reply: reply})
-			s.turns.add(&turn{key: "k", waiter: "w"})
+			s.turns.Add(&turns.Turn{Key: "k", Waiter: "w"})
 			r, err = s.SetNXQueued(ctx, "k", "v", time.Second, asks)
 			if r != queued || good != (err == nil) {
 				t.Errorf("SetNXQueued of %#v for %+v = %+v, %v; want %+v", reply, asks, r, err, queued)

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
 // A shared lock is a sorted set: its holds, each by the ms at which it ends, by the server's clock,
@@ -66,13 +67,13 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 	if !told.queueing {
 		return s.ops.enter(ctx, s.line, full, token, ms, told)
 	}
-	var mine *turn
+	var mine *turns.Turn
 	if a.InOrder {
 		told.inOrder = "in order"
 	}
 	if a.Waiter != "" {
-		member := sharedMember(a, s.turns.open(s.config.prefix))
-		if mine = s.turns.ask(full, a.Waiter, member); mine != nil {
+		member := sharedMember(a, s.own)
+		if mine = s.turns.Ask(full, a.Waiter, member); mine != nil {
 			told.member = member
 		}
 	}
@@ -82,7 +83,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 		s.noteKeptOut(err, alone)
 		return r, alone
 	}
-	if mine != nil && !s.turns.asked(mine, r.OK) {
+	if mine != nil && !s.turns.Asked(mine, r.OK) {
 		go s.withdraw(full, told.member) // what was sent before may have been there first
 	}
 	return r, err
@@ -183,8 +184,8 @@ func (s *Store) heardAdmitted(rest string) {
 		return
 	}
 	waiter, _, _ := strings.Cut(member, "@")
-	if t := s.turns.find(waiter); t != nil && t.key == key {
-		t.wake()
+	if t := s.turns.Find(waiter); t != nil && t.Key == key {
+		t.Wake()
 		return
 	}
 	go s.withdraw(key, member) // the waiter has left

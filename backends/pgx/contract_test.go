@@ -1,0 +1,120 @@
+package pgx_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/pgx"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+func dial(t testing.TB, dsn string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 30
+	pgx.Configure(config)
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func install(t testing.TB, dsn string) *pgxpool.Pool {
+	t.Helper()
+	pool := dial(t, dsn)
+	if err := pgx.Install(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// outside reads and changes the tables past the store.
+type outside struct {
+	t    testing.TB
+	pool *pgxpool.Pool
+}
+
+func (o outside) exec(statement string, args ...any) {
+	o.t.Helper()
+	if _, err := o.pool.Exec(context.Background(), statement, args...); err != nil {
+		o.t.Errorf("%s: %v", statement, err)
+	}
+}
+
+func (o outside) Get(key string) (value string, left time.Duration, ok bool) {
+	o.t.Helper()
+	var text []byte
+	var us int64
+	err := o.pool.QueryRow(context.Background(), `SELECT CASE WHEN kind = 1 THEN value ELSE '' END,
+		CASE WHEN expires = 'infinity' THEN 0 ELSE (extract(epoch FROM expires - clock_timestamp()) * 1000000)::bigint END
+		FROM lockstep.lock WHERE key = $1 AND kind <> 0 AND expires > clock_timestamp()`, []byte(key)).Scan(&text, &us)
+	if err != nil {
+		return "", 0, false
+	}
+	return string(text), time.Duration(us) * time.Microsecond, true
+}
+
+func (o outside) store(key string, kind int, value string, ttl time.Duration) {
+	o.t.Helper()
+	expires := "'infinity'"
+	if ttl > 0 {
+		expires = fmt.Sprintf("clock_timestamp() + interval '%d microseconds'", ttl.Microseconds())
+	}
+	o.exec(`DELETE FROM lockstep.hold WHERE key = $1`, []byte(key))
+	o.exec(`INSERT INTO lockstep.lock (key, kind, value, expires) VALUES ($1, $2, $3, `+expires+`)
+		ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires = excluded.expires`, []byte(key), kind, []byte(value))
+}
+
+func (o outside) Set(key, value string, ttl time.Duration) { o.t.Helper(); o.store(key, 1, value, ttl) }
+func (o outside) SetOther(key string)                      { o.t.Helper(); o.store(key, 9, "", 0) }
+func (o outside) SetShared(key string)                     { o.t.Helper(); o.store(key, 3, "", 0) }
+func (o outside) Delete(key string) {
+	o.t.Helper()
+	o.exec(`DELETE FROM lockstep.lock WHERE key = $1`, []byte(key))
+}
+
+const maxTTL = time.Hour
+
+func TestContract(t *testing.T) {
+	server := pgtest.Start(t, "fsync=off")
+	pool := install(t, server.DSN())
+	start := func(t *testing.T) (*sqlstore.PostgreSQL, outside) {
+		return pgx.New(pool, pgx.WithMaxTTL(maxTTL)), outside{t, pool}
+	}
+	t.Run("Store", func(t *testing.T) {
+		backendtest.Run(t, backendtest.Harness{MaxTTL: maxTTL, New: func(t *testing.T) (backends.Store, backendtest.Outside) { return start(t) }})
+	})
+	t.Run("QueuedStore", func(t *testing.T) {
+		backendtest.RunQueued(t, backendtest.QueuedHarness{MaxTTL: maxTTL, New: func(t *testing.T) (backends.QueuedStore, backendtest.Outside) { return start(t) }})
+	})
+	t.Run("NumberedStore", func(t *testing.T) {
+		backendtest.RunNumbered(t, backendtest.NumberedHarness{MaxTTL: maxTTL, Clock: true, New: func(t *testing.T) (backends.NumberedStore, backendtest.Outside) { return start(t) }})
+	})
+	t.Run("FencedStore", func(t *testing.T) {
+		backendtest.RunFenced(t, backendtest.FencedHarness{MaxTTL: maxTTL, Clock: true, New: func(t *testing.T) (backends.FencedStore, backendtest.Outside) { return start(t) }})
+	})
+	t.Run("OrderedStore", func(t *testing.T) {
+		backendtest.RunOrdered(t, backendtest.OrderedHarness{MaxTTL: maxTTL, New: func(t *testing.T) (backends.OrderedStore, backendtest.SharedOutside) { return start(t) }})
+	})
+	t.Run("Inspector", func(t *testing.T) {
+		backendtest.RunInspector(t, backendtest.InspectorHarness{MaxTTL: maxTTL, New: func(t *testing.T) (backendtest.InspectedStore, backendtest.SharedOutside) { return start(t) }})
+	})
+	t.Run("TransferStore", func(t *testing.T) {
+		backendtest.RunTransfer(t, backendtest.TransferHarness{MaxTTL: maxTTL, New: func(t *testing.T) (backends.TransferStore, backendtest.SharedOutside) { return start(t) }})
+	})
+}

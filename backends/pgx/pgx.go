@@ -1,0 +1,139 @@
+// Package pgx makes a pool of pgx a store of locks in PostgreSQL, whose waiters are woken by a release:
+//
+//	pool, err := pgxpool.New(ctx, "postgres://…")
+//	err = pgx.Install(ctx, pool)     // once: the tables and functions, in the schema lockstep
+//	store := pgx.New(pool)
+//	locks := locker.New(fair.New(store))
+//
+// What the store promises is written at [sqlstore.PostgreSQL].
+//
+// Each call is one statement in the mode pgx.QueryExecModeExec: one round trip, without a prepared
+// statement, so a pooler such as PgBouncer may give each transaction another connection. Such a pooler
+// brings no wake-ups. Give the store a connection string past the pooler with [WithListener].
+//
+// pgx closes a connection whose call was cancelled. With leases of less than a second and a slow network
+// that may be most of them. [Configure] has pgx ask the server to cancel first.
+package pgx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+)
+
+// An Option changes a store.
+type Option func(*config)
+
+type config struct {
+	store   []sqlstore.Option
+	direct  *pgx.ConnConfig
+	polling bool
+	invalid error
+}
+
+// WithPrefix puts prefix before every key, so that programs can share the tables.
+func WithPrefix(prefix string) Option {
+	return func(c *config) { c.store = append(c.store, sqlstore.WithPrefix(prefix)) }
+}
+
+// WithMaxTTL sets the longest TTL that the store takes; backends.DefaultMaxTTL, 30 seconds, without it.
+func WithMaxTTL(ttl time.Duration) Option {
+	return func(c *config) { c.store = append(c.store, sqlstore.WithMaxTTL(ttl)) }
+}
+
+// WithListener opens the connection for wake-ups with another connection string than that of the pool:
+// past a pooler, to the same database.
+func WithListener(connString string) Option {
+	return func(c *config) { c.direct, c.invalid = pgx.ParseConfig(connString) }
+}
+
+// WithoutWakes opens no connection for wake-ups: waiters poll, and there is no order.
+func WithoutWakes() Option { return func(c *config) { c.polling = true } }
+
+// New returns a store that uses the pool, and one more connection while someone waits. The caller closes
+// the pool.
+func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
+	var c config
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&c)
+		}
+	}
+	var listener sqlstore.Listener
+	switch {
+	case pool == nil || c.invalid != nil:
+		why := "the *pgxpool.Pool is nil"
+		if c.invalid != nil {
+			why = fmt.Sprintf("pgx.WithListener: %v", c.invalid)
+		}
+		return sqlstore.PostgreSQLOver(broken(why), nil, c.store...)
+	case c.polling:
+	case c.direct != nil:
+		listener = listens{c.direct}
+	default:
+		listener = listens{pool.Config().ConnConfig}
+	}
+	return sqlstore.PostgreSQLOver(executor{pool}, listener, c.store...)
+}
+
+// Configure changes how connections of c end calls: the server is asked to cancel, and the connection is
+// closed only if it has not answered 50 ms later. So a call may return that much later than its ctx ends.
+func Configure(c *pgxpool.Config) {
+	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn(), DeadlineDelay: answerLimit}
+	}
+}
+
+const answerLimit = 50 * time.Millisecond
+
+type executor struct{ pool *pgxpool.Pool }
+
+func (e executor) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	return unsent(e.pool.QueryRow(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(dest...))
+}
+
+// unsent tells of an error before anything was sent.
+func unsent(err error) error {
+	if err == nil || !pgconn.SafeToRetry(err) && !errors.As(err, new(*pgconn.ConnectError)) {
+		return err
+	}
+	return notSent{err}
+}
+
+type notSent struct{ error }
+
+func (notSent) Unsent() bool    { return true }
+func (e notSent) Unwrap() error { return e.error }
+func (e notSent) Error() string { return e.error.Error() + "; nothing was sent" }
+
+// broken refuses every call.
+type broken string
+
+func (b broken) Row(context.Context, string, []any, ...any) error { return sqlstore.BadInput(b) }
+
+// Install runs [sqlstore.PostgreSQLSchema] in one transaction. Programs may call it at every start, several
+// at once.
+func Install(ctx context.Context, pool *pgxpool.Pool) error {
+	if pool == nil {
+		return sqlstore.BadInput("lockstep: install: the *pgxpool.Pool is nil")
+	}
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		for _, statement := range sqlstore.PostgreSQLStatements() {
+			if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("lockstep: install: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed postgresql/*.sql
+var postgresql embed.FS
+
+// PostgreSQLSchema returns the statements that create the schema lockstep with its tables and functions, for
+// those who keep the schema of their database in files. They may run again, also while locks are held.
+func PostgreSQLSchema() string {
+	var all strings.Builder
+	for _, name := range []string{"schema", "queue", "lock", "number", "shared", "transfer", "inspect", "sweep"} {
+		text, err := postgresql.ReadFile("postgresql/" + name + ".sql")
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		all.Write(text)
+		all.WriteByte('\n')
+	}
+	return all.String()
+}
+
+// PostgreSQLGrants returns the statements that give a role the rights which a store needs, and no others.
+func PostgreSQLGrants(role string) string {
+	name := `"` + strings.ReplaceAll(role, `"`, `""`) + `"`
+	return fmt.Sprintf(`GRANT USAGE ON SCHEMA lockstep TO %[1]s;
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lockstep TO %[1]s;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep TO %[1]s;
+`, name)
+}
+
+// PostgreSQLStatements returns the statements of [PostgreSQLSchema] one by one, for a transaction. The first
+// makes programs that install at the same time do it one after the other.
+func PostgreSQLStatements() []string {
+	all := []string{installLock}
+	var one strings.Builder
+	inBody := false
+	for line := range strings.Lines(PostgreSQLSchema()) {
+		one.WriteString(line)
+		if strings.Count(line, "$$")%2 == 1 {
+			inBody = !inBody
+		}
+		if !inBody && strings.HasSuffix(strings.TrimSpace(line), ";") {
+			all = append(all, one.String())
+			one.Reset()
+		}
+	}
+	return all
+}
+
+// InstallPostgreSQL runs [PostgreSQLSchema]. Programs may call it at every start, several at once. The role
+// needs the right to create a schema; afterwards a store can do with less, see [PostgreSQLGrants].
+func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
+	if db == nil {
+		return BadInput("lockstep: install: the *sql.DB is nil")
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
+	}
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	for _, statement := range PostgreSQLStatements() {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
+	}
+	return nil
+}
+
+// installLock ends with the transaction, so a pooler does no harm.
+const installLock = "SELECT pg_advisory_xact_lock(7813580212736)"

@@ -1,0 +1,104 @@
+// Package sqlstore keeps locks in tables of an SQL database. The locks are rows with an end, by the clock
+// of the database server. They are no advisory locks: those belong to a connection, so a connection pooler
+// can give them to another program, and nobody learns of their loss in time.
+//
+//	db, _ := sql.Open("pgx", "postgres://…")
+//	err := sqlstore.InstallPostgreSQL(ctx, db)        // once: the tables and functions, in the schema lockstep
+//	locks := locker.New(single.New(sqlstore.NewPostgreSQL(db)))
+//
+// Through database/sql, waiters poll. A program that uses pgx takes the store of package
+// backends/pgx instead: there a release wakes them.
+//
+// Every call is one statement, and that is one transaction of its own. So a store takes a *sql.DB and no
+// *sql.Tx: a lock that a transaction takes is not seen by others before its end.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// An Executor runs one statement, which is a transaction of its own, and scans its one row into dest. It
+// sends the statement once. It is for packages that adapt a database driver; see [PostgreSQLOver].
+type Executor interface {
+	Row(ctx context.Context, statement string, args []any, dest ...any) error
+}
+
+// Over is the Executor of a database.
+func Over(db *sql.DB) Executor { return standard{db} }
+
+type standard struct{ db *sql.DB }
+
+func (s standard) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	if s.db == nil {
+		return BadInput("the *sql.DB is nil")
+	}
+	return s.db.QueryRowContext(ctx, statement, args...).Scan(dest...)
+}
+
+// An Option changes a store.
+type Option func(*config)
+
+type config struct {
+	prefix  string
+	maxTTL  time.Duration
+	invalid error
+}
+
+// WithPrefix puts prefix before every key, so that programs can share the tables.
+func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
+
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds, without it.
+func WithMaxTTL(ttl time.Duration) Option {
+	return func(c *config) {
+		if ttl < time.Millisecond {
+			c.invalid = BadInput(fmt.Sprintf("sqlstore.WithMaxTTL: %v is under 1ms", ttl))
+			return
+		}
+		c.maxTTL = ttl
+	}
+}
+
+func configure(opts []Option) config {
+	c := config{maxTTL: backends.DefaultMaxTTL}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&c)
+		}
+	}
+	return c
+}
+
+// ready refuses all calls of a store that was given bad options, and those that come too late.
+func (c *config) ready(ctx context.Context) error {
+	if c.invalid != nil {
+		return c.invalid
+	}
+	return ctx.Err()
+}
+
+// check refuses what must not be sent, and gives ttl in microseconds, rounded up.
+func (c *config) check(ctx context.Context, ttl time.Duration) (int64, error) {
+	switch {
+	case ttl < time.Millisecond:
+		return 0, BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
+	case ttl > c.maxTTL:
+		return 0, BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see sqlstore.WithMaxTTL)", ttl, c.maxTTL))
+	}
+	return microseconds(ttl), c.ready(ctx)
+}
+
+func microseconds(d time.Duration) int64 {
+	us := d.Microseconds()
+	if d%time.Microsecond > 0 {
+		us++
+	}
+	return us
+}
+
+var errPolling = fmt.Errorf("the database tells nobody of a release through this driver: %w", errors.ErrUnsupported)

@@ -1,0 +1,41 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// Transfer implements [backends.TransferStore].
+func (s *PostgreSQL) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	us, err := s.config.check(ctx, ttl)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	var outcome, number, left int64
+	var holder []byte
+	err = s.row(ctx, &outcome, "SELECT outcome, number, left_us, holder FROM lockstep.transfer($1,$2,$3,$4,$5)",
+		[]any{s.key(key), []byte(from), []byte(value), us, numbered}, &number, &left, &holder)
+	if err != nil || outcome == refused {
+		return held(left, holder), err
+	}
+	return backends.Result{OK: true, Fence: uint64(number)}, nil
+}
+
+// TransferHold implements [backends.SharedTransferStore].
+func (s *PostgreSQL) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	us, err := s.config.check(ctx, ttl)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	var outcome, number, left, holds, slot int64
+	err = s.row(ctx, &outcome, "SELECT outcome, number, left_us, holds, slot FROM lockstep.transfer_hold($1,$2,$3,$4,$5)",
+		[]any{s.key(key), []byte(from), []byte(token), us, numbered}, &number, &left, &holds, &slot)
+	if err != nil || outcome == refused {
+		r := held(left, nil)
+		r.Holds = int(holds)
+		return r, err
+	}
+	return backends.Result{OK: true, Fence: uint64(number), Holds: int(holds), Slot: int(max(slot, 0))}, nil
+}

@@ -1,0 +1,232 @@
+// Package pgtest gives tests real PostgreSQL servers that can be killed, paused, restarted and promoted,
+// and a pooler in front of them.
+//
+// Servers end with the test that made them. Nothing here uses a driver, so a bug of a driver cannot hide
+// in its own test bed.
+package pgtest
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/internal/verify/daemon"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+// A Server is one PostgreSQL with a fixed address and data directory, and at most one process at a time.
+type Server struct {
+	tb   testing.TB
+	dir  string // of the data, the logs and the sockets
+	port *daemon.Port
+	args []string
+
+	mu    sync.Mutex
+	proc  *daemon.Process
+	ended bool
+}
+
+// Start runs a server with a database postgres and a superuser postgres, whom it trusts without a
+// password. settings are those of postgresql.conf, such as "fsync=off".
+func Start(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	bin := Programs(tb)
+	s := launch(tb, func(dir string) error {
+		return run(dir, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust", "--no-sync",
+			"-E", "UTF8", "--locale", "C")
+	}, settings)
+	return s
+}
+
+// Standby runs a server that follows s. It is asynchronous, unless the settings of s say otherwise.
+func (s *Server) Standby(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	bin := Programs(tb)
+	return launch(tb, func(dir string) error {
+		return run(dir, filepath.Join(bin, "pg_basebackup"), "-D", filepath.Join(dir, "data"), "-R", "--no-sync", "-c", "fast",
+			"-d", s.DSN()+" application_name=standby")
+	}, settings)
+}
+
+func launch(tb testing.TB, fill func(dir string) error, settings []string) *Server {
+	tb.Helper()
+	dir := folder(tb)
+	if err := fill(dir); err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	for attempt := 1; ; attempt++ {
+		port, err := daemon.ReservePort()
+		if err != nil {
+			tb.Fatalf("pgtest: %v", err)
+		}
+		s := &Server{tb: tb, dir: dir, port: port}
+		for _, setting := range slices.Concat([]string{
+			"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", port.Number), "unix_socket_directories=" + dir,
+			"max_connections=300", "shared_buffers=32MB", "timezone=UTC", "logging_collector=off", "log_min_messages=warning",
+		}, settings) {
+			s.args = append(s.args, "-c", setting)
+		}
+		err = s.start()
+		if err == nil {
+			tb.Cleanup(s.end)
+			return s
+		}
+		port.Close()
+		if !daemon.IsPortTaken(err) || attempt == 10 {
+			tb.Fatalf("pgtest: %v", err)
+		}
+	}
+}
+
+func (s *Server) start() error {
+	bin := Programs(s.tb)
+	cmd := exec.Command(filepath.Join(bin, "postgres"), append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)...)
+	asUser(cmd)
+	proc, err := daemon.Start(s.dir, cmd)
+	if err != nil {
+		return err
+	}
+	ready := filepath.Join(bin, "pg_isready")
+	err = proc.Await(func(string) bool {
+		return exec.Command(ready, "-q", "-h", "127.0.0.1", "-p", fmt.Sprint(s.port.Number)).Run() == nil
+	})
+	if err != nil {
+		proc.Kill()
+		return err
+	}
+	s.proc = proc
+	return nil
+}
+
+// end kills the process for good.
+func (s *Server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.proc.Resume()
+	s.stopAtOnce()
+	s.port.Close()
+}
+
+// stopAtOnce ends all processes of the server without a checkpoint, as a crash does. A kill of the first
+// process alone would leave the others, which still have the memory of the server.
+func (s *Server) stopAtOnce() {
+	s.proc.Signal(sigQuit)
+	<-s.proc.Done()
+}
+
+// Addr is host:port. It stays the same across restarts.
+func (s *Server) Addr() string { return s.port.Addr() }
+
+// DSN is how drivers are told of the server, as key=value.
+func (s *Server) DSN() string { return connString(s.port.Number) }
+
+func connString(port int) string {
+	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable", port)
+}
+
+// Kill ends the server like a crash: what was not written to disk is lost.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopAtOnce()
+}
+
+// Stop ends the server as an operator would, without waiting for clients.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc.Signal(os.Interrupt)
+	<-s.proc.Done()
+}
+
+// Restart starts a server that was killed or stopped, with its address and data.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	if err := s.start(); err != nil {
+		s.tb.Errorf("pgtest: Restart of %s: %v", s.Addr(), err)
+	}
+}
+
+// Pause stops all processes of the server with SIGSTOP. The kernel still accepts connections and bytes
+// for it, and nothing is answered.
+func (s *Server) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.proc.Pause(); err != nil {
+		s.tb.Errorf("pgtest: Pause of %s: %v", s.Addr(), err)
+	}
+	signalChildren(s.proc.PID, sigStop)
+}
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	signalChildren(s.proc.PID, sigCont)
+	s.proc.Resume()
+}
+
+// Promote makes a standby take writes.
+func (s *Server) Promote() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := run(s.dir, filepath.Join(Programs(s.tb), "pg_ctl"), "promote", "-w", "-D", filepath.Join(s.dir, "data")); err != nil {
+		s.tb.Errorf("pgtest: Promote of %s: %v", s.Addr(), err)
+	}
+}
+
+// Programs is the folder with the programs of PostgreSQL. Without them the test is left out.
+func Programs(tb testing.TB) string {
+	tb.Helper()
+	if path, err := exec.LookPath("pg_basebackup"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil && isThere(filepath.Join(filepath.Dir(path), "postgres")) {
+			return filepath.Dir(path)
+		}
+	}
+	// Debian keeps each version in a folder of its own
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if len(found) == 0 {
+		redistest.Missing(tb, "PostgreSQL is not installed")
+	}
+	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }))
+}
+
+func isThere(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+func run(dir, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	asUser(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, out)
+	}
+	return nil
+}
+
+// folder makes one that the server's user may use. PostgreSQL refuses to run as root.
+func folder(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "pgtest")
+	if err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := give(dir); err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	return dir
+}

@@ -1,0 +1,16 @@
+//go:build !unix
+
+package pgtest
+
+import (
+	"os"
+	"os/exec"
+)
+
+var sigQuit, sigStop, sigCont = os.Kill, os.Kill, os.Kill
+
+func asUser(*exec.Cmd) {}
+
+func give(string) error { return nil }
+
+func signalChildren(int, os.Signal) {}

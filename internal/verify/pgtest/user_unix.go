@@ -1,0 +1,65 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	sigQuit = syscall.SIGQUIT
+	sigStop = syscall.SIGSTOP
+	sigCont = syscall.SIGCONT
+)
+
+// server is the user and the group that run the server, if the test runs as root.
+func server() (uid, gid int, ok bool) {
+	if os.Geteuid() != 0 {
+		return 0, 0, false
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ = strconv.Atoi(u.Uid)
+			gid, _ = strconv.Atoi(u.Gid)
+			return uid, gid, true
+		}
+	}
+	return 0, 0, false
+}
+
+func asUser(cmd *exec.Cmd) {
+	if uid, gid, ok := server(); ok {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	}
+}
+
+func give(dir string) error {
+	if uid, gid, ok := server(); ok {
+		return os.Chown(dir, uid, gid)
+	}
+	return nil
+}
+
+// signalChildren signals the processes that pid has forked, where /proc tells them.
+func signalChildren(pid int, sig syscall.Signal) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			continue // it has ended
+		}
+		// "pid (name) state parent …", and the name may itself contain parentheses
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			_ = syscall.Kill(child, sig) // it may have ended
+		}
+	}
+}
