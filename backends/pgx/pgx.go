@@ -137,3 +137,17 @@ func Install(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	return nil
 }
+
+// InTx runs a statement in a transaction of the application, for [sqlstore.PostgreSQL.Guard]:
+//
+//	err := store.Guard(ctx, pgx.InTx(tx), lock.Lease())
+func InTx(tx pgx.Tx) sqlstore.Executor { return within{tx} }
+
+type within struct{ tx pgx.Tx }
+
+func (w within) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	if w.tx == nil {
+		return sqlstore.BadInput("the pgx.Tx is nil")
+	}
+	return w.tx.QueryRow(ctx, statement, args...).Scan(dest...)
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
 )
@@ -26,7 +27,7 @@ type Report struct {
 	ClockSkew time.Duration // its wall clock minus ours, known to half of RoundTrip
 	RoundTrip time.Duration
 
-	Findings []Finding
+	Findings backends.Findings
 }
 
 // String is one line for the server, and one for each finding, the unsafe ones marked.
@@ -49,28 +50,15 @@ func (r Report) String() string {
 	if len(r.Findings) == 0 {
 		text.WriteString("; nothing found")
 	}
-	for _, f := range r.Findings {
-		text.WriteString("\n- ")
-		if f.Unsafe {
-			text.WriteString("UNSAFE: ")
-		}
-		text.WriteString(f.String())
-	}
+	text.WriteString(r.Findings.String())
 	return text.String()
 }
 
 // Finding is one thing that is not as a lock would have it.
-type Finding struct {
-	Problem     Problem
-	Detail      string // what was found
-	Consequence string // what that means for locks, in a sentence
-	Unsafe      bool   // two holders at once are possible in ordinary operation: Report.Err is not nil
-}
-
-func (f Finding) String() string { return f.Detail + ": " + f.Consequence }
+type Finding = backends.Finding
 
 // Problem names a kind of finding, for Report.Err to allow.
-type Problem string
+type Problem = backends.Problem
 
 // The kinds of findings.
 const (
@@ -86,21 +74,7 @@ const (
 )
 
 // Err is nil unless a finding is unsafe and its problem not among those allowed.
-func (r Report) Err(allowed ...Problem) error {
-	var errs []error
-next:
-	for _, f := range r.Findings {
-		for _, a := range allowed {
-			if f.Problem == a {
-				continue next
-			}
-		}
-		if f.Unsafe {
-			errs = append(errs, errors.New(f.String()))
-		}
-	}
-	return errors.Join(errs...)
-}
+func (r Report) Err(allowed ...Problem) error { return r.Findings.Err(allowed...) }
 
 // maxSkew is what clocks may differ by before it is worth a finding: more than NTP leaves.
 const maxSkew = 500 * time.Millisecond

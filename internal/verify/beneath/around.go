@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,19 @@ func Strategies(t *testing.T, bubble bool, start Start) {
 		t.Run(s.strategy, func(t *testing.T) {
 			s.run(t, start, bubble, func(_ *testing.T, l locker.Locker) locker.Locker { return l })
 		})
+	}
+}
+
+// WithoutRecipes is Strategies in real time without the recipes of package legacy, for a store that has
+// no plain commands.
+func WithoutRecipes(t *testing.T, start Start) {
+	for _, s := range strategies {
+		if !s.quorum && !strings.HasPrefix(s.strategy, "legacy ") {
+			t.Run(s.strategy, func(t *testing.T) {
+				t.Parallel()
+				s.run(t, start, false, func(_ *testing.T, l locker.Locker) locker.Locker { return l })
+			})
+		}
 	}
 }
 

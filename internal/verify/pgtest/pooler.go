@@ -28,7 +28,7 @@ func (s *Server) Pooler(tb testing.TB) (dsn string) {
 	}
 	config := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf(`[databases]
-postgres = host=127.0.0.1 port=%d dbname=postgres
+postgres = host=127.0.0.1 port=%d dbname=postgres user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = %d

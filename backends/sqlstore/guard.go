@@ -1,0 +1,51 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// Guard makes a transaction of the application depend on a lease, if both are in the same database. If the
+// lease is still its holder's, nobody else gets the lock before tx ends. So of two holders of one lock, the
+// one that has lost it can't commit behind the other. Unlike a number, this needs no column in the tables
+// of the application.
+//
+// Call Guard as the last statement before Commit, since a renewal and a release of the lease wait for the
+// end of tx. If the lease has ended, the error matches [locker.ErrLost]: roll tx back. With an isolation
+// level above READ COMMITTED, Guard fails with a conflict if the lease was renewed since tx began.
+//
+//	tx, _ := db.BeginTx(ctx, nil)
+//	…                                                     // the work
+//	err := store.Guard(ctx, sqlstore.InTx(tx), lock.Lease())
+//	if err == nil { err = tx.Commit() } else { tx.Rollback() }
+func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+	var outcome int64
+	err := s.config.ready(ctx)
+	if err == nil {
+		err = tx.Row(ctx, "SELECT outcome FROM lockstep.guard($1,$2)", []any{s.key(lease.Key), []byte(lease.Token)}, &outcome)
+		err = explain(ctx, err)
+	}
+	if err == nil && outcome != done {
+		err = fmt.Errorf("%w: roll the transaction back", locker.ErrLost)
+	}
+	if err != nil {
+		return &locker.Error{Op: "guard", Key: lease.Key, Err: err}
+	}
+	return nil
+}
+
+// InTx runs a statement in a transaction of the application, for [PostgreSQL.Guard]. It is of no use for a
+// store.
+func InTx(tx *sql.Tx) Executor { return within{tx} }
+
+type within struct{ tx *sql.Tx }
+
+func (w within) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	if w.tx == nil {
+		return BadInput("the *sql.Tx is nil")
+	}
+	return w.tx.QueryRowContext(ctx, statement, args...).Scan(dest...)
+}
