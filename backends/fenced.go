@@ -18,7 +18,8 @@ type NumberedStore interface {
 	// no number: the waiter gets one when it takes the key. If key holds value already, that is no
 	// new ownership: it lives on as with SetNX, and keeps its number. Like SetNX it is sent once.
 	//
-	// A store without a queue gives no position, whatever t says.
+	// A value that a call without a number has stored has none: never ask for the same value by
+	// both. A store without a queue gives no position, whatever t says.
 	SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t Turn) (Result, error)
 }
 

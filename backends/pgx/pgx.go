@@ -1,8 +1,7 @@
 // Package pgx makes a pool of pgx a store of locks in PostgreSQL, whose waiters are woken by a release:
 //
-//	pool, err := pgxpool.New(ctx, "postgres://…")
-//	err = pgx.Install(ctx, pool)     // once: the tables and functions, in the schema lockstep
-//	store := pgx.New(pool)
+//	store, pool, err := pgx.Open(ctx, "postgres://…")
+//	err = pgx.Install(ctx, pool) // once: the tables and functions, in the schema lockstep
 //	locks := locker.New(fair.New(store))
 //
 // What the store promises is written at [sqlstore.PostgreSQL].
@@ -11,8 +10,8 @@
 // statement, so a pooler such as PgBouncer may give each transaction another connection. Such a pooler
 // brings no wake-ups. Give the store a connection string past the pooler with [WithListener].
 //
-// pgx closes a connection whose call was cancelled. With leases of less than a second and a slow network
-// that may be most of them. [Configure] has pgx ask the server to cancel first.
+// pgx closes a connection whose call was cancelled. [Open] has it wait for the answer for a moment more.
+// A program that makes its own pool for [New] gets the same by [Configure].
 package pgx
 
 import (
@@ -57,6 +56,21 @@ func WithListener(connString string) Option {
 // WithoutWakes opens no connection for wake-ups: waiters poll, and there is no order.
 func WithoutWakes() Option { return func(c *config) { c.polling = true } }
 
+// Open opens a pool that is fit for locks (see [Configure]) and returns a store on it together with the
+// pool, for the caller to close. It connects when it is first used.
+func Open(ctx context.Context, connString string, opts ...Option) (*sqlstore.PostgreSQL, *pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(connString)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lockstep: open: %w", err)
+	}
+	Configure(config)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lockstep: open: %w", err)
+	}
+	return New(pool, opts...), pool, nil
+}
+
 // New returns a store that uses the pool, and one more connection while someone waits. The caller closes
 // the pool.
 func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
@@ -83,8 +97,9 @@ func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
 	return sqlstore.PostgreSQLOver(executor{pool}, listener, c.store...)
 }
 
-// Configure changes how connections of c end calls: the server is asked to cancel, and the connection is
-// closed only if it has not answered 50 ms later. So a call may return that much later than its ctx ends.
+// Configure changes how connections of c end calls: a connection is closed only if the server has not
+// answered 50 ms after the end of the ctx. So a call may return that much later than its ctx ends. Without
+// this, short deadlines make pgx open a new connection for nearly every call.
 func Configure(c *pgxpool.Config) {
 	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn(), DeadlineDelay: answerLimit}

@@ -108,7 +108,7 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 }
 
 func (r *Report) find(p Problem, unsafe bool, consequence, detail string, args ...any) {
-	r.Findings = append(r.Findings, Finding{p, fmt.Sprintf(detail, args...), consequence, unsafe})
+	r.Findings = append(r.Findings, Finding{Problem: p, Detail: fmt.Sprintf(detail, args...), Consequence: consequence, Unsafe: unsafe})
 }
 
 // tolerate makes an error reply a finding and passes on any other error.

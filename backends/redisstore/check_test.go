@@ -88,8 +88,8 @@ func TestAReportReadsWell(t *testing.T) {
 		{Report{
 			Version: "7.0.15", Role: "master", Uptime: 5 * time.Second, Eviction: "allkeys-lru", Replicas: 1, RoundTrip: time.Millisecond,
 			Findings: []Finding{
-				{ProblemEviction, "maxmemory-policy is allkeys-lru", "under memory pressure it deletes locks that are held, and grants them again", true},
-				{ProblemPersistence, "no append-only file is kept", "a restart forgets locks that are held", false},
+				{Problem: ProblemEviction, Detail: "maxmemory-policy is allkeys-lru", Consequence: "under memory pressure it deletes locks that are held, and grants them again", Unsafe: true},
+				{Problem: ProblemPersistence, Detail: "no append-only file is kept", Consequence: "a restart forgets locks that are held", Unsafe: false},
 			},
 		}, "master 7.0.15, up 5s, maxmemory-policy allkeys-lru, 1 replicas, clock off by 0s, round trip 1ms\n" +
 			"- UNSAFE: maxmemory-policy is allkeys-lru: under memory pressure it deletes locks that are held, and grants them again\n" +

@@ -33,7 +33,7 @@ func isStandard(pkg string) bool {
 
 func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 	for _, pkg := range goList(t, "../../..", "-deps", "./locker/...", "./strategies/...", "./internal/cleanup", "./internal/verify/history",
-		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore/...") {
+		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore/...", "./backends/sqlstore/...") {
 		if !isStandard(pkg) && !strings.HasPrefix(pkg, module+"/") {
 			t.Errorf("%s is needed", pkg)
 		}
@@ -75,7 +75,8 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/redisstore/internal/wake", []string{"backends/redisstore/driver", "internal/cleanup"}},
 		{"backends/redisstore/driver/drivertest", []string{"backends", "backends/backendtest", "backends/redisstore", "backends/redisstore/driver", "internal/cleanup", "internal/starting", "internal/verify/differential/wire", "internal/verify/quarantinetest", "internal/verify/redistest", "internal/verify/wiretest", "locker", "strategies/fair", "strategies/fenced", "strategies/reentrant", "strategies/rwlock", "strategies/single"}},
 		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup"}},
-		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/pipeline", "backends/redisstore/internal/scripts", "backends/redisstore/internal/wake", "internal/address", "internal/cleanup", "internal/stack"}},
+		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/pipeline", "backends/redisstore/internal/scripts", "backends/redisstore/internal/wake", "internal/address", "internal/cleanup", "internal/stack", "internal/turns"}},
+		{"backends/sqlstore", []string{"backends", "internal/cleanup", "internal/turns", "locker"}},
 		{"backends/goredis", []string{"backends/redisstore", "backends/redisstore/driver"}},
 		{"backends/redigo", []string{"backends/redisstore", "backends/redisstore/driver"}},
 		{"backends/embedded", nil},
@@ -88,6 +89,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"internal/verify/redistest", nil},
 		{"internal/stack", nil},
 		{"internal/starting", []string{"backends"}},
+		{"internal/turns", []string{"backends"}},
 		{"internal/wallclock", nil},
 	}
 	for _, line := range goList(t, "../../..", "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...") {
