@@ -79,6 +79,9 @@ type HarnessFor[S, O any] struct {
 	// NoQueue says that a [backends.NumberedStore] is no [backends.QueuedStore].
 	NoQueue bool
 
+	// NoLast says that Inspect does not know the last number of a key that nobody holds.
+	NoLast bool
+
 	// Clock says that SetNXNumbered gives the store's time in µs since 1970, or the last number of
 	// SetNXFenced plus one. [RunFenced] then expects a [backends.NumberedStore].
 	Clock bool
