@@ -1,0 +1,147 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// Error is an error that the cluster, or the connection to it, has told. It is of one of three
+// classes:
+//   - permanent (Permanent): nothing was done, and a repetition gets the same answer;
+//   - not done (Unsent): nothing was done, and the call may be repeated;
+//   - unknown: all others.
+type Error struct {
+	Code     codes.Code
+	Endpoint string // the addresses of the members that the client knows: it does not tell which one was asked
+	Err      error  // as the client library gave it
+
+	cause  error // the error of the ctx, if it has ended
+	before bool  // the call failed before it sent anything that changes a lock
+}
+
+func (e *Error) Error() string {
+	text := "etcd at " + e.Endpoint + ": " + e.Err.Error()
+	switch {
+	case e.is(rpctypes.ErrNoSpace):
+		text += "; compact and defragment the members, and then disarm the alarm (etcdctl alarm disarm)"
+	case e.Code == codes.PermissionDenied || e.is(rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed):
+		return text + "; give the user of the client a role with readwrite on the prefix of the store"
+	}
+	switch {
+	case e.Unsent():
+		return text + "; nothing was done"
+	case !e.Permanent():
+		return text + "; the outcome is unknown"
+	}
+	return text
+}
+
+// Unwrap returns the error of the client library, and that of the ctx if it has ended.
+func (e *Error) Unwrap() []error {
+	if e.cause != nil {
+		return []error{e.cause, e.Err}
+	}
+	return []error{e.Err}
+}
+
+// Permanent says that a repetition gets the same answer: the call is not permitted, or wrong.
+func (e *Error) Permanent() bool {
+	switch e.Code {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.Unimplemented:
+		return !e.refused()
+	}
+	return false
+}
+
+// Unsent says that nothing was done, and that the call may be repeated.
+func (e *Error) Unsent() bool { return !e.Permanent() && (e.before || e.refused()) }
+
+// refused tells that the member that was asked did nothing, or that none could be asked. "no space" is
+// not here: etcd reports it also for a change that it has made. Neither is "server stopped": a member
+// reports it for a proposal that is on its way.
+func (e *Error) refused() bool {
+	if e.is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision) {
+		return true
+	}
+	text := e.Err.Error() // the client library has no other sign of these
+	return strings.Contains(text, rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)) || e.Code == codes.Unavailable &&
+		(strings.Contains(text, "Error while dialing") || strings.Contains(text, "there is no connection available"))
+}
+
+func (e *Error) is(some ...error) bool {
+	for _, one := range some {
+		if errors.Is(e.Err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// ErrorType is the code of gRPC.
+func (e *Error) ErrorType() string { return "etcd_" + strings.ToLower(e.Code.String()) }
+
+// explain gives an error of the client library its class.
+func (s *Store) explain(ctx context.Context, err error) error {
+	return s.classify(ctx, err, false)
+}
+
+// notDone is explain for an error that came before anything was sent that changes a lock.
+func (s *Store) notDone(ctx context.Context, err error) error {
+	return s.classify(ctx, err, true)
+}
+
+func (s *Store) classify(ctx context.Context, err error, before bool) error {
+	if err == nil || errors.Is(err, errWrongType) {
+		return err
+	}
+	err = rpctypes.Error(err)
+	e := &Error{Code: codes.Unknown, Endpoint: s.Endpoint(), Err: err, before: before}
+	var told rpctypes.EtcdError
+	if errors.As(err, &told) {
+		e.Code = told.Code()
+	} else if of, ok := status.FromError(err); ok {
+		e.Code = of.Code()
+	}
+	switch cause := ctx.Err(); {
+	case cause != nil:
+		e.Code, e.cause = status.FromContextError(cause).Code(), cause
+	case e.Code == codes.DeadlineExceeded: // a clock of gRPC was ahead of that of ctx
+		e.cause = context.DeadlineExceeded
+	}
+	return e
+}
+
+var errWrongType error = permanent{backends.ErrWrongType}
+
+// badInput is an error of a call that is refused before anything is sent.
+type badInput string
+
+func (e badInput) Error() string   { return string(e) }
+func (badInput) Permanent() bool   { return true }
+func (badInput) ErrorType() string { return "invalid" }
+
+type permanent struct{ error }
+
+func (permanent) Permanent() bool   { return true }
+func (permanent) ErrorType() string { return "invalid" }
+func (p permanent) Unwrap() error   { return p.error }
+
+// isLeaseGone tells that a lease has ended.
+func isLeaseGone(err error) bool {
+	return err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
+}
+
+// ignoreGone is err, unless it says that a lease has ended.
+func ignoreGone(err error) error {
+	if isLeaseGone(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,412 @@
+// Package etcd keeps locks in etcd, which goes on while a minority of its members is down, and which
+// forgets nothing that it has answered:
+//
+//	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
+//	locks := locker.New(fenced.New(etcd.New(client)))
+//
+// A lock is a key of etcd with the token as its value and with a lease of its own. It does not use
+// package concurrency of etcd.
+//
+//	SetNX     Get. If the key is free: a lease, and Txn: if CreateRevision(key) = 0 then Put
+//	ExpireIf  Get, and KeepAliveOnce. If the lease is shorter than ttl: a new lease, and
+//	          Txn: if ModRevision(key) has not changed then Put
+//	DeleteIf  Txn: if Value(key) = token then Delete
+//	Enter     Get of all holds. If they admit one more: a lease, and
+//	          Txn: if none of them is newer, and one of them is still there, then Put
+//	Watch     Watch of the key, with a leader; a key that expires wakes waiters too
+//
+// Only a transaction decides who has a lock. What Get returns may be out of date, and then the
+// transaction fails. An attempt that finds the lock held writes nothing.
+//
+// The number of a grant is the revision of the cluster at which the key was created. A revision rises
+// with every change in the cluster.
+//
+// # Keys
+//
+//	<prefix><length of key>/<key>          a lock: "=" and the token
+//	<prefix><length of key>/<key>#         its number, if Transfer gave it a new one
+//	<prefix><length of key>/<key>/<token>  a hold of a semaphore or of a reentrant lock
+//
+// The length keeps the keys of two locks apart, whatever bytes they have.
+//
+// # What is different from other stores
+//
+// etcd counts a lease in whole seconds, and its shortest lease has 2 seconds with the default election
+// timeout. A shorter TTL is rounded up. The holder still stops at the end of its own TTL.
+//
+// A new leader of etcd starts all leases anew. So the lock of a dead holder then lives longer.
+//
+// Waiters have no queue: a release wakes one waiter of each program. There is no fair and no rwlock,
+// and a semaphore has no order.
+//
+// A restore from a snapshot takes the revisions back, and the numbers with them, unless it is made
+// with --bump-revision and --mark-compacted.
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// An Option changes a store.
+type Option func(*config)
+
+type config struct {
+	prefix  string
+	maxTTL  time.Duration
+	invalid error
+}
+
+// WithPrefix puts prefix before every key; lockstep/ without it. A program needs the permission to
+// read and to write keys with this prefix, and no other.
+func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
+
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds, without
+// it.
+func WithMaxTTL(ttl time.Duration) Option {
+	return func(c *config) {
+		if ttl < time.Millisecond {
+			c.invalid = badInput(fmt.Sprintf("etcd.WithMaxTTL: %v is under 1ms", ttl))
+			return
+		}
+		c.maxTTL = ttl
+	}
+}
+
+// A Store is a [backends.NumberedStore] without a queue, a [backends.SharedTransferStore], a
+// [backends.TransferStore], a [backends.Inspector] and a [backends.Identifier].
+type Store struct {
+	client *clientv3.Client
+	config config
+	spares spares
+}
+
+var (
+	_ backends.NumberedStore       = (*Store)(nil)
+	_ backends.TransferStore       = (*Store)(nil)
+	_ backends.SharedTransferStore = (*Store)(nil)
+	_ backends.Inspector           = (*Store)(nil)
+	_ backends.Identifier          = (*Store)(nil)
+	_ backends.OneServer           = (*Store)(nil)
+)
+
+// New returns a store that uses the client. The caller closes the client.
+func New(client *clientv3.Client, opts ...Option) *Store {
+	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&s.config)
+		}
+	}
+	if client == nil {
+		s.config.invalid = badInput("the *clientv3.Client is nil")
+	}
+	return s
+}
+
+// SetNX implements [backends.Store].
+func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	r, err := s.SetNXNumbered(ctx, key, value, ttl, backends.Turn{})
+	r.Fence = 0
+	return r, err
+}
+
+// SetNXNumbered implements [backends.NumberedStore]. There is no queue: an order is a permanent error,
+// and t is otherwise of no use.
+func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	seconds, err := s.check(ctx, ttl)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	if t.InOrder {
+		return backends.Result{}, badInput("waiters can't stand in order in etcd: use another store for fair")
+	}
+	found, err := s.get(ctx, key)
+	if err != nil {
+		return backends.Result{}, s.notDone(ctx, err)
+	}
+	for {
+		var done bool
+		switch err := found.wrongType(); {
+		case err != nil:
+			return backends.Result{}, err
+		case found.lock == nil:
+			if done, found, err = s.create(ctx, key, value, seconds); err != nil {
+				return backends.Result{}, err
+			}
+		case found.token() != value:
+			return found.held(), nil
+		default: // granted already: it lives for ttl from now at least
+			if done, found, err = s.keep(ctx, key, found, found.moved(value, found.number), seconds); err != nil {
+				return backends.Result{}, s.explain(ctx, err)
+			}
+		}
+		if done {
+			return backends.Result{OK: true, Fence: found.fence()}, nil
+		}
+	}
+}
+
+// create stores value under a key that was free. If something else is there now, it returns that.
+func (s *Store) create(ctx context.Context, key, value string, seconds int64) (done bool, now state, err error) {
+	at := s.at(key)
+	for {
+		lease, err := s.lease(ctx, seconds)
+		if err != nil {
+			return false, now, s.notDone(ctx, err)
+		}
+		r, err := s.client.Txn(ctx).
+			If(isFree(at), clientv3.Compare(clientv3.CreateRevision(holdsAt(at)), "=", 0).WithRange(end(at))).
+			Then(clientv3.OpPut(at, mark+value, clientv3.WithLease(lease))).
+			Else(getOp(at)).Commit()
+		switch {
+		case isLeaseGone(err):
+			continue // it ended on the way
+		case err != nil: // the lease is not used again: the request may still arrive
+			return false, now, s.explain(ctx, err)
+		case r.Succeeded:
+			return true, state{lock: &mvccpb.KeyValue{CreateRevision: r.Header.Revision}}, nil
+		}
+		s.spares.give(lease, seconds)
+		return false, read(at, r.Responses[0].GetResponseRange()), nil
+	}
+}
+
+// keep makes a key live for so many seconds from now at least, and stores next there if that is not
+// what it has. It returns done, or what is there now because the key has changed.
+func (s *Store) keep(ctx context.Context, key string, found, next state, seconds int64) (done bool, now state, err error) {
+	lease := clientv3.LeaseID(found.lock.Lease)
+	enough, err := s.renew(ctx, lease, seconds)
+	switch {
+	case isLeaseGone(err):
+		now, err = s.get(ctx, key)
+		return false, now, err
+	case err != nil:
+		return false, now, err
+	case enough && next.value == found.value:
+		return true, found, nil
+	case !enough:
+		if lease, err = s.lease(ctx, seconds); err != nil {
+			return false, now, err
+		}
+	}
+	at := s.at(key)
+	puts := []clientv3.Op{clientv3.OpPut(at, next.value, clientv3.WithLease(lease))}
+	if next.number > 0 {
+		puts = append(puts, clientv3.OpPut(numberAt(at), strconv.FormatInt(next.number, 10), clientv3.WithLease(lease)))
+	}
+	r, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(at), "=", found.lock.ModRevision)).Then(puts...).Else(getOp(at)).Commit()
+	switch {
+	case isLeaseGone(err):
+		now, err = s.get(ctx, key)
+		return false, now, err
+	case err != nil:
+		return false, now, err
+	case r.Succeeded:
+		return true, next, nil
+	}
+	if !enough {
+		s.spares.give(lease, seconds)
+	}
+	return false, read(at, r.Responses[0].GetResponseRange()), nil
+}
+
+// renew starts a lease anew, and reports whether it lasts for so many seconds. No lease is not enough.
+func (s *Store) renew(ctx context.Context, lease clientv3.LeaseID, seconds int64) (enough bool, err error) {
+	if lease == 0 {
+		return false, nil
+	}
+	alive, err := s.client.KeepAliveOnce(ctx, lease)
+	return err == nil && alive.TTL >= seconds, err
+}
+
+// ExpireIf implements [backends.Store]. A value without a lease stays as it is, and ok is true.
+func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error) {
+	seconds, err := s.check(ctx, ttl)
+	if err != nil {
+		return false, err
+	}
+	found, err := s.get(ctx, key)
+	for err == nil {
+		if err := found.wrongType(); err != nil {
+			return false, err
+		}
+		if found.lock == nil || found.token() != value {
+			return false, nil
+		}
+		if found.lock.Lease == 0 {
+			return true, nil
+		}
+		if ok, found, err = s.keep(ctx, key, found, found.moved(value, found.number), seconds); ok {
+			return true, nil
+		}
+	}
+	return false, s.explain(ctx, err)
+}
+
+// DeleteIf implements [backends.Store].
+func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err error) {
+	if err := s.ready(ctx); err != nil {
+		return false, err
+	}
+	at := s.at(key)
+	r, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.Value(at), "=", mark+value)).
+		Then(clientv3.OpDelete(at, clientv3.WithRange(holdsAt(at)), clientv3.WithPrevKV())). // with its number
+		Else(getOp(at)).Commit()
+	switch {
+	case err != nil:
+		return false, s.explain(ctx, err)
+	case !r.Succeeded:
+		now := read(at, r.Responses[0].GetResponseRange())
+		return false, now.wrongType()
+	}
+	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease), 0)
+	return true, nil
+}
+
+// Guard is a condition for any transaction on the same cluster: it holds while the lease is its
+// holder's. So a holder that has lost its lock can't write behind the next holder, and the data needs
+// no number. It is for leases of single and fenced. A lease of a semaphore or of a reentrant lock
+// has [Store.GuardHold].
+//
+//	client.Txn(ctx).If(store.Guard(lock.Lease())).Then(clientv3.OpPut("invoice/42", "paid")).Commit()
+//
+// If the transaction has not succeeded, the lock is lost, or another condition of it does not hold.
+func (s *Store) Guard(lease locker.Lease) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(s.at(lease.Key)), "=", mark+lease.Token)
+}
+
+// OneServer implements [backends.OneServer]: without a majority, no key can be locked.
+func (s *Store) OneServer() bool { return true }
+
+// Endpoint returns the addresses of the members that the client knows.
+func (s *Store) Endpoint() string {
+	if s.client == nil {
+		return ""
+	}
+	return strings.Join(s.client.Endpoints(), ",")
+}
+
+// Identify implements [backends.Identifier]: all members of a cluster are the same node of a quorum.
+func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
+	if err := s.ready(ctx); err != nil {
+		return backends.Identity{}, err
+	}
+	r, err := s.client.Get(ctx, s.at(""), clientv3.WithKeysOnly())
+	if err != nil {
+		return backends.Identity{}, s.explain(ctx, err)
+	}
+	return backends.Identity{Server: "etcd cluster " + clusterID(r.Header), Role: "master"}, nil
+}
+
+// at is the key of etcd for the lock of a key.
+func (s *Store) at(key string) string { return s.config.prefix + strconv.Itoa(len(key)) + "/" + key }
+
+// What etcd has of a key lies from at up to end: the lock, its number, and the holds.
+func numberAt(at string) string { return at + "#" }
+func holdsAt(at string) string  { return at + "/" }
+func end(at string) string      { return at + "0" } // what follows "/"
+
+// isFree says that nobody has the lock of a key. It says nothing about holds.
+func isFree(at string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(at), "=", 0) }
+
+// A state is what was read of a key: the lock, or that it has holds.
+type state struct {
+	lock     *mvccpb.KeyValue
+	value    string // of the lock, with its mark
+	number   int64  // what Transfer has given it
+	shared   bool
+	revision int64 // of the cluster, when it was read
+}
+
+// mark is what the value of a lock begins with. A value without it is not ours.
+const mark = "="
+
+// getOp reads a lock and its number. If there are holds instead, it reads one.
+func getOp(at string) clientv3.Op {
+	return clientv3.OpGet(at, clientv3.WithRange(end(at)), clientv3.WithLimit(3))
+}
+
+func (s *Store) get(ctx context.Context, key string) (state, error) {
+	at := s.at(key)
+	r, err := s.client.Do(ctx, getOp(at))
+	if err != nil {
+		return state{}, err
+	}
+	return read(at, (*pb.RangeResponse)(r.Get())), nil
+}
+
+func read(at string, r *pb.RangeResponse) (s state) {
+	if r.Header != nil { // not in a transaction
+		s.revision = r.Header.Revision
+	}
+	for _, kv := range r.Kvs {
+		switch key := string(kv.Key); key {
+		case at:
+			s.lock, s.value = kv, string(kv.Value)
+		case numberAt(at):
+			s.number, _ = strconv.ParseInt(string(kv.Value), 10, 64)
+		default:
+			s.shared = true
+		}
+	}
+	return s
+}
+
+func (s *state) token() string { return strings.TrimPrefix(s.value, mark) }
+
+// fence is the number of the grant. A number that an operator has left behind is smaller than the
+// revision of any later grant.
+func (s *state) fence() uint64 { return uint64(max(s.lock.CreateRevision, s.number)) }
+
+// moved is what a lock becomes that goes to another token.
+func (s *state) moved(value string, number int64) state {
+	next := *s
+	next.value, next.number = mark+value, number
+	return next
+}
+
+func (s *state) held() backends.Result {
+	if s.lock == nil {
+		return backends.Result{}
+	}
+	return backends.Result{Foreign: s.lock.Lease == 0, Holder: backends.HolderOf(s.token())}
+}
+
+func (s *state) wrongType() error {
+	if s.shared || s.lock != nil && !strings.HasPrefix(s.value, mark) {
+		return errWrongType
+	}
+	return nil
+}
+
+// ready refuses all calls of a store that was given bad options, and those that come too late.
+func (s *Store) ready(ctx context.Context) error {
+	if s.config.invalid != nil {
+		return s.config.invalid
+	}
+	return ctx.Err()
+}
+
+// check refuses what must not be sent, and gives ttl in seconds, rounded up.
+func (s *Store) check(ctx context.Context, ttl time.Duration) (seconds int64, err error) {
+	switch {
+	case ttl < time.Millisecond:
+		return 0, badInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
+	case ttl > s.config.maxTTL:
+		return 0, badInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see etcd.WithMaxTTL)", ttl, s.config.maxTTL))
+	}
+	return max(int64((ttl+time.Second-1)/time.Second), s.spares.shortest()), s.ready(ctx)
+}
