@@ -25,7 +25,7 @@ const maxTTL = time.Hour
 const resolution = 3 * time.Second
 
 func TestContract(t *testing.T) {
-	client := start(t, 1).client
+	_, client := one(t)
 	store := etcd.New(client, etcd.WithMaxTTL(maxTTL))
 	o := func(t *testing.T) outside { return outside{t, client} }
 	t.Run("Store", func(t *testing.T) {

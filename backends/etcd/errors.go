@@ -63,16 +63,15 @@ func (e *Error) Permanent() bool {
 // Unsent says that nothing was done, and that the call may be repeated.
 func (e *Error) Unsent() bool { return !e.Permanent() && (e.before || e.refused()) }
 
-// refused tells that the member that was asked did nothing, or that none could be asked. "no space" is
-// not here: etcd reports it also for a change that it has made. Neither is "server stopped": a member
-// reports it for a proposal that is on its way.
+// refused tells that the member that was asked did nothing. "no space" is not here: etcd reports it
+// also for a change that it has made. Neither is "server stopped": a member reports it for a proposal
+// that is on its way. If no member can be reached, the client library waits until ctx ends, and does
+// not tell whether it had sent the call by then.
 func (e *Error) refused() bool {
 	if e.is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision) {
 		return true
 	}
-	text := e.Err.Error() // the client library has no other sign of these
-	return strings.Contains(text, rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)) || e.Code == codes.Unavailable &&
-		(strings.Contains(text, "Error while dialing") || strings.Contains(text, "there is no connection available"))
+	return strings.Contains(e.Err.Error(), rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)) // it has no error of its own
 }
 
 func (e *Error) is(some ...error) bool {

@@ -187,29 +187,35 @@ func BenchmarkPostgreSQLHandover(b *testing.B) {
 }
 
 func handover(b *testing.B, pool *pgxpool.Pool, strategy string, n int) {
+	takeTurns(b, n, func() func(context.Context) error {
+		switch strategy {
+		case "single":
+			return throughClient(single.New(pgx.New(pool, pgx.WithPrefix("single/"))))
+		case "fair":
+			return throughClient(fair.New(pgx.New(pool, pgx.WithPrefix("fair/"))))
+		}
+		conn, err := pgxlib.ConnectConfig(b.Context(), pool.Config().ConnConfig)
+		must(b, err)
+		b.Cleanup(func() { _ = conn.Close(context.Background()) })
+		return func(ctx context.Context) error {
+			_, err := conn.Exec(ctx, "SELECT pg_advisory_lock(2)", pgxlib.QueryExecModeExec)
+			if err == nil {
+				_, err = conn.Exec(ctx, "SELECT pg_advisory_unlock(2)", pgxlib.QueryExecModeExec)
+			}
+			return err
+		}
+	})
+}
+
+// takeTurns measures how long it takes until the next of n goroutines has taken one lock and given it
+// back. program makes what one of them does.
+func takeTurns(b *testing.B, n int, program func() func(context.Context) error) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	turns := make(chan struct{})
 	var all sync.WaitGroup
 	for range n {
-		var take func(context.Context) error
-		switch strategy {
-		case "single":
-			take = throughClient(single.New(pgx.New(pool, pgx.WithPrefix("single/"))))
-		case "fair":
-			take = throughClient(fair.New(pgx.New(pool, pgx.WithPrefix("fair/"))))
-		default:
-			conn, err := pgxlib.ConnectConfig(b.Context(), pool.Config().ConnConfig)
-			must(b, err)
-			defer conn.Close(context.Background())
-			take = func(ctx context.Context) error {
-				_, err := conn.Exec(ctx, "SELECT pg_advisory_lock(2)", pgxlib.QueryExecModeExec)
-				if err == nil {
-					_, err = conn.Exec(ctx, "SELECT pg_advisory_unlock(2)", pgxlib.QueryExecModeExec)
-				}
-				return err
-			}
-		}
+		take := program()
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if err := take(ctx); err == nil {

@@ -52,7 +52,7 @@ var acquireSentences = []sentence{
 		x.release(g.Lease)
 	}},
 	{"an attempt that finds the lock held does not move the end of the holder's lease", nil, func(x *fixture) {
-		x.inTime(short, func(ttl time.Duration) bool {
+		x.inTime(x.short, func(ttl time.Duration) bool {
 			g := x.grant(x.key("k"), ttl)
 			began := time.Now()
 			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, x.long))
@@ -84,7 +84,7 @@ var acquireSentences = []sentence{
 			x.Errorf("the second grant ends at %v; the first ends at %v", again.Expires, first.Expires)
 		}
 		x.heldBy(again, x.long)
-		x.inTime(short, func(ttl time.Duration) bool {
+		x.inTime(x.short, func(ttl time.Duration) bool {
 			req := x.request(x.key(ttl.String()), ttl)
 			if _, err := x.locker.Acquire(x.Context(), req); err != nil {
 				return false
@@ -155,12 +155,12 @@ var acquireSentences = []sentence{
 
 var expirySentences = []sentence{
 	{"a lease lasts until its Expires, and soon after that the lock is free", nil, func(x *fixture) {
-		for _, ttl := range []time.Duration{short, 37 * time.Millisecond} {
+		for _, ttl := range []time.Duration{x.short, 37 * time.Millisecond} {
 			x.livesUntil(x.grant(x.key(ttl.String()), ttl).Lease)
 		}
 	}},
 	{"a slow answer does not make the lease longer", needs(faults), func(x *fixture) {
-		x.inTime(short, func(ttl time.Duration) bool {
+		x.inTime(x.short, func(ttl time.Duration) bool {
 			x.beneath.FaultOnce(Acquire, backendtest.LateReply(ttl/2))
 			req := x.request(x.key(ttl.String()), ttl)
 			lease, err := x.locker.Acquire(x.Context(), req)
@@ -172,9 +172,9 @@ var expirySentences = []sentence{
 		})
 	}},
 	{"a grant whose answer comes after its end is not granted", needs(faults), func(x *fixture) {
-		x.beneath.FaultOnce(Acquire, backendtest.LateReply(2*short))
+		x.beneath.FaultOnce(Acquire, backendtest.LateReply(2*x.short))
 		key := x.key("k")
-		_, err := x.locker.Acquire(x.Context(), x.request(key, short))
+		_, err := x.locker.Acquire(x.Context(), x.request(key, x.short))
 		x.wantUnknown("Acquire", err)
 		x.emptyInTheEnd(key)
 	}},

@@ -183,9 +183,9 @@ var clientSentences = []sentence{
 		x.leaves("Stall", func() func() { return x.stall(Acquire) })
 	}},
 	{"when the store answers after ctx has ended, Lock and TryLock have returned, and nothing is left", needs(faults), func(x *fixture) {
-		delay := 3 * short
+		delay := 3 * x.short
 		if !x.Bubble {
-			delay = 10 * short // later than the end of a ctx, on a busy machine too
+			delay = 10 * x.short // later than the end of a ctx, on a busy machine too
 		}
 		for name, fault := range map[string]backendtest.Fault{"Late": backendtest.Late(delay), "LateReply": backendtest.LateReply(delay)} {
 			x.leaves(name, func() func() {
@@ -213,14 +213,14 @@ func (x *fixture) leaves(name string, hang func() (over func())) {
 	} {
 		over := hang()
 		key := x.key(name + way)
-		ctx, cancel := context.WithTimeout(x.Context(), short)
+		ctx, cancel := context.WithTimeout(x.Context(), x.short)
 		began := time.Now()
 		err := answer(x, way+" returns when its ctx ends", x.async(func() error {
 			_, err := take(ctx, key)
 			return err
 		}))
 		cancel()
-		x.soon(way+" returned", began, short+tick)
+		x.soon(way+" returned", began, x.short+tick)
 		x.wantCtx(err, context.DeadlineExceeded)
 		over()
 		x.emptyInTheEnd(key)

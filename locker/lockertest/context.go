@@ -36,12 +36,12 @@ var contextSentences = []sentence{
 			key := x.key(name)
 			began := time.Now()
 			err := answer(x, "Acquire returns when its ctx ends", x.async(func() error {
-				ctx, cancel := context.WithTimeout(x.Context(), short)
+				ctx, cancel := context.WithTimeout(x.Context(), x.short)
 				defer cancel()
 				_, err := x.locker.Acquire(ctx, x.request(key, x.long))
 				return err
 			}))
-			x.soon("Acquire returned", began, short+slack)
+			x.soon("Acquire returned", began, x.short+slack)
 			x.wantCtx(err, context.DeadlineExceeded)
 			x.emptyInTheEnd(key)
 		}
@@ -60,10 +60,10 @@ var contextSentences = []sentence{
 		x.emptyInTheEnd(key)
 	}},
 	{"when the store answers after ctx has ended, Acquire grants the lock or leaves nothing", needs(faults), func(x *fixture) {
-		for name, fault := range map[string]backendtest.Fault{"Late": backendtest.Late(2 * short), "LateReply": backendtest.LateReply(2 * short)} {
+		for name, fault := range map[string]backendtest.Fault{"Late": backendtest.Late(2 * x.short), "LateReply": backendtest.LateReply(2 * x.short)} {
 			x.beneath.FaultOnce(Acquire, fault)
 			key := x.key(name)
-			ctx, cancel := context.WithTimeout(x.Context(), short)
+			ctx, cancel := context.WithTimeout(x.Context(), x.short)
 			lease, err := x.locker.Acquire(ctx, x.request(key, x.long))
 			cancel()
 			if err == nil {
@@ -71,7 +71,7 @@ var contextSentences = []sentence{
 			} else {
 				x.wantUnknown("Acquire", err)
 			}
-			time.Sleep(2 * short) // the request may still be under way
+			time.Sleep(2 * x.short) // the request may still be under way
 			x.emptyInTheEnd(key)
 		}
 	}},
@@ -110,11 +110,11 @@ func (x *fixture) ends(do func(ctx context.Context) error) {
 	x.Helper()
 	began := time.Now()
 	err := answer(x, "the call returns when its ctx ends", x.async(func() error {
-		ctx, cancel := context.WithTimeout(x.Context(), short)
+		ctx, cancel := context.WithTimeout(x.Context(), x.short)
 		defer cancel()
 		return do(ctx)
 	}))
-	x.soon("the call returned", began, short+slack)
+	x.soon("the call returned", began, x.short+slack)
 	x.wantCtx(err, context.DeadlineExceeded)
 }
 

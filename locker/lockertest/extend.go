@@ -23,7 +23,7 @@ var extendSentences = []sentence{
 		}
 	}},
 	{"an extended lease lasts until its new Expires, and no longer", nil, func(x *fixture) {
-		x.inTime(short, func(ttl time.Duration) bool {
+		x.inTime(x.short, func(ttl time.Duration) bool {
 			g := x.grant(x.key(ttl.String()), ttl)
 			time.Sleep(ttl / 3)
 			after, err := x.locker.Extend(x.Context(), g.Lease, 2*ttl)
@@ -35,7 +35,7 @@ var extendSentences = []sentence{
 		})
 	}},
 	{"a slow answer does not make an extension longer", needs(faults), func(x *fixture) {
-		x.inTime(2*short, func(ttl time.Duration) bool {
+		x.inTime(2*x.short, func(ttl time.Duration) bool {
 			g := x.grant(x.key(ttl.String()), ttl)
 			x.beneath.FaultOnce(Extend, backendtest.LateReply(ttl/2))
 			after, err := x.locker.Extend(x.Context(), g.Lease, ttl)
@@ -72,7 +72,7 @@ var extendSentences = []sentence{
 		x.wantEmpty(g.Key)
 	}},
 	{"Extend after the end of the lease matches ErrLost and does not bring it back", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), short)
+		g := x.grant(x.key("k"), x.short)
 		x.eventually("the lease has ended", func() bool { return !x.beneath.Holds(g.Key) && g.Ended() })
 		x.cannotExtend(g)
 		x.wantEmpty(g.Key)
@@ -103,7 +103,7 @@ var extendSentences = []sentence{
 	{"Extend after another holder took the lock does not move the end of its lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.Delete(g.Key)
-		other := x.grant(g.Key, short)
+		other := x.grant(g.Key, x.short)
 		x.cannotExtend(g)
 		x.livesUntil(other.Lease)
 	}},

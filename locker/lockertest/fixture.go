@@ -22,6 +22,7 @@ type fixture struct {
 	beneath beneath
 	id      string        // makes keys unique on a server that others use too
 	long    time.Duration // a ttl that does not end during a sentence
+	short   time.Duration // a ttl whose end the sentence waits for
 	// patience is the limit of what must happen soon. It is well under long: otherwise a lease that
 	// ends by itself would look like a cleanup that works.
 	patience time.Duration
@@ -41,7 +42,7 @@ type reporter interface {
 
 const (
 	maxTTL  = 30 * time.Second       // of a store without options
-	short   = 100 * time.Millisecond // a ttl whose end the test waits for
+	short   = 100 * time.Millisecond // a ttl whose end the test waits for, see fixture.short
 	tick    = time.Millisecond       // between polls
 	slack   = 50 * time.Millisecond  // in fake time: the limit of what takes no time by itself
 	pollCap = 250 * time.Millisecond // the longest sleep of a waiter
@@ -58,7 +59,7 @@ func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	r.Cleanup(cancel)
-	x := &fixture{reporter: r, Harness: h, id: rand.Text(), long: min(h.MaxTTL/2, time.Minute), ctx: ctx}
+	x := &fixture{reporter: r, Harness: h, id: rand.Text(), long: min(h.MaxTTL/2, time.Minute), short: max(short, h.Resolution/3), ctx: ctx}
 	x.patience = x.long / 3
 	l, d := h.New(t)
 	over, end := context.WithCancel(context.Background())

@@ -10,7 +10,7 @@ import (
 
 var minHoldSentences = []sentence{
 	{"a lock with a minimum hold is free soon after it, and not at Unlock", nil, func(x *fixture) {
-		x.inTime(short, func(ttl time.Duration) bool {
+		x.inTime(x.short, func(ttl time.Duration) bool {
 			l := x.lock(x.client(locker.WithTTL(ttl), locker.WithMinHold(2*ttl)), x.key("k"))
 			if err := l.Unlock(x.Context()); errors.Is(err, locker.ErrLost) && !x.Bubble {
 				return false

@@ -30,7 +30,7 @@ var renewSentences = []sentence{
 		x.survives(backendtest.Stall(until, nil))
 	}},
 	{"without renewal a lock is lost at its Expires", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(3*short), locker.WithoutExtension()), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(3*x.short), locker.WithoutExtension()), x.key("k"))
 		expires := l.Lease().Expires
 		if lost := x.lost(l); lost.Reason != locker.LostExpired {
 			x.Errorf("lost: %s; want expired", lost.Reason)
@@ -40,7 +40,7 @@ var renewSentences = []sentence{
 		}
 	}},
 	{"a caller that looks at the context of a lock at its Expires or later finds it ended", nil, func(x *fixture) {
-		c := x.client(locker.WithTTL(short/2), locker.WithoutExtension())
+		c := x.client(locker.WithTTL(x.short/2), locker.WithoutExtension())
 		looks := 20
 		if x.Bubble {
 			looks = 200
@@ -95,14 +95,14 @@ var renewSentences = []sentence{
 		release := x.stall(Extend)
 		_ = x.lost(l) // for any reason
 		x.eventually("the lock is free", func() bool { return !x.beneath.Holds(l.Key()) })
-		next := x.grant(l.Key(), short)
+		next := x.grant(l.Key(), x.short)
 		release()
 		x.livesUntil(next.Lease)
 	}},
 	{"when the ctx given to Lock ends, the context of the lock ends, and the lease ends in its time", nil, func(x *fixture) {
 		ctx, cancel := context.WithCancelCause(x.Context())
 		why := errors.New("the reason")
-		got := x.got(x.waits(ctx, x.client(locker.WithTTL(3*short)), x.key("k")))
+		got := x.got(x.waits(ctx, x.client(locker.WithTTL(3*x.short)), x.key("k")))
 		cancel(why)
 		answer(x, "the context ends", got.Context().Done())
 		if cause := context.Cause(got.Context()); !errors.Is(cause, why) {
@@ -136,12 +136,12 @@ var renewSentences = []sentence{
 		x.wantHolds(other)
 	}},
 	{"WithMaxHold ends the context with ErrLost, maximum hold, and Unlock frees the lock", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(x.long), locker.WithMaxHold(3*short)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long), locker.WithMaxHold(3*x.short)), x.key("k"))
 		answer(x, "the context ends", l.Context().Done())
-		if held := time.Since(l.Lease().Granted); held < 3*short {
+		if held := time.Since(l.Lease().Granted); held < 3*x.short {
 			x.Errorf("the context ended after %v", held)
 		}
-		x.soon("the context ended", l.Lease().Granted, 3*short+tick)
+		x.soon("the context ended", l.Lease().Granted, 3*x.short+tick)
 		var lost *locker.LostError
 		if cause := context.Cause(l.Context()); !errors.As(cause, &lost) || lost.Reason != locker.LostMaxHold {
 			x.Fatalf("the context ended with cause %v; want the maximum hold", cause)

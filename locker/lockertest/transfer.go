@@ -82,12 +82,12 @@ var transferSentences = []sentence{
 		if x.NoTransfer {
 			return
 		}
-		key, client := x.key("k"), x.client(locker.WithTTL(short))
+		key, client := x.key("k"), x.client(locker.WithTTL(x.short))
 		var t locker.Ticket
 		x.eventually("Lock and Transfer, before the lease ends", func() bool { // on a busy machine, the lease may end first
 			l, err := client.Lock(x.Context(), key)
 			if err == nil {
-				t, err = l.Transfer(x.Context(), short)
+				t, err = l.Transfer(x.Context(), x.short)
 			}
 			if err != nil && x.Bubble {
 				x.Fatalf("Lock and Transfer: %v", err)

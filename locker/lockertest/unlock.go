@@ -131,7 +131,7 @@ var unlockSentences = []sentence{
 		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
 		x.unlock(l)
 		x.wantLost("Extend", x.extendOver(l))
-		next := x.grant(l.Key(), short)
+		next := x.grant(l.Key(), x.short)
 		x.livesUntil(next.Lease)
 		x.wantEmpty(l.Key())
 	}},
@@ -140,7 +140,7 @@ var unlockSentences = []sentence{
 		release := x.stall(Extend)
 		x.inFlight(l)
 		err := answer(x, "Unlock returns", x.async(func() error {
-			ctx, cancel := context.WithTimeout(x.Context(), short)
+			ctx, cancel := context.WithTimeout(x.Context(), x.short)
 			defer cancel()
 			return l.Unlock(ctx)
 		}))

@@ -28,7 +28,7 @@ var waitSentences = []sentence{
 		}
 	}},
 	{"Lock gets the lock of a dead holder soon after its lease has ended, and not before", nil, func(x *fixture) {
-		g := x.grant(x.key("k"), 3*short)
+		g := x.grant(x.key("k"), 3*x.short)
 		next := x.got(x.waits(x.Context(), x.client(), g.Key))
 		if next.at.Before(g.Expires) {
 			x.Errorf("Lock returned %v before the lease of the dead holder had ended", g.Expires.Sub(next.at))
@@ -61,7 +61,7 @@ var waitSentences = []sentence{
 	}},
 	{"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.inTime(short, func(limit time.Duration) bool {
+		x.inTime(x.short, func(limit time.Duration) bool {
 			began := time.Now()
 			_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(limit))
 			if took := time.Since(began); took < limit {
@@ -80,8 +80,8 @@ var waitSentences = []sentence{
 		x.beneath.Fault(Acquire, backendtest.Hang)
 		x.beneath.FaultOnce(Acquire, nil)
 		began := time.Now()
-		_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(6*short), locker.WithTTL(x.long))
-		x.soon("Lock returned", began, 6*short+pollCap)
+		_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(6*x.short), locker.WithTTL(x.long))
+		x.soon("Lock returned", began, 6*x.short+pollCap)
 		if !errors.Is(err, locker.ErrWaitLimit) || errors.Is(err, locker.ErrHeld) {
 			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit, and not ErrHeld", err)
 		}
@@ -98,11 +98,11 @@ var waitSentences = []sentence{
 	{"a wait limit that is reached while the store fails matches ErrWaitLimit and the error of the store, and not ErrHeld", needs(faults), func(x *fixture) {
 		x.beneath.Fault(Acquire, backendtest.Fail)
 		began := time.Now()
-		_, err := x.client().Lock(x.Context(), x.key("k"), locker.WithWait(short))
-		if took := time.Since(began); took < short {
-			x.Errorf("Lock returned after %v; the limit is %v", took, short)
+		_, err := x.client().Lock(x.Context(), x.key("k"), locker.WithWait(x.short))
+		if took := time.Since(began); took < x.short {
+			x.Errorf("Lock returned after %v; the limit is %v", took, x.short)
 		}
-		x.soon("Lock returned", began, short+pollCap)
+		x.soon("Lock returned", began, x.short+pollCap)
 		if !errors.Is(err, locker.ErrWaitLimit) || !errors.Is(err, x.Cause) || errors.Is(err, locker.ErrHeld) {
 			x.Fatalf("Lock: error %v; want one that matches ErrWaitLimit and %q, and not ErrHeld", err, x.Cause)
 		}
@@ -110,7 +110,7 @@ var waitSentences = []sentence{
 	{"when ctx ends during the wait, Lock returns at once, and the error matches the error of the ctx, its cause, and ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		why := errors.New("the reason")
-		x.inTime(short, func(limit time.Duration) bool {
+		x.inTime(x.short, func(limit time.Duration) bool {
 			ctx, cancel := context.WithCancelCause(x.Context())
 			waiting := x.waits(ctx, x.client(), g.Key)
 			time.Sleep(limit)

@@ -1,0 +1,91 @@
+package etcd_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/etcd"
+	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
+)
+
+func check(t *testing.T, client *clientv3.Client) etcd.Report {
+	t.Helper()
+	r, err := etcd.New(client).Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func wantProblems(t *testing.T, r etcd.Report, want ...backends.Problem) {
+	t.Helper()
+	var found []backends.Problem
+	for _, f := range r.Findings {
+		found = append(found, f.Problem)
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("%v\nwant the problems %v", r, want)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	c := etcdtest.Start(t, 3, etcdtest.Fast)
+	client := dial(t, c.Endpoints())
+	r := check(t, client)
+	wantProblems(t, r)
+	if r.Cluster == "" || r.Members != 3 || !slices.Equal(r.Versions, []string{"3.7.3"}) {
+		t.Errorf("Report = %+v; want a cluster of 3 members, all of version 3.7.3", r)
+	}
+	if same := check(t, dial(t, c.Endpoints()[:1])); same.Cluster != r.Cluster || same.Members != 3 {
+		t.Errorf("Report through one member = %+v; want that of the cluster", same)
+	}
+
+	c.Members[0].Kill()
+	wantProblems(t, check(t, client), etcd.ProblemMembers)
+	c.Members[0].Restart()
+
+	join(t, c, func(ctx context.Context, peers []string) error {
+		_, err := client.MemberAddAsLearner(ctx, peers)
+		return err
+	})
+	wantProblems(t, check(t, client), etcd.ProblemMembers)
+}
+
+func TestCheckFindsAClusterWithinAnother(t *testing.T) {
+	one := etcdtest.Start(t, 1, etcdtest.Fast, "--initial-cluster-token", "one")
+	other := etcdtest.Start(t, 1, etcdtest.Fast, "--initial-cluster-token", "other", "--election-timeout", "5000", "--heartbeat-interval", "500")
+	r := check(t, dial(t, slices.Concat(one.Endpoints(), other.Endpoints())))
+	wantProblems(t, r, etcd.ProblemMembers, etcd.ProblemCluster)
+	if r.Err() == nil || r.Err(etcd.ProblemCluster) != nil {
+		t.Errorf("Err = %v, and %v if it is allowed", r.Err(), r.Err(etcd.ProblemCluster))
+	}
+
+	store := etcd.New(dial(t, other.Endpoints()))
+	for _, token := range []string{"one", "two"} { // the second takes the spare of the first
+		if r, err := store.SetNX(t.Context(), "k", token, 3e9); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		if ok, err := store.DeleteIf(t.Context(), "k", token); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	r, err := store.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, r, etcd.ProblemMembers, etcd.ProblemLease)
+}
+
+func TestMembersOfAClusterAreOneNode(t *testing.T) {
+	c := etcdtest.Start(t, 3, etcdtest.Fast)
+	_, apart := one(t)
+	err := backends.CheckNodes(t.Context(), etcd.New(dial(t, c.Endpoints()[:1])), etcd.New(dial(t, c.Endpoints()[1:2])), etcd.New(apart))
+	nodes, ok := err.(*backends.NodesError)
+	if !ok || !slices.Equal(nodes.Same, [][2]int{{0, 1}}) || len(nodes.Followers)+len(nodes.Unreachable) > 0 {
+		t.Errorf("CheckNodes = %v; want the first two the same", err)
+	}
+}

@@ -1,0 +1,261 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/etcd"
+)
+
+// A tap sees the calls of a client, and may answer in the place of the server.
+type tap struct {
+	mu     sync.Mutex
+	calls  map[string]int // by the last part of their names
+	answer func(method string, call func() error) error
+}
+
+func (p *tap) option() grpc.DialOption {
+	p.calls = map[string]int{}
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, full string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		method := full[strings.LastIndexByte(full, '/')+1:]
+		p.mu.Lock()
+		p.calls[method]++
+		answer := p.answer
+		p.mu.Unlock()
+		if answer == nil {
+			return invoke(ctx, full, req, reply, cc, opts...)
+		}
+		ctx = context.WithoutCancel(ctx) // it may be sent late
+		return answer(method, func() error { return invoke(ctx, full, req, reply, cc, opts...) })
+	})
+}
+
+func (p *tap) set(answer func(method string, call func() error) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// count returns how often each method was called since the last count.
+func (p *tap) count() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.calls
+	p.calls = map[string]int{}
+	return was
+}
+
+func TestErrorsTellTheirClass(t *testing.T) {
+	c, _ := one(t)
+	p := new(tap)
+	store := etcd.New(dial(t, c.Endpoints(), p.option()))
+	for _, tt := range []struct {
+		told              error
+		permanent, unsent bool
+		says              string
+	}{
+		{rpctypes.ErrGRPCPermissionDenied, true, false, "readwrite on the prefix"},
+		{rpctypes.ErrGRPCUserEmpty, true, false, "readwrite on the prefix"},
+		{rpctypes.ErrGRPCAuthFailed, true, false, "readwrite on the prefix"},
+		{rpctypes.ErrGRPCRequestTooLarge, true, false, ""},
+		{status.Error(codes.Unimplemented, "a proxy"), true, false, ""},
+		{rpctypes.ErrGRPCRequestTooManyRequests, false, true, "nothing was done"},
+		{rpctypes.ErrGRPCNoLeader, false, true, "nothing was done"},
+		{rpctypes.ErrGRPCNotLeader, false, true, "nothing was done"},
+		{rpctypes.ErrGRPCNotSupportedForLearner, false, true, "nothing was done"},
+		{rpctypes.ErrGRPCAuthOldRevision, false, true, "nothing was done"},
+		{rpctypes.ErrGRPCNoSpace, false, false, "disarm the alarm"}, // it may have been the change that filled it
+		{rpctypes.ErrGRPCStopped, false, false, "the outcome is unknown"},
+		{rpctypes.ErrGRPCTimeout, false, false, "the outcome is unknown"},
+		{rpctypes.ErrGRPCTimeoutDueToLeaderFail, false, false, "the outcome is unknown"},
+		{rpctypes.ErrGRPCLeaderChanged, false, false, "the outcome is unknown"},
+		{status.Error(codes.Unavailable, "error reading from server: EOF"), false, false, "the outcome is unknown"},
+		{status.Error(codes.Internal, "stream terminated"), false, false, "the outcome is unknown"},
+	} {
+		p.set(func(method string, call func() error) error {
+			if method == "Txn" {
+				return tt.told
+			}
+			return call()
+		})
+		_, err := store.SetNX(t.Context(), "k", "token", time.Second)
+		wantClass(t, "SetNX", err, tt.permanent, tt.unsent)
+		_, err = store.DeleteIf(t.Context(), "k", "token")
+		wantClass(t, "DeleteIf", err, tt.permanent, tt.unsent)
+		_, err = store.Enter(t.Context(), "shared", "token", time.Second, backends.Admission{})
+		wantClass(t, "Enter", err, tt.permanent, tt.unsent)
+		if text := err.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, c.Endpoints()[0]) {
+			t.Errorf("%q does not say %q or does not name the address", text, tt.says)
+		}
+	}
+}
+
+func TestACallThatFailsBeforeItChangesAnythingIsNotDone(t *testing.T) {
+	c, _ := one(t)
+	p := new(tap)
+	store := etcd.New(dial(t, c.Endpoints(), p.option()))
+	for _, failing := range []string{"Range", "LeaseGrant"} {
+		p.set(func(method string, call func() error) error {
+			if method == failing {
+				return status.Error(codes.Internal, "stream terminated")
+			}
+			return call()
+		})
+		_, err := store.SetNX(t.Context(), "k", "token", time.Second)
+		wantClass(t, "SetNX when "+failing+" fails", err, false, true)
+		_, err = store.Enter(t.Context(), "shared", "token", time.Second, backends.Admission{})
+		wantClass(t, "Enter when "+failing+" fails", err, false, true)
+	}
+}
+
+func TestNothingListens(t *testing.T) {
+	store := etcd.New(dial(t, []string{"http://127.0.0.1:1"}))
+	for name, call := range map[string]func(ctx context.Context) error{
+		"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "k", "token", time.Second); return err },
+		"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "k", "token"); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		wantClass(t, name, err, false, name == "SetNX")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+			t.Errorf("%s = %v; want the end of the ctx, and the address", name, err)
+		}
+	}
+}
+
+func TestAMemberThatHangsIsUnknownAndEndsWithTheCtx(t *testing.T) {
+	c, client := one(t)
+	store := etcd.New(client)
+	if r, err := store.SetNX(t.Context(), "k", "token", time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	c.Members[0].Pause()
+	for name, call := range map[string]func(ctx context.Context) error{
+		"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "free", "token", time.Second); return err },
+		"ExpireIf": func(ctx context.Context) error { _, err := store.ExpireIf(ctx, "k", "token", time.Second); return err },
+		"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "k", "token"); return err },
+		"Watch":    func(ctx context.Context) error { return store.Watch(ctx, "k", func() {}) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s = %v; want an error that matches the end of the ctx", name, err)
+		}
+		var p interface{ Permanent() bool }
+		if errors.As(err, &p) && p.Permanent() {
+			t.Errorf("%s: %v is permanent", name, err)
+		}
+		var u interface{ Unsent() bool }
+		if name == "DeleteIf" && errors.As(err, &u) && u.Unsent() {
+			t.Errorf("%s: %v; its outcome is not known", name, err)
+		}
+	}
+	c.Members[0].Resume()
+}
+
+// A transaction whose answer was lost may arrive later, with its lease. The next lock must not have it.
+func TestALeaseWhoseOutcomeIsUnknownIsNotUsedAgain(t *testing.T) {
+	c, plain := one(t)
+	p := new(tap)
+	store := etcd.New(dial(t, c.Endpoints(), p.option()))
+	pair := func(key string) {
+		t.Helper()
+		if r, err := store.SetNX(t.Context(), key, "token", 10*time.Second); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		if ok, err := store.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	pair("before") // it leaves a spare
+	var late func() error
+	p.set(func(method string, call func() error) error {
+		if method == "Txn" {
+			late = call
+			return status.Error(codes.Unavailable, "error reading from server: EOF")
+		}
+		return call()
+	})
+	if _, err := store.SetNX(t.Context(), "lost", "token", 10*time.Second); err == nil {
+		t.Fatal("no error")
+	}
+	p.set(nil)
+	if r, err := store.SetNX(t.Context(), "next", "token", 10*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	if err := late(); err != nil {
+		t.Fatal(err)
+	}
+	lost, next := lease(t, plain, "lost"), lease(t, plain, "next")
+	if lost == next || lost == 0 || next == 0 {
+		t.Errorf("the leases are %x and %x; want two", lost, next)
+	}
+	if ok, err := store.DeleteIf(t.Context(), "lost", "token"); err != nil || !ok { // what the cleanup does
+		t.Fatal(ok, err)
+	}
+}
+
+func lease(t *testing.T, client *clientv3.Client, key string) int64 {
+	t.Helper()
+	r, err := client.Get(t.Context(), at(key))
+	if err != nil || len(r.Kvs) != 1 {
+		t.Fatalf("%q: %v, %v", key, r, err)
+	}
+	return r.Kvs[0].Lease
+}
+
+func TestWhatCallsCost(t *testing.T) {
+	c, _ := one(t)
+	p := new(tap)
+	store := etcd.New(dial(t, c.Endpoints(), p.option()))
+	pair := func(ttl time.Duration) {
+		t.Helper()
+		if r, err := store.SetNX(t.Context(), "k", "token", ttl); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		if ok, err := store.DeleteIf(t.Context(), "k", "token"); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	for range 10 {
+		pair(10 * time.Second)
+	}
+	if n := p.count(); n["LeaseGrant"] != 1 || n["Txn"] != 20 || n["Range"] != 10 {
+		t.Errorf("10 pairs sent %v; want one LeaseGrant, and per pair one Range and two Txn", n)
+	}
+	for range 10 {
+		pair(20 * time.Second)
+		pair(10 * time.Second)
+	}
+	if n := p.count(); n["LeaseGrant"] > 11 {
+		t.Errorf("10 pairs of two ttls each sent %v; want spares of both", n)
+	}
+	if r, err := store.SetNX(t.Context(), "k", "holder", 10*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	p.count()
+	for range 10 {
+		if r, err := store.SetNX(t.Context(), "k", "token", 10*time.Second); err != nil || r.OK {
+			t.Fatal(r, err)
+		}
+		if ok, err := store.ExpireIf(t.Context(), "k", "holder", 10*time.Second); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	if n := p.count(); n["LeaseGrant"]+n["Txn"] != 0 || n["Range"] != 20 {
+		t.Errorf("10 attempts that found it held, and 10 renewals, sent %v; want nothing that writes", n)
+	}
+}

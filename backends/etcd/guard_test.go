@@ -1,0 +1,257 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/etcd"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/election"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+func TestGuard(t *testing.T) {
+	_, client := one(t)
+	store := etcd.New(client, etcd.WithMaxTTL(maxTTL))
+	for name, tt := range map[string]struct {
+		locker locker.Locker
+		guard  func(locker.Lease) clientv3.Cmp
+	}{
+		"single":    {single.New(store), store.Guard},
+		"fenced":    {fenced.New(store), store.Guard},
+		"semaphore": {semaphore.New(store, 1), store.GuardHold},
+		"reentrant": {reentrant.New(store), store.GuardHold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks := locker.New(tt.locker, locker.WithTTL(10*time.Minute))
+			write := func(l *locker.Lock) bool {
+				t.Helper()
+				r, err := client.Txn(t.Context()).If(tt.guard(l.Lease())).Then(clientv3.OpPut("data", name)).Commit()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.Succeeded
+			}
+			l, err := locks.Lock(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !write(l) {
+				t.Error("the holder may not write")
+			}
+			ticket, err := l.Transfer(t.Context(), 10*time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, err := locks.Resume(t.Context(), ticket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if write(l) || !write(next) {
+				t.Error("after a transfer, the old holder may write or the new one may not")
+			}
+			outside{t, client}.Delete(name)
+			if write(next) {
+				t.Error("a holder may write whose lock is free")
+			}
+			other, err := locks.Lock(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if write(next) || !write(other) {
+				t.Error("a holder may write behind the next one, or the next one may not")
+			}
+		})
+	}
+}
+
+// Locks of the two kinds have keys of their own in etcd, and still exclude each other.
+func TestALockAndAHoldOfOneKeyExcludeEachOther(t *testing.T) {
+	_, client := one(t)
+	store := etcd.New(client)
+	for range 50 {
+		var lock, hold atomic.Bool
+		var both sync.WaitGroup
+		start := make(chan struct{})
+		both.Go(func() {
+			<-start
+			r, err := store.SetNX(t.Context(), "k", "lock", 10*time.Second)
+			lock.Store(r.OK)
+			if err != nil && !errors.Is(err, backends.ErrWrongType) {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			<-start
+			r, err := store.Enter(t.Context(), "k", "hold", 10*time.Second, backends.Admission{})
+			hold.Store(r.OK)
+			if err != nil && !errors.Is(err, backends.ErrWrongType) {
+				t.Error(err)
+			}
+		})
+		close(start)
+		both.Wait()
+		if lock.Load() == hold.Load() {
+			t.Fatalf("granted: lock %v, hold %v; want one of them", lock.Load(), hold.Load())
+		}
+		if hold.Load() {
+			if _, err := store.DeleteIf(t.Context(), "k", "lock"); !errors.Is(err, backends.ErrWrongType) {
+				t.Errorf("DeleteIf beside a hold = %v", err)
+			}
+		}
+		outside{t, client}.Delete("k")
+	}
+}
+
+func TestKeysThatLookLikeHoldsOfOthersAreApart(t *testing.T) {
+	_, client := one(t)
+	store := etcd.New(client)
+	if r, err := store.Enter(t.Context(), "a", "b", 10*time.Second, backends.Admission{}); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	for _, key := range []string{"a/b", "a#", "1/a", "", "a/"} {
+		if r, err := store.SetNX(t.Context(), key, "token", 10*time.Second); err != nil || !r.OK {
+			t.Errorf("SetNX(%q) beside a hold of another key = %+v, %v", key, r, err)
+		}
+	}
+	if r, err := store.Enter(t.Context(), "a", "c", 10*time.Second, backends.Admission{Limit: 2}); err != nil || r.Holds != 2 {
+		t.Errorf("Enter = %+v, %v; want 2 holds", r, err)
+	}
+}
+
+func TestAnElectionGoesOnWithTheNextCandidate(t *testing.T) {
+	_, client := one(t)
+	type term struct {
+		who    int
+		number uint64
+	}
+	led := make(chan term)
+	var stops [2]context.CancelFunc
+	var all sync.WaitGroup
+	for who := range stops {
+		ctx, cancel := context.WithCancel(t.Context())
+		stops[who] = cancel
+		e := election.New(locker.New(fenced.New(etcd.New(client)), locker.WithTTL(3*time.Second)), "leader")
+		all.Go(func() {
+			_ = e.Run(ctx, func(ctx context.Context, is election.Term) error {
+				led <- term{who, is.Number}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		})
+	}
+	first := <-led
+	if seen, err := etcd.New(client).Inspect(t.Context(), "leader"); err != nil || seen.Holding != 1 || seen.Fence != first.number {
+		t.Errorf("Inspect = %+v, %v; want the number %d", seen, err, first.number)
+	}
+	stops[first.who]()
+	second := <-led
+	if second.who == first.who || second.number <= first.number {
+		t.Errorf("%+v leads after %+v", second, first)
+	}
+	stops[second.who]()
+	all.Wait()
+}
+
+// The table of permissions in docs/choosing-a-store.md.
+func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
+	c, root := one(t)
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(root.RoleAdd(ctx, "root"))
+	must(root.UserAdd(ctx, "root", "secret"))
+	must(root.UserGrantRole(ctx, "root", "root"))
+	for user, kind := range map[string]authpb.Permission_Type{"app": authpb.READWRITE, "reader": authpb.READ} {
+		must(root.RoleAdd(ctx, user))
+		must(root.RoleGrantPermission(ctx, user, "lockstep/", clientv3.GetPrefixRangeEnd("lockstep/"), clientv3.PermissionType(kind)))
+		must(root.UserAdd(ctx, user, "secret"))
+		must(root.UserGrantRole(ctx, user, user))
+	}
+	must(root.AuthEnable(ctx))
+	as := func(user string) *clientv3.Client {
+		return dialAs(t, clientv3.Config{Endpoints: c.Endpoints(), Username: user, Password: "secret"})
+	}
+
+	store := etcd.New(as("app"))
+	if err := store.Watch(ctx, "k", func() {}); err != nil {
+		t.Errorf("Watch = %v", err)
+	}
+	if r, err := store.SetNX(ctx, "k", "one", 10*time.Second); err != nil || !r.OK {
+		t.Errorf("SetNX = %+v, %v", r, err)
+	}
+	if ok, err := store.ExpireIf(ctx, "k", "one", 20*time.Second); err != nil || !ok {
+		t.Errorf("ExpireIf = %v, %v", ok, err)
+	}
+	if r, err := store.Transfer(ctx, "k", "one", "two", 20*time.Second, true); err != nil || !r.OK {
+		t.Errorf("Transfer = %+v, %v", r, err)
+	}
+	if state, err := store.Inspect(ctx, "k"); err != nil || state.Holding != 1 {
+		t.Errorf("Inspect = %+v, %v", state, err)
+	}
+	if ok, err := store.DeleteIf(ctx, "k", "two"); err != nil || !ok {
+		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+	if r, err := store.Enter(ctx, "shared", "one", 10*time.Second, backends.Admission{}); err != nil || !r.OK {
+		t.Errorf("Enter = %+v, %v", r, err)
+	}
+	if ok, err := store.Renew(ctx, "shared", "one", 20*time.Second); err != nil || !ok {
+		t.Errorf("Renew = %v, %v", ok, err)
+	}
+	if r, err := store.TransferHold(ctx, "shared", "one", "two", 20*time.Second, true); err != nil || !r.OK {
+		t.Errorf("TransferHold = %+v, %v", r, err)
+	}
+	if ok, err := store.Leave(ctx, "shared", "two"); err != nil || !ok {
+		t.Errorf("Leave = %v, %v", ok, err)
+	}
+	if id, err := store.Identify(ctx); err != nil || id.Server == "" {
+		t.Errorf("Identify = %+v, %v", id, err)
+	}
+	report, err := store.Check(ctx)
+	if err != nil || report.Err() != nil || report.Cluster == "" {
+		t.Errorf("Check = %v, %v", report, err)
+	}
+	wantHidden(t, report)
+	wantProblems(t, check(t, as("root")), etcd.ProblemMembers)
+
+	elsewhere := etcd.New(as("app"), etcd.WithPrefix("another/"))
+	_, err = elsewhere.SetNX(ctx, "k", "one", 10*time.Second)
+	wantClass(t, "SetNX under another prefix", err, true, false)
+	wantClass(t, "Watch under another prefix", elsewhere.Watch(ctx, "k", func() {}), true, false)
+	_, err = elsewhere.Enter(ctx, "k", "one", 10*time.Second, backends.Admission{})
+	wantClass(t, "Enter under another prefix", err, true, false)
+	if _, err := elsewhere.Check(ctx); err == nil {
+		t.Error("Check under another prefix: no error")
+	}
+	_, err = etcd.New(as("reader")).SetNX(ctx, "k", "one", 10*time.Second)
+	wantClass(t, "SetNX of a user that may only read", err, true, false)
+	if state, err := etcd.New(as("reader")).Inspect(ctx, "k"); err != nil {
+		t.Errorf("Inspect of a user that may only read = %+v, %v", state, err)
+	}
+}
+
+// wantHidden checks that Check says what it was not shown, instead of nothing.
+func wantHidden(t *testing.T, r etcd.Report) {
+	t.Helper()
+	for _, f := range r.Findings {
+		if f.Problem == etcd.ProblemPermission {
+			return
+		}
+	}
+	t.Errorf("%v; want a finding about permissions", r)
+}
