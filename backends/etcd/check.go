@@ -52,8 +52,8 @@ const (
 )
 
 // Check asks the members how they are, and says what each finding means. The error is not nil only if
-// the cluster did not answer, or if the user of the client may not read the prefix of the store. With
-// authentication, etcd shows members and alarms to the role root alone, and a finding says so.
+// the cluster did not answer, or if the user of the client may not read the prefix of the store. If
+// members or alarms are not shown to the user, a finding says so.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	var r Report
 	if err := s.ready(ctx); err != nil {
@@ -86,7 +86,7 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 
 // hidden notes that the cluster does not show something.
 func (r *Report) hidden(what string, err error) {
-	r.find(ProblemPermission, false, "Check says nothing about them: run it once as a user with the role root", "the %s can't be listed (%v)", what, err)
+	r.find(ProblemPermission, false, "Check says nothing about them: run it as a user with the role root", "the %s can't be listed (%v)", what, err)
 }
 
 func (r *Report) members(all []*pb.Member) {

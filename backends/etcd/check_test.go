@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -87,5 +88,27 @@ func TestMembersOfAClusterAreOneNode(t *testing.T) {
 	nodes, ok := err.(*backends.NodesError)
 	if !ok || !slices.Equal(nodes.Same, [][2]int{{0, 1}}) || len(nodes.Followers)+len(nodes.Unreachable) > 0 {
 		t.Errorf("CheckNodes = %v; want the first two the same", err)
+	}
+}
+
+// A proxy or another version may show less. What Check could not see is a finding.
+func TestCheckSaysWhatItWasNotShown(t *testing.T) {
+	c, _ := one(t)
+	p := new(tap)
+	client := dial(t, c.Endpoints(), p.option())
+	p.set(func(method string, call func() error) error {
+		if method == "MemberList" || method == "Alarm" {
+			return rpctypes.ErrGRPCPermissionDenied
+		}
+		return call()
+	})
+	r := check(t, client)
+	wantProblems(t, r, etcd.ProblemPermission, etcd.ProblemPermission)
+	if !slices.Equal(r.Versions, []string{"3.7.3"}) {
+		t.Errorf("Report = %+v; want the version of the member of the client", r)
+	}
+	p.set(func(string, func() error) error { return rpctypes.ErrGRPCPermissionDenied })
+	if r, err := etcd.New(client).Check(t.Context()); err == nil {
+		t.Errorf("Check = %v of a cluster that shows nothing; want an error", r)
 	}
 }

@@ -25,6 +25,7 @@ const maxTTL = time.Hour
 const resolution = 3 * time.Second
 
 func TestContract(t *testing.T) {
+	t.Parallel() // with the strategies: both wait for most of their time
 	_, client := one(t)
 	store := etcd.New(client, etcd.WithMaxTTL(maxTTL))
 	o := func(t *testing.T) outside { return outside{t, client} }

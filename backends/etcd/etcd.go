@@ -15,6 +15,9 @@
 //	          Txn: if none of them is newer, and one of them is still there, then Put
 //	Watch     Watch of the key, with a leader; a key that expires wakes waiters too
 //
+// Every call is made WithRequireLeader: a member that has lost its leader refuses it at once, instead of
+// after some seconds. The client library asks the members in turn, so one of three calls meets it.
+//
 // Only a transaction decides who has a lock. What Get returns may be out of date, and then the
 // transaction fails. An attempt that finds the lock held writes nothing.
 //
@@ -124,6 +127,7 @@ func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration)
 // SetNXNumbered implements [backends.NumberedStore]. There is no queue: an order is a permanent error,
 // and t is otherwise of no use.
 func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	ctx = clientv3.WithRequireLeader(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
@@ -233,6 +237,7 @@ func (s *Store) renew(ctx context.Context, lease clientv3.LeaseID, seconds int64
 
 // ExpireIf implements [backends.Store]. A value without a lease stays as it is, and ok is true.
 func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error) {
+	ctx = clientv3.WithRequireLeader(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return false, err
@@ -257,6 +262,7 @@ func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 
 // DeleteIf implements [backends.Store].
 func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err error) {
+	ctx = clientv3.WithRequireLeader(ctx)
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
@@ -301,6 +307,7 @@ func (s *Store) Endpoint() string {
 
 // Identify implements [backends.Identifier]: all members of a cluster are the same node of a quorum.
 func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
+	ctx = clientv3.WithRequireLeader(ctx)
 	if err := s.ready(ctx); err != nil {
 		return backends.Identity{}, err
 	}

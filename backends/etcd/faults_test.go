@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-go/lockstep/backends/etcd"
@@ -315,7 +316,7 @@ func TestAFullClusterKeepsLocksAndGrantsNone(t *testing.T) {
 	waste := strings.Repeat("x", 1<<20)
 	eventually(t, "the cluster is full", func() bool {
 		_, err := client.Put(t.Context(), "waste", waste)
-		return err != nil && strings.Contains(err.Error(), "no space")
+		return errors.Is(err, rpctypes.ErrNoSpace)
 	})
 	_, err = locks.TryLock(t.Context(), "free")
 	var told *etcd.Error

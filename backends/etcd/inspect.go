@@ -16,6 +16,7 @@ import (
 // Inspect implements [backends.Inspector]. It asks for the life of each hold, some at a time, since
 // etcd keeps it with the lease. The number of a free key is not known.
 func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
+	ctx = clientv3.WithRequireLeader(ctx)
 	if err := s.ready(ctx); err != nil {
 		return backends.State{}, err
 	}

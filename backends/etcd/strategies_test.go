@@ -18,6 +18,7 @@ import (
 )
 
 func TestEveryStrategyOverEtcd(t *testing.T) {
+	t.Parallel()
 	_, client := one(t)
 	plain := func(acquire backendtest.Op) map[lockertest.Op]backendtest.Op {
 		return map[lockertest.Op]backendtest.Op{lockertest.Acquire: acquire, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf}
