@@ -15,7 +15,7 @@
 //	          Txn: if none of them is newer, and one of them is still there, then Put
 //	Watch     Watch of the key, with a leader; a key that expires wakes waiters too
 //
-// Every call is made WithRequireLeader: a member that has lost its leader refuses it at once, instead of
+// Every call is made WithRequireLeader: a member that has lost its leader refuses it at once, and not
 // after some seconds. The client library asks the members in turn, so one of three calls meets it.
 //
 // Only a transaction decides who has a lock. What Get returns may be out of date, and then the
@@ -51,6 +51,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -92,6 +93,7 @@ type Store struct {
 	client *clientv3.Client
 	config config
 	spares spares
+	lucky  atomic.Bool // the last attempt found its key free
 }
 
 var (
@@ -135,17 +137,20 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	if t.InOrder {
 		return backends.Result{}, badInput("waiters can't stand in order in etcd: use another store for fair")
 	}
+	lease, stop := s.ahead(ctx, seconds)
+	defer stop()
 	found, err := s.get(ctx, key)
 	if err != nil {
 		return backends.Result{}, s.notDone(ctx, err)
 	}
+	s.lucky.Store(found.lock == nil)
 	for {
 		var done bool
 		switch err := found.wrongType(); {
 		case err != nil:
 			return backends.Result{}, err
 		case found.lock == nil:
-			if done, found, err = s.create(ctx, key, value, seconds); err != nil {
+			if done, found, err = s.create(ctx, key, value, lease, seconds); err != nil {
 				return backends.Result{}, err
 			}
 		case found.token() != value:
@@ -162,10 +167,10 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 }
 
 // create stores value under a key that was free. If something else is there now, it returns that.
-func (s *Store) create(ctx context.Context, key, value string, seconds int64) (done bool, now state, err error) {
+func (s *Store) create(ctx context.Context, key, value string, take func() (clientv3.LeaseID, error), seconds int64) (done bool, now state, err error) {
 	at := s.at(key)
 	for {
-		lease, err := s.lease(ctx, seconds)
+		lease, err := take()
 		if err != nil {
 			return false, now, s.notDone(ctx, err)
 		}

@@ -26,10 +26,25 @@ const (
 
 // lease returns a lease of so many seconds that begins now.
 func (s *Store) lease(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
+	if id, err := s.spare(ctx, seconds); id != 0 || err != nil {
+		return id, err
+	}
+	granted, err := s.client.Grant(ctx, seconds)
+	if err != nil {
+		return 0, err
+	}
+	if granted.TTL > seconds {
+		s.spares.atLeast(granted.TTL)
+	}
+	return granted.ID, nil
+}
+
+// spare is lease without a new one; 0: there is none.
+func (s *Store) spare(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
 	for {
 		id, known := s.spares.take(seconds)
 		if id == 0 {
-			break
+			return 0, nil
 		}
 		alive, err := s.client.KeepAliveOnce(ctx, id)
 		switch {
@@ -43,14 +58,39 @@ func (s *Store) lease(ctx context.Context, seconds int64) (clientv3.LeaseID, err
 			s.spares.give(id, alive.TTL)
 		}
 	}
-	granted, err := s.client.Grant(ctx, seconds)
-	if err != nil {
-		return 0, err
+}
+
+// ahead renews a spare lease while the caller reads whether the key is free. The caller takes what it
+// returns once, or stop gives it back. A pair of Lock and Unlock takes 0.9 of the time with it
+// (BenchmarkEtcdPair of module bench). If the last attempt found its key held, it does nothing.
+func (s *Store) ahead(ctx context.Context, seconds int64) (take func() (clientv3.LeaseID, error), stop func()) {
+	if !s.lucky.Load() {
+		return func() (clientv3.LeaseID, error) { return s.lease(ctx, seconds) }, func() {}
 	}
-	if granted.TTL > seconds {
-		s.spares.atLeast(granted.TTL)
+	type renewed struct {
+		id  clientv3.LeaseID
+		err error
 	}
-	return granted.ID, nil
+	found, stopped := make(chan renewed), make(chan struct{})
+	go func() {
+		id, err := s.spare(ctx, seconds)
+		select {
+		case found <- renewed{id, err}:
+		case <-stopped:
+			s.spares.give(id, seconds)
+		}
+	}()
+	used := false
+	take = func() (clientv3.LeaseID, error) {
+		if !used {
+			used = true
+			if r := <-found; r.id != 0 || r.err != nil {
+				return r.id, r.err
+			}
+		}
+		return s.lease(ctx, seconds)
+	}
+	return take, func() { close(stopped) }
 }
 
 // take returns the lease of so many seconds that was given last, or one of unknown life, and under
