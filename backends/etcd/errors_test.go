@@ -259,3 +259,22 @@ func TestWhatCallsCost(t *testing.T) {
 		t.Errorf("10 attempts that found it held, and 10 renewals, sent %v; want nothing that writes", n)
 	}
 }
+
+func TestAMemberWithoutALeaderIsPassedOver(t *testing.T) {
+	c, _ := one(t)
+	p := new(tap)
+	store := etcd.New(dial(t, append(c.Endpoints(), c.Endpoints()...), p.option()))
+	refused := false
+	p.set(func(method string, call func() error) error {
+		if refused = !refused && method == "Txn"; refused {
+			return rpctypes.ErrGRPCNoLeader
+		}
+		return call()
+	})
+	if r, err := store.SetNX(t.Context(), "k", "token", time.Second); err != nil || !r.OK {
+		t.Errorf("SetNX = %+v, %v", r, err)
+	}
+	if ok, err := store.DeleteIf(t.Context(), "k", "token"); err != nil || !ok {
+		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+}

@@ -174,7 +174,7 @@ func (s *Store) create(ctx context.Context, key, value string, take func() (clie
 		if err != nil {
 			return false, now, s.notDone(ctx, err)
 		}
-		r, err := s.client.Txn(ctx).
+		r, err := s.txn(ctx).
 			If(isFree(at), clientv3.Compare(clientv3.CreateRevision(holdsAt(at)), "=", 0).WithRange(end(at))).
 			Then(clientv3.OpPut(at, mark+value, clientv3.WithLease(lease))).
 			Else(getOp(at)).Commit()
@@ -214,7 +214,7 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 	if next.number > 0 {
 		puts = append(puts, clientv3.OpPut(numberAt(at), strconv.FormatInt(next.number, 10), clientv3.WithLease(lease)))
 	}
-	r, err := s.client.Txn(ctx).
+	r, err := s.txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(at), "=", found.lock.ModRevision)).Then(puts...).Else(getOp(at)).Commit()
 	switch {
 	case isLeaseGone(err):
@@ -272,7 +272,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 		return false, err
 	}
 	at := s.at(key)
-	r, err := s.client.Txn(ctx).
+	r, err := s.txn(ctx).
 		If(clientv3.Compare(clientv3.Value(at), "=", mark+value)).
 		Then(clientv3.OpDelete(at, clientv3.WithRange(holdsAt(at)), clientv3.WithPrevKV())). // with its number
 		Else(getOp(at)).Commit()

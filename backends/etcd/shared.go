@@ -173,7 +173,7 @@ func (s *Store) join(ctx context.Context, key, token string, seconds int64, a ba
 	if err != nil {
 		return backends.Result{}, s.notDone(ctx, err)
 	}
-	r, err := s.client.Txn(ctx).If(found.unchanged(at, beside)...).
+	r, err := s.txn(ctx).If(found.unchanged(at, beside)...).
 		Then(clientv3.OpPut(h.key, h.value(), clientv3.WithLease(lease)), countOp(at)).Commit()
 	switch {
 	case isLeaseGone(err):
@@ -210,7 +210,7 @@ func (s *Store) keepHold(ctx context.Context, h hold, seconds int64) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	r, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).
+	r, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).
 		Then(clientv3.OpPut(h.key, string(h.kv.Value), clientv3.WithLease(lease))).Commit()
 	if err == nil && !r.Succeeded {
 		s.spares.give(lease, seconds)
@@ -239,7 +239,7 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 	}
 	at := s.at(key)
 	for {
-		r, err := s.client.Txn(ctx).Then(clientv3.OpGet(holdsAt(at)+token), clientv3.OpGet(at, clientv3.WithKeysOnly())).Commit()
+		r, err := s.txn(ctx).Then(clientv3.OpGet(holdsAt(at)+token), clientv3.OpGet(at, clientv3.WithKeysOnly())).Commit()
 		if err != nil {
 			return false, s.explain(ctx, err)
 		}
@@ -263,7 +263,7 @@ func (s *Store) Leave(ctx context.Context, key, token string) (ok bool, err erro
 		return false, err
 	}
 	at := s.at(key)
-	r, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(holdsAt(at)+token), ">", 0)).
+	r, err := s.txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(holdsAt(at)+token), ">", 0)).
 		Then(clientv3.OpDelete(holdsAt(at)+token, clientv3.WithPrevKV())).
 		Else(clientv3.OpGet(at, clientv3.WithKeysOnly())).Commit()
 	switch {
@@ -336,7 +336,7 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 	} else if numbered { // it is alone, and begins an epoch
 		next.epoch = 0
 	}
-	r, err := s.client.Txn(ctx).If(conditions...).
+	r, err := s.txn(ctx).If(conditions...).
 		Then(clientv3.OpDelete(old.key), clientv3.OpPut(next.key, next.value(), clientv3.WithLease(lease)), countOp(at)).Commit()
 	switch {
 	case isLeaseGone(err):
