@@ -295,12 +295,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 		default:
 			replies[i] = value
 		}
-		switch cmd.Name() {
-		case "watch":
-			c.watching = true
-		case "exec", "unwatch":
-			c.watching = refused != nil
-		}
+		c.watching = driver.Watching(c.watching, commands[i], refused != nil)
 	}
 	return replies, nil
 }

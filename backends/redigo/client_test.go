@@ -54,27 +54,23 @@ func TestOnlyAStoreOfOpenHasAnEndpoint(t *testing.T) {
 // mock is a connection without a server, as in the tests of applications.
 type mock struct {
 	client.Conn
-	answer func(name string) (any, error)
+	sent *[]string
 }
 
-func (m mock) Do(name string, _ ...any) (any, error) {
-	if name == "" { // the pool, before it takes a connection back
-		return nil, nil
-	}
-	return m.answer(name)
+func (m mock) Send(name string, _ ...any) error {
+	*m.sent = append(*m.sent, name)
+	return nil
 }
 
-func (m mock) Err() error   { return nil }
-func (m mock) Close() error { return nil }
+func (mock) Flush() error                   { return nil }
+func (mock) Receive() (any, error)          { return "OK", nil }
+func (mock) Do(string, ...any) (any, error) { return nil, nil } // of the pool, before it takes a connection back
+func (mock) Err() error                     { return nil }
+func (mock) Close() error                   { return nil }
 
 func TestAPoolOfMocksWillDo(t *testing.T) {
 	var sent []string
-	pool := &client.Pool{Dial: func() (client.Conn, error) {
-		return mock{answer: func(name string) (any, error) {
-			sent = append(sent, name)
-			return "OK", nil
-		}}, nil
-	}}
+	pool := &client.Pool{Dial: func() (client.Conn, error) { return mock{sent: &sent}, nil }}
 	setNX(t, redigo.New(pool), "a")
 	if len(sent) != 1 || sent[0] != "SET" {
 		t.Errorf("sent %v", sent)

@@ -14,12 +14,17 @@ import (
 
 // What an Executor promises and no Store shows.
 
+type executor struct {
+	driver.Pipeliner
+	pool *client.Pool
+}
+
 func open(t *testing.T, addr string, opts ...client.DialOption) executor {
 	pool := &client.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (client.Conn, error) {
 		return client.DialContext(ctx, "tcp", addr, opts...)
 	}}
 	t.Cleanup(func() { pool.Close() })
-	return newExecutor(pool, "")
+	return executor{newExecutor(pool, ""), pool}
 }
 
 func TestAConnectionThatComesTooLateIsKeptForOthers(t *testing.T) {
@@ -84,14 +89,19 @@ func TestAConnectionThatWasCutIsNotUsedAgain(t *testing.T) {
 }
 
 func TestAnErrorThatComesOfTheDeadlineSaysSo(t *testing.T) {
-	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	e := newExecutor(&client.Pool{DialContext: func(ctx context.Context) (client.Conn, error) {
+		if _, ends := ctx.Deadline(); ends {
+			<-ctx.Done()
+		}
+		return nil, os.ErrDeadlineExceeded // such as of the socket on which a connection was authenticated
+	}}, "")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	// such as of the socket on which a connection was authenticated
-	err := newExecutor(nil, "").translate(ctx, os.ErrDeadlineExceeded)
-	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("translate = %v", err)
+	if _, err := e.Once(ctx, "GET", "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Once = %v", err)
 	}
-	if err := newExecutor(nil, "").translate(t.Context(), os.ErrDeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("translate without a deadline = %v", err)
+	_, err := e.Once(t.Context(), "GET", "a")
+	if errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Once without a deadline = %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package redigo
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
@@ -28,16 +27,9 @@ func Quarantine(pool *client.Pool, addr string) redisstore.Option {
 		return redisstore.Invalid("pool is nil")
 	}
 	q := driver.NewQuarantine()
-	dialContext, dial := pool.DialContext, pool.Dial
-	pool.DialContext = func(ctx context.Context) (c client.Conn, err error) {
-		switch {
-		case dialContext != nil:
-			c, err = dialContext(ctx)
-		case dial != nil:
-			c, err = dial()
-		default:
-			err = errNoDial
-		}
+	dialContext, dialAlone := pool.DialContext, pool.Dial
+	pool.DialContext = func(ctx context.Context) (client.Conn, error) {
+		c, err := dial(ctx, dialContext, dialAlone)
 		if err != nil {
 			return nil, err
 		}
@@ -52,20 +44,18 @@ func Quarantine(pool *client.Pool, addr string) redisstore.Option {
 	return redisstore.Observed(q)
 }
 
-var errNoDial = errors.New("the pool has neither Dial nor DialContext")
-
 func ask(ctx context.Context, c client.Conn) (info string, err error) {
-	for _, section := range []string{"server", "replication"} {
-		reply, err := client.String(until(ctx, c, func() (any, error) { return c.Do("INFO", section) }))
-		if isReply(err) {
-			err = &driver.ReplyError{Text: err.Error()}
+	err = driver.Until(ctx, pool{}, c, func() error {
+		for _, section := range []string{"server", "replication"} {
+			reply, err := client.String(c.Do("INFO", section))
+			if err != nil {
+				return pool{}.Translate(err)
+			}
+			info += reply
 		}
-		if err != nil {
-			return "", err
-		}
-		info += reply
-	}
-	return info, nil
+		return nil
+	})
+	return info, err
 }
 
 // tracked is a connection of redigo's that may be closed by Quarantine.

@@ -90,8 +90,11 @@ func TestOnBorrow() func(ctx context.Context, c client.Conn, lastUsed time.Time)
 		if t := failed.Load(); t != nil && lastUsed.Before(*t) {
 			return errIdle // or a second would pass for each
 		}
-		_, err := until(ctx, c, func() (any, error) { return client.DoWithTimeout(c, testLimit, "PING") })
-		if isReply(err) {
+		err := driver.Until(ctx, pool{}, c, func() error {
+			_, err := client.DoWithTimeout(c, testLimit, "PING")
+			return err
+		})
+		if errors.As(err, new(client.Error)) {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {

@@ -266,12 +266,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 			return nil, c.translate(ctx, err)
 		}
 		replies[i] = reply
-		switch commands[i][0] {
-		case "WATCH":
-			c.watching = true
-		case "EXEC", "DISCARD", "UNWATCH":
-			c.watching = refused != nil
-		}
+		c.watching = driver.Watching(c.watching, commands[i], refused != nil)
 	}
 	return replies, nil
 }

@@ -1,7 +1,9 @@
 // Package driver is for the authors of adapters: what the Redis family needs of a client library,
-// and what it offers to an adapter. An adapter implements [Executor], and [Pipeliner] if its
-// library can send several commands in one round trip. It turns each error into a [*ReplyError] or,
-// through [Fault], into a [*WireError]. It reports each new connection to a [Quarantine].
+// and what it offers to an adapter. For a library that hands out connections, an adapter implements
+// [Pool], and [OverPool] does the rest. For another library it implements [Executor], and [Pipeliner]
+// if the library can send several commands in one round trip; it turns each error into a
+// [*ReplyError] or, through [Fault], into a [*WireError]. It reports each new connection to a
+// [Quarantine].
 //
 // Applications use an adapter, such as package goredis, and package redisstore.
 package driver

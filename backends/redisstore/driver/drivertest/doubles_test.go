@@ -59,12 +59,24 @@ func (b broken) Subscribe(ctx context.Context) driver.Subscription {
 
 // executor makes a harness whose executors are wrapped.
 func executor(wrap func(e driver.Executor) driver.Executor) func(h *Harness) {
-	return func(h *Harness) { *h = harnessFor(wrap) }
+	return func(h *Harness) {
+		*h = harnessFor(func(p driver.Pool, addr string) driver.Executor { return wrap(driver.OverPool(p, addr)) })
+	}
 }
+
+// drained is a Pool that never has another connection to try.
+type drained struct{ driver.Pool }
+
+func (drained) IdleCount() int { return -1 }
 
 // doing replaces Do and Once by what f returns for them.
 func doing(f func(next call) call) func(h *Harness) {
 	return executor(func(e driver.Executor) driver.Executor { return broken{Executor: e, do: f(e.Do), once: f(e.Once)} })
+}
+
+// keeping is doing without what Do sends again.
+func keeping(f func(next call) call) func(h *Harness) {
+	return executor(func(e driver.Executor) driver.Executor { return broken{Executor: e, do: f(e.Once), once: f(e.Once)} })
 }
 
 type call = func(ctx context.Context, args ...any) (any, error)
@@ -135,44 +147,24 @@ func (s brokenSubscription) Receive() (driver.Event, error) {
 	return s.Subscription.Receive()
 }
 
-// piped sends commands together on one connection. A double changes the commands, or what comes
-// back.
+// piped sends commands together. A double changes the commands, or what comes back.
 type piped struct {
-	driver.Executor
+	driver.Pipeliner
 	all func(ctx context.Context, commands []*driver.Command, send sender)
 }
 
-type sender = func(ctx context.Context, commands []*driver.Command) error
+type sender = func(ctx context.Context, commands []*driver.Command)
 
-func (p piped) Lane(context.Context, []any) any { return nil }
-
-func (p piped) DoAll(ctx context.Context, commands []*driver.Command) { p.OnceAll(ctx, commands) }
+func (p piped) DoAll(ctx context.Context, commands []*driver.Command) {
+	p.all(ctx, commands, p.Pipeliner.DoAll)
+}
 
 func (p piped) OnceAll(ctx context.Context, commands []*driver.Command) {
-	p.all(ctx, commands, func(ctx context.Context, commands []*driver.Command) error {
-		var all [][]any
-		for _, c := range commands {
-			all = append(all, c.Args)
-		}
-		var replies []any
-		err := p.Pinned(ctx, "", func(c driver.Conn) (err error) {
-			replies, err = c.Pipeline(ctx, all...)
-			return err
-		})
-		for i, c := range commands {
-			if c.Reply, c.Err = nil, err; i < len(replies) && (err == nil || replies[i] != nil) {
-				c.Reply, c.Err = replies[i], nil
-			}
-			if reply, ok := c.Reply.(*driver.ReplyError); ok {
-				c.Reply, c.Err = nil, reply
-			}
-		}
-		return err
-	})
+	p.all(ctx, commands, p.Pipeliner.OnceAll)
 }
 
 func piping(all func(ctx context.Context, commands []*driver.Command, send sender)) func(h *Harness) {
-	return executor(func(e driver.Executor) driver.Executor { return piped{e, all} })
+	return executor(func(e driver.Executor) driver.Executor { return piped{e.(driver.Pipeliner), all} })
 }
 
 var errVague = errors.New("something went wrong")
@@ -339,7 +331,7 @@ var doubles = []double{
 	},
 	{
 		bug: "a connection that broke is kept", breaks: "a connection that breaks is replaced", fails: "a call that is answered",
-		harness: doing(func(next call) call {
+		harness: keeping(func(next call) call {
 			var broke error
 			return func(ctx context.Context, args ...any) (any, error) {
 				if broke != nil {
@@ -356,7 +348,7 @@ var doubles = []double{
 	{
 		bug: "commands together do not look at their ctx", breaks: "commands together end with their ctx", fails: "OnceAll, deadline",
 		harness: piping(func(ctx context.Context, commands []*driver.Command, send sender) {
-			_ = send(context.WithoutCancel(ctx), commands)
+			send(context.WithoutCancel(ctx), commands)
 		}),
 	},
 	{
@@ -411,7 +403,17 @@ var doubles = []double{
 	},
 	{
 		bug: "a switchover costs a call for each connection", breaks: "locks outlive a switchover that keeps the connections", fails: "calls failed, one after the other",
-		harness: func(h *Harness) { h.Lags = 0 },
+		harness: func(h *Harness) {
+			*h = harnessFor(func(p driver.Pool, addr string) driver.Executor { return driver.OverPool(drained{p}, addr) })
+		},
+	},
+	{
+		bug: "a Pipeliner is not tested as one", breaks: "an Executor without a pipeline is no Pipeliner", fails: "do not set NoPipeline",
+		harness: func(h *Harness) { h.NoPipeline = true },
+	},
+	{
+		bug: "an Executor shares no round trips", breaks: "commands together are answered in order, with errors in their position", fails: "set NoPipeline if",
+		harness: executor(func(e driver.Executor) driver.Executor { return broken{Executor: e} }),
 	},
 	{
 		bug: "error replies are vague", breaks: "each error reply to each command is of the right class", fails: "something went wrong",
@@ -521,7 +523,7 @@ var doubles = []double{
 	{
 		bug: "replies together come in another order", breaks: "commands together are answered in order, with errors in their position", fails: "OnceAll: ",
 		harness: piping(func(ctx context.Context, commands []*driver.Command, send sender) {
-			_ = send(ctx, commands)
+			send(ctx, commands)
 			for i, j := 0, len(commands)-1; i < j; i, j = i+1, j-1 {
 				a, b := commands[i], commands[j]
 				a.Reply, a.Err, b.Reply, b.Err = b.Reply, b.Err, a.Reply, a.Err
@@ -531,18 +533,24 @@ var doubles = []double{
 	{
 		bug: "all commands together are sent again", breaks: "of commands together, only what may be sent twice is", fails: "OnceAll: ",
 		harness: piping(func(ctx context.Context, commands []*driver.Command, send sender) {
-			if send(ctx, commands) != nil {
-				_ = send(ctx, commands)
+			send(ctx, commands)
+			var failed []*driver.Command
+			for _, c := range commands {
+				if c.Err != nil && !errors.As(c.Err, new(*driver.ReplyError)) {
+					failed = append(failed, c)
+				}
+			}
+			if len(failed) > 0 {
+				send(ctx, failed)
 			}
 		}),
 	},
 	{
 		bug: "of commands together nobody knows whether they were sent", breaks: "commands together that found no server were not sent", fails: "something went wrong",
 		harness: piping(func(ctx context.Context, commands []*driver.Command, send sender) {
-			if send(ctx, commands) != nil {
-				for _, c := range commands {
-					c.Err = vague(c.Err)
-				}
+			send(ctx, commands)
+			for _, c := range commands {
+				c.Err = vague(c.Err)
 			}
 		}),
 	},

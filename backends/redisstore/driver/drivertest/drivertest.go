@@ -57,6 +57,9 @@ type Harness struct {
 
 	// Clusters says that Connect has clients of a cluster.
 	Clusters bool
+	// NoPipeline says that the Executor is no driver.Pipeliner, since the client library can't send
+	// several commands in one round trip.
+	NoPipeline bool
 	// Repeats says that the client library sends again what may be sent twice.
 	Repeats bool
 	// OnlyDeadlines says that a ctx that is cancelled ends no call that waits for a reply.
@@ -75,7 +78,11 @@ type Harness struct {
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	for _, s := range slices.Concat(stores, faulty) {
+	together, alsoTogether := pipelinedStores, pipeliners
+	if h.NoPipeline {
+		together, alsoTogether = nil, nil
+	}
+	for _, s := range slices.Concat(stores, faulty, together) {
 		t.Run(s.says, func(t *testing.T) { s.test(t, h) })
 	}
 	for _, s := range patient {
@@ -87,7 +94,7 @@ func Run(t *testing.T, h Harness) {
 	if len(h.Protocols) == 0 {
 		h.Protocols = []int{2}
 	}
-	for _, s := range slices.Concat(executors, pipeliners) {
+	for _, s := range slices.Concat(executors, alsoTogether) {
 		t.Run(s.says, func(t *testing.T) {
 			for _, protocol := range h.Protocols {
 				t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {

@@ -18,9 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
-// harnessFor makes what an adapter of the smallest executor gives the suite. The executor may be
-// wrapped.
-func harnessFor(wrap func(driver.Executor) driver.Executor) Harness {
+// harnessFor makes what the smallest adapter gives the suite, with an Executor of its Pool.
+func harnessFor(over func(p driver.Pool, addr string) driver.Executor) Harness {
 	connect := func(t testing.TB, to Server) Client {
 		o := []client.DialOption{
 			client.DialUsername(to.User), client.DialPassword(to.Password), client.DialDatabase(to.Database),
@@ -36,7 +35,7 @@ func harnessFor(wrap func(driver.Executor) driver.Executor) Harness {
 			return client.DialContext(ctx, "tcp", to.Addr, o...)
 		}}
 		t.Cleanup(func() { pool.Close() })
-		e := wrap(smallest{pool, to.Addr})
+		e := over(smallest{pool}, to.Addr)
 		return Client{
 			Executor: e, Close: func() { pool.Close() },
 			New: func(opts ...redisstore.Option) *redisstore.Store { return redisstore.New(e, opts...) },
@@ -53,9 +52,8 @@ func harnessFor(wrap func(driver.Executor) driver.Executor) Harness {
 			t.Cleanup(server.Close)
 			return connect(t, Server{Addr: "127.0.0.1:1", Dial: server.Dial})
 		},
-		Nil:           map[string]*redisstore.Store{"nil": redisstore.New(nil)},
-		OnlyDeadlines: true,
-		Lags:          100, // one for each connection that is open then
+		Nil:     map[string]*redisstore.Store{"nil": redisstore.New(nil)},
+		Repeats: true,
 	}
 }
 
@@ -65,8 +63,10 @@ var more = []string{
 	"errors say which server, what outcome and what to do",    // it does not say what was sent on a new connection
 }
 
+func asItIs(p driver.Pool, addr string) driver.Executor { return driver.OverPool(p, addr) }
+
 func TestTheSmallestAdapterPasses(t *testing.T) {
-	h := harnessFor(func(e driver.Executor) driver.Executor { return e })
+	h := harnessFor(asItIs)
 	for _, s := range sentences() {
 		if !slices.Contains(more, s.says) {
 			t.Run(s.says, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestTheSmallestAdapterPasses(t *testing.T) {
 
 // sentences are all sentences as those about stores.
 func sentences() []storeSentence {
-	all := slices.Concat(stores, faulty, patient)
+	all := slices.Concat(stores, faulty, pipelinedStores, patient)
 	for _, s := range slices.Concat(executors, pipeliners) {
 		all = append(all, storeSentence{s.says, func(t *testing.T, h Harness) {
 			s.test(t, func(t *testing.T, to Server) driver.Executor {
@@ -101,7 +101,7 @@ func TestEverySentenceFailsForAnAdapterThatBreaksIt(t *testing.T) {
 	if bug := os.Getenv(variable); bug != "" {
 		patience = 2 * time.Second
 		d := doubles[slices.IndexFunc(doubles, func(d double) bool { return d.bug == bug })]
-		h := harnessFor(func(e driver.Executor) driver.Executor { return e })
+		h := harnessFor(asItIs)
 		d.harness(&h)
 		s := all[slices.IndexFunc(all, func(s storeSentence) bool { return s.says == d.breaks })]
 		s.test(t, h)

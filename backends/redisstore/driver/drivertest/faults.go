@@ -23,8 +23,7 @@ var faulty = []storeSentence{
 	{"a late reply is not taken for the next one", lateReply},
 	{"only what may be sent twice is", sentOnce},
 	{"a connection that breaks is replaced", brokenConnection},
-	{"of commands together, only what may be sent twice is", togetherOnce},
-	{"commands together end with their ctx", togetherEnd},
+	{"an Executor without a pipeline is no Pipeliner", noPipeline},
 }
 
 // patient are sentences that mostly wait, so they run beside others.

@@ -17,18 +17,37 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// pipeliners are sentences about commands that are sent together. They hold where the Executor is a
-// Pipeliner.
+// pipelinedStores and pipeliners are sentences about commands that are sent together.
+var pipelinedStores = []storeSentence{
+	{"of commands together, only what may be sent twice is", togetherOnce},
+	{"commands together end with their ctx", togetherEnd},
+}
+
 var pipeliners = []executorSentence{
 	{"commands together are answered in order, with errors in their position", together},
 	{"commands together that found no server were not sent", togetherUnsent},
 }
 
-func together(t *testing.T, open func(*testing.T, Server) driver.Executor) {
-	e, ok := open(t, Server{Addr: redistest.Start(t).Addr()}).(driver.Pipeliner)
+// pipelinerOf fails t if e is no Pipeliner.
+func pipelinerOf(t *testing.T, e driver.Executor) driver.Pipeliner {
+	t.Helper()
+	p, ok := e.(driver.Pipeliner)
 	if !ok {
-		return
+		t.Fatal("the Executor is no driver.Pipeliner, so each call costs a round trip: " +
+			"implement Pipeliner, or set NoPipeline if the client library has no pipelines")
 	}
+	return p
+}
+
+func noPipeline(t *testing.T, h Harness) {
+	e := h.Connect(t, Server{Addr: redistest.Start(t).Addr()}).Executor
+	if _, ok := e.(driver.Pipeliner); ok && h.NoPipeline {
+		t.Error("the Executor is a driver.Pipeliner: do not set NoPipeline")
+	}
+}
+
+func together(t *testing.T, open func(*testing.T, Server) driver.Executor) {
+	e := pipelinerOf(t, open(t, Server{Addr: redistest.Start(t).Addr()}))
 	for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 		var commands []*driver.Command
 		for _, args := range [][]any{
@@ -63,10 +82,7 @@ func increments(n int) (commands []*driver.Command) {
 func togetherOnce(t *testing.T, h Harness) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	e, ok := h.Connect(t, Server{Addr: proxy.Addr()}).Executor.(driver.Pipeliner)
-	if !ok {
-		return
-	}
+	e := pipelinerOf(t, h.Connect(t, Server{Addr: proxy.Addr()}).Executor)
 	for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 		do(t, server, "FLUSHALL")
 		proxy.Add(redistest.Rule{Fault: redistest.CutReply, Commands: []string{"INCR"}, Nth: 3})
@@ -89,10 +105,7 @@ func togetherOnce(t *testing.T, h Harness) {
 func togetherUnsent(t *testing.T, open func(*testing.T, Server) driver.Executor) {
 	server := redistest.Start(t)
 	server.Kill()
-	e, ok := open(t, Server{Addr: server.Addr()}).(driver.Pipeliner)
-	if !ok {
-		return
-	}
+	e := pipelinerOf(t, open(t, Server{Addr: server.Addr()}))
 	commands := increments(3)
 	e.OnceAll(t.Context(), commands)
 	for _, c := range commands {
@@ -106,10 +119,7 @@ func togetherEnd(t *testing.T, h Harness) {
 	server := redistest.Start(t)
 	for _, end := range h.endings() {
 		proxy := redistest.NewProxy(t, server.Addr())
-		e, ok := h.Connect(t, Server{Addr: proxy.Addr(), Ends: true}).Executor.(driver.Pipeliner)
-		if !ok {
-			return
-		}
+		e := pipelinerOf(t, h.Connect(t, Server{Addr: proxy.Addr(), Ends: true}).Executor)
 		for name, all := range map[string]func(context.Context, []*driver.Command){"DoAll": e.DoAll, "OnceAll": e.OnceAll} {
 			lost := proxy.Add(redistest.Rule{Fault: redistest.LoseReply, Commands: []string{"INCR"}, Nth: 2, Times: -1})
 			ctx, cancel := end.start(t.Context())

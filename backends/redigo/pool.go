@@ -1,0 +1,117 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	client "github.com/gomodule/redigo/redis"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+)
+
+func newExecutor(p *client.Pool, addr string) driver.Pipeliner {
+	return driver.OverPool(pool{p, new(atomic.Int32)}, addr)
+}
+
+type pool struct {
+	*client.Pool
+	left *atomic.Int32 // connections being made that nobody waits for any more
+}
+
+// Get needs no goroutine where an idle connection is taken as it is. If it is gone by then, there
+// is still DialContext.
+func (p pool) Get(ctx context.Context) (driver.PoolConn, error) {
+	if p.DialContext != nil && p.TestOnBorrow == nil && p.IdleCount() > 0 {
+		return p.GetContext(ctx)
+	}
+	return p.connect(ctx, p.GetContext)
+}
+
+func (p pool) Dial(ctx context.Context) (driver.PoolConn, error) {
+	c, err := p.connect(ctx, func(ctx context.Context) (client.Conn, error) { return dial(ctx, p.Pool.DialContext, p.Pool.Dial) })
+	return patient{c}, err
+}
+
+// patient is a connection for wake-ups: it may take hours until a channel has a message.
+type patient struct{ client.Conn }
+
+func (p patient) Receive() (any, error) { return client.ReceiveWithTimeout(p.Conn, 0) }
+
+// Cut closes the connection below c, which Close of a connection of the pool would not: redigo does so when the deadline of
+// a ReceiveContext has passed, before it reads anything.
+func (pool) Cut(c driver.PoolConn) {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Time{})
+	defer cancel()
+	_, _ = client.ReceiveContext(c.(client.Conn), ctx)
+}
+
+func (pool) Translate(err error) error {
+	reply, refused := errors.AsType[client.Error](err)
+	switch text := err.Error(); {
+	case refused:
+		return &driver.ReplyError{Text: string(reply)}
+	case errors.Is(err, client.ErrPoolExhausted):
+		return driver.Kind("pool_exhausted", true, err)
+	case text == "redigo: get on closed pool": // it has no name
+		return driver.Closed(err)
+	case strings.HasSuffix(text, "(possible server error or unsupported concurrent read by application)"):
+		return driver.Kind("protocol", false, err)
+	}
+	return err
+}
+
+// dial opens a connection by the functions of a pool.
+func dial(ctx context.Context, dialContext func(context.Context) (client.Conn, error), dial func() (client.Conn, error)) (client.Conn, error) {
+	switch {
+	case dialContext != nil:
+		return dialContext(ctx)
+	case dial != nil:
+		return dial()
+	}
+	return nil, errors.New("the pool has neither Dial nor DialContext")
+}
+
+// connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake, a TestOnBorrow. Those
+// that go on alone are bounded, or a server that hangs would use up all files there are, and with them the way to others.
+func (p pool) connect(ctx context.Context, get func(context.Context) (client.Conn, error)) (client.Conn, error) {
+	if ctx.Done() == nil {
+		return get(ctx)
+	}
+	if p.left.Load() >= maxLeft {
+		return nil, errLeft
+	}
+	type result struct {
+		c   client.Conn
+		err error
+	}
+	results := make(chan result)
+	go func() {
+		c, err := get(ctx)
+		select {
+		case results <- result{c, err}:
+		case <-ctx.Done():
+			p.left.Add(-1)
+			if err == nil {
+				_ = c.Close() // nobody waits for it any more
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.c, r.err
+	case <-ctx.Done():
+		p.left.Add(1) // results has no buffer: the goroutine takes it back
+		return nil, ctx.Err()
+	}
+}
+
+const maxLeft = 256
+
+// errLeft is a dial that was not made: nothing was sent.
+var errLeft = &net.OpError{
+	Op: "dial", Net: "tcp", Err: fmt.Errorf("%d connections that were given up are still being made (see DialContext of a pool)", maxLeft),
+}
