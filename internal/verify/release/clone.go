@@ -55,7 +55,9 @@ func newClone(repo git, head, temp, root string, dry bool) (*clone, error) {
 		fmt.Sprintf("GIT_CONFIG_COUNT=%d", before+1),
 		"GOWORK=off",
 		"GOBIN=" + filepath.Join(temp, "bin"),
-		"GOFLAGS=-trimpath -modcacherw -buildvcs=false", // with -trimpath the build cache holds in every folder
+		// With -trimpath the build cache holds in every folder. Nobody runs the commands, so they are
+		// linked without what a debugger needs: it takes four times as long as the rest of the link.
+		"GOFLAGS=-trimpath -modcacherw -buildvcs=false -ldflags=-s",
 	}
 	return c, nil
 }

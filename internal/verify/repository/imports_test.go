@@ -216,7 +216,7 @@ func compile(t *testing.T, dir string) {
 
 func build(t *testing.T, dir string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-ldflags=-s", "./...") // no debugger will see it
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("go build: %v\n%s", err, out)
