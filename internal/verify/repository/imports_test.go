@@ -208,12 +208,6 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// compile is build without linking, which for a whole program takes longer than to compile it.
-func compile(t *testing.T, dir string) {
-	t.Helper()
-	goList(t, dir, "-mod=mod", "-export", "./...")
-}
-
 func build(t *testing.T, dir string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-ldflags=-s", "./...") // no debugger will see it

@@ -3,13 +3,18 @@ package repository
 import (
 	"fmt"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -94,14 +99,20 @@ func save(ctx context.Context, number uint64) error { return ctx.Err() }
 `
 
 // TestSnippetsCompile checks every block of Go in the documentation: a whole program, declarations,
-// or statements. Blocks of statements are files of one package, since each package costs a second.
-// The others may declare the same names, so each has a package of its own.
+// or statements. Blocks of statements are files of one package. The others may declare the same
+// names, so each has a package of its own.
 func TestSnippetsCompile(t *testing.T) {
 	files, err := filepath.Glob("../../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := consumer(t)
+	snippets := map[string]map[string]string{} // the source of each file, by package
+	add := func(in, name, source string) {
+		if snippets[in] == nil {
+			snippets[in] = map[string]string{}
+		}
+		snippets[in][name] = source
+	}
 	blocks := 0
 	for _, file := range append(files, "../../../README.md") {
 		text, err := os.ReadFile(file)
@@ -125,15 +136,72 @@ func TestSnippetsCompile(t *testing.T) {
 				if strings.Contains(source, "\nfunc _() error {") {
 					in = "statements"
 				}
-				write(t, filepath.Join(dir, in, "around.go"), around)
+				add(in, "around", around)
 			}
-			write(t, filepath.Join(dir, in, name+".go"), source)
+			add(in, name, source)
 		}
 	}
 	if blocks < 5 {
 		t.Errorf("only %d blocks; is the pattern of this test right?", blocks)
 	}
-	compile(t, dir)
+	for _, err := range typeErrors(t, snippets) {
+		t.Error(err)
+	}
+}
+
+func TestASnippetThatDoesNotCompileIsFound(t *testing.T) {
+	for source, want := range map[string]string{
+		"package p\n\nvar x int = \"text\"\n":                                              "cannot use",
+		"package p\n\nimport \"time\"\n":                                                   "imported and not used",
+		"package p\n\nfunc f() { x := 1 }\n":                                               "declared and not used",
+		"package main\n\nfunc Main() {}\n":                                                 "without a function main",
+		"package p\n\nfunc f() int {}\n":                                                   "missing return",
+		"package p\n\nimport \"" + module + "/internal/cleanup\"\n\nvar x cleanup.Queue\n": "internal",
+	} {
+		errs := typeErrors(t, map[string]map[string]string{"p": {"p": source}})
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+			t.Errorf("%v instead of %q, of\n%s", errs, want, source)
+		}
+	}
+}
+
+// typeErrors type-checks packages, given as the source of each file. To compile them finds nothing
+// more, and takes half a minute of CPU.
+func typeErrors(t *testing.T, packages map[string]map[string]string) (errs []error) {
+	t.Helper()
+	fset, parsed, imported := token.NewFileSet(), map[string][]*ast.File{}, map[string]bool{}
+	for pkg, files := range packages {
+		for name, source := range files {
+			f, err := parser.ParseFile(fset, name+".go", source, 0)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			parsed[pkg] = append(parsed[pkg], f)
+			for _, spec := range f.Imports {
+				path, _ := strconv.Unquote(spec.Path.Value) // parsed before
+				imported[path] = true
+				if strings.Contains(path, module+"/internal/") {
+					errs = append(errs, fmt.Errorf("%s.go: import of %s, which is internal", name, path))
+				}
+			}
+		}
+	}
+	exports := map[string]string{} // time is there so that there is something to list
+	list := []string{"-deps", "-export", "-f", "{{if .Export}}{{.ImportPath}}={{.Export}}{{end}}", "time"}
+	for _, line := range goList(t, "../../..", append(list, slices.Collect(maps.Keys(imported))...)...) {
+		path, file, _ := strings.Cut(line, "=")
+		exports[path] = file
+	}
+	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for pkg, files := range parsed {
+		config := types.Config{Importer: compiled, Error: func(err error) { errs = append(errs, err) }}
+		checked, _ := config.Check(pkg, fset, files, nil) // Error has got the error
+		if checked.Name() == "main" && checked.Scope().Lookup("main") == nil {
+			errs = append(errs, fmt.Errorf("%s: a program without a function main", pkg))
+		}
+	}
+	return errs
 }
 
 // TestTestsInTheDocumentationPass runs the blocks that are tests.
