@@ -1,0 +1,176 @@
+package nats_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/internal/verify/child"
+	"github.com/lockstep-go/lockstep/internal/verify/daemon"
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A cluster has servers in processes of their own, which can be killed and stopped.
+type cluster struct {
+	members []*member
+	links   []*link
+	conn    *natsgo.Conn // knows all servers
+}
+
+type member struct {
+	name, dir      string
+	client, routes *daemon.Port
+	cmd            *exec.Cmd
+}
+
+// start starts so many servers, and makes a stream with as many replicas. settings are lines of the part
+// jetstream of their configuration.
+func start(t *testing.T, members int, settings ...string) *cluster {
+	t.Helper()
+	c := &cluster{}
+	for i := range members {
+		m := &member{name: fmt.Sprint("n", i+1), client: port(t), routes: port(t)}
+		dir, err := os.MkdirTemp("", "nats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		m.dir = dir
+		c.members = append(c.members, m)
+	}
+	for i, m := range c.members {
+		var routes []string
+		for j, other := range c.members {
+			if i != j {
+				l := newLink(t, i, j, other.routes.Addr())
+				c.links = append(c.links, l)
+				routes = append(routes, "nats://"+l.listener.Addr().String())
+			}
+		}
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream {\nstore_dir: %q\n%s\n}\n", m.name, m.client.Addr(), m.store(), strings.Join(settings, "\n"))
+		if members > 1 {
+			text += fmt.Sprintf("cluster {\nname: C\nlisten: %q\nno_advertise: true\nroutes: [%s]\n}\n", m.routes.Addr(), strings.Join(routes, ", "))
+		}
+		if err := os.WriteFile(m.config(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.start(t)
+	}
+	c.conn = dial(t, c.url(), fastPings...)
+	store := nats.New(c.conn)
+	var last error
+	eventually(t, "the stream is made", func() bool {
+		last = store.Install(t.Context(), members)
+		return last == nil
+	})
+	return c
+}
+
+// fastPings finds a server that is stopped. The default takes four minutes.
+var fastPings = []natsgo.Option{
+	natsgo.PingInterval(time.Second), natsgo.MaxPingsOutstanding(1), natsgo.Timeout(2 * time.Second), natsgo.RetryOnFailedConnect(true),
+}
+
+func (m *member) config() string { return filepath.Join(m.dir, "server.conf") }
+func (m *member) store() string  { return filepath.Join(m.dir, "store") }
+
+func (c *cluster) url() string {
+	var all []string
+	for _, m := range c.members {
+		all = append(all, "nats://"+m.client.Addr())
+	}
+	return strings.Join(all, ",")
+}
+
+func port(t *testing.T) *daemon.Port {
+	t.Helper()
+	p, err := daemon.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// start starts the process of a server, and returns when it takes connections.
+func (m *member) start(t *testing.T, env ...string) {
+	t.Helper()
+	cmd, _, out := child.Start(t, append(env, "NATS_CONFIG="+m.config())...)
+	m.cmd = cmd
+	line, err := out.ReadString('\n')
+	if err != nil || line != "ready\n" {
+		t.Fatalf("server %s: %q, %v", m.name, line, err)
+	}
+	go func() { _, _ = bufio.NewReader(out).Discard(1 << 30) }() // so that it does not block
+}
+
+func (m *member) kill()   { _ = m.cmd.Process.Kill(); _ = m.cmd.Wait() }
+func (m *member) pause()  { _ = m.cmd.Process.Signal(syscall.SIGSTOP) }
+func (m *member) resume() { _ = m.cmd.Process.Signal(syscall.SIGCONT) }
+
+// leader is the server that leads the stream now, as the other servers say.
+func (c *cluster) leader(t *testing.T) *member {
+	t.Helper()
+	var found *member
+	eventually(t, "the stream has a leader", func() bool {
+		name := leaderOf(t, c.conn)
+		i := slices.IndexFunc(c.members, func(m *member) bool { return m.name == name })
+		if i >= 0 {
+			found = c.members[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+func leaderOf(t *testing.T, conn *natsgo.Conn) string {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	s, err := js.Stream(ctx, "LOCKSTEP")
+	if err != nil {
+		return ""
+	}
+	return s.CachedInfo().Cluster.Leader
+}
+
+// TestProcess is a server.
+func TestProcess(t *testing.T) {
+	config := os.Getenv("NATS_CONFIG")
+	if config == "" {
+		t.Skip("it is for the tests with servers in processes of their own")
+	}
+	o, err := server.ProcessConfigFile(config)
+	if synced := os.Getenv("NATS_SYNCED"); synced != "" && err == nil {
+		err = copyAtSync(o.StoreDir, synced)
+	}
+	if err == nil {
+		o.NoLog, o.NoSigs = true, true
+		var s *server.Server
+		if s, err = server.NewServer(o); err == nil {
+			s.Start()
+			if s.ReadyForConnections(patience) {
+				fmt.Println("ready")
+				s.WaitForShutdown()
+				return
+			}
+			err = fmt.Errorf("not ready after %v", patience)
+		}
+	}
+	fmt.Println(err)
+}
