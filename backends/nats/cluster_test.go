@@ -1,15 +1,12 @@
 package nats_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,7 +28,7 @@ type cluster struct {
 type member struct {
 	name, dir      string
 	client, routes *daemon.Port
-	cmd            *exec.Cmd
+	proc           *daemon.Process
 }
 
 // start starts so many servers, and makes a stream with as many replicas. settings are lines of the part
@@ -106,18 +103,29 @@ func port(t *testing.T) *daemon.Port {
 // start starts the process of a server, and returns when it takes connections.
 func (m *member) start(t *testing.T, env ...string) {
 	t.Helper()
-	cmd, _, out := child.Start(t, append(env, "NATS_CONFIG="+m.config())...)
-	m.cmd = cmd
-	line, err := out.ReadString('\n')
-	if err != nil || line != "ready\n" {
-		t.Fatalf("server %s: %q, %v", m.name, line, err)
+	cmd := child.Command(t, "TestProcess", append(env, "NATS_CONFIG="+m.config())...)
+	cmd.Args = append(cmd.Args, "-test.timeout=30m")
+	proc, err := daemon.Start(m.dir, cmd)
+	if err == nil {
+		err = proc.Await(func(log string) bool { return strings.HasPrefix(log, "ready") })
 	}
-	go func() { _, _ = bufio.NewReader(out).Discard(1 << 30) }() // so that it does not block
+	if err != nil {
+		t.Fatalf("server %s: %v", m.name, err)
+	}
+	m.proc = proc
+	t.Cleanup(proc.Kill)
 }
 
-func (m *member) kill()   { _ = m.cmd.Process.Kill(); _ = m.cmd.Wait() }
-func (m *member) pause()  { _ = m.cmd.Process.Signal(syscall.SIGSTOP) }
-func (m *member) resume() { _ = m.cmd.Process.Signal(syscall.SIGCONT) }
+func (m *member) kill()   { m.proc.Kill() }
+func (m *member) resume() { m.proc.Resume() }
+
+// pause returns when all threads of the server have stopped.
+func (m *member) pause(t *testing.T) {
+	t.Helper()
+	if err := m.proc.Pause(); err != nil {
+		t.Fatalf("server %s: %v", m.name, err)
+	}
+}
 
 // leader is the server that leads the stream now, as the other servers say.
 func (c *cluster) leader(t *testing.T) *member {

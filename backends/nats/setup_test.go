@@ -1,0 +1,276 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func isPermanent(err error) bool {
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
+}
+
+func isUnsent(err error) bool {
+	var u interface{ Unsent() bool }
+	return errors.As(err, &u) && u.Unsent()
+}
+
+func TestManyProgramsMayInstallAtOnce(t *testing.T) {
+	url := run(t).ClientURL()
+	var all sync.WaitGroup
+	for range 8 {
+		conn := dial(t, url)
+		all.Go(func() {
+			for range 3 {
+				if err := nats.New(conn).Install(t.Context(), 1); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestNumbersRiseWhenTheStreamIsMadeAgain(t *testing.T) {
+	conn := install(t)
+	store := nats.New(conn)
+	var last uint64
+	for range 3 {
+		r, err := store.SetNXNumbered(t.Context(), "k", "token", time.Second, backends.Turn{})
+		if err != nil || !r.OK || r.Fence <= last {
+			t.Fatalf("SetNXNumbered = %+v, %v; want a number over %d", r, err, last)
+		}
+		last = r.Fence
+		if err := newOutside(t, conn).js.DeleteStream(t.Context(), "LOCKSTEP"); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Install(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// good is a stream that is fit for locks, by the client library's own type.
+func good() jetstream.StreamConfig {
+	return jetstream.StreamConfig{Name: "LOCKSTEP", Subjects: []string{"lockstep.lock.*"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Replicas: 1}
+}
+
+func TestInstallAndCheckRefuseAStreamThatIsNotFitForLocks(t *testing.T) {
+	conn := dial(t, run(t).ClientURL())
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}}); err != nil {
+		t.Fatal(err)
+	}
+	store := nats.New(conn)
+	for says, change := range map[string]func(c *jetstream.StreamConfig){
+		"":                          func(*jetstream.StreamConfig) {},
+		"it does not take":          func(c *jetstream.StreamConfig) { c.Subjects = []string{"lockstep.locks.*"} },
+		"allow_msg_ttl":             func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false },
+		"max_msgs_per_subject":      func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 },
+		"retention":                 func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+		"max_age":                   func(c *jetstream.StreamConfig) { c.MaxAge = 10 * time.Second },
+		"discard":                   func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+		"denies deletion":           func(c *jetstream.StreamConfig) { c.DenyDelete = true },
+		"no_ack":                    func(c *jetstream.StreamConfig) { c.NoAck = true },
+		"subject_delete_marker_ttl": func(c *jetstream.StreamConfig) { c.SubjectDeleteMarkerTTL = time.Second },
+		"transforms subjects": func(c *jetstream.StreamConfig) {
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "lockstep.lock.*", Destination: "lockstep.lock.same"}
+		},
+		"copies other streams": func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "OTHER"}} },
+	} {
+		t.Run(says, func(t *testing.T) {
+			c := good()
+			change(&c)
+			if _, err := js.CreateStream(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			defer js.DeleteStream(context.Background(), c.Name)
+			report, err := store.Check(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := store.Install(t.Context(), 1)
+			if says == "" {
+				if failed != nil || report.Err() != nil {
+					t.Errorf("Install: %v; Check: %v", failed, report)
+				}
+				return
+			}
+			if !isPermanent(failed) || !strings.Contains(failed.Error(), says) {
+				t.Errorf("Install: %v; want a permanent error that names %s", failed, says)
+			}
+			if err := report.Err(); err == nil || !strings.Contains(err.Error(), says) || report.Err(nats.ProblemSettings) != nil {
+				t.Errorf("Check: %v; want an unsafe finding that names %s", report, says)
+			}
+		})
+	}
+}
+
+func TestInstallRefusesReplicasThatItDoesNotGet(t *testing.T) {
+	conn := dial(t, run(t).ClientURL())
+	store := nats.New(conn)
+	for _, replicas := range []int{-1, 0, 3, 6} {
+		if err := store.Install(t.Context(), replicas); !isPermanent(err) {
+			t.Errorf("Install(%d) on one server: %v; want a permanent error", replicas, err)
+		}
+	}
+	if err := store.Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Install(t.Context(), 3); !isPermanent(err) || !strings.Contains(err.Error(), "1 replicas and not 3") {
+		t.Errorf("Install(3) over a stream with one replica: %v", err)
+	}
+}
+
+func TestCheckFinds(t *testing.T) {
+	conn := dial(t, run(t).ClientURL())
+	store := nats.New(conn)
+	problems := func() (all []backends.Problem) {
+		t.Helper()
+		r, err := store.Check(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(r)
+		for _, f := range r.Findings {
+			all = append(all, f.Problem)
+		}
+		return all
+	}
+	if got, want := problems(), []backends.Problem{nats.ProblemInstall}; !slices.Equal(got, want) {
+		t.Errorf("without a stream: %v; want %v", got, want)
+	}
+	if err := store.Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := problems(), []backends.Problem{nats.ProblemSync, nats.ProblemReplicas}; !slices.Equal(got, want) {
+		t.Errorf("after Install: %v; want %v", got, want)
+	}
+	js := newOutside(t, conn).js
+	_ = js.DeleteStream(t.Context(), "LOCKSTEP")
+	c := good()
+	c.Storage = jetstream.MemoryStorage
+	if _, err := js.CreateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := problems(), []backends.Problem{nats.ProblemPersistence, nats.ProblemReplicas}; !slices.Equal(got, want) {
+		t.Errorf("in memory: %v; want %v", got, want)
+	}
+}
+
+func TestCheckFindsReplicasThatAreDown(t *testing.T) {
+	c := start(t, 3, byDefault)
+	store := nats.New(c.conn)
+	find := func(want bool) {
+		t.Helper()
+		var r nats.Report
+		eventually(t, fmt.Sprintf("a finding about replicas: %v", want), func() bool {
+			var err error
+			r, err = store.Check(t.Context())
+			return err == nil && want == slices.ContainsFunc(r.Findings, func(f backends.Finding) bool { return f.Problem == nats.ProblemReplicas })
+		})
+		if r.Err() != nil || r.Cluster != "C" || r.Replicas != 3 {
+			t.Errorf("Check: %v", r)
+		}
+	}
+	find(false)
+	leader := c.leader(t)
+	i := slices.IndexFunc(c.members, func(m *member) bool { return m != leader })
+	c.members[i].kill()
+	find(true)
+}
+
+// The user has exactly the permissions that the store lists, or one of them less.
+func TestAUserWithThePermissionsListedMayDoEverythingAndNeedsEach(t *testing.T) {
+	publish, subscribe := nats.New(nil).Permissions()
+	use := func(t *testing.T, publish, subscribe []string) map[string]error {
+		s := run(t, func(o *server.Options) {
+			o.Users = []*server.User{
+				{Username: "operator", Password: "p"},
+				{Username: "app", Password: "p", Permissions: &server.Permissions{
+					Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
+				}},
+			}
+		})
+		if err := nats.New(dial(t, s.ClientURL(), natsgo.UserInfo("operator", "p"))).Install(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		conn := dial(t, s.ClientURL(), natsgo.UserInfo("app", "p"))
+		store, again := nats.New(conn), nats.New(conn) // again does not know the sequence
+		errs := map[string]error{}
+		_, errs["SetNX"] = store.SetNX(t.Context(), "k", "token", time.Second)
+		_, errs["SetNX of a held key"] = again.SetNX(t.Context(), "k", "other", time.Second)
+		_, errs["ExpireIf"] = again.ExpireIf(t.Context(), "k", "token", time.Second)
+		_, errs["Inspect"] = store.Inspect(t.Context(), "k")
+		_, errs["DeleteIf"] = store.DeleteIf(t.Context(), "k", "token")
+		_, errs["Identify"] = store.Identify(t.Context())
+		_, errs["Check"] = store.Check(t.Context())
+		errs["Watch"] = store.Watch(t.Context(), "k", func() {})
+		return errs
+	}
+	t.Run("all", func(t *testing.T) {
+		t.Parallel()
+		for call, err := range use(t, publish, subscribe) {
+			if err != nil {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	})
+	for call, subject := range map[string]string{
+		"SetNX": "lockstep.lock.*", "SetNX of a held key": "$JS.API.STREAM.MSG.GET.LOCKSTEP", "DeleteIf": "$JS.API.STREAM.MSG.DELETE.LOCKSTEP",
+		"Check": "$JS.API.STREAM.INFO.LOCKSTEP",
+	} {
+		t.Run("not to publish to "+subject, func(t *testing.T) {
+			t.Parallel()
+			i := slices.Index(publish, subject)
+			if i < 0 {
+				t.Fatalf("%v has no %s", publish, subject)
+			}
+			err := use(t, slices.Delete(slices.Clone(publish), i, i+1), subscribe)[call]
+			if !isPermanent(err) || !strings.Contains(err.Error(), "Store.Permissions") {
+				t.Errorf("%s: %v; want a permanent error that says what to do", call, err)
+			}
+		})
+	}
+	t.Run("not to subscribe to wake-ups", func(t *testing.T) {
+		t.Parallel()
+		err := use(t, publish, subscribe[:1])["Watch"]
+		if !isPermanent(err) || !strings.Contains(err.Error(), "Store.Permissions") {
+			t.Errorf("Watch: %v; want a permanent error that says what to do", err)
+		}
+	})
+}
+
+func TestTheServersOfAClusterAreOneNodeOfAQuorum(t *testing.T) {
+	c := start(t, 3, byDefault)
+	var nodes []backends.Identifier
+	for _, m := range c.members {
+		nodes = append(nodes, nats.New(dial(t, "nats://"+m.client.Addr())))
+	}
+	var wrong *backends.NodesError
+	if err := backends.CheckNodes(t.Context(), nodes...); !errors.As(err, &wrong) || len(wrong.Same) != 2 || len(wrong.Unreachable) > 0 {
+		t.Errorf("CheckNodes of three servers of a cluster = %v; want all to be the same", err)
+	}
+	one, two := nats.New(install(t)), nats.New(install(t))
+	if err := backends.CheckNodes(t.Context(), one, two, nodes[0]); err != nil {
+		t.Errorf("CheckNodes of independent servers = %v", err)
+	}
+	if err := backends.CheckNodes(t.Context(), one, one); err == nil {
+		t.Error("CheckNodes takes one server twice")
+	}
+}
