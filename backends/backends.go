@@ -39,7 +39,8 @@ type Store interface {
 	SetNX(ctx context.Context, key, value string, ttl time.Duration) (Result, error)
 
 	// ExpireIf makes key live for ttl from now if it holds value. It never shortens the life of
-	// key.
+	// key. If the server does not tell how long key still lives, ExpireIf makes it live for the
+	// longest ttl that was asked for value, from now. A value may live too long, never too short.
 	ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error)
 
 	// DeleteIf removes key if it holds value, and wakes the watchers of key. The call is sent once.
