@@ -36,6 +36,12 @@ func TestContract(t *testing.T) {
 	contract(t, nats.New(conn, nats.WithMaxTTL(maxTTL)), other)
 }
 
+// In a stream with replicas, a write is refused while another one of the same subject is under way.
+func TestContractOfAStreamWithReplicas(t *testing.T) {
+	c := start(t, 3, byDefault)
+	contract(t, nats.New(c.conn, nats.WithMaxTTL(maxTTL)), dial(t, c.url()))
+}
+
 func contract(t *testing.T, store *nats.Store, other *natsgo.Conn) {
 	o := func(t *testing.T) outside { return newOutside(t, other) }
 	t.Run("Store", func(t *testing.T) {

@@ -136,9 +136,7 @@ func BenchmarkNATSIdleWaiters(b *testing.B) {
 	for range 10 {
 		locks := locker.New(single.New(nats.New(natsConn(b, s))))
 		for i := range 100 {
-			for range 10 {
-				all.Go(func() { _, _ = locks.Lock(ctx, fmt.Sprint(i)) })
-			}
+			all.Go(func() { _, _ = locks.Lock(ctx, fmt.Sprint(i)) })
 		}
 	}
 	messages := func() int64 {
