@@ -43,9 +43,9 @@ const (
 
 const maxSkew = 500 * time.Millisecond // more than NTP leaves
 
-// Check asks for the stream and says what each finding means. The error is not nil only if JetStream did not
-// answer. One finding is always there: no client can see whether the servers call fsync before they
-// acknowledge.
+// Check asks for the stream and says what each finding means. The error is not nil only if
+// JetStream did not answer. One finding is always there: no client can see whether the servers call
+// fsync before they acknowledge.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	var r Report
 	if err := s.ready(ctx, ""); err != nil {

@@ -31,8 +31,8 @@ type member struct {
 	proc           *daemon.Process
 }
 
-// start starts so many servers, and makes a stream with as many replicas. settings are lines of the part
-// jetstream of their configuration.
+// start starts so many servers, and makes a stream with as many replicas. settings are lines of the
+// part jetstream of their configuration.
 func start(t *testing.T, members int, settings ...string) *cluster {
 	t.Helper()
 	c := &cluster{}

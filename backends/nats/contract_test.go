@@ -141,7 +141,8 @@ func (o outside) Set(key, value string, ttl time.Duration) { o.t.Helper(); o.put
 func (o outside) SetOther(key string)                      { o.t.Helper(); o.put(key, "-", 0) }
 func (o outside) SetShared(key string)                     { o.t.Helper(); o.put(key, "-", 0) }
 
-// Delete deletes by sequence, as an operator does with nats stream rmm. The purge of a subject would do too.
+// Delete deletes by sequence, as an operator does with nats stream rmm. The purge of a subject
+// would do too.
 func (o outside) Delete(key string) {
 	o.t.Helper()
 	m, err := o.s.GetLastMsgForSubject(context.Background(), subject(key))

@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Error is an error that a server, or the connection to it, has told. It is of one of three classes:
+// Error is an error that a server, or the connection to it, has told. It is of one of three
+// classes:
 //   - permanent (Permanent): a repetition gets the same answer;
 //   - not done (Unsent): nothing was done, and the call may be repeated;
 //   - unknown: all others.
@@ -51,8 +52,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Permanent says that a repetition gets the same answer: the stream is missing or has other settings, or the
-// user may not do this.
+// Permanent says that a repetition gets the same answer: the stream is missing or has other
+// settings, or the user may not do this.
 func (e *Error) Permanent() bool { return e.class == permanent }
 
 // Unsent says that nothing was done: there is no connection, no leader, or no space.
@@ -140,14 +141,15 @@ func code(err error) int {
 	return 0
 }
 
-// isConflict tells that the last message has another sequence than was expected, or, in a stream with
-// replicas, that another write of the subject is under way. Nothing was done.
+// isConflict tells that the last message has another sequence than was expected, or, in a stream
+// with replicas, that another write of the subject is under way. Nothing was done.
 func isConflict(err error) bool {
 	c := code(err)
 	return c == codeWrongSequence || c == codeConflict
 }
 
-// isGone tells that there was no message to delete. A server in a cluster and one alone say it differently.
+// isGone tells that there was no message to delete. A server in a cluster and one alone say it
+// differently.
 func isGone(err error) bool {
 	switch code(err) {
 	case codeNoSequence, codeNoMessage:
@@ -203,8 +205,8 @@ func (s *Store) explain(ctx context.Context, subject string, err error) error {
 	return s.error(err)
 }
 
-// denied tells that the user may not use a subject. The server does not answer such a request. It tells the
-// connection, which remembers its last error.
+// denied tells that the user may not use a subject. The server does not answer such a request. It
+// tells the connection, which remembers its last error.
 func (s *Store) denied(subject string) error {
 	last := s.conn.LastError()
 	if !errors.Is(last, nats.ErrPermissionViolation) || !strings.Contains(last.Error(), `"`+subject+`"`) {
@@ -213,8 +215,8 @@ func (s *Store) denied(subject string) error {
 	return s.is(last, permanent, "give the user the permissions that Store.Permissions lists")
 }
 
-// ended is an error of a call whose ctx has ended: it matches the error of the ctx, whatever the client
-// library calls it.
+// ended is an error of a call whose ctx has ended: it matches the error of the ctx, whatever the
+// client library calls it.
 type ended struct{ cause, err error }
 
 func (e ended) Error() string   { return e.err.Error() }

@@ -38,7 +38,8 @@ func granted(t *testing.T, store backends.NumberedStore, n int) (keys []string, 
 	return keys, last
 }
 
-// heldOf counts the keys that are still held by the token. It asks a store that remembers no sequence.
+// heldOf counts the keys that are still held by the token. It asks a store that remembers no
+// sequence.
 func heldOf(t *testing.T, c *cluster, keys []string) (held int) {
 	t.Helper()
 	store := nats.New(c.conn, nats.WithMaxTTL(maxTTL))
@@ -90,8 +91,8 @@ const (
 	teamTTL  = 2 * time.Second
 )
 
-// work lets one worker for each address take the locks. The first worker of each lock keeps it until it is
-// lost, so that renewals and losses are part of it.
+// work lets one worker for each address take the locks. The first worker of each lock keeps it
+// until it is lost, so that renewals and losses are part of it.
 func work(t *testing.T, urls ...string) *team {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -142,12 +143,6 @@ func (x *team) worker(ctx context.Context, locks *locker.Client, key, who string
 		}
 		x.mu.Unlock()
 	}
-}
-
-func (x *team) made() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.grants)
 }
 
 // progress waits until each lock was granted some more times.

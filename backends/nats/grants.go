@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// grants are the messages that this store has written and that may still be there. A release or renewal
-// with a known sequence is one round trip instead of two. The server compares the sequence, so an entry that
-// is out of date only costs the second round trip.
+// grants are the messages that this store has written and that may still be there. A release or
+// renewal with a known sequence is one round trip instead of two. The server compares the sequence,
+// so an entry that is out of date only costs the second round trip.
 type grants struct {
 	mu      sync.Mutex
 	all     map[grant]remembered

@@ -52,9 +52,10 @@ type streamInfo struct {
 	failure
 }
 
-// Install makes the stream of the locks with so many replicas: three, or five, in a cluster, and one on a
-// server that is alone. Programs may call it at every start, several at once. A stream that is there already
-// stays as it is. If it has other settings, Install fails and says which ones.
+// Install makes the stream of the locks with so many replicas: three, or five, in a cluster, and
+// one on a server that is alone. Programs may call it at every start, several at once. A stream
+// that is there already stays as it is. If it has other settings, Install fails and says which
+// ones.
 func (s *Store) Install(ctx context.Context, replicas int) error {
 	if err := s.install(ctx, replicas); err != nil {
 		return fmt.Errorf("lockstep: install: %w", err)
@@ -126,8 +127,9 @@ func (s *Store) wrong(c streamConfig) (all []string) {
 	return all
 }
 
-// Permissions returns the subjects that the user of the connection must be allowed to publish to and to
-// subscribe to, and no others. Install needs to publish to $JS.API.STREAM.CREATE.<stream> as well.
+// Permissions returns the subjects that the user of the connection must be allowed to publish to
+// and to subscribe to, and no others. Install needs to publish to $JS.API.STREAM.CREATE.<stream> as
+// well.
 func (s *Store) Permissions() (publish, subscribe []string) {
 	inbox := "_INBOX"
 	if s.conn != nil && s.conn.Opts.InboxPrefix != "" {

@@ -1,4 +1,5 @@
-// Package nats keeps locks in a stream of NATS JetStream, for programs that have a NATS server already:
+// Package nats keeps locks in a stream of NATS JetStream, for programs that have a NATS server
+// already:
 //
 //	conn, err := natsgo.Connect("nats://…")            // github.com/nats-io/nats.go
 //	store := nats.New(conn)
@@ -7,16 +8,18 @@
 //
 // # Durability
 //
-// With its default settings, a NATS server may forget a lock that it has granted. It acknowledges a write
-// before it is on disk, and calls fsync every two minutes. So a power cut takes the last two minutes, on one
-// server as on three that lose power together. A lock that is forgotten is granted again, and the sequence
-// of the stream falls back with it: two holders may then have the same number, and a guard that compares
-// numbers sees no difference. The kill of a process forgets nothing, since the kernel has the data.
-// Jepsen found lost writes and lasting disagreement of replicas in 2.12.1
-// (https://jepsen.io/analyses/nats-2.12.1), after files were damaged on a minority of servers too.
+// With its default settings, a NATS server may forget a lock that it has granted. It acknowledges a
+// write before it is on disk, and calls fsync every two minutes. So a power cut takes the last two
+// minutes, on one server as on three that lose power together. A lock that is forgotten is granted
+// again, and the sequence of the stream falls back with it: two holders may then have the same
+// number, and a guard that compares numbers sees no difference. The kill of a process forgets
+// nothing, since the kernel has the data. Jepsen found lost writes and lasting disagreement of
+// replicas in 2.12.1 (https://jepsen.io/analyses/nats-2.12.1), after files were damaged on a
+// minority of servers too.
 //
-// Set sync_interval: always in the configuration of every server, and use three replicas. No client can see
-// that setting, so Check can't either. If an overlap is expensive, choose PostgreSQL or etcd.
+// Set sync_interval: always in the configuration of every server, and use three replicas. No client
+// can see that setting, so Check can't either. If an overlap is expensive, choose PostgreSQL or
+// etcd.
 //
 // # How it works
 //
@@ -27,24 +30,26 @@
 //	DeleteIf  delete the message by its sequence (STREAM.MSG.DELETE), then publish a wake-up
 //	Watch     subscribe to the wake-ups of the key
 //
-// The server decides each of them by a sequence, which it never gives twice. A store remembers the sequences
-// of its own grants, so each is one round trip. Otherwise it first reads the last message of the subject
-// from the leader of the stream (STREAM.MSG.GET). It never decides by what it has read. A server that has
-// lost its majority may answer a read for some seconds, so a holder may be told of a loss that did not
-// happen.
+// The server decides each of them by a sequence, which it never gives twice. A store remembers the
+// sequences of its own grants, so each is one round trip. Otherwise it first reads the last message
+// of the subject from the leader of the stream (STREAM.MSG.GET). It never grants, renews or deletes
+// by what it has read alone. A server that has lost its majority may answer a read for some seconds,
+// so a holder may be told of a loss that did not happen.
 //
 // The number of a grant is the sequence of its first message. A renewal keeps it.
 //
 // What is different from other stores:
-//   - A TTL has whole seconds. The store rounds up. The holder still stops at the end of its own TTL.
-//   - The server does not tell how long a lock still lives. So ExpireIf makes it live for the longest TTL that
-//     was asked for it, from now. A shorter TTL never shortens it.
-//   - A release wakes the waiters of all programs. The end of a lease wakes nobody: waiters poll for it.
-//     Waiters have no queue, so there is no fair and no rwlock.
-//   - The wall clock of the leader ends a lock. A clock that is set, or that of the next leader, may end it
-//     early.
-//   - A stream that is deleted and made again by Install has greater numbers, if the clock of that program is
-//     right. A stream that is restored from a backup has not.
+//   - A TTL has whole seconds. The store rounds up. The holder still stops at the end of its own
+//     TTL.
+//   - The server does not tell how long a lock still lives. So ExpireIf makes it live for the
+//     longest TTL that was asked for it, from now. A shorter TTL never shortens it.
+//   - A release wakes the waiters of all programs. The end of a lease wakes nobody: waiters poll
+//     for it. Waiters have no queue, so there is no fair and no rwlock.
+//   - The wall clock of the leader ends a lock. A clock that is set, or that of the next leader,
+//     may end it early.
+//   - A stream that is deleted and made again by Install has greater numbers, if the clock of that
+//     program is right. A stream that is restored from a backup has not.
+//   - There is no guard: NATS compares sequences only within one stream.
 //   - A lock can't be handed to another process (Lock.Transfer).
 package nats
 
@@ -78,8 +83,8 @@ func WithStream(name string) Option {
 }
 
 // WithSubject sets what all subjects begin with; lockstep without it. A lock has the subject
-// <subject>.lock.<key>, and its wake-ups have <subject>.wake.<key>. Programs with different subjects need
-// different streams.
+// <subject>.lock.<key>, and its wake-ups have <subject>.wake.<key>. Programs with different
+// subjects need different streams.
 func WithSubject(subject string) Option {
 	return func(c *config) {
 		c.subject = subject
@@ -92,7 +97,8 @@ func WithSubject(subject string) Option {
 // forbidden may not be in subjects that a client publishes to.
 const forbidden = " \t\r\n\x00*>/\\"
 
-// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds, without it.
+// WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds,
+// without it.
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
@@ -118,9 +124,9 @@ var (
 	_ backends.OneServer     = (*Store)(nil)
 )
 
-// New returns a store that uses the connection. It sends nothing; see [Store.Install] and [Store.Check]. The
-// caller closes the connection. A connection that has given up to reconnect (nats.MaxReconnects) stays
-// closed, so set that to -1.
+// New returns a store that uses the connection. It sends nothing; see [Store.Install] and
+// [Store.Check]. The caller closes the connection. A connection that has given up to reconnect
+// (nats.MaxReconnects) stays closed, so set that to -1.
 func New(conn *nats.Conn, opts ...Option) *Store {
 	s := &Store{conn: conn, config: config{stream: "LOCKSTEP", subject: "lockstep", maxTTL: backends.DefaultMaxTTL}}
 	for _, opt := range opts {
@@ -188,8 +194,8 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 	return backends.Result{OK: true, Fence: found.number}, nil
 }
 
-// renew makes what was found live for so many seconds from now, or for longer. It returns nil if the value
-// is not there any more.
+// renew makes what was found live for so many seconds from now, or for longer. It returns nil if
+// the value is not there any more.
 func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int64) (*entry, error) {
 	value := found.value
 	for range attempts {
@@ -220,8 +226,8 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 	return nil, errBusy
 }
 
-// attempts is how often a call begins anew because the message has changed. Each time, another call has
-// written; only calls with the same token do.
+// attempts is how often a call begins anew because the message has changed. Each time, another call
+// has written; only calls with the same token do.
 const attempts = 64
 
 // ExpireIf implements [backends.Store]. A value without a TTL stays as it is, and ok is true.
@@ -271,8 +277,9 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 // OneServer implements [backends.OneServer]: one stream has all keys, and one leader.
 func (s *Store) OneServer() bool { return true }
 
-// Identify implements [backends.Identifier]. All servers of a cluster are the same node, since a stream
-// with replicas is on several of them. A server outside a cluster is known by its name: give each its own.
+// Identify implements [backends.Identifier]. All servers of a cluster are the same node, since a
+// stream with replicas is on several of them. A server outside a cluster is known by its name: give
+// each its own.
 func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 	if err := s.ready(ctx, ""); err != nil {
 		return backends.Identity{}, err
@@ -313,8 +320,8 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 	}, nil
 }
 
-// ready refuses all calls of a store that was given bad options, keys that no subject can have, and calls
-// that come too late.
+// ready refuses all calls of a store that was given bad options, keys that no subject can have, and
+// calls that come too late.
 func (s *Store) ready(ctx context.Context, key string) error {
 	switch {
 	case s.config.invalid != nil:
@@ -325,7 +332,8 @@ func (s *Store) ready(ctx context.Context, key string) error {
 	return ctx.Err()
 }
 
-// maxSubject keeps a line of the protocol under the limit of the server, max_control_line, which is 4,096.
+// maxSubject keeps a line of the protocol under the limit of the server, max_control_line, which is
+// 4,096.
 const maxSubject = 2048
 
 // check refuses what must not be sent, and gives ttl in seconds, rounded up.

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A power cut takes what a server has written and not synced. This is the worst case, in which the disk has
-// written nothing by itself: each file is again as it was at its last fsync, or as it was written with
-// O_SYNC and then renamed. The server is a Go program, so no library can stand between it and the kernel.
-// Instead its process lets the kernel ask it before each of these calls (seccomp, SECCOMP_RET_USER_NOTIF),
-// and copies the file to another folder first.
+// A power cut takes what a server has written and not synced. This is the worst case, in which the
+// disk has written nothing by itself: each file is again as it was at its last fsync, or as it was
+// written with O_SYNC and then renamed. The server is a Go program, so no library can stand between
+// it and the kernel. Instead its process lets the kernel ask it before each of these calls
+// (seccomp, SECCOMP_RET_USER_NOTIF), and copies the file to another folder first.
 //
 // A file that the server has removed comes back. That is worse than a real power cut.
 func (m *member) cutPower(t *testing.T) {
@@ -39,7 +39,8 @@ func (m *member) cutPower(t *testing.T) {
 
 func (m *member) synced() string { return filepath.Join(m.dir, "synced") }
 
-// sync makes all that the server has written until now safe: it is killed, and started with the copying.
+// sync makes all that the server has written until now safe: it is killed, and started with the
+// copying.
 func (m *member) sync(t *testing.T) {
 	t.Helper()
 	m.kill()
@@ -155,7 +156,8 @@ const (
 	notificationSend    = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
 )
 
-// listenForSyncs makes the kernel ask before this process syncs or renames a file, or opens one with O_SYNC.
+// listenForSyncs makes the kernel ask before this process syncs or renames a file, or opens one
+// with O_SYNC.
 func listenForSyncs() (fd uintptr, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -6,9 +6,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Watch implements [backends.Store]. It is a subscription of core NATS, which brings each message at most
-// once. When the connection was made again, a message may have been missed, so every watcher is woken. The
-// subject is not that of the lock: a message there would come before the stream has stored it.
+// Watch implements [backends.Store]. It is a subscription of core NATS, which brings each message
+// at most once. When the connection was made again, a message may have been missed, so every
+// watcher is woken. The subject is not that of the lock: a message there would come before the
+// stream has stored it.
 func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	if err := s.ready(ctx, key); err != nil {
 		return err
@@ -51,8 +52,8 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 // pendingWakes is how many wake-ups of a key are kept while one is dealt with. wake does not block.
 const pendingWakes = 64
 
-// flush returns when the server has the subscription. Without a connection, the client library subscribes
-// when there is one again, and that wakes the watcher.
+// flush returns when the server has the subscription. Without a connection, the client library
+// subscribes when there is one again, and that wakes the watcher.
 func (s *Store) flush(ctx context.Context, subject string) error {
 	if s.conn.Status() != nats.CONNECTED {
 		return nil

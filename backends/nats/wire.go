@@ -22,8 +22,8 @@ const (
 // mark is what the data of a lock begins with. A message without it is not ours.
 const mark = "="
 
-// requestLimit is how long a request waits for its answer if its ctx lasts longer. A server answers nothing
-// to a request for a stream whose leader can't be reached.
+// requestLimit is how long a request waits for its answer if its ctx lasts longer. A server answers
+// nothing to a request for a stream whose leader can't be reached.
 const requestLimit = 5 * time.Second
 
 // An entry is the message of a lock.
@@ -39,8 +39,8 @@ type entry struct {
 func (s *Store) locks(key string) string { return s.config.subject + ".lock." + escape(key) }
 func (s *Store) wakes(key string) string { return s.config.subject + ".wake." + escape(key) }
 
-// escape makes a key one word of a subject, which people can read. What may not be there, and %, becomes %
-// and two hexadecimal digits, as in a URL. The empty key is % alone.
+// escape makes a key one word of a subject, which people can read. What may not be there, and %,
+// becomes % and two hexadecimal digits, as in a URL. The empty key is % alone.
 func escape(key string) string {
 	if key == "" {
 		return "%"
@@ -57,8 +57,9 @@ func escape(key string) string {
 	return b.String()
 }
 
-// publish stores value with the TTL of e, if the sequence of the last message is that of e. It does not set
-// Nats-Msg-Id: the server would acknowledge a duplicate of a message that was deleted since.
+// publish stores value with the TTL of e, if the sequence of the last message is that of e. It does
+// not set Nats-Msg-Id: the server would acknowledge a duplicate of a message that was deleted
+// since.
 func (s *Store) publish(ctx context.Context, key, value string, e *entry) (seq uint64, err error) {
 	m := nats.NewMsg(s.locks(key))
 	m.Data = []byte(mark + value)
@@ -111,8 +112,8 @@ func (s *Store) last(ctx context.Context, key string) (*entry, error) {
 	return e, nil
 }
 
-// ttlOf reads the header as the server does: as a duration, whose fraction of a second does not count, or
-// as a number of seconds. Any other text means no expiry.
+// ttlOf reads the header as the server does: as a duration, whose fraction of a second does not
+// count, or as a number of seconds. Any other text means no expiry.
 func ttlOf(header string) int64 {
 	if d, err := time.ParseDuration(header); err == nil {
 		return int64(d.Seconds())

@@ -45,8 +45,8 @@ func natsConn(tb testing.TB, s *server.Server) *natsgo.Conn {
 	return conn
 }
 
-// BenchmarkNATSPair is [BenchmarkPostgreSQLPair] for NATS, beside a publish and a deletion by the client
-// library's own JetStream on the same connection, and beside a key-value bucket.
+// BenchmarkNATSPair is [BenchmarkPostgreSQLPair] for NATS, beside a publish and a deletion by the
+// client library's own JetStream on the same connection, and beside a key-value bucket.
 func BenchmarkNATSPair(b *testing.B) {
 	for _, sync := range []string{"default", "always"} {
 		b.Run("sync="+sync, func(b *testing.B) {
@@ -91,7 +91,8 @@ func publishAndDelete(ctx context.Context, js jetstream.JetStream, raw jetstream
 	return raw.DeleteMsg(ctx, ack.Sequence)
 }
 
-// BenchmarkNATSHandover is [BenchmarkPostgreSQLHandover] for NATS: each goroutine has a connection of its own.
+// BenchmarkNATSHandover is [BenchmarkPostgreSQLHandover] for NATS: each goroutine has a connection
+// of its own.
 func BenchmarkNATSHandover(b *testing.B) {
 	for _, waiters := range []int{1, 100} {
 		b.Run(fmt.Sprintf("single/%d", waiters), func(b *testing.B) {
@@ -122,7 +123,8 @@ func BenchmarkNATSHandover(b *testing.B) {
 	}
 }
 
-// BenchmarkNATSIdleWaiters is [BenchmarkPostgreSQLIdleWaiters] for NATS. Messages to the server are counted.
+// BenchmarkNATSIdleWaiters is [BenchmarkPostgreSQLIdleWaiters] for NATS. Messages to the server are
+// counted.
 func BenchmarkNATSIdleWaiters(b *testing.B) {
 	s, conn, _ := natsServer(b, false)
 	store := nats.New(conn)
