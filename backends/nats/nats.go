@@ -170,28 +170,31 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 	if err != nil {
 		return backends.Result{}, err
 	}
-	seq, err := s.publish(ctx, key, value, &entry{ttl: seconds})
-	if err == nil {
-		s.grants.put(key, value, &entry{seq: seq, number: seq, ttl: seconds})
-		return backends.Result{OK: true, Fence: seq}, nil
+	for range attempts {
+		seq, err := s.publish(ctx, key, value, &entry{ttl: seconds})
+		if err == nil {
+			s.grants.put(key, value, &entry{seq: seq, number: seq, ttl: seconds})
+			return backends.Result{OK: true, Fence: seq}, nil
+		}
+		if !isConflict(err) {
+			return backends.Result{}, err
+		}
+		found, err := s.last(ctx, key)
+		switch {
+		case err != nil:
+			return backends.Result{}, err
+		case found == nil:
+			continue // it has ended, or, with replicas, a grant is under way that may be our own
+		case found.value != value:
+			return backends.Result{Foreign: found.ttl == 0, Holder: backends.HolderOf(found.value)}, nil
+		}
+		found, err = s.renew(ctx, key, found, seconds)
+		if err != nil || found == nil {
+			return backends.Result{}, err
+		}
+		return backends.Result{OK: true, Fence: found.number}, nil
 	}
-	if !isConflict(err) {
-		return backends.Result{}, err
-	}
-	found, err := s.last(ctx, key)
-	switch {
-	case err != nil:
-		return backends.Result{}, err
-	case found == nil: // it has ended meanwhile, or another grant is under way
-		return backends.Result{}, nil
-	case found.value != value:
-		return backends.Result{Foreign: found.ttl == 0, Holder: backends.HolderOf(found.value)}, nil
-	}
-	found, err = s.renew(ctx, key, found, seconds)
-	if err != nil || found == nil {
-		return backends.Result{}, err
-	}
-	return backends.Result{OK: true, Fence: found.number}, nil
+	return backends.Result{}, errBusy
 }
 
 // renew makes what was found live for so many seconds from now, or for longer. It returns nil if
@@ -226,8 +229,8 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 	return nil, errBusy
 }
 
-// attempts is how often a call begins anew because the message has changed. Each time, another call
-// has written; only calls with the same token do.
+// attempts is how often a call begins anew because the message has changed, or because another write
+// of it is under way.
 const attempts = 64
 
 // ExpireIf implements [backends.Store]. A value without a TTL stays as it is, and ok is true.
