@@ -30,6 +30,8 @@ type fixture struct {
 	setShared func(key string)
 	legacy    backends.LegacyStore
 	inspector backends.Inspector
+	lister    backends.Lister  // nil: the store does not list
+	evictor   backends.Evictor // nil: the store does not evict
 	transfers backends.TransferStore
 	// nil: the store moves no holds
 	holdTransfers backends.SharedTransferStore

@@ -12,21 +12,28 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// InspectedStore is a store that [RunInspector] can test. If it is a [backends.SharedStore], a
-// [backends.QueuedStore] or a [backends.NumberedStore], the suite tests Inspect with those as well.
+// InspectedStore is a store that [RunInspector] can test. If it is a [backends.Lister] or a
+// [backends.Evictor], the suite tests that too. If it is a [backends.SharedStore], a
+// [backends.QueuedStore], a [backends.NumberedStore] or a [backends.TransferStore], the suite tests all
+// with those as well.
 type InspectedStore interface {
 	backends.Store
 	backends.Inspector
 }
 
 var ofInspected = suite[InspectedStore, SharedOutside]{
-	sentences: func(InspectorHarness) []sentence { return inspectSentences },
+	sentences: func(InspectorHarness) []sentence {
+		return slices.Concat(inspectSentences, listSentences, evictSentences)
+	},
 	give: func(x *fixture, store InspectedStore, outside SharedOutside) {
 		x.inspector, x.store, x.setShared = store, store, outside.SetShared
 		x.shared, _ = store.(backends.SharedStore)
 		x.queued, _ = store.(backends.QueuedStore)
 		x.numbers, _ = store.(backends.NumberedStore)
 		x.queue = x.queued
+		x.lister, _ = store.(backends.Lister)
+		x.evictor, _ = store.(backends.Evictor)
+		x.transfers, _ = store.(backends.TransferStore)
 	},
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func TestEverySentenceOfInspectorsFails(t *testing.T) {
-	everySentenceFails(t, ofInspected, inspectDoubles, func(m *memory.Store) SharedOutside { return m })
+	everySentenceFails(t, ofInspected, slices.Concat(inspectDoubles, listDoubles, evictDoubles), func(m *memory.Store) SharedOutside { return m })
 }
 
 // inspectDouble is a memory store with some methods replaced.
@@ -21,6 +21,24 @@ type inspectDouble struct {
 	inspect func(ctx context.Context, key string) (backends.State, error)
 	setNX   setNXFunc
 	enter   enterFunc
+	list    func(ctx context.Context, prefix, after string, limit int) (backends.Page, error)
+	evict   evictFunc
+}
+
+type evictFunc = func(ctx context.Context, key, print string, e backends.Eviction) (bool, error)
+
+func (d inspectDouble) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
+	if d.list != nil {
+		return d.list(ctx, prefix, after, limit)
+	}
+	return d.Store.List(ctx, prefix, after, limit)
+}
+
+func (d inspectDouble) Evict(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+	if d.evict != nil {
+		return d.evict(ctx, key, print, e)
+	}
+	return d.Store.Evict(ctx, key, print, e)
 }
 
 func (d inspectDouble) Inspect(ctx context.Context, key string) (backends.State, error) {

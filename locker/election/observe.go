@@ -19,8 +19,8 @@ type Leadership struct {
 	Left   time.Duration // until the leadership ends, unless the leader renews it
 }
 
-// Leader asks store who leads the election on key, with one read. While the key is free, or reserved
-// for the next candidate, nobody leads.
+// Leader asks store who leads the election on key, with one read. While the key is free, reserved for
+// the next candidate, or closed because its leader was evicted, nobody leads.
 //
 // The answer is for people and dashboards, and for a process that wants to ask the leader something.
 // It may be over when it arrives, so never decide by it who may work: see [Election.IsLeader]. If
@@ -42,7 +42,7 @@ func Leader(ctx context.Context, store backends.Inspector, key string) (Leadersh
 	if err != nil {
 		return Leadership{}, &locker.Error{Op: "observe", Key: key, Err: err}
 	}
-	if s.Holding == 0 {
+	if s.Holding == 0 || s.Holds[0].Evicted {
 		return Leadership{}, nil
 	}
 	return Leadership{Led: true, Holder: s.Holds[0].Holder, Number: s.Fence, Left: s.Holds[0].Left}, nil
