@@ -11,22 +11,61 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
-// What an Inspector is told is read by one script, which writes nothing:
+// What people are told is read by scripts that write nothing:
 //
 //	Inspect  EVALSHA inspect.lua   TYPE, PTTL and GET or ZRANGEBYSCORE of the lock; its queue, reservations and counter
+//	List     SCAN                  on one server, and Inspect of each key that it finds
+//	Evict    EVALSHA evict.lua     SET, or ZADD and ZREM, of a value that is nobody's token; DEL or ZREM as in a release
 
 // Inspect tells who holds key. It needs scripts. It works in quarantine too.
 func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
-	if s.config.scriptless {
-		return backends.State{}, driver.BadInput("Inspect needs scripts, and the store has the option WithoutScripts")
-	}
-	if err := s.ready(ctx); err != nil {
+	if err := s.showing(ctx, "Inspect"); err != nil {
 		return backends.State{}, err
 	}
 	full := s.config.prefix + key
 	return inspected(do(ctx, s.line, scripts.Inspect,
 		full, queueKey(full), reservedKey(full), fenceKey(full), backends.MaxListed))
 }
+
+func (s *Store) showing(ctx context.Context, call string) error {
+	if s.config.scriptless {
+		return driver.BadInput(call + " needs scripts, and the store has the option WithoutScripts")
+	}
+	return s.ready(ctx)
+}
+
+// Evict ends the hold of key that print names. It needs scripts. It works in quarantine too. A sorted
+// set of other software, and one without expiry, is never evicted. The cost grows with the number of
+// holds of the key.
+func (s *Store) Evict(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+	if err := e.Validate(print); err != nil {
+		return false, driver.BadInput(err.Error())
+	}
+	if err := s.showing(ctx, "Evict"); err != nil {
+		return false, err
+	}
+	full, value, foreign := s.config.prefix+key, e.Value(), ""
+	if e.Now {
+		value = ""
+	}
+	if e.Foreign {
+		foreign = "foreign"
+	}
+	reply, err := once(ctx, s.line, scripts.Evict,
+		full, queueKey(full), reservedKey(full), print, value, foreign, wakeChannel(full), reservation, s.counted())
+	if err == nil && reply == int64(2) {
+		return false, errForeign{}
+	}
+	return yes(reply, err)
+}
+
+// errForeign is permanent: nothing was changed.
+type errForeign struct{}
+
+func (errForeign) Error() string     { return backends.ErrForeign.Error() }
+func (errForeign) Unwrap() error     { return backends.ErrForeign }
+func (errForeign) Permanent() bool   { return true }
+func (errForeign) ErrorType() string { return "invalid" }
 
 // inspected reads the reply of inspect.lua.
 func inspected(reply any, err error) (backends.State, error) {
@@ -38,7 +77,7 @@ func inspected(reply any, err error) (backends.State, error) {
 		return backends.State{}, unexpected(reply)
 	}
 	r := reader{ok: true}
-	kind, left, label := r.text(list[0]), r.integer(list[1]), r.label(list[2])
+	kind, left, value := r.text(list[0]), r.integer(list[1]), r.list(list[2])
 	holds, many, group, foreign := r.list(list[3]), r.count(list[4]), r.text(list[5]), r.count(list[6])
 	state := backends.State{Reserved: r.count(list[7]), Waiting: r.count(list[9])}
 	for _, waiter := range r.list(list[8]) {
@@ -49,23 +88,28 @@ func inspected(reply any, err error) (backends.State, error) {
 		state.Fence = n
 	}
 	switch {
-	case len(holds) != 2*min(many, backends.MaxListed):
+	case len(holds) != min(many, backends.MaxListed):
 		r.ok = false
 	case kind == "none" || left == -2: // it may have ended since the script began
 	case foreign == 1, left == -1:
 		state.Foreign = true
+		if kind != "zset" {
+			state.Print = r.hold(value, 0, -1).Print
+		}
 	case kind == "reserved":
 		state.Reserved++
 	case kind == "string":
 		state.Holding = 1
-		state.Holds = []backends.Hold{{Holder: label, Left: duration(max(left, 0), time.Millisecond), Slot: -1}}
+		state.Holds = []backends.Hold{r.hold(value, max(left, 0), -1)}
 	case kind == "zset":
 		state.Holding, state.Group = many, group
-		for i := 0; i < len(holds); i += 2 {
-			ends, slot := math.Modf(r.number(holds[i+1])) // see holds.lua
-			state.Holds = append(state.Holds, backends.Hold{
-				Holder: r.label(holds[i]), Left: duration(max(int64(ends-now)+1, 0), time.Millisecond), Slot: int(slot*2048) - 1,
-			})
+		for _, part := range holds {
+			told := r.list(part)
+			if len(told) != 4 {
+				return backends.State{}, unexpected(reply)
+			}
+			ends, slot := math.Modf(r.number(told[3])) // see holds.lua
+			state.Holds = append(state.Holds, r.hold(told[:3], max(int64(ends-now)+1, 0), int(slot*2048)-1))
 		}
 	}
 	if !r.ok {
@@ -106,6 +150,15 @@ func (r *reader) label(part any) string {
 		return label
 	}
 	return ""
+}
+
+// hold reads the label of a token, its print and whether it is one. left is in ms.
+func (r *reader) hold(told []any, left int64, slot int) backends.Hold {
+	if len(told) != 3 {
+		r.ok = false
+		return backends.Hold{}
+	}
+	return backends.HoldOf(r.text(told[0]), r.text(told[1]), r.count(told[2]) == 1, duration(left, time.Millisecond), slot)
 }
 
 func (r *reader) list(part any) []any {

@@ -57,6 +57,8 @@ var (
 	_ backends.QueuedStore   = (*Store)(nil)
 	_ backends.Identifier    = (*Store)(nil)
 	_ backends.Inspector     = (*Store)(nil)
+	_ backends.Lister        = (*Store)(nil)
+	_ backends.Evictor       = (*Store)(nil)
 
 	_ backends.TransferStore       = (*Store)(nil)
 	_ backends.SharedTransferStore = (*Store)(nil)

@@ -4,8 +4,8 @@
 -- The reply is a list of:
 --   the type of the lock, or reserved for a string that is a reservation
 --   left in ms
---   the label of the holder, for a string
---   {label, score, ...} of the holds
+--   {label, print, 1 if it is a token} for a string
+--   {{label, print, 1 if it is a token, score}, ...} of the holds
 --   how many holds there are
 --   their group
 --   1 if the sorted set is no lock
@@ -17,6 +17,11 @@
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local latest = '9007199254740991' -- below the score of the mark of a group
+-- tell returns what Inspect tells of a token.
+local function tell(token, score)
+  return {holder(token), printOf(token), isToken(token) and 1 or 0, score}
+end
+
 local kind, value, holds, many, group, foreign = redis.call('TYPE', KEYS[1]).ok, '', {}, 0, '', 0
 if kind ~= 'zset' then
   value = redis.call('GET', KEYS[1]) or '' -- GET is an error for any other type
@@ -25,9 +30,9 @@ if kind ~= 'zset' then
     kind = 'reserved'
   end
 else -- see holds.lua
-  holds = redis.call('ZRANGEBYSCORE', KEYS[1], now, latest, 'WITHSCORES', 'LIMIT', 0, ARGV[1])
-  for i = 1, #holds, 2 do
-    holds[i] = holder(holds[i])
+  local list = redis.call('ZRANGEBYSCORE', KEYS[1], now, latest, 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+  for i = 1, #list, 2 do
+    holds[#holds + 1] = tell(list[i], list[i + 1])
   end
   many = redis.call('ZCOUNT', KEYS[1], now, latest)
   local mark, last = '\0group:', redis.call('ZRANGE', KEYS[1], -1, -1)[1]
@@ -41,7 +46,7 @@ for i, member in ipairs(queue) do
   queue[i] = holder(string.match(member, '^[^@]*'))
 end
 return {
-  kind, redis.call('PTTL', KEYS[1]), holder(value), holds, many, group, foreign,
+  kind, redis.call('PTTL', KEYS[1]), tell(value), holds, many, group, foreign,
   redis.call('ZCOUNT', KEYS[3], now, '+inf'),
   queue, redis.call('ZCARD', KEYS[2]),
   redis.call('GET', KEYS[4]) or '', now,

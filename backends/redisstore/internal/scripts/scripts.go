@@ -59,8 +59,14 @@ var (
 	//go:embed transferhold.lua
 	transferHoldSource string
 
+	//go:embed print.lua
+	printSource string
 	//go:embed inspect.lua
 	inspectSource string
+	//go:embed evict.lua
+	evictSource string
+	//go:embed evicthold.lua
+	evictHoldSource string
 )
 
 // The scripts, each named by what it does. Scripts that grant are also listed in granting.
@@ -90,7 +96,8 @@ var (
 	TransferHold         = newScript(1, holdsSource+unnumberedSource+transferHoldSource)
 	TransferHoldNumbered = newScript(2, holdsSource+counterSource+drawSource+transferHoldSource)
 
-	Inspect = newScript(4, holderSource+inspectSource)
+	Inspect = newScript(4, holderSource+printSource+inspectSource)
+	Evict   = newScript(3, printSource+queueSource+evictSource+holdsSource+admitSource+evictHoldSource)
 )
 
 // Script is a Lua script. It is sent by its digest, and in full to a server that does not know it.
