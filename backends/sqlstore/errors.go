@@ -121,6 +121,7 @@ func (e ended) Unwrap() []error { return []error{e.cause, e.err} }
 // The errors of outcomes that a function of the database tells.
 var (
 	errWrongType  error = permanent{backends.ErrWrongType}
+	errForeign    error = permanent{backends.ErrForeign}
 	errNumbersEnd error = permanent{errors.New("the numbers of the key have come to their end at 2^53")}
 )
 

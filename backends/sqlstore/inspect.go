@@ -1,10 +1,12 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
@@ -21,53 +23,123 @@ func (s *PostgreSQL) Inspect(ctx context.Context, key string) (backends.State, e
 	return shown(text)
 }
 
-// shown reads what lockstep.inspect tells.
-func shown(text string) (backends.State, error) {
-	var told struct {
-		Kind     int
-		Foreign  bool
-		Fence    uint64
-		Waiting  int
-		Waiters  []string
-		Holding  int
-		Group    string
-		Reserved int
-		Holds    []struct {
-			Holder string
-			Left   int64
-			Slot   int
-		}
+// told is what lockstep.inspect tells. Labels and the group are in hex, times in microseconds.
+type told struct {
+	Kind     int
+	Foreign  bool
+	Print    string
+	Fence    uint64
+	Waiting  int
+	Waiters  []string
+	Holding  int
+	Group    string
+	Reserved int
+	Holds    []struct {
+		Holder, Print string
+		Token         bool
+		Left          int64
+		Slot          int
 	}
-	if err := json.Unmarshal([]byte(text), &told); err != nil {
+}
+
+func shown(text string) (backends.State, error) {
+	var t told
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return backends.State{}, fmt.Errorf("unexpected answer to inspect: %w", err)
 	}
-	if told.Kind > kindShared {
+	if t.Kind > kindShared {
 		return backends.State{}, errWrongType
 	}
-	group, _ := hex.DecodeString(told.Group)
+	return t.state(), nil
+}
+
+func (t told) state() backends.State {
 	state := backends.State{
-		Holding: told.Holding, Fence: told.Fence, Waiting: told.Waiting, Reserved: told.Reserved, Foreign: told.Foreign,
+		Holding: t.Holding, Fence: t.Fence, Waiting: t.Waiting, Reserved: t.Reserved, Foreign: t.Foreign, Print: t.Print,
 	}
-	if told.Holding > 0 {
-		state.Group = string(group)
+	if t.Holding > 0 {
+		state.Group = plain(t.Group)
 	}
-	for _, w := range told.Waiters {
-		state.Waiters = append(state.Waiters, label(w))
+	for _, w := range t.Waiters {
+		label := plain(w)
+		if !backends.ValidHolder(label) { // any program may have written it
+			label = ""
+		}
+		state.Waiters = append(state.Waiters, label)
 	}
-	for _, h := range told.Holds {
-		state.Holds = append(state.Holds, backends.Hold{Holder: label(h.Holder), Left: duration(h.Left), Slot: h.Slot})
+	for _, h := range t.Holds {
+		state.Holds = append(state.Holds, backends.HoldOf(plain(h.Holder), h.Print, h.Token, duration(h.Left), h.Slot))
 	}
-	return state, nil
+	return state
 }
 
 // kindShared is the kind of a key with shared holds.
 const kindShared = 3
 
-// label is one from the database, where any program may have written it.
-func label(digits string) string {
+func plain(digits string) string {
 	text, _ := hex.DecodeString(digits)
-	if !backends.ValidHolder(string(text)) {
-		return ""
-	}
 	return string(text)
+}
+
+// List implements [backends.Lister]: the pages are in the order of the keys. The tables have nothing but
+// locks, so prefix may be empty.
+func (s *PostgreSQL) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
+	if err := backends.ValidateLimit(limit); err != nil {
+		return backends.Page{}, BadInput(err.Error())
+	}
+	seen, err := hex.DecodeString(after)
+	if err != nil {
+		return backends.Page{}, BadInput(fmt.Sprintf("after %q is not the Next of a page", after))
+	}
+	if err := s.config.ready(ctx); err != nil {
+		return backends.Page{}, err
+	}
+	var text string
+	full := s.key(prefix)
+	err = s.exec.Row(ctx, "SELECT lockstep.list($1,$2,$3,$4,$5)", []any{full, behind(full), seen, int64(limit), int64(backends.MaxListed)}, &text)
+	if err != nil {
+		return backends.Page{}, explain(ctx, err)
+	}
+	var list struct {
+		Keys []struct {
+			Key   string
+			State told
+		}
+		Next string
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return backends.Page{}, fmt.Errorf("unexpected answer to list: %w", err)
+	}
+	page := backends.Page{Next: list.Next}
+	for _, k := range list.Keys {
+		if state := k.State.state(); state.Holding > 0 || state.Reserved > 0 || state.Foreign {
+			page.Keys = append(page.Keys, backends.KeyState{Key: strings.TrimPrefix(plain(k.Key), s.config.prefix), State: state})
+		}
+	}
+	return page, nil
+}
+
+// behind is the first text behind all that begin with prefix; nil: there is none.
+func behind(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] < 0xff {
+			return append(bytes.Clone(prefix[:i]), prefix[i]+1)
+		}
+	}
+	return nil
+}
+
+// Evict implements [backends.Evictor]. A shared key without expiry is never evicted.
+func (s *PostgreSQL) Evict(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+	if err := e.Validate(print); err != nil {
+		return false, BadInput(err.Error())
+	}
+	if err := s.config.ready(ctx); err != nil {
+		return false, err
+	}
+	var closed []byte
+	if !e.Now {
+		closed = []byte(e.Value())
+	}
+	return s.yes(ctx, "SELECT outcome FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), print, closed, e.Foreign, reservation)
 }

@@ -15,7 +15,7 @@ var postgresql embed.FS
 // those who keep the schema of their database in files. They may run again, also while locks are held.
 func PostgreSQLSchema() string {
 	var all strings.Builder
-	for _, name := range []string{"schema", "queue", "lock", "number", "shared", "transfer", "inspect", "guard", "sweep"} {
+	for _, name := range []string{"schema", "queue", "lock", "number", "shared", "transfer", "inspect", "evict", "guard", "sweep"} {
 		text, err := postgresql.ReadFile("postgresql/" + name + ".sql")
 		if err != nil {
 			panic(err) // it is embedded

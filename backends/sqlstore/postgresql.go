@@ -42,6 +42,8 @@ var (
 	_ backends.QueuedStore   = (*PostgreSQL)(nil)
 	_ backends.Identifier    = (*PostgreSQL)(nil)
 	_ backends.Inspector     = (*PostgreSQL)(nil)
+	_ backends.Lister        = (*PostgreSQL)(nil)
+	_ backends.Evictor       = (*PostgreSQL)(nil)
 
 	_ backends.TransferStore       = (*PostgreSQL)(nil)
 	_ backends.SharedTransferStore = (*PostgreSQL)(nil)
@@ -87,6 +89,7 @@ const (
 	done        = 1
 	wrongType   = 2
 	numbersOver = 3
+	foreign     = 4
 )
 
 // row calls a function of the database. outcome is among dest.
@@ -99,6 +102,8 @@ func (s *PostgreSQL) row(ctx context.Context, outcome *int64, statement string, 
 		return errWrongType
 	case numbersOver:
 		return errNumbersEnd
+	case foreign:
+		return errForeign
 	}
 	return nil
 }
