@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,45 @@ func TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster(t *testing.T) {
 				}
 				await(t, "the wake", woken)
 			})
+		}
+	}
+}
+
+// A server may have its slots in several ranges, and a client may not know yet where a slot has moved.
+func TestListFindsTheKeysOfAllServersOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	c := dialCluster(t, cluster)
+	store := goredis.New(c, redisstore.WithPrefix("app:"))
+	const many = 60
+	for i := range many {
+		mustSet(t, store, fmt.Sprint("lock", i), "token")
+		mustSet(t, store, fmt.Sprintf("{tag}%d", i), "token")
+	}
+	for i, to := range cluster.Masters() {
+		key := cluster.KeyOn(cluster.Masters()[(i+1)%3], fmt.Sprintf("app:moved-%d-%%d", i))
+		mustSet(t, store, strings.TrimPrefix(key, "app:"), "token")
+		cluster.MoveSlot(key, to)
+	}
+	for prefix, want := range map[string]int{"lock": many, "{tag}": many, "moved-": 3, "": 2*many + 3} {
+		found, pages := map[string]int{}, 0
+		for after := ""; pages == 0 || after != ""; pages++ {
+			page, err := store.List(t.Context(), prefix, after, backends.MaxPage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range page.Keys {
+				found[k.Key]++
+			}
+			after = page.Next
+		}
+		if len(found) != want || prefix == "{tag}" && pages != 1 || prefix == "lock" && pages < 3 {
+			t.Errorf("List of %q finds %d keys in %d pages; want %d", prefix, len(found), pages, want)
+		}
+		for key, times := range found {
+			if times != 1 {
+				t.Errorf("List of %q tells %q %d times", prefix, key, times)
+			}
 		}
 	}
 }

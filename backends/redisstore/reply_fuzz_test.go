@@ -231,6 +231,17 @@ func FuzzReplies(f *testing.F) {
 			}
 		}
 
+		keys, _, err := s.scanned(reply, place{last: lastSlot}, "")
+		if err == nil && (len(list) != 2 || len(keys) > len(list[1].([]any))) {
+			t.Errorf("SCAN of %#v = %q", reply, keys)
+		}
+		if last, err := together(reply, place{last: lastSlot}); err == nil && (last < 0 || last > lastSlot) {
+			t.Errorf("CLUSTER SLOTS of %#v = %d", reply, last)
+		}
+		if ok, err := s.Evict(ctx, "k", "print", backends.Eviction{}); ok != (reply == int64(1)) || (err == nil) != (reply == int64(0) || reply == int64(1)) {
+			t.Errorf("Evict of %#v = %v, %v", reply, ok, err)
+		}
+
 		report, err := s.Check(ctx) // must not panic
 		if err == nil && report.RoundTrip < 0 {
 			t.Errorf("Check of %#v = %+v", reply, report)

@@ -114,8 +114,9 @@ func TestAnUnexpectedReplyIsShownWithoutTokens(t *testing.T) {
 		_, number := s.SetNXNumbered(ctx, "k", "v", time.Second, backends.Turn{})
 		_, enter := s.Enter(ctx, "k", "v", time.Second, backends.Admission{})
 		_, inspect := s.Inspect(ctx, "k")
+		_, evict := s.Evict(ctx, "k", "print", backends.Eviction{})
 		_, _, left := s.Left(ctx, "k")
-		for i, err := range []error{set, expire, number, enter, inspect, left} {
+		for i, err := range []error{set, expire, number, enter, inspect, evict, left} {
 			if err == nil || strings.Contains(err.Error(), "ANN") || !strings.Contains(err.Error(), "30 bytes") {
 				t.Errorf("call %d for the reply %v = %v", i, reply, err)
 			}

@@ -3,7 +3,9 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,6 +30,7 @@ var stores = []storeSentence{
 	{"a connection that the server closed wakes, and is replaced", killedConnection},
 	{"a channel that is not permitted is an error at once", deniedChannel},
 	{"Check reports a server as it is", checkReports},
+	{"List sends one SCAN for each page, and looks at the keys that it finds", listPages},
 	{"nothing is left behind when a wait ends", nothingLeft},
 	{"nothing is left behind in a bubble", nothingLeftInABubble},
 	{"wrong credentials are an error at once, of a watch too", wrongCredentials},
@@ -52,6 +55,39 @@ func freeLock(t *testing.T, h Harness) {
 	acquire(t, h.store(t, Server{Addr: proxy.Addr()}), "a")
 	if set, scripts := proxy.Count("SET"), proxy.Count("EVALSHA")+proxy.Count("EVAL"); set != 1 || scripts != 0 {
 		t.Errorf("%d SET and %d scripts", set, scripts)
+	}
+}
+
+func listPages(t *testing.T, h Harness) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	const locks, others, limit = 50, 3000, 100
+	do(t, server, "EVAL", "for i = 1, ARGV[1] do redis.call('SET', 'other' .. i, i) end", "0", strconv.Itoa(others))
+	store := h.store(t, Server{Addr: proxy.Addr()}, app)
+	for i := range locks {
+		acquire(t, store, fmt.Sprint("lock", i))
+	}
+	before := proxy.Count("EVALSHA") + proxy.Count("EVAL")
+	found, pages := map[string]bool{}, 0
+	for after := ""; pages == 0 || after != ""; pages++ {
+		page, err := store.List(t.Context(), "", after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Keys) > 2*limit {
+			t.Errorf("a page has %d keys", len(page.Keys))
+		}
+		for _, k := range page.Keys {
+			found[k.Key] = k.Holding == 1
+		}
+		after = page.Next
+	}
+	if len(found) != locks || pages < others/limit/2 {
+		t.Errorf("%d keys in %d pages; want %d", len(found), pages, locks)
+	}
+	// each of the calls at one time may find that the server does not know the script
+	if scans, scripts := proxy.Count("SCAN"), proxy.Count("EVALSHA")+proxy.Count("EVAL")-before; scans != pages || scripts > 3*locks {
+		t.Errorf("%d SCAN and %d scripts for %d pages", scans, scripts, pages)
 	}
 }
 
