@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ import (
 
 func TestSecurityEveryUserOfThePageIsTested(t *testing.T) {
 	for user := range users(t) {
-		if _, tested := variants[user]; !tested && user != "check" && user != "inspect" && user != "legacy" {
+		if _, tested := variants[user]; !tested && !slices.Contains([]string{"check", "inspect", "list", "evict", "legacy"}, user) {
 			t.Errorf("nothing tests the user %s", user)
 		}
 		if !strings.Contains(readPage(t), "`"+user+"` |\n") {
@@ -346,6 +347,119 @@ func TestACLOfInspect(t *testing.T) {
 		s.do("SCRIPT", "FLUSH")
 		s.grant("inspect", without(full, permission)...)
 		wantPermanent(t, "Inspect without "+permission, inspect())
+	}
+}
+
+func TestACLOfList(t *testing.T) {
+	s := guard(t)
+	full := users(t)["list"]
+	holder := goredis.New(dial(t, &client.Options{Addr: s.Addr()}), app)
+	mustSet(t, holder, "text", "token")
+	if r, err := holder.Enter(t.Context(), "shared", "token", 20*time.Second, backends.Admission{Group: "g"}); err != nil || !r.OK {
+		t.Fatalf("Enter = %+v, %v", r, err)
+	}
+	list := func() error {
+		page, err := goredis.New(dial(t, s.as("list")), app).List(t.Context(), "", "", backends.MaxPage)
+		if err == nil && len(page.Keys) != 2 {
+			t.Errorf("List = %+v", page)
+		}
+		return err
+	}
+	s.grant("list", full...)
+	if err := list(); err != nil {
+		t.Error(err)
+	}
+	for _, permission := range permissions(full) {
+		s.do("SCRIPT", "FLUSH")
+		s.grant("list", without(full, permission)...)
+		wantPermanent(t, "List without "+permission, list())
+	}
+}
+
+// TestACLOfEvict evicts with and without Now, locks and shared holds, with and without waiters. Without
+// any one permission of the line at least one of them fails, or wakes nobody.
+func TestACLOfEvict(t *testing.T) {
+	s := guard(t)
+	full := users(t)["evict"]
+	holder := goredis.New(dial(t, &client.Options{Addr: s.Addr()}), app, hour)
+	scenes := 0
+	scene := func(shared, queued bool, e backends.Eviction) error {
+		scenes++
+		key, a := fmt.Sprint("key", scenes), backends.Admission{Group: "g", Limit: 1}
+		take := func(token, waiter string) backends.Result {
+			t.Helper()
+			var r backends.Result
+			var err error
+			if a.Waiter = waiter; shared {
+				r, err = holder.Enter(t.Context(), key, token, 30*time.Minute, a)
+			} else {
+				r, err = holder.SetNXQueued(t.Context(), key, token, 30*time.Minute, backends.Turn{Waiter: waiter})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		take(rand.Text(), "")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if queued {
+			if err := holder.WatchQueued(ctx, key, fmt.Sprint("waiter", scenes), func() {}); err != nil {
+				t.Fatal(err)
+			}
+			if r := take(rand.Text(), fmt.Sprint("waiter", scenes)); r.Position != 1 {
+				t.Fatalf("a waiter gets %+v", r)
+			}
+		}
+		if shared { // a hold that has ended, to be removed
+			s.do("ZADD", "app:"+key, "200000000000", "ended")
+		}
+		state, err := holder.Inspect(t.Context(), key)
+		if err != nil || len(state.Holds) != 1 {
+			t.Fatalf("Inspect = %+v, %v", state, err)
+		}
+		ok, err := goredis.New(dial(t, s.as("evict")), app).Evict(t.Context(), key, state.Holds[0].Print, e)
+		switch {
+		case err == nil && !ok:
+			t.Error("Evict = false")
+		case err == nil && queued && e.Now && s.denied() != "":
+			return errNobodyTold
+		}
+		return err
+	}
+	all := func() (errs []error) {
+		for _, shared := range []bool{false, true} {
+			for _, queued := range []bool{false, true} {
+				for _, now := range []bool{false, true} {
+					if err := scene(shared, queued, backends.Eviction{Now: now}); err != nil {
+						errs = append(errs, err)
+					}
+				}
+			}
+		}
+		return errs
+	}
+	s.grant("evict", full...)
+	s.do("ACL", "LOG", "RESET")
+	if errs := all(); len(errs) > 0 {
+		t.Errorf("with the line of the page: %v", errs)
+	}
+	if got := s.denied(); got != "" {
+		t.Errorf("refused on the way: %s", got)
+	}
+	for _, permission := range permissions(full) {
+		s.do("SCRIPT", "FLUSH")
+		s.do("ACL", "LOG", "RESET")
+		s.grant("evict", without(full, permission)...)
+		errs := all()
+		if len(errs) == 0 {
+			t.Errorf("superfluous: %s", permission)
+		}
+		for _, err := range errs {
+			if !errors.Is(err, errNobodyTold) {
+				wantPermanent(t, "Evict without "+permission, err)
+			}
+		}
 	}
 }
 

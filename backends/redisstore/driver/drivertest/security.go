@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -66,7 +67,7 @@ func usersSuffice(t *testing.T, h Harness) {
 		"single-replicas":   {app, redisstore.WithReplicas(1, 4*time.Second)},
 	}
 	for user := range lines {
-		if _, tested := opts[user]; !tested && user != "legacy" && user != "check" && user != "inspect" {
+		if _, tested := opts[user]; !tested && !slices.Contains([]string{"legacy", "check", "inspect", "list", "evict"}, user) {
 			t.Errorf("nothing tests the user %s", user)
 		}
 	}
@@ -98,10 +99,10 @@ func usersSuffice(t *testing.T, h Harness) {
 			}
 		})
 	}
-	t.Run("legacy, check and inspect", func(t *testing.T) {
+	t.Run("legacy, check, inspect, list and evict", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes"))
-		for _, user := range []string{"legacy", "check", "inspect"} {
+		for _, user := range []string{"legacy", "check", "inspect", "list", "evict"} {
 			do(t, server, append([]string{"ACL", "SETUSER", user}, lines[user]...)...)
 		}
 		ctx, store, errs := t.Context(), h.store(t, Server{Addr: server.Addr(), User: "legacy", Password: "secret"}, app), [10]error{}
@@ -132,7 +133,16 @@ func usersSuffice(t *testing.T, h Harness) {
 		}
 		state, err := h.store(t, Server{Addr: server.Addr(), User: "inspect", Password: "secret"}, app).Inspect(ctx, "held")
 		if err != nil || state.Holding != 1 {
-			t.Errorf("Inspect = %+v, %v", state, err)
+			t.Fatalf("Inspect = %+v, %v", state, err)
+		}
+		page, err := h.store(t, Server{Addr: server.Addr(), User: "list", Password: "secret"}, app).List(ctx, "held", "", backends.MaxPage)
+		if err != nil || len(page.Keys) != 1 {
+			t.Errorf("List = %+v, %v", page, err)
+		}
+		evictor := h.store(t, Server{Addr: server.Addr(), User: "evict", Password: "secret"}, app)
+		ok, err := evictor.Evict(ctx, "held", state.Holds[0].Print, backends.Eviction{Now: true, Foreign: true})
+		if err != nil || !ok {
+			t.Errorf("Evict = %v, %v", ok, err)
 		}
 		if got := h.denied(t, server); len(got) > 0 {
 			t.Errorf("refused on the way: %q", got)
