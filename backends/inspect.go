@@ -67,7 +67,7 @@ func ValidateLimit(limit int) error {
 
 // An Evictor ends a hold without its token, for a person who has seen that its holder is stuck.
 type Evictor interface {
-	// Evict ends the hold of key that print names, in one step. Its holder finds out at its next
+	// Evict ends the hold of key whose Print is seen, in one step. Its holder finds out at its next
 	// renewal, as after any loss, and may work until then. So the key, or the room of a shared hold,
 	// stays closed until the hold would have ended by itself. It is then a Hold with Evicted. Numbers
 	// keep rising.
@@ -78,7 +78,7 @@ type Evictor interface {
 	// A value that may be no lock is left alone, with an error that matches [ErrForeign], unless e says
 	// otherwise. A value of a type that the store does not write is an error that matches
 	// [ErrWrongType]. Both are permanent.
-	Evict(ctx context.Context, key, print string, e Eviction) (ok bool, err error)
+	Evict(ctx context.Context, key, seen string, e Eviction) (ok bool, err error)
 }
 
 // Eviction says how [Evictor] ends a hold.
@@ -89,12 +89,12 @@ type Eviction struct {
 }
 
 // Validate says what is wrong with a call of Evict.
-func (e Eviction) Validate(print string) error {
+func (e Eviction) Validate(seen string) error {
 	switch {
-	case print == "":
+	case seen == "":
 		return errors.New("the print is empty: take that of a Hold")
 	case e.By != "" && !ValidHolder(e.By):
-		return fmt.Errorf("By %q can't be a label (see locker.WithHolder)", e.By)
+		return fmt.Errorf("%q in By can't be a label (see locker.WithHolder)", e.By)
 	}
 	return nil
 }
@@ -136,8 +136,8 @@ type Hold struct {
 
 // HoldOf returns the Hold of a token whose label, as far as it has one, is that of HolderOf or of an
 // Eviction. The label may come from a server that has cut the secret off.
-func HoldOf(label, print string, isToken bool, left time.Duration, slot int) Hold {
-	h := Hold{Left: left, Slot: slot, Print: print, Foreign: !isToken}
+func HoldOf(label, name string, isToken bool, left time.Duration, slot int) Hold {
+	h := Hold{Left: left, Slot: slot, Print: name, Foreign: !isToken}
 	label, h.Evicted = strings.CutPrefix(label, evicted)
 	if ValidHolder(label) {
 		h.Holder = label

@@ -16,16 +16,16 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		one, two, token := x.key("one"), x.key("two"), labelled("ann")
 		l := x.grant(one, token, x.long)
 		x.grant(two, labelled("ann"), x.long)
-		print := x.print(one)
-		if other := x.print(two); print == "" || print == other || strings.Contains(token, print) {
-			x.Errorf("the prints are %q and %q", print, other)
+		seen := x.print(one)
+		if other := x.print(two); seen == "" || seen == other || strings.Contains(token, seen) {
+			x.Errorf("the prints are %q and %q", seen, other)
 		}
-		x.removeNot(one, print)
-		x.extendNot(one, print, x.long)
-		x.wantHeld(one, print, x.long, l)
+		x.removeNot(one, seen)
+		x.extendNot(one, seen, x.long)
+		x.wantHeld(one, seen, x.long, l)
 		x.extend(one, token, 2*x.long)
-		if again := x.print(one); again != print {
-			x.Errorf("after a renewal the print is %q; want %q", again, print)
+		if again := x.print(one); again != seen {
+			x.Errorf("after a renewal the print is %q; want %q", again, seen)
 		}
 	}},
 	{"an evicted hold is over for its holder, and keeps others out as long as it would have lived", func(x *fixture) {
@@ -64,28 +64,28 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 	{"a hold that was renewed since it was seen is evicted, and keeps others out until its new end", func(x *fixture) {
 		key, token := x.key("k"), labelled("")
 		x.grant(key, token, x.long)
-		print := x.print(key)
+		seen := x.print(key)
 		l := x.extend(key, token, 2*x.long)
-		x.evict(key, print, backends.Eviction{}, true)
+		x.evict(key, seen, backends.Eviction{}, true)
 		x.wantHeld(key, labelled(""), x.long, l)
 	}},
 	{"Evict leaves a hold alone that has another print", func(x *fixture) {
 		for i, e := range []backends.Eviction{{}, {Now: true}, {Now: true, Foreign: true}} {
 			key, token := x.key(fmt.Sprint("k", i)), labelled("")
 			x.grant(key, token, x.long)
-			print := x.print(key)
+			seen := x.print(key)
 			x.remove(key, token)
-			x.evict(key, print, e, false)
+			x.evict(key, seen, e, false)
 			x.wantNothing(key)
 			token = labelled("")
 			l := x.grant(key, token, x.long)
-			x.evict(key, print, e, false)
+			x.evict(key, seen, e, false)
 			x.evict(key, "not a print", e, false)
 			x.wantValue(key, token, l)
 			if x.shared != nil {
 				key, token := x.key(fmt.Sprint("shared", i)), labelled("")
 				x.admit(key, token, x.long, backends.Admission{}, 1, -1)
-				x.evict(key, print, e, false)
+				x.evict(key, seen, e, false)
 				x.renew(key, token, x.long)
 			}
 		}
@@ -119,8 +119,8 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		x.inTime("Evict", func(key string) bool {
 			x.grant(key, labelled(""), x.long)
 			x.waitFor(key, "ann")
-			print, began := x.print(key), time.Now()
-			x.evict(key, print, backends.Eviction{Now: true}, true)
+			seen, began := x.print(key), time.Now()
+			x.evict(key, seen, backends.Eviction{Now: true}, true)
 			s := x.inspect(key)
 			if !x.lasts(life{earliest: began.Add(backends.Reservation)}) {
 				return false
@@ -136,9 +136,9 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		x.grant(key, labelled(""), x.long)
 		before := x.print(key)
 		x.evict(key, before, backends.Eviction{}, true)
-		print := x.print(key)
+		seen := x.print(key)
 		x.evict(key, before, backends.Eviction{Now: true}, false)
-		x.evict(key, print, backends.Eviction{Now: true}, true)
+		x.evict(key, seen, backends.Eviction{Now: true}, true)
 		x.wantNothing(key)
 	}},
 	{"numbers rise after an eviction", func(x *fixture) {
@@ -185,12 +185,12 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		for i, value := range []string{"by an operator", labelled("ann")} {
 			key := x.key(fmt.Sprint("k", i))
 			x.outside.Set(key, value, 0)
-			print := x.inspect(key).Print
+			seen := x.inspect(key).Print
 			for _, e := range []backends.Eviction{{}, {Now: true}, {Foreign: true}} {
-				x.wantForeign(key, print, e)
+				x.wantForeign(key, seen, e)
 			}
 			x.wantForever(key, value)
-			x.evict(key, print, backends.Eviction{Now: true, Foreign: true}, true)
+			x.evict(key, seen, backends.Eviction{Now: true, Foreign: true}, true)
 			x.wantNothing(key)
 		}
 	}},
@@ -257,8 +257,8 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		x.inTime("Evict", func(key string) bool {
 			x.admit(key, labelled(""), x.long, writes, 0, 0)
 			x.waiters(key, reads, reads, writes)
-			print, began := x.print(key), time.Now()
-			x.evict(key, print, backends.Eviction{Now: true}, true)
+			seen, began := x.print(key), time.Now()
+			x.evict(key, seen, backends.Eviction{Now: true}, true)
 			s := x.inspect(key)
 			if !x.lasts(life{earliest: began.Add(backends.Reservation)}) {
 				return false
@@ -300,10 +300,10 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 	{"Evict with a ctx that is done changes nothing, and is the error of the ctx", func(x *fixture) {
 		key, token := x.key("k"), labelled("")
 		l := x.grant(key, token, x.long)
-		print := x.print(key)
+		seen := x.print(key)
 		ctx, cancel := context.WithCancel(x.Context())
 		cancel()
-		if ok, err := x.evictor.Evict(ctx, key, print, backends.Eviction{}); !errors.Is(err, context.Canceled) {
+		if ok, err := x.evictor.Evict(ctx, key, seen, backends.Eviction{}); !errors.Is(err, context.Canceled) {
 			x.Errorf("Evict = %v, %v", ok, err)
 		}
 		x.wantValue(key, token, l)
@@ -321,10 +321,10 @@ func (x *fixture) print(key string) string {
 }
 
 // evict calls Evict, which must answer want.
-func (x *fixture) evict(key, print string, e backends.Eviction, want bool) {
+func (x *fixture) evict(key, seen string, e backends.Eviction, want bool) {
 	x.Helper()
-	if ok, err := x.evictor.Evict(x.Context(), key, print, e); err != nil || ok != want {
-		x.Fatalf("Evict(%.60q, %q, %+v) = %v, %v; want %v", key, print, e, ok, err, want)
+	if ok, err := x.evictor.Evict(x.Context(), key, seen, e); err != nil || ok != want {
+		x.Fatalf("Evict(%.60q, %q, %+v) = %v, %v; want %v", key, seen, e, ok, err, want)
 	}
 }
 
@@ -343,9 +343,9 @@ func (x *fixture) evictIfThere(key string) bool {
 }
 
 // wantForeign calls Evict, which must refuse what key has.
-func (x *fixture) wantForeign(key, print string, e backends.Eviction) {
+func (x *fixture) wantForeign(key, seen string, e backends.Eviction) {
 	x.Helper()
-	ok, err := x.evictor.Evict(x.Context(), key, print, e)
+	ok, err := x.evictor.Evict(x.Context(), key, seen, e)
 	if ok || !errors.Is(err, backends.ErrForeign) {
 		x.Fatalf("Evict(%.60q, %+v) = %v, %v; want an error that matches ErrForeign", key, e, ok, err)
 	}

@@ -15,11 +15,11 @@ func badEvict(f func(m *memory.Store) evictFunc) func(*memory.Store) InspectedSt
 }
 
 // evicting changes what Evict is told.
-func evicting(change func(m *memory.Store, key string, print *string, e *backends.Eviction)) func(*memory.Store) InspectedStore {
+func evicting(change func(m *memory.Store, key string, seen *string, e *backends.Eviction)) func(*memory.Store) InspectedStore {
 	return badEvict(func(m *memory.Store) evictFunc {
-		return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
-			change(m, key, &print, &e)
-			return m.Evict(ctx, key, print, e)
+		return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+			change(m, key, &seen, &e)
+			return m.Evict(ctx, key, seen, e)
 		}
 	})
 }
@@ -27,8 +27,8 @@ func evicting(change func(m *memory.Store, key string, print *string, e *backend
 // afterEvict does something to a key that was evicted.
 func afterEvict(do func(m *memory.Store, key string, e backends.Eviction)) func(*memory.Store) InspectedStore {
 	return badEvict(func(m *memory.Store) evictFunc {
-		return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
-			ok, err := m.Evict(ctx, key, print, e)
+		return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+			ok, err := m.Evict(ctx, key, seen, e)
 			if ok {
 				do(m, key, e)
 			}
@@ -38,15 +38,15 @@ func afterEvict(do func(m *memory.Store, key string, e backends.Eviction)) func(
 }
 
 // whatever evicts what is there now.
-func whatever(m *memory.Store, key string, print *string, _ *backends.Eviction) {
+func whatever(m *memory.Store, key string, seen *string, _ *backends.Eviction) {
 	if s, err := m.Inspect(background, key); err == nil && len(s.Holds) > 0 {
-		*print = s.Holds[0].Print
+		*seen = s.Holds[0].Print
 	}
 }
 
-func always(m *memory.Store, key string, print *string, e *backends.Eviction) { e.Now = true }
+func always(m *memory.Store, key string, seen *string, e *backends.Eviction) { e.Now = true }
 
-func force(m *memory.Store, key string, print *string, e *backends.Eviction) { e.Foreign = true }
+func force(m *memory.Store, key string, seen *string, e *backends.Eviction) { e.Foreign = true }
 
 // altering is a store whose Inspect shows something else of a hold.
 func altering(change func(h *backends.Hold)) func(*memory.Store) InspectedStore {
@@ -122,11 +122,11 @@ var evictDoubles = []broken[InspectedStore]{
 		bug:    "the end of a hold is part of its print",
 		breaks: "a hold that was renewed since it was seen is evicted, and keeps others out until its new end",
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 				if _, left, _ := m.Get(key); left > 15*time.Second {
 					return false, nil
 				}
-				return m.Evict(ctx, key, print, e)
+				return m.Evict(ctx, key, seen, e)
 			}
 		}),
 	},
@@ -138,9 +138,9 @@ var evictDoubles = []broken[InspectedStore]{
 	{
 		bug: "Now wakes nobody", breaks: evictNow,
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 				e.Now = false
-				ok, err := m.Evict(ctx, key, print, e)
+				ok, err := m.Evict(ctx, key, seen, e)
 				if ok {
 					m.Set(key, "", time.Nanosecond)
 					time.Sleep(time.Nanosecond)
@@ -152,10 +152,10 @@ var evictDoubles = []broken[InspectedStore]{
 	{
 		bug: "Now passes over the queue", breaks: evictQueue,
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 				now := e.Now
 				e.Now = false
-				ok, err := m.Evict(ctx, key, print, e)
+				ok, err := m.Evict(ctx, key, seen, e)
 				if ok && now {
 					m.Delete(key)
 				}
@@ -167,11 +167,11 @@ var evictDoubles = []broken[InspectedStore]{
 	{
 		bug: "an evicted key stays closed", breaks: "an evicted key has a print of its own, by which Evict opens it",
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 				if s, _ := m.Inspect(ctx, key); len(s.Holds) > 0 && s.Holds[0].Evicted {
 					return false, nil
 				}
-				return m.Evict(ctx, key, print, e)
+				return m.Evict(ctx, key, seen, e)
 			}
 		}),
 	},
@@ -193,11 +193,11 @@ var evictDoubles = []broken[InspectedStore]{
 	{
 		bug: "26 letters are a token wherever they stand", breaks: evictForeig,
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 				if value, _, _ := m.Get(key); len(value) > 26 {
 					e.Foreign = true
 				}
-				return m.Evict(ctx, key, print, e)
+				return m.Evict(ctx, key, seen, e)
 			}
 		}),
 	},
@@ -216,8 +216,8 @@ var evictDoubles = []broken[InspectedStore]{
 	{
 		bug: "a list is a free key", breaks: "Evict of a value of another type is an error that matches ErrWrongType",
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
-				ok, _ := m.Evict(ctx, key, print, e)
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+				ok, _ := m.Evict(ctx, key, seen, e)
 				return ok, nil
 			}
 		}),
@@ -233,9 +233,9 @@ var evictDoubles = []broken[InspectedStore]{
 	},
 	{
 		bug: "the last hold is evicted", breaks: evictShared,
-		store: evicting(func(m *memory.Store, key string, print *string, _ *backends.Eviction) {
+		store: evicting(func(m *memory.Store, key string, seen *string, _ *backends.Eviction) {
 			if s, _ := m.Inspect(background, key); len(s.Holds) > 1 {
-				*print = s.Holds[len(s.Holds)-1].Print
+				*seen = s.Holds[len(s.Holds)-1].Print
 			}
 		}),
 	},
@@ -259,11 +259,11 @@ var evictDoubles = []broken[InspectedStore]{
 	{
 		bug: "no print is an eviction of nothing", breaks: evictInput,
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
-				if print == "" {
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+				if seen == "" {
 					return false, nil
 				}
-				return m.Evict(ctx, key, print, e)
+				return m.Evict(ctx, key, seen, e)
 			}
 		}),
 	},
@@ -278,8 +278,8 @@ var evictDoubles = []broken[InspectedStore]{
 	{
 		bug: "Evict ignores its ctx", breaks: "Evict with a ctx that is done changes nothing, and is the error of the ctx",
 		store: badEvict(func(m *memory.Store) evictFunc {
-			return func(_ context.Context, key, print string, e backends.Eviction) (bool, error) {
-				return m.Evict(background, key, print, e)
+			return func(_ context.Context, key, seen string, e backends.Eviction) (bool, error) {
+				return m.Evict(background, key, seen, e)
 			}
 		}),
 	},

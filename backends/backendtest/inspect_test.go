@@ -25,7 +25,7 @@ type inspectDouble struct {
 	evict   evictFunc
 }
 
-type evictFunc = func(ctx context.Context, key, print string, e backends.Eviction) (bool, error)
+type evictFunc = func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error)
 
 func (d inspectDouble) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
 	if d.list != nil {
@@ -34,11 +34,11 @@ func (d inspectDouble) List(ctx context.Context, prefix, after string, limit int
 	return d.Store.List(ctx, prefix, after, limit)
 }
 
-func (d inspectDouble) Evict(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+func (d inspectDouble) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 	if d.evict != nil {
-		return d.evict(ctx, key, print, e)
+		return d.evict(ctx, key, seen, e)
 	}
-	return d.Store.Evict(ctx, key, print, e)
+	return d.Store.Evict(ctx, key, seen, e)
 }
 
 func (d inspectDouble) Inspect(ctx context.Context, key string) (backends.State, error) {

@@ -106,19 +106,19 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 }
 
 // Evict implements [backends.Evictor].
-func (s *Store) Evict(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
+func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if err := e.Validate(print); err != nil {
+	if err := e.Validate(seen); err != nil {
 		return false, permanent{err}
 	}
-	ok, wakes, err := s.evict(key, print, e)
+	ok, wakes, err := s.evict(key, seen, e)
 	wakeAll(wakes) // not under the mutex, as in DeleteIf
 	return ok, err
 }
 
-func (s *Store) evict(key, print string, e backends.Eviction) (ok bool, wakes []func(), err error) {
+func (s *Store) evict(key, seen string, e backends.Eviction) (ok bool, wakes []func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -129,8 +129,8 @@ func (s *Store) evict(key, print string, e backends.Eviction) (ok bool, wakes []
 	case there.kind == other:
 		return false, nil, errWrongType
 	case there.kind == shared:
-		return s.evictHold(key, print, e, now)
-	case backends.PrintOf(there.value) != print || strings.HasPrefix(there.value, reservedFor("")):
+		return s.evictHold(key, seen, e, now)
+	case backends.PrintOf(there.value) != seen || strings.HasPrefix(there.value, reservedFor("")):
 		return false, nil, nil
 	case !e.Foreign && !backends.IsToken(there.value), there.expires.IsZero() && !(e.Foreign && e.Now):
 		return false, nil, errForeign
@@ -142,14 +142,14 @@ func (s *Store) evict(key, print string, e backends.Eviction) (ok bool, wakes []
 	return true, nil, nil
 }
 
-func (s *Store) evictHold(key, print string, e backends.Eviction, now time.Time) (ok bool, wakes []func(), err error) {
+func (s *Store) evictHold(key, seen string, e backends.Eviction, now time.Time) (ok bool, wakes []func(), err error) {
 	h, _, _ := s.shareOf(key, now)
 	if h == nil {
 		return false, nil, errForeign
 	}
 	for token := range h.holds {
 		switch {
-		case backends.PrintOf(token) != print:
+		case backends.PrintOf(token) != seen:
 			continue
 		case !e.Foreign && !backends.IsToken(token):
 			return false, nil, errForeign

@@ -34,11 +34,11 @@ func (s *Store) showing(ctx context.Context, call string) error {
 	return s.ready(ctx)
 }
 
-// Evict ends the hold of key that print names. It needs scripts. It works in quarantine too. A sorted
+// Evict ends the hold of key whose Print is seen. It needs scripts. It works in quarantine too. A sorted
 // set of other software, and one without expiry, is never evicted. The cost grows with the number of
 // holds of the key.
-func (s *Store) Evict(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
-	if err := e.Validate(print); err != nil {
+func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+	if err := e.Validate(seen); err != nil {
 		return false, driver.BadInput(err.Error())
 	}
 	if err := s.showing(ctx, "Evict"); err != nil {
@@ -52,7 +52,7 @@ func (s *Store) Evict(ctx context.Context, key, print string, e backends.Evictio
 		foreign = "foreign"
 	}
 	reply, err := once(ctx, s.line, scripts.Evict,
-		full, queueKey(full), reservedKey(full), print, value, foreign, wakeChannel(full), reservation, s.counted())
+		full, queueKey(full), reservedKey(full), seen, value, foreign, wakeChannel(full), reservation, s.counted())
 	if err == nil && reply == int64(2) {
 		return false, errForeign{}
 	}

@@ -130,8 +130,8 @@ func behind(prefix []byte) []byte {
 }
 
 // Evict implements [backends.Evictor]. A shared key without expiry is never evicted.
-func (s *PostgreSQL) Evict(ctx context.Context, key, print string, e backends.Eviction) (bool, error) {
-	if err := e.Validate(print); err != nil {
+func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+	if err := e.Validate(seen); err != nil {
 		return false, BadInput(err.Error())
 	}
 	if err := s.config.ready(ctx); err != nil {
@@ -141,5 +141,5 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, print string, e backends.Ev
 	if !e.Now {
 		closed = []byte(e.Value())
 	}
-	return s.yes(ctx, "SELECT outcome FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), print, closed, e.Foreign, reservation)
+	return s.yes(ctx, "SELECT outcome FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), seen, closed, e.Foreign, reservation)
 }

@@ -58,12 +58,12 @@ func TestForcedReleases(t *testing.T) {
 	}
 }
 
-type evictFunc = func(ctx context.Context, key, print string, e backends.Eviction) (bool, error)
+type evictFunc = func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error)
 
 func deleting(_ backends.Inspector, e backends.Evictor) evictFunc {
-	return func(ctx context.Context, key, print string, how backends.Eviction) (bool, error) {
+	return func(ctx context.Context, key, seen string, how backends.Eviction) (bool, error) {
 		how.Now = true
-		return e.Evict(ctx, key, print, how)
+		return e.Evict(ctx, key, seen, how)
 	}
 }
 
@@ -145,13 +145,13 @@ func (e *eviction) evict(ctx context.Context, t *testing.T, i backends.Inspector
 		return
 	}
 	time.Sleep(rand.N(evictedTTL / 2))
-	print := s.Holds[0].Print
-	switch ok, err := evict(ctx, key, print, backends.Eviction{By: "operator"}); {
+	seen := s.Holds[0].Print
+	switch ok, err := evict(ctx, key, seen, backends.Eviction{By: "operator"}); {
 	case err != nil:
 		t.Error(err)
 	case ok:
 		e.mu.Lock()
-		e.evicted[print] = true
+		e.evicted[seen] = true
 		e.mu.Unlock()
 	default:
 		e.vain.Add(1)

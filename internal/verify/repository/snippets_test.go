@@ -83,6 +83,8 @@ type anyStore interface {
 	backends.QueuedStore
 	backends.OrderedStore
 	backends.Inspector
+	backends.Lister
+	backends.Evictor
 }
 
 type vault struct{}
