@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -303,5 +304,25 @@ func TestWhatCannotBeObservedIsAnError(t *testing.T) {
 		if fmt.Sprint(err) != want {
 			t.Errorf("%v; want %s", err, want)
 		}
+	}
+}
+
+func TestNobodyLeadsWhileAKeyIsClosedAfterAnEviction(t *testing.T) {
+	store := memory.New()
+	if r, err := store.SetNX(t.Context(), "key", "ann "+rand.Text(), 20*time.Second); err != nil || !r.OK {
+		t.Fatalf("SetNX = %+v, %v", r, err)
+	}
+	if l, err := election.Leader(t.Context(), store, "key"); err != nil || l.Holder != "ann" {
+		t.Fatalf("Leader = %+v, %v", l, err)
+	}
+	s, err := store.Inspect(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := store.Evict(t.Context(), "key", s.Holds[0].Print, backends.Eviction{By: "operator"}); err != nil || !ok {
+		t.Fatalf("Evict = %v, %v", ok, err)
+	}
+	if l, err := election.Leader(t.Context(), store, "key"); err != nil || l != (election.Leadership{}) {
+		t.Errorf("Leader = %+v, %v; want nobody", l, err)
 	}
 }
