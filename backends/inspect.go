@@ -75,8 +75,8 @@ type Evictor interface {
 	// Evict returns false if key has no such hold any more: it has ended, or another holder has the
 	// key. Nothing was changed then. It is sent once. If the outcome is unknown, Inspect tells it.
 	//
-	// A value that may be no lock is left alone, with an error that matches [ErrForeign], unless e says
-	// otherwise. A value of a type that the store does not write is an error that matches
+	// A value that may be no lock is left alone, with an error that matches [ErrForeign], unless e
+	// says otherwise. A value of a type that the store does not write is an error that matches
 	// [ErrWrongType]. Both are permanent.
 	Evict(ctx context.Context, key, seen string, e Eviction) (ok bool, err error)
 }
@@ -134,8 +134,8 @@ type Hold struct {
 	Evicted bool          // it was evicted, and keeps others out until it ends; Holder is [Eviction.By]
 }
 
-// HoldOf returns the Hold of a token whose label, as far as it has one, is that of HolderOf or of an
-// Eviction. The label may come from a server that has cut the secret off.
+// HoldOf returns the Hold of a token whose label, as far as it has one, is that of HolderOf or of
+// an Eviction. The label may come from a server that has cut the secret off.
 func HoldOf(label, name string, isToken bool, left time.Duration, slot int) Hold {
 	h := Hold{Left: left, Slot: slot, Print: name, Foreign: !isToken}
 	label, h.Evicted = strings.CutPrefix(label, evicted)
@@ -145,16 +145,16 @@ func HoldOf(label, name string, isToken bool, left time.Duration, slot int) Hold
 	return h
 }
 
-// PrintOf is the Print of a token: the first 8 bytes of its SHA-256, in hex. A store may use another
-// hash that its server can compute. Of a token nothing can be read from it, since its secret has 130
-// bits. A short value of other software can be guessed.
+// PrintOf is the Print of a token: the first 8 bytes of its SHA-256, in hex. A store may use
+// another hash that its server can compute. Of a token nothing can be read from it, since its
+// secret has 130 bits. A short value of other software can be guessed.
 func PrintOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:8])
 }
 
-// IsToken reports whether text has the form of the tokens of a Client: 26 letters of base32, alone or
-// behind a space.
+// IsToken reports whether text has the form of the tokens of a Client: 26 letters of base32, alone
+// or behind a space.
 func IsToken(text string) bool {
 	i := len(text) - secretLength
 	return i >= 0 && (i == 0 || text[i-1] == ' ') && strings.Trim(text[i:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""

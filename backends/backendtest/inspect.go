@@ -14,8 +14,8 @@ import (
 
 // InspectedStore is a store that [RunInspector] can test. If it is a [backends.Lister] or a
 // [backends.Evictor], the suite tests that too. If it is a [backends.SharedStore], a
-// [backends.QueuedStore], a [backends.NumberedStore] or a [backends.TransferStore], the suite tests all
-// with those as well.
+// [backends.QueuedStore], a [backends.NumberedStore] or a [backends.TransferStore], the suite tests
+// all with those as well.
 type InspectedStore interface {
 	backends.Store
 	backends.Inspector

@@ -44,8 +44,9 @@ func WithMaxTTL(d time.Duration) Option {
 
 // A Store is a [backends.NumberedStore], a [backends.FencedStore], a [backends.OrderedStore], a
 // [backends.QueuedStore], a [backends.Inspector], a [backends.Lister], a [backends.Evictor], a
-// [backends.TransferStore] and a [backends.SharedTransferStore]. Its Legacy is a [backends.LegacyStore] as well. The value of a lock,
-// numbered or not, is a text, and the plain commands work on texts. Shared holds are another type.
+// [backends.TransferStore] and a [backends.SharedTransferStore]. Its Legacy is a
+// [backends.LegacyStore] as well. The value of a lock, numbered or not, is a text, and the plain
+// commands work on texts. Shared holds are another type.
 //
 // It keeps time to the nanosecond. It calls wake functions before DeleteIf or Leave returns, in the
 // order in which they were registered.

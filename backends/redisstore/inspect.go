@@ -34,9 +34,9 @@ func (s *Store) showing(ctx context.Context, call string) error {
 	return s.ready(ctx)
 }
 
-// Evict ends the hold of key whose Print is seen. It needs scripts. It works in quarantine too. A sorted
-// set of other software, and one without expiry, is never evicted. The cost grows with the number of
-// holds of the key.
+// Evict ends the hold of key whose Print is seen. It needs scripts. It works in quarantine too. A
+// sorted set of other software, and one without expiry, is never evicted. The cost grows with the
+// number of holds of the key.
 func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 	if err := e.Validate(seen); err != nil {
 		return false, driver.BadInput(err.Error())

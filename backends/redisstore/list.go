@@ -14,8 +14,8 @@ import (
 )
 
 // List sends one SCAN, to one server, and Inspect for each key that it finds. It needs scripts. It
-// works in quarantine too. In a cluster it goes from master to master, by the slots that each has. A
-// database with many other keys has many pages with few locks: SCAN looks at all keys.
+// works in quarantine too. In a cluster it goes from master to master, by the slots that each has.
+// A database with many other keys has many pages with few locks: SCAN looks at all keys.
 func (s *Store) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
 	full := s.config.prefix + prefix
 	if full == "" {
@@ -48,7 +48,8 @@ type place struct {
 
 const lastSlot = 16383
 
-// slotsOf are the slots that keys with a prefix may be in. A hash tag in it decides the slot of all.
+// slotsOf are the slots that keys with a prefix may be in. A hash tag in it decides the slot of
+// all.
 func slotsOf(full string) place {
 	if hashTag(full) == full {
 		return place{last: lastSlot}
@@ -132,8 +133,8 @@ func pattern(prefix string) string {
 
 var anything = strings.NewReplacer(`\`, "?", "*", "?", "[", "?")
 
-// scanned reads the reply of SCAN, and takes the keys of locks that begin with full. A server that has
-// several ranges of slots is scanned for each, so that a place need not remember the server.
+// scanned reads the reply of SCAN, and takes the keys of locks that begin with full. A server that
+// has several ranges of slots is scanned for each, so that a place need not remember the server.
 func (s *Store) scanned(reply any, at place, full string) (keys []string, cursor uint64, err error) {
 	list, _ := reply.([]any)
 	if len(list) != 2 {
@@ -154,7 +155,8 @@ func (s *Store) scanned(reply any, at place, full string) (keys []string, cursor
 	return keys, cursor, nil
 }
 
-// together reads CLUSTER SLOTS: the last of the slots up to at.last that the server of at.first has.
+// together reads CLUSTER SLOTS: the last of the slots up to at.last that the server of at.first
+// has.
 func together(reply any, at place) (last int, err error) {
 	r := reader{ok: true}
 	for _, part := range r.list(reply) {
@@ -206,6 +208,6 @@ func (s *Store) inspectAll(ctx context.Context, keys []string) (all []backends.K
 	return all, nil
 }
 
-// inspecting is how many keys are asked for at a time: a round trip of as many takes a server about a
-// millisecond, for which it serves no lock.
+// inspecting is how many keys are asked for at a time. The server runs no other command during a
+// script, and calls for locks may be in the same round trip.
 const inspecting = 32

@@ -81,8 +81,8 @@ func plain(digits string) string {
 	return string(text)
 }
 
-// List implements [backends.Lister]: the pages are in the order of the keys. The tables have nothing but
-// locks, so prefix may be empty.
+// List implements [backends.Lister]: the pages are in the order of the keys. The tables have
+// nothing but locks, so prefix may be empty.
 func (s *PostgreSQL) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
 	if err := backends.ValidateLimit(limit); err != nil {
 		return backends.Page{}, BadInput(err.Error())

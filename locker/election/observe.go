@@ -19,8 +19,8 @@ type Leadership struct {
 	Left   time.Duration // until the leadership ends, unless the leader renews it
 }
 
-// Leader asks store who leads the election on key, with one read. While the key is free, reserved for
-// the next candidate, or closed because its leader was evicted, nobody leads.
+// Leader asks store who leads the election on key, with one read. While the key is free, reserved
+// for the next candidate, or closed because its leader was evicted, nobody leads.
 //
 // The answer is for people and dashboards, and for a process that wants to ask the leader something.
 // It may be over when it arrives, so never decide by it who may work: see [Election.IsLeader]. If

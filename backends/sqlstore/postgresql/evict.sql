@@ -1,6 +1,6 @@
--- evict ends the hold of a key that has the print seen. closed takes the place of its token; if it is NULL,
--- the key is open at once. anything says that what is no token is evicted too. outcome is 0 if there is no
--- such hold, 1, 2 for another type, or 4 if the value may be no lock.
+-- evict ends the hold of a key that has the print seen. closed takes the place of its token; if it
+-- is NULL, the key is open at once. anything says that what is no token is evicted too. outcome is
+-- 0 if there is no such hold, 1, 2 for another type, or 4 if the value may be no lock.
 CREATE OR REPLACE FUNCTION lockstep.evict(k bytea, seen text, closed bytea, anything boolean, reservation bigint, OUT outcome int) LANGUAGE plpgsql AS $$
 DECLARE
   r    lockstep.lock;

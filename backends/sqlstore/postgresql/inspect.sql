@@ -16,8 +16,8 @@ CREATE OR REPLACE FUNCTION lockstep.shown(token bytea, left_us bigint, slot int)
     'token', lockstep.is_token(token), 'left', left_us, 'slot', slot)
 $$;
 
--- inspect tells what a key has, for people, as JSON without a token. Times are in microseconds, labels are
--- in hex. It writes nothing.
+-- inspect tells what a key has, for people, as JSON without a token. Times are in microseconds,
+-- labels are in hex. It writes nothing.
 CREATE OR REPLACE FUNCTION lockstep.inspect(k bytea, listed int) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r     lockstep.lock;
@@ -51,9 +51,9 @@ BEGIN
   RETURN shown::text;
 END $$;
 
--- list tells of at most as many keys with a prefix, in the order of the keys, as inspect does: of those
--- behind seen, and before upper, NULL for no end. It leaves out keys that are free and of other types.
--- next is the last key, in hex, if there may be more.
+-- list tells of at most as many keys with a prefix, in the order of the keys, as inspect does: of
+-- those behind seen, and before upper, NULL for no end. It leaves out keys that are free and of
+-- other types. next is the last key, in hex, if there may be more.
 CREATE OR REPLACE FUNCTION lockstep.list(prefix bytea, upper bytea, seen bytea, many int, listed int) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   t     timestamptz := clock_timestamp();
