@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 MODULES := . bench backends/rueidis backends/pgx
+# the stores whose modules have campaigns of their own: see internal/verify/rivals
+STORES := backends/pgx
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .PHONY: help fmt check test test-root test-modules test-again fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover release programs
@@ -78,7 +80,9 @@ torture: programs ## run every test in full size, COUNT times (20) but for campa
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
 		$$(go list ./... | grep -v -e '/internal/verify/campaign$$' -e '/internal/verify/simulation$$') \
+		$(foreach m,$(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
 		-- -parallel 8 -timeout 12h -skip Promises ./internal/verify/campaign ./internal/verify/simulation \
+		$(foreach m,$(STORES),-- -C $(m) -parallel 4 -timeout 12h -run Campaign ./...) \
 		-- $(simulation)
 
 simulation = -run Promises -timeout 24h ./internal/verify/simulation -schedules $(or $(SCHEDULES),4000)
@@ -95,7 +99,8 @@ fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with 
 matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of the tests of that name
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md \
 		$(if $(ONLY),-keep -by 'make matrix ONLY="$(ONLY)"',-by 'make matrix') -- -timeout 2h $(if $(ONLY),-run '$(ONLY)') \
-		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/verify/simulation ./internal/verify/campaign
+		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/verify/simulation ./internal/verify/campaign \
+		$(foreach m,$(STORES),-- -C $(m) -parallel 4 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.
 cover: programs ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md

@@ -17,7 +17,9 @@ import (
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/child"
+	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -28,6 +30,10 @@ var increments = flag.Int("increments", 300, "how many increments of the counter
 // they read it, and write the next number. Guarded, no increment is lost. Unguarded, a process that was
 // stopped between the two overwrites what others have counted since.
 func TestAGuardedCounterLosesNoIncrement(t *testing.T) {
+	enough := *increments
+	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+		enough = max(enough, 10_000)
+	}
 	for _, guarded := range []bool{true, false} {
 		t.Run(map[bool]string{true: "guarded", false: "unguarded"}[guarded], func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +48,7 @@ func TestAGuardedCounterLosesNoIncrement(t *testing.T) {
 			stops := time.NewTicker(50 * time.Millisecond)
 			defer stops.Stop()
 			total, stopped := func() int { return sum(all) }, 0
-			for total() < *increments || !guarded && stopped < 30 { // a stop loses something if it meets the holder
+			for total() < enough || !guarded && stopped < 30 { // a stop loses something if it meets the holder
 				<-stops.C
 				p := all[rand.IntN(len(all))]
 				_ = p.cmd.Process.Signal(syscall.SIGSTOP)
@@ -58,6 +64,10 @@ func TestAGuardedCounterLosesNoIncrement(t *testing.T) {
 				t.Fatal(err)
 			}
 			lost := total() - counted
+			matrix.Cell{
+				Strategy: map[bool]string{true: "single, with Guard", false: "single, without Guard"}[guarded], Fault: "holders stopped",
+				Where: "PostgreSQL", Trials: total(), Violations: max(lost, 0), Command: matrix.Again("-C backends/pgx .", t.Name()),
+			}.Report(t)
 			t.Logf("%d increments were committed and %d lost; %d stops of a process", total(), lost, stopped)
 			switch {
 			case guarded && lost != 0:
@@ -134,11 +144,14 @@ func (p *process) end(t *testing.T) {
 	}
 }
 
-// TestProcess is a process that counts.
+// TestProcess is a process that counts, or a rival of a campaign.
 func TestProcess(t *testing.T) {
+	if rivals.Process(t, openFor) {
+		return
+	}
 	dsn := os.Getenv("PGX_COUNTER")
 	if dsn == "" {
-		t.Skip("it is for TestAGuardedCounterLosesNoIncrement")
+		t.Skip("it is for TestAGuardedCounterLosesNoIncrement and the campaigns")
 	}
 	pool := dial(t, dsn)
 	store := pgx.New(pool)

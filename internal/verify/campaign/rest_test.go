@@ -16,13 +16,7 @@ import (
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 // command returns the command that runs a test in its present size.
-func command(name string) string {
-	c := matrix.Command("./internal/verify/campaign", name, "-v -timeout 1h")
-	if torture {
-		return "LOCKSTEP_TORTURE=1 " + c
-	}
-	return c
-}
+func command(name string) string { return matrix.Again("./internal/verify/campaign", name) }
 
 // twoAtOnce makes an experiment a parallel test, of which two run at once. With more of them a
 // worker might wait for a CPU for as long as its lease lasts.

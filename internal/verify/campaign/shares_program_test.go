@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -42,21 +42,12 @@ type orders struct {
 
 const programEnv = "LOCKSTEP_CAMPAIGN_PROGRAM"
 
-// A program is what a process of a fleet does. It tells of all that it is granted, in lines:
-//
-//	grant ID GROUP ASKED ANSWERED UNTIL NUMBER KEY
-//	until ID TIME      the lease does not end before
-//	release ID TIME    the release is about to be sent
-//	done ID TIME       the work of a job has succeeded
-//	refused TIME       an attempt that was held was sent then
-//	error TEXT         something that must not happen
-//
-// Times are in ns since 1970.
+// A program is what a process of a fleet does. It tells of all that it is granted, in the lines of a
+// [rivals.Record].
 type program struct {
 	orders
 	tell func(line string)
 	over context.Context // ends the program
-	last atomic.Int64    // ID
 }
 
 // runProgram runs in the process: see TestProcess.
@@ -65,10 +56,7 @@ func runProgram(t *testing.T, text string) {
 	if err := json.Unmarshal([]byte(text), &p.orders); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		_, _ = os.Stdin.Read(make([]byte, 1)) // it returns when the process of the test ends
-		os.Exit(1)
-	}()
+	rivals.EndWithParent()
 	p.run(libraries[p.Library].dial(t, p.Addr).store)
 }
 
@@ -110,24 +98,16 @@ func (p *program) run(store *redisstore.Store) {
 
 // client returns a Client that tells of what it is granted.
 func (p *program) client(group string, l locker.Locker) witness {
-	w := witness{Locker: l, program: p, group: group, ids: new(sync.Map), leading: new(atomic.Bool)}
+	w := witness{Witness: rivals.Witness{Locker: l, Group: group, Tell: p.tell}, leading: new(atomic.Bool)}
 	w.client = locker.New(w, locker.WithTTL(leaseTTL))
 	return w
 }
 
 // hold holds something again and again. One hold in ten needs renewals.
 func (p *program) hold(w witness) {
-	for p.over.Err() == nil {
-		l, err := w.client.Lock(p.over, p.key(shareKeys), locker.WithWait(shareWait))
-		if err != nil {
-			p.failed(err)
-			continue
-		}
-		for end := time.Now().Add(p.workTime()); l.Context().Err() == nil && time.Now().Before(end); {
-			sleep(p.over, min(time.Until(end), leaseTTL/4))
-		}
-		_ = l.Unlock(context.Background()) // if it fails, the hold ends with its lease
-	}
+	rivals.Want(p.over, w.client, rivals.Wants{
+		Key: func() string { return p.key(shareKeys) }, Work: p.workTime, Wait: shareWait, Tell: p.tell,
+	})
 }
 
 func (p *program) workTime() time.Duration {
@@ -147,7 +127,7 @@ func (p *program) failed(err error) {
 	if errors.Is(err, locker.ErrLost) {
 		p.tell(fmt.Sprint("error lost, before it was granted: ", err))
 	}
-	sleep(p.over, rand.N(10*time.Millisecond))
+	rivals.Rest(p.over, rand.N(10*time.Millisecond))
 }
 
 // lead leads for a little longer than a TTL, and resigns. Terms that are shorter would be followed
@@ -161,7 +141,7 @@ func (p *program) lead(store *redisstore.Store) {
 	err := election.New(w.client, p.Prefix+" leader").Run(p.over, func(ctx context.Context, _ election.Term) error {
 		w.leading.Store(true)
 		defer w.leading.Store(false)
-		sleep(ctx, termLength)
+		rivals.Rest(ctx, termLength)
 		return nil
 	})
 	if p.over.Err() == nil {
@@ -180,17 +160,17 @@ func (p *program) jobs(w witness) {
 	}
 	for p.over.Err() == nil {
 		_ = w.client.Do(p.over, p.key(jobKeys), func(ctx context.Context, l *locker.Lock) error {
-			sleep(ctx, rand.N(20*time.Millisecond))
+			rivals.Rest(ctx, rand.N(20*time.Millisecond))
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case rand.IntN(5) == 0:
 				return errJob
 			}
-			w.say("done", l.Lease().Token, time.Now())
+			w.Say("done", l.Lease().Token, time.Now())
 			return nil
 		}, opts...)
-		sleep(p.over, rand.N(20*time.Millisecond)) // most attempts find the key held
+		rivals.Rest(p.over, rand.N(20*time.Millisecond)) // most attempts find the key held
 	}
 }
 
@@ -209,7 +189,7 @@ func (p *program) pass(w witness) {
 			p.failed(err)
 			continue
 		}
-		sleep(l.Context(), p.workTime())
+		rivals.Rest(l.Context(), p.workTime())
 		ticket, err := locker.Ticket{}, error(nil)
 		if away := rand.IntN(2) == 0; away {
 			ticket, err = l.Transfer(p.over, leaseTTL)
@@ -219,7 +199,7 @@ func (p *program) pass(w witness) {
 			continue
 		}
 		if !p.Broken {
-			w.say("release", l.Lease().Token, time.Now())
+			w.Say("release", l.Lease().Token, time.Now())
 		}
 		text, _ := ticket.MarshalText()
 		for range 1 + max(0, rand.IntN(10)-8) {
@@ -244,56 +224,28 @@ func (p *program) resume(w witness, text string) (*locker.Lock, error) {
 	return l, err
 }
 
-// A witness tells of what its Locker grants. Until when a lease lasts is what its holder believes.
+// A witness also tells of attempts of leaders that were held, and of releases that come too early.
 type witness struct {
-	locker.Locker
-	program *program
-	group   string
-	ids     *sync.Map    // by token
+	rivals.Witness
 	leading *atomic.Bool // lead runs
 	client  *locker.Client
 }
 
 func (w witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	asked := time.Now()
-	lease, err := w.Locker.Acquire(ctx, req)
-	switch {
-	case err == nil:
-		answered, id := time.Now(), w.program.last.Add(1)
-		w.ids.Store(lease.Token, id)
-		group := w.group
-		if req.From != "" {
-			group = "resumed"
-		}
-		w.program.tell(fmt.Sprintf("grant %d %s %d %d %d %d %q", id, group,
-			lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key))
-	case w.group == "lead" && errors.Is(err, locker.ErrHeld):
-		w.program.tell(fmt.Sprint("refused ", asked.UnixNano()))
+	lease, err := w.Witness.Acquire(ctx, req)
+	if w.Group == "lead" && errors.Is(err, locker.ErrHeld) {
+		w.Tell(fmt.Sprint("refused ", asked.UnixNano()))
 	}
 	return lease, err
-}
-
-func (w witness) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	longer, err := w.Locker.Extend(ctx, lease, ttl)
-	if err == nil {
-		w.say("until", lease.Token, longer.Expires)
-	}
-	return longer, err
 }
 
 func (w witness) Release(ctx context.Context, lease locker.Lease) error {
 	// What may be left of a lease that has ended is released while lead winds up.
 	if w.leading.Load() && !lease.Ended() {
-		w.program.tell("error released, and lead has not returned")
+		w.Tell("error released, and lead has not returned")
 	}
-	w.say("release", lease.Token, time.Now())
-	return w.Locker.Release(ctx, lease)
-}
-
-func (w witness) say(what, token string, at time.Time) {
-	if id, known := w.ids.Load(token); known {
-		w.program.tell(fmt.Sprintf("%s %d %d", what, id, at.UnixNano()))
-	}
+	return w.Witness.Release(ctx, lease)
 }
 
 // elsewhere locks other keys than its caller believes.

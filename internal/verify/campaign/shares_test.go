@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 )
 
 // TestSharesInCrashes asks whether primitives other than the lock keep their limits when processes
@@ -62,7 +62,7 @@ type share struct {
 	together bool   // several hold a key at once, in a SharedStore
 	groups   string // what a process may be granted
 	enough   int    // grants after each fault
-	judge    func([]tenure) []violation
+	judge    func([]rivals.Tenure) []rivals.Violation
 }
 
 var shares = []share{
@@ -74,51 +74,24 @@ var shares = []share{
 	{"tickets", "passing on", false, "pass resumed", 30, judgePasses},
 }
 
-// A violation is one in the records of a fleet. It happened at a time, in ns since 1970.
-type violation struct {
-	at   int64
-	text string
-	// of the numbers alone
-	inverted bool
+func judgePermits(all []rivals.Tenure) []rivals.Violation {
+	return rivals.Crowds(all, "permit", permits)
 }
 
-func judgePermits(all []tenure) (found []violation) {
-	for _, c := range history.Crowds(holdsOf(all, "permit"), permits) {
-		found = append(found, violation{at: c.Hold.Start, text: c.String()})
-	}
-	return found
+func judgeWriters(all []rivals.Tenure) []rivals.Violation {
+	return append(rivals.Mixtures(all), rivals.Inversions(all)...)
 }
 
-func judgeWriters(all []tenure) []violation {
-	return append(overlapping(history.Mixtures(holdsOf(all, "read"), holdsOf(all, "write"))), falling(all)...)
+func judgeTerms(all []rivals.Tenure) []rivals.Violation {
+	return append(rivals.Overlaps(all, "lead"), rivals.Inversions(all)...)
 }
 
-func judgeTerms(all []tenure) []violation {
-	return append(overlapping(history.Overlaps(holdsOf(all, "lead"))), falling(all)...)
+func judgeJobs(all []rivals.Tenure) []rivals.Violation {
+	return rivals.Overlapping(history.Overlaps(rivals.Holds(all, endOf, "job")))
 }
 
-func judgeJobs(all []tenure) []violation { return overlapping(history.Overlaps(holdsOf(all, "job"))) }
-
-func judgePasses(all []tenure) []violation {
-	return append(overlapping(history.Overlaps(append(holdsOf(all, "pass"), holdsOf(all, "resumed")...))), falling(all)...)
-}
-
-func overlapping(overlaps []history.Overlap) (found []violation) {
-	for _, o := range overlaps {
-		found = append(found, violation{at: o.Second.Start, text: o.String()})
-	}
-	return found
-}
-
-func falling(all []tenure) (found []violation) {
-	var grants []history.Grant
-	for _, t := range all {
-		grants = append(grants, t.grant())
-	}
-	for _, i := range history.Inversions(grants) {
-		found = append(found, violation{at: i.Second.Answered, text: i.String(), inverted: true})
-	}
-	return found
+func judgePasses(all []rivals.Tenure) []rivals.Violation {
+	return append(rivals.Overlaps(all, "pass", "resumed"), rivals.Inversions(all)...)
 }
 
 // A shareFault strikes a fleet.
@@ -141,7 +114,7 @@ var shareFaults = append([]shareFault{
 		died := time.Now()
 		f.start(g.of.library)
 		if f.died(g) {
-			f.takeovers = append(f.takeovers, f.nextOf(g.key, died).Sub(died))
+			f.takeovers = append(f.takeovers, f.nextOf(g.Key, died).Sub(died))
 		}
 	}},
 	{"holders stopped", func(f *fleet) {
@@ -173,7 +146,7 @@ func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...s
 	if torture {
 		rounds = 20
 	}
-	f := &fleet{t: t, share: s, server: redistest.Start(t, redistest.WithArgs(server...)), grants: make(chan grantOf, 1000)}
+	f := &fleet{t: t, share: s, server: redistest.Start(t, redistest.WithArgs(server...)), record: rivals.NewRecord(t)}
 	for i := range fleetSize {
 		f.start(i)
 	}
@@ -182,7 +155,7 @@ func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...s
 	f.more(s.enough)
 	for round := 0; round < rounds || violated && round < 20*rounds && !f.violated(); round++ {
 		for _, fault := range faults {
-			f.phase(fault.name)
+			f.phases.Begin(fault.name)
 			fault.strike(f)
 			f.more(s.enough)
 			if t.Failed() {
@@ -192,12 +165,12 @@ func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...s
 	}
 	f.dismiss()
 	looked := stop()
-	all := f.tenures()
+	all := f.record.Tenures()
 	found := append(s.judge(all), f.seen()...)
 	for group := range strings.FieldsSeq(s.groups) {
 		n := 0
 		for _, g := range all {
-			if g.group == group {
+			if g.Group == group {
 				n++
 			}
 		}
@@ -210,11 +183,11 @@ func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...s
 		t.Errorf("%d violations; want some: %v", len(found), violated)
 	}
 	for _, v := range found[:min(len(found), 5)] {
-		t.Log(v.text)
+		t.Log(v.Text)
 	}
 	t.Logf("%d grants, %d looks at the store, %d violations%s", len(all), looked, len(found), f)
 	for _, fault := range faults {
-		f.cell(fault.name, all, found).Report(t)
+		f.phases.Cell(matrix.Cell{Strategy: s.strategy, Fault: fault.name, Where: "redis-server", Command: command(t.Name())}, all, found).Report(t)
 	}
 }
 
@@ -222,32 +195,7 @@ func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...s
 // later may not be complete.
 func (f *fleet) violated() bool {
 	settled := time.Now().Add(-time.Second).UnixNano()
-	return len(f.share.judge(slices.DeleteFunc(f.tenures(), func(t tenure) bool { return t.answered > settled }))) > 0
-}
-
-// cell returns the cell of a fault. A grant or a violation belongs to the fault after whose
-// beginning it came.
-func (f *fleet) cell(fault string, all []tenure, found []violation) matrix.Cell {
-	c := matrix.Cell{Strategy: f.share.strategy, Fault: fault, Where: "redis-server", Command: command(f.t.Name())}
-	during := func(at int64) bool {
-		i, met := slices.BinarySearchFunc(f.phases, at, func(p phase, at int64) int { return cmp.Compare(p.began, at) })
-		return met && f.phases[i].fault == fault || !met && i > 0 && f.phases[i-1].fault == fault
-	}
-	for _, t := range all {
-		if during(t.answered) {
-			c.Trials++
-		}
-	}
-	for _, v := range found {
-		switch {
-		case !during(v.at):
-		case v.inverted:
-			c.Inverted++
-		default:
-			c.Violations++
-		}
-	}
-	return c
+	return len(f.share.judge(slices.DeleteFunc(f.record.Tenures(), func(t rivals.Tenure) bool { return t.Answered > settled }))) > 0
 }
 
 // TestSharesThatAreBroken lets goroutines do what the processes above do, with a strategy that does
@@ -263,20 +211,20 @@ func TestSharesThatAreBroken(t *testing.T) {
 	for i, s := range shares {
 		t.Run(s.strategy, func(t *testing.T) {
 			t.Parallel()
-			f := &fleet{t: t, share: s, prefix: fmt.Sprint("broken ", i), server: server, grants: make(chan grantOf, 1000)}
+			f := &fleet{t: t, share: s, prefix: fmt.Sprint("broken ", i), server: server, record: rivals.NewRecord(t)}
 			stop := f.watch()
 			defer stop()
 			dismiss := f.employ()
 			defer dismiss()
-			var found []violation
+			var found []rivals.Violation
 			eventually(t, "a violation is found", func() bool {
-				found = slices.DeleteFunc(s.judge(f.tenures()), func(v violation) bool { return v.inverted })
+				found = slices.DeleteFunc(s.judge(f.record.Tenures()), func(v rivals.Violation) bool { return v.Inverted })
 				return len(found) > 0
 			})
-			t.Log(found[0].text)
+			t.Log(found[0].Text)
 			if strings.HasPrefix(s.work, "permits") {
 				eventually(t, "it is seen in the store", func() bool { return len(f.seen()) > 0 })
-				t.Log(f.seen()[0].text)
+				t.Log(f.seen()[0].Text)
 			}
 		})
 	}

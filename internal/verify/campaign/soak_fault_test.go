@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 )
 
 // strikeServers kills and stops servers of a group, one at a time. No two are killed in the life of
 // one lease: a quorum does not tolerate that.
 func (s *soak) strikeServers(until context.Context, g group, dice *rand.Rand) {
 	for {
-		sleep(until, leaseTTL/2+upTo(dice, 5*leaseTTL))
+		rivals.Rest(until, leaseTTL/2+upTo(dice, 5*leaseTTL))
 		if until.Err() != nil {
 			return
 		}
@@ -27,24 +28,24 @@ func (s *soak) strikeServers(until context.Context, g group, dice *rand.Rand) {
 		case 0:
 			server.Kill()
 			if dice.IntN(2) == 0 { // otherwise it is back at once
-				sleep(until, upTo(dice, leaseTTL))
+				rivals.Rest(until, upTo(dice, leaseTTL))
 			}
 			server.Restart()
 			s.tally.add("server killed")
 		case 1:
 			server.Pause()
-			sleep(until, leaseTTL+upTo(dice, leaseTTL))
+			rivals.Rest(until, leaseTTL+upTo(dice, leaseTTL))
 			server.Resume()
 			s.tally.add("server stopped")
 		}
-		sleep(until, leaseTTL/2)
+		rivals.Rest(until, leaseTTL/2)
 	}
 }
 
 // strikeNetwork breaks connections, and loses or delays messages.
 func (s *soak) strikeNetwork(until context.Context, dice *rand.Rand) {
 	for sites := s.sites(); ; {
-		sleep(until, upTo(dice, leaseTTL))
+		rivals.Rest(until, upTo(dice, leaseTTL))
 		if until.Err() != nil {
 			return
 		}
@@ -55,7 +56,7 @@ func (s *soak) strikeNetwork(until context.Context, dice *rand.Rand) {
 			s.tally.add("connections reset")
 		case way < 2:
 			site.proxy.BlackHole(true)
-			sleep(until, upTo(dice, 2*leaseTTL))
+			rivals.Rest(until, upTo(dice, 2*leaseTTL))
 			site.proxy.BlackHole(false)
 			s.tally.add("black hole")
 		case way < 4:
@@ -90,7 +91,7 @@ func (s *soak) strikeMessages(until context.Context, p *redistest.Proxy, dice *r
 // strikeProcesses kills processes that hold or want locks, and starts others.
 func (s *soak) strikeProcesses(until context.Context, t *testing.T, staff []*office, dice *rand.Rand) {
 	for {
-		sleep(until, time.Second+upTo(dice, 20*time.Second))
+		rivals.Rest(until, time.Second+upTo(dice, 20*time.Second))
 		if until.Err() != nil {
 			return
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -133,7 +134,7 @@ type member struct {
 func (m *member) work() {
 	for m.until.Err() == nil {
 		m.turn(m.key(m.dice.IntN(contended)))
-		sleep(m.until, upTo(m.dice, 200*time.Millisecond))
+		rivals.Rest(m.until, upTo(m.dice, 200*time.Millisecond))
 	}
 }
 
@@ -194,7 +195,7 @@ func (m *member) hold(ctx context.Context, l *locker.Lock, asked time.Time) {
 		lasting = upTo(m.dice, leaseTTL)
 	}
 	for end := granted.Add(lasting); held() && time.Now().Before(end) && m.until.Err() == nil; {
-		sleep(m.until, min(time.Until(end), leaseTTL/4))
+		rivals.Rest(m.until, min(time.Until(end), leaseTTL/4))
 	}
 	switch way := m.dice.IntN(10); {
 	case way < 2 && m.nested:
@@ -332,12 +333,4 @@ func (o *office) hire(t *testing.T) {
 
 func upTo(dice *rand.Rand, longest time.Duration) time.Duration {
 	return time.Duration(dice.Int64N(int64(longest))) + 1
-}
-
-// sleep returns after d, or when until ends.
-func sleep(until context.Context, d time.Duration) {
-	select {
-	case <-until.Done():
-	case <-time.After(d):
-	}
 }

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 )
@@ -15,6 +16,16 @@ func Command(pkg, name string, flags ...string) string {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(segment)+"$")
 	}
 	return strings.Join(append([]string{fmt.Sprintf("go test %s -run '%s'", pkg, strings.Join(pattern, "/"))}, flags...), " ")
+}
+
+// Again returns the [Command] that runs a test in its present size, in a package such as "./p" or
+// "-C module .".
+func Again(pkg, name string) string {
+	c := Command(pkg, name, "-v -timeout 1h")
+	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+		return "LOCKSTEP_TORTURE=1 " + c
+	}
+	return c
 }
 
 var runFlag = regexp.MustCompile(`-run (?:'([^']*)'|(\S+))`)

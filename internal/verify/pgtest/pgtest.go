@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/internal/verify/daemon"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
@@ -26,6 +27,8 @@ type Server struct {
 	dir  string // of the data, the logs and the sockets
 	port *daemon.Port
 	args []string
+	env  []string
+	move func(by time.Duration) // its clock; nil if it can't be moved
 
 	mu    sync.Mutex
 	proc  *daemon.Process
@@ -36,12 +39,21 @@ type Server struct {
 // password. settings are those of postgresql.conf, such as "fsync=off".
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
+	return launch(tb, initialize(tb), false, settings)
+}
+
+// StartWithMovableClock is Start of a server whose clock [Server.MoveClock] moves. It needs a C compiler.
+func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return launch(tb, initialize(tb), true, settings)
+}
+
+func initialize(tb testing.TB) func(dir string) error {
 	bin := Programs(tb)
-	s := launch(tb, func(dir string) error {
+	return func(dir string) error {
 		return run(dir, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust", "--no-sync",
 			"-E", "UTF8", "--locale", "C")
-	}, settings)
-	return s
+	}
 }
 
 // Standby runs a server that follows s. It is asynchronous, unless the settings of s say otherwise.
@@ -51,24 +63,30 @@ func (s *Server) Standby(tb testing.TB, settings ...string) *Server {
 	return launch(tb, func(dir string) error {
 		return run(dir, filepath.Join(bin, "pg_basebackup"), "-D", filepath.Join(dir, "data"), "-R", "--no-sync", "-c", "fast",
 			"-d", s.DSN()+" application_name=standby")
-	}, settings)
+	}, false, settings)
 }
 
-func launch(tb testing.TB, fill func(dir string) error, settings []string) *Server {
+func launch(tb testing.TB, fill func(dir string) error, movable bool, settings []string) *Server {
 	tb.Helper()
 	dir := folder(tb)
 	if err := fill(dir); err != nil {
 		tb.Fatalf("pgtest: %v", err)
+	}
+	var env []string
+	var move func(time.Duration)
+	if movable {
+		env, move = redistest.MovableClock(tb, dir)
 	}
 	for attempt := 1; ; attempt++ {
 		port, err := daemon.ReservePort()
 		if err != nil {
 			tb.Fatalf("pgtest: %v", err)
 		}
-		s := &Server{tb: tb, dir: dir, port: port}
+		s := &Server{tb: tb, dir: dir, port: port, env: env, move: move}
 		for _, setting := range slices.Concat([]string{
 			"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", port.Number), "unix_socket_directories=" + dir,
 			"max_connections=300", "shared_buffers=32MB", "timezone=UTC", "logging_collector=off", "log_min_messages=warning",
+			"dynamic_shared_memory_type=mmap", // a server that is killed leaves nothing outside of its folder
 		}, settings) {
 			s.args = append(s.args, "-c", setting)
 		}
@@ -87,6 +105,7 @@ func launch(tb testing.TB, fill func(dir string) error, settings []string) *Serv
 func (s *Server) start() error {
 	bin := Programs(s.tb)
 	cmd := exec.Command(filepath.Join(bin, "postgres"), append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)...)
+	cmd.Env = append(os.Environ(), s.env...)
 	asUser(cmd)
 	proc, err := daemon.Start(s.dir, cmd)
 	if err != nil {
@@ -111,11 +130,25 @@ func (s *Server) end() {
 	s.ended = true
 	s.proc.Resume()
 	s.stopAtOnce()
+	s.forgetMemory()
 	s.port.Close()
 }
 
-// stopAtOnce ends all processes of the server without a checkpoint, as a crash does. A kill of the first
-// process alone would leave the others, which still have the memory of the server.
+// forgetMemory removes the segment of shared memory that a server leaves if it was killed.
+func (s *Server) forgetMemory() {
+	text, err := os.ReadFile(filepath.Join(s.dir, "data", "postmaster.pid"))
+	if err != nil {
+		return // it has removed both
+	}
+	const line = 6 // key and id of the segment
+	if lines := strings.Split(string(text), "\n"); len(lines) > line {
+		if segment := strings.Fields(lines[line]); len(segment) == 2 {
+			_ = exec.Command("ipcrm", "-m", segment[1]).Run() // it is small
+		}
+	}
+}
+
+// stopAtOnce ends all processes of the server without a checkpoint.
 func (s *Server) stopAtOnce() {
 	s.proc.Signal(sigQuit)
 	<-s.proc.Done()
@@ -131,12 +164,22 @@ func connString(port int) string {
 	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable", port)
 }
 
-// Kill ends the server like a crash: what was not written to disk is lost.
+// Kill ends all processes of the server with SIGKILL at once: what was not written to a file is lost. A
+// kill of the first process alone would leave the others, which still have the memory of the server.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopAtOnce()
+	if err := s.proc.Pause(); err != nil { // so that it starts no other process meanwhile
+		s.tb.Errorf("pgtest: Kill of %s: %v", s.Addr(), err)
+	}
+	children := signalChildren(s.proc.PID, sigKill)
+	s.proc.Kill()
+	awaitEnd(children) // a new server refuses the data while one of them runs
 }
+
+// MoveClock sets the wall clock of the server: it is by ahead of the clock of this machine, until the next
+// call and across restarts. It is for servers of [StartWithMovableClock].
+func (s *Server) MoveClock(by time.Duration) { s.move(by) }
 
 // Stop ends the server as an operator would, without waiting for clients.
 func (s *Server) Stop() {

@@ -7,10 +7,12 @@ import (
 	"os/exec"
 )
 
-var sigQuit, sigStop, sigCont = os.Kill, os.Kill, os.Kill
+var sigQuit, sigStop, sigCont, sigKill = os.Kill, os.Kill, os.Kill, os.Kill
 
 func asUser(*exec.Cmd) {}
 
 func give(string) error { return nil }
 
-func signalChildren(int, os.Signal) {}
+func signalChildren(int, os.Signal) []int { return nil }
+
+func awaitEnd([]int) {}

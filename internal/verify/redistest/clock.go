@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 )
 
@@ -23,13 +24,30 @@ func WithMovableClock() Option { return func(c *config) { c.movable = true } }
 // started with [WithMovableClock].
 func (s *Server) MoveClock(by time.Duration) {
 	s.tb.Helper()
-	f, err := os.OpenFile(filepath.Join(s.dir, clockFile), os.O_WRONLY, 0)
+	moveClock(s.tb, filepath.Join(s.dir, clockFile), by)
+}
+
+// MovableClock makes what lets a test move the wall clock of a server that is no Redis: the
+// variables for its environment, and the func that moves its clock as [Server.MoveClock] does. Both
+// use files in dir, which the server must be able to read.
+func MovableClock(tb testing.TB, dir string) (env []string, move func(by time.Duration)) {
+	tb.Helper()
+	library, file := buildShim(tb, dir, "clock", clockSource), filepath.Join(dir, clockFile)
+	if err := os.WriteFile(file, make([]byte, 8), 0o644); err != nil { //nolint:gosec // another user runs the server
+		tb.Fatalf("redistest: %v", err)
+	}
+	return []string{"LD_PRELOAD=" + library, "LOCKSTEP_CLOCK=" + file}, func(by time.Duration) { moveClock(tb, file, by) }
+}
+
+func moveClock(tb testing.TB, file string, by time.Duration) {
+	tb.Helper()
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds())), 0) //nolint:gosec // the bits count
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		s.tb.Errorf("redistest: %v", err)
+		tb.Errorf("redistest: %v", err)
 	}
 }
 

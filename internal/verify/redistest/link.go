@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func (l *link) run() {
 
 func (l *link) connect() bool {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(l.ctx, "tcp", l.proxy.to())
+	conn, err := dialer.DialContext(l.ctx, "tcp", l.proxy.Leads())
 	if err != nil {
 		return false
 	}
@@ -73,6 +74,10 @@ func (l *link) connect() bool {
 // requests brings the client's requests to the server until the client leaves. It ignores errors of
 // the server: replies sees its end.
 func (l *link) requests() {
+	if l.proxy.raw {
+		l.stream(l.client, func(raw []byte) { l.proxy.gate.pass(l.ctx, func() { l.server.Write(raw) }) })
+		return
+	}
 	in := newDecoder(l.client)
 	for {
 		args, err := command(in)
@@ -132,6 +137,10 @@ func command(in *decoder) ([]string, error) {
 // replies brings the server's replies to the client until the server closes. It goes on when the
 // client is gone or must receive nothing, since rules still wait for replies.
 func (l *link) replies() {
+	if l.proxy.raw {
+		l.stream(l.server, l.deliver)
+		return
+	}
 	in := newDecoder(l.server)
 	for {
 		kind, v, err := in.next()
@@ -160,21 +169,21 @@ func (l *link) replies() {
 			l.deliver(in.raw)
 		}
 		if isStream(req.name) {
-			l.stream(in)
+			l.stream(in.r, l.deliver)
 			return
 		}
 	}
 }
 
-// stream brings the client all bytes after a command whose answer is a stream.
-func (l *link) stream(in *decoder) {
+// stream delivers all bytes: those after a command whose answer is a stream, and all of a relay.
+func (l *link) stream(from io.Reader, deliver func(raw []byte)) {
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := in.r.Read(buf)
+		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
-		l.deliver(buf[:n])
+		deliver(buf[:n])
 	}
 }
 
@@ -269,7 +278,7 @@ func (l *link) sleep(d time.Duration) {
 // that are not RESP mean that the test is wrong.
 func (l *link) ended(err error) {
 	if e, ok := errors.AsType[protocolError](err); ok {
-		l.proxy.tb.Errorf("redistest: proxy for %s: %v", l.proxy.to(), e)
+		l.proxy.tb.Errorf("redistest: proxy for %s: %v", l.proxy.Leads(), e)
 		l.reset()
 	}
 }

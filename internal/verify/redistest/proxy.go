@@ -19,6 +19,8 @@ type Proxy struct {
 	gate     gate
 	running  sync.WaitGroup
 
+	raw bool // it passes bytes of any protocol
+
 	mu     sync.Mutex
 	target string
 	ended  bool
@@ -32,11 +34,23 @@ type Proxy struct {
 // connections end with the test.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
+	return newProxy(tb, target, false)
+}
+
+// NewRelay is a Proxy for a server with any protocol over TCP. It sees no commands, so rules do
+// nothing.
+func NewRelay(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	return newProxy(tb, target, true)
+}
+
+func newProxy(tb testing.TB, target string, raw bool) *Proxy {
+	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("redistest: %v", err)
 	}
-	p := &Proxy{tb: tb, listener: listener, target: target, links: map[*link]struct{}{}}
+	p := &Proxy{tb: tb, listener: listener, raw: raw, target: target, links: map[*link]struct{}{}}
 	p.gate.set(true)
 	p.running.Go(p.accept)
 	tb.Cleanup(p.end)
@@ -51,7 +65,8 @@ func (p *Proxy) Lead(target string) {
 	p.target = target
 }
 
-func (p *Proxy) to() string {
+// Leads returns the address to which the proxy connects new clients.
+func (p *Proxy) Leads() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.target

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"reflect"
 	"slices"
@@ -21,6 +22,56 @@ func startBehindProxy(t *testing.T) (*Server, *Proxy) {
 // quiet is how long silence must last to count. A message that must not come would come within a
 // fraction of this time.
 const quiet = 20 * time.Millisecond
+
+func TestARelayPassesBytesOfAnyProtocolUnlessItIsABlackHole(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn) }()
+		}
+	}()
+	relay := NewRelay(t, server.Addr().String())
+	conn, err := net.Dial("tcp", relay.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	read := func(limit time.Duration) (string, error) {
+		_ = conn.SetReadDeadline(time.Now().Add(limit))
+		buf := make([]byte, 100)
+		n, err := conn.Read(buf)
+		return string(buf[:n]), err
+	}
+	const text = "\x00no RESP\n"
+	_, _ = conn.Write([]byte(text))
+	if got, err := read(10 * time.Second); got != text {
+		t.Errorf("%q, %v; want %q", got, err, text)
+	}
+	relay.BlackHole(true)
+	_, _ = conn.Write([]byte(text))
+	if got, err := read(quiet); err == nil {
+		t.Errorf("a black hole lets %q pass", got)
+	}
+	relay.BlackHole(false)
+	if got, err := read(10 * time.Second); got != text {
+		t.Errorf("after it: %q, %v; want %q", got, err, text)
+	}
+	relay.CutAll()
+	if got, err := read(10 * time.Second); err == nil {
+		t.Errorf("after CutAll: %q", got)
+	}
+	if relay.Leads() != server.Addr().String() {
+		t.Errorf("it leads to %s", relay.Leads())
+	}
+}
 
 func TestProxyIsTransparent(t *testing.T) {
 	for _, version := range []string{"2", "3"} {

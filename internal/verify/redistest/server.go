@@ -39,10 +39,10 @@ func StartN(tb testing.TB, n int, opts ...Option) []*Server {
 		opt(&c)
 	}
 	if c.movable {
-		c.shims = append(c.shims, shim{buildShim(tb, "clock", clockSource), "LOCKSTEP_CLOCK", clockFile, 8})
+		c.shims = append(c.shims, shim{buildShim(tb, tb.TempDir(), "clock", clockSource), "LOCKSTEP_CLOCK", clockFile, 8})
 	}
 	if c.volatile {
-		c.shims = append(c.shims, shim{buildShim(tb, "disk", diskSource), "LOCKSTEP_DISK", journalFile, 0})
+		c.shims = append(c.shims, shim{buildShim(tb, tb.TempDir(), "disk", diskSource), "LOCKSTEP_DISK", journalFile, 0})
 	}
 	servers, errs := make([]*Server, n), make([]error, n)
 	var starts sync.WaitGroup

@@ -37,14 +37,13 @@ func (s *Server) shimEnv() ([]string, error) {
 	return env, nil
 }
 
-// buildShim compiles a library and returns its path.
-func buildShim(tb testing.TB, name string, source []byte) string {
+// buildShim compiles a library in dir and returns its path.
+func buildShim(tb testing.TB, dir, name string, source []byte) string {
 	tb.Helper()
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
 		Missing(tb, "there is no C compiler (cc) to build the library for the %s of a server", name)
 	}
-	dir := tb.TempDir()
 	file, library := filepath.Join(dir, name+".c"), filepath.Join(dir, name+".so")
 	if err := os.WriteFile(file, source, 0o600); err != nil {
 		tb.Fatal(err)

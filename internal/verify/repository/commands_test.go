@@ -11,7 +11,7 @@ import (
 var (
 	span    = regexp.MustCompile("(?s)```\\w*\n(.*?)```|`([^`]+)`")
 	gotest  = regexp.MustCompile(`go test (?:'[^']*'|[^;&])*`)
-	folder  = regexp.MustCompile(`cd (\S+) &&`)
+	folder  = regexp.MustCompile(`cd (\S+) &&|go test -C (\S+) `)
 	dotted  = regexp.MustCompile(`(?:^| )\./(\S+)`)
 	pattern = regexp.MustCompile(`-run (?:'([^']*)'|(\S+))`)
 )
@@ -41,7 +41,7 @@ func TestCommandsInTheDocumentationRunTests(t *testing.T) {
 						in = p[1]
 					}
 					if module := folder.FindStringSubmatch(line); module != nil {
-						in = path.Join(module[1], in)
+						in = path.Join(module[1]+module[2], in)
 					}
 					if !selectsOne(tests, in, run[1]+run[2]) {
 						t.Errorf("%s: %s runs no test", file, line)

@@ -3,8 +3,8 @@
 //
 //	go run ./internal/verify/torture [-html FILE] [-docs FILE -by COMMAND [-keep]] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
-// `make torture` and `make matrix` call it. Each -- begins another run of `go test`; the matrix has
-// the cells of all runs. This program only reads the output of `go test -json`, in which tests
+// `make torture` and `make matrix` call it. Each -- begins another run of `go test`, which -C
+// backends/pgx does in that module; the matrix has the cells of all runs. This program only reads the output of `go test -json`, in which tests
 // report cells (package matrix). With -docs it puts the matrix between the marks in that file,
 // unless a test has failed. With -keep, it leaves the cells there that this run does not report.
 package main
@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,9 +94,19 @@ func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 	return nil
 }
 
+// command returns the arguments of go. Of those of go test, -C with a directory must stay the first: it
+// runs the tests of another module.
+func command(args []string) []string {
+	first := 0
+	if len(args) > 1 && args[0] == "-C" {
+		first = 2
+	}
+	return slices.Concat([]string{"test"}, args[:first], []string{"-json"}, args[first:])
+}
+
 // test does one run of go test.
 func test(ctx context.Context, args []string, p *progress, table *matrix.Table) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", command(args)...)
 	cmd.Env = append(os.Environ(), "LOCKSTEP_TORTURE=1")
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -42,20 +42,26 @@ func publish(file, by string, keep bool, table *matrix.Table) error {
 		text.WriteString(header + "\nSome cells are newer. ")
 	}
 	fmt.Fprintf(&text, "Made on %s with %s, %s, %d CPUs, by `%s`.\n\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersion(), runtime.NumCPU(), by)
+		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersions(), runtime.NumCPU(), by)
 	if err := table.Markdown(&text); err != nil {
 		return err
 	}
 	return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), text.Bytes(), []byte(end), after}, nil), 0o644)
 }
 
-// serverVersion returns the version of redis-server.
-func serverVersion() string {
+// serverVersions returns the versions of the servers that are installed.
+func serverVersions() string {
+	found := []string{"no redis-server"}
 	out, err := exec.Command("redis-server", "--version").Output()
 	for _, field := range strings.Fields(string(out)) {
 		if v, ok := strings.CutPrefix(field, "v="); ok && err == nil {
-			return "redis-server " + v
+			found[0] = "redis-server " + v
 		}
 	}
-	return "no redis-server"
+	if out, err := exec.Command("psql", "--version").Output(); err == nil { // "psql (PostgreSQL) 15.1 (…)"
+		if fields := strings.Fields(string(out)); len(fields) > 2 {
+			found = append(found, "PostgreSQL "+fields[2])
+		}
+	}
+	return strings.Join(found, ", ")
 }

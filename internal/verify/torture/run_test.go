@@ -111,6 +111,18 @@ func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
 	}
 }
 
+func TestARunInAnotherModuleNamesItsDirectoryFirst(t *testing.T) {
+	for want, args := range map[string][]string{
+		"test -json -v ./p":               {"-v", "./p"},
+		"test -C backends/pgx -json -v .": {"-C", "backends/pgx", "-v", "."},
+		"test -json":                      nil,
+	} {
+		if got := strings.Join(command(args), " "); got != want {
+			t.Errorf("go %s; want go %s", got, want)
+		}
+	}
+}
+
 func TestTwoDashesBeginAnotherRun(t *testing.T) {
 	got := runs([]string{"-race", "./a", "--", "-timeout", "1h", "./b"})
 	if want := [][]string{{"-race", "./a"}, {"-timeout", "1h", "./b"}}; !reflect.DeepEqual(got, want) {

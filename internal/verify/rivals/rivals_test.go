@@ -1,0 +1,176 @@
+package rivals
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/verify/matrix"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+const ttl = time.Second
+
+// played plays an experiment on a store in memory, in fake time.
+func played(t *testing.T, c Campaign, store backends.Store) (c2 Campaign, cells []matrix.Cell) {
+	t.Helper()
+	c.Where, c.Module, c.TTL = "memory", "internal/verify/rivals", ttl
+	c.Addr = func(func(string) string) string { return "memory" }
+	c.Open = func(context.Context, string) (backends.Store, func() error, error) { return store, nil, nil }
+	synctest.Test(t, func(t *testing.T) {
+		cells, _ = c.play(t)
+		time.Sleep(time.Minute) // a Client keeps its subscription for a moment after its last lock
+	})
+	return c, cells
+}
+
+// onlyViolations fails the test unless each cell has violations of the wanted kind.
+func onlyViolations(t *testing.T, c Campaign, cells []matrix.Cell) {
+	t.Helper()
+	c.Violated = true
+	if wrong := c.wrong(cells); len(wrong) > 0 {
+		t.Errorf("with Violated: %v", wrong)
+	}
+	c.Violated = false
+	if len(c.wrong(cells)) == 0 {
+		t.Error("without Violated, the campaign would pass")
+	}
+}
+
+func TestAStoreThatKeepsItsPromisesIsSafe(t *testing.T) {
+	c, cells := played(t, Campaign{Faults: []Fault{None}, Rounds: 20, Grants: 20}, memory.New())
+	if len(cells) != len(All()) {
+		t.Errorf("%d cells; want one of each strategy", len(cells))
+	}
+	for _, cell := range cells {
+		if cell.Verdict() != matrix.Safe || cell.Trials < 20*20 {
+			t.Errorf("%s: %v", cell.Strategy, cell)
+		}
+	}
+	if wrong := c.wrong(cells); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	c.Violated = true
+	if wrong := c.wrong(cells); len(wrong) != len(All()) {
+		t.Errorf("with Violated: %v; want a complaint for each strategy", wrong)
+	}
+}
+
+func TestAStoreThatForgetsIsFound(t *testing.T) {
+	store := memory.New()
+	c, cells := played(t, Campaign{Kept: true, Violated: true, Rounds: 1, Faults: []Fault{{"forgets", func(*Crew) {
+		for _, s := range All() {
+			store.Delete(s.Name)
+		}
+	}}}}, store)
+	onlyViolations(t, c, cells)
+}
+
+// late brings one release in three to the store after two TTLs. With careless, the store then deletes
+// the value of whoever is there.
+type late struct {
+	backends.Store
+	careless *memory.Store
+}
+
+func (l late) DeleteIf(ctx context.Context, key, value string) (bool, error) {
+	if rand.IntN(3) == 0 {
+		time.Sleep(2 * ttl)
+	}
+	if l.careless != nil {
+		l.careless.Delete(key)
+		return true, nil
+	}
+	return l.Store.DeleteIf(ctx, key, value)
+}
+
+func TestAReleaseThatDoesNotCompareIsFound(t *testing.T) {
+	experiment := Campaign{Rounds: 3, Grants: 50, Faults: []Fault{{"releases late", func(*Crew) {}}}}
+	if c, cells := played(t, experiment, late{Store: memory.New()}); len(c.wrong(cells)) > 0 {
+		t.Errorf("with a store that compares: %v", c.wrong(cells))
+	}
+	store := memory.New() // each bubble of fake time has its own
+	c, cells := played(t, experiment, late{store, store})
+	onlyViolations(t, c, cells)
+}
+
+// lazy does not renew, and says that it has.
+type lazy struct{ *memory.Store }
+
+func (lazy) ExpireIf(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
+func (lazy) Renew(context.Context, string, string, time.Duration) (bool, error)    { return true, nil }
+
+func TestARenewalThatDoesNothingIsFound(t *testing.T) {
+	c, cells := played(t, Campaign{Violated: true, Rounds: 1, Grants: 20, Faults: []Fault{None}}, lazy{memory.New()})
+	onlyViolations(t, c, cells)
+}
+
+// falling gives numbers that fall.
+type falling struct {
+	*memory.Store
+	last *atomic.Uint64
+}
+
+func (f falling) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	r, err := f.Store.SetNXNumbered(ctx, key, value, ttl, t)
+	if r.OK {
+		r.Fence = f.last.Add(^uint64(0))
+	}
+	return r, err
+}
+
+func TestNumbersThatFallAreFound(t *testing.T) {
+	store := falling{memory.New(), new(atomic.Uint64)}
+	store.last.Store(1 << 40)
+	c, cells := played(t, Campaign{Rounds: 1, Strategies: []Strategy{Fenced}, Faults: []Fault{None}}, store)
+	if cells[0].Verdict() != matrix.Inverted || len(c.wrong(cells)) != 1 {
+		t.Errorf("%v, %v; want numbers that fell, and a complaint", cells[0], c.wrong(cells))
+	}
+}
+
+// failing answers nothing but errors while it is down.
+type failing struct {
+	backends.Store
+	down *atomic.Bool
+}
+
+func (f failing) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	if f.down.Load() {
+		return backends.Result{}, errors.New("the server is down")
+	}
+	return f.Store.SetNX(ctx, key, value, ttl)
+}
+
+func TestATimeWithoutGrantsIsMeasured(t *testing.T) {
+	store := failing{struct{ backends.Store }{memory.New()}, new(atomic.Bool)}
+	const away = 10 * ttl
+	_, cells := played(t, Campaign{Rounds: 1, Strategies: []Strategy{Single}, Faults: []Fault{{"down", func(*Crew) {
+		store.down.Store(true)
+		time.Sleep(away)
+		store.down.Store(false)
+	}}}}, store)
+	if down := cells[0].Down; cells[0].Verdict() != matrix.Unavailable || down < away-3*ttl || down > away+3*ttl {
+		t.Errorf("%v; want about %v", cells[0], away)
+	}
+}
+
+func TestWhatAStoreDoesNotCarryIsLeftOut(t *testing.T) {
+	_, cells := played(t, Campaign{Rounds: 1, Faults: []Fault{None}}, struct{ backends.Store }{memory.New()})
+	var names []string
+	for _, cell := range cells {
+		names = append(names, cell.Strategy)
+	}
+	if got := strings.Join(names, " "); got != "single" {
+		t.Errorf("over a backends.Store alone: %q; want single", got)
+	}
+}

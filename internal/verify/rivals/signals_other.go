@@ -1,0 +1,7 @@
+//go:build !unix
+
+package rivals
+
+import "os"
+
+var sigStop, sigCont = os.Kill, os.Kill
