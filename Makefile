@@ -82,7 +82,7 @@ torture: programs ## run every test in full size, COUNT times (20) but for campa
 		$$(go list ./... | grep -v -e '/internal/verify/campaign$$' -e '/internal/verify/simulation$$') \
 		$(foreach m,$(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
 		-- -parallel 8 -timeout 12h -skip Promises ./internal/verify/campaign ./internal/verify/simulation \
-		$(foreach m,$(STORES),-- -C $(m) -parallel 4 -timeout 12h -run Campaign ./...) \
+		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 12h -run Campaign ./...) \
 		-- $(simulation)
 
 simulation = -run Promises -timeout 24h ./internal/verify/simulation -schedules $(or $(SCHEDULES),4000)
@@ -100,7 +100,7 @@ matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of t
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md \
 		$(if $(ONLY),-keep -by 'make matrix ONLY="$(ONLY)"',-by 'make matrix') -- -timeout 2h $(if $(ONLY),-run '$(ONLY)') \
 		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/verify/simulation ./internal/verify/campaign \
-		$(foreach m,$(STORES),-- -C $(m) -parallel 4 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
+		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.
 cover: programs ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md

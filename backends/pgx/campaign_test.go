@@ -50,6 +50,7 @@ func campaign(t *testing.T, server *pgtest.Server, faults ...rivals.Fault) rival
 	t.Helper()
 	install(t, server.DSN())
 	return rivals.Campaign{
+		Brief: []rivals.Strategy{rivals.Fair, rivals.Fenced, rivals.ReadersAndWriters},
 		Where: "PostgreSQL", Module: "backends/pgx", Open: openFor, TTL: time.Second, Faults: faults,
 		Addr: func(via func(server string) string) string { return via(server.Addr()) },
 	}
@@ -59,15 +60,18 @@ func campaign(t *testing.T, server *pgtest.Server, faults ...rivals.Fault) rival
 func violated(t *testing.T, setting string, server *pgtest.Server, faults ...rivals.Fault) rivals.Campaign {
 	t.Helper()
 	c := campaign(t, server, faults...)
-	c.Setting, c.Violated, c.Kept, c.TTL, c.Grants = setting, true, true, 6*time.Second, 2
+	c.Setting, c.Violated, c.Kept, c.TTL, c.Grants = setting, true, true, 15*time.Second, 1
 	c.Strategies = []rivals.Strategy{rivals.Single, rivals.Fenced, rivals.Semaphore, rivals.ReadersAndWriters}
+	c.Brief = c.Strategies[:1]
 	return c
 }
 
 func TestCampaignOfServersAndConnectionsThatFail(t *testing.T) {
-	t.Parallel()
+	rivals.TwoAtOnce(t)
 	server := pgtest.Start(t)
-	campaign(t, server, rivals.None, killed(server), stopped(server), rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
+	c := campaign(t, server, rivals.None, killed(server), stopped(server), rivals.HoldersCutOff, rivals.ConnectionsReset)
+	c.Brief = nil
+	c.Run(t)
 }
 
 func killed(server *pgtest.Server) rivals.Fault {
@@ -88,14 +92,14 @@ func stopped(server *pgtest.Server) rivals.Fault {
 }
 
 func TestCampaignOfHoldersThatFail(t *testing.T) {
-	t.Parallel()
+	rivals.TwoAtOnce(t)
 	c := campaign(t, pgtest.Start(t), rivals.HoldersKilled, rivals.HoldersStopped)
 	c.Processes = true
 	c.Run(t)
 }
 
 func TestCampaignBehindAPooler(t *testing.T) {
-	t.Parallel()
+	rivals.TwoAtOnce(t)
 	server := pgtest.Start(t)
 	pooler := server.StartPooler(t)
 	c := campaign(t, server, killed(server), rivals.Fault{Name: "pooler killed", Strike: func(c *rivals.Crew) {
@@ -109,8 +113,9 @@ func TestCampaignBehindAPooler(t *testing.T) {
 
 // What a server does not keep, a crash forgets. Here that is all, or what was committed last.
 func TestCampaignOfServersThatForget(t *testing.T) {
+	t.Parallel()
 	t.Run("UNLOGGED", func(t *testing.T) {
-		t.Parallel()
+		rivals.TwoAtOnce(t)
 		server := pgtest.Start(t)
 		c := violated(t, "UNLOGGED", server, killed(server))
 		pool := dial(t, server.DSN())
@@ -120,7 +125,7 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 		c.Run(t)
 	})
 	t.Run("synchronous_commit off", func(t *testing.T) {
-		t.Parallel()
+		rivals.TwoAtOnce(t)
 		server := pgtest.Start(t, "synchronous_commit=off", "wal_writer_delay=10s")
 		violated(t, "synchronous_commit off", server, killed(server)).Run(t)
 	})
@@ -174,8 +179,9 @@ func (p *pair) failover(c *rivals.Crew) {
 }
 
 func TestCampaignOfFailovers(t *testing.T) {
+	t.Parallel()
 	t.Run("synchronous standby", func(t *testing.T) {
-		t.Parallel()
+		rivals.TwoAtOnce(t)
 		p := startPair(t, true)
 		c := campaign(t, p.primary, rivals.Fault{Name: "failover", Strike: func(c *rivals.Crew) {
 			c.Holder()
@@ -186,24 +192,23 @@ func TestCampaignOfFailovers(t *testing.T) {
 		c.Run(t)
 	})
 	t.Run("asynchronous standby", func(t *testing.T) {
-		t.Parallel()
+		rivals.TwoAtOnce(t)
 		p := startPair(t, false)
-		c := violated(t, "asynchronous standby", p.primary, rivals.Fault{Name: "failover, standby cut off", Strike: func(c *rivals.Crew) {
+		violated(t, "asynchronous standby", p.primary, rivals.Fault{Name: "failover, standby cut off", Strike: func(c *rivals.Crew) {
 			p.standby.Stop()
 			c.More(1) // which the standby does not have
 			p.standby.Restart()
 			p.failover(c)
 			p.follow()
-		}})
-		c.Strategies = []rivals.Strategy{rivals.Single, rivals.Fenced}
-		c.Run(t)
+		}}).Run(t)
 	})
 }
 
 func TestCampaignOfClocks(t *testing.T) {
+	t.Parallel()
 	const jump = time.Minute
 	t.Run("ahead", func(t *testing.T) {
-		t.Parallel()
+		rivals.TwoAtOnce(t)
 		server, ahead := pgtest.StartWithMovableClock(t), time.Duration(0)
 		violated(t, "", server, rivals.Fault{Name: "server clock ahead", Strike: func(c *rivals.Crew) {
 			c.Holder()
@@ -212,7 +217,7 @@ func TestCampaignOfClocks(t *testing.T) {
 		}}).Run(t)
 	})
 	t.Run("back", func(t *testing.T) {
-		t.Parallel()
+		rivals.TwoAtOnce(t)
 		server, back := pgtest.StartWithMovableClock(t), time.Duration(0)
 		campaign(t, server, rivals.Fault{Name: "server clock back", Strike: func(c *rivals.Crew) {
 			c.Holder()

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/fence"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -79,7 +80,7 @@ const (
 )
 
 func (c crashes) run(t *testing.T) {
-	twoAtOnce(t)
+	rivals.TwoAtOnce(t)
 	kills, updates := 5, 300
 	if torture {
 		kills, updates = 35, 5500 // of each: 350 and 55,000 in all

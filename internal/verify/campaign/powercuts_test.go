@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 )
 
 // TestPowerCuts lets processes add to counters under locks, as TestNoUpdateIsLostInCrashes does.
@@ -82,7 +83,7 @@ func (c powerCuts) run(t *testing.T) {
 	if c.full && !torture {
 		t.Skip("LOCKSTEP_TORTURE=1 runs it")
 	}
-	twoAtOnce(t)
+	rivals.TwoAtOnce(t)
 	cuts, updates := 1, 10
 	if torture {
 		cuts, updates = 50, 30

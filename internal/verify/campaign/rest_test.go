@@ -18,16 +18,6 @@ var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 // command returns the command that runs a test in its present size.
 func command(name string) string { return matrix.Again("./internal/verify/campaign", name) }
 
-// twoAtOnce makes an experiment a parallel test, of which two run at once. With more of them a
-// worker might wait for a CPU for as long as its lease lasts.
-func twoAtOnce(t *testing.T) {
-	t.Parallel()
-	experiments <- struct{}{}
-	t.Cleanup(func() { <-experiments })
-}
-
-var experiments = make(chan struct{}, 2)
-
 // patience is how long a test waits for an event that must come, even on a busy machine. Leases in
 // these experiments are longer, unless a test says otherwise, so a lock that becomes free within
 // patience was released.

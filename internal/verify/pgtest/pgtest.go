@@ -111,10 +111,7 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	ready := filepath.Join(bin, "pg_isready")
-	err = proc.Await(func(string) bool {
-		return exec.Command(ready, "-q", "-h", "127.0.0.1", "-p", fmt.Sprint(s.port.Number)).Run() == nil
-	})
+	err = proc.Await(func(log string) bool { return strings.Contains(log, "ready to accept") }) // a standby: read-only connections
 	if err != nil {
 		proc.Kill()
 		return err

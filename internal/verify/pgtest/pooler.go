@@ -54,6 +54,7 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 20
 max_client_conn = 500
+server_login_retry = 1
 ignore_startup_parameters = extra_float_digits
 `, s.port.Number, port.Number)
 	if err := os.WriteFile(filepath.Join(dir, configFile), []byte(text), 0o644); err != nil {

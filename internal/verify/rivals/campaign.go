@@ -31,11 +31,12 @@ type Campaign struct {
 	// to a server at host:port.
 	Addr       func(via func(server string) string) string
 	Strategies []Strategy // nil: all that the store carries
+	Brief      []Strategy // without LOCKSTEP_TORTURE=1; nil: Strategies
 	Processes  bool       // each rival is a process that calls [Process]
 
 	TTL time.Duration
-	// Kept: leases are not renewed, and long holds last from half a TTL to a TTL. A renewal would tell
-	// a holder of its loss before the next one is granted the lock.
+	// Kept: leases are not renewed, and each hold lasts from half a TTL to a TTL. So a server that
+	// forgets has that time to come back and grant the lock again. A renewal would tell the holder.
 	Kept bool
 
 	Faults []Fault
@@ -50,6 +51,17 @@ type Fault struct {
 	Name   string // in the matrix
 	Strike func(*Crew)
 }
+
+// TwoAtOnce makes an experiment a parallel test, of which two run at once. With more of them a program
+// might wait for a CPU for as long as its lease lasts.
+func TwoAtOnce(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	experiments <- struct{}{}
+	t.Cleanup(func() { <-experiments })
+}
+
+var experiments = make(chan struct{}, 2)
 
 // rivals is how many there are.
 const rivals = 3
@@ -109,6 +121,9 @@ func (c Campaign) play(t *testing.T) (cells []matrix.Cell, found []Violation) {
 	}
 	if c.Grants > 0 {
 		grants = c.Grants
+	}
+	if c.Brief != nil && !torture {
+		c.Strategies = c.Brief
 	}
 	crew := c.assemble(t)
 	defer crew.dismiss()
@@ -198,7 +213,7 @@ func carried(t *testing.T, open strategies.Open, addr string) (all []Strategy) {
 		t.Fatal(err)
 	}
 	if closeStore != nil {
-		defer closeStore()
+		defer func() { _ = closeStore() }()
 	}
 	_, queues := store.(backends.QueuedStore)
 	_, numbers := store.(backends.NumberedStore)

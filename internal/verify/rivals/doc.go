@@ -4,7 +4,7 @@
 // The module of a store has one test for each kind of server:
 //
 //	func TestCampaign(t *testing.T) {
-//		t.Parallel()
+//		rivals.TwoAtOnce(t)
 //		server := pgtest.Start(t)
 //		rivals.Campaign{
 //			Where: "PostgreSQL", Module: "backends/pgx", Open: open,

@@ -88,7 +88,7 @@ func (o orders) run(over context.Context, open strategies.Open, tell func(line s
 		return err
 	}
 	if closeStore != nil {
-		defer closeStore()
+		defer func() { _ = closeStore() }()
 	}
 	opened := strategies.Backends{"store": func(context.Context, string) (backends.Store, func() error, error) { return store, nil, nil }}
 	var all sync.WaitGroup
@@ -117,17 +117,15 @@ func (o orders) run(over context.Context, open strategies.Open, tell func(line s
 	return nil
 }
 
-// work is how long a hold lasts: a moment, or in one of three cases from half a TTL to two. A lease
-// that is kept for the whole TTL is not renewed, so its work ends before it.
+// work is how long a hold lasts: a moment, or in one of three cases from half a TTL to two.
 func (o orders) work() time.Duration {
-	if rand.IntN(3) > 0 {
+	switch {
+	case o.Kept:
+		return o.TTL/2 + rand.N(o.TTL/2)
+	case rand.IntN(3) > 0:
 		return rand.N(o.TTL / 50)
 	}
-	longest := 2 * o.TTL
-	if o.Kept {
-		longest = o.TTL
-	}
-	return o.TTL/2 + rand.N(longest-o.TTL/2)
+	return o.TTL/2 + rand.N(3*o.TTL/2)
 }
 
 // Wants say what [Want] wants.
