@@ -40,7 +40,7 @@ type Campaign struct {
 	Kept bool
 
 	Faults []Fault
-	Rounds int // how often each fault strikes; 0: once, and 10 times with LOCKSTEP_TORTURE=1
+	Rounds int // how often each fault strikes; 0: once, and 5 times with LOCKSTEP_TORTURE=1
 	Grants int // of each strategy, after each strike; 0: 5, and 15 with LOCKSTEP_TORTURE=1
 	// Violated: each strategy must have violations. The faults strike until then, 20 times as often.
 	Violated bool
@@ -114,7 +114,7 @@ func (c Campaign) play(t *testing.T) (cells []matrix.Cell, found []Violation) {
 	t.Helper()
 	rounds, grants := 1, 5
 	if torture {
-		rounds, grants = 10, 15
+		rounds, grants = 5, 15
 	}
 	if c.Rounds > 0 {
 		rounds = c.Rounds
