@@ -42,7 +42,8 @@ func Start(tb testing.TB, settings ...string) *Server {
 	return launch(tb, initialize(tb), false, settings)
 }
 
-// StartWithMovableClock is Start of a server whose clock [Server.MoveClock] moves. It needs a C compiler.
+// StartWithMovableClock is Start of a server whose clock [Server.MoveClock] moves. It needs a C
+// compiler.
 func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	return launch(tb, initialize(tb), true, settings)
@@ -161,8 +162,9 @@ func connString(port int) string {
 	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable", port)
 }
 
-// Kill ends all processes of the server with SIGKILL at once: what was not written to a file is lost. A
-// kill of the first process alone would leave the others, which still have the memory of the server.
+// Kill ends all processes of the server with SIGKILL at once: what was not written to a file is
+// lost. A kill of the first process alone would leave the others, which still have the memory of
+// the server.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +176,8 @@ func (s *Server) Kill() {
 	awaitEnd(children) // a new server refuses the data while one of them runs
 }
 
-// MoveClock sets the wall clock of the server: it is by ahead of the clock of this machine, until the next
-// call and across restarts. It is for servers of [StartWithMovableClock].
+// MoveClock sets the wall clock of the server: it is by ahead of the clock of this machine, until
+// the next call and across restarts. It is for servers of [StartWithMovableClock].
 func (s *Server) MoveClock(by time.Duration) { s.move(by) }
 
 // Stop ends the server as an operator would, without waiting for clients.

@@ -32,7 +32,8 @@ type Pooler struct {
 	ended bool
 }
 
-// StartPooler runs a pgbouncer in front of the server that gives each transaction a connection of its own.
+// StartPooler runs a pgbouncer in front of the server that gives each transaction a connection of
+// its own.
 func (s *Server) StartPooler(tb testing.TB) *Pooler {
 	tb.Helper()
 	program, err := exec.LookPath("pgbouncer")

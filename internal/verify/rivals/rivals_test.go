@@ -22,33 +22,35 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 const ttl = time.Second
 
 // played plays an experiment on a store in memory, in fake time.
-func played(t *testing.T, c Campaign, store backends.Store) (c2 Campaign, cells []matrix.Cell) {
+func played(t *testing.T, c Campaign, store backends.Store) (cells []matrix.Cell, wrong func(violated bool) []string) {
 	t.Helper()
+	var found []Violation
 	c.Where, c.Module, c.TTL = "memory", "internal/verify/rivals", ttl
 	c.Addr = func(func(string) string) string { return "memory" }
 	c.Open = func(context.Context, string) (backends.Store, func() error, error) { return store, nil, nil }
 	synctest.Test(t, func(t *testing.T) {
-		cells, _ = c.play(t)
+		cells, found = c.play(t)
 		time.Sleep(time.Minute) // a Client keeps its subscription for a moment after its last lock
 	})
-	return c, cells
+	return cells, func(violated bool) []string {
+		c.Violated = violated
+		return c.wrong(cells, found)
+	}
 }
 
-// onlyViolations fails the test unless each cell has violations of the wanted kind.
-func onlyViolations(t *testing.T, c Campaign, cells []matrix.Cell) {
+// mustFind fails the test unless each strategy was violated, and a campaign that wants none would fail.
+func mustFind(t *testing.T, wrong func(violated bool) []string) {
 	t.Helper()
-	c.Violated = true
-	if wrong := c.wrong(cells); len(wrong) > 0 {
-		t.Errorf("with Violated: %v", wrong)
+	if complaints := wrong(true); len(complaints) > 0 {
+		t.Errorf("with Violated: %v", complaints)
 	}
-	c.Violated = false
-	if len(c.wrong(cells)) == 0 {
+	if len(wrong(false)) == 0 {
 		t.Error("without Violated, the campaign would pass")
 	}
 }
 
 func TestAStoreThatKeepsItsPromisesIsSafe(t *testing.T) {
-	c, cells := played(t, Campaign{Faults: []Fault{None}, Rounds: 20, Grants: 20}, memory.New())
+	cells, wrong := played(t, Campaign{Faults: []Fault{None}, Rounds: 20, Grants: 20}, memory.New())
 	if len(cells) != len(All()) {
 		t.Errorf("%d cells; want one of each strategy", len(cells))
 	}
@@ -57,23 +59,22 @@ func TestAStoreThatKeepsItsPromisesIsSafe(t *testing.T) {
 			t.Errorf("%s: %v", cell.Strategy, cell)
 		}
 	}
-	if wrong := c.wrong(cells); len(wrong) > 0 {
-		t.Error(wrong)
+	if complaints := wrong(false); len(complaints) > 0 {
+		t.Error(complaints)
 	}
-	c.Violated = true
-	if wrong := c.wrong(cells); len(wrong) != len(All()) {
-		t.Errorf("with Violated: %v; want a complaint for each strategy", wrong)
+	if complaints := wrong(true); len(complaints) != len(All()) {
+		t.Errorf("with Violated: %v; want a complaint for each strategy", complaints)
 	}
 }
 
 func TestAStoreThatForgetsIsFound(t *testing.T) {
 	store := memory.New()
-	c, cells := played(t, Campaign{Kept: true, Violated: true, Rounds: 1, Faults: []Fault{{"forgets", func(*Crew) {
+	_, wrong := played(t, Campaign{Kept: true, Violated: true, Rounds: 1, Faults: []Fault{{"forgets", func(*Crew) {
 		for _, s := range All() {
 			store.Delete(s.Name)
 		}
 	}}}}, store)
-	onlyViolations(t, c, cells)
+	mustFind(t, wrong)
 }
 
 // late brings one release in three to the store after two TTLs. With careless, the store then deletes
@@ -96,12 +97,12 @@ func (l late) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 
 func TestAReleaseThatDoesNotCompareIsFound(t *testing.T) {
 	experiment := Campaign{Rounds: 3, Grants: 50, Faults: []Fault{{"releases late", func(*Crew) {}}}}
-	if c, cells := played(t, experiment, late{Store: memory.New()}); len(c.wrong(cells)) > 0 {
-		t.Errorf("with a store that compares: %v", c.wrong(cells))
+	if _, wrong := played(t, experiment, late{Store: memory.New()}); len(wrong(false)) > 0 {
+		t.Errorf("with a store that compares: %v", wrong(false))
 	}
 	store := memory.New() // each bubble of fake time has its own
-	c, cells := played(t, experiment, late{store, store})
-	onlyViolations(t, c, cells)
+	_, wrong := played(t, experiment, late{store, store})
+	mustFind(t, wrong)
 }
 
 // lazy does not renew, and says that it has.
@@ -111,8 +112,8 @@ func (lazy) ExpireIf(context.Context, string, string, time.Duration) (bool, erro
 func (lazy) Renew(context.Context, string, string, time.Duration) (bool, error)    { return true, nil }
 
 func TestARenewalThatDoesNothingIsFound(t *testing.T) {
-	c, cells := played(t, Campaign{Violated: true, Rounds: 1, Grants: 20, Faults: []Fault{None}}, lazy{memory.New()})
-	onlyViolations(t, c, cells)
+	_, wrong := played(t, Campaign{Violated: true, Rounds: 1, Grants: 20, Faults: []Fault{None}}, lazy{memory.New()})
+	mustFind(t, wrong)
 }
 
 // falling gives numbers that fall.
@@ -132,9 +133,9 @@ func (f falling) SetNXNumbered(ctx context.Context, key, value string, ttl time.
 func TestNumbersThatFallAreFound(t *testing.T) {
 	store := falling{memory.New(), new(atomic.Uint64)}
 	store.last.Store(1 << 40)
-	c, cells := played(t, Campaign{Rounds: 1, Strategies: []Strategy{Fenced}, Faults: []Fault{None}}, store)
-	if cells[0].Verdict() != matrix.Inverted || len(c.wrong(cells)) != 1 {
-		t.Errorf("%v, %v; want numbers that fell, and a complaint", cells[0], c.wrong(cells))
+	cells, wrong := played(t, Campaign{Rounds: 1, Strategies: []Strategy{Fenced}, Faults: []Fault{None}}, store)
+	if cells[0].Verdict() != matrix.Inverted || len(wrong(false)) != 1 {
+		t.Errorf("%v, %v; want numbers that fell, and a complaint", cells[0], wrong(false))
 	}
 }
 
@@ -154,7 +155,7 @@ func (f failing) SetNX(ctx context.Context, key, value string, ttl time.Duration
 func TestATimeWithoutGrantsIsMeasured(t *testing.T) {
 	store := failing{struct{ backends.Store }{memory.New()}, new(atomic.Bool)}
 	const away = 10 * ttl
-	_, cells := played(t, Campaign{Rounds: 1, Strategies: []Strategy{Single}, Faults: []Fault{{"down", func(*Crew) {
+	cells, _ := played(t, Campaign{Rounds: 1, Strategies: []Strategy{Single}, Faults: []Fault{{"down", func(*Crew) {
 		store.down.Store(true)
 		time.Sleep(away)
 		store.down.Store(false)
@@ -165,7 +166,7 @@ func TestATimeWithoutGrantsIsMeasured(t *testing.T) {
 }
 
 func TestWhatAStoreDoesNotCarryIsLeftOut(t *testing.T) {
-	_, cells := played(t, Campaign{Rounds: 1, Faults: []Fault{None}}, struct{ backends.Store }{memory.New()})
+	cells, _ := played(t, Campaign{Rounds: 1, Faults: []Fault{None}}, struct{ backends.Store }{memory.New()})
 	var names []string
 	for _, cell := range cells {
 		names = append(names, cell.Strategy)

@@ -4,8 +4,8 @@
 //	go run ./internal/verify/torture [-html FILE] [-docs FILE -by COMMAND [-keep]] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
 // `make torture` and `make matrix` call it. Each -- begins another run of `go test`, which -C
-// backends/pgx does in that module; the matrix has the cells of all runs. This program only reads the output of `go test -json`, in which tests
-// report cells (package matrix). With -docs it puts the matrix between the marks in that file,
+// backends/pgx does in that module; the matrix has the cells of all runs. This program only reads the
+// output of `go test -json`, in which tests report cells (package matrix). With -docs it puts the matrix between the marks in that file,
 // unless a test has failed. With -keep, it leaves the cells there that this run does not report.
 package main
 
@@ -94,8 +94,8 @@ func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 	return nil
 }
 
-// command returns the arguments of go. Of those of go test, -C with a directory must stay the first: it
-// runs the tests of another module.
+// command returns the arguments of go. Of those of go test, -C with a directory must stay the
+// first: it runs the tests of another module.
 func command(args []string) []string {
 	first := 0
 	if len(args) > 1 && args[0] == "-C" {
