@@ -176,7 +176,8 @@ func TestAHeldErrorHasThePositionInTheQueue(t *testing.T) {
 			locks := locker.New(fair.New(store))
 			for behind := range 2 {
 				all.Go(func() {
-					_, err := locks.Lock(t.Context(), "key", locker.WithWait(time.Duration(2-behind)*time.Second))
+					// the last one leaves first, so nobody moves up before it has left
+					_, err := locks.Lock(t.Context(), "key", locker.WithWait(time.Duration(20-2*position-behind)*100*time.Millisecond))
 					var held *locker.HeldError
 					if !errors.As(err, &held) || held.Position != position+behind {
 						t.Errorf("position %d, and %d calls of the same Client before: %v; want the sum in %+v", position, behind, err, held)
