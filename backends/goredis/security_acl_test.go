@@ -218,6 +218,31 @@ func TestACLNeedsOfGoRedis(t *testing.T) {
 	}
 }
 
+// TestACLLetsGoRedisNameItself shows the only difference between servers that the page has for a
+// user: those before 7.2 do not know the command, and the line that grants it is an error there.
+func TestACLLetsGoRedisNameItself(t *testing.T) {
+	s := guard(t)
+	known := s.do("COMMAND", "INFO", namesItself).([]any)[0] != nil
+	refused := func(rules ...string) bool {
+		s.grant("single", append(slices.Clone(users(t)["single"]), rules...)...)
+		s.do("ACL", "LOG", "RESET")
+		locks, _ := locksOf(dial(t, s.as("single")))
+		mustUnlock(t, mustLock(t, locks, "a"))
+		return slices.Contains(s.log(), namesItself)
+	}
+	if got := refused(); got != known {
+		t.Errorf("%s is in the ACL LOG: %v; the server knows it: %v", namesItself, got, known)
+	}
+	switch {
+	case known && refused("+"+namesItself):
+		t.Errorf("+%s changes nothing", namesItself)
+	case !known:
+		if _, err := s.Do("ACL", "SETUSER", "single", "+"+namesItself); err == nil {
+			t.Errorf("+%s is no error", namesItself)
+		}
+	}
+}
+
 func TestACLForAClusterSavesRoundTripsWithCommand(t *testing.T) {
 	t.Parallel()
 	rules := users(t)["single-cluster"]

@@ -37,7 +37,10 @@ type ReplyError struct {
 // digest of a script, and what to do next.
 func (e *ReplyError) Error() string {
 	text, _, _ := strings.Cut(e.Text, ", with args beginning with:")
-	text, _, _ = strings.Cut(text, " script: ")
+	// Redis 7.2 and later begin the reply with "ERR ACL failure in script: ".
+	if i := strings.LastIndex(text, " script: "); i >= 0 && strings.Contains(text[i:], "@user_script") {
+		text = text[:i]
+	}
 	return at(e.Addr, strings.TrimSuffix(text, ".")) + e.next()
 }
 

@@ -112,6 +112,12 @@ func TestErrorRepliesNameTheServerAndTheNextStep(t *testing.T) {
 		{"ERR The user executing the script can't run this command or subcommand script: 0f1e2d, on @user_script:1.",
 			"server 10.0.0.7:6379: ERR The user executing the script can't run this command or subcommand; allow its user the commands of this script" +
 				listed, "redis_noperm"},
+		{"ERR ACL failure in script: User single has no permissions to run the 'get' command script: 0f1e2d, on @user_script:1.",
+			"server 10.0.0.7:6379: ERR ACL failure in script: User single has no permissions to run the 'get' command; " +
+				"allow its user the commands of this script" + listed, "redis_noperm"},
+		{"ERR ACL failure in script: No permissions to access a key script: on @user_script:1.", // Valkey 9 names no digest
+			"server 10.0.0.7:6379: ERR ACL failure in script: No permissions to access a key; " +
+				"allow its user to read and write the keys of locks" + listed, "redis_noperm"},
 		{"WRONGPASS invalid username-password pair or user is disabled.",
 			"server 10.0.0.7:6379: WRONGPASS invalid username-password pair or user is disabled; check the user name and the password of the client, " +
 				"and that the user is on (ACL LIST)", "redis_wrongpass"},
