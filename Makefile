@@ -8,7 +8,7 @@ MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats
 STORES := backends/pgx
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help fmt check test test-root test-modules test-again fuzz lint bench bench-peers headlines regress torture simulate fresh matrix cover release programs
+.PHONY: help fmt check test test-root test-modules test-again test-servers fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -28,9 +28,9 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, gcc, node and npm if they are missing
-	@$(MAKE) --no-print-directory -j 3 test-root test-modules test-again
+	@$(MAKE) --no-print-directory -j 3 test-root test-modules test-again test-servers
 
-# The three run at once, and test-root runs four packages at once, since tests with real servers wait for
+# Three run at once, and test-root runs four packages at once, since tests with real servers wait for
 # most of their time. They leave go vet to make lint. Four things run without the race detector, which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
 #   - the simulation: with the detector it plays one schedule of a third of the cells;
@@ -50,6 +50,12 @@ test-again:
 	@go test -vet=off -run OnEmbedded ./backends/goredis ./backends/redigo
 	@go test -vet=off -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
 	@go test -vet=off -run 'Contract//embedded' ./strategies/legacy
+test-servers:
+	@folders=$$(.ci/servers newest) && go run ./internal/verify/servers -small -check docs/choosing-a-store.md $$folders
+
+# What .ci/servers leaves out is not in the table.
+servers: programs ## run the tests on Redis and Valkey of several versions, and write the table of docs/choosing-a-store.md (an hour)
+	@folders=$$(.ci/servers) && go run ./internal/verify/servers -docs docs/choosing-a-store.md - $$folders
 
 fuzz: ## fuzz every target of every module for TIME (10s)
 	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \

@@ -45,6 +45,7 @@ var harness = drivertest.Harness{
 	Nil:       map[string]*redisstore.Store{"nil": New(nil)},
 	Lags:      20,
 	Denied:    []string{"punsubscribe", "sunsubscribe", "discard"},
+	Needs:     map[string][]string{"single-cluster": {"+cluster|shards"}}, // see TestRueidisAsksNewerClustersForShards
 }
 
 // OptionsOf are those that rueidis has by default, but for a cache, which would take 128 MB for each

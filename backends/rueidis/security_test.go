@@ -3,9 +3,11 @@ package rueidis_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	client "github.com/redis/rueidis"
 )
@@ -58,5 +60,29 @@ func TestWhatRueidisSendsToOpenAConnection(t *testing.T) {
 				t.Errorf("%s: %v", permission, err)
 			}
 		}
+	}
+}
+
+// TestRueidisAsksNewerClustersForShards: if the server refuses, rueidis takes it for one that is in
+// no cluster.
+func TestRueidisAsksNewerClustersForShards(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2, 0)
+	server, other := cluster.Servers()[0], cluster.Servers()[1]
+	newer := server.Major() >= 8
+	key := cluster.KeyOn(other, "app:%d")
+	lock := func(rules ...string) error {
+		for _, s := range cluster.Servers() {
+			command(t, s, slices.Concat([]string{"ACL", "SETUSER", "single-cluster"}, drivertest.Users(t)["single-cluster"], rules)...)
+		}
+		o := as("single-cluster", server.Addr())
+		o.ForceSingleClient = false
+		_, err := rueidis.New(connect(t, o)).SetNX(t.Context(), key, "token", 20*time.Second)
+		return err
+	}
+	if err := lock(); (err != nil) != newer {
+		t.Errorf("SetNX = %v, on a server that is newer than 7: %v", err, newer)
+	}
+	if err := lock("+cluster|shards"); err != nil {
+		t.Errorf("SetNX with +cluster|shards = %v", err)
 	}
 }

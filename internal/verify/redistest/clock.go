@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -20,11 +21,20 @@ var clockSource []byte
 func WithMovableClock() Option { return func(c *config) { c.movable = true } }
 
 // MoveClock sets the wall clock of the server: it is by ahead of the clock of this machine, until
-// the next call and across restarts. The monotonic clock goes on as before. It is for servers
+// the next call and across restarts. It returns when the server sees that: Valkey 9 looks at the clock
+// now and then, and counts on from there. The monotonic clock goes on as before. It is for servers
 // started with [WithMovableClock].
 func (s *Server) MoveClock(by time.Duration) {
 	s.tb.Helper()
 	moveClock(s.tb, filepath.Join(s.dir, clockFile), by)
+	until(s.tb, "the server sees its clock", func() bool {
+		reply, err := s.call(time.Second, "TIME")
+		if err != nil { // it does not run: the next process sees the clock from its start
+			return true
+		}
+		seconds, err := strconv.ParseInt(reply.([]any)[0].(string), 10, 64)
+		return err == nil && time.Until(time.Unix(seconds, 0).Add(-by)).Abs() < time.Minute/4
+	})
 }
 
 // MovableClock makes what lets a test move the wall clock of a server that is no Redis: the

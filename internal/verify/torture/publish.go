@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 // The matrix is between these marks.
@@ -52,11 +53,12 @@ func publish(file, by string, keep bool, table *matrix.Table) error {
 // serverVersions returns the versions of the servers that are installed.
 func serverVersions() string {
 	found := []string{"no redis-server"}
-	out, err := exec.Command("redis-server", "--version").Output()
-	for _, field := range strings.Fields(string(out)) {
-		if v, ok := strings.CutPrefix(field, "v="); ok && err == nil {
-			found[0] = "redis-server " + v
-		}
+	switch server, version, err := redistest.Version(); {
+	case err != nil:
+	case server == "Redis":
+		found[0] = "redis-server " + version
+	default:
+		found[0] = server + " " + version
 	}
 	if out, err := exec.Command("psql", "--version").Output(); err == nil { // "psql (PostgreSQL) 15.1 (…)"
 		if fields := strings.Fields(string(out)); len(fields) > 2 {

@@ -74,6 +74,9 @@ type Harness struct {
 	// Denied are commands that the client library sends by itself and can do without, in the words
 	// of ACL LOG.
 	Denied []string
+	// Needs are permissions that the client library needs besides those of a user of docs/security.md,
+	// by user.
+	Needs map[string][]string
 }
 
 // Run runs the suite.
