@@ -34,8 +34,8 @@ type run struct {
 }
 
 const (
-	contract    = " -run ^TestContractOnRedis$/^(plain|without_scripts)$"
-	permissions = " -run ^TestACL|^TestSecurity|^TestDriver$/users|Rueidis"
+	contract    = " -run ^TestContractOnRedis$/^plain$"
+	permissions = " -run ^TestACL|^TestSecurity|^TestDriver$/users|^TestWhatRueidis|^TestRueidis"
 )
 
 var (
@@ -112,7 +112,11 @@ func serve(folders []string, suites []suite, docs, check string) error {
 	case err != nil:
 		return err
 	case docs != "":
-		return publish(docs, table(suites, rows))
+		by := "make servers"
+		if len(suites) < len(all) {
+			by = "go run ./internal/verify/servers -small"
+		}
+		return publish(docs, by, table(suites, rows))
 	case check != "":
 		return lacks(check, rows)
 	}

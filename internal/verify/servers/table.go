@@ -48,13 +48,13 @@ func cut(file string) (before, between, after string, err error) {
 	return before, between, after, nil
 }
 
-// publish replaces what is between the marks by the table.
-func publish(file, table string) error {
+// publish replaces what is between the marks by the table, and names the command that made it.
+func publish(file, by, table string) error {
 	before, _, after, err := cut(file)
 	if err != nil {
 		return err
 	}
-	made := "Made on " + time.Now().UTC().Format(time.DateOnly) + " by `make servers`.\n\n"
+	made := "Made on " + time.Now().UTC().Format(time.DateOnly) + " by `" + by + "`.\n\n"
 	return os.WriteFile(file, []byte(before+begin+made+table+end+after), 0o644)
 }
 

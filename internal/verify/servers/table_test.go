@@ -13,7 +13,7 @@ func TestATableHasTheServersThatRanAndNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	suites := []suite{{name: "adapters"}}
-	if err := publish(file, table(suites, []row{{"Valkey", "9.1.2", []string{"passed"}}})); err != nil {
+	if err := publish(file, "make servers", table(suites, []row{{"Valkey", "9.1.2", []string{"passed"}}})); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(file)
@@ -32,7 +32,7 @@ func TestATableHasTheServersThatRanAndNoOther(t *testing.T) {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
-	if err := publish(filepath.Join("..", "..", "..", "LICENSE"), ""); err == nil {
+	if err := publish(filepath.Join("..", "..", "..", "LICENSE"), "make servers", ""); err == nil {
 		t.Error("a file without marks is no error")
 	}
 }
