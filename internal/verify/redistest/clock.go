@@ -21,9 +21,9 @@ var clockSource []byte
 func WithMovableClock() Option { return func(c *config) { c.movable = true } }
 
 // MoveClock sets the wall clock of the server: it is by ahead of the clock of this machine, until
-// the next call and across restarts. It returns when the server sees that: Valkey 9 looks at the clock
-// now and then, and counts on from there. The monotonic clock goes on as before. It is for servers
-// started with [WithMovableClock].
+// the next call and across restarts. It returns when the server sees that: Valkey 9 looks at the
+// clock now and then, and counts on from there. The monotonic clock goes on as before. It is for
+// servers started with [WithMovableClock].
 func (s *Server) MoveClock(by time.Duration) {
 	s.tb.Helper()
 	moveClock(s.tb, filepath.Join(s.dir, clockFile), by)
