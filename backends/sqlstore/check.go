@@ -14,7 +14,7 @@ import (
 // Report is what a database server says of itself that matters to locks.
 type Report struct {
 	Version   string        // of the server
-	Role      string        // master or standby
+	Role      string        // master, or what it is that follows one
 	Uptime    time.Duration // since its last start
 	Standbys  int           // connected to it, as far as the role may see
 	Wakes     bool          // a release wakes waiters
@@ -47,6 +47,8 @@ const (
 	ProblemInstall      backends.Problem = "install"
 	ProblemWakes        backends.Problem = "wakes"
 	ProblemTransactions backends.Problem = "transactions"
+	ProblemFile         backends.Problem = "file" // of SQLite
+	ProblemBusy         backends.Problem = "busy" // SQLite
 )
 
 const (
@@ -108,13 +110,18 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 		r.find(ProblemTransactions, false, "the old rows of locks that change often can't be removed, so calls get slower",
 			"a transaction is %v old", age.Round(time.Second))
 	}
+	r.clock(now, before)
+	s.checkWakes(ctx, &r)
+	return r, nil
+}
+
+// clock compares the time of the server, in µs, with ours. The question was sent at the time before.
+func (r *Report) clock(now int64, before time.Time) {
 	r.ClockSkew = time.UnixMicro(now).Sub(before.Add(r.RoundTrip / 2).Round(0)).Round(time.Microsecond)
 	if r.ClockSkew.Abs() > maxSkew+r.RoundTrip/2 {
 		r.find(ProblemClock, false, "leases do not depend on it, but a clock that is set while locks are held ends them early or late",
 			"its clock differs from ours by %v", r.ClockSkew)
 	}
-	s.checkWakes(ctx, &r)
-	return r, nil
 }
 
 func (s *PostgreSQL) checkWakes(ctx context.Context, r *Report) {

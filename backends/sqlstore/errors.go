@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -22,82 +24,174 @@ func (BadInput) Permanent() bool { return true }
 // ErrorType is invalid.
 func (BadInput) ErrorType() string { return "invalid" }
 
-// StatementError is an error that the database server has told. It is of one of three classes:
-//   - permanent (Permanent): the server did nothing, and a repetition gets the same answer;
-//   - not done (Unsent): the server has undone everything, and the call may be repeated;
+// StatementError is an error that the database has told. It is of one of three classes:
+//   - permanent (Permanent): the database did nothing, and a repetition gets the same answer;
+//   - not done (Unsent): the database has undone everything, and the call may be repeated;
 //   - unknown: all others.
 type StatementError struct {
-	State string // SQLSTATE: five letters or digits
+	State string // SQLSTATE for PostgreSQL, the error number for MySQL, the result code for SQLite
 	Err   error  // as the driver gave it
+
+	class       class
+	next        string // what to do
+	interrupted bool   // by the end of the ctx, or by an operator
 }
 
-func (e *StatementError) Error() string { return e.Err.Error() + e.next() }
+type class int
+
+const (
+	unknown class = iota
+	permanentClass
+	notDone
+	raced // not done: another call was quicker
+)
+
+func (e *StatementError) Error() string {
+	text := e.Err.Error()
+	if e.Unsent() {
+		text += "; nothing was done"
+	}
+	if e.class == unknown {
+		text += "; the outcome is unknown"
+	}
+	if e.next != "" {
+		text += ": " + e.next
+	}
+	return text
+}
+
 func (e *StatementError) Unwrap() error { return e.Err }
 
-func (e *StatementError) next() string {
-	switch {
-	case e.isMissing():
-		return "; the tables and functions of the locks are missing: call Install once, and give the role the search of the schema lockstep"
-	case e.State == "42501":
-		return "; give the role the rights that sqlstore.PostgreSQLGrants lists"
-	case e.State == "25006":
-		return "; nothing was done: this server follows another one, and takes no writes"
-	case e.Unsent():
-		return "; nothing was done"
-	case !e.Permanent():
-		return "; the outcome is unknown"
-	}
-	return ""
-}
-
-// isMissing tells that Install was not called: there is no such schema, table, function or type.
-func (e *StatementError) isMissing() bool {
-	switch e.State {
-	case "3F000", "42P01", "42883", "42704":
-		return true
-	}
-	return false
-}
-
 // Permanent says that a repetition gets the same answer: what is asked is missing, not permitted or wrong.
-func (e *StatementError) Permanent() bool {
-	switch class := e.class(); class {
-	case "22", "28", "3D", "3F", "42", "0A":
-		return true
-	}
-	return false
-}
+func (e *StatementError) Permanent() bool { return e.class == permanentClass }
 
-// Unsent says that the server has undone everything: a conflict with another transaction, a lock that was
-// not had in time, a server that is a standby, is full, starts or stops before it ran the statement.
-func (e *StatementError) Unsent() bool {
-	switch e.State {
-	case "40001", "40P01", "55P03", "25006", "57014", "57P03", "53000", "53100", "53200", "53300":
-		return true
-	}
-	return false
-}
+// Unsent says that the database has undone everything: there was a conflict with another transaction, a
+// lock was not had in time, or the server is a standby, is full, or starts or stops.
+func (e *StatementError) Unsent() bool { return e.class == notDone || e.class == raced }
 
-func (e *StatementError) class() string { return e.State[:min(2, len(e.State))] }
-
-// ErrorType is the SQLSTATE.
+// ErrorType is the state.
 func (e *StatementError) ErrorType() string { return "sql_" + strings.ToLower(e.State) }
 
-// explain gives an error of a driver its class. A driver whose errors have no method SQLState leaves the
-// outcome unknown.
-func explain(ctx context.Context, err error) error {
+// postgresqlError classifies an error with a method SQLState.
+func postgresqlError(err error) *StatementError {
+	told, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	if !ok || told.SQLState() == "" {
+		return nil
+	}
+	e := &StatementError{State: told.SQLState(), Err: err}
+	switch e.State {
+	case "40001", "40P01", "55P03", "57014", "57P03", "53000", "53100", "53200", "53300":
+		e.class, e.interrupted = notDone, e.State == "57014"
+		return e
+	case "25006":
+		e.class, e.next = notDone, "this server follows another one, and takes no writes"
+		return e
+	case "3F000", "42P01", "42883", "42704":
+		e.next = "the tables and functions of the locks are missing: call Install once, and give the role the search of the schema lockstep"
+	case "42501":
+		e.next = "give the role the rights that sqlstore.PostgreSQLGrants lists"
+	}
+	switch e.State[:min(2, len(e.State))] {
+	case "22", "28", "3D", "3F", "42", "0A":
+		e.class = permanentClass
+	}
+	return e
+}
+
+// sqliteError classifies an error with a result code of SQLite.
+func sqliteError(err error) *StatementError {
+	code, ok := number(err)
+	if !ok {
+		return nil
+	}
+	code &= 0xff // what is above says more about the same
+	e := &StatementError{State: strconv.Itoa(code), Err: err}
+	switch code {
+	case 5, 6: // BUSY, LOCKED
+		e.class, e.next = notDone, "another program wrote for longer than the busy_timeout of the connection"
+	case 9: // INTERRUPT
+		e.class, e.interrupted = notDone, true
+	case 7, 13, 14: // NOMEM, FULL, CANTOPEN
+		e.class = notDone
+	case 1: // ERROR: above all, a table or a function that is missing
+		e.class, e.next = permanentClass, "call Install once; SQLite must be 3.42 or later"
+	case 3, 8, 11, 18, 19, 20, 23, 26: // PERM, READONLY, CORRUPT, TOOBIG, CONSTRAINT, MISMATCH, AUTH, NOTADB
+		e.class = permanentClass
+	}
+	return e
+}
+
+// mysqlError classifies an error with an error number of MySQL.
+func mysqlError(err error) *StatementError {
+	code, ok := number(err)
+	if !ok {
+		return nil
+	}
+	e := &StatementError{State: strconv.Itoa(code), Err: err}
+	switch code {
+	case 1062, 1213, 1020: // a row that is there already, a deadlock, a row that has changed
+		e.class = raced
+	case 1317: // cancelled
+		e.class, e.interrupted = notDone, true
+	case 1205, 1040, 1041, 1021, 1114, 1203, 1226: // waited too long for a row; too many connections, too little memory, a full disk
+		e.class = notDone
+	case 1290, 1792, 1836: // read_only
+		e.class, e.next = notDone, "this server follows another one, and takes no writes"
+	case 1146, 1054:
+		e.class, e.next = permanentClass, "the table of the locks is missing: call Install once, in the database that the DSN names"
+	case 1142, 1143, 1044:
+		e.class, e.next = permanentClass, "give the user SELECT, INSERT, UPDATE and DELETE on the table lockstep_lock"
+	case 1045, 1046, 1049, 1064, 1227, 1264, 1366, 1406:
+		e.class = permanentClass
+	}
+	return e
+}
+
+// number is the code of an error of a driver. The drivers have no interface for it in common: some have a
+// method Code, and others a field Number or Code. None of them may be imported here.
+func number(err error) (int, bool) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if e, ok := err.(interface{ Code() int }); ok { //nolint:errorlint // the loop unwraps
+			return e.Code(), true
+		}
+		v := reflect.Indirect(reflect.ValueOf(err))
+		if v.Kind() != reflect.Struct {
+			continue
+		}
+		for _, name := range []string{"Number", "Code"} {
+			switch field := v.FieldByName(name); {
+			case !field.IsValid():
+			case field.CanInt():
+				return int(field.Int()), true
+			case field.CanUint():
+				return int(field.Uint()), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// explain gives an error of a driver for PostgreSQL its class. A driver whose errors have no method
+// SQLState leaves the outcome unknown.
+func explain(ctx context.Context, err error) error { return explainBy(postgresqlError, ctx, err) }
+
+// explainBy gives an error of a driver its class. classify returns nil for one that the database has not
+// told.
+func explainBy(classify func(error) *StatementError, ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if told, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err); ok && told.SQLState() != "" {
-		is := &StatementError{State: told.SQLState(), Err: err}
-		if is.State == "57014" && ctx.Err() != nil { // cancelled by us
-			return ended{ctx.Err(), is}
+	if _, ok := errors.AsType[BadInput](err); ok {
+		return err
+	}
+	if told := classify(err); told != nil {
+		if ctx.Err() != nil && told.interrupted {
+			return ended{ctx.Err(), told}
 		}
-		return is
+		return told
 	}
 	var timeout net.Error
 	switch cause := ctx.Err(); {

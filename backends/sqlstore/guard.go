@@ -22,13 +22,20 @@ import (
 //	err := store.Guard(ctx, sqlstore.InTx(tx), lock.Lease())
 //	if err == nil { err = tx.Commit() } else { tx.Rollback() }
 func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease locker.Lease) error {
-	var outcome int64
-	err := s.config.ready(ctx)
-	if err == nil {
-		err = tx.Row(ctx, "SELECT outcome FROM lockstep.guard($1,$2)", []any{s.key(lease.Key), []byte(lease.Token)}, &outcome)
-		err = explain(ctx, err)
-	}
-	if err == nil && outcome != done {
+	return guarded(lease, func() (bool, error) {
+		if err := s.config.ready(ctx); err != nil {
+			return false, err
+		}
+		var outcome int64
+		err := tx.Row(ctx, "SELECT outcome FROM lockstep.guard($1,$2)", []any{s.key(lease.Key), []byte(lease.Token)}, &outcome)
+		return outcome == done, explain(ctx, err)
+	})
+}
+
+// guarded gives the error of a guard. holds tells whether the lease is its holder's.
+func guarded(lease locker.Lease, holds func() (bool, error)) error {
+	ok, err := holds()
+	if err == nil && !ok {
 		err = fmt.Errorf("%w: roll the transaction back", locker.ErrLost)
 	}
 	if err != nil {
@@ -37,8 +44,8 @@ func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease locker.Lease)
 	return nil
 }
 
-// InTx runs a statement in a transaction of the application, for [PostgreSQL.Guard]. It is of no use for a
-// store.
+// InTx runs a statement in a transaction of the application, for [PostgreSQL.Guard], [SQLite.Guard] and
+// [MySQL.Guard]. It is of no use for a store.
 func InTx(tx *sql.Tx) Executor { return within{tx} }
 
 type within struct{ tx *sql.Tx }

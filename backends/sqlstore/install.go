@@ -8,20 +8,24 @@ import (
 	"strings"
 )
 
-//go:embed postgresql/*.sql
-var postgresql embed.FS
+//go:embed postgresql/*.sql sqlite/*.sql mysql/*.sql
+var scripts embed.FS
+
+// script is the text of a file.
+func script(dir, name string) string {
+	text, err := scripts.ReadFile(dir + "/" + name + ".sql")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
 
 // PostgreSQLSchema returns the statements that create the schema lockstep with its tables and functions, for
 // those who keep the schema of their database in files. They may run again, also while locks are held.
 func PostgreSQLSchema() string {
 	var all strings.Builder
 	for _, name := range []string{"schema", "queue", "lock", "number", "shared", "transfer", "inspect", "evict", "guard", "sweep"} {
-		text, err := postgresql.ReadFile("postgresql/" + name + ".sql")
-		if err != nil {
-			panic(err) // it is embedded
-		}
-		all.Write(text)
-		all.WriteByte('\n')
+		all.WriteString(script("postgresql", name) + "\n")
 	}
 	return all.String()
 }
@@ -57,21 +61,39 @@ func PostgreSQLStatements() []string {
 // InstallPostgreSQL runs [PostgreSQLSchema]. Programs may call it at every start, several at once. The role
 // needs the right to create a schema; afterwards a store can do with less, see [PostgreSQLGrants].
 func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
+	return installing(ctx, db, postgresqlError, func() error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+		for _, statement := range PostgreSQLStatements() {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
+	})
+}
+
+// install runs statements, each of which is a transaction of its own.
+func install(ctx context.Context, db *sql.DB, classify func(error) *StatementError, statements ...string) error {
+	return installing(ctx, db, classify, func() error {
+		for _, statement := range statements {
+			if _, err := db.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func installing(ctx context.Context, db *sql.DB, classify func(error) *StatementError, run func() error) error {
 	if db == nil {
 		return BadInput("lockstep: install: the *sql.DB is nil")
 	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
-	}
-	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-	for _, statement := range PostgreSQLStatements() {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
+	if err := run(); err != nil {
+		return fmt.Errorf("lockstep: install: %w", explainBy(classify, ctx, err))
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func (s *PostgreSQL) DeleteIf(ctx context.Context, key, value string) (bool, err
 	if err := s.config.ready(ctx); err != nil {
 		return false, err
 	}
-	s.swept.now(s.exec)
+	s.swept.now(s.sweep)
 	return s.yes(ctx, "SELECT outcome FROM lockstep.release($1,$2,$3)", s.key(key), []byte(value), reservation)
 }
 
@@ -176,10 +176,22 @@ func (s *PostgreSQL) RaiseFence(ctx context.Context, key, value string, to uint6
 	if err := s.config.ready(ctx); err != nil {
 		return false, err
 	}
-	if to >= 1<<53 {
-		return false, BadInput(fmt.Sprintf("number %d is not under 2^53", to))
+	if err := checkNumber(to); err != nil {
+		return false, err
 	}
 	return s.yes(ctx, "SELECT outcome FROM lockstep.raise($1,$2,$3)", s.key(key), []byte(value), int64(to))
+}
+
+func checkNumber(n uint64) error {
+	if n >= 1<<53 {
+		return BadInput(fmt.Sprintf("number %d is not under 2^53", n))
+	}
+	return nil
+}
+
+func (s *PostgreSQL) sweep(ctx context.Context) {
+	var ok bool
+	_ = s.exec.Row(ctx, "SELECT lockstep.sweep()", nil, &ok)
 }
 
 func (s *PostgreSQL) yes(ctx context.Context, statement string, args ...any) (bool, error) {

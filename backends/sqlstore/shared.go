@@ -52,6 +52,6 @@ func (s *PostgreSQL) Leave(ctx context.Context, key, token string) (bool, error)
 	if err := s.config.ready(ctx); err != nil {
 		return false, err
 	}
-	s.swept.now(s.exec)
+	s.swept.now(s.sweep)
 	return s.yes(ctx, "SELECT outcome FROM lockstep.leave($1,$2,$3)", s.key(key), []byte(token), reservation)
 }

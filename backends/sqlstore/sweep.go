@@ -12,7 +12,7 @@ type sweeper struct{ last atomic.Int64 }
 const sweepInterval = 10 * time.Minute
 
 // now starts a sweep in the background, unless this store has started one less than 10 minutes ago.
-func (s *sweeper) now(exec Executor) {
+func (s *sweeper) now(sweep func(context.Context)) {
 	now := time.Now().UnixNano()
 	last := s.last.Load()
 	if last != 0 && now-last < int64(sweepInterval) || !s.last.CompareAndSwap(last, now) {
@@ -24,7 +24,6 @@ func (s *sweeper) now(exec Executor) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), behindLimit)
 		defer cancel()
-		var ok bool
-		_ = exec.Row(ctx, "SELECT lockstep.sweep()", nil, &ok)
+		sweep(ctx)
 	}()
 }

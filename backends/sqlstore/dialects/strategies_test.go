@@ -1,0 +1,110 @@
+package dialects_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
+	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+func TestEveryStrategy(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) {
+		db := d.fresh(t)
+		for name, over := range strategies {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				h := lockertest.Harness{MaxTTL: maxTTL, NoWatch: true}
+				if name == "reentrant" {
+					h.Except = []string{"a lock is held for its own owner too, if the token is new"}
+				}
+				h.New = func(t *testing.T) (locker.Locker, lockertest.Disturber) {
+					return over(db.store(), outside{t, db}, new(backendtest.Faults))
+				}
+				lockertest.Run(t, h)
+			})
+		}
+	})
+}
+
+var strategies = map[string]func(store, outside, *backendtest.Faults) (locker.Locker, lockertest.Disturber){
+	"single": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
+		return single.New(f.Store(s)), beneath.Disturber{Outside: o, Faults: f, Ops: locksBy(backendtest.SetNX)}
+	},
+	"fenced": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
+		return fenced.New(f.Numbered(s)), beneath.Disturber{Outside: o, Faults: f, Ops: locksBy(backendtest.SetNXNumbered)}
+	},
+	"reentrant": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
+		return reentrant.New(f.Shared(s)), beneath.OfHolds(o, f)
+	},
+	"semaphore": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
+		return semaphore.New(f.Shared(s), 1), beneath.OfHolds(o, f)
+	},
+}
+
+func locksBy(acquire backendtest.Op) map[lockertest.Op]backendtest.Op {
+	return map[lockertest.Op]backendtest.Op{
+		lockertest.Acquire: acquire, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
+	}
+}
+
+func TestAQuorumOfFiles(t *testing.T) { quorum(t, sqlite.fresh(t), sqlite.fresh(t), sqlite.fresh(t)) }
+
+func TestAQuorumOfDifferentStores(t *testing.T) {
+	quorum(t, sqlite.fresh(t), mariadb.fresh(t), mariadb.fresh(t))
+}
+
+// quorum checks that the locks of a quorum exclude, with and without numbers, and go on without one node.
+func quorum(t *testing.T, nodes ...database) {
+	t.Helper()
+	var stores []backends.FencedStore
+	var identifiers []backends.Identifier
+	var lockers []locker.Locker
+	for _, db := range nodes {
+		s := db.store()
+		stores, identifiers, lockers = append(stores, s), append(identifiers, s), append(lockers, single.New(s))
+	}
+	if err := backends.CheckNodes(t.Context(), identifiers...); err != nil {
+		t.Fatal(err)
+	}
+	if err := backends.CheckNodes(t.Context(), identifiers[0], identifiers[1], identifiers[0]); err == nil {
+		t.Error("one node twice is no quorum, and was not refused")
+	}
+	numbered, err := redlock.NewFenced(stores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := redlock.New(lockers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	for i, l := range []locker.Locker{numbered, plain, numbered, plain} {
+		if i == 2 {
+			_ = nodes[2].Close()
+		}
+		key := []string{"numbered", "plain"}[i%2]
+		locks, others := locker.New(l), locker.New(l)
+		held, err := locks.Lock(t.Context(), key, locker.WithWait(patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := others.TryLock(t.Context(), key); err == nil {
+			t.Error("a lock of the quorum that is held was granted again")
+		}
+		if i%2 == 0 && held.Fence() <= last {
+			t.Errorf("number %d after %d", held.Fence(), last)
+		}
+		last = max(last, held.Fence())
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+	}
+}

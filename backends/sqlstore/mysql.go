@@ -1,0 +1,181 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// MySQL is a store in MySQL or MariaDB:
+//
+//	SetNX      SELECT, which finds the key held or free; then INSERT or UPDATE of the row as it was read
+//	ExpireIf   SELECT, UPDATE
+//	DeleteIf   SELECT, UPDATE
+//
+// Each statement is a transaction of its own, so the connections must have autocommit, which is the
+// default. An attempt that finds the key held writes nothing. Values are kept as durably as the server keeps
+// a commit: see [MySQL.Check].
+//
+// Times are those of the server's clock at the start of the statement, to the microsecond. So all statements
+// must go to one server: servers of a cluster that all take writes have several clocks. A number is the time
+// of the server in microseconds, or the last number plus one if that is greater. It is kept for
+// [backends.FenceRetention].
+//
+// Waiters poll, and there is no queue: the server tells nobody of a release, so most reservations would
+// end unused.
+type MySQL struct{ rows }
+
+// NewMySQL returns a store in the database that the DSN of db names. The driver may be any whose errors have
+// a field Number or Code, such as github.com/go-sql-driver/mysql. With its option interpolateParams=true each
+// statement is one round trip instead of two.
+func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
+	return &MySQL{rows{db: db, config: configure(opts), dialect: dialectOf("mysql", time.Microsecond, mysqlError)}}
+}
+
+// MySQLSchema returns the statement that creates the table lockstep_lock. It may run again, also while locks
+// are held.
+func MySQLSchema() string { return script("mysql", "schema") }
+
+// InstallMySQL runs [MySQLSchema]. Programs may call it at every start, several at once. The user needs the
+// right to create a table. Afterwards SELECT, INSERT, UPDATE and DELETE on that table are enough.
+func InstallMySQL(ctx context.Context, db *sql.DB) error {
+	return install(ctx, db, mysqlError, MySQLSchema())
+}
+
+// Guard makes a transaction of the application depend on a lease, if both are in databases of one server. It
+// is [PostgreSQL.Guard]: call it as the last statement before Commit. A renewal and a release of the lease
+// wait for the end of tx. If the error is one of a conflict, roll tx back and try again.
+func (s *MySQL) Guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+	return s.guard(ctx, tx, lease)
+}
+
+// variables are those that matter here, by their names in small letters. The server leaves out those that it
+// does not know.
+func (s *MySQL) variables(ctx context.Context) (map[string]string, error) {
+	if _, err := s.prepare(ctx, ""); err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, statement := range []string{
+		`SHOW VARIABLES WHERE Variable_name IN ('version', 'server_uuid', 'hostname', 'port', 'datadir', 'read_only', 'super_read_only',
+			'autocommit', 'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'sync_binlog', 'log_bin', 'wsrep_on', 'wsrep_cluster_address', 'group_replication_group_name',
+			'group_replication_single_primary_mode', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', 'transaction_isolation', 'tx_isolation')`,
+		`SHOW STATUS WHERE Variable_name IN ('Uptime', 'Slaves_connected', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`,
+	} {
+		if err := s.pairs(ctx, statement, all); err != nil {
+			return nil, s.explain(ctx, err)
+		}
+	}
+	return all, nil
+}
+
+func (s *MySQL) pairs(ctx context.Context, statement string, into map[string]string) error {
+	found, err := s.db.QueryContext(ctx, statement)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		var name, value string
+		if err := found.Scan(&name, &value); err != nil {
+			return err
+		}
+		into[strings.ToLower(name)] = value
+	}
+	return found.Err()
+}
+
+// Identify implements [backends.Identifier]: databases of one server are the same node.
+func (s *MySQL) Identify(ctx context.Context) (backends.Identity, error) {
+	is, err := s.variables(ctx)
+	if err != nil {
+		return backends.Identity{}, err
+	}
+	id := backends.Identity{Server: cmp.Or(is["server_uuid"], is["hostname"]+":"+is["port"]+is["datadir"]), Role: "master"}
+	if readOnly(is) {
+		id.Role = "replica"
+	}
+	return id, nil
+}
+
+// readOnly tells whether the server takes no writes. MariaDB has more than ON and OFF.
+func readOnly(is map[string]string) bool {
+	return is["read_only"] != "OFF" || is["super_read_only"] == "ON"
+}
+
+// Check asks the server how it is set up, and says what each finding means. The error is not nil only if the
+// server did not answer. A user that may not see the threads of others sees no replicas of MySQL.
+func (s *MySQL) Check(ctx context.Context) (Report, error) {
+	r := Report{Role: "master"}
+	is, err := s.variables(ctx)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", err)
+	}
+	var engine string
+	var now, dumps int64
+	before := time.Now()
+	err = s.db.QueryRowContext(ctx, `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+		COALESCE((SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'), ''),
+		(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')`).Scan(&now, &engine, &dumps)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
+	}
+	r.RoundTrip = time.Since(before)
+	r.Version = is["version"]
+	if up, err := strconv.ParseInt(is["uptime"], 10, 64); err == nil {
+		r.Uptime = time.Duration(up) * time.Second
+	}
+	replicas, _ := strconv.Atoi(is["slaves_connected"]) // MySQL has none
+	r.Standbys = max(replicas, int(dumps))
+	r.inMySQL(is, engine)
+	r.clock(now, before)
+	return r, nil
+}
+
+// inMySQL adds the findings about the settings of a server, and about the engine of the table.
+func (r *Report) inMySQL(is map[string]string, engine string) {
+	if readOnly(is) {
+		r.Role = "replica"
+		r.find(ProblemRole, true, "a lock can't be taken on it, and what it shows may be behind", "read_only is %s", is["read_only"])
+	}
+	severalClocks := "each server judges the end of a lease by its own clock: send all locks to one server, and accept the finding, or use another store"
+	if is["wsrep_on"] == "ON" {
+		r.find(ProblemClock, true, severalClocks, "the server is one of a Galera cluster")
+	}
+	if is["group_replication_group_name"] != "" && is["group_replication_single_primary_mode"] == "OFF" {
+		r.find(ProblemClock, true, severalClocks, "group replication has several primaries")
+	}
+	switch {
+	case engine == "":
+		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the table lockstep_lock is missing")
+	case engine != "InnoDB":
+		r.find(ProblemPersistence, true, "a crash makes it forget or damage locks, and Guard protects nothing", "the engine of the table lockstep_lock is %s", engine)
+	}
+	if is["autocommit"] == "OFF" {
+		r.find(ProblemTransactions, true, "nobody else would see a lock, so every call fails: switch it on in the DSN", "autocommit is OFF")
+	}
+	if flush := is["innodb_flush_log_at_trx_commit"]; flush != "1" && flush != "3" {
+		r.find(ProblemPersistence, true, "a crash makes it forget the locks of the last second: set it to 1", "innodb_flush_log_at_trx_commit is %s", flush)
+	}
+	if is["innodb_doublewrite"] == "OFF" {
+		r.find(ProblemPersistence, true, "a power cut can damage the table: set it to ON", "innodb_doublewrite is OFF")
+	}
+	if is["log_bin"] == "ON" && is["sync_binlog"] != "1" {
+		r.find(ProblemPersistence, false, "after a crash a replica may not have the locks of the last moments: set it to 1", "sync_binlog is %s", is["sync_binlog"])
+	}
+	waits := is["rpl_semi_sync_master_status"] == "ON" || is["rpl_semi_sync_source_status"] == "ON"
+	if r.Standbys > 0 && !waits {
+		r.find(ProblemReplicas, false, "a lock granted just before a failover may be granted again after it: use semi-synchronous replication",
+			"%d replicas are connected, and a commit waits for none", r.Standbys)
+	}
+	if level := cmp.Or(is["transaction_isolation"], is["tx_isolation"]); level == "SERIALIZABLE" {
+		r.find(ProblemIsolation, false, "transactions of the application wait for more rows; the store needs no more than READ COMMITTED", "transaction_isolation is %s", level)
+	}
+}

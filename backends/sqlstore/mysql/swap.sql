@@ -1,0 +1,5 @@
+-- Changes the row of a key if it is as it was read, and if it is not too late. It always changes
+-- something, so it counts one row whether the driver counts the rows that were found or changed.
+UPDATE lockstep_lock SET kind = ?, value = ?, expires = ?, holds = ?, last = ?, kept = ?
+WHERE `key` = ? AND kind = ? AND value = ? AND expires = ? AND holds = ? AND last = ? AND kept = ?
+  AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) < ?

@@ -1,0 +1,451 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// rows is what [SQLite] and [MySQL] have in common. A key is one row. A call reads the row, decides here,
+// and writes the row only if it is still as it was read: that is one conditional statement. So no call
+// keeps a transaction open, and a program that is stopped in between keeps nobody out. If another call was
+// quicker, it reads and decides again.
+type rows struct {
+	db      *sql.DB
+	config  config
+	dialect dialect
+	swept   sweeper
+}
+
+// dialect is the SQL of a database, from the files of the same names.
+type dialect struct {
+	read, insert, swap, old, remove, guard string
+
+	grain    time.Duration // the database cuts its clock to it
+	classify func(error) *StatementError
+}
+
+func dialectOf(dir string, grain time.Duration, classify func(error) *StatementError) dialect {
+	return dialect{
+		read: script(dir, "read"), insert: script(dir, "insert"), swap: script(dir, "swap"),
+		old: script(dir, "old"), remove: script(dir, "remove"), guard: script(dir, "guard"),
+		grain: grain, classify: classify,
+	}
+}
+
+// record is the row of a key, and the time of the database when it was read.
+type record struct {
+	now     int64 // times are in µs since 1970
+	kind    int64
+	value   []byte
+	expires int64
+	holds   []byte
+	last    int64 // number
+	kept    int64 // until when; forever: for ever
+}
+
+const (
+	kindMissing = -1 // there is no row
+	kindFree    = 0
+	kindLock    = 1
+
+	forever = math.MaxInt64
+)
+
+const (
+	maxKey   = 1024 // bytes, with the prefix
+	maxValue = 4096
+	maxHolds = 4 << 20 // bytes of all holds of a key
+)
+
+// held tells whether the key has something that has not ended.
+func (r *record) held() bool { return r.kind > kindFree && r.expires > r.now }
+
+// has tells whether the key has the lock of a token. The error says that it has no lock at all.
+func (r *record) has(token string) (bool, error) {
+	if r.held() && r.kind != kindLock {
+		return false, errWrongType
+	}
+	return r.held() && string(r.value) == token, nil
+}
+
+func (r *record) put(kind int64, value string, expires int64) {
+	r.kind, r.value, r.expires, r.holds = kind, []byte(value), expires, []byte{}
+}
+
+func (r *record) refusal() backends.Result {
+	if r.expires == forever {
+		return backends.Result{Foreign: true}
+	}
+	return backends.Result{Left: duration(r.expires - r.now), Holder: backends.HolderOf(string(r.value))}
+}
+
+func (r *record) equal(o *record) bool {
+	return r.kind == o.kind && bytes.Equal(r.value, o.value) && r.expires == o.expires &&
+		bytes.Equal(r.holds, o.holds) && r.last == o.last && r.kept == o.kept
+}
+
+// draw gives a number. again says that the ownership is not new: it keeps its number.
+func (r *record) draw(again bool, numbering int) (uint64, error) {
+	n := int64(0)
+	if r.kept > r.now {
+		n = r.last
+	}
+	if !again || n == 0 {
+		n++
+		if numbering == byClock {
+			n = max(n, r.now)
+		}
+	}
+	if n >= 1<<53 {
+		return 0, errNumbersEnd
+	}
+	r.last = n
+	switch {
+	case numbering == byCount:
+		r.kept = forever
+	case r.kept != forever:
+		r.kept = max(n, r.now) + backends.FenceRetention.Microseconds()
+	}
+	return uint64(n), nil
+}
+
+// scan reads a row of read.sql and guard.sql.
+func (r *record) scan(row func(dest ...any) error) error {
+	var commits bool
+	err := row(&r.now, &commits, &r.kind, &r.value, &r.expires, &r.holds, &r.last, &r.kept)
+	r.value, r.holds = append([]byte{}, r.value...), append([]byte{}, r.holds...) // nil would be NULL
+	if err == nil && !commits {
+		return BadInput("the connections have autocommit off, so nobody else would see a lock: switch it on in the DSN")
+	}
+	return err
+}
+
+// races is how often a call is beaten by others on the same key before it ends. Each time another call has
+// got on.
+const races = 100
+
+var errRaces error = beaten{}
+
+type beaten struct{}
+
+func (beaten) Error() string {
+	return fmt.Sprintf("other calls were quicker on the same key %d times; nothing was done: try again", races)
+}
+func (beaten) Unsent() bool { return true }
+
+// change lets decide change the row of a key. The change is made only before the time until.
+func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (until int64, err error)) error {
+	for range races {
+		var was record
+		err := was.scan(s.db.QueryRowContext(ctx, s.dialect.read, key).Scan)
+		if err != nil {
+			return s.explain(ctx, err)
+		}
+		is := was
+		until, err := decide(&is)
+		if err != nil || is.equal(&was) {
+			return err
+		}
+		done, err := s.write(ctx, key, &was, &is, until)
+		if err != nil || done {
+			return err
+		}
+	}
+	return errRaces
+}
+
+// write returns false if the row is no longer as it was, or if it is too late.
+func (s *rows) write(ctx context.Context, key []byte, was, is *record, until int64) (bool, error) {
+	var changed sql.Result
+	var err error
+	if was.kind == kindMissing {
+		changed, err = s.db.ExecContext(ctx, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept)
+	} else {
+		changed, err = s.db.ExecContext(ctx, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
+			key, was.kind, was.value, was.expires, was.holds, was.last, was.kept, until)
+	}
+	if err != nil {
+		err = s.explain(ctx, err)
+		if told, ok := errors.AsType[*StatementError](err); ok && told.class == raced {
+			return false, nil
+		}
+		return false, err
+	}
+	n, err := changed.RowsAffected()
+	return n == 1, err
+}
+
+// prepare refuses what must not be sent.
+func (s *rows) prepare(ctx context.Context, key string, values ...string) ([]byte, error) {
+	if s.db == nil {
+		return nil, BadInput("the *sql.DB is nil")
+	}
+	if n := len(s.config.prefix) + len(key); n > maxKey {
+		return nil, BadInput(fmt.Sprintf("key of %d bytes is over the store's limit of %d", n, maxKey))
+	}
+	for _, value := range values {
+		if len(value) > maxValue {
+			return nil, BadInput(fmt.Sprintf("value of %d bytes is over the store's limit of %d", len(value), maxValue))
+		}
+	}
+	return []byte(s.config.prefix + key), s.config.ready(ctx)
+}
+
+// prepareTTL is prepare for a call with a ttl. life is the ttl in µs, and as much more as the clock of the
+// database may be behind.
+func (s *rows) prepareTTL(ctx context.Context, ttl time.Duration, key string, values ...string) (name []byte, life int64, err error) {
+	if _, err := s.config.check(ctx, ttl); err != nil {
+		return nil, 0, err
+	}
+	name, err = s.prepare(ctx, key, values...)
+	grains := (ttl + s.dialect.grain - 1) / s.dialect.grain
+	return name, ((grains + 1) * s.dialect.grain).Microseconds(), err
+}
+
+// explain gives an error its class.
+func (s *rows) explain(ctx context.Context, err error) error {
+	return explainBy(s.dialect.classify, ctx, err)
+}
+
+// SetNX implements [backends.Store].
+func (s *rows) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return s.take(ctx, key, value, ttl, unnumbered)
+}
+
+// SetNXNumbered implements [backends.NumberedStore]. There is no queue, whatever t says.
+func (s *rows) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	return s.take(ctx, key, value, ttl, byClock)
+}
+
+// SetNXFenced implements [backends.FencedStore].
+func (s *rows) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return s.take(ctx, key, value, ttl, byCount)
+}
+
+func (s *rows) take(ctx context.Context, key, value string, ttl time.Duration, numbering int) (res backends.Result, err error) {
+	name, life, err := s.prepareTTL(ctx, ttl, key, value)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+		res = backends.Result{}
+		ours, err := r.has(value)
+		if err != nil || r.held() && !ours {
+			res = r.refusal()
+			return 0, err
+		}
+		if numbering != unnumbered {
+			if res.Fence, err = r.draw(ours, numbering); err != nil {
+				return 0, err
+			}
+		}
+		res.OK = true
+		until = r.renew(value, ours, life)
+		return until, nil
+	})
+	if err != nil {
+		return backends.Result{}, err
+	}
+	return res, nil
+}
+
+// renew makes a token the holder for so many µs, or for longer if it is the holder until then. The change
+// is valid only before until.
+func (r *record) renew(token string, ours bool, life int64) (until int64) {
+	expires, until := r.now+life, int64(forever)
+	if ours && r.expires < forever {
+		expires, until = max(expires, r.expires), r.expires
+	}
+	r.put(kindLock, token, expires)
+	return until
+}
+
+// ExpireIf implements [backends.Store].
+func (s *rows) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	name, life, err := s.prepareTTL(ctx, ttl, key, value)
+	if err != nil {
+		return false, err
+	}
+	return s.changeOwn(ctx, name, value, func(r *record) bool {
+		r.expires = max(r.expires, r.now+life)
+		return true
+	})
+}
+
+// DeleteIf implements [backends.Store].
+func (s *rows) DeleteIf(ctx context.Context, key, value string) (bool, error) {
+	name, err := s.prepare(ctx, key, value)
+	if err != nil {
+		return false, err
+	}
+	s.swept.now(s.sweep)
+	return s.changeOwn(ctx, name, value, func(r *record) bool {
+		r.put(kindFree, "", r.now)
+		return true
+	})
+}
+
+// RaiseFence implements [backends.FencedStore].
+func (s *rows) RaiseFence(ctx context.Context, key, value string, to uint64) (landed bool, err error) {
+	name, err := s.prepare(ctx, key, value)
+	if err != nil {
+		return false, err
+	}
+	if err := checkNumber(to); err != nil {
+		return false, err
+	}
+	return s.changeOwn(ctx, name, value, func(r *record) bool {
+		if r.kept > r.now && r.last > int64(to) {
+			return false
+		}
+		r.last, r.kept = int64(to), forever
+		return true
+	})
+}
+
+// changeOwn changes a key that has the token value, before its end.
+func (s *rows) changeOwn(ctx context.Context, key []byte, value string, by func(r *record) bool) (ok bool, err error) {
+	err = s.change(ctx, key, func(r *record) (until int64, err error) {
+		ok, err = r.has(value)
+		until = r.expires
+		if ok {
+			ok = by(r)
+		}
+		return until, err
+	})
+	return ok && err == nil, err
+}
+
+// Transfer implements [backends.TransferStore].
+func (s *rows) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (res backends.Result, err error) {
+	name, life, err := s.prepareTTL(ctx, ttl, key, from, value)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+		res = backends.Result{}
+		ours, err := r.has(value)
+		if err != nil || !r.held() {
+			return 0, err
+		}
+		if !ours && string(r.value) != from {
+			res = r.refusal()
+			return 0, nil
+		}
+		if numbered {
+			if res.Fence, err = r.draw(ours, byClock); err != nil {
+				return 0, err
+			}
+		}
+		res.OK = true
+		return r.renew(value, true, life), nil
+	})
+	if err != nil {
+		return backends.Result{}, err
+	}
+	return res, nil
+}
+
+// Watch implements [backends.Store]: waiters poll.
+func (s *rows) Watch(context.Context, string, func()) error { return errPolling }
+
+// OneServer implements [backends.OneServer].
+func (s *rows) OneServer() bool { return true }
+
+// sweep removes what nobody needs any more.
+func (s *rows) sweep(ctx context.Context) {
+	old, err := s.db.QueryContext(ctx, s.dialect.old)
+	if err != nil {
+		return // the next sweep comes
+	}
+	var keys [][]byte
+	for old.Next() {
+		var key []byte
+		if old.Scan(&key) == nil {
+			keys = append(keys, key)
+		}
+	}
+	if old.Err() != nil || old.Close() != nil {
+		return
+	}
+	for _, key := range keys {
+		if _, err := s.db.ExecContext(ctx, s.dialect.remove, key); err != nil {
+			return
+		}
+	}
+}
+
+// guard tells whether a lease is its holder's. The transaction tx keeps it so.
+func (s *rows) guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+	return guarded(lease, func() (bool, error) {
+		key, err := s.prepare(ctx, lease.Key, lease.Token)
+		if err != nil {
+			return false, err
+		}
+		var r record
+		err = r.scan(func(dest ...any) error { return tx.Row(ctx, s.dialect.guard, []any{key}, dest...) })
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil || !r.held() {
+			return false, s.explain(ctx, err)
+		}
+		if r.kind == kindShared {
+			all, err := r.shared()
+			return find(all, lease.Token) >= 0, err
+		}
+		return r.kind == kindLock && string(r.value) == lease.Token, nil
+	})
+}
+
+// Inspect implements [backends.Inspector].
+func (s *rows) Inspect(ctx context.Context, key string) (backends.State, error) {
+	name, err := s.prepare(ctx, key)
+	if err != nil {
+		return backends.State{}, err
+	}
+	var r record
+	if err := r.scan(s.db.QueryRowContext(ctx, s.dialect.read, name).Scan); err != nil {
+		return backends.State{}, s.explain(ctx, err)
+	}
+	return r.state()
+}
+
+func (r *record) state() (backends.State, error) {
+	var state backends.State
+	if r.kept > r.now {
+		state.Fence = uint64(r.last)
+	}
+	switch {
+	case !r.held():
+		return state, nil
+	case r.kind != kindLock && r.kind != kindShared:
+		return backends.State{}, errWrongType
+	case r.expires == forever:
+		state.Foreign = true
+		return state, nil
+	case r.kind == kindLock:
+		state.Holding = 1
+		state.Holds = []backends.Hold{{Holder: backends.HolderOf(string(r.value)), Left: duration(r.expires - r.now), Slot: -1}}
+		return state, nil
+	}
+	all, err := r.shared()
+	if err != nil {
+		return backends.State{}, err
+	}
+	if state.Holding = len(all); state.Holding > 0 {
+		state.Group = string(r.value)
+	}
+	for _, h := range all[:min(len(all), backends.MaxListed)] {
+		state.Holds = append(state.Holds, backends.Hold{Holder: backends.HolderOf(string(h.Token)), Left: duration(h.Expires - r.now), Slot: h.Slot})
+	}
+	return state, nil
+}

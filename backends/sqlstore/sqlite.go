@@ -1,0 +1,151 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// SQLite is a store in a database file. It excludes the processes of one computer, without a server. It is
+// no store for several computers: their file systems share no locks that SQLite can rely on.
+//
+//	SetNX      SELECT, which finds the key held or free; then INSERT or UPDATE of the row as it was read
+//	ExpireIf   SELECT, UPDATE
+//	DeleteIf   SELECT, UPDATE
+//
+// Each statement is a transaction of its own. An attempt that finds the key held writes nothing. SQLite has
+// one writer at a time. A call that waits for longer than the busy_timeout of its connection fails, and
+// nothing was done. A process that is stopped by SIGSTOP while it writes keeps all others from writing until
+// it goes on or is killed.
+//
+// Times are those of the clock of the computer, cut to milliseconds: a value lives up to 2 ms longer than
+// asked. A number is the time in microseconds, or the last number plus one if that is greater. It is kept
+// for [backends.FenceRetention].
+//
+// Waiters poll, and there is no queue: nobody would tell a waiter that its turn has come, so most
+// reservations would end unused.
+type SQLite struct{ rows }
+
+var (
+	_ rowStore = (*SQLite)(nil)
+	_ rowStore = (*MySQL)(nil)
+)
+
+// rowStore is what a store over rows can do.
+type rowStore interface {
+	backends.NumberedStore
+	backends.FencedStore
+	backends.TransferStore
+	backends.SharedTransferStore
+	backends.Inspector
+	backends.Identifier
+	backends.OneServer
+}
+
+// NewSQLite returns a store in the main database of db. The driver may be any whose errors have a method or
+// a field Code, such as modernc.org/sqlite or github.com/mattn/go-sqlite3. Its connections should have a
+// busy_timeout of some seconds, and synchronous NORMAL or FULL: see [SQLite.Check].
+func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
+	return &SQLite{rows{db: db, config: configure(opts), dialect: dialectOf("sqlite", time.Millisecond, sqliteError)}}
+}
+
+// SQLiteSchema returns the statement that creates the table lockstep_lock. It may run again, also while
+// locks are held. The database must be in WAL mode, which `PRAGMA journal_mode = WAL` sets for good.
+func SQLiteSchema() string { return script("sqlite", "schema") }
+
+// InstallSQLite sets the WAL mode and runs [SQLiteSchema]. Programs may call it at every start, several at
+// once.
+func InstallSQLite(ctx context.Context, db *sql.DB) error {
+	return install(ctx, db, sqliteError, "PRAGMA journal_mode = WAL", SQLiteSchema())
+}
+
+// Guard makes a transaction of the application depend on a lease, if both are in the same database file. It
+// is [PostgreSQL.Guard]: call it as the last statement before Commit. It makes tx a transaction that writes,
+// if it is not yet one. If it can't, because others have written since tx began to read, nothing was done:
+// roll tx back and try again. A transaction that begins with BEGIN IMMEDIATE does not meet that.
+func (s *SQLite) Guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+	return s.guard(ctx, tx, lease)
+}
+
+// file is the path of the database file; empty: it is in memory.
+func (s *SQLite) file(ctx context.Context) (string, error) {
+	if _, err := s.prepare(ctx, ""); err != nil {
+		return "", err
+	}
+	var path string
+	err := s.db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)
+	if err != nil {
+		return "", s.explain(ctx, err)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path, nil
+}
+
+// Identify implements [backends.Identifier]. Each file is a server of its own.
+func (s *SQLite) Identify(ctx context.Context) (backends.Identity, error) {
+	path, err := s.file(ctx)
+	if err != nil {
+		return backends.Identity{}, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return backends.Identity{}, fmt.Errorf("the name of the computer is not known: %w", err)
+	}
+	return backends.Identity{Server: "sqlite " + host + ":" + path, Role: "master"}, nil
+}
+
+// Check asks the database how it is set up, and says what each finding means. The error is not nil only if
+// it did not answer. It can't see options of the driver that switch the locks of the file off, such as
+// nolock or a VFS without them.
+func (s *SQLite) Check(ctx context.Context) (Report, error) {
+	r := Report{Role: "master"}
+	path, err := s.file(ctx)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", err)
+	}
+	var version, journal string
+	var synchronous, busy, tables int64
+	before := time.Now()
+	err = s.db.QueryRowContext(ctx, `SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode),
+		(SELECT synchronous FROM pragma_synchronous), (SELECT timeout FROM pragma_busy_timeout),
+		(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'lockstep_lock')`).
+		Scan(&version, &journal, &synchronous, &busy, &tables)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
+	}
+	r.RoundTrip = time.Since(before)
+	r.Version = "SQLite " + version
+	if tables == 0 {
+		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the table lockstep_lock is missing")
+	}
+	if path == "" {
+		r.find(ProblemFile, true, "each connection has locks of its own", "the database is in memory")
+	} else if kind := networkFileSystem(path); kind != "" {
+		r.find(ProblemFile, true, "its locks do not exclude reliably: put the file on a disk of this computer", "the file is on %s", kind)
+	}
+	switch mode := strings.ToLower(journal); {
+	case mode == "wal" || path == "":
+	case mode == "off" || mode == "memory":
+		r.find(ProblemPersistence, true, "a program that is killed while it writes damages the file: set journal_mode to WAL", "journal_mode is %s", mode)
+	default:
+		r.find(ProblemPersistence, false, "readers and writers wait for each other: set journal_mode to WAL", "journal_mode is %s", mode)
+	}
+	if synchronous == 0 {
+		r.find(ProblemPersistence, false, "a power cut can damage the file: set it to NORMAL", "synchronous is OFF")
+	}
+	if busy < leastBusyTimeout.Milliseconds() {
+		r.find(ProblemBusy, false, "calls fail when several programs write: set it to 5000 for each connection, in the DSN", "busy_timeout is %d ms", busy)
+	}
+	return r, nil
+}
+
+const leastBusyTimeout = time.Second

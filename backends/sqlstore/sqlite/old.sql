@@ -1,0 +1,2 @@
+-- Keys that nobody has used for an hour, and whose numbers are no longer needed.
+SELECT key FROM lockstep_lock WHERE max(expires, kept) < unixepoch() * 1000000 - 3600000000 LIMIT 100
