@@ -161,8 +161,9 @@ func (r *Report) inMySQL(is map[string]string, engine string) {
 	if is["autocommit"] == "OFF" {
 		r.find(ProblemTransactions, true, "nobody else would see a lock, so every call fails: switch it on in the DSN", "autocommit is OFF")
 	}
-	if flush := is["innodb_flush_log_at_trx_commit"]; flush != "1" && flush != "3" {
-		r.find(ProblemPersistence, true, "a crash makes it forget the locks of the last second: set it to 1", "innodb_flush_log_at_trx_commit is %s", flush)
+	if flush := is["innodb_flush_log_at_trx_commit"]; flush != "1" && flush != "3" { // 3 is of MariaDB, and more than 1
+		crash := map[bool]string{true: "a power cut", false: "a crash of the server"}[flush == "2"]
+		r.find(ProblemPersistence, true, crash+" makes it forget the locks of the last second: set it to 1", "innodb_flush_log_at_trx_commit is %s", flush)
 	}
 	if is["innodb_doublewrite"] == "OFF" {
 		r.find(ProblemPersistence, true, "a power cut can damage the table: set it to ON", "innodb_doublewrite is OFF")

@@ -22,6 +22,7 @@ type rows struct {
 	config  config
 	dialect dialect
 	swept   sweeper
+	writing chan struct{} // one statement at a time; nil: as many as come
 }
 
 // dialect is the SQL of a database, from the files of the same names.
@@ -166,6 +167,14 @@ func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (u
 func (s *rows) write(ctx context.Context, key []byte, was, is *record, until int64) (bool, error) {
 	var changed sql.Result
 	var err error
+	if s.writing != nil {
+		select {
+		case s.writing <- struct{}{}:
+			defer func() { <-s.writing }()
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
 	if was.kind == kindMissing {
 		changed, err = s.db.ExecContext(ctx, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept)
 	} else {
@@ -360,28 +369,39 @@ func (s *rows) Watch(context.Context, string, func()) error { return errPolling 
 // OneServer implements [backends.OneServer].
 func (s *rows) OneServer() bool { return true }
 
-// sweep removes what nobody needs any more.
-func (s *rows) sweep(ctx context.Context) {
-	old, err := s.db.QueryContext(ctx, s.dialect.old)
-	if err != nil {
-		return // the next sweep comes
+// Sweep removes up to 100 rows of keys that nobody has used for an hour, and whose numbers are no longer
+// needed. A store that releases locks does it by itself every ten minutes.
+func (s *rows) Sweep(ctx context.Context) error {
+	if _, err := s.prepare(ctx, ""); err != nil {
+		return err
 	}
-	var keys [][]byte
-	for old.Next() {
-		var key []byte
-		if old.Scan(&key) == nil {
-			keys = append(keys, key)
-		}
-	}
-	if old.Err() != nil || old.Close() != nil {
-		return
-	}
+	keys, err := s.old(ctx)
 	for _, key := range keys {
-		if _, err := s.db.ExecContext(ctx, s.dialect.remove, key); err != nil {
-			return
+		if err == nil {
+			_, err = s.db.ExecContext(ctx, s.dialect.remove, key)
 		}
 	}
+	return s.explain(ctx, err)
 }
+
+func (s *rows) old(ctx context.Context) (keys [][]byte, err error) {
+	found, err := s.db.QueryContext(ctx, s.dialect.old)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		var key []byte
+		if err := found.Scan(&key); err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, found.Err()
+}
+
+// sweep is Sweep in the background: if it fails, the next one comes.
+func (s *rows) sweep(ctx context.Context) { _ = s.Sweep(ctx) }
 
 // guard tells whether a lease is its holder's. The transaction tx keeps it so.
 func (s *rows) guard(ctx context.Context, tx Executor, lease locker.Lease) error {

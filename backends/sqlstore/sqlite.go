@@ -53,7 +53,11 @@ type rowStore interface {
 // a field Code, such as modernc.org/sqlite or github.com/mattn/go-sqlite3. Its connections should have a
 // busy_timeout of some seconds, and synchronous NORMAL or FULL: see [SQLite.Check].
 func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
-	return &SQLite{rows{db: db, config: configure(opts), dialect: dialectOf("sqlite", time.Millisecond, sqliteError)}}
+	s := &SQLite{rows{db: db, config: configure(opts), dialect: dialectOf("sqlite", time.Millisecond, sqliteError)}}
+	// SQLite waits for the lock of the file by sleeping. With the wait here, 64 goroutines took 1.2 to 2.5 times
+	// as many locks.
+	s.writing = make(chan struct{}, 1)
+	return s
 }
 
 // SQLiteSchema returns the statement that creates the table lockstep_lock. It may run again, also while
@@ -83,6 +87,9 @@ func (s *SQLite) file(ctx context.Context) (string, error) {
 	err := s.db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)
 	if err != nil {
 		return "", s.explain(ctx, err)
+	}
+	if path == "" {
+		return "", nil
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
