@@ -32,6 +32,7 @@ require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
+	filippo.io/edwards25519 v1.2.0 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
@@ -146,6 +147,7 @@ replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueid
 
 require (
 	cirello.io/pglock v1.14.0
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lockstep-go/lockstep/backends/nats v0.0.0
 	github.com/lockstep-go/lockstep/backends/pgx v0.0.0

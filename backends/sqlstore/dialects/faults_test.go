@@ -1,0 +1,152 @@
+package dialects_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// With innodb_flush_log_at_trx_commit = 1 a grant that was told is on disk. With 2 it is with the operating
+// system, so only a crash of that loses it. With 0 the log is written once a second, so a crash of the
+// server loses the last grants, unless it was written just then.
+func TestACrashOfMariaDBForgetsNoGrantThatWasFlushed(t *testing.T) {
+	for level, forgets := range map[string]bool{"1": false, "2": false, "0": true} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			server := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit="+level)
+			db := mariadb.dial(t, server.DSN())
+			if err := mariadb.install(t.Context(), db.DB); err != nil {
+				t.Fatal(err)
+			}
+			forgot := 0
+			for round := 0; round < 10 && forgot == 0; round++ {
+				forgot = crash(t, server, db.store(sqlstore.WithPrefix(fmt.Sprint(round, "/"))))
+				if !forgets {
+					break
+				}
+			}
+			if forgets != (forgot > 0) {
+				t.Errorf("%d of 50 grants were forgotten", forgot)
+			}
+		})
+	}
+}
+
+// crash counts the grants that the server forgets.
+func crash(t *testing.T, server *mariadbtest.Server, s store) (forgot int) {
+	t.Helper()
+	for i := range 50 {
+		if r, err := s.SetNX(t.Context(), strconv.Itoa(i), "token", 20*time.Minute); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+	}
+	server.Kill()
+	server.Restart()
+	for i := range 50 {
+		eventually(t, "the server answers", func() bool {
+			ok, err := s.ExpireIf(t.Context(), strconv.Itoa(i), "token", 20*time.Minute)
+			if err == nil && !ok {
+				forgot++
+			}
+			return err == nil
+		})
+	}
+	return forgot
+}
+
+// Goroutines take one lock in turns while the server is killed or stopped, and goes on.
+func TestAServerThatIsKilledOrStoppedGrantsNoLockTwice(t *testing.T) {
+	server := mariadbtest.Start(t)
+	db := mariadb.dial(t, server.DSN())
+	if err := mariadb.install(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+	var holder, turns atomic.Int64 // holder is when the lease of the holder ends; 0: nobody has the lock
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 8 {
+		locks := locker.New(single.New(db.store()), locker.WithTTL(2*time.Second))
+		all.Go(func() {
+			for ctx.Err() == nil {
+				l, err := locks.Lock(ctx, "k", locker.WithWait(patience))
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("Lock: %v", err)
+					}
+					continue
+				}
+				if until := holder.Swap(l.Lease().Expires.UnixNano()); until > time.Now().UnixNano() {
+					t.Errorf("granted %v before the end of another lease", time.Until(time.Unix(0, until)))
+				}
+				turns.Add(1)
+				holder.Store(0)
+				if err := l.Unlock(ctx); err != nil && !errors.Is(err, locker.ErrLost) && ctx.Err() == nil {
+					t.Logf("Unlock: %v", err) // its outcome is not known
+				}
+			}
+		})
+	}
+	for round := range 6 {
+		before := turns.Load()
+		eventually(t, "the lock is taken", func() bool { return turns.Load() > before+10 })
+		if round%2 == 0 {
+			server.Kill()
+			server.Restart()
+			continue
+		}
+		server.Pause()
+		called, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		began := time.Now()
+		if _, err := db.store().SetNX(called, "another", "token", time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("SetNX of a server that is stopped = %v after %v; want the end of the ctx", err, time.Since(began))
+		}
+		cancel()
+		time.Sleep(2500 * time.Millisecond) // longer than a lease
+		server.Resume()
+	}
+	before := turns.Load()
+	eventually(t, "the lock is taken", func() bool { return turns.Load() > before+10 })
+	stop()
+	all.Wait()
+	t.Logf("%d turns", turns.Load())
+}
+
+// Calls that meet on few keys, by several connections, end in no deadlock and no error.
+func TestCallsThatMeetOnNewKeys(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) {
+		db := d.fresh(t)
+		var granted atomic.Int64
+		var all sync.WaitGroup
+		for range 16 {
+			s := db.store()
+			all.Go(func() {
+				for i := range 40 {
+					r, err := s.SetNX(t.Context(), strconv.Itoa(i), "one for all, one at a time", 10*time.Minute)
+					if err != nil || !r.OK {
+						t.Errorf("SetNX = %+v, %v", r, err)
+					}
+					token := strconv.FormatInt(granted.Add(1), 10)
+					if r, err = s.SetNX(t.Context(), "new "+strconv.Itoa(i), token, 10*time.Minute); err != nil {
+						t.Errorf("SetNX = %+v, %v", r, err)
+					}
+					if r.OK {
+						if ok, err := s.DeleteIf(t.Context(), "new "+strconv.Itoa(i), token); err != nil || !ok {
+							t.Errorf("DeleteIf = %v, %v", ok, err)
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
