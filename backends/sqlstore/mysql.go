@@ -16,8 +16,8 @@ import (
 // MySQL is a store in MySQL or MariaDB:
 //
 //	SetNX      SELECT, which finds the key held or free; then INSERT or UPDATE of the row as it was read
-//	ExpireIf   SELECT, UPDATE
-//	DeleteIf   SELECT, UPDATE
+//	ExpireIf   UPDATE
+//	DeleteIf   UPDATE
 //
 // Each statement is a transaction of its own, so the connections must have autocommit, which is the
 // default. An attempt that finds the key held writes nothing. Values are kept as durably as the server keeps

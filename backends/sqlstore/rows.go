@@ -27,7 +27,7 @@ type rows struct {
 
 // dialect is the SQL of a database, from the files of the same names.
 type dialect struct {
-	read, insert, swap, old, remove, guard string
+	read, insert, swap, extend, release, old, remove, guard string
 
 	grain    time.Duration // the database cuts its clock to it
 	classify func(error) *StatementError
@@ -36,6 +36,7 @@ type dialect struct {
 func dialectOf(dir string, grain time.Duration, classify func(error) *StatementError) dialect {
 	return dialect{
 		read: script(dir, "read"), insert: script(dir, "insert"), swap: script(dir, "swap"),
+		extend: script(dir, "extend"), release: script(dir, "release"),
 		old: script(dir, "old"), remove: script(dir, "remove"), guard: script(dir, "guard"),
 		grain: grain, classify: classify,
 	}
@@ -165,8 +166,15 @@ func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (u
 
 // write returns false if the row is no longer as it was, or if it is too late.
 func (s *rows) write(ctx context.Context, key []byte, was, is *record, until int64) (bool, error) {
-	var changed sql.Result
-	var err error
+	if was.kind == kindMissing {
+		return s.exec(ctx, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept)
+	}
+	return s.exec(ctx, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
+		key, was.kind, was.value, was.expires, was.holds, was.last, was.kept, until)
+}
+
+// exec runs a statement that changes one row, and tells whether it has.
+func (s *rows) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
 	if s.writing != nil {
 		select {
 		case s.writing <- struct{}{}:
@@ -175,12 +183,7 @@ func (s *rows) write(ctx context.Context, key []byte, was, is *record, until int
 			return false, ctx.Err()
 		}
 	}
-	if was.kind == kindMissing {
-		changed, err = s.db.ExecContext(ctx, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept)
-	} else {
-		changed, err = s.db.ExecContext(ctx, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
-			key, was.kind, was.value, was.expires, was.holds, was.last, was.kept, until)
-	}
+	result, err := s.db.ExecContext(ctx, statement, args...)
 	if err != nil {
 		err = s.explain(ctx, err)
 		if told, ok := errors.AsType[*StatementError](err); ok && told.class == raced {
@@ -188,7 +191,7 @@ func (s *rows) write(ctx context.Context, key []byte, was, is *record, until int
 		}
 		return false, err
 	}
-	n, err := changed.RowsAffected()
+	n, err := result.RowsAffected()
 	return n == 1, err
 }
 
@@ -283,6 +286,10 @@ func (s *rows) ExpireIf(ctx context.Context, key, value string, ttl time.Duratio
 	if err != nil {
 		return false, err
 	}
+	// one statement instead of two, if the value has the key
+	if ok, err := s.exec(ctx, s.dialect.extend, life, name, []byte(value)); ok || err != nil {
+		return ok, err
+	}
 	return s.changeOwn(ctx, name, value, func(r *record) bool {
 		r.expires = max(r.expires, r.now+life)
 		return true
@@ -296,6 +303,9 @@ func (s *rows) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 		return false, err
 	}
 	s.swept.now(s.sweep)
+	if ok, err := s.exec(ctx, s.dialect.release, name, []byte(value)); ok || err != nil { // as in ExpireIf
+		return ok, err
+	}
 	return s.changeOwn(ctx, name, value, func(r *record) bool {
 		r.put(kindFree, "", r.now)
 		return true

@@ -17,8 +17,8 @@ import (
 // no store for several computers: their file systems share no locks that SQLite can rely on.
 //
 //	SetNX      SELECT, which finds the key held or free; then INSERT or UPDATE of the row as it was read
-//	ExpireIf   SELECT, UPDATE
-//	DeleteIf   SELECT, UPDATE
+//	ExpireIf   UPDATE
+//	DeleteIf   UPDATE
 //
 // Each statement is a transaction of its own. An attempt that finds the key held writes nothing. SQLite has
 // one writer at a time. A call that waits for longer than the busy_timeout of its connection fails, and

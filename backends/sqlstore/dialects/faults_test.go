@@ -150,3 +150,39 @@ func TestCallsThatMeetOnNewKeys(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// A renewal waits for the file until the lease has ended. Others may have seen the key free by then.
+func TestARenewalThatWaitsForTooLongDoesNotBringTheLockBack(t *testing.T) {
+	db := sqlite.fresh(t)
+	s := db.store()
+	other, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := other.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 { // on a slow machine the lease may end before the renewal reads it
+		if r, err := s.SetNX(t.Context(), "k", "token", 200*time.Millisecond); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		exec("BEGIN IMMEDIATE")
+		renewed := make(chan error, 1)
+		go func() {
+			ok, err := s.ExpireIf(t.Context(), "k", "token", time.Minute)
+			if ok {
+				err = errors.New("renewed")
+			}
+			renewed <- err
+		}()
+		eventually(t, "the lease has ended", func() bool { return !outside{t, db}.Holds("k") })
+		exec("COMMIT")
+		if err := <-renewed; err != nil {
+			t.Fatalf("ExpireIf of a lease that had ended: %v", err)
+		}
+	}
+}

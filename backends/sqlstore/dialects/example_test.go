@@ -1,0 +1,88 @@
+package dialects_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	_ "modernc.org/sqlite"
+)
+
+// Processes of one computer that open the same file exclude each other.
+func Example_sqlite() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "locks")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	dsn := "file:" + filepath.Join(dir, "locks.db") + "?_pragma=busy_timeout(5000)&_pragma=synchronous(NORMAL)"
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if err := sqlstore.InstallSQLite(ctx, db); err != nil { // the table, if it is not there yet
+		log.Fatal(err)
+	}
+	store := sqlstore.NewSQLite(db)
+	report, err := store.Check(ctx)
+	if err == nil {
+		err = report.Err()
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks := locker.New(fenced.New(store))
+	err = locks.Do(ctx, "backup", func(ctx context.Context, l *locker.Lock) error {
+		_, err := locker.New(fenced.New(store)).TryLock(ctx, "backup")
+		fmt.Println("another program finds it held:", errors.Is(err, locker.ErrHeld))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// another program finds it held: true
+	// <nil>
+}
+
+// A payment must not be booked by a holder whose lease has ended.
+func Example_guard() {
+	db, err := sql.Open("mysql", "app:secret@tcp(db.example)/app?interpolateParams=true")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if err := pay(context.Background(), db); err != nil {
+		log.Print(err) // one that matches locker.ErrLost: the lease ended before the commit, and nothing was booked
+	}
+}
+
+func pay(ctx context.Context, db *sql.DB) error {
+	if err := sqlstore.InstallMySQL(ctx, db); err != nil {
+		return err
+	}
+	store := sqlstore.NewMySQL(db)
+	return locker.New(single.New(store)).Do(ctx, "invoice/42", func(ctx context.Context, l *locker.Lock) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+		if _, err := tx.ExecContext(ctx, "UPDATE invoices SET paid = TRUE WHERE id = 42"); err != nil {
+			return err
+		}
+		if err := store.Guard(ctx, sqlstore.InTx(tx), l.Lease()); err != nil { // the last statement before Commit
+			return err
+		}
+		return tx.Commit()
+	})
+}
