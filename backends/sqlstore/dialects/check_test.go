@@ -330,3 +330,52 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 		}
 	})
 }
+
+// What docs/choosing-a-store.md says of the rights of the user is enough, and less is told.
+func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
+	db := mariadb.fresh(t)
+	for _, statement := range []string{
+		"DELETE FROM mysql.db", "FLUSH PRIVILEGES", // everybody may do everything in the database test
+		"CREATE USER app", "GRANT SELECT, INSERT, UPDATE, DELETE ON test.lockstep_lock TO app",
+		"CREATE USER guest", "CREATE TABLE public (n INT)", "GRANT SELECT ON test.public TO guest",
+	} {
+		outside{t, db}.exec(statement)
+	}
+	app := mariadb.dial(t, strings.Replace(db.dsn, "root@", "app@", 1)).store().(interface {
+		store
+		Sweep(ctx context.Context) error
+	})
+	if r, err := app.SetNXNumbered(t.Context(), "k", "token", time.Minute, backends.Turn{}); err != nil || !r.OK {
+		t.Errorf("SetNXNumbered = %+v, %v", r, err)
+	}
+	if ok, err := app.ExpireIf(t.Context(), "k", "token", 2*time.Minute); err != nil || !ok {
+		t.Errorf("ExpireIf = %v, %v", ok, err)
+	}
+	if state, err := app.Inspect(t.Context(), "k"); err != nil || state.Holding != 1 {
+		t.Errorf("Inspect = %+v, %v", state, err)
+	}
+	tx, err := mariadb.dial(t, strings.Replace(db.dsn, "root@", "app@", 1)).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Guard(t.Context(), sqlstore.InTx(tx), lease("k", "token")); err != nil {
+		t.Errorf("Guard = %v", err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Error(err)
+	}
+	if ok, err := app.DeleteIf(t.Context(), "k", "token"); err != nil || !ok {
+		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+	if err := app.Sweep(t.Context()); err != nil {
+		t.Errorf("Sweep = %v", err)
+	}
+	if r, err := app.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil { // the tests do not wait for the disk
+		t.Errorf("Check = %v, %v", r, err)
+	}
+	_, err = mariadb.dial(t, strings.Replace(db.dsn, "root@", "guest@", 1)).store().SetNX(t.Context(), "k", "token", time.Minute)
+	wantClass(t, "SetNX without rights", err, true, false)
+	if err == nil || !strings.Contains(err.Error(), "give the user") {
+		t.Errorf("%v does not say what to do", err)
+	}
+}
