@@ -154,7 +154,7 @@ func mysqlError(err error) *StatementError {
 // method Code, and others a field Number or Code. None of them may be imported here.
 func number(err error) (int, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
-		if e, ok := err.(interface{ Code() int }); ok { //nolint:errorlint // the loop unwraps
+		if e, ok := err.(interface{ Code() int }); ok {
 			return e.Code(), true
 		}
 		v := reflect.Indirect(reflect.ValueOf(err))
@@ -176,11 +176,11 @@ func number(err error) (int, bool) {
 
 // explain gives an error of a driver for PostgreSQL its class. A driver whose errors have no method
 // SQLState leaves the outcome unknown.
-func explain(ctx context.Context, err error) error { return explainBy(postgresqlError, ctx, err) }
+func explain(ctx context.Context, err error) error { return explainBy(ctx, postgresqlError, err) }
 
 // explainBy gives an error of a driver its class. classify returns nil for one that the database has not
 // told.
-func explainBy(classify func(error) *StatementError, ctx context.Context, err error) error {
+func explainBy(ctx context.Context, classify func(error) *StatementError, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ func networkFileSystem(path string) string {
 	if syscall.Statfs(path, &info) != nil {
 		return ""
 	}
-	return networkFileSystems[uint32(info.Type)] //nolint:unconvert // its type differs between architectures
+	return networkFileSystems[uint32(info.Type)]
 }
 
 var networkFileSystems = map[uint32]string{

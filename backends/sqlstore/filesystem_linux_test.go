@@ -12,6 +12,6 @@ func standIn(t *testing.T, file, name string) {
 	if err := syscall.Statfs(file, &info); err != nil {
 		t.Fatal(err)
 	}
-	networkFileSystems[uint32(info.Type)] = name //nolint:unconvert // its type differs between architectures
+	networkFileSystems[uint32(info.Type)] = name
 	t.Cleanup(func() { delete(networkFileSystems, uint32(info.Type)) })
 }

@@ -93,7 +93,7 @@ func installing(ctx context.Context, db *sql.DB, classify func(error) *Statement
 		return BadInput("lockstep: install: the *sql.DB is nil")
 	}
 	if err := run(); err != nil {
-		return fmt.Errorf("lockstep: install: %w", explainBy(classify, ctx, err))
+		return fmt.Errorf("lockstep: install: %w", explainBy(ctx, classify, err))
 	}
 	return nil
 }

@@ -224,7 +224,7 @@ func (s *rows) prepareTTL(ctx context.Context, ttl time.Duration, key string, va
 
 // explain gives an error its class.
 func (s *rows) explain(ctx context.Context, err error) error {
-	return explainBy(s.dialect.classify, ctx, err)
+	return explainBy(ctx, s.dialect.classify, err)
 }
 
 // SetNX implements [backends.Store].

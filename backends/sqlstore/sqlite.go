@@ -91,8 +91,8 @@ func (s *SQLite) file(ctx context.Context) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	return path, nil
 }

@@ -19,50 +19,52 @@ import (
 
 // Processes of one computer that open the same file exclude each other.
 func Example_sqlite() {
-	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "locks")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	dsn := "file:" + filepath.Join(dir, "locks.db") + "?_pragma=busy_timeout(5000)&_pragma=synchronous(NORMAL)"
-	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	if err := sqlstore.InstallSQLite(ctx, db); err != nil { // the table, if it is not there yet
-		log.Fatal(err)
-	}
-	store := sqlstore.NewSQLite(db)
-	report, err := store.Check(ctx)
 	if err == nil {
-		err = report.Err()
+		err = backup(context.Background(), filepath.Join(dir, "locks.db"))
 	}
-	if err != nil {
-		log.Fatal(err)
-	}
-	locks := locker.New(fenced.New(store))
-	err = locks.Do(ctx, "backup", func(ctx context.Context, l *locker.Lock) error {
-		_, err := locker.New(fenced.New(store)).TryLock(ctx, "backup")
-		fmt.Println("another program finds it held:", errors.Is(err, locker.ErrHeld))
-		return nil
-	})
+	_ = os.RemoveAll(dir)
 	fmt.Println(err)
 	// Output:
 	// another program finds it held: true
 	// <nil>
 }
 
+func backup(ctx context.Context, file string) error {
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(5000)&_pragma=synchronous(NORMAL)")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if err := sqlstore.InstallSQLite(ctx, db); err != nil { // the table, if it is not there yet
+		return err
+	}
+	store := sqlstore.NewSQLite(db)
+	report, err := store.Check(ctx)
+	if err != nil {
+		return err
+	}
+	if err := report.Err(); err != nil {
+		return err
+	}
+	return locker.New(fenced.New(store)).Do(ctx, "backup", func(ctx context.Context, l *locker.Lock) error {
+		_, err := locker.New(fenced.New(store)).TryLock(ctx, "backup")
+		fmt.Println("another program finds it held:", errors.Is(err, locker.ErrHeld))
+		return nil
+	})
+}
+
 // A payment must not be booked by a holder whose lease has ended.
 func Example_guard() {
 	db, err := sql.Open("mysql", "app:secret@tcp(db.example)/app?interpolateParams=true")
-	if err != nil {
-		log.Fatal(err)
+	if err == nil {
+		err = pay(context.Background(), db)
 	}
-	defer func() { _ = db.Close() }()
-	if err := pay(context.Background(), db); err != nil {
-		log.Print(err) // one that matches locker.ErrLost: the lease ended before the commit, and nothing was booked
+	switch {
+	case errors.Is(err, locker.ErrLost):
+		log.Print("the lease ended before the commit: nothing was booked")
+	case err != nil:
+		log.Print(err)
 	}
 }
 
