@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/lockstep-go/lockstep/locker"
@@ -55,4 +56,27 @@ func (w within) Row(ctx context.Context, statement string, args []any, dest ...a
 		return BadInput("the *sql.Tx is nil")
 	}
 	return w.tx.QueryRowContext(ctx, statement, args...).Scan(dest...)
+}
+
+// guard tells whether a lease is its holder's. The transaction tx keeps it so.
+func (s *rows) guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+	return guarded(lease, func() (bool, error) {
+		key, err := s.prepare(ctx, lease.Key, lease.Token)
+		if err != nil {
+			return false, err
+		}
+		var r record
+		err = r.scan(func(dest ...any) error { return tx.Row(ctx, s.dialect.guard, []any{key}, dest...) })
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil || !r.held() {
+			return false, s.explain(ctx, err)
+		}
+		if r.kind == kindShared {
+			all, err := r.shared()
+			return find(all, lease.Token) >= 0, err
+		}
+		return r.kind == kindLock && string(r.value) == lease.Token, nil
+	})
 }

@@ -142,4 +142,46 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Evi
 		closed = []byte(e.Value())
 	}
 	return s.yes(ctx, "SELECT outcome FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), seen, closed, e.Foreign, reservation)
+// Inspect implements [backends.Inspector].
+func (s *rows) Inspect(ctx context.Context, key string) (backends.State, error) {
+	name, err := s.prepare(ctx, key)
+	if err != nil {
+		return backends.State{}, err
+	}
+	var r record
+	if err := r.scan(s.db.QueryRowContext(ctx, s.dialect.read, name).Scan); err != nil {
+		return backends.State{}, s.explain(ctx, err)
+	}
+	return r.state()
+}
+
+func (r *record) state() (backends.State, error) {
+	var state backends.State
+	if r.kept > r.now {
+		state.Fence = uint64(r.last)
+	}
+	switch {
+	case !r.held():
+		return state, nil
+	case r.kind != kindLock && r.kind != kindShared:
+		return backends.State{}, errWrongType
+	case r.expires == forever:
+		state.Foreign = true
+		return state, nil
+	case r.kind == kindLock:
+		state.Holding = 1
+		state.Holds = []backends.Hold{{Holder: backends.HolderOf(string(r.value)), Left: duration(r.expires - r.now), Slot: -1}}
+		return state, nil
+	}
+	all, err := r.shared()
+	if err != nil {
+		return backends.State{}, err
+	}
+	if state.Holding = len(all); state.Holding > 0 {
+		state.Group = string(r.value)
+	}
+	for _, h := range all[:min(len(all), backends.MaxListed)] {
+		state.Holds = append(state.Holds, backends.Hold{Holder: backends.HolderOf(string(h.Token)), Left: duration(h.Expires - r.now), Slot: h.Slot})
+	}
+	return state, nil
 }

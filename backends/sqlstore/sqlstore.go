@@ -9,8 +9,11 @@
 // Through database/sql, waiters poll. A program that uses pgx takes the store of package
 // backends/pgx instead: there a release wakes them.
 //
-// Every call is one statement, and that is one transaction of its own. So a store takes a *sql.DB and no
-// *sql.Tx: a lock that a transaction takes is not seen by others before its end.
+// There are three dialects: [NewPostgreSQL]; [NewMySQL], which is also for MariaDB; and [NewSQLite], which
+// excludes the processes of one computer without a server.
+//
+// Every statement is a transaction of its own. So a store takes a *sql.DB and no *sql.Tx: a lock that a
+// transaction takes is not seen by others before its end.
 package sqlstore
 
 import (

@@ -1,0 +1,160 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// SetNX implements [backends.Store].
+func (s *rows) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return s.take(ctx, key, value, ttl, unnumbered)
+}
+
+// SetNXNumbered implements [backends.NumberedStore]. There is no queue, whatever t says.
+func (s *rows) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	return s.take(ctx, key, value, ttl, byClock)
+}
+
+// SetNXFenced implements [backends.FencedStore].
+func (s *rows) SetNXFenced(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return s.take(ctx, key, value, ttl, byCount)
+}
+
+func (s *rows) take(ctx context.Context, key, value string, ttl time.Duration, numbering int) (res backends.Result, err error) {
+	name, life, err := s.prepareTTL(ctx, ttl, key, value)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+		res = backends.Result{}
+		ours, err := r.has(value)
+		if err != nil || r.held() && !ours {
+			res = r.refusal()
+			return 0, err
+		}
+		if numbering != unnumbered {
+			if res.Fence, err = r.draw(ours, numbering); err != nil {
+				return 0, err
+			}
+		}
+		res.OK = true
+		until = r.renew(value, ours, life)
+		return until, nil
+	})
+	if err != nil {
+		return backends.Result{}, err
+	}
+	return res, nil
+}
+
+// renew makes a token the holder for so many µs, or for longer if it is the holder until then. The change
+// is valid only before until.
+func (r *record) renew(token string, ours bool, life int64) (until int64) {
+	expires, until := r.now+life, int64(forever)
+	if ours && r.expires < forever {
+		expires, until = max(expires, r.expires), r.expires
+	}
+	r.put(kindLock, token, expires)
+	return until
+}
+
+// ExpireIf implements [backends.Store].
+func (s *rows) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	name, life, err := s.prepareTTL(ctx, ttl, key, value)
+	if err != nil {
+		return false, err
+	}
+	// one statement instead of two, if the value has the key
+	if ok, err := s.exec(ctx, s.dialect.extend, life, name, []byte(value)); ok || err != nil {
+		return ok, err
+	}
+	return s.changeOwn(ctx, name, value, func(r *record) bool {
+		r.expires = max(r.expires, r.now+life)
+		return true
+	})
+}
+
+// DeleteIf implements [backends.Store].
+func (s *rows) DeleteIf(ctx context.Context, key, value string) (bool, error) {
+	name, err := s.prepare(ctx, key, value)
+	if err != nil {
+		return false, err
+	}
+	s.swept.now(s.sweep)
+	if ok, err := s.exec(ctx, s.dialect.release, name, []byte(value)); ok || err != nil { // as in ExpireIf
+		return ok, err
+	}
+	return s.changeOwn(ctx, name, value, func(r *record) bool {
+		r.put(kindFree, "", r.now)
+		return true
+	})
+}
+
+// RaiseFence implements [backends.FencedStore].
+func (s *rows) RaiseFence(ctx context.Context, key, value string, to uint64) (landed bool, err error) {
+	name, err := s.prepare(ctx, key, value)
+	if err != nil {
+		return false, err
+	}
+	if err := checkNumber(to); err != nil {
+		return false, err
+	}
+	return s.changeOwn(ctx, name, value, func(r *record) bool {
+		if r.kept > r.now && r.last > int64(to) {
+			return false
+		}
+		r.last, r.kept = int64(to), forever
+		return true
+	})
+}
+
+// changeOwn changes a key that has the token value, before its end.
+func (s *rows) changeOwn(ctx context.Context, key []byte, value string, by func(r *record) bool) (ok bool, err error) {
+	err = s.change(ctx, key, func(r *record) (until int64, err error) {
+		ok, err = r.has(value)
+		until = r.expires
+		if ok {
+			ok = by(r)
+		}
+		return until, err
+	})
+	return ok && err == nil, err
+}
+
+// Transfer implements [backends.TransferStore].
+func (s *rows) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (res backends.Result, err error) {
+	name, life, err := s.prepareTTL(ctx, ttl, key, from, value)
+	if err != nil {
+		return backends.Result{}, err
+	}
+	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+		res = backends.Result{}
+		ours, err := r.has(value)
+		if err != nil || !r.held() {
+			return 0, err
+		}
+		if !ours && string(r.value) != from {
+			res = r.refusal()
+			return 0, nil
+		}
+		if numbered {
+			if res.Fence, err = r.draw(ours, byClock); err != nil {
+				return 0, err
+			}
+		}
+		res.OK = true
+		return r.renew(value, true, life), nil
+	})
+	if err != nil {
+		return backends.Result{}, err
+	}
+	return res, nil
+}
+
+// Watch implements [backends.Store]: waiters poll.
+func (s *rows) Watch(context.Context, string, func()) error { return errPolling }
+
+// OneServer implements [backends.OneServer].
+func (s *rows) OneServer() bool { return true }
