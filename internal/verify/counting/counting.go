@@ -20,7 +20,10 @@ import (
 // TTL is that of the leases of the processes.
 const TTL = 200 * time.Millisecond
 
-const patience = 30 * time.Second // for a busy machine
+const (
+	patience  = 30 * time.Second // for a busy machine
+	mostStops = 1000
+)
 
 // Where names the store of a counter, and the folder of the module whose test calls Run, for the matrix.
 type Where struct{ Store, Module string }
@@ -40,7 +43,8 @@ func Run(t *testing.T, where Where, guarded bool, increments int, counted func()
 	stops := time.NewTicker(50 * time.Millisecond)
 	defer stops.Stop()
 	stopped := 0
-	for sum(all) < increments || !guarded && stopped < 30 { // a stop loses something if it meets the holder
+	// a stop loses something if it meets the holder between its read and its commit
+	for told := 0; told < increments || !guarded && told <= counted() && stopped < mostStops; told = sum(all) {
 		<-stops.C
 		p := all[rand.IntN(len(all))]
 		_ = p.cmd.Process.Signal(sigStop)

@@ -36,7 +36,8 @@ func Start(tb testing.TB, settings ...string) *Server {
 		tb.Fatalf("mariadbtest: %v", err)
 	}
 	data := filepath.Join(dir, "data")
-	common := []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--innodb-log-file-size=8M"}
+	// in the common folder for temporary files, servers that start at once remove each other's
+	common := []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--tmpdir=" + dir, "--innodb-log-file-size=8M"}
 	if out, err := exec.Command(install, append(slices.Clip(common), "--auth-root-authentication-method=normal")...).CombinedOutput(); err != nil {
 		tb.Fatalf("mariadbtest: %v\n%s", err, out)
 	}

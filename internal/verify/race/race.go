@@ -8,11 +8,13 @@ import (
 )
 
 // LeaveOut leaves out the test under the race detector. `make test` runs it without the detector.
-// With LOCKSTEP_TORTURE=1 nothing is left out. Two kinds of tests call it:
+// With LOCKSTEP_TORTURE=1 nothing is left out. Three kinds of tests call it:
 //
 //   - Contracts on embedded servers, where a Lua interpreter written in Go runs the scripts. The
 //     same sentences run with the detector on real servers and on stores in memory, and with them
 //     all code of this module.
+//   - Strategies over SQLite, which is C that was translated to Go. They run with the detector over
+//     MariaDB, by the same code.
 //   - Searches through all states of a model, which have one goroutine.
 func LeaveOut(t testing.TB) {
 	t.Helper()
