@@ -14,7 +14,7 @@ import (
 // Report is what a database server says of itself that matters to locks.
 type Report struct {
 	Version   string        // of the server
-	Role      string        // master, or what it is that follows one
+	Role      string        // master, standby or replica
 	Uptime    time.Duration // since its last start
 	Standbys  int           // connected to it, as far as the role may see
 	Wakes     bool          // a release wakes waiters
@@ -48,7 +48,7 @@ const (
 	ProblemWakes        backends.Problem = "wakes"
 	ProblemTransactions backends.Problem = "transactions"
 	ProblemFile         backends.Problem = "file" // of SQLite
-	ProblemBusy         backends.Problem = "busy" // SQLite
+	ProblemBusy         backends.Problem = "busy" // of SQLite
 )
 
 const (

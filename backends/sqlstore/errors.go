@@ -193,6 +193,9 @@ func explainBy(ctx context.Context, classify func(error) *StatementError, err er
 		}
 		return told
 	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		err = notSent{err}
+	}
 	var timeout net.Error
 	switch cause := ctx.Err(); {
 	case cause != nil && !errors.Is(err, cause):
@@ -211,6 +214,13 @@ type ended struct{ cause, err error }
 
 func (e ended) Error() string   { return e.err.Error() }
 func (e ended) Unwrap() []error { return []error{e.cause, e.err} }
+
+// notSent is an error before there was a connection.
+type notSent struct{ error }
+
+func (notSent) Unsent() bool    { return true }
+func (e notSent) Unwrap() error { return e.error }
+func (e notSent) Error() string { return e.error.Error() + "; nothing was sent" }
 
 // The errors of outcomes that a function of the database tells.
 var (

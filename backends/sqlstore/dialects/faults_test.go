@@ -151,6 +151,12 @@ func TestCallsThatMeetOnNewKeys(t *testing.T) {
 	})
 }
 
+func TestACallThatGetsNoConnectionWasNotSent(t *testing.T) {
+	db := mariadb.dial(t, "root@tcp(127.0.0.1:1)/test") // nobody listens there
+	_, err := db.store().SetNX(t.Context(), "k", "token", time.Minute)
+	wantClass(t, "SetNX", err, false, true)
+}
+
 // A renewal waits for the file until the lease has ended. Others may have seen the key free by then.
 func TestARenewalThatWaitsForTooLongDoesNotBringTheLockBack(t *testing.T) {
 	db := sqlite.fresh(t)
