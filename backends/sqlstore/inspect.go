@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
@@ -142,6 +143,8 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Evi
 		closed = []byte(e.Value())
 	}
 	return s.yes(ctx, "SELECT outcome FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), seen, closed, e.Foreign, reservation)
+}
+
 // Inspect implements [backends.Inspector].
 func (s *rows) Inspect(ctx context.Context, key string) (backends.State, error) {
 	name, err := s.prepare(ctx, key)
@@ -167,10 +170,13 @@ func (r *record) state() (backends.State, error) {
 		return backends.State{}, errWrongType
 	case r.expires == forever:
 		state.Foreign = true
+		if r.kind == kindLock {
+			state.Print = backends.PrintOf(string(r.value))
+		}
 		return state, nil
 	case r.kind == kindLock:
 		state.Holding = 1
-		state.Holds = []backends.Hold{{Holder: backends.HolderOf(string(r.value)), Left: duration(r.expires - r.now), Slot: -1}}
+		state.Holds = []backends.Hold{holdOf(string(r.value), duration(r.expires-r.now), -1)}
 		return state, nil
 	}
 	all, err := r.shared()
@@ -181,7 +187,11 @@ func (r *record) state() (backends.State, error) {
 		state.Group = string(r.value)
 	}
 	for _, h := range all[:min(len(all), backends.MaxListed)] {
-		state.Holds = append(state.Holds, backends.Hold{Holder: backends.HolderOf(string(h.Token)), Left: duration(h.Expires - r.now), Slot: h.Slot})
+		state.Holds = append(state.Holds, holdOf(string(h.Token), duration(h.Expires-r.now), h.Slot))
 	}
 	return state, nil
+}
+
+func holdOf(token string, left time.Duration, slot int) backends.Hold {
+	return backends.HoldOf(backends.LabelOf(token), backends.PrintOf(token), backends.IsToken(token), left, slot)
 }
