@@ -91,19 +91,22 @@ func (p Phases) At(at int64) string {
 	return ""
 }
 
-// Cell adds to a cell the tenures and the violations of its fault.
+// Cell adds to a cell the tenures and the violations of its fault. A writer beside a reader and
+// another writer is one violation.
 func (p Phases) Cell(c matrix.Cell, all []Tenure, found []Violation) matrix.Cell {
 	for _, t := range all {
 		if p.At(t.Answered) == c.Fault {
 			c.Trials++
 		}
 	}
+	counted := map[int64]bool{} // by when the tenure began
 	for _, v := range found {
 		switch {
 		case p.At(v.At) != c.Fault:
 		case v.Inverted:
 			c.Inverted++
-		default:
+		case !counted[v.At]:
+			counted[v.At] = true
 			c.Violations++
 		}
 	}

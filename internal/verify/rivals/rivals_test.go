@@ -175,3 +175,20 @@ func TestWhatAStoreDoesNotCarryIsLeftOut(t *testing.T) {
 		t.Errorf("over a backends.Store alone: %q; want single", got)
 	}
 }
+
+func TestACellCountsEachTenureOfItsFaultOnce(t *testing.T) {
+	phases := Phases{{"first", 10}, {"second", 20}, {"first", 30}}
+	var all []Tenure
+	for _, at := range []int64{5, 10, 15, 20, 29, 30, 99} {
+		all = append(all, Tenure{Answered: at})
+	}
+	found := []Violation{{At: 5}, {At: 15}, {At: 15}, {At: 29}, {At: 99}, {At: 99, Inverted: true}}
+	for fault, want := range map[string]matrix.Cell{
+		"first": {Trials: 4, Violations: 2, Inverted: 1}, "second": {Trials: 2, Violations: 1}, "third": {},
+	} {
+		want.Fault = fault
+		if got := phases.Cell(matrix.Cell{Fault: fault}, all, found); got != want {
+			t.Errorf("%s: %+v; want %+v", fault, got, want)
+		}
+	}
+}
