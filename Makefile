@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats
+MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
 # the stores whose modules have campaigns of their own: see internal/verify/rivals
 STORES := backends/pgx
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -27,7 +27,7 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -run Promises ./internal/verify/simulation -schedules 2
 	@go test -skip TheFirstExample ./internal/verify/repository
 
-test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, gcc, node and npm if they are missing
+test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 3 test-root test-modules test-again test-servers
 
 # Three run at once, and test-root runs four packages at once, since tests with real servers wait for
@@ -44,12 +44,14 @@ test-modules:
 	@cd backends/pgx && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd backends/etcd && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd backends/nats && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
+	@cd backends/sqlstore/dialects && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-again:
 	@go test -vet=off ./internal/verify/simulation
 	@go test -vet=off -run OnEmbedded ./backends/goredis ./backends/redigo
 	@go test -vet=off -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
 	@go test -vet=off -run 'Contract//embedded' ./strategies/legacy
+	@cd backends/sqlstore/dialects && go test -vet=off -run 'EveryStrategy/SQLite' .
 test-servers:
 	@folders=$$(.ci/servers newest) && go run ./internal/verify/servers -small -check docs/choosing-a-store.md $$folders
 
@@ -124,5 +126,5 @@ release: ## try the release VERSION out as a consumer gets it; TAG=yes then make
 # The tests start their own servers. The race detector and the libraries that set a server's clock need a C compiler, and the tests
 # beside node-redlock need node and npm.
 programs:
-	@.ci/install redis-server cc node npm postgres pgbouncer
+	@.ci/install redis-server cc node npm postgres pgbouncer mariadbd
 	@redis-server --version
