@@ -20,14 +20,14 @@ const (
 // error of fn. Each call has its own limit.
 func Repeat(ctx context.Context, fn func(context.Context) error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		if err := try(ctx, fn); err == nil || Permanent(err) || !sleep(ctx, pause) {
+		if err := try(ctx, tryLimit, fn); err == nil || Permanent(err) || !sleep(ctx, pause) {
 			return err
 		}
 	}
 }
 
-func try(ctx context.Context, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+func try(ctx context.Context, limit time.Duration, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return fn(ctx)
 }

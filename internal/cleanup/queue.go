@@ -17,7 +17,8 @@ const (
 	workers      = 4 // calls at once while the server answers
 	// calls that have not returned, however long they are under way
 	maxHanging  = 8
-	hangLimit   = tryLimit + 100*time.Millisecond // of a call that ignores its ctx
+	hangLimit   = tryLimit + 100*time.Millisecond // for a call until another one is made beside it
+	callLimit   = 5 * time.Second                 // for a call; at hangLimit each, 5 calls are under way
 	baseBackoff = 50 * time.Millisecond           // of the prober: full jitter
 )
 
@@ -47,8 +48,9 @@ type Entry struct {
 
 // Queue has the cleanups of one server. Their cost is bounded: there are at most 10,000 entries;
 // while the server answers, a few calls at once remove them; while it does not, one call at a time
-// probes it. Between two calls there is a timer and no goroutine, so that a test in fake time may
-// end before a cleanup does. The zero Queue is ready to use.
+// probes it. A call that hangs is replaced by another one, but its answer still counts: a slow
+// server answers too. Between two calls there is a timer and no goroutine, so that a test in fake
+// time may end before a cleanup does. The zero Queue is ready to use.
 //
 // An attempt reserves a slot before it is sent. When its outcome is known, it frees the slot; when
 // it is not, the slot becomes an entry. So an unknown outcome always has a cleanup.
@@ -70,6 +72,7 @@ type Queue struct {
 	entries int
 
 	silent  bool // the last call failed
+	passed  bool // the last call was not for an entry of tried
 	hung    bool // it was not answered in time, so it may be in a buffer of the server
 	backoff time.Duration
 	probe   time.Time // the time of the next call while the server is silent
@@ -112,6 +115,7 @@ type entry struct {
 
 type call struct {
 	of      *entry
+	stage   int // of the entry when the call began
 	began   time.Time
 	overdue bool // it hangs, and another call replaces it
 }
@@ -277,7 +281,7 @@ func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) 
 	}
 	q.mu.Unlock()
 	for _, e := range ghosts {
-		if err := try(ctx, e.Remove); err != nil && !Permanent(err) {
+		if err := try(ctx, tryLimit, e.Remove); err != nil && !Permanent(err) {
 			return true, err
 		}
 		q.mu.Lock()
@@ -329,35 +333,39 @@ func (q *Queue) pump(now time.Time) {
 }
 
 func (q *Queue) start(e *entry, now time.Time) {
-	c := &call{of: e, began: now}
+	c := &call{of: e, stage: e.stage, began: now}
 	q.calls = append(q.calls, c)
 	go q.make(c)
 }
 
-// room tells whether one more call may be under way.
+// room tells whether one more call may be under way. Calls that hang do not count, up to a number.
 func (q *Queue) room() bool {
-	if !q.silent {
-		return len(q.calls) < workers
+	most := workers
+	if q.silent {
+		most = 1
 	}
 	for _, c := range q.calls {
 		if !c.overdue {
-			return false
+			most--
 		}
 	}
-	return len(q.calls) < maxHanging
+	return most > 0 && len(q.calls) < maxHanging
 }
 
 // take returns the next entry to call, or nil. Entries that have failed come last: a part of the
-// store may not answer, and they may all be for that part.
+// store may not answer, and they may all be for that part. While no call is answered, every second
+// call is for one of them: otherwise new entries could keep them waiting for ever.
 func (q *Queue) take(now time.Time) *entry {
 	for {
-		e := q.fresh.pop()
-		for i := 0; e == nil && i < len(q.later); i++ {
-			if first := q.later[i].first(); first != nil && !first.due.After(now) {
-				e = q.later[i].pop()
-			}
+		var e *entry
+		if q.silent && q.passed {
+			e = q.tried.pop()
+		}
+		if q.passed = e == nil; q.passed {
+			e = q.untried(now)
 		}
 		if e == nil {
+			q.passed = false
 			e = q.tried.pop()
 		}
 		if e == nil || q.awaits(e, now) {
@@ -367,12 +375,25 @@ func (q *Queue) take(now time.Time) *entry {
 	}
 }
 
+// untried returns a new entry, or one whose confirmation is due, or nil.
+func (q *Queue) untried(now time.Time) *entry {
+	if e := q.fresh.pop(); e != nil {
+		return e
+	}
+	for i := range q.later {
+		if first := q.later[i].first(); first != nil && !first.due.After(now) {
+			return q.later[i].pop()
+		}
+	}
+	return nil
+}
+
 var errGone = errors.New("the call ended its goroutine")
 
 func (q *Queue) make(c *call) {
 	err := errGone
 	defer func() { q.returned(c, err) }() // even if the call ends the goroutine
-	err = try(c.of.ctx, c.of.Remove)
+	err = try(c.of.ctx, callLimit, c.of.Remove)
 }
 
 // returned records the outcome of a call.
@@ -386,14 +407,31 @@ func (q *Queue) returned(c *call, err error) {
 	}
 	q.calls = slices.DeleteFunc(q.calls, func(other *call) bool { return other == c })
 	switch {
-	case c.overdue: // another call is made for this entry
-	case answered:
+	case answered && (!c.overdue || q.recall(c)):
 		q.answered(c.of, now, err == nil)
+	case c.overdue: // another call is made for this entry
 	default:
 		q.fail(now, err)
 		q.tried.push(c.of)
 	}
 	q.pump(now)
+}
+
+// recall takes the entry of an overdue call out of the queue, or from the call that replaces this
+// one. It returns false if the entry was answered meanwhile.
+func (q *Queue) recall(c *call) bool {
+	if c.stage != c.of.stage {
+		return false
+	}
+	for _, other := range q.calls {
+		if other.of == c.of && !other.overdue {
+			other.overdue = true
+			return true
+		}
+	}
+	n := len(q.tried.entries())
+	q.tried.filter(func(e *entry) bool { return e != c.of })
+	return len(q.tried.entries()) < n
 }
 
 // hear is called at every answer of the server. If the server hung before, it has by now done all

@@ -70,7 +70,7 @@ func TestAnEntryIsConfirmedAfterTheAnswerAndIgnoresTheCallersCtx(t *testing.T) {
 			var at []time.Duration
 			q := new(Queue)
 			q.Add(ctx, Entry{TTL: time.Hour, Known: known, Remove: func(ctx context.Context) error {
-				if end, ok := ctx.Deadline(); ctx.Err() != nil || ctx.Value(definite{}) != "value" || !ok || time.Until(end) != tryLimit {
+				if end, ok := ctx.Deadline(); ctx.Err() != nil || ctx.Value(definite{}) != "value" || !ok || time.Until(end) != callLimit {
 					t.Error("a cleanup must have the values of the caller's ctx, not its end, and the deadline of one call")
 				}
 				at = append(at, time.Since(began))

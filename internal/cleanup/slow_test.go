@@ -1,0 +1,131 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestASlowServerIsCleanedUp is about a server, or a busy process, that takes longer for each call
+// than the queue waits before it makes another one. Other calls, which wait longer, are answered.
+func TestASlowServerIsCleanedUp(t *testing.T) {
+	for _, obeys := range []bool{true, false} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprintf("obeys %v, known %v", obeys, known), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					q, calls := new(Queue), new(atomic.Int64)
+					for range 10 {
+						q.Add(t.Context(), Entry{Key: "k", TTL: 8 * time.Minute, Known: known, Remove: func(ctx context.Context) error {
+							calls.Add(1)
+							end := ctx.Done()
+							if !obeys {
+								end = nil
+							}
+							select {
+							case <-time.After(hangLimit + tryLimit/2):
+								return nil
+							case <-end:
+								return ctx.Err()
+							}
+						}})
+					}
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					if st := q.Stats(); st != (Stats{}) {
+						t.Errorf("after a minute: %d calls, %+v", calls.Load(), st)
+					}
+					if q.Haunted("k") {
+						t.Error("an entry that was answered is still found")
+					}
+					time.Sleep(time.Hour)
+					if st := q.Stats(); st != (Stats{}) {
+						t.Errorf("an hour later: %+v", st)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAnEntryThatFailedIsTriedAgainAlthoughNewOnesFail puts entries into the queue faster than it
+// probes, and no call is answered.
+func TestAnEntryThatFailedIsTriedAgainAlthoughNewOnesFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, first := new(Queue), &server{err: errDial}
+		q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: first.remove})
+		synctest.Wait()
+		others := &server{err: errDial}
+		early := 0
+		for i := range 200 {
+			if i == 100 {
+				early = first.count()
+			}
+			q.Add(t.Context(), Entry{TTL: time.Minute, Known: true, Remove: others.remove})
+			time.Sleep(300 * time.Millisecond)
+		}
+		if n := first.count(); n == early {
+			t.Errorf("it was called %d times, none of them lately, and the other entries %d times", n, others.count())
+		}
+	})
+}
+
+// TestCallsThatNeverReturnLeaveRoomForOthers is about a client library that ignores its ctx. The
+// calls that hang never return.
+func TestCallsThatNeverReturnLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, hanging := new(Queue), &server{hangs: make(chan struct{})}
+		for range workers {
+			q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: hanging.remove})
+		}
+		time.Sleep(2 * hangLimit)
+		answers := new(server)
+		for range 100 {
+			q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: answers.remove})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := answers.count(); n != 100 {
+			t.Errorf("%d of 100 entries were removed beside %d calls that hang", n, q.Stats().Calls)
+		}
+		close(hanging.hangs)
+		time.Sleep(time.Minute)
+		if st := q.Stats(); st != (Stats{}) {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestALateAnswerIsNoConfirmation is about a call that returns while a confirmation is under way, which
+// then fails. The call was sent before, so it says nothing of what may have arrived since.
+func TestALateAnswerIsNoConfirmation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, calls := new(Queue), new(atomic.Int64)
+		late, confirmation := make(chan struct{}), make(chan struct{})
+		q.Add(t.Context(), Entry{TTL: time.Hour, Remove: func(context.Context) error {
+			switch calls.Add(1) {
+			case 1:
+				<-late
+			case 3:
+				<-confirmation
+				return errDial
+			}
+			return nil
+		}})
+		time.Sleep(hangLimit + baseBackoff + confirmations[0])
+		synctest.Wait()
+		if calls.Load() != 3 {
+			t.Fatalf("%d calls; want a late one, its replacement and a confirmation", calls.Load())
+		}
+		close(late)
+		synctest.Wait()
+		close(confirmation)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := calls.Load(); n != int64(3+len(confirmations)) || q.Stats() != (Stats{}) {
+			t.Errorf("%d calls; want the failed one, and %d confirmations; %+v", n, len(confirmations), q.Stats())
+		}
+	})
+}
