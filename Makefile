@@ -8,7 +8,10 @@ MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats bac
 STORES := backends/pgx
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help fmt check test test-root test-modules test-again test-servers fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
+# The parts of make test, longest first: as soon as one ends, the next one begins.
+TESTS := test-root test-again test-rueidis test-bench test-dialects test-etcd test-nats test-pgx test-servers
+
+.PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -28,30 +31,32 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
-	@$(MAKE) --no-print-directory -j 3 test-root test-modules test-again test-servers
+	@$(MAKE) --no-print-directory -j 3 $(TESTS)
 
-# Three run at once, and test-root runs four packages at once, since tests with real servers wait for
-# most of their time. They leave go vet to make lint. Four things run without the race detector, which makes them many times slower:
+# Three parts run at once, and test-root runs four packages at once, since tests with real servers wait
+# for most of their time. They leave go vet to make lint. Four things run without the race detector,
+# which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
 #   - the simulation: with the detector it plays one schedule of a third of the cells;
 #   - the contracts on embedded servers: with the detector they run on memory and on real servers;
 #   - the searches through all states of redlock's protocol, which have one goroutine.
 test-root:
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -p 4 -parallel 16 -timeout 20m ./...
-test-modules:
+test-rueidis:
 	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd backends/rueidis && go test -vet=off -run 'OnEmbedded|InFakeTime' .
-	@cd backends/pgx && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
-	@cd backends/etcd && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
-	@cd backends/nats && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
+test-pgx test-etcd test-nats:
+	@cd backends/$(@:test-%=%) && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
+test-dialects:
 	@cd backends/sqlstore/dialects && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
+	@cd backends/sqlstore/dialects && go test -vet=off -run 'EveryStrategy/SQLite' .
+test-bench:
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-again:
 	@go test -vet=off ./internal/verify/simulation
 	@go test -vet=off -run OnEmbedded ./backends/goredis ./backends/redigo
 	@go test -vet=off -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
 	@go test -vet=off -run 'Contract//embedded' ./strategies/legacy
-	@cd backends/sqlstore/dialects && go test -vet=off -run 'EveryStrategy/SQLite' .
 test-servers:
 	@folders=$$(.ci/servers newest) && go run ./internal/verify/servers -small -check docs/choosing-a-store.md $$folders
 
