@@ -84,7 +84,7 @@
 //
 // # How to run it
 //
-//	go test ./internal/verify/simulation                                    about 6,000 schedules; with -race one of a third of the cells
+//	go test ./internal/verify/simulation                                    about 3,300 schedules; with -race one of a third of the cells
 //	go test ./internal/verify/simulation -run Promises -v                   prints a line for each cell
 //	go test ./internal/verify/simulation -run Promises -schedules 4000      a million: make simulate
 //	go test ./internal/verify/simulation -run Fresh -fresh 200 -v           seeds that nobody has played: make fresh
