@@ -56,9 +56,9 @@ func (s *soak) measure(t *testing.T) sample {
 	}
 	for _, site := range s.sites() {
 		of := info(t, site.server)
-		now.of[clientsOfServers] += of["connected_clients"] - 1 // without this connection
-		now.of[keysInServers] += of["keys"]
-		now.of[memoryOfServers] += of["used_memory"] >> 10
+		now.of[clientsOfServers] += int(of["connected_clients"]) - 1 // without this connection
+		now.of[keysInServers] += int(of["keys"])
+		now.of[memoryOfServers] += int(of["used_memory"]) >> 10
 	}
 	return now
 }
@@ -81,20 +81,20 @@ func openFiles() int {
 }
 
 // info returns the numbers in INFO.
-func info(t *testing.T, server *redistest.Server) map[string]int {
+func info(t *testing.T, server *redistest.Server) map[string]float64 {
 	t.Helper()
 	reply, err := server.Do("INFO")
 	if err != nil {
 		t.Errorf("looking at a server: %v", err)
 	}
 	text, _ := reply.(string)
-	of := map[string]int{}
+	of := map[string]float64{}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if keys, is := strings.CutPrefix(value, "keys="); is { // db0:keys=3,expires=1
 			name, value = "keys", keys[:strings.IndexByte(keys, ',')]
 		}
-		if n, err := strconv.Atoi(value); err == nil {
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
 			of[name] = n
 		}
 	}
