@@ -117,7 +117,10 @@ func (s *Store) classify(ctx context.Context, err error, before bool) error {
 	return e
 }
 
-var errWrongType error = permanent{backends.ErrWrongType}
+var (
+	errWrongType error = permanent{backends.ErrWrongType}
+	errForeign   error = permanent{backends.ErrForeign}
+)
 
 // badInput is an error of a call that is refused before anything is sent.
 type badInput string

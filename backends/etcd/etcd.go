@@ -88,7 +88,8 @@ func WithMaxTTL(ttl time.Duration) Option {
 }
 
 // A Store is a [backends.NumberedStore] without a queue, a [backends.SharedTransferStore], a
-// [backends.TransferStore], a [backends.Inspector] and a [backends.Identifier].
+// [backends.TransferStore], a [backends.Inspector], a [backends.Lister], a [backends.Evictor] and a
+// [backends.Identifier].
 type Store struct {
 	client *clientv3.Client
 	config config
@@ -101,6 +102,8 @@ var (
 	_ backends.TransferStore       = (*Store)(nil)
 	_ backends.SharedTransferStore = (*Store)(nil)
 	_ backends.Inspector           = (*Store)(nil)
+	_ backends.Lister              = (*Store)(nil)
+	_ backends.Evictor             = (*Store)(nil)
 	_ backends.Identifier          = (*Store)(nil)
 	_ backends.OneServer           = (*Store)(nil)
 )

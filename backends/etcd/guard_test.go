@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -204,6 +205,9 @@ func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
 	if state, err := store.Inspect(ctx, "k"); err != nil || state.Holding != 1 {
 		t.Errorf("Inspect = %+v, %v", state, err)
 	}
+	if page, err := store.List(ctx, "", "", 10); err != nil || len(page.Keys) != 1 {
+		t.Errorf("List = %+v, %v", page, err)
+	}
 	if ok, err := store.DeleteIf(ctx, "k", "two"); err != nil || !ok {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
 	}
@@ -218,6 +222,15 @@ func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
 	}
 	if ok, err := store.Leave(ctx, "shared", "two"); err != nil || !ok {
 		t.Errorf("Leave = %v, %v", ok, err)
+	}
+	for _, now := range []bool{false, true} {
+		key := fmt.Sprint("evicted", now)
+		if r, err := store.SetNX(ctx, key, "one", 10*time.Second); err != nil || !r.OK {
+			t.Errorf("SetNX = %+v, %v", r, err)
+		}
+		if ok, err := store.Evict(ctx, key, backends.PrintOf("one"), backends.Eviction{Now: now, Foreign: true}); err != nil || !ok {
+			t.Errorf("Evict = %v, %v", ok, err)
+		}
 	}
 	if id, err := store.Identify(ctx); err != nil || id.Server == "" {
 		t.Errorf("Identify = %+v, %v", id, err)
@@ -239,7 +252,14 @@ func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
 	}
 	_, err = etcd.New(as("reader")).SetNX(ctx, "k", "one", 10*time.Second)
 	wantClass(t, "SetNX of a user that may only read", err, true, false)
-	if state, err := etcd.New(as("reader")).Inspect(ctx, "k"); err != nil {
+	if state, err := etcd.New(as("reader")).Inspect(ctx, "evictedfalse"); err != nil {
 		t.Errorf("Inspect of a user that may only read = %+v, %v", state, err)
+	}
+	if page, err := etcd.New(as("reader")).List(ctx, "", "", 10); err != nil || len(page.Keys) != 1 {
+		t.Errorf("List of a user that may only read = %+v, %v", page, err)
+	}
+	if seen, err := etcd.New(as("reader")).Inspect(ctx, "evictedfalse"); err == nil && seen.Holding == 1 {
+		_, err := etcd.New(as("reader")).Evict(ctx, "evictedfalse", seen.Holds[0].Print, backends.Eviction{})
+		wantClass(t, "Evict of a user that may only read", err, true, false)
 	}
 }

@@ -1,9 +1,14 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +47,9 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 	}
 	if found.foreign {
 		state.Foreign = true
+		if lock.lock != nil {
+			state.Print = backends.PrintOf(lock.token())
+		}
 		return state, nil
 	}
 	if state.Holds, err = s.lives(ctx, found.all); err != nil {
@@ -55,29 +63,111 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 // lives returns the holds that have not ended, in the order of their ends.
 func (s *Store) lives(ctx context.Context, all []hold) (living []backends.Hold, err error) {
 	var mu sync.Mutex
+	err = someAtATime(all, func(h hold) error {
+		life, err := s.client.TimeToLive(ctx, clientv3.LeaseID(h.kv.Lease))
+		if err != nil || life.TTL < 0 { // a lease that has ended has -1
+			return err
+		}
+		left := time.Duration(min(life.TTL+1, life.GrantedTTL)) * time.Second // etcd cuts the seconds off
+		mu.Lock()
+		defer mu.Unlock()
+		living = append(living, backends.HoldOf(backends.LabelOf(h.token), backends.PrintOf(h.token), backends.IsToken(h.token), left, h.slot))
+		return nil
+	})
+	slices.SortStableFunc(living, func(a, b backends.Hold) int { return cmp.Compare(a.Left, b.Left) })
+	return living, err
+}
+
+// someAtATime calls do for all, 16 at a time, and returns one of the errors.
+func someAtATime[T any](all []T, do func(T) error) (err error) {
+	var mu sync.Mutex
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 16)
-	for _, h := range all {
+	for _, one := range all {
 		turns <- struct{}{}
 		wg.Go(func() {
-			life, failed := s.client.TimeToLive(ctx, clientv3.LeaseID(h.kv.Lease))
+			failed := do(one)
 			<-turns
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case failed != nil:
+			if failed != nil {
+				mu.Lock()
+				defer mu.Unlock()
 				err = failed
-			case life.TTL >= 0: // a lease that has ended has -1
-				left := min(life.TTL+1, life.GrantedTTL) // etcd cuts the seconds off
-				living = append(living, backends.Hold{
-					Holder: backends.HolderOf(h.token), Left: time.Duration(left) * time.Second, Slot: h.slot,
-				})
 			}
 		})
 	}
 	wg.Wait()
-	slices.SortStableFunc(living, func(a, b backends.Hold) int { return int(a.Left - b.Left) })
-	return living, err
+	return err
+}
+
+// List implements [backends.Lister]. Each call reads the names of limit keys of etcd, whatever prefix
+// is, and then inspects the locks among them that begin with it. Prefix may be empty, unless that of the
+// store is.
+func (s *Store) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
+	ctx = clientv3.WithRequireLeader(ctx)
+	if err := s.ready(ctx); err != nil {
+		return backends.Page{}, err
+	}
+	if err := backends.ValidateLimit(limit); err != nil {
+		return backends.Page{}, permanent{err}
+	}
+	if prefix == "" && s.config.prefix == "" {
+		return backends.Page{}, badInput("nothing tells locks from other data of the cluster: list by a prefix, or give the store one (etcd.WithPrefix)")
+	}
+	from, err := hex.DecodeString(after)
+	if err != nil {
+		return backends.Page{}, badInput(fmt.Sprintf("after %q is not the Next of a page", after))
+	}
+	r, err := s.client.Get(ctx, cmp.Or(s.config.prefix+string(from), "\x00"), clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.config.prefix)),
+		clientv3.WithLimit(int64(limit)), clientv3.WithKeysOnly())
+	if err != nil {
+		return backends.Page{}, s.explain(ctx, err)
+	}
+	var keys []string
+	next := ""
+	for _, kv := range r.Kvs {
+		key, ok := s.keyOf(string(kv.Key))
+		if !ok { // it is not ours
+			next = string(kv.Key) + "\x00"
+			continue
+		}
+		next = end(s.at(key)) // past its number and its holds
+		if strings.HasPrefix(key, prefix) && !strings.Contains(key, "\x00") {
+			keys = append(keys, key)
+		}
+	}
+	var page backends.Page
+	if r.More {
+		page.Next = hex.EncodeToString([]byte(strings.TrimPrefix(next, s.config.prefix)))
+	}
+	var mu sync.Mutex
+	err = someAtATime(slices.Compact(keys), func(key string) error {
+		state, err := s.Inspect(ctx, key)
+		if errors.Is(err, backends.ErrWrongType) {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && (state.Holding > 0 || state.Foreign) {
+			page.Keys = append(page.Keys, backends.KeyState{Key: key, State: state})
+		}
+		return err
+	})
+	if err != nil {
+		return backends.Page{}, err
+	}
+	return page, nil
+}
+
+// keyOf is the key of the lock that a key of etcd belongs to. It is not ok for one that no store writes.
+func (s *Store) keyOf(at string) (key string, ok bool) {
+	length, rest, _ := strings.Cut(strings.TrimPrefix(at, s.config.prefix), "/")
+	n, err := strconv.Atoi(length)
+	if err != nil || n < 0 || n > len(rest) {
+		return "", false
+	}
+	key = rest[:n]
+	lock := s.at(key)
+	return key, at == lock || at == numberAt(lock) || strings.HasPrefix(at, holdsAt(lock))
 }
 
 // clusterID is the id of the cluster as etcdctl shows it.

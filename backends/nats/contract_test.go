@@ -58,7 +58,7 @@ func contract(t *testing.T, store *nats.Store, other *natsgo.Conn) {
 	})
 	t.Run("Inspector", func(t *testing.T) {
 		t.Parallel()
-		backendtest.RunInspector(t, backendtest.InspectorHarness{MaxTTL: maxTTL, Resolution: resolution, NoLast: true, New: func(t *testing.T) (backendtest.InspectedStore, backendtest.SharedOutside) {
+		backendtest.RunInspector(t, backendtest.InspectorHarness{MaxTTL: maxTTL, Resolution: resolution, NoLeft: true, NoLast: true, New: func(t *testing.T) (backendtest.InspectedStore, backendtest.SharedOutside) {
 			return store, o(t)
 		}})
 	})

@@ -231,6 +231,7 @@ func (badInput) ErrorType() string { return "invalid" }
 
 var (
 	errWrongType  error = forGood{backends.ErrWrongType}
+	errForeign    error = forGood{backends.ErrForeign}
 	errNumbersEnd error = forGood{errors.New("the numbers of the stream have come to their end at 2^53: make another stream")}
 	errBusy       error = busy{}
 )

@@ -109,8 +109,8 @@ func WithMaxTTL(ttl time.Duration) Option {
 	}
 }
 
-// A Store is a [backends.NumberedStore] without a queue, a [backends.Inspector] and a
-// [backends.Identifier]. Safe for concurrent use.
+// A Store is a [backends.NumberedStore] without a queue, a [backends.Inspector], a
+// [backends.Lister], a [backends.Evictor] and a [backends.Identifier]. Safe for concurrent use.
 type Store struct {
 	conn   *nats.Conn
 	config config
@@ -120,6 +120,8 @@ type Store struct {
 var (
 	_ backends.NumberedStore = (*Store)(nil)
 	_ backends.Inspector     = (*Store)(nil)
+	_ backends.Lister        = (*Store)(nil)
+	_ backends.Evictor       = (*Store)(nil)
 	_ backends.Identifier    = (*Store)(nil)
 	_ backends.OneServer     = (*Store)(nil)
 )
@@ -295,32 +297,6 @@ func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 		return backends.Identity{Server: "nats cluster " + info.Cluster.Name, Role: "master"}, nil
 	}
 	return backends.Identity{Server: "nats server " + info.Cluster.Leader, Role: "master"}, nil
-}
-
-// Inspect implements [backends.Inspector].
-func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
-	if err := s.ready(ctx, key); err != nil {
-		return backends.State{}, err
-	}
-	found, err := s.last(ctx, key)
-	switch {
-	case err != nil || found == nil:
-		return backends.State{}, err
-	case found.ttl == 0:
-		return backends.State{Foreign: true, Fence: found.number}, nil
-	}
-	info, err := s.info(ctx) // for the time of the server
-	if err != nil {
-		return backends.State{}, err
-	}
-	left := found.stored.Add(time.Duration(found.ttl) * time.Second).Sub(info.Time)
-	if left <= 0 { // it has ended meanwhile
-		return backends.State{}, nil
-	}
-	return backends.State{
-		Holding: 1, Fence: found.number,
-		Holds: []backends.Hold{{Holder: backends.HolderOf(found.value), Left: left, Slot: -1}},
-	}, nil
 }
 
 // ready refuses all calls of a store that was given bad options, keys that no subject can have, and

@@ -198,62 +198,85 @@ func TestCheckFindsReplicasThatAreDown(t *testing.T) {
 // The user has exactly the permissions that the store lists, or one of them less.
 func TestAUserWithThePermissionsListedMayDoEverythingAndNeedsEach(t *testing.T) {
 	publish, subscribe := nats.New(nil).Permissions()
-	use := func(t *testing.T, publish, subscribe []string) map[string]error {
-		s := run(t, func(o *server.Options) {
-			o.Users = []*server.User{
-				{Username: "operator", Password: "p"},
-				{Username: "app", Password: "p", Permissions: &server.Permissions{
-					Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
-				}},
-			}
-		})
-		if err := nats.New(dial(t, s.ClientURL(), natsgo.UserInfo("operator", "p"))).Install(t.Context(), 1); err != nil {
-			t.Fatal(err)
+	without := func(all []string, one string) []string {
+		t.Helper()
+		i := slices.Index(all, one)
+		if i < 0 {
+			t.Fatalf("%v has no %s", all, one)
 		}
-		conn := dial(t, s.ClientURL(), natsgo.UserInfo("app", "p"))
-		store, again := nats.New(conn), nats.New(conn) // again does not know the sequence
-		errs := map[string]error{}
-		_, errs["SetNX"] = store.SetNX(t.Context(), "k", "token", time.Second)
-		_, errs["SetNX of a held key"] = again.SetNX(t.Context(), "k", "other", time.Second)
-		_, errs["ExpireIf"] = again.ExpireIf(t.Context(), "k", "token", time.Second)
-		_, errs["Inspect"] = store.Inspect(t.Context(), "k")
-		_, errs["DeleteIf"] = store.DeleteIf(t.Context(), "k", "token")
-		_, errs["Identify"] = store.Identify(t.Context())
-		_, errs["Check"] = store.Check(t.Context())
-		errs["Watch"] = store.Watch(t.Context(), "k", func() {})
-		return errs
+		return slices.Delete(slices.Clone(all), i, i+1)
 	}
-	t.Run("all", func(t *testing.T) {
-		t.Parallel()
-		for call, err := range use(t, publish, subscribe) {
-			if err != nil {
-				t.Errorf("%s: %v", call, err)
-			}
-		}
-	})
-	for call, subject := range map[string]string{
-		"SetNX": "lockstep.lock.*", "SetNX of a held key": "$JS.API.STREAM.MSG.GET.LOCKSTEP", "DeleteIf": "$JS.API.STREAM.MSG.DELETE.LOCKSTEP",
-		"Check": "$JS.API.STREAM.INFO.LOCKSTEP",
+	for name, tt := range map[string]struct {
+		publish, subscribe []string
+		fails              string // the first call that fails
+	}{
+		"all":                                 {publish, subscribe, ""},
+		"not to publish to lockstep.lock.*":   {without(publish, "lockstep.lock.*"), subscribe, "SetNX"},
+		"not to publish to STREAM.MSG.GET":    {without(publish, "$JS.API.STREAM.MSG.GET.LOCKSTEP"), subscribe, "SetNX of a held key"},
+		"not to publish to STREAM.INFO":       {without(publish, "$JS.API.STREAM.INFO.LOCKSTEP"), subscribe, "Inspect"},
+		"not to publish to MSG.DELETE":        {without(publish, "$JS.API.STREAM.MSG.DELETE.LOCKSTEP"), subscribe, "DeleteIf"},
+		"not to subscribe to lockstep.wake.*": {publish, without(subscribe, "lockstep.wake.*"), "Watch"},
 	} {
-		t.Run("not to publish to "+subject, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := slices.Index(publish, subject)
-			if i < 0 {
-				t.Fatalf("%v has no %s", publish, subject)
+			call, err := use(t, tt.publish, tt.subscribe)
+			if call != tt.fails {
+				t.Fatalf("%s: %v; want %q to fail first", call, err, tt.fails)
 			}
-			err := use(t, slices.Delete(slices.Clone(publish), i, i+1), subscribe)[call]
-			if !isPermanent(err) || !strings.Contains(err.Error(), "Store.Permissions") {
+			if err != nil && (!isPermanent(err) || !strings.Contains(err.Error(), "Store.Permissions")) {
 				t.Errorf("%s: %v; want a permanent error that says what to do", call, err)
 			}
 		})
 	}
-	t.Run("not to subscribe to wake-ups", func(t *testing.T) {
-		t.Parallel()
-		err := use(t, publish, subscribe[:1])["Watch"]
-		if !isPermanent(err) || !strings.Contains(err.Error(), "Store.Permissions") {
-			t.Errorf("Watch: %v; want a permanent error that says what to do", err)
+}
+
+// use makes each call as a user with these permissions, and returns the first that fails.
+func use(t *testing.T, publish, subscribe []string) (call string, err error) {
+	t.Helper()
+	s := run(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "operator", Password: "p"},
+			{Username: "app", Password: "p", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
+			}},
 		}
 	})
+	if err := nats.New(dial(t, s.ClientURL(), natsgo.UserInfo("operator", "p"))).Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, s.ClientURL(), natsgo.UserInfo("app", "p"))
+	store, again := nats.New(conn), nats.New(conn) // again does not know the sequence
+	const ttl = 20 * time.Second
+	evict := func(e backends.Eviction) error {
+		state, err := store.Inspect(t.Context(), "k")
+		if err != nil || len(state.Holds) != 1 {
+			return fmt.Errorf("Inspect = %+v, %w", state, err)
+		}
+		_, err = store.Evict(t.Context(), "k", state.Holds[0].Print, e)
+		return err
+	}
+	for _, c := range []struct {
+		name string
+		do   func(ctx context.Context) error
+	}{
+		{"SetNX", func(ctx context.Context) error { _, err := store.SetNX(ctx, "k", "token", ttl); return err }},
+		{"SetNX of a held key", func(ctx context.Context) error { _, err := again.SetNX(ctx, "k", "other", ttl); return err }},
+		{"ExpireIf", func(ctx context.Context) error { _, err := again.ExpireIf(ctx, "k", "token", ttl); return err }},
+		{"Inspect", func(ctx context.Context) error { _, err := store.Inspect(ctx, "k"); return err }},
+		{"List", func(ctx context.Context) error { _, err := store.List(ctx, "", "", 10); return err }},
+		{"DeleteIf", func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "k", "token"); return err }},
+		{"SetNX again", func(ctx context.Context) error { _, err := store.SetNX(ctx, "k", "token", ttl); return err }},
+		{"Evict", func(context.Context) error { return evict(backends.Eviction{Foreign: true}) }},
+		{"Evict with Now", func(context.Context) error { return evict(backends.Eviction{Now: true}) }},
+		{"Identify", func(ctx context.Context) error { _, err := store.Identify(ctx); return err }},
+		{"Check", func(ctx context.Context) error { _, err := store.Check(ctx); return err }},
+		{"Watch", func(ctx context.Context) error { return store.Watch(ctx, "k", func() {}) }},
+	} {
+		if err := c.do(t.Context()); err != nil {
+			return c.name, err
+		}
+	}
+	return "", nil
 }
 
 func TestTheServersOfAClusterAreOneNodeOfAQuorum(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,15 @@ func escape(key string) string {
 		}
 	}
 	return b.String()
+}
+
+// keyOf is the key that escape has made a word of. It is not ok for a word that no store writes.
+func keyOf(word string) (key string, ok bool) {
+	if word == "%" {
+		return "", true
+	}
+	key, err := url.PathUnescape(word)
+	return key, err == nil && escape(key) == word
 }
 
 // publish stores value with the TTL of e, if the sequence of the last message is that of e. It does
