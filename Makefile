@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
 # the stores whose modules have campaigns of their own: see internal/verify/rivals
-STORES := backends/pgx
+STORES := backends/pgx backends/etcd backends/nats
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The parts of make test, longest first: as soon as one ends, the next one begins.

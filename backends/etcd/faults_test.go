@@ -3,10 +3,7 @@ package etcd_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,178 +12,10 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
-	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
-
-// A team is some programs that take one lock and give it back, again and again.
-type team struct {
-	began  time.Time
-	grants atomic.Int64
-
-	mu      sync.Mutex
-	holds   []history.Hold
-	numbers []history.Grant
-	wrong   []error // that say that the lock is held, or that are permanent
-	failed  map[string]int
-}
-
-const programs = 4
-
-// play lets a team work during do, and checks what it has seen.
-func play(t *testing.T, c *etcdtest.Cluster, do func(client *clientv3.Client, worksOn func(what string))) {
-	t.Helper()
-	tm := &team{began: time.Now(), failed: map[string]int{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	for i := range programs {
-		locks := locker.New(fenced.New(etcd.New(dial(t, c.Endpoints()))), locker.WithTTL(3*time.Second), locker.WithWait(20*time.Second))
-		all.Go(func() { tm.work(ctx, fmt.Sprint("program ", i), locks) })
-	}
-	worksOn := func(what string) {
-		t.Helper()
-		enough := tm.grants.Load() + 10
-		eventually(t, "the team works on "+what, func() bool { return tm.grants.Load() >= enough })
-	}
-	worksOn("before the fault")
-	do(dial(t, c.Endpoints()), worksOn)
-	cancel()
-	all.Wait()
-	for _, o := range history.Overlaps(tm.holds) {
-		t.Errorf("two holders: %v", o)
-	}
-	for _, i := range history.Inversions(tm.numbers) {
-		t.Errorf("the numbers fall: %v", i)
-	}
-	for _, err := range tm.wrong {
-		t.Errorf("the wrong class of error: %v", err)
-	}
-	t.Logf("%d grants; errors: %v", tm.grants.Load(), tm.failed)
-}
-
-func (tm *team) work(ctx context.Context, who string, locks *locker.Client) {
-	for ctx.Err() == nil {
-		asked := time.Since(tm.began)
-		l, err := locks.Lock(ctx, "k")
-		answered := time.Since(tm.began)
-		if err != nil {
-			tm.note(ctx, err)
-			continue
-		}
-		lease := l.Lease()
-		select {
-		case <-l.Context().Done():
-		case <-time.After(2 * time.Millisecond):
-		}
-		// A hold ends at its Expires, as it was when we looked last, whatever the holder learned by then.
-		end := min(time.Since(tm.began), lease.Expires.Sub(tm.began))
-		tm.mu.Lock()
-		if end > answered {
-			tm.holds = append(tm.holds, history.Hold{Key: "k", Who: who, Start: int64(answered), End: int64(end)})
-		}
-		tm.numbers = append(tm.numbers, history.Grant{Key: "k", Who: who, Asked: int64(asked), Answered: int64(answered), Fence: l.Fence()})
-		tm.mu.Unlock()
-		tm.grants.Add(1)
-		if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
-			tm.note(ctx, err)
-		}
-	}
-}
-
-func (tm *team) note(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	var p interface{ Permanent() bool }
-	if errors.As(err, &p) && p.Permanent() {
-		tm.wrong = append(tm.wrong, err)
-	}
-	kind := "other"
-	for name, target := range map[string]error{"wait limit": locker.ErrWaitLimit, "lost": locker.ErrLost} {
-		if errors.Is(err, target) {
-			kind = name
-		}
-	}
-	tm.failed[kind]++
-}
-
-func TestTheLeaderIsKilled(t *testing.T) {
-	c := etcdtest.Start(t, 3, etcdtest.Fast)
-	play(t, c, func(client *clientv3.Client, worksOn func(string)) {
-		for range 2 {
-			old := leader(t, c, client)
-			old.Kill()
-			worksOn("while the old leader is down")
-			old.Restart()
-			worksOn("after its restart")
-		}
-	})
-}
-
-func TestTheLeaderIsStoppedAndGoesOn(t *testing.T) {
-	c := etcdtest.Start(t, 3, etcdtest.Fast)
-	play(t, c, func(client *clientv3.Client, worksOn func(string)) {
-		for range 2 {
-			old := leader(t, c, client)
-			old.Pause()
-			worksOn("while the old leader is stopped")
-			old.Resume()
-			worksOn("when it believes for a moment that it leads")
-		}
-	})
-}
-
-func TestAMemberIsCutOffFromTheOthers(t *testing.T) {
-	c := etcdtest.Start(t, 3, etcdtest.Fast)
-	play(t, c, func(client *clientv3.Client, worksOn func(string)) {
-		old := leader(t, c, client)
-		c.Isolate(old)
-		eventually(t, "another member leads", func() bool {
-			for _, m := range c.Members {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				state, err := client.Status(ctx, m.URL())
-				cancel()
-				if m != old && err == nil && state.Leader == state.Header.MemberId {
-					return true
-				}
-			}
-			return false
-		})
-		worksOn("while clients still reach the member that is cut off")
-		c.Heal()
-		worksOn("when it is back")
-	})
-}
-
-func TestMembersAreAddedAndRemoved(t *testing.T) {
-	c := etcdtest.Start(t, 3, etcdtest.Fast)
-	play(t, c, func(client *clientv3.Client, worksOn func(string)) {
-		fourth := join(t, c, func(ctx context.Context, peers []string) error {
-			_, err := client.MemberAdd(ctx, peers)
-			return err
-		})
-		worksOn("with a fourth member")
-		old := leader(t, c, client)
-		state, err := client.Status(t.Context(), old.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the leader is removed", func() bool { // etcd refuses it until the new member is up
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			_, err = client.MemberRemove(ctx, state.Header.MemberId)
-			return err == nil || strings.Contains(err.Error(), "not found")
-		})
-		if now := leader(t, c, dial(t, []string{fourth.URL()})); now == old {
-			t.Errorf("%s still leads", old.Name)
-		}
-		worksOn("without the old leader")
-	})
-}
 
 // Without a majority nothing can be granted or renewed. A holder is told of its loss by its own clock.
 func TestWithoutAMajorityHoldersAreToldAndNothingIsGranted(t *testing.T) {
@@ -198,7 +27,7 @@ func TestWithoutAMajorityHoldersAreToldAndNothingIsGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	number := l.Fence()
-	leads := leader(t, c, client)
+	leads := leader(t, c, client, nil)
 	for _, m := range c.Members {
 		if m != leads {
 			m.Pause()
@@ -240,7 +69,7 @@ func TestAWatchThatMissedCompactedEventsWakes(t *testing.T) {
 	c := etcdtest.Start(t, 3, etcdtest.Fast)
 	client := dial(t, c.Endpoints())
 	var follower *etcdtest.Member
-	leads := leader(t, c, client)
+	leads := leader(t, c, client, nil)
 	for _, m := range c.Members {
 		if m != leads {
 			follower = m

@@ -48,15 +48,15 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// leader is the member that leads.
-func leader(t testing.TB, c *etcdtest.Cluster, client *clientv3.Client) (found *etcdtest.Member) {
+// leader is the member that leads, other than one that may only believe that it leads.
+func leader(t testing.TB, c *etcdtest.Cluster, client *clientv3.Client, other *etcdtest.Member) (found *etcdtest.Member) {
 	t.Helper()
 	eventually(t, "a member leads", func() bool {
 		for _, m := range c.Members {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			state, err := client.Status(ctx, m.URL())
 			cancel()
-			if err == nil && state.Leader == state.Header.MemberId {
+			if err == nil && state.Leader == state.Header.MemberId && m != other {
 				found = m
 				return true
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/nats"
 	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/daemon"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -157,8 +158,11 @@ func leaderOf(t *testing.T, conn *natsgo.Conn) string {
 	return s.CachedInfo().Cluster.Leader
 }
 
-// TestProcess is a server.
+// TestProcess is a server, or a rival of a campaign.
 func TestProcess(t *testing.T) {
+	if rivals.Process(t, openFor) {
+		return
+	}
 	config := os.Getenv("NATS_CONFIG")
 	if config == "" {
 		t.Skip("it is for the tests with servers in processes of their own")

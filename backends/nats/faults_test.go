@@ -3,10 +3,8 @@ package nats_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
-	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 )
@@ -75,165 +72,9 @@ func TestTheKillOfAServerForgetsNothing(t *testing.T) {
 	}
 }
 
-// A team takes a few locks in turns, and notes when it held them.
-type team struct {
-	began  time.Time
-	stop   context.CancelFunc
-	all    sync.WaitGroup
-	mu     sync.Mutex
-	holds  []history.Hold
-	grants []history.Grant
-	lost   int
-}
-
-const (
-	teamKeys = 3
-	teamTTL  = 2 * time.Second
-)
-
-// work lets one worker for each address take the locks. The first worker of each lock keeps it
-// until it is lost, so that renewals and losses are part of it.
-func work(t *testing.T, urls ...string) *team {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	team := &team{began: time.Now(), stop: stop}
-	for i, url := range urls {
-		conn := dial(t, url, fastPings...)
-		locks := locker.New(fenced.New(nats.New(conn)), locker.WithTTL(teamTTL))
-		for k := range teamKeys {
-			team.all.Go(func() { team.worker(ctx, locks, fmt.Sprint("key", k), fmt.Sprint("worker", i), i == k) })
-		}
-	}
-	t.Cleanup(team.end)
-	return team
-}
-
-func (x *team) now() int64 { return int64(time.Since(x.began)) }
-
-func (x *team) worker(ctx context.Context, locks *locker.Client, key, who string, keeps bool) {
-	for ctx.Err() == nil {
-		asked := x.now()
-		l, err := locks.Lock(ctx, key, locker.WithWait(time.Minute))
-		if err != nil {
-			continue
-		}
-		h := history.Hold{Key: key, Who: who, Start: x.now()}
-		h.End = h.Start
-		x.mu.Lock()
-		x.grants = append(x.grants, history.Grant{Key: key, Who: who, Asked: asked, Answered: h.Start, Fence: l.Lease().Fence})
-		x.mu.Unlock()
-		until := time.Now().Add(10 * time.Millisecond)
-		if keeps {
-			until = until.Add(teamTTL + teamTTL/2)
-		}
-		for time.Now().Before(until) && ctx.Err() == nil {
-			at := x.now()
-			if l.Context().Err() != nil {
-				break
-			}
-			h.End = at // it still was held then
-			time.Sleep(time.Millisecond)
-		}
-		lost := l.Context().Err() != nil
-		_ = l.Unlock(context.WithoutCancel(ctx)) // a loss is no failure here
-		x.mu.Lock()
-		x.holds = append(x.holds, h)
-		if lost {
-			x.lost++
-		}
-		x.mu.Unlock()
-	}
-}
-
-// progress waits until each lock was granted some more times.
-func (x *team) progress(t *testing.T, when string) {
-	t.Helper()
-	from := x.now()
-	for limit := time.Now().Add(2 * patience); ; time.Sleep(10 * time.Millisecond) {
-		granted := map[string]int{}
-		x.mu.Lock()
-		for _, g := range x.grants {
-			if g.Asked > from {
-				granted[g.Key]++
-			}
-		}
-		x.mu.Unlock()
-		enough := len(granted) == teamKeys
-		for _, n := range granted {
-			enough = enough && n >= 3
-		}
-		if enough {
-			return
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("%s, the waiters have not got on within %v: %v", when, 2*patience, granted)
-		}
-	}
-}
-
-func (x *team) end() {
-	x.stop()
-	x.all.Wait()
-}
-
-// judge checks the history.
-func (x *team) judge(t *testing.T) {
-	t.Helper()
-	x.end()
-	for _, o := range history.Overlaps(x.holds) {
-		t.Errorf("two holders: %v", o)
-	}
-	for _, i := range history.Inversions(x.grants) {
-		t.Errorf("numbers: %v", i)
-	}
-	t.Logf("%d grants, %d holds lost", len(x.grants), x.lost)
-}
-
-func TestNoTwoHoldersWhileTheLeaderFails(t *testing.T) {
-	for name, fault := range map[string]func(t *testing.T, c *cluster, leader *member) (heal func()){
-		"killed": func(t *testing.T, _ *cluster, leader *member) func() {
-			leader.kill()
-			return func() { leader.start(t) }
-		},
-		"stopped": func(t *testing.T, _ *cluster, leader *member) func() {
-			leader.pause(t)
-			return leader.resume
-		},
-		// clients still reach it
-		"partitioned": func(_ *testing.T, c *cluster, leader *member) func() {
-			c.partition(leader, true)
-			return func() { c.partition(leader, false) }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := start(t, 3, byDefault)
-			// some know all servers, and some only one
-			urls := []string{c.url(), c.url()}
-			for _, m := range c.members {
-				urls = append(urls, "nats://"+m.client.Addr())
-			}
-			team := work(t, urls...)
-			team.progress(t, "at first")
-			rounds := 1
-			if os.Getenv("LOCKSTEP_TORTURE") != "" {
-				rounds = 10
-			}
-			for range rounds {
-				leader := c.leader(t)
-				heal := fault(t, c, leader)
-				team.progress(t, "while "+leader.name+" is "+name)
-				heal()
-				team.progress(t, "after "+leader.name+" was "+name)
-			}
-			team.judge(t)
-		})
-	}
-}
-
 func TestAHolderIsToldOfItsLossByTheEndOfItsLease(t *testing.T) {
 	c := start(t, 1, byDefault)
-	locks := locker.New(fenced.New(nats.New(c.conn)), locker.WithTTL(teamTTL))
+	locks := locker.New(fenced.New(nats.New(c.conn)), locker.WithTTL(2*time.Second))
 	l, err := locks.Lock(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"golang.org/x/sys/unix"
 )
 
@@ -183,6 +184,32 @@ func listenForSyncs() (fd uintptr, err error) {
 		return 0, fmt.Errorf("seccomp: %w", e)
 	}
 	return fd, nil
+}
+
+// The server has no replicas. After each power cut it starts with the copying again.
+func TestCampaignOfPowerCuts(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		setting, lines string
+		violated       bool
+	}{{"sync always", always, false}, {"sync by default", byDefault, true}} {
+		t.Run(x.setting, func(t *testing.T) {
+			rivals.TwoAtOnce(t)
+			cluster := start(t, 1, x.lines)
+			server := cluster.members[0]
+			server.sync(t)
+			c := campaign(cluster, rivals.Fault{Name: "power cut", Strike: func(c *rivals.Crew) {
+				c.Holder()
+				server.cutPower(t)
+				server.start(t, "NATS_SYNCED="+server.synced())
+			}})
+			c.Setting, c.Violated = x.setting, x.violated
+			if x.violated {
+				c.Kept, c.TTL, c.Grants = true, 15*time.Second, 1
+			}
+			c.Run(t)
+		})
+	}
 }
 
 func TestAPowerCutForgetsGrantsAndNumbersUnlessEachWriteIsSynced(t *testing.T) {

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,16 +43,17 @@ func run(t testing.TB, change ...func(*server.Options)) *server.Server {
 // dial connects, and goes on trying for as long as the test lasts.
 func dial(t testing.TB, url string, opts ...natsgo.Option) *natsgo.Conn {
 	t.Helper()
-	opts = append([]natsgo.Option{
-		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(20 * time.Millisecond), natsgo.Timeout(patience),
-		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}), // the default prints them
-	}, opts...)
-	conn, err := natsgo.Connect(url, opts...)
+	conn, err := natsgo.Connect(url, append(slices.Clone(connecting), opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
 	return conn
+}
+
+var connecting = []natsgo.Option{
+	natsgo.MaxReconnects(-1), natsgo.ReconnectWait(20 * time.Millisecond), natsgo.Timeout(patience),
+	natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}), // the default prints them
 }
 
 func eventually(t testing.TB, what string, done func() bool) {

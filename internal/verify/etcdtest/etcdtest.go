@@ -31,6 +31,7 @@ type Cluster struct {
 	program string
 	flags   []string
 	wires   wires
+	made    int // how many members it has had
 
 	Members []*Member
 }
@@ -61,8 +62,8 @@ func Start(tb testing.TB, members int, flags ...string) *Cluster {
 	}
 	c := &Cluster{tb: tb, program: path, flags: flags}
 	var all []string
-	for i := range members {
-		m := c.prepare("m" + strconv.Itoa(i))
+	for range members {
+		m := c.prepare()
 		all = append(all, m.Name+"="+m.PeerURL())
 	}
 	for _, m := range c.Members {
@@ -80,9 +81,10 @@ func Start(tb testing.TB, members int, flags ...string) *Cluster {
 }
 
 // prepare gives a new member its addresses.
-func (c *Cluster) prepare(name string) *Member {
+func (c *Cluster) prepare() *Member {
 	c.tb.Helper()
-	m := &Member{Name: name, cluster: c, dir: c.tb.TempDir()}
+	m := &Member{Name: "m" + strconv.Itoa(c.made), cluster: c, dir: c.tb.TempDir()}
+	c.made++
 	for _, port := range []**daemon.Port{&m.client, &m.peer} {
 		p, err := daemon.ReservePort()
 		if err != nil {
@@ -127,7 +129,7 @@ func (c *Cluster) Endpoints() (all []string) {
 }
 
 // URL is the address for clients.
-func (m *Member) URL() string { return "http://" + m.client.Addr() }
+func (m *Member) URL() string { return "http://" + m.Addr() }
 
 // PeerURL is the address for other members.
 func (m *Member) PeerURL() string { return "http://" + m.wire.addr() }
@@ -200,7 +202,7 @@ func (c *Cluster) Join(add func(peerURL string) error) *Member {
 	for _, m := range c.Members {
 		all = append(all, m.Name+"="+m.PeerURL())
 	}
-	m := c.prepare("m" + strconv.Itoa(len(c.Members)))
+	m := c.prepare()
 	if err := add(m.PeerURL()); err != nil {
 		c.tb.Fatal(err)
 	}
@@ -209,6 +211,15 @@ func (c *Cluster) Join(add func(peerURL string) error) *Member {
 	m.Restart()
 	return m
 }
+
+// Removed ends a member that the cluster has removed.
+func (c *Cluster) Removed(m *Member) {
+	m.Kill()
+	c.Members = slices.DeleteFunc(c.Members, func(other *Member) bool { return other == m })
+}
+
+// Addr is the address for clients, as host:port.
+func (m *Member) Addr() string { return m.client.Addr() }
 
 // ID is the id of the member, in the form that members use among themselves.
 func (m *Member) ID() string {

@@ -1,0 +1,76 @@
+package nats_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// The campaigns of NATS: rivals want the same locks while servers, connections and holders fail. A
+// part of each runs in every test, and all of it with LOCKSTEP_TORTURE=1.
+//
+//	go test -run Campaign -v .
+
+// openFor opens a store for a rival, which knows all servers.
+func openFor(_ context.Context, addr string) (backends.Store, func() error, error) {
+	conn, err := natsgo.Connect(addr, slices.Concat(connecting, fastPings)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return nats.New(conn), func() error { conn.Close(); return nil }, nil
+}
+
+func campaign(c *cluster, faults ...rivals.Fault) rivals.Campaign {
+	return rivals.Campaign{
+		Where: "NATS", Setting: "sync always", Module: "backends/nats", Open: openFor, TTL: 2 * time.Second, Faults: faults,
+		Addr: func(via func(server string) string) string {
+			var all []string
+			for _, m := range c.members {
+				all = append(all, "nats://"+via(m.client.Addr()))
+			}
+			return strings.Join(all, ",")
+		},
+	}
+}
+
+// failing is a fault of the leader of the stream, with some grants before it heals.
+func failing(t *testing.T, cluster *cluster, name string, fail, heal func(leader *member)) rivals.Fault {
+	return rivals.Fault{Name: name, Strike: func(c *rivals.Crew) {
+		c.Holder()
+		leader := cluster.leader(t)
+		fail(leader)
+		c.More(2)
+		heal(leader)
+	}}
+}
+
+func TestCampaignOfServersThatFail(t *testing.T) {
+	rivals.TwoAtOnce(t)
+	c := start(t, 3, always)
+	campaign(c,
+		rivals.None,
+		failing(t, c, "leader killed", (*member).kill, func(m *member) { m.start(t) }),
+		failing(t, c, "leader stopped", func(m *member) { m.pause(t) }, (*member).resume),
+		// clients still reach it
+		failing(t, c, "leader cut off", func(m *member) { c.partition(m, true) }, func(m *member) { c.partition(m, false) }),
+	).Run(t)
+}
+
+func TestCampaignOfConnectionsThatFail(t *testing.T) {
+	rivals.TwoAtOnce(t)
+	campaign(start(t, 3, always), rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
+}
+
+func TestCampaignOfHoldersThatFail(t *testing.T) {
+	rivals.TwoAtOnce(t)
+	c := campaign(start(t, 3, always), rivals.HoldersKilled, rivals.HoldersStopped)
+	c.Processes = true
+	c.Run(t)
+}
