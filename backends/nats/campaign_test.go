@@ -3,7 +3,6 @@ package nats_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 //
 //	go test -run Campaign -v .
 
-// openFor opens a store for a rival, which knows all servers.
+// openFor opens a store for a rival.
 func openFor(_ context.Context, addr string) (backends.Store, func() error, error) {
 	conn, err := natsgo.Connect(addr, slices.Concat(connecting, fastPings)...)
 	if err != nil {
@@ -27,15 +26,16 @@ func openFor(_ context.Context, addr string) (backends.Store, func() error, erro
 	return nats.New(conn), func() error { conn.Close(); return nil }, nil
 }
 
+// campaign gives each rival a server of its own. A client stays with a server that is cut off from the
+// others, and gets no lock meanwhile. If all rivals were there, nobody would.
 func campaign(c *cluster, faults ...rivals.Fault) rivals.Campaign {
+	n := 0
 	return rivals.Campaign{
 		Where: "NATS", Setting: "sync always", Module: "backends/nats", Open: openFor, TTL: 2 * time.Second, Faults: faults,
 		Addr: func(via func(server string) string) string {
-			var all []string
-			for _, m := range c.members {
-				all = append(all, "nats://"+via(m.client.Addr()))
-			}
-			return strings.Join(all, ",")
+			m := c.members[n%len(c.members)]
+			n++
+			return "nats://" + via(m.client.Addr())
 		},
 	}
 }
