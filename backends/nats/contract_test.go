@@ -141,18 +141,11 @@ func (o outside) Set(key, value string, ttl time.Duration) { o.t.Helper(); o.put
 func (o outside) SetOther(key string)                      { o.t.Helper(); o.put(key, "-", 0) }
 func (o outside) SetShared(key string)                     { o.t.Helper(); o.put(key, "-", 0) }
 
-// Delete deletes by sequence, as an operator does with nats stream rmm. The purge of a subject
-// would do too.
+// Delete purges the subject, as an operator may. A deletion by sequence would miss a lock that is
+// renewed meanwhile.
 func (o outside) Delete(key string) {
 	o.t.Helper()
-	m, err := o.s.GetLastMsgForSubject(context.Background(), subject(key))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return
-	}
-	if err == nil {
-		err = o.s.DeleteMsg(context.Background(), m.Sequence)
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !strings.Contains(err.Error(), "not found") {
+	if err := o.s.Purge(context.Background(), jetstream.WithPurgeSubject(subject(key))); err != nil {
 		o.t.Error(err)
 	}
 }
