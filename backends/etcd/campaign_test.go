@@ -115,10 +115,3 @@ func TestCampaignOfHoldersThatFail(t *testing.T) {
 	c.Processes = true
 	c.Run(t)
 }
-
-// TestProcess is a rival of a campaign.
-func TestProcess(t *testing.T) {
-	if !rivals.Process(t, openFor) {
-		t.Skip("it is for the campaigns")
-	}
-}

@@ -21,12 +21,16 @@ import (
 const TTL = 200 * time.Millisecond
 
 const (
-	patience  = 30 * time.Second // for a busy machine
-	mostStops = 1000
+	patience    = 30 * time.Second // for a busy machine
+	fewestStops = 5
+	mostStops   = 1000
 )
 
 // Where names the store of a counter, and the folder of the module whose test calls Run, for the matrix.
-type Where struct{ Store, Module string }
+type Where struct {
+	Store, Module string
+	Lease         time.Duration // how long a lease may last in the store, if that is longer than TTL
+}
 
 // Run starts four processes of TestProcess with the variables env, which call [Process]. It stops one or the
 // other until they have made so many increments. counted reads the counter. Guarded, no increment may be
@@ -44,11 +48,11 @@ func Run(t *testing.T, where Where, guarded bool, increments int, counted func()
 	defer stops.Stop()
 	stopped := 0
 	// a stop loses something if it meets the holder between its read and its commit
-	for told := 0; told < increments || !guarded && told <= counted() && stopped < mostStops; told = sum(all) {
+	for told := 0; told < increments || stopped < fewestStops || !guarded && told <= counted() && stopped < mostStops; told = sum(all) {
 		<-stops.C
 		p := all[rand.IntN(len(all))]
 		_ = p.cmd.Process.Signal(sigStop)
-		time.Sleep(TTL + 100*time.Millisecond)
+		time.Sleep(max(TTL, where.Lease) + 100*time.Millisecond)
 		_ = p.cmd.Process.Signal(sigCont)
 		stopped++
 	}
