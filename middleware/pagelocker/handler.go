@@ -1,0 +1,134 @@
+package pagelocker
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// patience is how long a page waits for the store before it shows what is known.
+const patience = time.Second
+
+// ServeHTTP shows the page, one lock, their JSON, their events, or the metrics.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	at := r.URL.Path
+	switch {
+	case r.Method == http.MethodPost && strings.HasSuffix(at, "/"):
+		p.release(w, r)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD, POST")
+		http.Error(w, "use GET, or POST to release a lock", http.StatusMethodNotAllowed)
+	case path.Base(at) == "metrics" && !strings.HasSuffix(at, "/"):
+		p.wait(r, query{})
+		h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = w.Write(p.metrics(time.Now())) // fails if the reader is gone
+	case at != "" && !strings.HasSuffix(at, "/"):
+		http.Error(w, "the page is at a path that ends with a slash", http.StatusNotFound)
+	default:
+		p.show(w, r)
+	}
+}
+
+func (p *Page) show(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r)
+	w.Header().Set("Vary", "Accept")
+	switch format, accept := r.URL.Query().Get("format"), r.Header.Get("Accept"); {
+	case format == "" && strings.Contains(accept, "text/event-stream"):
+		p.stream(w, r, q)
+	case format == "json", format == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html"):
+		p.wait(r, q)
+		all, source := p.locks()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(p.report(q, time.Now(), all, source)) // fails if the reader is gone
+	default:
+		p.wait(r, q)
+		p.html(w, r, q, "", http.StatusOK)
+	}
+}
+
+// wait is until the store has answered, if it does so soon.
+func (p *Page) wait(r *http.Request, q query) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	select {
+	case <-p.refresh(q):
+	case <-ctx.Done():
+	}
+}
+
+func (p *Page) html(w http.ResponseWriter, r *http.Request, q query, notice string, status int) {
+	p.streams.mu.Lock()
+	seq := p.streams.seq // before the locks are read, so that no change is missed
+	p.streams.mu.Unlock()
+	nonce := rand.Text()
+	all, source := p.locks()
+	var page bytes.Buffer
+	if err := p.page(&page, nonce, q, p.report(q, time.Now(), all, source), seq, notice); err != nil {
+		http.Error(w, "the page can't be made: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'nonce-"+nonce+"'; script-src 'nonce-"+nonce+
+		"'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	w.WriteHeader(status)
+	_, _ = w.Write(page.Bytes()) // fails if the browser is gone
+}
+
+// release ends a hold by force.
+func (p *Page) release(w http.ResponseWriter, r *http.Request) {
+	if err := p.crossing.Check(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	if p.evictor == nil || p.authorize == nil || !p.authorize(r) {
+		http.Error(w, "this page is read-only for you", http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	q, seen := queryOf(r), r.PostFormValue("print")
+	if q.key == "" || seen == "" {
+		http.Error(w, "send key in the query, and print in the form", http.StatusBadRequest)
+		return
+	}
+	if !p.mayAsk(q.key) {
+		http.Error(w, "this page is not for that key", http.StatusForbidden)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeLimit)
+	defer cancel()
+	e := backends.Eviction{By: "released on the page", Now: r.PostFormValue("now") != ""}
+	ok, err := p.evictor.Evict(ctx, q.key, seen, e)
+	if p.logger != nil {
+		p.logger.WarnContext(r.Context(), "lock evicted on the page",
+			"key", q.key, "print", seen, "now", e.Now, "ok", ok, "err", err, "remote", r.RemoteAddr)
+	}
+	p.polls.mu.Lock()
+	if i := p.polls.inspections[q.key]; i != nil && i.under == nil {
+		i.began = time.Time{} // what it says is old
+	}
+	p.polls.list.began = time.Time{}
+	p.polls.mu.Unlock()
+	p.changed()
+	switch {
+	case err != nil:
+		p.html(w, r, q, "Not released: "+err.Error(), http.StatusBadGateway)
+	case !ok:
+		p.html(w, r, q, "Nothing was released: that hold has ended, or another holder has the key.", http.StatusConflict)
+	default:
+		w.Header().Set("Location", "?key="+url.QueryEscape(q.key)) // relative, so that any prefix works
+		w.WriteHeader(http.StatusSeeOther)
+	}
+}

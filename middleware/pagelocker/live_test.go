@@ -1,0 +1,258 @@
+package pagelocker_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/middleware/pagelocker"
+)
+
+func TestAnAcquireOfThisProcessIsAnEventSoon(t *testing.T) {
+	play(t, func(s *scene) {
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(time.Second)
+		b.events(s.T)
+		l := s.lock(s.here, "order/1")
+		time.Sleep(500 * time.Millisecond)
+		events, _ := b.events(s.T)
+		if len(events) == 0 || !events[0].has("order/1") || len(events[0].Order) != 1 {
+			s.Fatalf("events %+v; want one with the lock", events)
+		}
+		if time.Sleep(time.Second); l.Unlock(s.Context()) != nil {
+			s.Error("Unlock failed")
+		}
+		time.Sleep(500 * time.Millisecond)
+		if events, _ := b.events(s.T); len(events) == 0 || !events[len(events)-1].has("free for") {
+			s.Errorf("events %+v; want one that says that the lock is free", events)
+		}
+	})
+}
+
+func TestAnAcquireElsewhereIsAnEventWithinOneInterval(t *testing.T) {
+	play(t, func(s *scene) {
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(700 * time.Millisecond)
+		b.events(s.T)
+		defer s.lock(s.others, "order/1").Unlock(s.Context())
+		time.Sleep(100 * time.Millisecond)
+		if events, _ := b.events(s.T); len(events) != 0 {
+			s.Errorf("events %+v before the store was asked", events)
+		}
+		time.Sleep(2 * time.Second)
+		if events, _ := b.events(s.T); len(events) != 1 || !events[0].has("others/2") {
+			s.Errorf("events %+v; want one with the holder", events)
+		}
+	})
+}
+
+func TestChangesAreAtMostFourEventsASecond(t *testing.T) {
+	play(t, func(s *scene) {
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(time.Second)
+		b.events(s.T)
+		for n := range 1000 {
+			s.lock(s.here, fmt.Sprint("order/", n%7)).Unlock(s.Context())
+			time.Sleep(time.Millisecond)
+		}
+		if events, _ := b.events(s.T); len(events) < 3 || len(events) > 5 {
+			s.Errorf("%d events in a second with 1000 locks; want about 4", len(events))
+		}
+	})
+}
+
+func TestAHundredViewersCostOneListPerInterval(t *testing.T) {
+	play(t, func(s *scene) {
+		defer s.lock(s.others, "order/1").Unlock(s.Context())
+		for range 50 {
+			defer s.open("/", false).leave()
+		}
+		const intervals = 10
+		time.Sleep(500 * time.Millisecond)
+		before := s.lists.Load()
+		for range intervals {
+			time.Sleep(time.Second)
+			for range 50 { // without script they load the page again
+				s.get("/")
+			}
+			time.Sleep(time.Second)
+		}
+		if n := s.lists.Load() - before; n != intervals {
+			s.Errorf("%d calls of List in %d intervals", n, intervals)
+		}
+	})
+}
+
+func TestTheStoreIsNotAskedWhileNobodyLooks(t *testing.T) {
+	play(t, func(s *scene) {
+		if time.Sleep(time.Minute); s.lists.Load() != 0 {
+			s.Errorf("%d calls of List before somebody looks", s.lists.Load())
+		}
+		b := s.open("/", false)
+		time.Sleep(10 * time.Second)
+		b.leave()
+		before := s.lists.Load()
+		if time.Sleep(time.Minute); s.lists.Load() != before || before < 5 {
+			s.Errorf("%d calls of List with a viewer, %d a minute later", before, s.lists.Load())
+		}
+	}) // and no goroutine is left, or synctest fails
+}
+
+func TestAStreamThatHangsIsDroppedAndHoldsUpNobody(t *testing.T) {
+	play(t, func(s *scene) {
+		hung, b := s.open("/", true), s.open("/", false)
+		defer b.leave()
+		for n := range 3 {
+			time.Sleep(time.Second)
+			b.events(s.T)
+			defer s.lock(s.here, fmt.Sprint("order/", n)).Unlock(s.Context())
+			time.Sleep(500 * time.Millisecond)
+			if events, _ := b.events(s.T); len(events) == 0 {
+				s.Errorf("%d events beside a stream that hangs", len(events))
+			}
+		}
+		time.Sleep(10 * time.Second)
+		select {
+		case <-hung.gone:
+		default:
+			s.Error("the stream that hangs is not dropped")
+			hung.leave()
+		}
+	})
+}
+
+func TestMoreStreamsThanAllowedAreRefused(t *testing.T) {
+	play(t, func(s *scene) {
+		a, b := s.open("/", false), s.open("/", false)
+		defer b.leave()
+		c := s.open("/", false)
+		if <-c.gone; c.status != http.StatusServiceUnavailable || c.head.Get("Retry-After") == "" {
+			s.Errorf("status %d, header %v", c.status, c.head)
+		}
+		a.leave()
+		d := s.open("/", false)
+		defer d.leave()
+		if d.status != http.StatusOK {
+			s.Errorf("status %d after one has left", d.status)
+		}
+	}, pagelocker.WithMaxStreams(2))
+}
+
+func TestAQuietStreamHasAComment(t *testing.T) {
+	play(t, func(s *scene) {
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(46 * time.Second)
+		if events, comments := b.events(s.T); comments != 3 || len(events) != 1 {
+			s.Errorf("%d comments and %d events in 46 s of quiet; want 3, and the first event", comments, len(events))
+		}
+	})
+}
+
+func TestABrowserThatComesBackGetsOnlyWhatChanged(t *testing.T) {
+	play(t, func(s *scene) {
+		for n := range 20 {
+			defer s.lock(s.others, fmt.Sprint("order/", n)).Unlock(s.Context())
+		}
+		b := s.open("/", false)
+		other := s.open("/", false)
+		defer other.leave()
+		time.Sleep(time.Second)
+		events, _ := b.events(s.T)
+		last := events[len(events)-1].id
+		b.leave()
+		defer s.lock(s.here, "order/new").Unlock(s.Context())
+		b = s.open("/", false, "Last-Event-ID", last)
+		time.Sleep(time.Second)
+		events, _ = b.events(s.T)
+		b.leave()
+		rows := 0
+		for _, e := range events {
+			for id := range e.Parts {
+				if id != "sum" && id != "pages" {
+					rows++
+				}
+			}
+		}
+		if rows != 1 || !events[0].has("order/new") {
+			s.Errorf("%d rows came; want the new one alone", rows)
+		}
+		b = s.open("/", false, "Last-Event-ID", "ANOTHER1-99") // the process has been started again
+		defer b.leave()
+		if events, _ = b.events(s.T); len(events) == 0 || len(events[0].Parts) < 21 {
+			s.Errorf("%+v; want all that there is", events)
+		}
+	})
+}
+
+func TestOfTenThousandLocksOnlyTheChangedRowIsSent(t *testing.T) {
+	play(t, func(s *scene) {
+		for n := range 10_000 {
+			s.Set(fmt.Sprintf("order/%05d", n), "other software", time.Hour)
+		}
+		r := s.report("")
+		if r.Found != 10_000 || len(r.Locks) != 50 || r.Pages != 200 || r.Store.Partial {
+			s.Fatalf("found %d, %d on page 1 of %d", r.Found, len(r.Locks), r.Pages)
+		}
+		if last := s.report("page=200&sort=key").Locks; len(last) != 50 || last[49].Key != "order/09999" {
+			s.Errorf("the last page has %d locks", len(last))
+		}
+		if r := s.report("q=/0512"); r.Found != 10 {
+			s.Errorf("a search finds %d; want 10", r.Found)
+		}
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(5 * time.Second)
+		b.events(s.T)
+		defer s.lock(s.here, "a").Unlock(s.Context()) // no lock has waiters: the first by its key
+		events, _ := b.events(s.T)
+		time.Sleep(time.Second)
+		more, _ := b.events(s.T)
+		parts := map[string]bool{}
+		for _, e := range append(events, more...) {
+			for id := range e.Parts {
+				parts[id] = true
+			}
+		}
+		if len(parts) != 3 && len(parts) != 2 {
+			s.Errorf("%d parts were sent: %v; want the row, the sum and perhaps the pages", len(parts), parts)
+		}
+	})
+}
+
+func TestAStoreThatFailsIsTold(t *testing.T) {
+	play(t, func(s *scene) {
+		defer s.lock(s.others, "order/1").Unlock(s.Context())
+		s.report("")
+		failure := errors.New("no route to 10.0.0.7:6379")
+		s.fails.Store(&failure)
+		time.Sleep(3 * time.Second)
+		if r := s.report(""); r.Store.Error != failure.Error() || len(r.Locks) != 1 {
+			s.Errorf("%+v; want the error, and what was known", r)
+		}
+		s.fails.Store(nil)
+		time.Sleep(3 * time.Second)
+		if r := s.report(""); r.Store.Error != "" {
+			s.Errorf("error %q after the store answers again", r.Store.Error)
+		}
+	})
+}
+
+func TestCloseEndsStreams(t *testing.T) {
+	play(t, func(s *scene) {
+		b := s.open("/", false)
+		s.page.Close()
+		s.page.Close()
+		<-b.gone
+		synctest.Wait()
+		if w := s.get("/"); w.Code != http.StatusOK {
+			s.Errorf("status %d after Close", w.Code)
+		}
+	})
+}

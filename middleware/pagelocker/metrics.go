@@ -1,0 +1,105 @@
+package pagelocker
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// metrics is the text format of Prometheus, 0.0.4. Its labels are bounded: states, reasons, and the
+// keys of WithKeyMetrics.
+func (p *Page) metrics(now time.Time) []byte {
+	var b bytes.Buffer
+	family := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	gauge := func(name, help string, value float64) {
+		family(name, "gauge", help)
+		fmt.Fprintf(&b, "%s %g\n", name, value)
+	}
+	one := func(yes bool) float64 {
+		if yes {
+			return 1
+		}
+		return 0
+	}
+	all, source := p.locks()
+	if source != nil {
+		p.polls.mu.Lock()
+		last := p.polls.list
+		p.polls.mu.Unlock()
+		gauge("lockstep_store_up", "1 if the store answered when it was last asked.", one(source.Error == "" && !source.Read.IsZero()))
+		gauge("lockstep_store_list_seconds", "How long it took to list the locks of the store.", last.ended.Sub(last.began).Seconds())
+		gauge("lockstep_store_partial", "1 if the store has more keys than are counted here.", one(source.Partial))
+	}
+	states, waiters, longest, oldest, watched := map[string]int{}, 0, 0, now, map[string]*Lock{}
+	for _, l := range all {
+		states[l.State]++
+		waiters += l.Waiting
+		longest = max(longest, l.Waiting)
+		if since := l.age(); !since.IsZero() && since.Before(oldest) {
+			oldest = since
+		}
+		if slices.Contains(p.watched, l.Key) {
+			watched[l.Key] = l
+		}
+	}
+	family("lockstep_locks", "gauge", "Keys by their state: those of the store, and those of this process.")
+	for _, state := range []string{"held", "reserved", "foreign"} {
+		fmt.Fprintf(&b, "lockstep_locks{state=%q} %d\n", state, states[state])
+	}
+	gauge("lockstep_waiters", "Calls of this process that wait, and waiters of others in queues of the store.", float64(waiters))
+	gauge("lockstep_longest_queue", "Waiters of the key that has most of them.", float64(longest))
+	gauge("lockstep_oldest_hold_seconds", "Age of the oldest hold, as far as it was followed; 0: none.", now.Sub(oldest).Seconds())
+	p.process(&b, family)
+	if len(p.watched) > 0 {
+		p.perKey(&b, family, watched, now)
+	}
+	return b.Bytes()
+}
+
+// process counts what the middleware has seen.
+func (p *Page) process(b *bytes.Buffer, family func(name, kind, help string)) {
+	r := &p.registry
+	r.mu.Lock()
+	held, waiting, acquired, lost := r.held, r.waiting, r.acquired, maps.Clone(r.lost)
+	r.mu.Unlock()
+	family("lockstep_process_holds", "gauge", "Holds of this process.")
+	fmt.Fprintf(b, "lockstep_process_holds %d\n", held)
+	family("lockstep_process_waits", "gauge", "Calls of this process for a lock that have not returned.")
+	fmt.Fprintf(b, "lockstep_process_waits %d\n", waiting)
+	family("lockstep_process_acquired_total", "counter", "Holds that this process was granted.")
+	fmt.Fprintf(b, "lockstep_process_acquired_total %d\n", acquired)
+	family("lockstep_process_lost_total", "counter", "Holds of this process that were lost, by locker.LostReason.")
+	for _, reason := range slices.Sorted(maps.Keys(lost)) {
+		fmt.Fprintf(b, "lockstep_process_lost_total{reason=%q} %d\n", reason, lost[reason])
+	}
+}
+
+func (p *Page) perKey(b *bytes.Buffer, family func(name, kind, help string), locks map[string]*Lock, now time.Time) {
+	for _, m := range []struct {
+		name, help string
+		value      func(l *Lock) float64
+	}{
+		{"lockstep_key_holds", "Holds of the key.", func(l *Lock) float64 { return float64(l.Holding) }},
+		{"lockstep_key_waiters", "Waiters of the key.", func(l *Lock) float64 { return float64(l.Waiting) }},
+		{"lockstep_key_oldest_hold_seconds", "Age of its oldest hold; 0: none.", func(l *Lock) float64 {
+			if since := l.age(); !since.IsZero() {
+				return now.Sub(since).Seconds()
+			}
+			return 0
+		}},
+	} {
+		family(m.name, "gauge", m.help)
+		for _, key := range p.watched {
+			l := locks[key]
+			if l == nil {
+				l = new(Lock)
+			}
+			fmt.Fprintf(b, "%s{key=\"%s\"} %g\n", m.name, escaped.Replace(key), m.value(l))
+		}
+	}
+}
+
+var escaped = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)

@@ -1,0 +1,69 @@
+package pagelocker
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// Option changes what [New] returns.
+type Option func(*config)
+
+type config struct {
+	store      Store
+	prefixes   []string
+	interval   time.Duration
+	maxStreams int
+	watched    []string
+	evictor    backends.Evictor
+	authorize  func(*http.Request) bool
+	logger     *slog.Logger
+}
+
+// A Store tells who holds which keys.
+type Store interface {
+	backends.Inspector
+	backends.Lister
+}
+
+// WithStore shows all keys of a store that begin with one of the prefixes, whoever holds them.
+// Without a prefix it shows all keys; most stores on a server refuse that, see [backends.Lister].
+// Other keys of the store are not asked for, unless this process holds them or waits for them.
+func WithStore(store Store, prefixes ...string) Option {
+	if len(prefixes) == 0 {
+		prefixes = []string{""}
+	}
+	return func(c *config) { c.store, c.prefixes = store, prefixes }
+}
+
+// WithInterval is how often the store is asked while somebody looks: 2 s by default. Zero and less
+// change nothing.
+func WithInterval(d time.Duration) Option {
+	return func(c *config) {
+		if d > 0 {
+			c.interval = d
+		}
+	}
+}
+
+// WithMaxStreams is how many browsers get changes as events at a time: 50 by default. More browsers
+// load the page again instead.
+func WithMaxStreams(n int) Option { return func(c *config) { c.maxStreams = n } }
+
+// WithRelease lets those end a hold whose request authorize returns true for. The page then has a
+// button, which sends the Print of the hold that the person has seen; see [backends.Evictor] for
+// what happens to it. Requests from other origins are refused before authorize is called.
+//
+// authorize must know the person, by a session or a proxy that sets a header. A function that always
+// returns true lets everybody who can reach the page end every hold.
+func WithRelease(e backends.Evictor, authorize func(*http.Request) bool) Option {
+	return func(c *config) { c.evictor, c.authorize = e, authorize }
+}
+
+// WithLogger logs each attempt to end a hold, at Warn.
+func WithLogger(logger *slog.Logger) Option { return func(c *config) { c.logger = logger } }
+
+// WithKeyMetrics adds metrics with these keys as a label. Without it no metric has a key.
+func WithKeyMetrics(keys ...string) Option { return func(c *config) { c.watched = keys } }

@@ -1,0 +1,134 @@
+// Package pagelocker is a page for people: which locks are held, by whom and for how long, and who
+// waits for them. It follows the locks of this process, and asks a store about those of others.
+//
+//	p := pagelocker.New(pagelocker.WithStore(store, "billing/"))
+//	locks := locker.New(single.New(store), locker.WithHolder("api-7f9c/4711"), locker.WithMiddleware(p.Middleware))
+//	mux.Handle("/debug/locks/", p)
+//	server.RegisterOnShutdown(p.Close)
+//
+// Without [WithStore] it shows what this process holds and waits for. Without the middleware it
+// shows what the store knows. Paths:
+//
+//	…/                    the locks: ?q= text in a key or a holder, ?sort= waiters, key, age or left, ?page=
+//	…/?key=NAME           one lock: its holders, its queue and its history
+//	…/?format=json        the same as JSON, with or without ?key=; also with Accept: application/json
+//	…/metrics             the format of Prometheus
+//
+// All links are relative, so any prefix works, also behind a proxy and with http.StripPrefix. The
+// path must end with a slash. A browser gets changes as server-sent events. Without script the
+// page loads itself again every few seconds.
+//
+// # What it shows
+//
+// Holds of this process are exact. Those of others are what [backends.Lister] said when it was last
+// asked, so a hold that is shorter than the interval may be missed, and its begin is when it was
+// first seen. The history of others begins when somebody looks. It is in memory, and bounded: the
+// last 40 holds of a key, and the last 1,000 keys that nobody holds.
+//
+// Holders have names if their Client has locker.WithHolder. A token never reaches this package's
+// memory: it keeps the label in front of it, and a Print (see [backends.Hold]).
+//
+// # What it costs
+//
+// The store is asked once per interval for all viewers, and only while somebody looks or metrics
+// are read. A Lock and Unlock cost two or three short critical sections more: BenchmarkLockUnlock
+// has the figures.
+//
+// # Who may look
+//
+// The page shows keys and labels to everybody who can reach it. It has no login: wrap it in the
+// middleware of your service, or listen on the loopback. It changes nothing, unless [WithRelease]
+// says who may.
+package pagelocker
+
+import (
+	"context"
+	"crypto/rand"
+	"html/template"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A Page is an http.Handler, and the middleware that feeds it. It needs no Close: it runs nothing
+// while nobody looks. Safe for concurrent use.
+type Page struct {
+	config
+	registry registry
+	polls    polls
+	streams  streams
+	dirty    chan struct{} // has room for one: something may have changed
+	looking  atomic.Bool   // a stream is open
+	boot     string        // names this Page in the ids of events
+	crossing *http.CrossOriginProtection
+	template *template.Template
+	close    sync.Once
+	closed   chan struct{}
+}
+
+// New returns a Page that shows nothing yet.
+func New(opts ...Option) *Page {
+	p := &Page{
+		config: config{interval: 2 * time.Second, maxStreams: 50},
+		dirty:  make(chan struct{}, 1), closed: make(chan struct{}),
+		boot: rand.Text()[:8], crossing: http.NewCrossOriginProtection(), template: pageTemplate,
+	}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&p.config)
+		}
+	}
+	p.registry.byKey = map[string]*keyed{}
+	p.registry.prints = p.store != nil
+	p.registry.changed = p.changed
+	p.polls.inspections = map[string]*inspection{}
+	p.streams.views = map[query]*view{}
+	return p
+}
+
+// Close ends all streams, so that http.Server.Shutdown need not wait for them. The page itself
+// still answers.
+func (p *Page) Close() { p.close.Do(func() { close(p.closed) }) }
+
+// changed wakes the loop of the streams, if there is one.
+func (p *Page) changed() {
+	if p.looking.Load() {
+		select {
+		case p.dirty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Middleware is for locker.WithMiddleware, of any number of Clients. It sees a Lock with its wait.
+// With [locker.Wrap] it would see each attempt instead.
+func (p *Page) Middleware(next locker.Locker) locker.Locker {
+	return &followed{Locker: next, registry: &p.registry, begin: p.registry.begin}
+}
+
+type followed struct {
+	locker.Locker
+	registry *registry
+	begin    func(context.Context, locker.Lease) (context.Context, func(time.Time, error))
+}
+
+// Acquire is a wait until it returns.
+func (f *followed) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+	w := f.registry.wait(req)
+	defer f.registry.waited(w) // deferred in case the Locker panics
+	lease, err = f.Locker.Acquire(ctx, req)
+	if err == nil {
+		lease = lease.OnHold(f.begin)
+	}
+	return lease, err
+}
+
+// Extend moves the end of a hold.
+func (f *followed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+	extended, err := f.Locker.Extend(ctx, lease, ttl)
+	f.registry.extended(lease, extended.Expires, ttl, err == nil)
+	return extended, err
+}

@@ -1,0 +1,266 @@
+package pagelocker
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // a name of what was seen, as the Redis stores make it; nothing is protected by it
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+const (
+	maxPast  = 40                     // holds in the history of a key
+	maxIdle  = 1000                   // keys that are only history
+	together = 500 * time.Millisecond // holds of one holder that are less apart are one in the history
+)
+
+// registry is what this process holds and waits for, and what was held.
+type registry struct {
+	prints  bool // there is a store whose holds are compared with ours
+	changed func()
+	spare   sync.Pool // of *wait
+
+	mu       sync.Mutex
+	byKey    map[string]*keyed
+	idle     []*keyed // that became idle, the first one first; some may be in use again
+	label    string   // of the last token, to allocate it once
+	waiting  int
+	held     int
+	acquired uint64
+	lost     map[string]uint64 // by reason
+}
+
+// keyed is what the registry has of a key.
+type keyed struct {
+	key      string
+	waits    []*wait // in the order of the calls
+	holds    []*hold // in the order of the grants
+	past     []past  // the last one to end last
+	idleness int     // how often it is in idle
+	seen     bool    // a Lock was made of it: waits, holds and past have not changed since
+}
+
+type wait struct {
+	in    *keyed
+	label string
+	since time.Time
+}
+
+type hold struct {
+	r          *registry
+	in         *keyed
+	label      string
+	fence      uint64
+	slot       int
+	shared     bool
+	since      time.Time // when the hold began
+	granted    time.Time // names the lease, together with the key
+	expires    time.Time
+	ttl        time.Duration
+	extensions int
+	failed     bool // the last extension failed
+	abandoned  bool
+	prints     prints
+}
+
+// past is a hold that is over, or several.
+type past struct {
+	label        string
+	here         bool // of this process
+	since, until time.Time
+	cause        string // released, or a locker.LostReason; gone: it was seen in a store
+	times        int
+	fence        uint64
+	prints       prints // of the last
+}
+
+// prints are the two that stores make of a token: the first bytes of its SHA-256 and, where a server
+// of Redis computes it, of its SHA-1.
+type prints [2][8]byte
+
+func printsOf(token string) (p prints) {
+	sum, old := sha256.Sum256([]byte(token)), sha1.Sum([]byte(token)) //nolint:gosec // see the import
+	copy(p[0][:], sum[:])
+	copy(p[1][:], old[:])
+	return p
+}
+
+func (p prints) has(print [8]byte) bool {
+	return print != [8]byte{} && (p[0] == print || p[1] == print)
+}
+
+// at returns what the registry has of key. The mutex must be held.
+func (r *registry) at(key string) *keyed {
+	k := r.byKey[key]
+	if k == nil {
+		k = &keyed{key: key}
+		r.byKey[key] = k
+	}
+	k.seen = false
+	return k
+}
+
+// labelOf does not keep the token in memory, as a part of its text would.
+func (r *registry) labelOf(token string) string {
+	if label := backends.HolderOf(token); label != r.label {
+		r.label = strings.Clone(label)
+	}
+	return r.label
+}
+
+func (r *registry) wait(req locker.Request) *wait {
+	w, _ := r.spare.Get().(*wait)
+	if w == nil {
+		w = new(wait)
+	}
+	r.mu.Lock()
+	*w = wait{in: r.at(req.Key), label: r.labelOf(req.Token), since: time.Now()}
+	w.in.waits = append(w.in.waits, w)
+	r.waiting++
+	r.mu.Unlock()
+	r.changed()
+	return w
+}
+
+func (r *registry) waited(w *wait) {
+	r.mu.Lock()
+	w.in.waits = without(w.in.waits, w)
+	w.in.seen = false
+	r.waiting--
+	r.rest(w.in)
+	w.in = nil
+	r.mu.Unlock()
+	r.spare.Put(w)
+	r.changed()
+}
+
+// without keeps the capacity, so that a key that is locked again and again needs no memory.
+func without[T comparable](list []T, gone T) []T {
+	if i := slices.Index(list, gone); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+func (r *registry) begin(_ context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+	h := &hold{
+		r: r, fence: lease.Fence, slot: lease.Slot, shared: lease.Room != 0 || lease.Holds > 1,
+		since: time.Now(), granted: lease.Granted, expires: lease.Expires, ttl: lease.Expires.Sub(lease.Granted),
+	}
+	if r.prints {
+		h.prints = printsOf(lease.Token)
+	}
+	r.mu.Lock()
+	h.in, h.label = r.at(lease.Key), r.labelOf(lease.Token)
+	h.in.holds = append(h.in.holds, h)
+	r.held++
+	r.acquired++
+	r.mu.Unlock()
+	r.changed()
+	return nil, h.end
+}
+
+func (r *registry) extended(lease locker.Lease, expires time.Time, ttl time.Duration, ok bool) {
+	r.mu.Lock()
+	if k := r.byKey[lease.Key]; k != nil {
+		for _, h := range k.holds {
+			if !h.granted.Equal(lease.Granted) {
+				continue
+			}
+			h.failed, h.abandoned, k.seen = !ok, lease.Abandoned, false
+			if ok {
+				h.extensions++
+				h.expires, h.ttl = expires, ttl
+			}
+			break
+		}
+	}
+	r.mu.Unlock()
+	r.changed()
+}
+
+func (h *hold) end(at time.Time, cause error) {
+	why := "released"
+	if lost, ok := errors.AsType[*locker.LostError](cause); ok {
+		why = string(lost.Reason)
+	} else if errors.Is(cause, locker.ErrLost) {
+		why = "lost"
+	}
+	r := h.r
+	r.mu.Lock()
+	r.held--
+	h.in.holds = without(h.in.holds, h)
+	if why != "released" {
+		if r.lost == nil {
+			r.lost = map[string]uint64{}
+		}
+		r.lost[why]++
+	}
+	h.in.add(past{label: h.label, here: true, since: h.since, until: at, cause: why, times: 1, fence: h.fence, prints: h.prints})
+	r.rest(h.in)
+	r.mu.Unlock()
+	r.changed()
+}
+
+// add puts a hold into the history, or adds it to the one before it.
+func (k *keyed) add(p past) {
+	k.seen = false
+	if last := len(k.past) - 1; last >= 0 {
+		l := &k.past[last]
+		if l.label == p.label && l.here == p.here && l.cause == p.cause && p.since.Sub(l.until) < together && p.until.After(l.until) {
+			l.until, l.fence, l.prints = p.until, p.fence, p.prints
+			l.times++
+			return
+		}
+	}
+	if len(k.past) == maxPast {
+		k.past = slices.Delete(k.past, 0, 1)
+	}
+	k.past = append(k.past, p)
+}
+
+// rest forgets keys that nobody uses, the oldest first. The mutex must be held.
+func (r *registry) rest(k *keyed) {
+	if len(k.waits)+len(k.holds) > 0 || k.idleness > 0 {
+		return
+	}
+	k.idleness++
+	r.idle = append(r.idle, k)
+	for len(r.idle) > maxIdle {
+		first := r.idle[0]
+		r.idle[0] = nil
+		r.idle = r.idle[1:]
+		first.idleness--
+		switch {
+		case len(first.waits)+len(first.holds) > 0: // it rests again later
+		default:
+			delete(r.byKey, first.key)
+		}
+	}
+}
+
+// saw puts a hold into the history that the store had and has no more, unless it was one of ours.
+func (r *registry) saw(key string, h Hold, now time.Time) {
+	name := decoded(h.Print)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.at(key)
+	for _, ours := range k.holds {
+		if ours.prints.has(name) {
+			return
+		}
+	}
+	for _, p := range k.past {
+		if p.prints.has(name) || p.here && p.label == h.Holder && !p.until.Before(h.Since) {
+			return
+		}
+	}
+	k.add(past{label: h.Holder, since: h.Since, until: now, cause: "gone", times: 1, prints: prints{name}})
+	r.rest(k)
+}

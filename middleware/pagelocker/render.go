@@ -1,0 +1,278 @@
+package pagelocker
+
+import (
+	_ "embed" // the page
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"color": color, "ms": time.Time.UnixMilli, "number": thousands, "cause": causeText,
+}).Parse(pageText))
+
+// sheet is what page.html shows.
+type sheet struct {
+	Report
+	Nonce, Notice, Last string
+	Query               query
+	Rows                []row
+	Refresh             int // seconds, without script
+	Release             bool
+	at                  time.Time // zero: the script fills the clocks in
+}
+
+// row is a Lock on the page. Clocks are instants in the HTML of an event, so that it changes only if
+// the lock does.
+type row struct {
+	*Lock
+	sheet *sheet
+}
+
+// ID names the row in the HTML, whatever the key is.
+func (r row) ID() string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(r.Key)) // never fails
+	return "r-" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// Link leads to the page of the lock, from any page.
+func (r row) Link() string { return "?key=" + url.QueryEscape(r.Key) }
+
+// First is the hold that a row has room for.
+func (r row) First() *Hold {
+	if len(r.Holds) == 0 {
+		return nil
+	}
+	return &r.Holds[0]
+}
+
+// Pair is what the bar of a lease needs.
+func (r row) Pair(h any) map[string]any {
+	if p, ok := h.(*Hold); ok {
+		h = *p
+	}
+	return map[string]any{"Row": r, "Hold": h}
+}
+
+// Ended is when the last hold ended; nil: nobody knows.
+func (r row) Ended() *time.Time {
+	if len(r.History) == 0 {
+		return nil
+	}
+	return &r.History[len(r.History)-1].Until
+}
+
+// More is how many holds a row has no room for.
+func (r row) More() int { return max(r.Holding-1, 0) }
+
+// Release reports whether the page has a button.
+func (r row) Release() bool { return r.sheet.Release }
+
+// A bar is a hold on the timeline, in units of 100 ms from its base.
+type bar struct {
+	X, Width             float64
+	Holder, Color, Title string
+	Lost, Now            bool
+}
+
+const forever = 1e6 // a bar that has no end yet; the timeline ends at the present
+
+// base is zero of the timelines. It is never far away, since browsers draw with 24 bits.
+func base(now time.Time) time.Time { return now.Truncate(12 * time.Hour) }
+
+func units(d time.Duration) float64 { return float64(d.Milliseconds()) / 100 }
+
+// Bars are the history and the holds, as far as a timeline shows them.
+func (r row) Bars() (bars []bar) {
+	zero := base(r.sheet.Now)
+	for _, p := range r.History {
+		if r.sheet.Now.Sub(p.Until) > window+time.Minute {
+			continue
+		}
+		title := fmt.Sprintf("%s, %s, %s", named(p.Holder, p.Here), short(p.Until.Sub(p.Since)), causeText(p.Cause))
+		if p.Times > 1 {
+			title += fmt.Sprintf(", %d holds", p.Times)
+		}
+		bars = append(bars, bar{
+			X: units(p.Since.Sub(zero)), Width: max(units(p.Until.Sub(p.Since)), 6), Color: color(p.Holder, p.Here), Title: title,
+			Lost: p.Cause != "released" && p.Cause != "gone",
+		})
+	}
+	for _, h := range r.Holds {
+		bars = append(bars, bar{X: units(h.Since.Sub(zero)), Width: forever, Color: color(h.Holder, h.Here), Title: named(h.Holder, h.Here), Now: true})
+	}
+	return bars
+}
+
+// Box is the part of the timeline that the page shows when it is loaded.
+func (r row) Box() string {
+	if r.sheet.at.IsZero() {
+		return "0 0 0 0" // the script knows better
+	}
+	return fmt.Sprintf("%g 0 %g 10", units(r.sheet.Now.Sub(base(r.sheet.Now))-window), units(window))
+}
+
+// Since is how long ago t was. In an event it is empty, and the script fills it in.
+func (r row) Since(t time.Time) string {
+	if r.sheet.at.IsZero() {
+		return ""
+	}
+	return short(r.sheet.at.Sub(t))
+}
+
+// Left is the time until t, as Since.
+func (r row) Left(t time.Time) string {
+	if r.sheet.at.IsZero() {
+		return ""
+	}
+	return short(t.Sub(r.sheet.at))
+}
+
+// Percent is how much of a lease is left.
+func (r row) Percent(h Hold) string {
+	if r.sheet.at.IsZero() || h.Lease <= 0 {
+		return "100%"
+	}
+	return fmt.Sprintf("%.1f%%", 100*min(max(h.Expires.Sub(r.sheet.at).Seconds()/h.Lease.Seconds(), 0), 1))
+}
+
+// Latest is the history, the last one to end first.
+func (r row) Latest() []Past {
+	latest := make([]Past, 0, len(r.History))
+	for i := len(r.History) - 1; i >= 0; i-- {
+		latest = append(latest, r.History[i])
+	}
+	return latest
+}
+
+// short is a duration as the script writes it.
+func short(d time.Duration) string {
+	s := max(d.Seconds(), 0)
+	switch {
+	case s < 10:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 60:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %d s", int(s)/60, int(s)%60)
+	case s < 48*3600:
+		return fmt.Sprintf("%d h %d min", int(s)/3600, int(s)/60%60)
+	}
+	return fmt.Sprintf("%d days", int(s)/86400)
+}
+
+// named is a holder for people.
+func named(label string, here bool) string {
+	switch {
+	case label != "":
+		return label
+	case here:
+		return "this process"
+	}
+	return "no name"
+}
+
+// color is the class of a holder: the same on every page.
+func color(label string, here bool) string {
+	switch {
+	case label == "" && here:
+		return "c0"
+	case label == "":
+		return "cx"
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(label)) // never fails
+	return "c" + strconv.Itoa(1+int(h.Sum32()%7))
+}
+
+func causeText(cause string) string {
+	switch cause {
+	case "released":
+		return "released"
+	case "gone":
+		return "ended"
+	case "max_hold":
+		return "lost: held as long as allowed"
+	}
+	return "lost: " + cause
+}
+
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + " " + s[i:]
+	}
+	return s
+}
+
+// sheet prepares a report for the template.
+func (p *Page) sheet(q query, r Report) *sheet {
+	s := &sheet{Report: r, Query: q, Release: p.evictor != nil && p.authorize != nil, Refresh: max(int(p.interval.Seconds()), 2)}
+	for _, l := range r.Locks {
+		s.Rows = append(s.Rows, row{l, s})
+	}
+	return s
+}
+
+func (p *Page) page(to io.Writer, nonce string, q query, r Report, seq uint64, notice string) error {
+	s := p.sheet(q, r)
+	s.Nonce, s.Notice, s.Last, s.at = nonce, notice, fmt.Sprintf("%s-%d", p.boot, seq), r.Now
+	return p.template.Execute(to, s)
+}
+
+// parts are the pieces of the page that an event replaces, by their ids.
+func (p *Page) parts(q query, r Report) (order []string, parts map[string]string, err error) {
+	s := p.sheet(q, r)
+	parts = map[string]string{}
+	part := func(id, name string, data any) {
+		var b strings.Builder
+		if e := p.template.ExecuteTemplate(&b, name, data); e != nil {
+			err = e
+		}
+		parts[id] = b.String()
+	}
+	part("sum", "sum", s)
+	if q.key != "" {
+		for _, name := range []string{"strip", "holds", "force", "queue", "history"} {
+			part(name, name, s.Rows[0])
+		}
+		return nil, parts, err
+	}
+	part("pages", "pages", s)
+	order = []string{}
+	for _, row := range s.Rows {
+		id := row.ID()
+		order = append(order, id)
+		part(id, "row", row)
+	}
+	return order, parts, err
+}
+
+// Base is zero of the timelines, for the script.
+func (s *sheet) Base() int64 { return base(s.Now).UnixMilli() }
+
+// Sorts are the orders that a person can choose.
+func (s *sheet) Sorts() []string { return sorts }
+
+// Text, Sort and Key are what is looked at.
+func (q query) Text() string { return q.text }
+func (q query) Sort() string { return q.sort }
+func (q query) Key() string  { return q.key }
+
+// To is the query of another page of the list.
+func (s *sheet) To(page int) string {
+	return "?" + url.Values{"q": {s.Query.text}, "sort": {s.Query.sort}, "page": {strconv.Itoa(page)}}.Encode()
+}
+
+// Before and After are the numbers of the pages beside this one; 0: there is none.
+func (s *sheet) Before() int { return s.Page - 1 }
+func (s *sheet) After() int  { return (s.Page + 1) % (s.Pages + 1) } // 0 after the last
