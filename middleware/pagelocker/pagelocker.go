@@ -58,6 +58,7 @@ import (
 type Page struct {
 	config
 	registry registry
+	colors   colors
 	polls    polls
 	streams  streams
 	dirty    chan struct{} // has room for one: something may have changed
@@ -74,13 +75,15 @@ func New(opts ...Option) *Page {
 	p := &Page{
 		config: config{interval: 2 * time.Second, maxStreams: 50},
 		dirty:  make(chan struct{}, 1), closed: make(chan struct{}),
-		boot: rand.Text()[:8], crossing: http.NewCrossOriginProtection(), template: pageTemplate,
+		boot: rand.Text()[:8], crossing: http.NewCrossOriginProtection(),
 	}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&p.config)
 		}
 	}
+	p.colors.known = map[string]int{}
+	p.template = parsed(p.colors.of)
 	p.registry.byKey = map[string]*keyed{}
 	p.registry.prints = p.store != nil
 	p.registry.changed = p.changed

@@ -9,15 +9,18 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"color": color, "ms": time.Time.UnixMilli, "number": thousands, "cause": causeText,
-}).Parse(pageText))
+func parsed(color func(label string, here bool) string) *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"color": color, "ms": time.Time.UnixMilli, "number": thousands, "cause": causeText,
+	}).Parse(pageText))
+}
 
 // sheet is what page.html shows.
 type sheet struct {
@@ -27,6 +30,7 @@ type sheet struct {
 	Rows                []row
 	Refresh             int // seconds, without script
 	Release             bool
+	color               func(label string, here bool) string
 	at                  time.Time // zero: the script fills the clocks in
 }
 
@@ -103,12 +107,12 @@ func (r row) Bars() (bars []bar) {
 			title += fmt.Sprintf(", %d holds", p.Times)
 		}
 		bars = append(bars, bar{
-			X: units(p.Since.Sub(zero)), Width: max(units(p.Until.Sub(p.Since)), 6), Color: color(p.Holder, p.Here), Title: title,
+			X: units(p.Since.Sub(zero)), Width: max(units(p.Until.Sub(p.Since)), 6), Color: r.sheet.color(p.Holder, p.Here), Title: title,
 			Lost: p.Cause != "released" && p.Cause != "gone",
 		})
 	}
 	for _, h := range r.Holds {
-		bars = append(bars, bar{X: units(h.Since.Sub(zero)), Width: forever, Color: color(h.Holder, h.Here), Title: named(h.Holder, h.Here), Now: true})
+		bars = append(bars, bar{X: units(h.Since.Sub(zero)), Width: forever, Color: r.sheet.color(h.Holder, h.Here), Title: named(h.Holder, h.Here), Now: true})
 	}
 	return bars
 }
@@ -181,17 +185,33 @@ func named(label string, here bool) string {
 	return "no name"
 }
 
-// color is the class of a holder: the same on every page.
-func color(label string, here bool) string {
+// colors gives each holder a color. The first ones get different ones.
+type colors struct {
+	mu    sync.Mutex
+	known map[string]int
+}
+
+const (
+	hues      = 7    // c1 to c7; c0 is this process, if it has no name
+	maxColors = 1000 // holders that are remembered
+)
+
+// of is the class of a holder: the same on every page.
+func (c *colors) of(label string, here bool) string {
 	switch {
 	case label == "" && here:
 		return "c0"
 	case label == "":
 		return "cx"
 	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(label)) // never fails
-	return "c" + strconv.Itoa(1+int(h.Sum32()%7))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.known[label]
+	if !ok && len(c.known) < maxColors {
+		n = len(c.known)
+		c.known[label] = n
+	}
+	return "c" + strconv.Itoa(1+n%hues)
 }
 
 func causeText(cause string) string {
@@ -216,7 +236,7 @@ func thousands(n int) string {
 
 // sheet prepares a report for the template.
 func (p *Page) sheet(q query, r Report) *sheet {
-	s := &sheet{Report: r, Query: q, Release: p.evictor != nil && p.authorize != nil, Refresh: max(int(p.interval.Seconds()), 2)}
+	s := &sheet{Report: r, Query: q, color: p.colors.of, Release: p.evictor != nil && p.authorize != nil, Refresh: max(int(p.interval.Seconds()), 2)}
 	for _, l := range r.Locks {
 		s.Rows = append(s.Rows, row{l, s})
 	}

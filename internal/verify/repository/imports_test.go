@@ -33,7 +33,7 @@ func isStandard(pkg string) bool {
 
 func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 	for _, pkg := range goList(t, "../../..", "-deps", "./locker/...", "./strategies/...", "./internal/cleanup", "./internal/verify/history",
-		"./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore/...", "./backends/sqlstore/...") {
+		"./middleware/pagelocker", "./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore/...", "./backends/sqlstore/...") {
 		if !isStandard(pkg) && !strings.HasPrefix(pkg, module+"/") {
 			t.Errorf("%s is needed", pkg)
 		}
@@ -82,6 +82,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/embedded", nil},
 		{"backends", nil},
 		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant", "strategies/rwlock", "strategies/semaphore"}},
+		{"middleware/pagelocker", []string{"backends", "locker"}},
 		{"middleware", []string{"locker", "locker/election"}},
 		{"internal/address", nil},
 		{"internal/cleanup", nil},

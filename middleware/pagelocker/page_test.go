@@ -1,0 +1,351 @@
+package pagelocker_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/middleware/pagelocker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
+)
+
+func TestAKeyOrHolderWithMarkupIsText(t *testing.T) {
+	const evil = `<script>alert("x")</script>`
+	play(t, func(s *scene) {
+		named := locker.New(fenced.New(s.Store), locker.WithHolder(`<img src=x onerror=alert(1)>`))
+		defer s.lock(named, evil).Unlock(s.Context())
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(time.Second)
+		events, _ := b.events(s.T)
+		texts := map[string]string{
+			"list": s.get("/?q=" + url.QueryEscape(`<script`)).Body.String(),
+			"lock": s.get("/?key=" + url.QueryEscape(evil)).Body.String(),
+		}
+		for _, e := range events {
+			for id, html := range e.Parts {
+				texts["event "+id] += html
+			}
+		}
+		seen := false
+		for name, text := range texts {
+			seen = seen || strings.Contains(text, "&lt;script&gt;alert(")
+			for _, markup := range []string{"<script>", "<img"} {
+				if strings.Contains(text, markup) {
+					s.Errorf("%s has %s", name, markup)
+				}
+			}
+		}
+		if !seen || len(events) == 0 {
+			s.Error("the key is not on the page; is the test looking at the right thing?")
+		}
+	})
+}
+
+func TestThePolicyAllowsOnlyThePagesOwnScript(t *testing.T) {
+	play(t, func(s *scene) {
+		nonces := map[string]bool{}
+		for range 2 {
+			w := s.get("/")
+			policy := w.Header().Get("Content-Security-Policy")
+			nonce := regexp.MustCompile(`script-src 'nonce-([A-Z0-9]{26})'`).FindStringSubmatch(policy)
+			if nonce == nil || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+				s.Fatalf("policy %q", policy)
+			}
+			nonces[nonce[1]] = true
+			tags := regexp.MustCompile(`<(?:script|style)[^>]*>`).FindAllString(w.Body.String(), -1)
+			for _, tag := range tags {
+				if !strings.Contains(tag, `nonce="`+nonce[1]+`"`) {
+					s.Errorf("%s without the nonce", tag)
+				}
+			}
+			if len(tags) != 2 || regexp.MustCompile(`\s(style|on\w+)=`).MatchString(w.Body.String()) {
+				s.Errorf("%d scripts and styles, or one in an attribute", len(tags))
+			}
+		}
+		if len(nonces) != 2 {
+			s.Error("a nonce was used twice")
+		}
+	})
+}
+
+func TestThePageWorksUnderAnyPrefix(t *testing.T) {
+	play(t, func(s *scene) {
+		defer s.lock(s.here, "a/b?c&d").Unlock(s.Context())
+		mux := http.NewServeMux()
+		mux.Handle("/debug/locks/", s.page)
+		mux.Handle("/stripped/", http.StripPrefix("/stripped", s.page))
+		mux.Handle("/bare/", http.StripPrefix("/bare/", s.page))
+		links := regexp.MustCompile(`(?:href|action|src)="([^"]*)"`)
+		for _, prefix := range []string{"/debug/locks/", "/stripped/", "/bare/"} {
+			w := ask(mux, http.MethodGet, prefix, nil)
+			found := links.FindAllStringSubmatch(w.Body.String(), -1)
+			for _, link := range found {
+				if to := link[1]; to != "metrics" && to != "data:," && !strings.HasPrefix(to, "?") {
+					s.Errorf("%s: a link to %q", prefix, to)
+				}
+			}
+			if w.Code != http.StatusOK || len(found) < 4 {
+				s.Errorf("%s: status %d and %d links", prefix, w.Code, len(found))
+			}
+			for target, want := range map[string]string{"?key=a%2Fb%3Fc%26d": "<h2>Holder</h2>", "metrics": "lockstep_process_holds 1"} {
+				if w := ask(mux, http.MethodGet, prefix+target, nil); !strings.Contains(w.Body.String(), want) {
+					s.Errorf("%s%s: %d without %q", prefix, target, w.Code, want)
+				}
+			}
+		}
+		if w := ask(s.page, http.MethodGet, "/debug/locks", nil); w.Code != http.StatusNotFound {
+			s.Errorf("status %d without the slash", w.Code)
+		}
+		if w := ask(s.page, http.MethodPut, "/", nil); w.Code != http.StatusMethodNotAllowed {
+			s.Errorf("status %d for PUT", w.Code)
+		}
+	})
+}
+
+func TestALockIsShownWithItsQueueAndHistory(t *testing.T) {
+	play(t, func(s *scene) {
+		s.lock(s.here, "order/1").Unlock(s.Context())
+		l := s.lock(s.others, "order/1")
+		for range 2 {
+			go func() { s.lock(s.here, "order/1").Unlock(s.Context()) }()
+			time.Sleep(time.Second)
+		}
+		r := s.report("key=order/1").Locks[0]
+		if len(r.Holds) != 1 || r.Holds[0].Holder != "others/2" || r.Holds[0].Here || r.Holding != 1 {
+			s.Errorf("holds %+v", r.Holds)
+		}
+		if len(r.Queue) != 1 || r.Queue[0].Label != "here/1" || r.Queue[0].Calls != 2 || r.Waiting != 2 {
+			s.Errorf("queue %+v, %d waiting", r.Queue, r.Waiting)
+		}
+		if len(r.History) != 1 || r.History[0].Cause != "released" || !r.History[0].Here {
+			s.Errorf("history %+v", r.History)
+		}
+		l.Unlock(s.Context())
+		time.Sleep(5 * time.Second)
+		r = s.report("key=order/1").Locks[0]
+		if len(r.Holds) != 0 || r.State != "free" || r.Waiting != 0 {
+			s.Errorf("%+v is not free", r)
+		}
+		causes := map[string]int{}
+		for _, p := range r.History {
+			causes[p.Cause+" "+p.Holder] += p.Times
+		}
+		if causes["released here/1"] != 3 || causes["gone others/2"] != 1 {
+			s.Errorf("history %v", causes)
+		}
+	})
+}
+
+func TestAHoldOfThisProcessIsShownOnce(t *testing.T) {
+	play(t, func(s *scene) {
+		l := s.lock(s.here, "order/1")
+		for range 3 {
+			r := s.report("").Locks
+			if len(r) != 1 || len(r[0].Holds) != 1 || !r[0].Holds[0].Here || r[0].Holding != 1 || r[0].Fence != l.Fence() {
+				s.Errorf("%+v; want one hold, of this process", r[0])
+			}
+			time.Sleep(3500 * time.Millisecond) // there is a renewal
+		}
+		r := s.report("").Locks[0].Holds[0]
+		if r.Extensions != 3 || r.Print == "" || !r.Expires.After(time.Now()) {
+			s.Errorf("%+v; want three extensions, and a print from the store", r)
+		}
+		l.Unlock(s.Context())
+		if r := s.report("").Locks[0]; r.State != "free" || len(r.Holds) != 0 { // the store is not asked again
+			s.Errorf("%+v; want a free lock", r)
+		}
+	})
+}
+
+func TestALossIsInTheHistory(t *testing.T) {
+	play(t, func(s *scene) {
+		l := s.lock(s.here, "order/1")
+		s.Delete("order/1")
+		<-l.Context().Done()
+		synctest.Wait()
+		if h := s.report("key=order/1").Locks[0].History; len(h) != 1 || h[0].Cause != "stolen" {
+			s.Errorf("history %+v", h)
+		}
+		if text := s.get("/?key=order/1").Body.String(); !strings.Contains(text, "lost: stolen") {
+			s.Error("the page does not say that the lock was lost")
+		}
+	})
+}
+
+func TestKeysAreSortedAndFound(t *testing.T) {
+	play(t, func(s *scene) {
+		ctx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		for _, key := range []string{"c", "a", "b"} {
+			defer s.lock(s.here, key).Unlock(s.Context())
+			time.Sleep(time.Second)
+		}
+		go func() { _, _ = s.others.Lock(ctx, "b") }()
+		time.Sleep(time.Second)
+		for query, want := range map[string]string{
+			"sort=waiters": "b a c", "sort=key": "a b c", "sort=age": "c a b", "sort=left": "a b c", "q=HERE&sort=key": "a b c", "q=B": "b", "q=nothing": "",
+		} {
+			var keys []string
+			for _, l := range s.report(query).Locks {
+				keys = append(keys, l.Key)
+			}
+			if got := strings.Join(keys, " "); got != want {
+				s.Errorf("%s: %s; want %s", query, got, want)
+			}
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestKeysOutsideThePrefixesAreNotAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counted{Store: memory.New()}
+		p := pagelocker.New(pagelocker.WithStore(store, "orders/"), pagelocker.WithRelease(store, func(*http.Request) bool { return true }))
+		store.Set("session/1", "other software", time.Hour)
+		ask(p, http.MethodGet, "/?key=session/1", nil)
+		if n := store.inspections.Load(); n != 0 {
+			t.Errorf("Inspect was called %d times", n)
+		}
+		if w := ask(p, http.MethodPost, "/?key=session/1", url.Values{"print": {"x"}}); w.Code != http.StatusForbidden {
+			t.Errorf("a release of it has status %d", w.Code)
+		}
+		ask(p, http.MethodGet, "/?key=orders/1", nil)
+		ask(p, http.MethodGet, "/?key=orders/1", nil)
+		if n := store.inspections.Load(); n != 1 {
+			t.Errorf("Inspect was called %d times for two looks at once; want 1", n)
+		}
+	})
+}
+
+func TestOnlyAuthorisedPeopleOfTheSameOriginReleaseByForce(t *testing.T) {
+	asked := 0
+	synctest.Test(t, func(t *testing.T) {
+		store := &counted{Store: memory.New()}
+		locks := locker.New(fenced.New(store.Store), locker.WithHolder("stuck/1"))
+		l, err := locks.Lock(t.Context(), "order/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorize := func(r *http.Request) bool { asked++; return r.Header.Get("X-User") == "ann" }
+		p := pagelocker.New(pagelocker.WithStore(store), pagelocker.WithRelease(store, authorize))
+		state, err := store.Inspect(t.Context(), "order/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := url.Values{"print": {state.Holds[0].Print}}
+		for _, c := range []struct {
+			name   string
+			page   http.Handler
+			form   url.Values
+			header []string
+			status int
+			evicts bool
+		}{
+			{"a page that is read-only", pagelocker.New(pagelocker.WithStore(store)), seen, []string{"X-User", "ann"}, http.StatusForbidden, false},
+			{"nobody", p, seen, nil, http.StatusForbidden, false},
+			{"another origin", p, seen, []string{"X-User", "ann", "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden, false},
+			{"another Origin", p, seen, []string{"X-User", "ann", "Origin", "http://evil.example"}, http.StatusForbidden, false},
+			{"no print", p, url.Values{}, []string{"X-User", "ann"}, http.StatusBadRequest, false},
+			{"another print", p, url.Values{"print": {"0123456789abcdef"}}, []string{"X-User", "ann"}, http.StatusConflict, false},
+			{"ann", p, seen, []string{"X-User", "ann", "Sec-Fetch-Site", "same-origin"}, http.StatusSeeOther, true},
+		} {
+			before := asked
+			w := ask(c.page, http.MethodPost, "/?key=order/1", c.form, c.header...)
+			state, err := store.Inspect(t.Context(), "order/1")
+			if err != nil || w.Code != c.status || len(state.Holds) != 1 || state.Holds[0].Evicted != c.evicts {
+				t.Errorf("%s: status %d, and then %+v, %v", c.name, w.Code, state, err)
+			}
+			if strings.HasPrefix(c.name, "another ") && c.name[8] != 'p' && asked != before {
+				t.Errorf("%s: authorize was called", c.name)
+			}
+		}
+		if text := ask(p, http.MethodGet, "/?key=order/1", nil).Body.String(); !strings.Contains(text, "closed after a forced release") {
+			t.Error("the page does not say why the key is closed")
+		}
+		<-l.Context().Done() // it finds out
+		if !errors.Is(context.Cause(l.Context()), locker.ErrLost) {
+			t.Errorf("the holder ended with %v", context.Cause(l.Context()))
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	play(t, func(s *scene) {
+		defer s.lock(s.here, `quo"te`).Unlock(s.Context())
+		defer s.lock(s.others, "order/1").Unlock(s.Context())
+		l := s.lock(s.here, "lost")
+		s.Delete("lost")
+		<-l.Context().Done()
+		go func() { s.lock(s.here, "order/1").Unlock(s.Context()) }()
+		s.report("")
+		time.Sleep(time.Second)
+		text := s.get("/metrics").Body.String()
+		var lines []string
+		types := map[string]bool{}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+				types[strings.Fields(name)[0]] = true
+			} else if !strings.HasPrefix(line, "#") {
+				if name := regexp.MustCompile(`^\w+`).FindString(line); !types[name] {
+					s.Errorf("%s has no type", name)
+				}
+				lines = append(lines, line)
+			}
+		}
+		want := `lockstep_store_up 1
+lockstep_store_list_seconds 0
+lockstep_store_partial 0
+lockstep_locks{state="held"} 2
+lockstep_locks{state="reserved"} 0
+lockstep_locks{state="foreign"} 0
+lockstep_waiters 1
+lockstep_longest_queue 1
+lockstep_oldest_hold_seconds 4.2
+lockstep_process_holds 1
+lockstep_process_waits 1
+lockstep_process_acquired_total 2
+lockstep_process_lost_total{reason="stolen"} 1
+lockstep_key_holds{key="quo\"te"} 1
+lockstep_key_holds{key="free"} 0
+lockstep_key_waiters{key="quo\"te"} 0
+lockstep_key_waiters{key="free"} 0
+lockstep_key_oldest_hold_seconds{key="quo\"te"} 4.2
+lockstep_key_oldest_hold_seconds{key="free"} 0`
+		if got := strings.Join(lines, "\n"); got != want {
+			s.Errorf("metrics\n%s\nwant\n%s", got, want)
+		}
+	}, pagelocker.WithKeyMetrics(`quo"te`, "free"))
+}
+
+// TestContractOfEveryStrategyUnderTheMiddleware also looks for tokens on the page.
+func TestContractOfEveryStrategyUnderTheMiddleware(t *testing.T) {
+	beneath.Around(t, func(t *testing.T, l locker.Locker) locker.Locker {
+		p, s := pagelocker.New(), &secrets{}
+		t.Cleanup(func() {
+			for _, target := range []string{"/", "/?format=json", "/metrics"} {
+				text := ask(p, http.MethodGet, target, nil).Body.String()
+				for _, token := range s.tokens {
+					if strings.Contains(text, token) {
+						t.Errorf("a token is on %s", target)
+					}
+				}
+			}
+		})
+		return locker.Wrap(l, p.Middleware, s.watch)
+	})
+}
+
+var _ backends.Evictor = (*counted)(nil)
