@@ -51,10 +51,17 @@ func TestABrowserShowsALockThatIsTakenLater(t *testing.T) {
 	}))
 	defer server.Close()
 	defer p.Close()
+	profile, err := os.MkdirTemp("", "chromium") // not of the test: Chromium may still write at its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(profile)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
-		"--user-data-dir="+t.TempDir(), server.URL+"/?sort=key")
+		"--user-data-dir="+profile, server.URL+"/?sort=key")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its children too
+	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -65,8 +65,8 @@ type Past struct {
 	Fence  uint64    `json:"fence,omitempty"`
 }
 
-func decoded(print string) (b [8]byte) {
-	_, _ = hex.Decode(b[:], []byte(print[:min(len(print), 16)])) // what is no hex names nothing of ours
+func decoded(name string) (b [8]byte) {
+	_, _ = hex.Decode(b[:], []byte(name[:min(len(name), 16)])) // what is no hex names nothing of ours
 	return b
 }
 
@@ -109,8 +109,8 @@ func lockOf(key string, s backends.State, before *Lock, read time.Time) *Lock {
 	return l
 }
 
-// merge makes a Lock of what this process knows and what the store says (nil: nothing). The mutex of
-// the registry must be held.
+// merge makes a Lock of what this process knows and what the store says (nil: nothing). The mutex
+// of the registry must be held.
 func (k *keyed) merge(store *Lock) *Lock {
 	l := &Lock{Key: k.key, State: "free"}
 	if store != nil {
@@ -175,7 +175,7 @@ func (k *keyed) ended(name [8]byte, label string, store *Lock) bool {
 	return false
 }
 
-// queue adds the calls of this process: to the position of their Client, or behind the others.
+// queue adds the calls of this process to the position of their Client, or behind the others.
 func (l *Lock) queue(waits []*wait) {
 	for _, w := range waits {
 		i := slices.IndexFunc(l.Queue, func(q Waiter) bool { return q.Label == w.label && (q.Here || q.Calls == 0) })

@@ -52,12 +52,13 @@ func WithInterval(d time.Duration) Option {
 // load the page again instead.
 func WithMaxStreams(n int) Option { return func(c *config) { c.maxStreams = n } }
 
-// WithRelease lets those end a hold whose request authorize returns true for. The page then has a
-// button, which sends the Print of the hold that the person has seen; see [backends.Evictor] for
-// what happens to it. Requests from other origins are refused before authorize is called.
+// WithRelease lets a person end a hold by force, if authorize returns true for the request. The
+// page then has a button, which sends the Print of the hold that the person has seen. See
+// [backends.Evictor] for what happens to the hold. A request from another origin is refused before
+// authorize is called.
 //
-// authorize must know the person, by a session or a proxy that sets a header. A function that always
-// returns true lets everybody who can reach the page end every hold.
+// authorize must know the person, by a session or a proxy that sets a header. A function that
+// always returns true lets everybody who can reach the page end every hold.
 func WithRelease(e backends.Evictor, authorize func(*http.Request) bool) Option {
 	return func(c *config) { c.evictor, c.authorize = e, authorize }
 }

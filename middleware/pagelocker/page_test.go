@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -282,6 +283,10 @@ func TestOnlyAuthorisedPeopleOfTheSameOriginReleaseByForce(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/page.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	play(t, func(s *scene) {
 		defer s.lock(s.here, `quo"te`).Unlock(s.Context())
 		defer s.lock(s.others, "order/1").Unlock(s.Context())
@@ -299,8 +304,9 @@ func TestMetrics(t *testing.T) {
 			if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
 				types[strings.Fields(name)[0]] = true
 			} else if !strings.HasPrefix(line, "#") {
-				if name := regexp.MustCompile(`^\w+`).FindString(line); !types[name] {
-					s.Errorf("%s has no type", name)
+				name := regexp.MustCompile(`^\w+`).FindString(line)
+				if !types[name] || !strings.Contains(string(docs), "`"+name) {
+					s.Errorf("%s has no type, or is not in docs/page.md", name)
 				}
 				lines = append(lines, line)
 			}

@@ -2,14 +2,16 @@
 // waits for them. It follows the locks of this process, and asks a store about those of others.
 //
 //	p := pagelocker.New(pagelocker.WithStore(store, "billing/"))
-//	locks := locker.New(single.New(store), locker.WithHolder("api-7f9c/4711"), locker.WithMiddleware(p.Middleware))
+//	locks := locker.New(single.New(store),
+//		locker.WithHolder("api-7f9c/4711"), locker.WithMiddleware(p.Middleware))
 //	mux.Handle("/debug/locks/", p)
 //	server.RegisterOnShutdown(p.Close)
 //
 // Without [WithStore] it shows what this process holds and waits for. Without the middleware it
 // shows what the store knows. Paths:
 //
-//	…/                    the locks: ?q= text in a key or a holder, ?sort= waiters, key, age or left, ?page=
+//	…/                    the locks; ?q= finds a text in keys and holders, ?sort= is waiters, key,
+//	                      age or left, ?page= is from 1
 //	…/?key=NAME           one lock: its holders, its queue and its history
 //	…/?format=json        the same as JSON, with or without ?key=; also with Accept: application/json
 //	…/metrics             the format of Prometheus

@@ -38,7 +38,8 @@ type inspection struct {
 	lock *Lock // nil: no answer yet
 }
 
-// start asks the store, unless it was asked less than an interval ago. It returns a channel that is closed when the last answer is fresh: at once, or after ask.
+// start asks the store, unless it was asked less than an interval ago. It returns a channel that is
+// closed when the last answer is fresh.
 func (p *Page) start(of *poll, ask func(ctx context.Context, began time.Time) error) <-chan struct{} {
 	p.polls.mu.Lock()
 	defer p.polls.mu.Unlock()

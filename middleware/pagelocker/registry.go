@@ -2,7 +2,7 @@ package pagelocker
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // a name of what was seen, as the Redis stores make it; nothing is protected by it
+	"crypto/sha1" // the name that Redis stores give what was seen; it protects nothing
 	"crypto/sha256"
 	"errors"
 	"slices"
@@ -43,7 +43,6 @@ type keyed struct {
 	holds    []*hold // in the order of the grants
 	past     []past  // the last one to end last
 	idleness int     // how often it is in idle
-	seen     bool    // a Lock was made of it: waits, holds and past have not changed since
 }
 
 type wait struct {
@@ -80,19 +79,19 @@ type past struct {
 	prints       prints // of the last
 }
 
-// prints are the two that stores make of a token: the first bytes of its SHA-256 and, where a server
-// of Redis computes it, of its SHA-1.
+// prints are the two that stores make of a token: the first bytes of its SHA-256 and, where a
+// server of Redis computes it, of its SHA-1.
 type prints [2][8]byte
 
 func printsOf(token string) (p prints) {
-	sum, old := sha256.Sum256([]byte(token)), sha1.Sum([]byte(token)) //nolint:gosec // see the import
+	sum, old := sha256.Sum256([]byte(token)), sha1.Sum([]byte(token))
 	copy(p[0][:], sum[:])
 	copy(p[1][:], old[:])
 	return p
 }
 
-func (p prints) has(print [8]byte) bool {
-	return print != [8]byte{} && (p[0] == print || p[1] == print)
+func (p prints) has(name [8]byte) bool {
+	return name != [8]byte{} && (p[0] == name || p[1] == name)
 }
 
 // at returns what the registry has of key. The mutex must be held.
@@ -102,7 +101,6 @@ func (r *registry) at(key string) *keyed {
 		k = &keyed{key: key}
 		r.byKey[key] = k
 	}
-	k.seen = false
 	return k
 }
 
@@ -131,7 +129,6 @@ func (r *registry) wait(req locker.Request) *wait {
 func (r *registry) waited(w *wait) {
 	r.mu.Lock()
 	w.in.waits = without(w.in.waits, w)
-	w.in.seen = false
 	r.waiting--
 	r.rest(w.in)
 	w.in = nil
@@ -173,7 +170,7 @@ func (r *registry) extended(lease locker.Lease, expires time.Time, ttl time.Dura
 			if !h.granted.Equal(lease.Granted) {
 				continue
 			}
-			h.failed, h.abandoned, k.seen = !ok, lease.Abandoned, false
+			h.failed, h.abandoned = !ok, lease.Abandoned
 			if ok {
 				h.extensions++
 				h.expires, h.ttl = expires, ttl
@@ -210,7 +207,6 @@ func (h *hold) end(at time.Time, cause error) {
 
 // add puts a hold into the history, or adds it to the one before it.
 func (k *keyed) add(p past) {
-	k.seen = false
 	if last := len(k.past) - 1; last >= 0 {
 		l := &k.past[last]
 		if l.label == p.label && l.here == p.here && l.cause == p.cause && p.since.Sub(l.until) < together && p.until.After(l.until) {
@@ -237,9 +233,7 @@ func (r *registry) rest(k *keyed) {
 		r.idle[0] = nil
 		r.idle = r.idle[1:]
 		first.idleness--
-		switch {
-		case len(first.waits)+len(first.holds) > 0: // it rests again later
-		default:
+		if len(first.waits)+len(first.holds) == 0 { // else it rests again later
 			delete(r.byKey, first.key)
 		}
 	}

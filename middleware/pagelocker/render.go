@@ -34,8 +34,8 @@ type sheet struct {
 	at                  time.Time // zero: the script fills the clocks in
 }
 
-// row is a Lock on the page. Clocks are instants in the HTML of an event, so that it changes only if
-// the lock does.
+// row is a Lock on the page. Clocks are instants in the HTML of an event, so that it changes only
+// if the lock does.
 type row struct {
 	*Lock
 	sheet *sheet

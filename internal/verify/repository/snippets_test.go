@@ -44,6 +44,7 @@ var packages = map[string]string{
 	"election":    module + "/locker/election",
 	"otellocker":  module + "/middleware/otellocker",
 	"sloglocker":  module + "/middleware/sloglocker",
+	"pagelocker":  module + "/middleware/pagelocker",
 	"attribute":   "go.opentelemetry.io/otel/attribute",
 	"redisstore":  module + "/backends/redisstore",
 	"redis":       "github.com/redis/go-redis/v9",
