@@ -27,6 +27,30 @@ func TestTheLinesOfAnAdapterAreCounted(t *testing.T) {
 	}
 }
 
+// TestTheLinesOfAStoreAreCounted keeps the other table of that page true: what a store costs.
+func TestTheLinesOfAStoreAreCounted(t *testing.T) {
+	const backends = "../../../backends/"
+	page := read(t, "../../../docs/adding-a-backend.md")
+	for name, tests := range map[string]string{"memory": "memory", "etcd": "etcd", "nats": "nats", "pgx": "pgx", "sqlstore": "sqlstore/dialects"} {
+		if want := row("`"+name+"`", codeLines(sources(t, backends+name)), codeLines(testSources(t, backends+tests))); !strings.Contains(page, want) {
+			t.Errorf("docs/adding-a-backend.md has no line: %s", want)
+		}
+	}
+}
+
+// testSources returns the tests of a package.
+func testSources(t *testing.T, dir string) (all string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(dir, err)
+	}
+	for _, file := range files {
+		all += read(t, file)
+	}
+	return all
+}
+
 func row(adapter string, code, tests int) string {
 	return fmt.Sprintf("| %s | %d | %d |\n", adapter, code, tests)
 }
