@@ -40,7 +40,7 @@ var renewSentences = []sentence{
 		}
 	}},
 	{"a caller that looks at the context of a lock at its Expires or later finds it ended", nil, func(x *fixture) {
-		c := x.client(locker.WithTTL(x.short/2), locker.WithoutExtension())
+		c := x.client(locker.WithTTL((x.short / 2).Truncate(time.Millisecond)), locker.WithoutExtension())
 		looks := 20
 		if x.Bubble {
 			looks = 200
