@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -194,4 +195,123 @@ func (r *record) state() (backends.State, error) {
 
 func holdOf(token string, left time.Duration, slot int) backends.Hold {
 	return backends.HoldOf(backends.LabelOf(token), backends.PrintOf(token), backends.IsToken(token), left, slot)
+}
+
+// List implements [backends.Lister]: the pages are in the order of the keys. The table has nothing
+// but locks, so prefix may be empty.
+func (s *rows) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
+	if err := backends.ValidateLimit(limit); err != nil {
+		return backends.Page{}, BadInput(err.Error())
+	}
+	seen, err := hex.DecodeString(after)
+	if err != nil {
+		return backends.Page{}, BadInput(fmt.Sprintf("after %q is not the Next of a page", after))
+	}
+	from, err := s.prepare(ctx, prefix)
+	if err != nil {
+		return backends.Page{}, err
+	}
+	end := behind(from)
+	if end == nil {
+		end = bytes.Repeat([]byte{0xff}, maxKey+1) // longer than any key
+	}
+	if next := append(seen, 0); after != "" && bytes.Compare(next, from) > 0 {
+		from = next
+	}
+	page, err := s.page(ctx, from, end, limit)
+	if err != nil {
+		return backends.Page{}, s.explain(ctx, err)
+	}
+	return page, nil
+}
+
+func (s *rows) page(ctx context.Context, from, end []byte, limit int) (page backends.Page, err error) {
+	found, err := s.db.QueryContext(ctx, s.dialect.list, from, end, limit)
+	if err != nil {
+		return page, err
+	}
+	defer func() { _ = found.Close() }()
+	count := 0
+	for ; found.Next(); count++ {
+		var r record
+		var key []byte
+		if err := r.scan(func(dest ...any) error { return found.Scan(append(dest, &key)...) }); err != nil {
+			return page, err
+		}
+		page.Next = hex.EncodeToString(key)
+		state, err := r.state()
+		if err == nil && (state.Holding > 0 || state.Foreign) && bytes.IndexByte(key, 0) < 0 {
+			name := strings.TrimPrefix(string(key), s.config.prefix)
+			page.Keys = append(page.Keys, backends.KeyState{Key: name, State: state})
+		}
+	}
+	if count < limit {
+		page.Next = ""
+	}
+	return page, found.Err()
+}
+
+// Evict implements [backends.Evictor]. A shared key without expiry is never evicted.
+func (s *rows) Evict(ctx context.Context, key, seen string, e backends.Eviction) (ok bool, err error) {
+	if err := e.Validate(seen); err != nil {
+		return false, BadInput(err.Error())
+	}
+	name, err := s.prepare(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+		ok, until, err = r.evict(seen, e)
+		return until, err
+	})
+	return ok && err == nil, err
+}
+
+func (r *record) evict(seen string, e backends.Eviction) (ok bool, until int64, err error) {
+	token := string(r.value)
+	switch {
+	case !r.held():
+		return false, 0, nil
+	case r.kind == kindShared:
+		return r.evictHold(seen, e)
+	case r.kind != kindLock:
+		return false, 0, errWrongType
+	case backends.PrintOf(token) != seen:
+		return false, 0, nil
+	case !e.Foreign && !backends.IsToken(token), r.expires == forever && !(e.Foreign && e.Now):
+		return false, 0, errForeign
+	}
+	until = r.expires
+	if e.Now {
+		r.put(kindFree, "", r.now)
+	} else {
+		r.put(kindLock, e.Value(), r.expires)
+	}
+	return true, until, nil
+}
+
+func (r *record) evictHold(seen string, e backends.Eviction) (ok bool, until int64, err error) {
+	all, err := r.shared()
+	if err != nil {
+		return false, 0, err
+	}
+	if r.expires == forever {
+		return false, 0, errForeign
+	}
+	mine := slices.IndexFunc(all, func(h hold) bool { return backends.PrintOf(string(h.Token)) == seen })
+	if mine < 0 {
+		return false, 0, nil
+	}
+	if !e.Foreign && !backends.IsToken(string(all[mine].Token)) {
+		return false, 0, errForeign
+	}
+	until = all[mine].Expires
+	if e.Now {
+		return true, until, r.keep(string(r.value), slices.Delete(all, mine, mine+1))
+	}
+	longest := r.expires // as in Renew
+	all[mine].Token = []byte(e.Value())
+	err = r.keep(string(r.value), all)
+	r.expires = max(r.expires, longest)
+	return true, until, err
 }

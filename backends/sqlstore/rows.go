@@ -26,7 +26,7 @@ type rows struct {
 
 // dialect is the SQL of a database, from the files of the same names.
 type dialect struct {
-	read, insert, swap, extend, release, old, remove, guard string
+	read, list, insert, swap, extend, release, old, remove, guard string
 
 	grain    time.Duration // the database cuts its clock to it
 	classify func(error) *StatementError
@@ -34,7 +34,7 @@ type dialect struct {
 
 func dialectOf(dir string, grain time.Duration, classify func(error) *StatementError) dialect {
 	return dialect{
-		read: script(dir, "read"), insert: script(dir, "insert"), swap: script(dir, "swap"),
+		read: script(dir, "read"), list: script(dir, "list"), insert: script(dir, "insert"), swap: script(dir, "swap"),
 		extend: script(dir, "extend"), release: script(dir, "release"),
 		old: script(dir, "old"), remove: script(dir, "remove"), guard: script(dir, "guard"),
 		grain: grain, classify: classify,

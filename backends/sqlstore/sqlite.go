@@ -45,6 +45,8 @@ type rowStore interface {
 	backends.TransferStore
 	backends.SharedTransferStore
 	backends.Inspector
+	backends.Lister
+	backends.Evictor
 	backends.Identifier
 	backends.OneServer
 }

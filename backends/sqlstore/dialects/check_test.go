@@ -354,6 +354,10 @@ func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
 	if state, err := app.Inspect(t.Context(), "k"); err != nil || state.Holding != 1 {
 		t.Errorf("Inspect = %+v, %v", state, err)
 	}
+	page, err := app.List(t.Context(), "", "", 10)
+	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "k" {
+		t.Fatalf("List = %+v, %v", page, err)
+	}
 	tx, err := mariadb.dial(t, strings.Replace(db.dsn, "root@", "app@", 1)).BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

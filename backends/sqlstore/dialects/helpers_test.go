@@ -40,6 +40,8 @@ type store interface {
 	backends.TransferStore
 	backends.SharedTransferStore
 	backends.Inspector
+	backends.Lister
+	backends.Evictor
 	backends.Identifier
 	Check(ctx context.Context) (sqlstore.Report, error)
 	Guard(ctx context.Context, tx sqlstore.Executor, lease locker.Lease) error
