@@ -48,9 +48,12 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 
 func (s *Store) evictHold(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 	for {
-		found, err := s.holds(ctx, key)
+		lock, found, err := s.whatIs(ctx, key)
 		if err != nil {
 			return false, s.notDone(ctx, err)
+		}
+		if lock.lock != nil { // it came in between
+			return s.Evict(ctx, key, seen, e)
 		}
 		i := slices.IndexFunc(found.all, func(h hold) bool { return backends.PrintOf(h.token) == seen })
 		switch {

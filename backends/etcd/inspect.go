@@ -25,17 +25,13 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 	if err := s.ready(ctx); err != nil {
 		return backends.State{}, err
 	}
-	lock, err := s.get(ctx, key)
+	lock, found, err := s.whatIs(ctx, key)
 	if err != nil {
 		return backends.State{}, s.explain(ctx, err)
 	}
-	var found holds
 	state := backends.State{}
 	switch {
 	case lock.lock == nil:
-		if found, err = s.holds(ctx, key); err != nil {
-			return backends.State{}, s.explain(ctx, err)
-		}
 	case lock.wrongType() != nil:
 		return backends.State{}, errWrongType
 	default:
@@ -58,6 +54,24 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 	state.Holding = len(state.Holds)
 	state.Holds = state.Holds[:min(state.Holding, backends.MaxListed)]
 	return state, nil
+}
+
+// whatIs reads the lock of a key or, if there is none, its holds. A lock that comes between the two
+// reads is no wrong type: both are read again, until one shows what is there.
+func (s *Store) whatIs(ctx context.Context, key string) (lock state, found holds, err error) {
+	for {
+		lock, err = s.get(ctx, key)
+		if err != nil || lock.lock != nil {
+			return lock, holds{}, err
+		}
+		found, err = s.holds(ctx, key)
+		if !errors.Is(err, errWrongType) {
+			return lock, found, err
+		}
+		if lock, again := s.get(ctx, key); again != nil || lock.lock == nil {
+			return lock, holds{}, cmp.Or(again, err)
+		}
+	}
 }
 
 // lives returns the holds that have not ended, in the order of their ends.

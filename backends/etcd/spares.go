@@ -74,6 +74,8 @@ func (s *Store) ahead(ctx context.Context, seconds int64) (take func() (clientv3
 		err error
 	}
 	found, stopped := make(chan renewed), make(chan struct{})
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx) // the client library repeats a renewal for as long as ctx allows
 	go func() {
 		id, err := s.spare(ctx, seconds)
 		select {
@@ -90,9 +92,9 @@ func (s *Store) ahead(ctx context.Context, seconds int64) (take func() (clientv3
 				return r.id, r.err
 			}
 		}
-		return s.lease(ctx, seconds)
+		return s.lease(outer, seconds)
 	}
-	return take, func() { close(stopped) }
+	return take, func() { close(stopped); cancel() }
 }
 
 // take returns the lease of so many seconds that was given last, or one of unknown life, and under

@@ -126,12 +126,15 @@ func (s *Store) told(err *apiError) error {
 			e.class, e.next = unsent, "the stream is full; raise its limits"
 		}
 	default:
-		if err.Status >= 400 && err.Status < 500 || strings.Contains(err.Description, "not permitted") {
+		if err.Status >= 400 && err.Status < 500 && err.Status != tooManyRequests || strings.Contains(err.Description, "not permitted") {
 			e.class, e.next = permanent, "run Store.Check to see what is wrong with the stream"
 		}
 	}
 	return e
 }
+
+// tooManyRequests passes: the servers have more to do than they can, and may have done this all the same.
+const tooManyRequests = 429
 
 // code is the code that JetStream has told, or 0.
 func code(err error) int {
@@ -183,8 +186,8 @@ func (s *Store) addresses() (all []string) {
 }
 
 // explain gives an error of the client library its class.
-func (s *Store) explain(ctx context.Context, subject string, err error) error {
-	if denied := s.denied(subject); denied != nil {
+func (s *Store) explain(ctx context.Context, subject string, before, err error) error {
+	if denied := s.denied(subject, before); denied != nil {
 		return denied
 	}
 	switch cause := ctx.Err(); {
@@ -206,10 +209,11 @@ func (s *Store) explain(ctx context.Context, subject string, err error) error {
 }
 
 // denied tells that the user may not use a subject. The server does not answer such a request. It
-// tells the connection, which remembers its last error.
-func (s *Store) denied(subject string) error {
+// tells the connection, which remembers its last error: before is the one from before the call.
+func (s *Store) denied(subject string, before error) error {
 	last := s.conn.LastError()
-	if !errors.Is(last, nats.ErrPermissionViolation) || !strings.Contains(last.Error(), `"`+subject+`"`) {
+	if last == before || //nolint:errorlint // the very same one
+		!errors.Is(last, nats.ErrPermissionViolation) || !strings.Contains(last.Error(), `"`+subject+`"`) {
 		return nil
 	}
 	return s.is(last, permanent, "give the user the permissions that Store.Permissions lists")

@@ -43,6 +43,13 @@ func (g *grants) put(key, value string, e *entry) {
 	g.all[grant{key, value}] = r
 }
 
+// clear forgets all.
+func (g *grants) clear() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.all)
+}
+
 // get returns nil if the store does not know.
 func (g *grants) get(key, value string) *entry {
 	g.mu.Lock()
@@ -56,9 +63,12 @@ func (g *grants) get(key, value string) *entry {
 
 // take is get, and forgets.
 func (g *grants) take(key, value string) *entry {
-	e := g.get(key, value)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	r, ok := g.all[grant{key, value}]
+	if !ok {
+		return nil
+	}
 	delete(g.all, grant{key, value})
-	return e
+	return &r.entry
 }

@@ -57,6 +57,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -115,6 +116,7 @@ type Store struct {
 	conn   *nats.Conn
 	config config
 	grants grants
+	made   atomic.Uint64 // how often the connection was made again, when the grants were last used
 }
 
 var (
@@ -222,11 +224,10 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 		case now == nil || now.value != value:
 			s.grants.take(key, value)
 			return nil, nil
-		case now.seq != found.seq && now.ttl >= seconds:
-			s.grants.put(key, value, now)
-			return now, nil // another call has just done the same
 		}
-		found = now // with the same sequence: in a stream with replicas, another write is under way
+		// It is written again whatever its sequence: another write may be older than this call. With the
+		// same sequence, another write is under way in a stream with replicas.
+		found = now
 	}
 	return nil, errBusy
 }
@@ -307,6 +308,10 @@ func (s *Store) ready(ctx context.Context, key string) error {
 		return s.config.invalid
 	case len(s.wakes(key)) > maxSubject:
 		return badInput(fmt.Sprintf("a key of %d bytes makes a subject of over %d bytes: use a shorter key", len(key), maxSubject))
+	}
+	// A server that forgot its last messages in a power cut gives their sequences again, to other keys.
+	if n := s.conn.Stats().Reconnects; s.made.Swap(n) != n {
+		s.grants.clear()
 	}
 	return ctx.Err()
 }

@@ -91,6 +91,28 @@ func TestAStoreWhoseMemoryIsOutOfDateDoesTheSame(t *testing.T) {
 	}
 }
 
+// The answer to a renewal may be lost, or another store renews. A renewal after that finds a sequence that
+// it does not know, and must not take the older renewal for its own.
+func TestARenewalIsWrittenAlthoughTheLockWasRenewedBefore(t *testing.T) {
+	conn := install(t)
+	one, two := nats.New(conn), nats.New(conn)
+	grant(t, one, "k", "token", 10*time.Second)
+	if ok, err := two.ExpireIf(t.Context(), "k", "token", 10*time.Second); !ok || err != nil {
+		t.Fatalf("ExpireIf = %v, %v", ok, err)
+	}
+	left := func() time.Duration {
+		_, left, _ := newOutside(t, conn).Get("k")
+		return left
+	}
+	eventually(t, "a second of the lease is over", func() bool { return left() < 9*time.Second })
+	if ok, err := one.ExpireIf(t.Context(), "k", "token", 10*time.Second); !ok || err != nil {
+		t.Fatalf("ExpireIf = %v, %v", ok, err)
+	}
+	if left := left(); left < 9*time.Second {
+		t.Errorf("the renewed lease has %v left; want 10s", left)
+	}
+}
+
 func TestAConnectionThatIsMadeAgainWakesTheWaiters(t *testing.T) {
 	c := start(t, 1, byDefault)
 	woken := make(chan struct{}, 1)

@@ -20,9 +20,10 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	connected := s.conn.StatusChanged(nats.CONNECTED)
 	released := make(chan *nats.Msg, pendingWakes)
 	subject := s.wakes(key)
+	before := s.conn.LastError()
 	sub, err := s.conn.ChanSubscribe(subject, released)
 	if err == nil {
-		err = s.flush(ctx, subject)
+		err = s.flush(ctx, subject, before)
 	}
 	if err != nil {
 		s.conn.RemoveStatusListener(connected)
@@ -54,14 +55,14 @@ const pendingWakes = 64
 
 // flush returns when the server has the subscription. Without a connection, the client library
 // subscribes when there is one again, and that wakes the watcher.
-func (s *Store) flush(ctx context.Context, subject string) error {
+func (s *Store) flush(ctx context.Context, subject string, before error) error {
 	if s.conn.Status() != nats.CONNECTED {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
 	err := s.conn.FlushWithContext(limited)
-	if denied := s.denied(subject); denied != nil {
+	if denied := s.denied(subject, before); denied != nil {
 		return denied
 	}
 	if err != nil && ctx.Err() != nil {

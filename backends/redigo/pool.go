@@ -32,7 +32,7 @@ func (p pool) Get(ctx context.Context) (driver.PoolConn, error) {
 }
 
 func (p pool) Dial(ctx context.Context) (driver.PoolConn, error) {
-	c, err := p.connect(ctx, func(ctx context.Context) (client.Conn, error) { return dial(ctx, p.Pool.DialContext, p.Pool.Dial) })
+	c, err := p.connect(ctx, func(ctx context.Context) (client.Conn, error) { return dial(ctx, p.DialContext, p.Pool.Dial) })
 	return patient{c}, err
 }
 

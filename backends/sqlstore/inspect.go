@@ -215,8 +215,9 @@ func (s *rows) List(ctx context.Context, prefix, after string, limit int) (backe
 	if end == nil {
 		end = bytes.Repeat([]byte{0xff}, maxKey+1) // longer than any key
 	}
-	if next := append(seen, 0); after != "" && bytes.Compare(next, from) > 0 {
-		from = next
+	seen = append(seen, 0)
+	if after != "" && bytes.Compare(seen, from) > 0 {
+		from = seen
 	}
 	page, err := s.page(ctx, from, end, limit)
 	if err != nil {

@@ -179,7 +179,7 @@ func (s *rows) exec(ctx context.Context, statement string, args ...any) (changed
 		case s.writing <- struct{}{}:
 			defer func() { <-s.writing }()
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return false, notSent{ctx.Err()}
 		}
 	}
 	result, err := s.db.ExecContext(ctx, statement, args...)

@@ -45,7 +45,7 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 	q := queryOf(r)
 	w.Header().Set("Vary", "Accept")
 	switch format, accept := r.URL.Query().Get("format"), r.Header.Get("Accept"); {
-	case format == "" && strings.Contains(accept, "text/event-stream"):
+	case r.Method == http.MethodGet && format == "" && strings.Contains(accept, "text/event-stream"):
 		p.stream(w, r, q)
 	case format == "json", format == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html"):
 		p.wait(r, q)
@@ -93,11 +93,11 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10) // before authorize, which may read the form
 	if p.evictor == nil || p.authorize == nil || !p.authorize(r) {
 		http.Error(w, "this page is read-only for you", http.StatusForbidden)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	q, seen := queryOf(r), r.PostFormValue("print")
 	if q.key == "" || seen == "" {
 		http.Error(w, "send key in the query, and print in the form", http.StatusBadRequest)
