@@ -3,15 +3,15 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
+MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects cmd/lockstep
 # the stores whose modules have campaigns of their own: see internal/verify/rivals
 STORES := backends/pgx backends/etcd backends/nats
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The parts of make test, longest first: as soon as one ends, the next one begins.
-TESTS := test-root test-again test-rueidis test-bench test-dialects test-etcd test-nats test-pgx test-servers
+TESTS := test-root test-again test-rueidis test-bench test-dialects test-etcd test-nats test-pgx test-command test-servers
 
-.PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
+.PHONY: help fmt check test $(TESTS) command fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ test-pgx test-etcd test-nats:
 test-dialects:
 	@cd backends/sqlstore/dialects && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd backends/sqlstore/dialects && go test -vet=off -run 'EveryStrategy/SQLite' .
+# The others of cmd/lockstep have processes that end by the clock, and have not been tried beside all this: see command.
+test-command:
+	@cd cmd/lockstep && go test -vet=off -shuffle=on ./command ./stores
 test-bench:
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-again:
@@ -63,6 +66,9 @@ test-servers:
 # What .ci/servers leaves out is not in the table.
 servers: programs ## run the tests on Redis and Valkey of several versions, and write the table of docs/choosing-a-store.md (an hour)
 	@folders=$$(.ci/servers) && go run ./internal/verify/servers -docs docs/choosing-a-store.md - $$folders
+
+command: programs ## run the tests of cmd/lockstep, with real servers and processes (2 minutes)
+	@cd cmd/lockstep && LOCKSTEP_REQUIRE_REDIS=1 go test -shuffle=on ./...
 
 fuzz: ## fuzz every target of every module for TIME (10s)
 	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \

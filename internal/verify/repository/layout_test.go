@@ -12,7 +12,7 @@ import (
 func TestNothingLiesAtTheTopThatDoesNotBelongThere(t *testing.T) {
 	belongs := []string{
 		".ci", ".github", ".gitignore", ".golangci.yml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
-		"README.md", "SECURITY.md", "backends", "bench", "docs", "examples", "go.mod", "go.sum", "internal", "locker",
+		"README.md", "SECURITY.md", "backends", "bench", "cmd", "docs", "examples", "go.mod", "go.sum", "internal", "locker",
 		"middleware", "strategies",
 	}
 	git := exec.Command("git", "ls-files")

@@ -1,0 +1,75 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// The exit codes. Those from 64 to 78 are of sysexits.h, and 124, 126 and 127 as timeout(1) has them.
+const (
+	exitWarnings    = 1
+	exitUnsafe      = 2
+	exitUsage       = 64
+	exitUnavailable = 69
+	exitLost        = 74
+	exitHeld        = 75
+	exitNoPerm      = 77
+	exitMax         = 124
+	exitCannotRun   = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // and the number of the signal
+)
+
+// exitError is an error with an exit code of its own. Without an err it prints nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// exitCode is the exit code of an error of the library.
+func exitCode(err error) int {
+	var own *exitError
+	var permanent interface{ Permanent() bool }
+	var typed interface{ ErrorType() string }
+	word := ""
+	if errors.As(err, &typed) {
+		word = typed.ErrorType()
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &own):
+		return own.code
+	case errors.Is(err, locker.ErrHeld):
+		return exitHeld
+	case errors.Is(err, locker.ErrLost):
+		return exitLost
+	case errors.Is(err, backends.ErrWrongType), errors.Is(err, locker.ErrForeignKey), errors.Is(err, backends.ErrForeign), word == "quarantined":
+		return exitNoPerm
+	case errors.As(err, &permanent) && permanent.Permanent():
+		if word == "invalid" {
+			return exitUsage
+		}
+		return exitNoPerm
+	case errors.Is(err, context.Canceled):
+		return exitSignal + 2
+	}
+	return exitUnavailable
+}

@@ -1,0 +1,190 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// found is a key in a list, in one store or several.
+type found struct {
+	backends.KeyState
+	node string
+}
+
+// list returns the keys that begin with prefix, sorted, at most limit.
+func (c *cli) list(ctx context.Context, stores []*Store, prefix string, limit int) (all []found, err error) {
+	errs := make([]error, len(stores))
+	for i, s := range stores {
+		lister, ok := s.Backend.(backends.Lister)
+		if !ok {
+			errs[i] = usage("%s does not list its locks", s.Name)
+			continue
+		}
+		seen := map[string]bool{} // a key may be told twice
+		for after, first := "", true; (after != "" || first) && len(seen) < limit; first = false {
+			var page backends.Page
+			page, errs[i] = c.page(ctx, lister, prefix, after)
+			if errs[i] != nil {
+				if prefix == "" && exitCode(errs[i]) == exitUsage {
+					errs[i] = usage("%s has other keys beside its locks: give -prefix", s.Name)
+				}
+				break
+			}
+			for _, k := range page.Keys {
+				if !seen[k.Key] && len(seen) < limit {
+					seen[k.Key] = true
+					all = append(all, found{k, nodeName(stores, i)})
+				}
+			}
+			after = page.Next
+		}
+	}
+	slices.SortFunc(all, func(a, b found) int {
+		if n := strings.Compare(a.Key, b.Key); n != 0 {
+			return n
+		}
+		return strings.Compare(a.node, b.node)
+	})
+	return all, c.enough(stores, errs)
+}
+
+func (c *cli) page(ctx context.Context, l backends.Lister, prefix, after string) (backends.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return l.List(ctx, prefix, after, backends.MaxPage)
+}
+
+func listCommand() *command {
+	return &command{
+		name: "list", args: "[FLAGS]", summary: "list the locks that are held",
+		text: `Without a -prefix, a store whose locks lie beside other data (Redis) refuses: a key alone does not tell a lock from
+a cache entry. There, List looks at all keys, also those with another prefix.
+
+For how long a lock has been held is known only if its grants are numbered by the clock of the store, as run and
+package fenced do it. It is then shown as an upper limit, since the last number of a key may be older than the
+hold.`,
+		example: []example{{"lockstep list -prefix invoice/", ""}, {"lockstep list -held-over 10m -json -prefix invoice/", "those that are held for suspiciously long"}},
+		exits:   asking,
+		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
+			limit := fs.Int("limit", 100, "at most so many (`number`)")
+			prefix := fs.String("prefix", "", "only locks that begin with `text`")
+			var heldOver time.Duration
+			fs.Var(seconds{&heldOver}, "held-over", "only those that are held for longer than `duration`, as far as the store tells")
+			return func(ctx context.Context, _ []string) error {
+				if *limit < 1 {
+					return usage("-limit %d is not possible: use 1 or more", *limit)
+				}
+				stores, err := c.open(ctx, 0)
+				if err != nil {
+					return err
+				}
+				defer shut(stores)
+				all, err := c.list(ctx, stores, *prefix, *limit)
+				if err != nil {
+					return err
+				}
+				untold := 0
+				all = slices.DeleteFunc(all, func(f found) bool {
+					age, told := drawnAgo(f.Fence)
+					told = told && f.Fence > 0
+					if heldOver > 0 && !told {
+						untold++
+					}
+					return heldOver > 0 && (!told || age < heldOver)
+				})
+				if untold > 0 {
+					c.say("%d locks are left out: their store does not tell since when they are held", untold)
+				}
+				if c.json {
+					for _, f := range all {
+						if err := c.print(c.out, asJSON(f.Key, f.node, f.State)); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				table(c.out, all, 0, nil)
+				if len(all) == *limit {
+					c.say("there may be more: see -limit")
+				}
+				return nil
+			}
+		},
+	}
+}
+
+// table writes a line for each key, at most width wide; 0: any. since tells since when a print has been seen.
+func table(w io.Writer, all []found, width int, since map[string]time.Time) {
+	if len(all) == 0 {
+		put(w, "no lock is held\n")
+		return
+	}
+	rows := [][]string{{"LEFT", "HELD", "WAIT", "HOLDER", "LOCK"}}
+	for _, f := range all {
+		left, held, holder := "-", "-", "-"
+		if age, ok := drawnAgo(f.Fence); ok && f.Fence > 0 && f.Holding > 0 {
+			held = "≤" + shortly(age)
+		}
+		switch {
+		case len(f.Holds) > 0:
+			h := f.Holds[len(f.Holds)-1] // it ends last
+			left, holder = shortly(h.Left), who(h)
+			if t, ok := since[h.Print]; ok && held == "-" {
+				held = "≥" + shortly(time.Since(t))
+			}
+			if f.Holding > 1 {
+				holder += fmt.Sprintf(" and %d more", f.Holding-1)
+			}
+		case f.Reserved > 0:
+			holder = "reserved"
+		case f.Foreign:
+			left, holder = "ever", "other software"
+		}
+		key := printable(f.Key)
+		if f.node != "" {
+			key += "  on " + f.node
+		}
+		rows = append(rows, []string{left, held, strconv.Itoa(f.Waiting), holder, key})
+	}
+	widths := make([]int, 4)
+	for _, row := range rows {
+		for i := range widths {
+			widths[i] = max(widths[i], len([]rune(row[i])))
+		}
+	}
+	if width > 0 {
+		widths[3] = max(min(widths[3], width-widths[0]-widths[1]-widths[2]-3*2-24), 6) // 24 for the lock
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			if i < len(widths) {
+				cell = clip(cell, widths[i])
+				line.WriteString(cell + strings.Repeat(" ", widths[i]-len([]rune(cell))+2))
+			} else {
+				line.WriteString(cell)
+			}
+		}
+		text := line.String()
+		if width > 0 {
+			text = clip(text, width)
+		}
+		put(w, "%s\n", text)
+	}
+}
+
+// clip is text in at most width characters.
+func clip(text string, width int) string {
+	if r := []rune(text); len(r) > width {
+		return string(r[:max(width-1, 0)]) + "…"
+	}
+	return text
+}

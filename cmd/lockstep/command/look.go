@@ -1,0 +1,311 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// hold and keyState are the JSON of backends.Hold and backends.KeyState.
+type hold struct {
+	Holder  string `json:"holder,omitempty"`
+	LeftMS  int64  `json:"left_ms"`
+	Print   string `json:"print,omitempty"`
+	Slot    *int   `json:"slot,omitempty"`
+	Foreign bool   `json:"foreign,omitempty"`
+	Evicted bool   `json:"evicted,omitempty"`
+}
+
+type keyState struct {
+	Key      string   `json:"key"`
+	Store    string   `json:"store,omitempty"` // in a quorum
+	Held     bool     `json:"held"`
+	Holds    []hold   `json:"holds"`
+	Holding  int      `json:"holding"`
+	Group    string   `json:"group,omitempty"`
+	Fence    uint64   `json:"fence,omitempty"`
+	Waiters  []string `json:"waiters,omitempty"`
+	Waiting  int      `json:"waiting"`
+	Reserved int      `json:"reserved,omitempty"`
+	Foreign  bool     `json:"foreign,omitempty"`
+	Print    string   `json:"print,omitempty"`
+}
+
+func asJSON(key, store string, s backends.State) keyState {
+	k := keyState{
+		Key: key, Store: store, Held: isHeld(s), Holds: []hold{}, Holding: s.Holding, Group: s.Group, Fence: s.Fence,
+		Waiters: s.Waiters, Waiting: s.Waiting, Reserved: s.Reserved, Foreign: s.Foreign, Print: s.Print,
+	}
+	for _, h := range s.Holds {
+		j := hold{Holder: h.Holder, LeftMS: h.Left.Milliseconds(), Print: h.Print, Foreign: h.Foreign, Evicted: h.Evicted}
+		if h.Slot >= 0 {
+			j.Slot = &h.Slot
+		}
+		k.Holds = append(k.Holds, j)
+	}
+	return k
+}
+
+// isHeld tells whether a key keeps callers out.
+func isHeld(s backends.State) bool { return s.Holding > 0 || s.Reserved > 0 || s.Foreign }
+
+// inspect asks all stores for a key, each for a State. A node of a quorum may fail.
+func (c *cli) inspect(ctx context.Context, stores []*Store, key string) (states []backends.State, errs []error) {
+	states, errs = make([]backends.State, len(stores)), make([]error, len(stores))
+	for i, s := range stores {
+		inspector, ok := s.Backend.(backends.Inspector)
+		if !ok {
+			errs[i] = usage("%s does not tell who holds a lock", s.Name)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		states[i], errs[i] = inspector.Inspect(ctx, key)
+		cancel()
+	}
+	return states, errs
+}
+
+// enough is nil if so many nodes have answered that their answer counts.
+func (c *cli) enough(stores []*Store, errs []error) error {
+	answers := 0
+	for _, err := range errs {
+		if err == nil {
+			answers++
+		}
+	}
+	if answers >= c.need(len(stores)) {
+		for i, err := range errs {
+			if err != nil {
+				c.say("node %d, %s: %v", i+1, stores[i].Name, err)
+			}
+		}
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+func (c *cli) need(n int) int {
+	if c.quorum > 0 {
+		return c.quorum
+	}
+	return n/2 + 1
+}
+
+func nodeName(stores []*Store, i int) string {
+	if len(stores) == 1 {
+		return ""
+	}
+	return stores[i].Name
+}
+
+func inspectCommand() *command {
+	return &command{
+		name: "inspect", args: "[FLAGS] NAME", atLeast: 1, atMost: 1, summary: "show who holds a lock, until when, and who waits",
+		text: `A holder has the label that its program gave it (locker.WithHolder). The print names the hold for
+lockstep release; nobody can release a lock by it alone. The number is that of the last numbered grant of the
+key.
+
+What is shown may be over when you read it. It is for people: a program that acts on it needs the lock.`,
+		example: []example{{"lockstep inspect invoice/42", ""}, {"lockstep inspect -json invoice/42 | jq .holds", ""}},
+		exits:   asking,
+		setup: func(c *cli, _ *flag.FlagSet) func(context.Context, []string) error {
+			return func(ctx context.Context, args []string) error {
+				stores, err := c.open(ctx, 0)
+				if err != nil {
+					return err
+				}
+				defer shut(stores)
+				states, errs := c.inspect(ctx, stores, args[0])
+				if err := c.enough(stores, errs); err != nil {
+					return err
+				}
+				for i, s := range states {
+					if errs[i] != nil {
+						continue
+					}
+					if c.json {
+						if err := c.print(c.out, asJSON(args[0], nodeName(stores, i), s)); err != nil {
+							return err
+						}
+						continue
+					}
+					c.describe(c.out, args[0], nodeName(stores, i), s)
+				}
+				if !c.json {
+					c.howToFree(args[0], states)
+				}
+				return nil
+			}
+		},
+	}
+}
+
+// describe writes a State for people.
+func (c *cli) describe(w io.Writer, key, node string, s backends.State) {
+	if node != "" {
+		key += "  on " + node
+	}
+	put(w, "%s\n", printable(key))
+	switch {
+	case s.Foreign && s.Holding == 0:
+		put(w, "  held by    a value without an end, which no lease wrote%s\n", optional("   print ", s.Print))
+	case !isHeld(s):
+		put(w, "  free\n")
+	}
+	for _, h := range s.Holds {
+		put(w, "  held by    %s   %s left   print %s%s\n", who(h), shortly(h.Left), h.Print, slot(h))
+	}
+	if more := s.Holding - len(s.Holds); more > 0 {
+		put(w, "             and %d more\n", more)
+	}
+	if s.Reserved > 0 {
+		put(w, "  reserved   for %d\n", s.Reserved)
+	}
+	if s.Fence > 0 {
+		age := ""
+		if d, ok := drawnAgo(s.Fence); ok && s.Holding > 0 {
+			age = fmt.Sprintf(" (drawn %s ago)", shortly(d))
+		}
+		put(w, "  number     %d%s\n", s.Fence, age)
+	}
+	if s.Waiting > 0 {
+		put(w, "  waiting    %d%s\n", s.Waiting, optional(": ", strings.Join(labels(s.Waiters), ", ")))
+	}
+}
+
+// howToFree shows the command that frees a lock.
+func (c *cli) howToFree(key string, states []backends.State) {
+	if prints := printsOf(states); len(prints) > 0 {
+		put(c.out, "to free it by force: lockstep release %s -print %s\n", shellWord(key), strings.Join(prints, " -print "))
+	}
+}
+
+func printsOf(states []backends.State) (all []string) {
+	for _, s := range states {
+		for _, h := range s.Holds {
+			if !h.Evicted {
+				all = append(all, h.Print)
+			}
+		}
+		if s.Print != "" {
+			all = append(all, s.Print)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func who(h backends.Hold) string {
+	name := h.Holder
+	if name == "" {
+		name = "unknown"
+	}
+	switch {
+	case h.Evicted:
+		return "nobody: closed by " + name
+	case h.Foreign:
+		return "other software"
+	}
+	return name
+}
+
+func slot(h backends.Hold) string {
+	if h.Slot < 0 {
+		return ""
+	}
+	return "   slot " + strconv.Itoa(h.Slot)
+}
+
+func labels(waiters []string) (all []string) {
+	for _, w := range waiters {
+		if w == "" {
+			w = "unknown"
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func optional(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+// drawnAgo is how long ago a number was drawn, if it is a time in microseconds, as stores with a clock draw it. A
+// hold that has another number, or none, is not so old or older: the key's last number need not be its own.
+func drawnAgo(fence uint64) (time.Duration, bool) {
+	d := time.Since(time.UnixMicro(int64(fence & (1<<62 - 1))))
+	return max(d, 0), d > -time.Minute && d < 10*365*24*time.Hour
+}
+
+// shortly is a duration with two digits or so.
+func shortly(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+// printable is a key as a terminal may show it.
+func printable(key string) string {
+	if strings.ContainsFunc(key, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(key)
+	}
+	return key
+}
+
+// shellWord is text as a shell takes it.
+func shellWord(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.:=,+%@-"
+	if text != "" && strings.Trim(text, plain) == "" && text[0] != '-' {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+func testCommand() *command {
+	return &command{
+		name: "test", args: "[FLAGS] NAME", atLeast: 1, atMost: 1, summary: "tell by the exit code whether a lock is held",
+		text:    `The answer may be over when it is read. To act only if a lock is free, use lockstep run -n.`,
+		example: []example{{"lockstep test deploy || echo 'a deployment is running'", ""}},
+		exits:   with([]exit{{"75", "it is held"}}, exit{"0", "it is free"}, asking[1], asking[2], asking[3]),
+		setup: func(c *cli, _ *flag.FlagSet) func(context.Context, []string) error {
+			return func(ctx context.Context, args []string) error {
+				stores, err := c.open(ctx, 0)
+				if err != nil {
+					return err
+				}
+				defer shut(stores)
+				states, errs := c.inspect(ctx, stores, args[0])
+				if err := c.enough(stores, errs); err != nil {
+					return err
+				}
+				free := 0
+				for i, s := range states {
+					if errs[i] == nil && !isHeld(s) {
+						free++
+					}
+				}
+				if free < c.need(len(stores)) {
+					return &exitError{code: exitHeld}
+				}
+				return nil
+			}
+		},
+	}
+}

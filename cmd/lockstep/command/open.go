@@ -1,0 +1,215 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies"
+)
+
+// The variables of the environment that name the stores.
+const (
+	storeVariable = "LOCKSTEP_STORE"
+	fileVariable  = "LOCKSTEP_STORE_FILE"
+)
+
+// addresses are the URLs of the stores. There is no default: a job whose environment lacks LOCKSTEP_STORE
+// must not run on every host, each with a store of its own.
+func (c *cli) addresses() ([]string, error) {
+	if slices.ContainsFunc(c.urls, hasPassword) {
+		return nil, usage("-store has a password, and everybody who can list processes sees arguments: use %s or -store-file", storeVariable)
+	}
+	file := c.file
+	if len(c.urls) == 0 && file == "" {
+		if all := strings.Fields(os.Getenv(storeVariable)); len(all) > 0 {
+			return all, nil
+		}
+		file = os.Getenv(fileVariable)
+	}
+	if file == "" {
+		if len(c.urls) == 0 {
+			return nil, usage("no store is given: set %s, for example to %s", storeVariable, c.exampleURL())
+		}
+		return c.urls, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, usage("the file of the stores: %w", err)
+	}
+	defer drop(f)
+	all := slices.Clone([]string(c.urls))
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			all = append(all, line)
+		}
+	}
+	if len(all) == 0 {
+		return nil, usage("the file %s names no store: write one URL a line", file)
+	}
+	return all, nil
+}
+
+func (c *cli) exampleURL() string {
+	for _, f := range c.program.Stores {
+		if len(f.Examples) > 0 {
+			return f.Examples[0]
+		}
+	}
+	return "a URL"
+}
+
+// hasPassword tells whether a URL has a secret. One that can't be parsed may have.
+func hasPassword(text string) bool {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return false
+	}
+	query := rest[strings.IndexByte(rest+"?", '?'):]
+	return strings.Contains(strings.ToLower(query), "password") || strings.Contains(rest, "@") && strings.Contains(rest[:strings.LastIndexByte(rest, '@')], ":") && scheme != ""
+}
+
+// public is a URL without user, password and parameters.
+func public(text string) string {
+	scheme, rest, _ := strings.Cut(text, "://")
+	rest = rest[strings.LastIndexByte(rest, '@')+1:]
+	return scheme + "://" + rest[:strings.IndexByte(rest+"?", '?')]
+}
+
+// open opens the stores. ttl is the longest that this call uses; 0: it takes no lock, so quarantine does not matter.
+func (c *cli) open(ctx context.Context, ttl time.Duration) (stores []*Store, err error) {
+	all, err := c.addresses()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			shut(stores)
+		}
+	}()
+	o := Options{Prefix: c.prefix, MaxTTL: max(c.maxTTL, ttl), Strict: ttl > 0 && (c.quarantine || len(all) > 1)}
+	for i, text := range all {
+		scheme, _, ok := strings.Cut(text, "://")
+		family := slices.IndexFunc(c.program.Stores, func(f Family) bool { return slices.Contains(f.Schemes, scheme) })
+		if !ok || family < 0 {
+			if !ok {
+				scheme = "of it" // it may be a password
+			}
+			return stores, usage("store %d: the scheme %s is not known: this build has %s", i+1, scheme, strings.Join(c.schemes(), ", "))
+		}
+		s, err := c.program.Stores[family].Open(ctx, text, o)
+		if err != nil {
+			return stores, usage("store %d, %s: %w", i+1, public(text), err)
+		}
+		s.Name = public(text)
+		stores = append(stores, s)
+	}
+	return stores, nil
+}
+
+func (c *cli) schemes() (all []string) {
+	for _, f := range c.program.Stores {
+		all = append(all, f.Schemes...)
+	}
+	return all
+}
+
+func shut(stores []*Store) {
+	for _, s := range stores {
+		if s.Close != nil {
+			s.Close()
+		}
+	}
+}
+
+// ParseURL parses the URL of a store whose host may be a list, as in redis+cluster://h1:6379,h2:6379. It
+// returns the URL with the first host, and the others. An error shows nothing of the text, which may have a
+// password.
+func ParseURL(text string) (u *url.URL, others []string, err error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority := rest[:end]
+	user, hosts := authority[:strings.LastIndexByte(authority, '@')+1], authority[strings.LastIndexByte(authority, '@')+1:]
+	all := strings.Split(hosts, ",")
+	if ok {
+		u, err = url.Parse(scheme + "://" + user + all[0] + rest[end:])
+	}
+	if !ok || err != nil {
+		return nil, nil, errors.New("it is no URL: percent-encode what is special in the name and the password")
+	}
+	return u, all[1:], nil
+}
+
+// usable are the names of the strategies that fit a command which renews leases.
+func usable() (names []string) {
+	for _, name := range strategies.Names() {
+		if !strings.HasPrefix(name, "legacy") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// locker returns what takes locks in the stores, and the name of the strategy.
+func (c *cli) locker(ctx context.Context, stores []*Store) (locker.Locker, string, error) {
+	name := c.strategy
+	if name == "" {
+		name = preferred(stores)
+	}
+	if !slices.Contains(usable(), name) {
+		return nil, "", usage("there is no strategy %q: choose one of %s", name, strings.Join(usable(), ", "))
+	}
+	config := strategies.Config{Strategy: name, Backend: "store", Quorum: c.quorum, Permits: c.permits}
+	byName := map[string]backends.Store{}
+	for i, s := range stores {
+		addr := fmt.Sprintf("%d (%s)", i+1, s.Name)
+		config.Addrs, byName[addr] = append(config.Addrs, addr), s.Backend
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	l, _, err := strategies.New(ctx, config, strategies.Backends{
+		"store": func(_ context.Context, addr string) (backends.Store, func() error, error) {
+			return byName[addr], nil, nil
+		},
+	})
+	if nodes := (*backends.NodesError)(nil); errors.As(err, &nodes) && len(nodes.Unreachable) > 0 {
+		return nil, "", &exitError{exitCode(err), err}
+	}
+	if err != nil {
+		return nil, "", usage("%w", err)
+	}
+	return l, name, nil
+}
+
+// preferred is the strategy with numbers, if the stores have them: then the work has a number to show to the
+// resource.
+func preferred(stores []*Store) string {
+	fenced := true
+	for _, s := range stores {
+		_, numbers := s.Backend.(backends.NumberedStore)
+		_, counts := s.Backend.(backends.FencedStore)
+		fenced = fenced && (len(stores) == 1 && numbers || len(stores) > 1 && counts)
+	}
+	name := "single"
+	if len(stores) > 1 {
+		name = "redlock"
+	}
+	switch {
+	case fenced && len(stores) == 1:
+		return "fenced"
+	case fenced:
+		return "redlock-fenced"
+	}
+	return name
+}

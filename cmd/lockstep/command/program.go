@@ -1,0 +1,72 @@
+// Package command is the lockstep command, for programs that build it with stores of their own. See
+// the file main.go beside it.
+package command
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// A Program is a build of the command.
+type Program struct {
+	Stores []Family
+
+	// Page makes the page that `lockstep serve` shows. If it is nil, there is no such command.
+	Page func(Page) (http.Handler, error)
+}
+
+// A Page says what Program.Page shows.
+type Page struct {
+	Stores       []Store // one, or the nodes of a quorum
+	Prefix       string  // of the keys to show
+	AllowRelease bool    // those who see the page may release locks by force; then it is for this machine only
+}
+
+// A Family is a kind of store.
+type Family struct {
+	Schemes  []string                                                               // of its URLs, such as "redis"
+	Examples []string                                                               // URLs, for the help
+	Open     func(ctx context.Context, url string, options Options) (*Store, error) // connects when the store is first used
+}
+
+// Options are what the flags say about a store.
+type Options struct {
+	Prefix string        // before every key
+	MaxTTL time.Duration // the longest TTL of all programs that lock in the store
+	Strict bool          // a server that has been up for less than MaxTTL grants nothing, if the store can do that
+}
+
+// A Store is a store that is open. What else it can do is up to the interfaces of package backends
+// that Backend has: NumberedStore, FencedStore, Identifier, Inspector, Lister and Evictor.
+type Store struct {
+	Name    string // its URL without secrets
+	Backend backends.Store
+	Check   func(ctx context.Context) (Report, error) // nil: the store has no check
+	Remedy  func(backends.Finding) string             // what to type against a finding; nil: nothing is known
+	Install func(ctx context.Context) error           // creates what the store needs, such as tables; nil: it needs nothing
+	Close   func()
+}
+
+// A Report is what a store says of itself.
+type Report struct {
+	Server    string // kind and version
+	Findings  backends.Findings
+	ClockSkew time.Duration // of the server's wall clock; 0 if the store does not tell
+}
+
+// Main runs the command with the arguments of the process, and ends the process.
+func Main(p Program) {
+	switch filepath.Base(os.Args[0]) {
+	case guardName:
+		os.Exit(guardMain())
+	case starterName:
+		os.Exit(starterMain())
+	}
+	c := &cli{program: p, in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	os.Exit(c.main(os.Args[1:]))
+}

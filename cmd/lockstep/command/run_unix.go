@@ -1,0 +1,376 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package command
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+	"golang.org/x/sys/unix"
+)
+
+const canRun = true
+
+// The signals that are passed on. One that is ignored, as HUP below nohup, stays so.
+var passed = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
+	syscall.SIGTSTP, syscall.SIGCONT,
+}
+
+// under waits for the lock and runs the command.
+func (r *running) under(ctx context.Context, locks *locker.Client, strategy, path string) error {
+	signals := make(chan os.Signal, 16)
+	for _, s := range passed {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	// The context of the lock descends from it, so it is not cancelled before the end of the hold.
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l, interrupted, err := r.acquire(waiting, cancel, locks, signals)
+	if interrupted != 0 {
+		if l != nil {
+			_ = unlock(l)
+		}
+		return &exitError{code: exitSignal + int(interrupted)}
+	}
+	if err != nil {
+		return r.refused(err)
+	}
+	began := time.Now()
+	r.detail("%s: granted by %s to %s, number %d", r.name, strategy, r.holder, l.Fence())
+
+	s := &supervisor{running: r, lock: l, signals: signals}
+	code, err := s.run(path)
+	var own *exitError
+	if errors.As(err, &own) && s.child == nil { // nothing ran
+		_ = unlock(l)
+		return err
+	}
+	exit := code
+	if s.reason != "" {
+		exit = s.exit
+	}
+	if failed := unlock(l); errors.Is(failed, locker.ErrLost) && s.exit == 0 {
+		s.reason, s.exit, exit = failed.Error(), exitLost, exitLost
+		r.say("%s: %v", r.name, failed)
+	} else if failed != nil && !errors.Is(failed, locker.ErrLost) {
+		r.say("%s: the release was not confirmed, the lease ends by itself: %v", r.name, failed)
+	}
+	if r.json {
+		_ = r.print(r.err, ended{
+			Key: r.name, Fence: l.Fence(), Holder: r.holder, Child: code, Exit: exit, Lost: s.reason, HeldMS: time.Since(began).Milliseconds(),
+		})
+	}
+	if exit != 0 {
+		return &exitError{code: exit}
+	}
+	return nil
+}
+
+// acquire waits for the lock until INT, TERM or HUP, and returns that signal.
+func (r *running) acquire(
+	ctx context.Context, cancel context.CancelFunc, locks *locker.Client, signals <-chan os.Signal,
+) (*locker.Lock, syscall.Signal, error) {
+	type answer struct {
+		lock *locker.Lock
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		l, err := r.lock(ctx, locks)
+		answered <- answer{l, err}
+	}()
+	var got syscall.Signal
+	for {
+		select {
+		case a := <-answered:
+			return a.lock, got, a.err
+		case s := <-signals:
+			switch s {
+			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP:
+				got, _ = s.(syscall.Signal)
+				cancel()
+			case syscall.SIGTSTP:
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it waits only: an attempt that is granted meanwhile ends with its lease
+			}
+		}
+	}
+}
+
+// supervisor runs the command while the lock is held.
+type supervisor struct {
+	*running
+	lock    *locker.Lock
+	signals chan os.Signal
+
+	child      *child
+	guard      *guardPipe
+	foreground bool
+
+	exit   int       // other than that of the command
+	reason string    // why
+	kill   time.Time // when KILL follows TERM; zero: there was no TERM
+	killed bool
+	gone   time.Time // when the leader had ended and the group got TERM
+	code   int
+	last   time.Time // of the last INT or TERM
+}
+
+// left is how long the command may still run, by the clock that says less. A busy machine is late: so the
+// command ends a twentieth of the TTL before the lease, half a second at most.
+func (s *supervisor) left() time.Duration {
+	end := s.lock.Lease().Expires.Add(-min(s.ttl/20, 500*time.Millisecond))
+	return min(time.Until(end), end.Round(0).Sub(time.Now().Round(0)))
+}
+
+// until is when the guard kills the group, by its clock.
+func (s *supervisor) until() int64 {
+	at := now() // first: a pause in between makes the end earlier, not later
+	return at + int64(s.left())
+}
+
+func (s *supervisor) run(path string) (code int, err error) {
+	s.foreground = isForeground()
+	c, err := newChild(path, s.argv, s.environment(s.lock), s.foreground)
+	if err != nil {
+		return 0, &exitError{exitCannotRun, err}
+	}
+	signal.Ignore(syscall.SIGTTOU) // the terminal comes back to us while we are in the background
+	if s.foreground {
+		defer func() { giveTerminal(unix.Getpgrp()) }()
+	}
+	changes := c.watch()
+	s.detailEnd(s.lock.Lease().Expires)
+	if !s.keepGoing {
+		if s.guard, err = startGuard(c.group, s.until(), s.grace, s.name); err != nil {
+			_ = c.begin.Close()
+			<-changes
+			return 0, &exitError{exitCannotRun, err}
+		}
+		defer s.dismiss()
+	}
+	if err := c.start(); err != nil {
+		<-changes
+		if errors.Is(err, syscall.ENOENT) {
+			return 0, &exitError{exitNotFound, &os.PathError{Op: "exec", Path: path, Err: err}}
+		}
+		return 0, &exitError{exitCannotRun, &os.PathError{Op: "exec", Path: path, Err: err}}
+	}
+	s.child = c
+	s.watch(changes)
+	return s.code, nil
+}
+
+// dismiss ends the guard. If the guard has killed the command, this process was stopped for too long.
+func (s *supervisor) dismiss() {
+	if s.guard.dismiss(); s.guard.acted && s.exit == 0 && s.child != nil {
+		s.exit, s.reason = exitLost, "lockstep was stopped for too long, and its guard has killed the command"
+		s.say("%s: %s", s.name, s.reason)
+	}
+}
+
+// watch returns when no process of the group is left.
+func (s *supervisor) watch(changes <-chan status) {
+	var over <-chan time.Time
+	if s.max > 0 {
+		over = time.After(s.max)
+	}
+	lost := s.lock.Context().Done()
+	var dead <-chan struct{}
+	known := s.lock.Lease().Expires
+	if s.guard != nil {
+		dead = s.guard.gone
+	}
+	for {
+		if end := s.lock.Lease().Expires; s.guard != nil && end.After(known) {
+			known = end
+			s.detailEnd(end)
+			s.guard.tell(s.until())
+		}
+		left := s.left()
+		switch {
+		case !s.keepGoing && s.kill.IsZero() && left <= s.grace:
+			s.stop(exitLost, "it could not be renewed in time")
+		case !s.killed && !s.kill.IsZero() && (!s.keepGoing && left <= 0 || !time.Now().Before(s.kill)):
+			s.killed = true
+			signalGroup(s.child.group, syscall.SIGKILL)
+			s.say("%s: KILL went to the command", s.name)
+		}
+		if !s.gone.IsZero() {
+			s.child.reap()
+			if !groupLives(s.child.group) || s.killed && time.Since(s.gone) > s.grace+time.Second {
+				return // after KILL only zombies are left
+			}
+		}
+		select {
+		case change := <-changes:
+			switch {
+			case change.gone:
+				s.code = change.code()
+				s.gone = time.Now()
+				s.leftovers()
+			case change.Stopped() && s.foreground:
+				s.suspend()
+			}
+		case sig := <-s.signals:
+			s.pass(sig)
+		case <-lost:
+			lost = nil
+			if cause := context.Cause(s.lock.Context()); errors.Is(cause, locker.ErrLost) {
+				s.stop(exitLost, cause.Error())
+			}
+		case <-over:
+			s.stop(exitMax, "-max is over")
+		case <-dead:
+			dead = s.replaceGuard()
+		case <-time.After(s.pause(left)):
+		}
+	}
+}
+
+func (s *supervisor) detailEnd(end time.Time) {
+	s.detail("%s: the lease ends at %s", s.name, end.Format(time.RFC3339Nano))
+}
+
+// pause is how long nothing has to be looked at. Timers stand still while the machine is suspended.
+func (s *supervisor) pause(left time.Duration) time.Duration {
+	d := min(time.Second, s.ttl/10)
+	if !s.gone.IsZero() {
+		return min(d, 5*time.Millisecond)
+	}
+	if !s.kill.IsZero() && !s.killed {
+		d = min(d, time.Until(s.kill))
+	}
+	switch {
+	case s.keepGoing || s.killed:
+	case s.kill.IsZero():
+		d = min(d, left-s.grace)
+	default:
+		d = min(d, left)
+	}
+	return max(d, time.Millisecond)
+}
+
+// stop sends TERM, once. KILL follows after the grace, or when the lease ends.
+func (s *supervisor) stop(exit int, why string) {
+	if s.keepGoing && exit == exitLost {
+		s.exit, s.reason = exit, why
+		s.say("%s: the lock is lost, and the command goes on: %s", s.name, why)
+		return
+	}
+	if s.exit == 0 {
+		s.exit, s.reason = exit, why
+	}
+	if !s.kill.IsZero() {
+		return
+	}
+	s.kill = time.Now().Add(s.grace)
+	signalGroup(s.child.group, syscall.SIGTERM)
+	signalGroup(s.child.group, syscall.SIGCONT) // or one that is stopped does not see it
+	if exit == exitLost {
+		s.say("%s: the lock is lost: %s; TERM went to the command, KILL follows in %v at most",
+			s.name, why, min(s.grace, max(s.left(), 0)).Round(time.Millisecond))
+	} else {
+		s.say("%s: %s: TERM went to the command, KILL follows in %v", s.name, why, s.grace)
+	}
+}
+
+// leftovers ends what the command has left in its group.
+func (s *supervisor) leftovers() {
+	s.child.reap()
+	if !groupLives(s.child.group) || !s.kill.IsZero() {
+		return
+	}
+	s.kill = time.Now().Add(s.grace)
+	signalGroup(s.child.group, syscall.SIGTERM)
+	signalGroup(s.child.group, syscall.SIGCONT)
+	s.detail("%s: the command has ended, and processes of its group have not: TERM went to them", s.name)
+}
+
+// pass passes a signal on.
+func (s *supervisor) pass(sig os.Signal) {
+	number, _ := sig.(syscall.Signal)
+	switch number {
+	case syscall.SIGINT, syscall.SIGTERM:
+		if time.Since(s.last) < 2*time.Second {
+			number = syscall.SIGKILL
+			s.killed = true
+		}
+		s.last = time.Now()
+	case syscall.SIGCONT:
+		s.resume()
+		return
+	}
+	signalGroup(s.child.group, number)
+	if number == syscall.SIGTSTP {
+		s.suspend()
+	}
+}
+
+// suspend stops this process too, so that the shell gets its terminal back. Nothing is renewed meanwhile: the
+// guard ends a command that stays stopped until the end of the lease.
+func (s *supervisor) suspend() {
+	if s.foreground {
+		giveTerminal(unix.Getpgrp())
+	}
+	if sessionOf(os.Getppid()) != sessionOf(0) {
+		s.resume() // no shell would ever continue us
+		return
+	}
+	// Not TSTP: Go does not give it its default action back after Notify.
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	// STOP stops us now or in a moment, and CONT ends that. Process 1 of a container is never stopped.
+	for timeout := time.After(time.Second); ; {
+		select {
+		case sig := <-s.signals:
+			switch sig {
+			case syscall.SIGTSTP: // the child has it, or will get it again
+			case syscall.SIGCONT:
+				s.resume()
+				return
+			default:
+				s.pass(sig)
+			}
+		case <-timeout:
+			s.resume()
+			return
+		}
+	}
+}
+
+func sessionOf(pid int) int {
+	session, err := unix.Getsid(pid)
+	if err != nil {
+		return -1
+	}
+	return session
+}
+
+func (s *supervisor) resume() {
+	if s.foreground && terminalGroup() == unix.Getpgrp() {
+		giveTerminal(s.child.group)
+	}
+	signalGroup(s.child.group, syscall.SIGCONT)
+}
+
+// replaceGuard starts another guard when somebody has killed the first. One that has done its work ends too.
+func (s *supervisor) replaceGuard() <-chan struct{} {
+	if s.guard.acted || s.left() <= 0 {
+		return nil
+	}
+	g, err := startGuard(s.child.group, s.until(), s.grace, s.name)
+	if err != nil {
+		s.say("%s: the guard process has ended, and no other can be started: %v", s.name, err)
+		return nil
+	}
+	_ = s.guard.to.Close()
+	s.guard = g
+	return g.gone
+}

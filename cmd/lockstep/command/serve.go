@@ -1,0 +1,78 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func serveCommand() *command {
+	return &command{
+		name: "serve", args: "[FLAGS]", summary: "show the locks of a store on a page",
+		text: `The page has no login. It listens on this machine only, unless -listen says otherwise; put a proxy with a login
+before it then. A page with -allow-release is for this machine only. Metrics for Prometheus are below it at /metrics.`,
+		example: []example{{"lockstep serve -prefix invoice/", "the page is at http://127.0.0.1:7007"}},
+		exits:   with(asking[1:], exit{"0", "it was ended by INT or TERM"}),
+		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
+			listen := fs.String("listen", "127.0.0.1:7007", "`address` of the page")
+			prefix := fs.String("prefix", "", "show the locks that begin with `text`; Redis needs it, since a key alone does not tell a lock from other data")
+			allow := fs.Bool("allow-release", false, "those who see the page may release locks by force")
+			return func(ctx context.Context, _ []string) error {
+				ctx, stop := signal.NotifyContext(ctx, os.Interrupt, terminate)
+				defer stop()
+				stores, err := c.open(ctx, 0)
+				if err != nil {
+					return err
+				}
+				defer shut(stores)
+				page := Page{Prefix: *prefix, AllowRelease: *allow}
+				for _, s := range stores {
+					page.Stores = append(page.Stores, *s)
+				}
+				handler, err := c.program.Page(page)
+				if err != nil {
+					return usage("%w", err)
+				}
+				return c.serve(ctx, *listen, *allow, handler)
+			}
+		},
+	}
+}
+
+// serve serves h until ctx ends.
+func (c *cli) serve(ctx context.Context, address string, mayRelease bool, h http.Handler) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return usage("%w", err)
+	}
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	isLocal := ok && tcp.IP.IsLoopback()
+	if mayRelease && !isLocal {
+		drop(l)
+		return usage("-allow-release lets everybody who reaches %s end every hold: listen on 127.0.0.1", l.Addr())
+	}
+	c.say("http://%s", l.Addr())
+	if !isLocal {
+		c.say("everybody who reaches %s sees the page: it has no login", l.Addr())
+	}
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+	}
+	ended := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		limited, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		ended <- s.Shutdown(limited)
+	}()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return &exitError{exitUnavailable, err}
+	}
+	return <-ended
+}

@@ -1,0 +1,252 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+// diagnosis is what doctor -json says.
+type diagnosis struct {
+	Findings []struct {
+		Problem, Found, Meaning, Remedy string
+		Unsafe, Accepted                bool
+	}
+	Rehearsal []struct {
+		Step string
+		OK   bool
+	}
+	LeastTTLMS int64 `json:"least_ttl_ms"`
+	Exit       int
+}
+
+func doctor(t *testing.T, store string, args ...string) (d diagnosis) {
+	t.Helper()
+	code, out, stderr := run(t, store, append([]string{"doctor", "-json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &d); err != nil || d.Exit != code {
+		t.Fatalf("doctor = %d: %v: %s%s", code, err, out, stderr)
+	}
+	return d
+}
+
+// found are the problems, and the parts of what was found where a kind has several.
+func (d diagnosis) found() map[string]string {
+	all := map[string]string{}
+	for _, f := range d.Findings {
+		all[f.Problem] += f.Found + "; "
+	}
+	return all
+}
+
+// expect looks for a finding with something to type.
+func expect(t *testing.T, d diagnosis, problem, part string, unsafe bool) {
+	t.Helper()
+	for _, f := range d.Findings {
+		if f.Problem == problem && strings.Contains(f.Found, part) {
+			if f.Meaning == "" || f.Remedy == "" || f.Unsafe != unsafe {
+				t.Errorf("%+v", f)
+			}
+			return
+		}
+	}
+	t.Errorf("no finding %s (%s) in %+v", problem, part, d.found())
+}
+
+func TestDoctorOnRedis(t *testing.T) {
+	t.Run("fit", func(t *testing.T) {
+		s := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
+		// The server tells whole seconds. With the shortest limit it is up for long enough soon.
+		var d diagnosis
+		await(t, "it is up for long enough", func() bool {
+			d = doctor(t, url(s), "-max-ttl", "1s", "-ttl", "1s")
+			return d.found()["restarted"] == ""
+		})
+		if d.Exit != 0 || len(d.Findings) != 0 || len(d.Rehearsal) != 6 || d.LeastTTLMS < 10 {
+			t.Errorf("%+v", d)
+		}
+		for _, s := range d.Rehearsal {
+			if !s.OK {
+				t.Errorf("%+v", s)
+			}
+		}
+		if d := doctor(t, url(s), "-ttl", "10ms", "-max-ttl", "1s"); d.LeastTTLMS > 10 {
+			expect(t, d, "ttl", "10ms", false)
+		}
+		if keys, _ := s.Do("EXISTS", "lockstep-doctor/"); keys != int64(0) {
+			t.Error("the scratch key is left")
+		}
+	})
+	t.Run("everything wrong", func(t *testing.T) {
+		s := redistest.Start(t, redistest.WithArgs("--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "everysec"))
+		d := doctor(t, url(s))
+		expect(t, d, "restarted", "30s", true)
+		expect(t, d, "eviction", "allkeys-lru", true)
+		expect(t, d, "persistence", "everysec", false)
+		if d.Exit != 2 {
+			t.Errorf("exit %d", d.Exit)
+		}
+		s.Do("CONFIG", "SET", "appendonly", "no")
+		d = doctor(t, url(s), "-allow", "restarted,eviction")
+		expect(t, d, "persistence", "no append-only file", false)
+		if d.Exit != 1 {
+			t.Errorf("exit %d with -allow: %+v", d.Exit, d.found())
+		}
+	})
+	t.Run("replicas", func(t *testing.T) {
+		s := redistest.StartSwitchover(t)
+		expect(t, doctor(t, url(s.First)), "replicas", "1 replicas", false)
+		d := doctor(t, url(s.Second))
+		expect(t, d, "role", "replica", true)
+		if d.Exit != 2 {
+			t.Errorf("exit %d", d.Exit)
+		}
+	})
+	t.Run("clock", func(t *testing.T) {
+		s := redistest.Start(t, redistest.WithMovableClock())
+		s.MoveClock(time.Hour)
+		expect(t, doctor(t, url(s)), "clock", "differs", false)
+	})
+	t.Run("permissions", func(t *testing.T) {
+		s := redistest.Start(t, redistest.WithArgs("--appendonly", "yes"))
+		s.Do("ACL", "SETUSER", "u", "on", "nopass", "~*", "&*", "+@all", "-info", "-time")
+		d := doctor(t, "redis://u:x@"+s.Addr())
+		expect(t, d, "permission", "INFO", true)
+		expect(t, d, "permission", "TIME", false)
+		s.Do("ACL", "SETUSER", "u", "+info", "-config")
+		expect(t, doctor(t, "redis://u:x@"+s.Addr()), "permission", "CONFIG GET", false)
+		s.Do("ACL", "SETUSER", "u", "-eval", "-evalsha")
+		d = doctor(t, "redis://u:x@"+s.Addr())
+		expect(t, d, "rehearsal", "", true)
+	})
+	t.Run("a server that tells little", func(t *testing.T) {
+		s := redistest.Start(t, redistest.WithArgs("--rename-command", "CONFIG", "", "--appendonly", "yes"))
+		expect(t, doctor(t, url(s)), "unknown", "CONFIG GET", false)
+		p := redistest.NewProxy(t, s.Addr())
+		info := "role:master\r\nrun_id:abc\r\naof_enabled:1\r\n"
+		p.Add(redistest.Rule{Fault: redistest.Answer, Commands: []string{"INFO"}, Times: -1, Reply: "$" + itoa(len(info)) + "\r\n" + info + "\r\n"})
+		d := doctor(t, "redis://"+p.Addr())
+		expect(t, d, "uptime", "no uptime", false)
+		expect(t, d, "unknown", "eviction", false)
+	})
+}
+
+func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
+
+func TestDoctorOnAQuorum(t *testing.T) {
+	all := redistest.StartN(t, 3)
+	store := url(all[0]) + " " + url(all[1]) + " " + url(all[2])
+	limits := []string{"-max-ttl", "1s", "-ttl", "1s", "-allow", "restarted,persistence"}
+	await(t, "the servers are up for long enough", func() bool { return doctor(t, store, limits...).Exit == 0 })
+	d := doctor(t, store, limits...)
+	if len(d.Rehearsal) != 6 {
+		t.Errorf("%+v", d)
+	}
+	// The commands work on a quorum as well, if its nodes have been up for the longest TTL.
+	if code, _, err := run(t, store, "-max-ttl", "10m", "run", "-n", "q", "--", "true"); code != 77 || !strings.Contains(err, "quarantine") {
+		t.Errorf("run on nodes that were just started = %d: %s", code, err)
+	}
+	await(t, "the nodes grant locks", func() bool {
+		code, _, _ := run(t, store, "-max-ttl", "3s", "run", "-ttl", "3s", "q", "--", "true")
+		return code == 0
+	})
+	if out := must(t, store, "-max-ttl", "3s", "run", "-ttl", "3s", "-v", "q", "--", "sh", "-c", "echo $LOCKSTEP_FENCE"); strings.TrimSpace(out) == "" {
+		t.Error("no number")
+	}
+	must(t, store, "-max-ttl", "3s", "acquire", "-ttl", "3s", "-holder", "me", "q")
+	if out := must(t, store, "list", "-prefix", "q"); strings.Count(out, "  on redis://") != 3 || strings.Count(out, "me") != 3 {
+		t.Errorf("list: %s", out)
+	}
+	if code, _, _ := run(t, store, "test", "q"); code != 75 {
+		t.Errorf("test = %d", code)
+	}
+	_, out, _ := run(t, store, "release", "q")
+	prints := strings.Fields(out[strings.LastIndex(out, "-print"):])[1]
+	must(t, store, "release", "q", "-print", prints, "-now", "-yes")
+	must(t, store, "test", "q")
+
+	d = doctor(t, url(all[0])+" "+url(all[1])+" redis://localhost:"+strings.Split(all[0].Addr(), ":")[1], limits...)
+	expect(t, d, "same", "nodes 1 and 3", true)
+	all[2].Do("REPLICAOF", "127.0.0.1", strings.Split(all[0].Addr(), ":")[1])
+	d = doctor(t, store, limits...)
+	expect(t, d, "role", "replica", true)
+	all[2].Do("REPLICAOF", "NO", "ONE")
+	all[2].Kill()
+	d = doctor(t, store, limits...)
+	expect(t, d, "unreachable", "", false)
+	if d.Exit != 1 || len(d.Rehearsal) != 6 {
+		t.Errorf("with two of three nodes: %+v", d)
+	}
+	all[1].Kill()
+	if d = doctor(t, store, limits...); d.Exit != 69 || len(d.Rehearsal) != 0 {
+		t.Errorf("with one of three nodes: %+v", d)
+	}
+}
+
+func postgres(dsn string) string {
+	at := map[string]string{}
+	for _, f := range strings.Fields(dsn) {
+		name, value, _ := strings.Cut(f, "=")
+		at[name] = value
+	}
+	u := "postgres://" + at["user"] + "@" + at["host"] + ":" + at["port"] + "/" + at["dbname"]
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		switch name {
+		case "user", "host", "port", "dbname":
+		default:
+			u += map[bool]string{true: "&", false: "?"}[strings.Contains(u, "?")] + name + "=" + at[name]
+		}
+	}
+	return u
+}
+
+func TestDoctorOnPostgreSQL(t *testing.T) {
+	s := pgtest.Start(t)
+	store := postgres(s.DSN())
+	sql := func(statements ...string) {
+		for _, text := range statements {
+			if out, err := exec.Command("psql", store, "-c", text).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", text, err, out)
+			}
+		}
+	}
+	expect(t, doctor(t, store), "install", "missing", true)
+	must(t, store, "install")
+	set := func(setting string, want, part string, unsafe bool) {
+		name, _, _ := strings.Cut(setting, " =")
+		sql("ALTER SYSTEM SET "+setting, "SELECT pg_reload_conf()")
+		await(t, setting, func() bool { return strings.Contains(doctor(t, store).found()[want], part) })
+		expect(t, doctor(t, store), want, part, unsafe)
+		sql("ALTER SYSTEM RESET "+name, "SELECT pg_reload_conf()")
+	}
+	set("fsync = off", "persistence", "fsync is off", true)
+	set("synchronous_commit = off", "persistence", "synchronous_commit is off", true)
+	set("default_transaction_isolation = 'serializable'", "isolation", "serializable", false)
+	sql("ALTER TABLE lockstep.hold SET UNLOGGED", "ALTER TABLE lockstep.waiter SET UNLOGGED", "ALTER TABLE lockstep.lock SET UNLOGGED")
+	expect(t, doctor(t, store), "persistence", "UNLOGGED", true)
+	sql("ALTER TABLE lockstep.lock SET LOGGED")
+
+	pooled := doctor(t, postgres(s.Pooler(t)))
+	expect(t, pooled, "wakes", "", false)
+	standby := s.Standby(t)
+	await(t, "the standby is connected", func() bool { return doctor(t, store).found()["replicas"] != "" })
+	expect(t, doctor(t, store), "replicas", "1 standbys", false)
+	d := doctor(t, postgres(standby.DSN()))
+	expect(t, d, "role", "standby", true)
+
+	if out := must(t, store, "run", "pg", "--", "sh", "-c", "echo $LOCKSTEP_FENCE"); strings.TrimSpace(out) == "" {
+		t.Error("no number")
+	}
+	must(t, store, "acquire", "-holder", "me", "pg")
+	if out := must(t, store, "list"); !strings.Contains(out, "me") {
+		t.Errorf("list: %s", out)
+	}
+}

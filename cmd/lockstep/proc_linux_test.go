@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+// living are the processes with some text in their environment that are no zombies.
+func living(t testing.TB, text string) (pids []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if env, err := os.ReadFile(file); err != nil || !strings.Contains("\x00"+string(env), "\x00"+text) {
+			continue // a zombie has none
+		}
+		pids = append(pids, strings.Split(file, "/")[2])
+	}
+	return pids
+}
+
+// stubborn ignores TERM, forks, and writes down when it was alive, in nanoseconds.
+const stubborn = `beat() { trap '' TERM INT HUP; while :; do date +%%s%%N >> %[1]s.$1; sleep 0.01; done; }
+beat 1 & beat 2`
+
+func beats(t *testing.T, file string) (last time.Time) {
+	for _, f := range []string{file + ".1", file + ".2"} {
+		text, _ := os.ReadFile(f)
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		var ns int64
+		for _, line := range lines {
+			var n int64
+			if _, err := fmt.Sscan(line, &n); err == nil {
+				ns = max(ns, n)
+			}
+		}
+		if ns > 0 && time.Unix(0, ns).After(last) {
+			last = time.Unix(0, ns)
+		}
+	}
+	return last
+}
+
+var leaseEnd = regexp.MustCompile(`the lease ends at (\S+)`)
+
+// end is the last end of a lease that run -v has told.
+func (c *call) end() (at time.Time) {
+	for _, m := range leaseEnd.FindAllStringSubmatch(c.err.String(), -1) {
+		if t, err := time.Parse(time.RFC3339Nano, m[1]); err == nil && t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// ended tells whether the process has ended, before anybody waits for it.
+func (c *call) ended() bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid))
+	_, state, _ := strings.Cut(string(text), ") ")
+	return err != nil || strings.HasPrefix(state, "Z")
+}
+
+func TestTheCommandIsKilledBeforeTheLeaseEnds(t *testing.T) {
+	for _, fault := range []struct {
+		name   string
+		strike func(s *redistest.Server, p *redistest.Proxy)
+	}{
+		{"server stopped", func(s *redistest.Server, _ *redistest.Proxy) { s.Pause() }},
+		{"network cut", func(_ *redistest.Server, p *redistest.Proxy) { p.BlackHole(true) }},
+		{"connections reset", func(s *redistest.Server, p *redistest.Proxy) { s.Kill(); p.CutAll() }},
+		{"key deleted", func(s *redistest.Server, _ *redistest.Proxy) { s.Do("DEL", "k") }},
+		{"key stolen", func(s *redistest.Server, _ *redistest.Proxy) { s.Do("SET", "k", "thief", "PX", "60000") }},
+		{"permission withdrawn", func(s *redistest.Server, _ *redistest.Proxy) {
+			s.Do("ACL", "SETUSER", "worker", "-@all", "+hello", "+auth", "+ping")
+		}},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			s.Do("ACL", "SETUSER", "worker", "on", "nopass", "~*", "&*", "+@all")
+			p := redistest.NewProxy(t, s.Addr())
+			file := filepath.Join(t.TempDir(), "beats")
+			holder := fmt.Sprintf("fault-%d", rand.Uint64())
+			c := begin(t, "redis://worker:any@"+p.Addr(), "run", "-v", "-json", "-ttl", "3s", "-grace", "0.5", "-holder", holder, "k", "--",
+				"sh", "-c", fmt.Sprintf(stubborn, file))
+			await(t, "it was renewed", func() bool {
+				return strings.Count(c.err.String(), "the lease ends at") >= 2 && !beats(t, file).IsZero()
+			})
+			fault.strike(s, p)
+			if code := c.code(); code != 74 {
+				t.Errorf("exit %d: %s", code, c.err.String())
+			}
+			if left := living(t, "LOCKSTEP_HOLDER="+holder); len(left) > 0 {
+				t.Errorf("these live: %v", left)
+			}
+			if late := beats(t, file).Sub(c.end()); late >= 0 {
+				t.Errorf("the command lived for %v after the lease: %s", late, c.err.String())
+			}
+			if !strings.Contains(c.err.String(), `"exit":74`) {
+				t.Errorf("-json: %s", c.err.String())
+			}
+		})
+	}
+}
+
+func TestKeepGoingOnlyReports(t *testing.T) {
+	s := redistest.Start(t)
+	file := filepath.Join(t.TempDir(), "go")
+	c := begin(t, url(s), "run", "-keep-going", "-ttl", "1s", "k", "--", "sh", "-c", "while ! [ -e "+file+" ]; do sleep 0.02; done; echo done")
+	await(t, "it holds", func() bool { return inspect(t, url(s), "k").Held })
+	s.Do("DEL", "k")
+	await(t, "it says so", func() bool { return strings.Contains(c.err.String(), "goes on") })
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.code(); code != 74 || !strings.Contains(c.out.String(), "done") {
+		t.Errorf("exit %d: %s%s", code, c.out.String(), c.err.String())
+	}
+}
+
+// TestNothingOutlivesTheLease kills lockstep at any moment, or stops it.
+func TestNothingOutlivesTheLease(t *testing.T) {
+	s := redistest.Start(t)
+	rounds := 12
+	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+		rounds = 200
+	}
+	ran := 0
+	for i := range rounds {
+		file := filepath.Join(t.TempDir(), fmt.Sprint("beats", i))
+		holder := fmt.Sprintf("round-%d-%d", i, rand.Uint64())
+		c := begin(t, url(s), "run", "-v", "-ttl", "900ms", "-grace", "200ms", "-holder", holder, fmt.Sprint("k", i), "--",
+			"sh", "-c", fmt.Sprintf(stubborn, file))
+		if i%2 == 0 { // else at any moment, also while it starts
+			await(t, "it runs, or has lost its lock before it could", func() bool { return !beats(t, file).IsZero() || c.ended() })
+		}
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // not to settle: the moment is part of the test
+		sig := syscall.SIGKILL
+		if i%6 == 4 {
+			sig = syscall.SIGSTOP
+		}
+		_ = c.Process.Signal(sig)
+		await(t, "nothing lives", func() bool { return len(living(t, "LOCKSTEP_HOLDER="+holder)) == 0 })
+		if sig == syscall.SIGSTOP {
+			_ = c.Process.Signal(syscall.SIGCONT)
+		}
+		code := c.code()
+		if sig == syscall.SIGSTOP && code != 74 {
+			t.Errorf("round %d: exit %d: %s", i, code, c.err.String())
+		}
+		last := beats(t, file)
+		if last.IsZero() {
+			continue // it was killed before the command ran
+		}
+		ran++
+		if end := c.end(); !last.Before(end) {
+			t.Errorf("round %d: the command lived for %v after the lease: %s", i, last.Sub(end), c.err.String())
+		}
+	}
+	t.Logf("the command ran in %d of %d rounds", ran, rounds)
+	if ran < rounds/3 {
+		t.Errorf("the command ran in %d of %d rounds only", ran, rounds)
+	}
+}
+
+// TestAGuardIsReplaced kills the guard, and then lockstep.
+func TestAGuardIsReplaced(t *testing.T) {
+	s := redistest.Start(t)
+	guards := func(parent int) (pids []int) {
+		all, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, f := range all {
+			text, _ := os.ReadFile(f)
+			var pid, ppid int
+			var name, state string
+			_, _ = fmt.Sscan(string(text), &pid, &name, &state, &ppid)
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if ppid == parent && strings.HasPrefix(string(line), "lockstep-guard") {
+				pids = append(pids, pid)
+			}
+		}
+		return pids
+	}
+	c := begin(t, url(s), "run", "-ttl", "6s", "-holder", "guarded", "k", "--", "sleep", "600")
+	await(t, "a guard", func() bool { return len(guards(c.Process.Pid)) == 1 })
+	first := guards(c.Process.Pid)[0]
+	await(t, "the command runs", func() bool { return len(living(t, "LOCKSTEP_HOLDER=guarded")) > 0 })
+	_ = syscall.Kill(first, syscall.SIGKILL)
+	await(t, "another guard", func() bool { now := guards(c.Process.Pid); return len(now) == 1 && now[0] != first })
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	await(t, "nothing lives", func() bool { return len(living(t, "LOCKSTEP_HOLDER=guarded")) == 0 })
+}

@@ -1,0 +1,90 @@
+package stores
+
+import (
+	"context"
+	"strings"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/pgx"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
+)
+
+// PostgreSQL is a database with the schema lockstep (pgx.Install). A parameter listener of the URL is another
+// URL, percent-encoded: that of the connection for wake-ups, past a pooler.
+func PostgreSQL() command.Family {
+	return command.Family{
+		Schemes: []string{"postgres", "postgresql"},
+		Examples: []string{
+			"postgres://user:password@host:5432/database?sslmode=verify-full",
+			"postgres://pooler:6432/database?listener=postgres%3A%2F%2Fhost%3A5432%2Fdatabase",
+		},
+		Open: openPostgreSQL,
+	}
+}
+
+func openPostgreSQL(ctx context.Context, text string, o command.Options) (*command.Store, error) {
+	u, _, err := command.ParseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	opts := []pgx.Option{pgx.WithMaxTTL(o.MaxTTL)}
+	if o.Prefix != "" {
+		opts = append(opts, pgx.WithPrefix(o.Prefix))
+	}
+	q := u.Query()
+	if direct := q.Get("listener"); direct != "" {
+		opts = append(opts, pgx.WithListener(direct))
+		q.Del("listener")
+		u.RawQuery = q.Encode()
+		text = u.String()
+	}
+	store, pool, err := pgx.Open(ctx, text, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &command.Store{
+		Backend: store,
+		Check: func(ctx context.Context) (command.Report, error) {
+			r, err := store.Check(ctx)
+			return command.Report{Server: r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+		},
+		Remedy:  remedyPostgreSQL,
+		Install: func(ctx context.Context) error { return pgx.Install(ctx, pool) },
+		Close:   pool.Close,
+	}, nil
+}
+
+func remedyPostgreSQL(f backends.Finding) string {
+	set := func(parameter, value string) string {
+		return `psql -c "ALTER SYSTEM SET ` + parameter + ` = ` + value + `" -c "SELECT pg_reload_conf()"`
+	}
+	switch f.Problem {
+	case sqlstore.ProblemRole:
+		return "give the URL of the primary, or add target_session_attrs=read-write"
+	case sqlstore.ProblemClock:
+		if strings.Contains(f.Detail, "clock") {
+			return "chronyc makestep on the host of the server, or on this one, while no lock is held"
+		}
+		return "use PostgreSQL itself, or another store"
+	case sqlstore.ProblemInstall:
+		return "lockstep install, as a role that may create a schema"
+	case sqlstore.ProblemPersistence:
+		switch {
+		case strings.Contains(f.Detail, "UNLOGGED"):
+			return `psql -c "ALTER TABLE lockstep.lock SET LOGGED"`
+		case strings.HasPrefix(f.Detail, "synchronous_commit"):
+			return set("synchronous_commit", "on")
+		}
+		return set("fsync", "on") + "; the same with full_page_writes"
+	case sqlstore.ProblemReplicas:
+		return set("synchronous_standby_names", "'ANY 1 (*)'") + "; or show LOCKSTEP_FENCE to the resource"
+	case sqlstore.ProblemIsolation:
+		return `psql -c "ALTER ROLE USER SET default_transaction_isolation = 'read committed'"`
+	case sqlstore.ProblemTransactions:
+		return `psql -c "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"; then pg_terminate_backend(PID)`
+	case sqlstore.ProblemWakes:
+		return "add listener=URL to the URL of the store: a URL past the pooler"
+	}
+	return ""
+}

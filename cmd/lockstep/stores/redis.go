@@ -1,0 +1,162 @@
+// Package stores has the stores that the lockstep command is built with: one file for each family.
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// Redis is a server, a cluster, or a master that sentinels watch.
+func Redis() command.Family {
+	return command.Family{
+		Schemes: []string{"redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"},
+		Examples: []string{
+			"redis://user:password@host:6379/0",
+			"rediss://host:6380",
+			"unix:///run/redis.sock",
+			"redis+cluster://user:password@host1:6379,host2:6379",
+			"redis+sentinel://host1:26379,host2:26379/MASTER/0?username=user&password=secret",
+		},
+		Open: openRedis,
+	}
+}
+
+func openRedis(_ context.Context, text string, o command.Options) (*command.Store, error) {
+	logging.Disable() // go-redis writes a line for every dial that fails
+	opts := []redisstore.Option{redisstore.WithMaxTTL(o.MaxTTL)}
+	if o.Prefix != "" {
+		opts = append(opts, redisstore.WithPrefix(o.Prefix))
+	}
+	if o.Strict {
+		opts = append(opts, redisstore.WithQuarantine(o.MaxTTL))
+	}
+	store, client, err := dialRedis(text, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &command.Store{
+		Backend: store,
+		Check: func(ctx context.Context) (command.Report, error) {
+			r, err := store.Check(ctx)
+			return command.Report{Server: "Redis " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+		},
+		Remedy: remedyRedis,
+		Close:  func() { _ = client.Close() }, // nothing is written that it could lose
+	}, nil
+}
+
+func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Closer, error) {
+	u, others, err := command.ParseURL(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	scheme, kind, _ := strings.Cut(u.Scheme, "+")
+	u.Scheme = scheme
+	switch kind {
+	case "cluster":
+		o, err := redis.ParseClusterURL(more(u, others).String())
+		if err != nil {
+			return nil, nil, wrong(err)
+		}
+		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
+		opts = append(opts, goredis.Quarantine(o))
+		client := redis.NewClusterClient(o)
+		return goredis.New(client, opts...), client, nil
+	case "sentinel":
+		master, db, _ := strings.Cut(strings.Trim(u.Path, "/"), "/")
+		if master == "" {
+			return nil, nil, errors.New("the name of the master is missing: redis+sentinel://host:26379/NAME")
+		}
+		u = more(u, others)
+		q := u.Query()
+		q.Set("master_name", master)
+		u.Path, u.RawQuery = "/"+db, q.Encode()
+		o, err := redis.ParseFailoverURL(u.String())
+		if err != nil {
+			return nil, nil, wrong(err)
+		}
+		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
+		opts = append(opts, goredis.Quarantine(o))
+		client := redis.NewFailoverClient(o)
+		return goredis.New(client, opts...), client, nil
+	}
+	if len(others) > 0 {
+		return nil, nil, errors.New("one server has one host; several are redis+cluster://, redis+sentinel://, or several stores")
+	}
+	o, err := redis.ParseURL(u.String())
+	if err != nil {
+		return nil, nil, wrong(err)
+	}
+	store, client := goredis.Open(o, opts...)
+	return store, client, nil
+}
+
+// wrong keeps what go-redis says of a URL, but for the URL.
+func wrong(err error) error {
+	var parse *url.Error
+	if errors.As(err, &parse) {
+		return fmt.Errorf("go-redis: %w", parse.Err)
+	}
+	return err
+}
+
+// more adds the other hosts as go-redis takes them.
+func more(u *url.URL, others []string) *url.URL {
+	q := u.Query()
+	for _, addr := range others {
+		q.Add("addr", addr)
+	}
+	u.RawQuery = q.Encode()
+	return u
+}
+
+// fit sets what goredis.Open sets for one server.
+func fit(retries *int, dial, read, write *time.Duration, contexts *bool) {
+	if *retries == 0 {
+		*retries = 1
+	}
+	for _, d := range []*time.Duration{dial, read, write} {
+		if *d == 0 {
+			*d = time.Second
+		}
+	}
+	*contexts = true
+}
+
+func remedyRedis(f backends.Finding) string {
+	switch f.Problem {
+	case redisstore.ProblemRole:
+		return "redis-cli -h HOST ROLE names the master: give its address, or redis+sentinel://"
+	case redisstore.ProblemRestarted:
+		return "wait until the server is up for the longest TTL; -quarantine refuses locks until then"
+	case redisstore.ProblemUptime:
+		return "use a server that tells uptime_in_seconds in INFO server"
+	case redisstore.ProblemEviction:
+		return "redis-cli CONFIG SET maxmemory-policy noeviction"
+	case redisstore.ProblemPersistence:
+		if strings.HasPrefix(f.Detail, "appendfsync") {
+			return "redis-cli CONFIG SET appendfsync always; or a quorum of servers"
+		}
+		return "redis-cli CONFIG SET appendonly yes; or -quarantine"
+	case redisstore.ProblemReplicas:
+		return "show LOCKSTEP_FENCE to the resource; or use a quorum of servers without replicas"
+	case redisstore.ProblemClock:
+		return "chronyc makestep on the host of the server, or on this one, while no lock is held"
+	case redisstore.ProblemPermission:
+		command, _, _ := strings.Cut(f.Detail, " is not")
+		return "redis-cli ACL SETUSER USER +" + strings.ReplaceAll(strings.ToLower(command), " ", "|")
+	}
+	return "redis-cli INFO: look why the server does not tell"
+}
