@@ -154,10 +154,7 @@ func TestDoctorOnAQuorum(t *testing.T) {
 	if code, _, err := run(t, store, "-max-ttl", "10m", "run", "-n", "q", "--", "true"); code != 77 || !strings.Contains(err, "quarantine") {
 		t.Errorf("run on nodes that were just started = %d: %s", code, err)
 	}
-	await(t, "the nodes grant locks", func() bool {
-		code, _, _ := run(t, store, "-max-ttl", "3s", "run", "-ttl", "3s", "q", "--", "true")
-		return code == 0
-	})
+	must(t, store, "-max-ttl", "4s", "run", "-w", "1m", "-ttl", "3s", "q", "--", "true")
 	if out := must(t, store, "-max-ttl", "3s", "run", "-ttl", "3s", "-v", "q", "--", "sh", "-c", "echo $LOCKSTEP_FENCE"); strings.TrimSpace(out) == "" {
 		t.Error("no number")
 	}

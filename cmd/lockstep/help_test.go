@@ -25,7 +25,8 @@ func commands(t *testing.T) (all []string) {
 
 var flagInHelp = regexp.MustCompile(`(?m)^  (-\S+)`)
 
-// TestHelpManAndCompletionSayTheSame: every flag and every example of the help is in the manual page and the scripts.
+// TestHelpManAndCompletionSayTheSame: every flag and every example of the help is in the manual
+// page and the scripts.
 func TestHelpManAndCompletionSayTheSame(t *testing.T) {
 	man := strings.ReplaceAll(must(t, "", "help", "-man"), `\-`, "-")
 	shells := map[string]string{}
@@ -107,7 +108,7 @@ func TestTheCommandsOfOperations(t *testing.T) {
 	s := redistest.Start(t)
 	ran := 0
 	dir := t.TempDir()
-	if err := os.Symlink(must0(os.Executable()), filepath.Join(dir, "binary")); err != nil {
+	if err := os.Symlink(path(os.Executable()), filepath.Join(dir, "binary")); err != nil {
 		t.Fatal(err)
 	}
 	script := "#!/bin/bash\nexec -a lockstep " + filepath.Join(dir, "binary") + " \"$@\"\n"
@@ -148,7 +149,7 @@ func inspectEvicted(t *testing.T, s *redistest.Server) bool {
 	return !k.Held || k.Holds[0].Evicted
 }
 
-func must0(text string, err error) string {
+func path(text string, err error) string {
 	if err != nil {
 		panic(err)
 	}

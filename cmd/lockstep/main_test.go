@@ -23,7 +23,8 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// TestMain makes this test binary the command if it is called by its name, or as one of its helpers.
+// TestMain makes this test binary the command if it is called by its name, or as one of its
+// helpers.
 func TestMain(m *testing.M) {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "lockstep-") || os.Args[0] == "lockstep" {
 		main()
@@ -167,6 +168,7 @@ func TestExitCodes(t *testing.T) {
 		{"ended by a signal", url(s), []string{"run", "a3", "--", "sh", "-c", "kill -9 $$"}, 137},
 		{"held, with -n", url(s), []string{"run", "-n", "held", "--", "true"}, 75},
 		{"held, after -w", url(s), []string{"run", "-w", "0.1", "held", "--", "true"}, 75},
+		{"held, with -w 0", url(s), []string{"run", "-w", "0", "held", "--", "true"}, 75},
 		{"held, with -E", url(s), []string{"run", "-n", "-E", "0", "held", "--", "false"}, 0},
 		{"no answer", dead, []string{"run", "-n", "a4", "--", "true"}, 69},
 		{"no answer within -w", dead, []string{"run", "-w", "200ms", "a4", "--", "true"}, 69},
@@ -270,7 +272,7 @@ func TestSignals(t *testing.T) {
 // TestARunThatEndsWellSaysNothing: also not the guard, a while after it last heard of the lease.
 func TestARunThatEndsWellSaysNothing(t *testing.T) {
 	s := redistest.Start(t)
-	if code, out, err := run(t, url(s), "run", "-ttl", "2s", "q", "--", "sleep", "2.5"); code != 0 || out+err != "" {
+	if code, out, err := run(t, url(s), "run", "-ttl", "9s", "q", "--", "sleep", "1.5"); code != 0 || out+err != "" {
 		t.Errorf("exit %d: %s%s", code, out, err)
 	}
 }

@@ -114,6 +114,18 @@ func TestTheCommandIsKilledBeforeTheLeaseEnds(t *testing.T) {
 	}
 }
 
+// TestTheCommandHasItsGraceBeforeTheLeaseEnds: the guard alone would kill it without TERM.
+func TestTheCommandHasItsGraceBeforeTheLeaseEnds(t *testing.T) {
+	s := redistest.Start(t)
+	c := begin(t, url(s), "run", "-v", "-ttl", "6s", "-grace", "2s", "k", "--",
+		"sh", "-c", "trap 'echo cleaned; exit 0' TERM; echo started; while :; do sleep 0.02; done")
+	await(t, "it runs", func() bool { return strings.Contains(c.out.String(), "started") })
+	s.Pause()
+	if code := c.code(); code != 74 || !strings.Contains(c.out.String(), "cleaned") {
+		t.Errorf("exit %d: %s%s", code, c.out.String(), c.err.String())
+	}
+}
+
 func TestKeepGoingOnlyReports(t *testing.T) {
 	s := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "go")

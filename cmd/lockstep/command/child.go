@@ -14,9 +14,9 @@ import (
 	"golang.org/x/term"
 )
 
-// The command is started by a starter: this program once more, in the process group of the command. It waits
-// until the guard watches the group, and then becomes the command. So there is no moment in which the command
-// runs without a guard. If lockstep ends before, the starter does too.
+// The command is started by a starter: this program once more, in the process group of the command.
+// It waits until the guard watches the group, and then becomes the command. So there is no moment
+// in which the command runs without a guard. If lockstep ends before, the starter does too.
 
 const starterName = "lockstep-start" // argv[0] of the starter
 
@@ -40,7 +40,8 @@ func newChild(path string, argv, env []string, foreground bool) (*child, error) 
 		return nil, err
 	}
 	defer drop(faulty)
-	// Not as ExtraFiles: those would take the place of files 3 and 4 that the caller of lockstep passes on.
+	// Not as ExtraFiles: those would take the place of files 3 and 4 that the caller of lockstep
+	// passes on.
 	for _, f := range []*os.File{gate, faulty} {
 		if err := inherit(f, true); err != nil {
 			return nil, err
@@ -161,8 +162,8 @@ func (c *child) watch() <-chan status {
 	return changes
 }
 
-// reap takes the exit codes of processes of the group whose parent this process has become, as process 1 of a
-// container does.
+// reap takes the exit codes of processes of the group whose parent this process has become, as
+// process 1 of a container does.
 func (c *child) reap() {
 	for {
 		if pid, err := syscall.Wait4(-c.group, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
@@ -171,8 +172,8 @@ func (c *child) reap() {
 	}
 }
 
-// isForeground tells whether this process has the terminal of standard input, and the command should get it. In a
-// pipeline, the programs behind us would lose the terminal.
+// isForeground tells whether this process has the terminal of standard input, and the command
+// should get it. In a pipeline, the programs behind us would lose the terminal.
 func isForeground() bool {
 	if out, err := os.Stdout.Stat(); err != nil || out.Mode()&os.ModeNamedPipe != 0 {
 		return false

@@ -82,8 +82,8 @@ func newFlags(name string) *flag.FlagSet {
 	return fs
 }
 
-// explain prints the help if it was asked for, and makes any other error of the flags one that shows where
-// the help is.
+// explain prints the help if it was asked for, and makes any other error of the flags one that
+// shows where the help is.
 func (c *cli) explain(err error, cmd *command) error {
 	if errors.Is(err, flag.ErrHelp) {
 		c.help(cmd)
@@ -96,7 +96,8 @@ func (c *cli) explain(err error, cmd *command) error {
 	return usage("%w; see `%s`", err, name)
 }
 
-// parse parses flags before and behind the names. What stands behind "--" is the last of the rest, as it is.
+// parse parses flags before and behind the names. What stands behind "--" is the last of the rest,
+// as it is.
 func (cmd *command) parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	args, behind, dashes := cut(args)
 	for {

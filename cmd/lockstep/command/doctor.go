@@ -181,7 +181,8 @@ func (d *doctor) examine(ctx context.Context, stores []*Store) (unreachable int)
 	return unreachable
 }
 
-// nodes checks that the nodes of a quorum are independent. It returns false if there is no quorum to rehearse on.
+// nodes checks that the nodes of a quorum are independent. It returns false if there is no quorum
+// to rehearse on.
 func (d *doctor) nodes(ctx context.Context, stores []*Store, unreachable int) bool {
 	if len(stores) == 1 {
 		return unreachable == 0

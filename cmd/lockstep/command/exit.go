@@ -9,7 +9,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// The exit codes. Those from 64 to 78 are of sysexits.h, and 124, 126 and 127 as timeout(1) has them.
+// The exit codes. Those from 64 to 78 are of sysexits.h, and 124, 126 and 127 as timeout(1) has
+// them.
 const (
 	exitWarnings    = 1
 	exitUnsafe      = 2

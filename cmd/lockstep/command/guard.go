@@ -17,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a second process of this program. It has the process group of the child and the end of the
-// lease, and kills the group at that end unless it hears of a later one. So the end is kept also if this
-// process is killed or stopped. When the pipe to it breaks, nobody renews the lease any more. There is then
-// nothing to wait for: the guard sends TERM at once, and uses the grace for an end in order.
+// The guard is a second process of this program. It has the process group of the child and the end
+// of the lease, and kills the group at that end unless it hears of a later one. So the end is kept
+// also if this process is killed or stopped. When the pipe to it breaks, nobody renews the lease
+// any more. There is then nothing to wait for: the guard sends TERM at once, and uses the grace for
+// an end in order.
 
 const guardName = "lockstep-guard" // argv[0] of the guard
 
@@ -183,7 +184,8 @@ func pause(orphan bool) time.Duration {
 	return time.Second
 }
 
-// killGroup returns when the group is gone, or after a while: zombies that nobody waits for stay in it.
+// killGroup returns when the group is gone, or after a while: zombies that nobody waits for stay in
+// it.
 func killGroup(group int) {
 	for range 100 {
 		signalGroup(group, syscall.SIGKILL)

@@ -121,7 +121,8 @@ hold.`,
 	}
 }
 
-// table writes a line for each key, at most width wide; 0: any. since tells since when a print has been seen.
+// table writes a line for each key, at most width wide; 0: any. since tells since when a print has
+// been seen.
 func table(w io.Writer, all []found, width int, since map[string]time.Time) {
 	if len(all) == 0 {
 		put(w, "no lock is held\n")

@@ -241,8 +241,9 @@ func optional(before, text string) string {
 	return before + text
 }
 
-// drawnAgo is how long ago a number was drawn, if it is a time in microseconds, as stores with a clock draw it. A
-// hold that has another number, or none, is not so old or older: the key's last number need not be its own.
+// drawnAgo is how long ago a number was drawn, if it is a time in microseconds, as stores with a
+// clock draw it. A hold that has another number, or none, is not so old or older: the key's last
+// number need not be its own.
 func drawnAgo(fence uint64) (time.Duration, bool) {
 	d := time.Since(time.UnixMicro(int64(fence & (1<<62 - 1))))
 	return max(d, 0), d > -time.Minute && d < 10*365*24*time.Hour

@@ -22,8 +22,8 @@ const (
 	fileVariable  = "LOCKSTEP_STORE_FILE"
 )
 
-// addresses are the URLs of the stores. There is no default: a job whose environment lacks LOCKSTEP_STORE
-// must not run on every host, each with a store of its own.
+// addresses are the URLs of the stores. There is no default: a job whose environment lacks
+// LOCKSTEP_STORE must not run on every host, each with a store of its own.
 func (c *cli) addresses() ([]string, error) {
 	if slices.ContainsFunc(c.urls, hasPassword) {
 		return nil, usage("-store has a password, and everybody who can list processes sees arguments: use %s or -store-file", storeVariable)
@@ -84,7 +84,8 @@ func public(text string) string {
 	return scheme + "://" + rest[:strings.IndexByte(rest+"?", '?')]
 }
 
-// open opens the stores. ttl is the longest that this call uses; 0: it takes no lock, so quarantine does not matter.
+// open opens the stores. ttl is the longest that this call uses; 0: it takes no lock, so quarantine
+// does not matter.
 func (c *cli) open(ctx context.Context, ttl time.Duration) (stores []*Store, err error) {
 	all, err := c.addresses()
 	if err != nil {
@@ -130,9 +131,9 @@ func shut(stores []*Store) {
 	}
 }
 
-// ParseURL parses the URL of a store whose host may be a list, as in redis+cluster://h1:6379,h2:6379. It
-// returns the URL with the first host, and the others. An error shows nothing of the text, which may have a
-// password.
+// ParseURL parses the URL of a store whose host may be a list, as in
+// redis+cluster://h1:6379,h2:6379. It returns the URL with the first host, and the others. An error
+// shows nothing of the text, which may have a password.
 func ParseURL(text string) (u *url.URL, others []string, err error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	end := strings.IndexAny(rest, "/?#")
@@ -192,8 +193,8 @@ func (c *cli) locker(ctx context.Context, stores []*Store) (locker.Locker, strin
 	return l, name, nil
 }
 
-// preferred is the strategy with numbers, if the stores have them: then the work has a number to show to the
-// resource.
+// preferred is the strategy with numbers, if the stores have them: then the work has a number to
+// show to the resource.
 func preferred(stores []*Store) string {
 	fenced := true
 	for _, s := range stores {

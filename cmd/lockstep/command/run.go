@@ -117,7 +117,7 @@ func (r *running) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer shut(stores)
-	l, strategy, err := r.locker(ctx, stores)
+	l, strategy, err := r.nodes(ctx, stores)
 	if err != nil {
 		return err
 	}
@@ -126,6 +126,19 @@ func (r *running) run(ctx context.Context, args []string) error {
 	err = r.under(ctx, locks, strategy, path)
 	r.leave(stores)
 	return err
+}
+
+// nodes is locker. With -w it waits for the nodes of a quorum that do not answer, or grant nothing yet.
+func (r *running) nodes(ctx context.Context, stores []*Store) (locker.Locker, string, error) {
+	for limit := time.Now().Add(r.wait); ; time.Sleep(200 * time.Millisecond) {
+		l, strategy, err := r.locker(ctx, stores)
+		if code := exitCode(err); code != exitUnavailable && code != exitNoPerm || !time.Now().Before(limit) {
+			if r.wait >= 0 {
+				r.wait = max(time.Until(limit), 0)
+			}
+			return l, strategy, err
+		}
+	}
 }
 
 // check refuses flags that do not fit, before anything is sent.
@@ -158,7 +171,7 @@ func (r *running) options() []locker.Option {
 	if r.atLeast > 0 {
 		opts = append(opts, locker.WithMinHold(r.atLeast))
 	}
-	if r.wait >= 0 && !r.noWait {
+	if r.wait > 0 {
 		opts = append(opts, locker.WithWait(r.wait))
 	}
 	return opts
@@ -167,7 +180,7 @@ func (r *running) options() []locker.Option {
 // lock takes the lock as the flags say.
 func (r *running) lock(ctx context.Context, locks *locker.Client) (*locker.Lock, error) {
 	lock := locks.Lock
-	if r.noWait {
+	if r.noWait || r.wait == 0 {
 		lock = locks.TryLock
 	}
 	l, err := lock(ctx, r.name, r.options()...)
@@ -175,8 +188,9 @@ func (r *running) lock(ctx context.Context, locks *locker.Client) (*locker.Lock,
 	return l, err
 }
 
-// leave waits until this process has left the queue of the lock, if it did wait and was not granted it. The Client
-// leaves a moment after the wait, and a position that stays would cost the others a reservation.
+// leave waits until this process has left the queue of the lock, if it did wait and was not granted
+// it. The Client leaves a moment after the wait, and a position that stays would cost the others a
+// reservation.
 func (r *running) leave(stores []*Store) {
 	if r.noWait || r.held {
 		return

@@ -123,8 +123,8 @@ type supervisor struct {
 	last   time.Time // of the last INT or TERM
 }
 
-// left is how long the command may still run, by the clock that says less. A busy machine is late: so the
-// command ends a twentieth of the TTL before the lease, half a second at most.
+// left is how long the command may still run, by the clock that says less. A busy machine is late:
+// so the command ends a twentieth of the TTL before the lease, half a second at most.
 func (s *supervisor) left() time.Duration {
 	end := s.lock.Lease().Expires.Add(-min(s.ttl/20, 500*time.Millisecond))
 	return min(time.Until(end), end.Round(0).Sub(time.Now().Round(0)))
@@ -168,7 +168,8 @@ func (s *supervisor) run(path string) (code int, err error) {
 	return s.code, nil
 }
 
-// dismiss ends the guard. If the guard has killed the command, this process was stopped for too long.
+// dismiss ends the guard. If the guard has killed the command, this process was stopped for too
+// long.
 func (s *supervisor) dismiss() {
 	if s.guard.dismiss(); s.guard.acted && s.exit == 0 && s.child != nil {
 		s.exit, s.reason = exitLost, "lockstep was stopped for too long, and its guard has killed the command"
@@ -314,8 +315,8 @@ func (s *supervisor) pass(sig os.Signal) {
 	}
 }
 
-// suspend stops this process too, so that the shell gets its terminal back. Nothing is renewed meanwhile: the
-// guard ends a command that stays stopped until the end of the lease.
+// suspend stops this process too, so that the shell gets its terminal back. Nothing is renewed
+// meanwhile: the guard ends a command that stays stopped until the end of the lease.
 func (s *supervisor) suspend() {
 	if s.foreground {
 		giveTerminal(unix.Getpgrp())
@@ -326,7 +327,8 @@ func (s *supervisor) suspend() {
 	}
 	// Not TSTP: Go does not give it its default action back after Notify.
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	// STOP stops us now or in a moment, and CONT ends that. Process 1 of a container is never stopped.
+	// STOP stops us now or in a moment, and CONT ends that. Process 1 of a container is never
+	// stopped.
 	for timeout := time.After(time.Second); ; {
 		select {
 		case sig := <-s.signals:
@@ -360,7 +362,8 @@ func (s *supervisor) resume() {
 	signalGroup(s.child.group, syscall.SIGCONT)
 }
 
-// replaceGuard starts another guard when somebody has killed the first. One that has done its work ends too.
+// replaceGuard starts another guard when somebody has killed the first. One that has done its work
+// ends too.
 func (s *supervisor) replaceGuard() <-chan struct{} {
 	if s.guard.acted || s.left() <= 0 {
 		return nil

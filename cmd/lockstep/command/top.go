@@ -55,8 +55,8 @@ type top struct {
 	since  map[string]time.Time // since when a print has been seen
 }
 
-// The control sequences of terminals (ECMA-48) that it uses. A screen is drawn over the last one, line by line,
-// and never cleared: so it does not flicker.
+// The control sequences of terminals (ECMA-48) that it uses. A screen is drawn over the last one,
+// line by line, and never cleared: so it does not flicker.
 const (
 	altScreen  = "\x1b[?1049h\x1b[?25l"
 	mainScreen = "\x1b[?25h\x1b[?1049l"
