@@ -114,7 +114,9 @@ func (c *crew) read(pid int, out *bufio.Reader) {
 		case n == 2:
 			c.grants[fmt.Sprint(pid)]++
 		case strings.HasPrefix(line, "end "):
-			if n, _ := fmt.Sscanf(line, "end %d %d", &fence, &end); n == 2 {
+			// A process that is stopped between its grant and its look at the clock starts after the end of
+			// its lease: it has held nothing.
+			if n, _ := fmt.Sscanf(line, "end %d %d", &fence, &end); n == 2 && start < end {
 				c.holds = append(c.holds, history.Hold{Key: "k", Who: fmt.Sprint(fence, " of ", pid), Start: int64(start), End: int64(end)})
 			}
 		case strings.HasPrefix(line, "wrong"):
