@@ -99,8 +99,8 @@ func Ghost(d time.Duration) Fault {
 //	l := single.New(faults.Store(store))
 //	faults.Once(backendtest.ExpireIf, backendtest.Fail)
 //
-// There is a method for each interface of package backends. The wrapper has that interface and
-// nothing else that the store has. While no fault is set, it passes every call to the store.
+// There is a method for each interface whose calls take or renew locks. The wrapper has that interface
+// and nothing else that the store has. While no fault is set, it passes every call to the store.
 // Several stores may share one Faults. The zero value is ready for use. Safe for concurrent use.
 type Faults struct {
 	mu       sync.Mutex // never held during a call or a fault
