@@ -17,7 +17,7 @@ import (
 // Report is what a server says of itself that matters to locks.
 type Report struct {
 	RunID     string        // changes with every start; empty: unknown
-	Version   string        // of the server; empty: unknown
+	Version   string        // of the server, with "Valkey" before it if it is one; empty: unknown
 	Role      string        // master or slave; empty: unknown
 	Uptime    time.Duration // since its last start, whole seconds by its own clock; negative: unknown
 	Eviction  string        // maxmemory-policy; empty: unknown
@@ -142,7 +142,7 @@ func (s *Store) info(ctx context.Context, r *Report) (map[string]string, error) 
 }
 
 func (r *Report) read(fields map[string]string) {
-	r.RunID, r.Version, r.Role = fields["run_id"], fields["redis_version"], fields["role"]
+	r.RunID, r.Version, r.Role = fields["run_id"], info.Version(fields), fields["role"]
 	r.Eviction = fields["maxmemory_policy"]
 	r.AOF = fields["aof_enabled"] == "1"
 	r.Replicas, _ = strconv.Atoi(fields["connected_slaves"])

@@ -16,7 +16,7 @@ import (
 
 // told is what a server tells by INFO.
 type told struct {
-	run, replid, replid2, role, mode string
+	run, replid, replid2, role, mode string // mode: the whole line
 	up                               int
 }
 
@@ -28,7 +28,7 @@ func (s told) String() string {
 	if replid2 == "" {
 		replid2 = "0000000000000000000000000000000000000000" // as a server without one says
 	}
-	return fmt.Sprintf("# Server\r\nredis_mode:%s\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n\r\n# Replication\r\nrole:%s\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n",
+	return fmt.Sprintf("# Server\r\n%s\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n\r\n# Replication\r\nrole:%s\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n",
 		s.mode, s.run, s.up, role, s.replid, replid2)
 }
 
@@ -221,7 +221,8 @@ func TestWhatIsAnotherServer(t *testing.T) {
 		"its first replica, after a demotion": {[]told{{run: "A", replid: "b", role: "slave", up: old}, {run: "A", replid: "a2", up: old}}, true},
 		"no replica for an hour":              {[]told{{run: "A", replid: "a3", up: old}}, false},
 		"no run_id":                           {[]told{{up: old}}, false},
-		"a sentinel":                          {[]told{{run: "S", mode: "sentinel", up: old}}, false},
+		"a sentinel of Redis":                 {[]told{{run: "S", mode: "redis_mode:sentinel", up: old}}, false},
+		"a sentinel of Valkey 9":              {[]told{{run: "S", mode: "server_mode:sentinel", up: old}}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, s := behind()
@@ -458,11 +459,11 @@ func TestAClusterMayBeginWithAReplica(t *testing.T) {
 		q.PerNode()
 		closed := false
 		q.TrackCloser("replica", func() error { closed = true; return nil })
-		replica := told{run: "B", replid: "a", role: "slave", mode: "cluster", up: old}
+		replica := told{run: "B", replid: "a", role: "slave", mode: "redis_mode:cluster", up: old}
 		if err := q.Saw("replica", replica.String(), nil); err != nil {
 			t.Errorf("at first: %v", err)
 		}
-		if err := q.Saw("master", told{run: "A", replid: "a", mode: "cluster", up: old}.String(), nil); err != nil {
+		if err := q.Saw("master", told{run: "A", replid: "a", mode: "redis_mode:cluster", up: old}.String(), nil); err != nil {
 			t.Errorf("the master: %v", err)
 		}
 		synctest.Wait()

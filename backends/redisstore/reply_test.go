@@ -95,7 +95,7 @@ func FuzzParseInfo(f *testing.F) {
 		q.Attach(time.Hour, time.Hour)
 		err := q.Saw("", text, nil)
 		mine := info.Parse(text)
-		if master := mine["role"] == "" || mine["role"] == "master"; !master || mine["redis_mode"] == "sentinel" {
+		if master := mine["role"] == "" || mine["role"] == "master"; !master || info.Mode(mine) == "sentinel" {
 			return
 		}
 		if refused := young || unknown; (err != nil) != refused || unknown != (r.Uptime < 0) || young && unknown {

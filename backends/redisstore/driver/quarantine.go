@@ -158,7 +158,7 @@ func (q *Quarantine) Saw(name, reply string, err error) error {
 		return fmt.Errorf("INFO, which quarantine needs on a new connection: %w", err)
 	}
 	now, fields := time.Now(), info.Parse(reply)
-	if fields["redis_mode"] == "sentinel" {
+	if info.Mode(fields) == "sentinel" {
 		return nil
 	}
 	q.mu.Lock()
@@ -166,7 +166,7 @@ func (q *Quarantine) Saw(name, reply string, err error) error {
 	e := q.at(name)
 	seen := server{fields["run_id"], fields["master_replid"], fields["master_replid2"]}
 	if role := fields["role"]; role != "" && role != "master" {
-		return q.sawReplica(e, role, seen.run, fields["redis_mode"] == "cluster")
+		return q.sawReplica(e, role, seen.run, info.Mode(fields) == "cluster")
 	}
 	q.endBootstrap(seen)
 	up, told := info.Uptime(fields)

@@ -2,6 +2,7 @@
 package info
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -20,6 +21,20 @@ func Parse(reply string) map[string]string {
 		}
 	}
 	return fields
+}
+
+// Mode is what kind of server it is: "standalone", "cluster" or "sentinel". Valkey 9 has another name
+// for the field.
+func Mode(fields map[string]string) string {
+	return cmp.Or(fields["server_mode"], fields["redis_mode"])
+}
+
+// Version is that of the server. Valkey also tells the version of Redis that it can stand for.
+func Version(fields map[string]string) string {
+	if v := fields["valkey_version"]; v != "" {
+		return "Valkey " + v
+	}
+	return fields["redis_version"]
 }
 
 // Uptime is how long the server says it is up, and whether it says so. It is zero if the clock of
