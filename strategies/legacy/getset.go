@@ -36,7 +36,8 @@ import (
 //
 // The documentation has no extension. This one is ours, and reports a loss where it can be seen.
 // The documentation does not say either whether to repeat a DEL whose reply was lost. Here the
-// second release uses WATCH, GET, MULTI, DEL, EXEC, if our stamp is still there.
+// second release uses WATCH, GET, MULTI, DEL, EXEC, if our stamp is still there. So does the release
+// at the end of a minimum hold ([locker.WithMinHold]), which comes as the lease ends.
 //
 // The store does not show whose a lock is. So the Locker keeps the stamps of its grants in memory
 // until they are released or past. Only that Locker can extend or release them.
@@ -219,7 +220,7 @@ func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
 		g.grants.forget(lease)
 		return locker.Lost(lease)
 	}
-	ok, err := g.delete(ctx, lease.Key, ours)
+	ok, err := g.delete(ctx, lease, ours)
 	if err != nil {
 		return instance.Fault("release", lease.Key, err)
 	}
@@ -231,16 +232,17 @@ func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
 }
 
 // delete sends the recipe's DEL once. A repeat compares first: the DEL before it may have been
-// executed.
-func (g *getSet) delete(ctx context.Context, key string, ours *stamps) (ok bool, err error) {
-	if ours.firstRelease() {
-		return g.store.Delete(ctx, key)
+// executed. So does the Release after a minimum hold: it is sent as the lease ends, and the next
+// holder may be there before it.
+func (g *getSet) delete(ctx context.Context, lease locker.Lease, ours *stamps) (ok bool, err error) {
+	if ours.firstRelease() && !lease.Kept {
+		return g.store.Delete(ctx, lease.Key)
 	}
-	value, found, err := g.store.Get(ctx, key)
+	value, found, err := g.store.Get(ctx, lease.Key)
 	if err != nil || !found || !ours.has(value) {
 		return false, err
 	}
-	return g.store.TxDeleteIf(ctx, key, value)
+	return g.store.TxDeleteIf(ctx, lease.Key, value)
 }
 
 // stamps are the stamps of one grant. After an extension with an unknown outcome, any of them may

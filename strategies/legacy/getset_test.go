@@ -209,6 +209,31 @@ func TestExtendThatOverwritesAnotherIsLost(t *testing.T) {
 	}
 }
 
+// The Release at the end of a minimum hold is sent as the stamp gets past. Here the next holder takes
+// the lock before it arrives.
+func TestReleaseAfterAMinimumHoldLeavesTheNextHolderAlone(t *testing.T) {
+	for _, arrives := range []backendtest.Op{backendtest.Get, backendtest.TxDeleteIf} {
+		store := inMemory()
+		faults := new(backendtest.Faults)
+		l := legacy.GetSet(faults.Legacy(store.Legacy()))
+		lease := grant(t, l, long)
+		lease.Kept = true
+		var next string
+		faults.Once(arrives, func(ctx context.Context, execute func(context.Context) error) error {
+			store.Delete("key")
+			grant(t, legacy.GetSet(store.Legacy()), long/2)
+			next = stored(t, store)
+			return execute(ctx)
+		})
+		if err := l.Release(t.Context(), lease); !errors.Is(err, locker.ErrLost) {
+			t.Errorf("Release = %v", err)
+		}
+		if got := stored(t, store); next == "" || got != next {
+			t.Errorf("before %s: the stamp is %q; want %q", arrives, got, next)
+		}
+	}
+}
+
 func TestReleaseIsNotSentWhenOurStampIsPast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory()
