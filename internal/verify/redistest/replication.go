@@ -15,9 +15,9 @@ import (
 // connection.
 func (s *Server) CutReplication() {
 	s.tb.Helper()
-	// A password alone would not do: a replica of Valkey 9.1 follows a master that has none all the same.
-	must(s, "CONFIG", "SET", "masteruser", "nobody")
-	must(s, "CONFIG", "SET", "masterauth", "refused")
+	// Before its connection is up there is nothing to kill, and it would come up later.
+	until(s.tb, "the replica follows its master", func() bool { return following(s) })
+	must(s, "CONFIG", "SET", "masterauth", "refused by a master that has no password")
 	must(s, "CLIENT", "KILL", "TYPE", "master")
 	until(s.tb, "the replica has lost its master", func() bool { return !following(s) })
 }
@@ -26,7 +26,6 @@ func (s *Server) CutReplication() {
 func (s *Server) MendReplication() {
 	s.tb.Helper()
 	must(s, "CONFIG", "SET", "masterauth", "")
-	must(s, "CONFIG", "SET", "masteruser", "")
 	until(s.tb, "the replica follows its master", func() bool { return following(s) })
 }
 
