@@ -97,7 +97,7 @@ func (r *record) enter(token string, life int64, a backends.Admission) (res back
 		if a.Slots {
 			h.Slot = freeSlot(all)
 		}
-		mine, all = len(all), append(all, h)
+		mine, all, r.grants = len(all), append(all, h), true
 	} else {
 		until = all[mine].Expires
 	}

@@ -42,7 +42,7 @@ func (s *rows) take(ctx context.Context, key, value string, ttl time.Duration, n
 				return 0, err
 			}
 		}
-		res.OK = true
+		res.OK, r.grants = true, !ours
 		until = r.renew(value, ours, life)
 		return until, nil
 	})

@@ -21,7 +21,31 @@ type rows struct {
 	config  config
 	dialect dialect
 	swept   sweeper
-	writing chan struct{} // one statement at a time; nil: as many as come
+
+	// A statement that writes waits for writing. A grant first waits for granting. So one grant at most is
+	// before what holders write: a renewal does not wait behind all who want a lock.
+	writing, granting slot
+}
+
+// A slot is for one call at a time; nil: for as many as come.
+type slot chan struct{}
+
+func (s slot) take(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return notSent{ctx.Err()}
+	}
+}
+
+func (s slot) give() {
+	if s != nil {
+		<-s
+	}
 }
 
 // dialect is the SQL of a database, from the files of the same names.
@@ -50,6 +74,8 @@ type record struct {
 	holds   []byte
 	last    int64 // number
 	kept    int64 // until when; forever: for ever
+
+	grants bool // of what a call makes of it: a token gets what it did not have
 }
 
 const (
@@ -144,6 +170,7 @@ func (beaten) Unsent() bool { return true }
 
 // change lets decide change the row of a key. The change is made only before the time until.
 func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (until int64, err error)) error {
+	grants := false
 	for range races {
 		var was record
 		err := was.scan(s.db.QueryRowContext(ctx, s.dialect.read, key).Scan)
@@ -154,6 +181,13 @@ func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (u
 		until, err := decide(&is)
 		if err != nil || is.equal(&was) {
 			return err
+		}
+		if is.grants && !grants {
+			if err := s.granting.take(ctx); err != nil {
+				return err
+			}
+			defer s.granting.give() // after all rounds: at the end of the line again, others would always be quicker
+			grants = true
 		}
 		done, err := s.write(ctx, key, &was, &is, until)
 		if err != nil || done {
@@ -174,14 +208,10 @@ func (s *rows) write(ctx context.Context, key []byte, was, is *record, until int
 
 // exec runs a statement that changes one row, and tells whether it has.
 func (s *rows) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
-	if s.writing != nil {
-		select {
-		case s.writing <- struct{}{}:
-			defer func() { <-s.writing }()
-		case <-ctx.Done():
-			return false, notSent{ctx.Err()}
-		}
+	if err := s.writing.take(ctx); err != nil {
+		return false, err
 	}
+	defer s.writing.give()
 	result, err := s.db.ExecContext(ctx, statement, args...)
 	if err != nil {
 		err = s.explain(ctx, err)

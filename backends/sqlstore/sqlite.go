@@ -58,7 +58,7 @@ func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
 	s := &SQLite{rows{db: db, config: configure(opts), dialect: dialectOf("sqlite", time.Millisecond, sqliteError)}}
 	// SQLite waits for the lock of the file by sleeping. With the wait here, 64 goroutines take 1.6 to 1.9 times
 	// as many locks, and 8 as many as before: BenchmarkSQLiteGoroutines in bench/stores.
-	s.writing = make(chan struct{}, 1)
+	s.writing, s.granting = make(slot, 1), make(slot, 1)
 	return s
 }
 
