@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,6 +258,74 @@ func TestWhatCallsCost(t *testing.T) {
 	}
 	if n := p.count(); n["LeaseGrant"]+n["Txn"] != 0 || n["Range"] != 20 {
 		t.Errorf("10 attempts that found it held, and 10 renewals, sent %v; want nothing that writes", n)
+	}
+}
+
+// unrenewed answers each renewal of a lease with an error.
+type unrenewed struct {
+	grpc.ClientStream
+	err error
+}
+
+func (f unrenewed) RecvMsg(any) error { return f.err }
+
+// KeepAliveOnce of the client library asks again and again, without a pause, if it is told the second.
+func TestARenewalThatFailsAsksEachMemberOnce(t *testing.T) {
+	for name, told := range map[string]error{
+		"a member without a leader":      rpctypes.ErrGRPCNoLeader,
+		"a proxy that reaches no member": status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 503"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := one(t)
+			var renewals atomic.Int64
+			var fails atomic.Bool
+			store := etcd.New(dial(t, append(c.Endpoints(), c.Endpoints()...), grpc.WithChainStreamInterceptor(
+				func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+					stream, err := next(ctx, desc, cc, method, opts...)
+					if err != nil || !strings.HasSuffix(method, "/LeaseKeepAlive") || !fails.Load() {
+						return stream, err
+					}
+					renewals.Add(1)
+					return unrenewed{stream, told}, nil
+				})))
+			for _, key := range []string{"k", "spare"} {
+				if r, err := store.SetNX(t.Context(), key, "token", 10*time.Second); err != nil || !r.OK {
+					t.Fatal(r, err)
+				}
+			}
+			if r, err := store.Enter(t.Context(), "shared", "token", 10*time.Second, backends.Admission{}); err != nil || !r.OK {
+				t.Fatal(r, err)
+			}
+			if ok, err := store.DeleteIf(t.Context(), "spare", "token"); err != nil || !ok { // it leaves a spare
+				t.Fatal(ok, err)
+			}
+			fails.Store(true)
+			for call, do := range map[string]func(ctx context.Context) error{
+				"ExpireIf": func(ctx context.Context) error {
+					_, err := store.ExpireIf(ctx, "k", "token", 10*time.Second)
+					return err
+				},
+				"Renew": func(ctx context.Context) error {
+					_, err := store.Renew(ctx, "shared", "token", 10*time.Second)
+					return err
+				},
+				"SetNX": func(ctx context.Context) error {
+					_, err := store.SetNX(ctx, "spare", "token", 10*time.Second)
+					return err
+				},
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // as long as the client library would ask
+				err := do(ctx)
+				if ctx.Err() != nil {
+					t.Errorf("%s asked until the end of its ctx", call)
+				}
+				cancel()
+				wantClass(t, call, err, false, call == "SetNX" || errors.Is(told, rpctypes.ErrGRPCNoLeader))
+				if n := renewals.Swap(0); n != 2 {
+					t.Errorf("%s asked %d times; want once for each of two members", call, n)
+				}
+			}
+		})
 	}
 }
 

@@ -8,7 +8,7 @@
 // package concurrency of etcd.
 //
 //	SetNX     Get. If the key is free: a lease, and Txn: if CreateRevision(key) = 0 then Put
-//	ExpireIf  Get, and KeepAliveOnce. If the lease is shorter than ttl: a new lease, and
+//	ExpireIf  Get, and LeaseKeepAlive. If the lease is shorter than ttl: a new lease, and
 //	          Txn: if ModRevision(key) has not changed then Put
 //	DeleteIf  Txn: if Value(key) = token then Delete
 //	Enter     Get of all holds. If they admit one more: a lease, and
@@ -239,8 +239,8 @@ func (s *Store) renew(ctx context.Context, lease clientv3.LeaseID, seconds int64
 	if lease == 0 {
 		return false, nil
 	}
-	alive, err := s.client.KeepAliveOnce(ctx, lease)
-	return err == nil && alive.TTL >= seconds, err
+	lives, err := s.keepAlive(ctx, lease)
+	return err == nil && lives >= seconds, err
 }
 
 // ExpireIf implements [backends.Store]. A value without a lease stays as it is, and ok is true.

@@ -46,16 +46,16 @@ func (s *Store) spare(ctx context.Context, seconds int64) (clientv3.LeaseID, err
 		if id == 0 {
 			return 0, nil
 		}
-		alive, err := s.client.KeepAliveOnce(ctx, id)
+		lives, err := s.keepAlive(ctx, id)
 		switch {
 		case isLeaseGone(err):
 			s.spares.drop(known) // the others have been unused for longer
 		case err != nil:
 			return 0, err
-		case alive.TTL == seconds:
+		case lives == seconds:
 			return id, nil
 		default:
-			s.spares.give(id, alive.TTL)
+			s.spares.give(id, lives)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (s *Store) ahead(ctx context.Context, seconds int64) (take func() (clientv3
 	}
 	found, stopped := make(chan renewed), make(chan struct{})
 	outer := ctx
-	ctx, cancel := context.WithCancel(ctx) // the client library repeats a renewal for as long as ctx allows
+	ctx, cancel := context.WithCancel(ctx) // without a connection, a renewal waits for as long as ctx allows
 	go func() {
 		id, err := s.spare(ctx, seconds)
 		select {
