@@ -51,13 +51,14 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// Permanent says that a repetition gets the same answer: the call is not permitted, or wrong.
+// Permanent says that a repetition gets the same answer: the call is not permitted, or wrong. No error of
+// the code FailedPrecondition is: those that a call for a lock can meet tell of the state of a member.
 func (e *Error) Permanent() bool {
 	switch e.Code {
-	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.Unimplemented:
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
 		return !e.refused()
 	}
-	return false
+	return e.is(rpctypes.ErrLeaseTTLTooLarge)
 }
 
 // Unsent says that nothing was done, and that the call may be repeated.
@@ -68,7 +69,7 @@ func (e *Error) Unsent() bool { return !e.Permanent() && (e.before || e.refused(
 // that is on its way. If no member can be reached, the client library waits until ctx ends, and does
 // not tell whether it had sent the call by then.
 func (e *Error) refused() bool {
-	if e.is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision) {
+	if e.is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrNotCapable, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision) {
 		return true
 	}
 	return strings.Contains(e.Err.Error(), rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)) // it has no error of its own

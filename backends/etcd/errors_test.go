@@ -70,11 +70,13 @@ func TestErrorsTellTheirClass(t *testing.T) {
 		{rpctypes.ErrGRPCUserEmpty, true, false, "readwrite on the prefix"},
 		{rpctypes.ErrGRPCAuthFailed, true, false, "readwrite on the prefix"},
 		{rpctypes.ErrGRPCRequestTooLarge, true, false, ""},
+		{rpctypes.ErrGRPCLeaseTTLTooLarge, true, false, ""},
 		{status.Error(codes.Unimplemented, "a proxy"), true, false, ""},
 		{rpctypes.ErrGRPCRequestTooManyRequests, false, true, "nothing was done"},
 		{rpctypes.ErrGRPCNoLeader, false, true, "nothing was done"},
 		{rpctypes.ErrGRPCNotLeader, false, true, "nothing was done"},
 		{rpctypes.ErrGRPCNotSupportedForLearner, false, true, "nothing was done"},
+		{rpctypes.ErrGRPCNotCapable, false, true, "nothing was done"}, // it has just started
 		{rpctypes.ErrGRPCAuthOldRevision, false, true, "nothing was done"},
 		{rpctypes.ErrGRPCNoSpace, false, false, "disarm the alarm"}, // it may have been the change that filled it
 		{rpctypes.ErrGRPCStopped, false, false, "the outcome is unknown"},
@@ -82,6 +84,8 @@ func TestErrorsTellTheirClass(t *testing.T) {
 		{rpctypes.ErrGRPCTimeoutDueToLeaderFail, false, false, "the outcome is unknown"},
 		{rpctypes.ErrGRPCLeaderChanged, false, false, "the outcome is unknown"},
 		{status.Error(codes.Unavailable, "error reading from server: EOF"), false, false, "the outcome is unknown"},
+		{rpctypes.ErrGRPCClusterIDMismatch, false, false, "the outcome is unknown"},
+		{status.Error(codes.FailedPrecondition, "a proxy"), false, false, "the outcome is unknown"},
 		{status.Error(codes.Internal, "stream terminated"), false, false, "the outcome is unknown"},
 	} {
 		p.set(func(method string, call func() error) error {
