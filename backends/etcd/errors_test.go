@@ -124,6 +124,18 @@ func TestACallThatFailsBeforeItChangesAnythingIsNotDone(t *testing.T) {
 	}
 }
 
+// The length of the key follows the prefix, so this one could meet the prefix "locks/".
+func TestAPrefixThatEndsInADigitIsRefused(t *testing.T) {
+	client := dial(t, []string{"http://127.0.0.1:1"}) // nothing is sent
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := etcd.New(client, etcd.WithPrefix("locks/1")).SetNX(ctx, "k", "token", time.Second)
+	wantClass(t, "SetNX", err, true, false)
+	if err == nil || !strings.Contains(err.Error(), "put / at its end") {
+		t.Errorf("%v does not say what to do", err)
+	}
+}
+
 func TestNothingListens(t *testing.T) {
 	store := etcd.New(dial(t, []string{"http://127.0.0.1:1"}))
 	for name, call := range map[string]func(ctx context.Context) error{

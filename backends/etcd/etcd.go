@@ -30,7 +30,8 @@
 //	<prefix><length of key>/<key>#         its number, if Transfer gave it a new one
 //	<prefix><length of key>/<key>/<token>  a hold of a semaphore or of a reentrant lock
 //
-// The length keeps the keys of two locks apart, whatever bytes they have.
+// The length keeps the keys of two locks apart, whatever bytes they have. See [WithPrefix] for two
+// prefixes.
 //
 // # What is different from other stores
 //
@@ -73,7 +74,17 @@ type config struct {
 
 // WithPrefix puts prefix before every key; lockstep/ without it. A program needs the permission to
 // read and to write keys with this prefix, and no other.
-func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = prefix } }
+//
+// It may not end in a digit, since the length of the key follows: the locks of a1 and a could meet. Do not
+// put one prefix inside another, such as a/1/ inside a/.
+func WithPrefix(prefix string) Option {
+	return func(c *config) {
+		c.prefix = prefix
+		if n := len(prefix); n > 0 && prefix[n-1] >= '0' && prefix[n-1] <= '9' {
+			c.invalid = badInput(fmt.Sprintf("etcd.WithPrefix: %q ends in a digit, and may meet another prefix: put / at its end", prefix))
+		}
+	}
+}
 
 // WithMaxTTL sets the longest TTL that the store takes; [backends.DefaultMaxTTL], 30 seconds, without
 // it.
