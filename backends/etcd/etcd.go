@@ -201,7 +201,7 @@ func (s *Store) create(ctx context.Context, key, value string, take func() (clie
 			return true, state{lock: &mvccpb.KeyValue{CreateRevision: r.Header.Revision}}, nil
 		}
 		s.spares.give(lease, seconds)
-		return false, read(at, r.Responses[0].GetResponseRange()), nil
+		return false, readTxn(at, r), nil
 	}
 }
 
@@ -242,7 +242,7 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 	if !enough {
 		s.spares.give(lease, seconds)
 	}
-	return false, read(at, r.Responses[0].GetResponseRange()), nil
+	return false, readTxn(at, r), nil
 }
 
 // renew starts a lease anew, and reports whether it lasts for so many seconds. No lease is not enough.
@@ -294,7 +294,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 	case err != nil:
 		return false, s.explain(ctx, err)
 	case !r.Succeeded:
-		now := read(at, r.Responses[0].GetResponseRange())
+		now := readTxn(at, r)
 		return false, now.wrongType()
 	}
 	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease), 0)
@@ -371,14 +371,18 @@ func (s *Store) get(ctx context.Context, key string) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	return read(at, (*pb.RangeResponse)(r.Get())), nil
+	return read(at, r.Get().Header, r.Get().Kvs), nil
 }
 
-func read(at string, r *pb.RangeResponse) (s state) {
-	if r.Header != nil { // not in a transaction
-		s.revision = r.Header.Revision
-	}
-	for _, kv := range r.Kvs {
+// readTxn reads the getOp of a transaction. Its header is that of the transaction: a server need not give
+// each part one.
+func readTxn(at string, r *clientv3.TxnResponse) state {
+	return read(at, r.Header, r.Responses[0].GetResponseRange().Kvs)
+}
+
+func read(at string, h *pb.ResponseHeader, kvs []*mvccpb.KeyValue) state {
+	s := state{revision: h.Revision}
+	for _, kv := range kvs {
 		switch key := string(kv.Key); key {
 		case at:
 			s.lock, s.value = kv, string(kv.Value)
