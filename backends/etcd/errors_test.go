@@ -121,6 +121,15 @@ func TestACallThatFailsBeforeItChangesAnythingIsNotDone(t *testing.T) {
 		wantClass(t, "SetNX when "+failing+" fails", err, false, true)
 		_, err = store.Enter(t.Context(), "shared", "token", time.Second, backends.Admission{})
 		wantClass(t, "Enter when "+failing+" fails", err, false, true)
+		if failing != "Range" {
+			continue
+		}
+		_, err = store.ExpireIf(t.Context(), "k", "token", time.Second)
+		wantClass(t, "ExpireIf", err, false, true)
+		_, err = store.Transfer(t.Context(), "k", "token", "next", time.Second, true)
+		wantClass(t, "Transfer", err, false, true)
+		_, err = store.TransferHold(t.Context(), "shared", "token", "next", time.Second, true)
+		wantClass(t, "TransferHold", err, false, true)
 	}
 }
 

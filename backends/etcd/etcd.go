@@ -262,6 +262,9 @@ func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 		return false, err
 	}
 	found, err := s.get(ctx, key)
+	if err != nil {
+		return false, s.notDone(ctx, err)
+	}
 	for err == nil {
 		if err := found.wrongType(); err != nil {
 			return false, err
@@ -332,7 +335,7 @@ func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 	}
 	r, err := s.client.Get(ctx, s.at(""), clientv3.WithKeysOnly())
 	if err != nil {
-		return backends.Identity{}, s.explain(ctx, err)
+		return backends.Identity{}, s.notDone(ctx, err)
 	}
 	return backends.Identity{Server: "etcd cluster " + clusterID(r.Header), Role: "master"}, nil
 }

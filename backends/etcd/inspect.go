@@ -27,7 +27,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 	}
 	lock, found, err := s.whatIs(ctx, key)
 	if err != nil {
-		return backends.State{}, s.explain(ctx, err)
+		return backends.State{}, s.notDone(ctx, err)
 	}
 	state := backends.State{}
 	switch {
@@ -49,7 +49,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 		return state, nil
 	}
 	if state.Holds, err = s.lives(ctx, found.all); err != nil {
-		return backends.State{}, s.explain(ctx, err)
+		return backends.State{}, s.notDone(ctx, err)
 	}
 	state.Holding = len(state.Holds)
 	state.Holds = state.Holds[:min(state.Holding, backends.MaxListed)]
@@ -134,7 +134,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 	r, err := s.client.Get(ctx, cmp.Or(s.config.prefix+string(from), "\x00"), clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.config.prefix)),
 		clientv3.WithLimit(int64(limit)), clientv3.WithKeysOnly())
 	if err != nil {
-		return backends.Page{}, s.explain(ctx, err)
+		return backends.Page{}, s.notDone(ctx, err)
 	}
 	var keys []string
 	next := ""

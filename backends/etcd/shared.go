@@ -241,7 +241,7 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 	for {
 		r, err := s.txn(ctx).Then(clientv3.OpGet(holdsAt(at)+token), clientv3.OpGet(at, clientv3.WithKeysOnly())).Commit()
 		if err != nil {
-			return false, s.explain(ctx, err)
+			return false, s.notDone(ctx, err)
 		}
 		kvs := r.Responses[0].GetResponseRange().Kvs
 		if len(r.Responses[1].GetResponseRange().Kvs) > 0 {
@@ -293,7 +293,7 @@ func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl t
 	for {
 		found, err := s.holds(ctx, key)
 		if err != nil {
-			return backends.Result{}, s.explain(ctx, err)
+			return backends.Result{}, s.notDone(ctx, err)
 		}
 		var r backends.Result
 		if there, ok := found.of(token); ok {
