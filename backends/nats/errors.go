@@ -219,6 +219,27 @@ func (s *Store) denied(subject string, before error) error {
 	return s.is(last, permanent, "give the user the permissions that Store.Permissions lists")
 }
 
+// notDone gives an error of a request that changes nothing its class, if all before it has changed nothing.
+func notDone(err error) error {
+	if told, ok := errors.AsType[*Error](err); ok {
+		if told.class == unknown {
+			told.class = unsent
+		}
+		return err
+	}
+	if err != nil {
+		return undone{err}
+	}
+	return nil
+}
+
+// undone is the end of a ctx before anything was done.
+type undone struct{ error }
+
+func (undone) Unsent() bool    { return true }
+func (e undone) Unwrap() error { return e.error }
+func (e undone) Error() string { return e.error.Error() + "; nothing was done" }
+
 // ended is an error of a call whose ctx has ended: it matches the error of the ctx, whatever the
 // client library calls it.
 type ended struct{ cause, err error }

@@ -108,7 +108,7 @@ func (s *Store) words(ctx context.Context) (all []string, now time.Time, err err
 			} `json:"state"`
 			failure
 		}
-		err := s.api(ctx, "STREAM.INFO", map[string]any{"subjects_filter": prefix + "*", "offset": len(all)}, &reply)
+		err := notDone(s.api(ctx, "STREAM.INFO", map[string]any{"subjects_filter": prefix + "*", "offset": len(all)}, &reply))
 		if err != nil {
 			return nil, time.Time{}, err
 		}

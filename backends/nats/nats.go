@@ -159,10 +159,8 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	}
 	r, err := s.acquire(ctx, key, value, ttl)
 	if err == nil && r.Fence > maxNumber {
-		if _, err = s.DeleteIf(ctx, key, value); err == nil {
-			err = errNumbersEnd
-		}
-		return backends.Result{}, err
+		_, _ = s.DeleteIf(ctx, key, value) // if it fails, the grant ends by its TTL
+		return backends.Result{}, errNumbersEnd
 	}
 	return r, err
 }

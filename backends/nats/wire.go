@@ -89,7 +89,8 @@ func (s *Store) publish(ctx context.Context, key, value string, e *entry) (seq u
 	return ack.Seq, nil
 }
 
-// last reads the last message of a key, or nil, from the leader of the stream.
+// last reads the last message of a key, or nil, from the leader of the stream. If that fails, the call has
+// done nothing: whatever was sent before was refused.
 func (s *Store) last(ctx context.Context, key string) (*entry, error) {
 	var reply struct {
 		Message struct {
@@ -100,7 +101,7 @@ func (s *Store) last(ctx context.Context, key string) (*entry, error) {
 		} `json:"message"`
 		failure
 	}
-	err := s.api(ctx, "STREAM.MSG.GET", map[string]any{"last_by_subj": s.locks(key)}, &reply)
+	err := notDone(s.api(ctx, "STREAM.MSG.GET", map[string]any{"last_by_subj": s.locks(key)}, &reply))
 	if code(err) == codeNoMessage {
 		return nil, nil
 	}
@@ -151,7 +152,7 @@ func (s *Store) remove(ctx context.Context, seq uint64) (deleted bool, err error
 // info asks for the stream.
 func (s *Store) info(ctx context.Context) (*streamInfo, error) {
 	info := new(streamInfo)
-	if err := s.api(ctx, "STREAM.INFO", nil, info); err != nil {
+	if err := notDone(s.api(ctx, "STREAM.INFO", nil, info)); err != nil {
 		return nil, err
 	}
 	return info, nil
