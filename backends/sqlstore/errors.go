@@ -222,6 +222,13 @@ func (notSent) Unsent() bool    { return true }
 func (e notSent) Unwrap() error { return e.error }
 func (e notSent) Error() string { return e.error.Error() + "; nothing was sent" }
 
+// undone is an error of a call that has changed nothing.
+type undone struct{ error }
+
+func (undone) Unsent() bool    { return true }
+func (e undone) Unwrap() error { return e.error }
+func (e undone) Error() string { return e.error.Error() + "; nothing was done" }
+
 // The errors of outcomes that a function of the database tells.
 var (
 	errWrongType  error = permanent{backends.ErrWrongType}

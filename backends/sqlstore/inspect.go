@@ -154,7 +154,7 @@ func (s *rows) Inspect(ctx context.Context, key string) (backends.State, error) 
 	}
 	var r record
 	if err := r.scan(s.db.QueryRowContext(ctx, s.dialect.read, name).Scan); err != nil {
-		return backends.State{}, s.explain(ctx, err)
+		return backends.State{}, s.notDone(ctx, err)
 	}
 	return r.state()
 }
@@ -221,7 +221,7 @@ func (s *rows) List(ctx context.Context, prefix, after string, limit int) (backe
 	}
 	page, err := s.page(ctx, from, end, limit)
 	if err != nil {
-		return backends.Page{}, s.explain(ctx, err)
+		return backends.Page{}, s.notDone(ctx, err)
 	}
 	return page, nil
 }

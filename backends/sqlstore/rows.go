@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // rows is what [SQLite] and [MySQL] have in common. A key is one row. A call reads the row, decides here,
@@ -175,7 +176,7 @@ func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (u
 		var was record
 		err := was.scan(s.db.QueryRowContext(ctx, s.dialect.read, key).Scan)
 		if err != nil {
-			return s.explain(ctx, err)
+			return s.notDone(ctx, err) // no round before has changed anything
 		}
 		is := was
 		until, err := decide(&is)
@@ -254,4 +255,16 @@ func (s *rows) prepareTTL(ctx context.Context, ttl time.Duration, key string, va
 // explain gives an error its class.
 func (s *rows) explain(ctx context.Context, err error) error {
 	return explainBy(ctx, s.dialect.classify, err)
+}
+
+// notDone is explain for a statement that reads, of a call that has changed nothing.
+func (s *rows) notDone(ctx context.Context, err error) error {
+	err = s.explain(ctx, err)
+	if told, ok := errors.AsType[*StatementError](err); ok && told.class == unknown {
+		told.class = notDone
+	}
+	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
+		return err
+	}
+	return undone{err}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // A scripted database finds each key as row says, and runs a statement that writes when it is let.
@@ -135,6 +136,38 @@ func TestWhatHoldersWriteToSQLiteWaitsForOneGrantAtMost(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestACallWhoseReadFailsIsNotDone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, told := range []error{errors.New("the connection was reset"), &numbered{2013}, ended{context.DeadlineExceeded, io.ErrUnexpectedEOF}} {
+		db := sql.OpenDB(&scripted{read: told})
+		defer func() { _ = db.Close() }()
+		for name, s := range map[string]rowStore{"SQLite": NewSQLite(db), "MySQL": NewMySQL(db)} {
+			for call, do := range map[string]func() error{
+				"SetNX":   func() error { _, err := s.SetNX(ctx, "k", "token", time.Second); return err },
+				"Enter":   func() error { _, err := s.Enter(ctx, "k", "token", time.Second, backends.Admission{}); return err },
+				"Leave":   func() error { _, err := s.Leave(ctx, "k", "token"); return err },
+				"Inspect": func() error { _, err := s.Inspect(ctx, "k"); return err },
+				"List":    func() error { _, err := s.List(ctx, "k", "", 1); return err },
+			} {
+				if err := do(); !cleanup.Unsent(err) || cleanup.Permanent(err) || !errors.Is(err, told) || strings.Count(err.Error(), "nothing was done") != 1 || strings.Contains(err.Error(), "unknown") {
+					t.Errorf("%s of %s: %v; want %v, and nothing done", call, name, err, told)
+				}
+			}
+		}
+	}
+	cancel()
+	db := sql.OpenDB(&scripted{})
+	defer func() { _ = db.Close() }()
+	if err := NewMySQL(db).notDone(ctx, ctx.Err()); !cleanup.Unsent(err) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the end of a ctx: %v", err)
+	}
+	db = sql.OpenDB(&scripted{read: &numbered{1146}})
+	defer func() { _ = db.Close() }()
+	if _, err := NewMySQL(db).SetNX(t.Context(), "k", "token", time.Second); !cleanup.Permanent(err) || cleanup.Unsent(err) {
+		t.Errorf("a table that is missing: %v; want a permanent error", err)
 	}
 }
 
