@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 // Report is what a database server says of itself that matters to locks.
 type Report struct {
 	Version   string        // of the server
-	Role      string        // master, standby or replica
+	Role      string        // master, standby or replica; empty: a file of SQLite, which has none
 	Uptime    time.Duration // since its last start
 	Standbys  int           // connected to it, as far as the role may see
 	Wakes     bool          // a release wakes waiters
@@ -26,8 +25,14 @@ type Report struct {
 
 // String is one line for the server, and one for each finding, the unsafe ones marked.
 func (r Report) String() string {
-	text := fmt.Sprintf("%s %s, up %v, %d standbys, wake-ups %v, clock off by %v, round trip %v", cmp.Or(r.Role, "server of unknown role"),
-		cmp.Or(r.Version, "of unknown version"), r.Uptime, r.Standbys, r.Wakes, r.ClockSkew, r.RoundTrip.Round(time.Microsecond))
+	if r.Version == "" {
+		return "no report: the server did not answer" + r.Findings.String()
+	}
+	text := r.Version
+	if r.Role != "" {
+		text = fmt.Sprintf("%s %s, up %v, %d standbys, wake-ups %v, clock off by %v", r.Role, r.Version, r.Uptime, r.Standbys, r.Wakes, r.ClockSkew)
+	}
+	text += fmt.Sprintf(", round trip %v", r.RoundTrip.Round(time.Microsecond))
 	if len(r.Findings) == 0 {
 		text += "; nothing found"
 	}

@@ -113,7 +113,7 @@ func readOnly(is map[string]string) bool {
 // Check asks the server how it is set up, and says what each finding means. The error is not nil only if the
 // server did not answer. A user that may not see the threads of others sees no replicas of MySQL.
 func (s *MySQL) Check(ctx context.Context) (Report, error) {
-	r := Report{Role: "master"}
+	var r Report
 	is, err := s.variables(ctx)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
@@ -128,7 +128,7 @@ func (s *MySQL) Check(ctx context.Context) (Report, error) {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
 	r.RoundTrip = time.Since(before)
-	r.Version = is["version"]
+	r.Role, r.Version = "master", is["version"]
 	if up, err := strconv.ParseInt(is["uptime"], 10, 64); err == nil {
 		r.Uptime = time.Duration(up) * time.Second
 	}

@@ -116,7 +116,7 @@ func (s *SQLite) Identify(ctx context.Context) (backends.Identity, error) {
 // it did not answer. It can't see options of the driver that switch the locks of the file off, such as
 // nolock or a VFS without them.
 func (s *SQLite) Check(ctx context.Context) (Report, error) {
-	r := Report{Role: "master"}
+	var r Report
 	path, err := s.file(ctx)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
