@@ -127,7 +127,7 @@ func (r *Report) tolerate(err error, command, consequence string) error {
 
 // info returns the fields of INFO, or nil and a finding.
 func (s *Store) info(ctx context.Context, r *Report) (map[string]string, error) {
-	reply, err := s.exec.Do(ctx, "INFO")
+	reply, err := s.look(ctx, "INFO")
 	if err != nil {
 		if err = r.tolerate(err, "INFO",
 			"a restart or a promotion that made it forget locks is not noticed: there is no quarantine; role, uptime, eviction and persistence can't be checked",
@@ -185,7 +185,7 @@ func (s *Store) fsync(ctx context.Context, r *Report) error {
 	if !r.AOF {
 		return nil
 	}
-	reply, err := s.exec.Do(ctx, "CONFIG", "GET", "appendfsync")
+	reply, err := s.look(ctx, "CONFIG", "GET", "appendfsync")
 	if err != nil {
 		return r.tolerate(err, "CONFIG GET", "whether a power cut makes it forget locks that are held is unknown")
 	}
@@ -213,7 +213,7 @@ func configValue(reply any) string {
 // clock compares the server's wall clock with ours.
 func (s *Store) clock(ctx context.Context, r *Report) error {
 	before := time.Now()
-	reply, err := s.exec.Do(ctx, "TIME")
+	reply, err := s.look(ctx, "TIME")
 	if err != nil {
 		return r.tolerate(err, "TIME", "the skew of its clock is unknown")
 	}

@@ -22,12 +22,12 @@ var errForgetful = errors.New("the server forgets at once what is stored")
 // Identify tells which server this is by its run_id, and whether it is a master. A server that does
 // not tell, or not to us, gets an identity for a minute by a key of its own, lockstep:server after
 // the prefix: two stores with different prefixes or databases then do not see that they are on one
-// server. With a cluster client one node answers.
+// server. With a cluster client one node answers. It works in quarantine too.
 func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 	if err := ctx.Err(); err != nil {
 		return backends.Identity{}, err
 	}
-	reply, err := s.exec.Do(ctx, "INFO")
+	reply, err := s.look(ctx, "INFO")
 	if refused := (*driver.ReplyError)(nil); errors.As(err, &refused) {
 		switch refused.Code() {
 		case "NOPERM", "ERR":
@@ -50,10 +50,10 @@ func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
 func (s *Store) mark(ctx context.Context) (string, error) {
 	key := s.config.prefix + identityKey
 	for range 3 {
-		if _, err := s.exec.Do(ctx, "SET", key, rand.Text(), "NX", "PX", identityTTL.Milliseconds()); err != nil {
+		if _, err := s.look(ctx, "SET", key, rand.Text(), "NX", "PX", identityTTL.Milliseconds()); err != nil {
 			return "", err
 		}
-		name, found, err := text(s.exec.Do(ctx, "GET", key))
+		name, found, err := text(s.look(ctx, "GET", key))
 		if found || err != nil {
 			return name, err
 		}

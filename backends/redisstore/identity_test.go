@@ -148,3 +148,31 @@ func TestIdentifyPassesOnWhatIsNoAnswer(t *testing.T) {
 		t.Errorf("Identify of a server that is down = %+v", id)
 	}
 }
+
+// A young server grants nothing to a store with the strict form of quarantine. It may be looked at, also on
+// the connection that shows that it is young.
+func TestAYoungServerMayBeLookedAt(t *testing.T) {
+	server := redistest.Start(t)
+	for call, do := range map[string]func(ctx context.Context, s *redisstore.Store) error{
+		"Identify": func(ctx context.Context, s *redisstore.Store) error { _, err := s.Identify(ctx); return err },
+		"Check":    func(ctx context.Context, s *redisstore.Store) error { _, err := s.Check(ctx); return err },
+		"List":     func(ctx context.Context, s *redisstore.Store) error { _, err := s.List(ctx, "", "", 10); return err },
+		"Inspect":  func(ctx context.Context, s *redisstore.Store) error { _, err := s.Inspect(ctx, "k"); return err },
+		"Evict": func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Evict(ctx, "k", "seen", backends.Eviction{})
+			return err
+		},
+	} {
+		s, c := goredis.Open(at(server.Addr()), redisstore.WithPrefix("app:"), redisstore.WithQuarantine(time.Hour))
+		if err := do(t.Context(), s); err != nil {
+			t.Errorf("%s: %v", call, err)
+		}
+		refused := (*redisstore.QuarantineError)(nil)
+		if r, err := s.SetNX(t.Context(), "k", "token", time.Second); !errors.As(err, &refused) {
+			t.Errorf("SetNX after %s = %+v, %v; want quarantine", call, r, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

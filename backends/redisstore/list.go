@@ -84,7 +84,7 @@ func (s *Store) scan(ctx context.Context, at place, full string, limit int) (key
 	if s.clustered() {
 		key = keyIn(full, at.first)
 	}
-	err = s.line.on(ctx, key, func(p *pinned) error {
+	show := func(p *pinned) error {
 		if key != "" {
 			if at.last, err = s.reach(ctx, p, key, at); err != nil {
 				return err
@@ -96,7 +96,10 @@ func (s *Store) scan(ctx context.Context, at place, full string, limit int) (key
 		}
 		keys, at.cursor, err = s.scanned(reply, at, full)
 		return err
-	})
+	}
+	if err = s.line.on(ctx, key, show); isDropped(err) { // see look
+		err = s.line.on(ctx, key, show)
+	}
 	switch {
 	case err != nil || at.cursor == 0 && at.last == end:
 		return keys, "", err

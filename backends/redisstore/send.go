@@ -120,6 +120,16 @@ func isDropped(err error) bool {
 	return ok && refused.Unsent()
 }
 
+// look sends a command that shows something, past quarantine. As in guarded, it is sent again if its
+// connection was dropped because it showed another server, or a young one.
+func (s *Store) look(ctx context.Context, args ...any) (any, error) {
+	reply, err := s.exec.Do(ctx, args...)
+	if isDropped(err) {
+		return s.exec.Do(ctx, args...)
+	}
+	return reply, err
+}
+
 // counts returns the answer to a grant, unless quarantine has begun since the grant was sent.
 func (s *Store) counts(r backends.Result, err error) (backends.Result, error) {
 	if r.OK {
