@@ -17,6 +17,12 @@
 // replicas in 2.12.1 (https://jepsen.io/analyses/nats-2.12.1), after files were damaged on a
 // minority of servers too.
 //
+// A release deletes by the sequence that the store remembers. After a power cut, the server may have
+// given that sequence to the lock of another key. So a store forgets its sequences when its connection
+// was made again. Two cases are left, in which a release may delete the lock of another key: the
+// connection stays, because it leads to another server of the cluster than those that lost power; or it
+// breaks while the release is on its way.
+//
 // Set sync_interval: always in the configuration of every server, and use three replicas. No client
 // can see that setting, so Check can't either. If an overlap is expensive, choose PostgreSQL or
 // etcd.
