@@ -52,7 +52,7 @@ test-dialects:
 	@cd backends/sqlstore/dialects && go test -vet=off -run 'EveryStrategy/SQLite' .
 # The others of cmd/lockstep have processes that end by the clock, and have not been tried beside all this: see command.
 test-command:
-	@cd cmd/lockstep && go test -vet=off -shuffle=on ./command ./stores
+	@cd cmd/lockstep && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-bench:
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-again:

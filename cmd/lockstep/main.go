@@ -17,5 +17,9 @@ func main() {
 	command.Main(command.Program{Page: page, Stores: []command.Family{
 		stores.Redis(),
 		stores.PostgreSQL(),
+		stores.MySQL(),
+		stores.SQLite(),
+		stores.Etcd(),
+		stores.NATS(),
 	}})
 }

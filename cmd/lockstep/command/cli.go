@@ -44,7 +44,7 @@ func (c *cli) common(fs *flag.FlagSet) {
 	fs.Var(seconds{&c.maxTTL}, "max-ttl", "longest TTL (`duration`) of all programs that lock in the store; raised to that of this call")
 	fs.IntVar(&c.quorum, "quorum", c.quorum, "`number` of nodes that must hold the lock; default: more than half")
 	fs.IntVar(&c.permits, "permits", c.permits, "how many may hold a semaphore at once (`number`)")
-	fs.Var(seconds{&c.timeout}, "timeout", "`duration` to wait for an answer of the store in commands that only look")
+	fs.Var(seconds{&c.timeout}, "timeout", "`duration` to wait for an answer of the store")
 	fs.BoolVar(&c.quarantine, "quarantine", c.quarantine, "take no lock on a Redis server that was started less than -max-ttl ago; always so in a quorum")
 	fs.BoolVar(&c.json, "json", c.json, "print JSON, one object a line")
 	fs.BoolVar(&c.verbose, "v", c.verbose, "say more on standard error")

@@ -322,7 +322,7 @@ func (r *rehearsal) wake(ctx context.Context, lease locker.Lease) error {
 		return err
 	}
 	if err != nil {
-		r.find("", false, "wake-ups", "this store wakes nobody", "waiters poll", "")
+		r.find("", false, "wake-ups", "this store wakes nobody", "waiters poll", "-allow wake-ups; another store if many wait for one lock")
 		return nil
 	}
 	limit := time.NewTimer(2 * time.Second)

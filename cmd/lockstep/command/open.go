@@ -107,7 +107,10 @@ func (c *cli) open(ctx context.Context, ttl time.Duration) (stores []*Store, err
 			return stores, usage("store %d: the scheme %s is not known: this build has %s", i+1, scheme, strings.Join(c.schemes(), ", "))
 		}
 		s, err := c.program.Stores[family].Open(ctx, text, o)
-		if err != nil {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded): // the client of etcd logs in when it is made
+			return stores, &exitError{exitUnavailable, fmt.Errorf("store %d, %s: no answer: %w", i+1, public(text), err)}
+		case err != nil:
 			return stores, usage("store %d, %s: %w", i+1, public(text), err)
 		}
 		s.Name = public(text)
@@ -190,7 +193,20 @@ func (c *cli) locker(ctx context.Context, stores []*Store) (locker.Locker, strin
 	if err != nil {
 		return nil, "", usage("%w", err)
 	}
-	return l, name, nil
+	return answered{l, c.timeout}, name, nil
+}
+
+// answered limits each attempt. The client library of etcd waits for a member for as long as it may,
+// and a cron job would wait with it.
+type answered struct {
+	locker.Locker
+	limit time.Duration
+}
+
+func (a answered) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.limit)
+	defer cancel()
+	return a.Locker.Acquire(ctx, req)
 }
 
 // preferred is the strategy with numbers, if the stores have them: then the work has a number to

@@ -1,0 +1,88 @@
+package stores
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
+)
+
+// MySQL is a database of MySQL or MariaDB with the table lockstep_lock. The parameters of the URL are
+// those of the DSN of github.com/go-sql-driver/mysql, such as tls.
+func MySQL() command.Family {
+	return command.Family{
+		Schemes:  []string{"mysql", "mariadb"},
+		Examples: []string{"mysql://user:password@host:3306/database?tls=true"},
+		Open:     openMySQL,
+	}
+}
+
+func openMySQL(_ context.Context, text string, o command.Options) (*command.Store, error) {
+	u, _, err := command.ParseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	config, err := mysql.ParseDSN("tcp(" + u.Host + ")/" + strings.Trim(u.Path, "/") + "?" + u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.InterpolateParams = true
+	config.Timeout = cmp.Or(config.Timeout, 5*time.Second)
+	config.Logger = &mysql.NopLogger{} // the calls tell
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	store := sqlstore.NewMySQL(db, sqlOptions(o)...)
+	return &command.Store{
+		Backend: store,
+		Check: func(ctx context.Context) (command.Report, error) {
+			r, err := store.Check(ctx)
+			return command.Report{Server: r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+		},
+		Remedy:  remedyMySQL,
+		Install: func(ctx context.Context) error { return sqlstore.InstallMySQL(ctx, db) },
+		Close:   func() { _ = db.Close() }, // nothing is written that it could lose
+	}, nil
+}
+
+func remedyMySQL(f backends.Finding) string {
+	set := func(setting string) string { return `mysql -e "SET GLOBAL ` + setting + `", and in my.cnf` }
+	switch f.Problem {
+	case sqlstore.ProblemInstall:
+		return "lockstep install, as a user who may create a table"
+	case sqlstore.ProblemRole:
+		return "give the URL of the server that takes the writes"
+	case sqlstore.ProblemClock:
+		if strings.Contains(f.Detail, "differs") {
+			return "chronyc makestep on the host of the server, or on this one, while no lock is held"
+		}
+		return "send all locks to one server, then -allow clock"
+	case sqlstore.ProblemPersistence:
+		switch {
+		case strings.HasPrefix(f.Detail, "the engine"):
+			return `mysql DATABASE -e "ALTER TABLE lockstep_lock ENGINE = InnoDB"`
+		case strings.HasPrefix(f.Detail, "innodb_doublewrite"):
+			return "innodb_doublewrite = ON in my.cnf, and a restart"
+		case strings.HasPrefix(f.Detail, "sync_binlog"):
+			return set("sync_binlog = 1")
+		}
+		return set("innodb_flush_log_at_trx_commit = 1")
+	case sqlstore.ProblemTransactions:
+		return "autocommit=true in the DSN of the programs, and " + set("autocommit = ON")
+	case sqlstore.ProblemReplicas:
+		return set("rpl_semi_sync_master_enabled = ON") + "; or show LOCKSTEP_FENCE to the resource"
+	case sqlstore.ProblemIsolation:
+		return set("tx_isolation = 'READ-COMMITTED'")
+	}
+	return ""
+}

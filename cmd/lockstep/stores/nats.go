@@ -1,0 +1,123 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// NATS is a JetStream stream. The parameters of the URL are stream and subject, if the programs use
+// other ones than LOCKSTEP and lockstep; creds, a file of credentials; and replicas, for install.
+func NATS() command.Family {
+	return command.Family{
+		Schemes: []string{"nats", "nats+tls"},
+		Examples: []string{
+			"nats://user:password@host1:4222,host2:4222,host3:4222",
+			"nats+tls://host:4222?creds=/etc/nats/locks.creds&stream=LOCKS&subject=locks",
+		},
+		Open: openNATS,
+	}
+}
+
+func openNATS(_ context.Context, text string, o command.Options) (*command.Store, error) {
+	if o.Prefix != "" {
+		return nil, errors.New("keys have no prefix in NATS: give subject=NAME in the URL instead of -key-prefix")
+	}
+	u, others, err := command.ParseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	q := u.Query()
+	replicas, err := strconv.Atoi(q.Get("replicas"))
+	if q.Has("replicas") && err != nil {
+		return nil, errors.New("replicas is not a number")
+	}
+	conn, err := natsgo.Connect(natsServers(u, others), natsOptions(q)...)
+	if err != nil {
+		return nil, err
+	}
+	store := nats.New(conn, natsStream(q, o)...)
+	return &command.Store{
+		Backend: store,
+		Check: func(ctx context.Context) (command.Report, error) {
+			r, err := store.Check(ctx)
+			return command.Report{Server: "NATS " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+		},
+		Remedy: remedyNATS,
+		Install: func(ctx context.Context) error {
+			if replicas == 0 {
+				replicas = 1
+				if conn.ConnectedClusterName() != "" {
+					replicas = 3
+				}
+			}
+			return store.Install(ctx, replicas)
+		},
+		Close: conn.Close,
+	}, nil
+}
+
+// natsServers is the list of servers, as nats.go takes it.
+func natsServers(u *url.URL, others []string) string {
+	scheme := strings.TrimPrefix(u.Scheme, "nats+") // nats or tls
+	servers := make([]string, 0, 1+len(others))
+	for _, host := range append([]string{u.Host}, others...) {
+		servers = append(servers, (&url.URL{Scheme: scheme, User: u.User, Host: host}).String())
+	}
+	return strings.Join(servers, ",")
+}
+
+// natsOptions let a call fail while no server answers, instead of the start of the command.
+func natsOptions(q url.Values) []natsgo.Option {
+	opts := []natsgo.Option{
+		natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.PingInterval(2 * time.Second), natsgo.Timeout(2 * time.Second),
+		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}), // the calls tell
+	}
+	if file := q.Get("creds"); file != "" {
+		opts = append(opts, natsgo.UserCredentials(file))
+	}
+	return opts
+}
+
+func natsStream(q url.Values, o command.Options) []nats.Option {
+	opts := []nats.Option{nats.WithMaxTTL(o.MaxTTL)}
+	if name := q.Get("stream"); name != "" {
+		opts = append(opts, nats.WithStream(name))
+	}
+	if subject := q.Get("subject"); subject != "" {
+		opts = append(opts, nats.WithSubject(subject))
+	}
+	return opts
+}
+
+func remedyNATS(f backends.Finding) string {
+	switch f.Problem {
+	case nats.ProblemVersion:
+		return "upgrade the servers to NATS 2.11 or later"
+	case nats.ProblemInstall:
+		return "lockstep install, as a user who may publish to $JS.API.STREAM.CREATE.STREAM"
+	case nats.ProblemSettings:
+		return "nats stream edit STREAM; or stream=NAME in the URL, and lockstep install"
+	case nats.ProblemPersistence:
+		return "nats stream rm STREAM while no lock is held, then lockstep install"
+	case nats.ProblemSync:
+		return fmt.Sprintf("jetstream { sync_interval: always } in the configuration of each server; then -allow %s", nats.ProblemSync)
+	case nats.ProblemReplicas:
+		if strings.Contains(f.Detail, "offline") {
+			return "nats server report jetstream; start the server again"
+		}
+		return "nats stream edit STREAM --replicas 3"
+	case nats.ProblemClock:
+		return "chronyc makestep on the host of the leader, or on this one, while no lock is held"
+	}
+	return ""
+}

@@ -1,0 +1,65 @@
+package stores
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// A finding without something to type is of little use. The kinds of findings are read from the source
+// of each store, so a new one needs a remedy.
+func TestEveryFindingHasARemedy(t *testing.T) {
+	for folder, remedies := range map[string][]func(backends.Finding) string{
+		"redisstore": {remedyRedis},
+		"sqlstore":   {remedyPostgreSQL, remedyMySQL, remedySQLite},
+		"etcd":       {remedyEtcd},
+		"nats":       {remedyNATS},
+	} {
+		problems := problemsIn(t, "../../../backends/"+folder+"/check.go")
+		if len(problems) < 5 {
+			t.Errorf("%s has the problems %v only", folder, problems)
+		}
+		for _, problem := range problems {
+			var found bool
+			for _, remedy := range remedies {
+				text := remedy(backends.Finding{Problem: problem, Detail: "something"})
+				found = found || text != ""
+			}
+			if !found {
+				t.Errorf("%s: nothing to type against %s", folder, problem)
+			}
+		}
+	}
+}
+
+// problemsIn are the values of the constants Problem….
+func problemsIn(t *testing.T, path string) (all []backends.Problem) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range g.Specs {
+			v := spec.(*ast.ValueSpec)
+			if !strings.HasPrefix(v.Names[0].Name, "Problem") {
+				continue
+			}
+			value, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, backends.Problem(value))
+		}
+	}
+	return all
+}
