@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects cmd/lockstep
 # the stores whose modules have campaigns of their own: see internal/verify/rivals
-STORES := backends/pgx backends/etcd backends/nats
+STORES := backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The parts of make test, longest first: as soon as one ends, the next one begins.
@@ -50,7 +50,6 @@ test-pgx test-etcd test-nats:
 test-dialects:
 	@cd backends/sqlstore/dialects && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd backends/sqlstore/dialects && go test -vet=off -run 'EveryStrategy/SQLite' .
-# The others of cmd/lockstep have processes that end by the clock, and have not been tried beside all this: see command.
 test-command:
 	@cd cmd/lockstep && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-bench:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/counting"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -39,6 +40,9 @@ func TestAGuardedCounterLosesNoIncrement(t *testing.T) {
 
 // TestProcess is a process of the tests with several of them.
 func TestProcess(t *testing.T) {
+	if rivals.Process(t, openFor) {
+		return
+	}
 	role := os.Getenv("ROLE")
 	if role == "" {
 		t.Skip("it is for tests that start processes")

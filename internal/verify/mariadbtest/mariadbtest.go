@@ -13,17 +13,36 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/internal/verify/daemon"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
 // A Server is one MariaDB with a fixed address and data directory, and at most one process at a time.
-type Server struct{ *daemon.Server }
+type Server struct {
+	*daemon.Server
+	move func(by time.Duration)
+}
 
 // Start runs a server with an empty database test and a user root without a password. settings are options
 // of mariadbd, such as "innodb-flush-log-at-trx-commit=0".
 func Start(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return launch(tb, false, settings)
+}
+
+// StartWithMovableClock is Start of a server whose clock [Server.MoveClock] moves. It needs a C compiler.
+func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return launch(tb, true, settings)
+}
+
+// MoveClock sets the clock of the server to so long after the true time. It is for servers of
+// [StartWithMovableClock].
+func (s *Server) MoveClock(by time.Duration) { s.move(by) }
+
+func launch(tb testing.TB, movable bool, settings []string) *Server {
 	tb.Helper()
 	program, install := find(tb, "mariadbd"), find(tb, "mariadb-install-db")
 	dir, err := os.MkdirTemp("", "mariadbtest") // short, since a path of a socket must be
@@ -41,15 +60,23 @@ func Start(tb testing.TB, settings ...string) *Server {
 	if out, err := exec.Command(install, append(slices.Clip(common), "--auth-root-authentication-method=normal")...).CombinedOutput(); err != nil {
 		tb.Fatalf("mariadbtest: %v\n%s", err, out)
 	}
-	return &Server{daemon.Serve(tb, func(port *daemon.Port) (*daemon.Process, error) {
+	var env []string
+	var move func(by time.Duration)
+	if movable {
+		env, move = redistest.MovableClock(tb, dir)
+	}
+	serve := func(port *daemon.Port) (*daemon.Process, error) {
 		args := append(slices.Clip(common), "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port.Number), "--socket="+filepath.Join(dir, "socket"),
 			"--innodb-buffer-pool-size=32M", "--max-connections=300", "--skip-name-resolve", "--performance-schema=OFF")
 		for _, setting := range settings {
 			args = append(args, "--"+setting)
 		}
-		p, err := daemon.Start(dir, exec.Command(program, args...))
+		cmd := exec.Command(program, args...)
+		cmd.Env = append(os.Environ(), env...)
+		p, err := daemon.Start(dir, cmd)
 		return daemon.Ready(p, err, func(log string) bool { return strings.Contains(log, "ready for connections") })
-	}, (*daemon.Process).Kill)}
+	}
+	return &Server{daemon.Serve(tb, serve, (*daemon.Process).Kill), move}
 }
 
 // DSN is how github.com/go-sql-driver/mysql is told of the server.

@@ -46,6 +46,16 @@ func Overlaps(all []Tenure, groups ...string) []Violation {
 	return Overlapping(history.Overlaps(Holds(all, Tenure.End, groups...)))
 }
 
+// OverlapsOfOwners is Overlaps for locks that nest: an owner may have several holds.
+func OverlapsOfOwners(all []Tenure, group string) []Violation {
+	owners := slices.Clone(all)
+	for i := range owners {
+		owners[i].Who = owners[i].Owner
+	}
+	overlaps := history.Overlaps(Holds(owners, Tenure.End, group))
+	return Overlapping(slices.DeleteFunc(overlaps, func(o history.Overlap) bool { return o.First.Who == o.Second.Who }))
+}
+
 // Overlapping returns overlaps as violations.
 func Overlapping(overlaps []history.Overlap) (found []Violation) {
 	for _, o := range overlaps {

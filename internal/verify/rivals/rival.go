@@ -60,6 +60,8 @@ func (s Strategy) judge(all []Tenure) (found []Violation) {
 		found = Mixtures(all)
 	case s.Permits > 0:
 		found = Crowds(all, "hold", s.Permits)
+	case s.Name == Reentrant.Name:
+		found = OverlapsOfOwners(all, "hold")
 	default:
 		found = Overlaps(all, "hold")
 	}

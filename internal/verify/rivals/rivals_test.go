@@ -192,3 +192,20 @@ func TestACellCountsEachTenureOfItsFaultOnce(t *testing.T) {
 		}
 	}
 }
+
+// The release of the first hold was lost, so the store has it still when its owner takes the lock again.
+func TestOnlyAnotherOwnerViolatesALockThatNests(t *testing.T) {
+	first := Tenure{Who: "rival 0", Key: "reentrant", Group: "hold", Owner: "a", Answered: 10, Until: 100}
+	again := Tenure{Who: "rival 0", Key: "reentrant", Group: "hold", Owner: "a", Answered: 20, Until: 120}
+	other := Tenure{Who: "rival 0", Key: "reentrant", Group: "hold", Owner: "b", Answered: 110, Until: 200}
+	if found := Reentrant.judge([]Tenure{first, again}); len(found) > 0 {
+		t.Errorf("two holds of one owner: %v", found)
+	}
+	if found := Reentrant.judge([]Tenure{first, again, other}); len(found) != 1 {
+		t.Errorf("a hold of another owner: %v; want one violation", found)
+	}
+	other.Answered = 130
+	if found := Reentrant.judge([]Tenure{first, again, other}); len(found) > 0 {
+		t.Errorf("after the holds of the first: %v", found)
+	}
+}

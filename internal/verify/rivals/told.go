@@ -15,7 +15,7 @@ import (
 
 // A Witness tells of what its Locker grants, in lines:
 //
-//	grant ID GROUP ASKED ANSWERED UNTIL NUMBER KEY
+//	grant ID GROUP ASKED ANSWERED UNTIL NUMBER KEY OWNER
 //	until ID TIME      the lease does not end before
 //	release ID TIME    the release is about to be sent
 //
@@ -35,8 +35,8 @@ func (w Witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		if req.From != "" {
 			group = "resumed"
 		}
-		w.Tell(fmt.Sprintf("grant %d %s %d %d %d %d %q", nameOf(lease.Token), group,
-			lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key))
+		w.Tell(fmt.Sprintf("grant %d %s %d %d %d %d %q %q", nameOf(lease.Token), group,
+			lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key, req.Owner))
 	}
 	return lease, err
 }
@@ -71,6 +71,7 @@ func nameOf(token string) uint64 {
 // A Tenure is one hold, as its program has told of it.
 type Tenure struct {
 	Who, Key, Group        string
+	Owner                  string // of a lock that nests
 	Asked, Answered, Until int64
 	Released, Done         int64 // 0: not
 	Number                 uint64
@@ -123,7 +124,7 @@ func (r *Record) Hear(who, line string) {
 		r.tb.Errorf("%s: %s", who, rest)
 	case what == "refused" && scan(rest, "%d", &at):
 		r.refused = append(r.refused, at)
-	case what == "grant" && scan(rest, "%d %s %d %d %d %d %q", &g.id, &g.Group, &g.Asked, &g.Answered, &g.Until, &g.Number, &g.Key):
+	case what == "grant" && scan(rest, "%d %s %d %d %d %d %q %q", &g.id, &g.Group, &g.Asked, &g.Answered, &g.Until, &g.Number, &g.Key, &g.Owner):
 		r.byID[g.id] = g
 		r.told = append(r.told, g)
 	case !scan(rest, "%d %d", &id, &at) || r.byID[id] == nil: // it is from package testing

@@ -1,0 +1,126 @@
+package dialects_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+)
+
+// The campaigns of SQLite and MariaDB: rivals want the same locks while servers, connections and holders
+// fail. A part of each runs in every test, and all of it with LOCKSTEP_TORTURE=1.
+//
+//	go test -run Campaign -v .
+
+// openFor opens a store for a rival: in a file, or at an address.
+func openFor(_ context.Context, addr string) (backends.Store, func() error, error) {
+	d, dsn := sqlite, addr
+	if !strings.HasPrefix(addr, "file:") {
+		d, dsn = mariadb, "root@tcp("+addr+")/test?interpolateParams=true"
+	}
+	db, err := sql.Open(d.driver, dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	db.SetMaxOpenConns(20)
+	return d.open(db), db.Close, nil
+}
+
+func campaign(t *testing.T, server *mariadbtest.Server, faults ...rivals.Fault) rivals.Campaign {
+	t.Helper()
+	if err := sqlstore.InstallMySQL(t.Context(), mariadb.dial(t, server.DSN()).DB); err != nil {
+		t.Fatal(err)
+	}
+	return rivals.Campaign{
+		Brief: []rivals.Strategy{rivals.Fenced, rivals.Semaphore},
+		Where: "MariaDB", Module: "backends/sqlstore/dialects", Open: openFor, TTL: time.Second, Faults: faults,
+		Addr: func(via func(server string) string) string { return via(server.Addr()) },
+	}
+}
+
+// violated is a campaign that must find violations.
+func violated(t *testing.T, setting string, server *mariadbtest.Server, faults ...rivals.Fault) rivals.Campaign {
+	t.Helper()
+	c := campaign(t, server, faults...)
+	c.Setting, c.Violated, c.Kept, c.TTL, c.Grants = setting, true, true, 15*time.Second, 1
+	c.Strategies = []rivals.Strategy{rivals.Single, rivals.Fenced, rivals.Semaphore}
+	c.Brief = c.Strategies[:1]
+	return c
+}
+
+func killed(server *mariadbtest.Server) rivals.Fault {
+	return rivals.Fault{Name: "servers killed", Strike: func(c *rivals.Crew) {
+		c.Holder()
+		server.Kill()
+		server.Restart()
+	}}
+}
+
+func TestCampaignOfServersAndConnectionsThatFail(t *testing.T) {
+	rivals.TwoAtOnce(t)
+	server := mariadbtest.Start(t)
+	stopped := rivals.Fault{Name: "servers stopped", Strike: func(c *rivals.Crew) {
+		c.Holder()
+		server.Pause()
+		time.Sleep(3 * c.TTL)
+		server.Resume()
+	}}
+	campaign(t, server, rivals.None, killed(server), stopped, rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
+}
+
+func TestCampaignOfHoldersThatFail(t *testing.T) {
+	t.Parallel()
+	t.Run("MariaDB", func(t *testing.T) {
+		rivals.TwoAtOnce(t)
+		c := campaign(t, mariadbtest.Start(t), rivals.HoldersKilled, rivals.HoldersStopped)
+		c.Processes = true
+		c.Run(t)
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		rivals.TwoAtOnce(t)
+		file := sqlite.fresh(t).dsn
+		rivals.Campaign{
+			Brief: []rivals.Strategy{rivals.Fenced, rivals.Semaphore},
+			Where: "SQLite", Module: "backends/sqlstore/dialects", Open: openFor, TTL: time.Second,
+			Faults:    []rivals.Fault{rivals.None, rivals.HoldersKilled, rivals.HoldersStopped},
+			Addr:      func(func(server string) string) string { return file },
+			Processes: true,
+		}.Run(t)
+	})
+}
+
+// With 0 the log is written once a second, so a crash forgets what was granted last.
+func TestCampaignOfServersThatForget(t *testing.T) {
+	rivals.TwoAtOnce(t)
+	server := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit=0")
+	violated(t, "innodb_flush_log_at_trx_commit 0", server, killed(server)).Run(t)
+}
+
+func TestCampaignOfClocks(t *testing.T) {
+	t.Parallel()
+	const jump = time.Minute
+	t.Run("ahead", func(t *testing.T) {
+		rivals.TwoAtOnce(t)
+		server, ahead := mariadbtest.StartWithMovableClock(t), time.Duration(0)
+		violated(t, "", server, rivals.Fault{Name: "server clock ahead", Strike: func(c *rivals.Crew) {
+			c.Holder()
+			ahead += jump
+			server.MoveClock(ahead)
+		}}).Run(t)
+	})
+	t.Run("back", func(t *testing.T) {
+		rivals.TwoAtOnce(t)
+		server, back := mariadbtest.StartWithMovableClock(t), time.Duration(0)
+		campaign(t, server, rivals.Fault{Name: "server clock back", Strike: func(c *rivals.Crew) {
+			c.Holder()
+			back += jump
+			server.MoveClock(-back)
+		}}).Run(t)
+	})
+}
