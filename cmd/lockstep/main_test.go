@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,6 +29,11 @@ import (
 func TestMain(m *testing.M) {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "lockstep-") || os.Args[0] == "lockstep" {
 		main()
+	}
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP} {
+		if signal.Ignored(s) { // as a shell does for what runs in its background; the calls would ignore it too
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	os.Exit(redistest.Main(m))
 }

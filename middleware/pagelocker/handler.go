@@ -49,7 +49,7 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 		p.stream(w, r, q)
 	case format == "json", format == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html"):
 		p.wait(r, q)
-		all, source := p.locks()
+		all, source := p.recent()
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(p.report(q, time.Now(), all, source)) // fails if the reader is gone
 	default:
@@ -73,7 +73,7 @@ func (p *Page) html(w http.ResponseWriter, r *http.Request, q query, notice stri
 	seq := p.streams.seq // before the locks are read, so that no change is missed
 	p.streams.mu.Unlock()
 	nonce := rand.Text()
-	all, source := p.locks()
+	all, source := p.recent()
 	var page bytes.Buffer
 	if err := p.page(&page, nonce, q, p.report(q, time.Now(), all, source), seq, notice); err != nil {
 		http.Error(w, "the page can't be made: "+err.Error(), http.StatusInternalServerError)
@@ -116,10 +116,10 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 			"key", q.key, "print", seen, "now", e.Now, "ok", ok, "err", err, "remote", r.RemoteAddr)
 	}
 	p.polls.mu.Lock()
-	if i := p.polls.inspections[q.key]; i != nil && i.under == nil {
-		i.began = time.Time{} // what it says is old
+	if i := p.polls.inspections[q.key]; i != nil {
+		i.outdate()
 	}
-	p.polls.list.began = time.Time{}
+	p.polls.list.outdate()
 	p.polls.mu.Unlock()
 	p.changed()
 	switch {

@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/pagelocker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
 )
 
 func TestAnAcquireOfThisProcessIsAnEventSoon(t *testing.T) {
@@ -95,10 +100,10 @@ func TestTheStoreIsNotAskedWhileNobodyLooks(t *testing.T) {
 			s.Errorf("%d calls of List before somebody looks", s.lists.Load())
 		}
 		b := s.open("/", false)
-		time.Sleep(10 * time.Second)
+		time.Sleep(9 * time.Second) // between two intervals
 		b.leave()
 		before := s.lists.Load()
-		if time.Sleep(time.Minute); s.lists.Load() != before || before < 5 {
+		if time.Sleep(time.Minute); s.lists.Load() != before || before < 4 {
 			s.Errorf("%d calls of List with a viewer, %d a minute later", before, s.lists.Load())
 		}
 	}) // and no goroutine is left, or synctest fails
@@ -254,6 +259,56 @@ func TestCloseEndsStreams(t *testing.T) {
 		synctest.Wait()
 		if w := s.get("/"); w.Code != http.StatusOK {
 			s.Errorf("status %d after Close", w.Code)
+		}
+	})
+}
+
+// Somebody asks for keys that do not exist. Locks that the store has are still looked at, and the store is
+// asked for a bounded number of the others.
+func TestInventedKeysTakeNoRoomFromLocks(t *testing.T) {
+	play(t, func(s *scene) {
+		defer s.lock(s.others, "order/1").Unlock(s.Context())
+		s.report("") // the store has this key
+		for n := range 250 {
+			s.report("key=" + fmt.Sprint("invented/", n))
+		}
+		if n := s.inspections.Load(); n > 200 {
+			s.Errorf("%d inspections of invented keys in one interval; want 200 at most", n)
+		}
+		if r := s.report("key=order/1"); len(r.Locks) != 1 || r.Locks[0].State != "held" {
+			s.Errorf("beside invented keys: %+v", r)
+		}
+	})
+}
+
+// A look that began before a release does not stand for the time after it.
+func TestALookThatAReleaseOvertakesIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counted{Store: memory.New()}
+		l, err := locker.New(fenced.New(store.Store)).Lock(t.Context(), "order/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Unlock(t.Context()) }()
+		state, err := store.Inspect(t.Context(), "order/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := pagelocker.New(pagelocker.WithStore(store), pagelocker.WithRelease(store, func(*http.Request) bool { return true }))
+		release := func() {
+			store.during.Store(nil)
+			w := ask(p, http.MethodPost, "/?key=order/1", url.Values{"print": {state.Holds[0].Print}, "now": {"1"}})
+			if w.Code != http.StatusSeeOther {
+				t.Errorf("release: %d %s", w.Code, w.Body)
+			}
+		}
+		store.during.Store(&release)
+		ask(p, http.MethodGet, "/", nil) // its look sees the hold, and then the hold is released
+		if text := ask(p, http.MethodGet, "/?format=json", nil).Body.String(); strings.Contains(text, `"state":"held"`) {
+			t.Errorf("after the release: %s", text)
+		}
+		if n := store.lists.Load(); n != 2 {
+			t.Errorf("%d looks; want 2", n)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func (p *Page) metrics(now time.Time) []byte {
 		}
 		return 0
 	}
-	all, source := p.locks()
+	all, source := p.recent()
 	if source != nil {
 		p.polls.mu.Lock()
 		last := p.polls.list

@@ -62,6 +62,7 @@ type Page struct {
 	registry registry
 	colors   colors
 	polls    polls
+	merged   merged
 	streams  streams
 	dirty    chan struct{} // has room for one: something may have changed
 	looking  atomic.Bool   // a stream is open

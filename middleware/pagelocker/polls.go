@@ -31,7 +31,11 @@ type poll struct {
 	began, ended time.Time     // of the last one that is over
 	err          error         // of that
 	under        chan struct{} // closed when the one under way is over; nil: none
+	outdated     bool          // what is under way may not show what has changed since it began
 }
+
+// outdate makes the next look ask the store, whenever the last one was. The mutex must be held.
+func (of *poll) outdate() { of.began, of.outdated = time.Time{}, of.under != nil }
 
 type inspection struct {
 	poll
@@ -62,6 +66,9 @@ func (p *Page) start(of *poll, ask func(ctx context.Context, began time.Time) er
 		err := ask(ctx, now)
 		p.polls.mu.Lock()
 		of.began, of.ended, of.err, of.under = now, time.Now(), err, nil
+		if of.outdated {
+			of.outdate()
+		}
 		p.polls.mu.Unlock()
 		close(done)
 		p.changed()
@@ -83,7 +90,7 @@ func (p *Page) refresh(q query) <-chan struct{} {
 	i := p.polls.inspections[q.key]
 	if i == nil {
 		i = new(inspection)
-		if p.mayAsk(q.key) && p.polls.room() {
+		if p.mayAsk(q.key) && p.polls.room(p.polls.locks[q.key] != nil, p.interval) {
 			p.polls.inspections[q.key] = i
 		} else {
 			i.began = time.Now() // it is not asked for
@@ -108,17 +115,25 @@ func (p *Page) refresh(q query) <-chan struct{} {
 	})
 }
 
-// room makes room for one more key. The mutex must be held.
-func (s *polls) room() bool {
+// room makes room for one more key: the one that was looked at first makes way. So whoever asks for
+// keys that he has made up takes no room from those that the store has. He can't make the store be asked
+// for more than maxInspections of them in an interval. The mutex must be held.
+func (s *polls) room(known bool, interval time.Duration) bool {
 	if len(s.inspections) < maxInspections {
 		return true
 	}
+	var first string
+	var old *inspection
 	for key, i := range s.inspections {
-		if i.under == nil && time.Since(i.began) > time.Minute {
-			delete(s.inspections, key)
+		if i.under == nil && (old == nil || i.began.Before(old.began)) {
+			first, old = key, i
 		}
 	}
-	return len(s.inspections) < maxInspections
+	if old == nil || !known && time.Since(old.began) < interval {
+		return false
+	}
+	delete(s.inspections, first)
+	return true
 }
 
 // mayAsk keeps people from reading keys that the page is not for.

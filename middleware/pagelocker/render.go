@@ -1,9 +1,10 @@
 package pagelocker
 
 import (
+	"crypto/sha256"
 	_ "embed" // the page
+	"encoding/hex"
 	"fmt"
-	"hash/fnv"
 	"html/template"
 	"io"
 	"net/url"
@@ -43,9 +44,8 @@ type row struct {
 
 // ID names the row in the HTML, whatever the key is.
 func (r row) ID() string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(r.Key)) // never fails
-	return "r-" + strconv.FormatUint(h.Sum64(), 36)
+	sum := sha256.Sum256([]byte(r.Key)) // nobody finds two keys with one name
+	return "r-" + hex.EncodeToString(sum[:12])
 }
 
 // Link leads to the page of the lock, from any page.

@@ -84,6 +84,7 @@ type counted struct {
 	*memory.Store
 	lists, inspections atomic.Int32
 	fails              atomic.Pointer[error]
+	during             atomic.Pointer[func()] // is called before List returns
 }
 
 func (c *counted) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
@@ -93,7 +94,11 @@ func (c *counted) List(ctx context.Context, prefix, after string, limit int) (ba
 	if err := c.fails.Load(); err != nil {
 		return backends.Page{}, *err
 	}
-	return c.Store.List(ctx, prefix, after, limit)
+	page, err := c.Store.List(ctx, prefix, after, limit)
+	if during := c.during.Load(); during != nil {
+		(*during)()
+	}
+	return page, err
 }
 
 func (c *counted) Inspect(ctx context.Context, key string) (backends.State, error) {

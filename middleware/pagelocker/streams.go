@@ -39,11 +39,7 @@ func (p *Page) join(q query) (*view, chan struct{}, bool) {
 		return nil, nil, false
 	}
 	now := time.Now()
-	for q, v := range s.views {
-		if len(v.viewers) == 0 && now.Sub(v.used) > viewLife {
-			delete(s.views, q)
-		}
-	}
+	s.forget(now, q, 2*p.maxStreams)
 	v := p.view(q, now)
 	news := make(chan struct{}, 1)
 	v.viewers[news] = true
@@ -58,6 +54,25 @@ func (p *Page) join(q query) (*view, chan struct{}, bool) {
 	}
 	p.changed()
 	return v, news, true
+}
+
+// forget makes room for the view of q: it drops the views that nobody has, those that are old and, if
+// there are too many, the one that has been unused for longest.
+func (s *streams) forget(now time.Time, q query, most int) {
+	var oldest query
+	var unused *view
+	for other, v := range s.views {
+		switch {
+		case len(v.viewers) > 0 || other == q:
+		case now.Sub(v.used) > viewLife:
+			delete(s.views, other)
+		case unused == nil || v.used.Before(unused.used):
+			oldest, unused = other, v
+		}
+	}
+	if s.views[q] == nil && len(s.views) >= most && unused != nil {
+		delete(s.views, oldest)
+	}
 }
 
 // view returns the view of q, and makes it if there is none. The mutex must be held.
