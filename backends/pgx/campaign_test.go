@@ -104,6 +104,7 @@ func TestCampaignBehindAPooler(t *testing.T) {
 	pooler := server.StartPooler(t)
 	c := campaign(t, server, killed(server), rivals.Fault{Name: "pooler killed", Strike: func(c *rivals.Crew) {
 		c.Holder()
+		pooler.Kill()
 		pooler.Restart()
 	}})
 	c.Setting = "behind a pooler"

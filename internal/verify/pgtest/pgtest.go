@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,16 +22,10 @@ import (
 
 // A Server is one PostgreSQL with a fixed address and data directory, and at most one process at a time.
 type Server struct {
+	*daemon.Server
 	tb   testing.TB
-	dir  string // of the data, the logs and the sockets
-	port *daemon.Port
-	args []string
-	env  []string
+	dir  string                 // of the data, the logs and the sockets
 	move func(by time.Duration) // its clock; nil if it can't be moved
-
-	mu    sync.Mutex
-	proc  *daemon.Process
-	ended bool
 }
 
 // Start runs a server with a database postgres and a superuser postgres, whom it trusts without a
@@ -73,68 +66,44 @@ func launch(tb testing.TB, fill func(dir string) error, movable bool, settings [
 	if err := fill(dir); err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
+	tb.Cleanup(func() { forgetMemory(dir) })
+	bin := Programs(tb)
+	s := &Server{tb: tb, dir: dir}
 	var env []string
-	var move func(time.Duration)
 	if movable {
-		env, move = redistest.MovableClock(tb, dir)
+		env, s.move = redistest.MovableClock(tb, dir)
 	}
-	for attempt := 1; ; attempt++ {
-		port, err := daemon.ReservePort()
-		if err != nil {
-			tb.Fatalf("pgtest: %v", err)
-		}
-		s := &Server{tb: tb, dir: dir, port: port, env: env, move: move}
+	s.Server = daemon.Serve(tb, func(port *daemon.Port) (*daemon.Process, error) {
+		cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"))
 		for _, setting := range slices.Concat([]string{
 			"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", port.Number), "unix_socket_directories=" + dir,
 			"max_connections=300", "shared_buffers=32MB", "timezone=UTC", "logging_collector=off", "log_min_messages=warning",
 			"dynamic_shared_memory_type=mmap", // a server that is killed leaves nothing outside of its folder
 		}, settings) {
-			s.args = append(s.args, "-c", setting)
+			cmd.Args = append(cmd.Args, "-c", setting)
 		}
-		err = s.start()
-		if err == nil {
-			tb.Cleanup(s.end)
-			return s
-		}
-		port.Close()
-		if !daemon.IsPortTaken(err) || attempt == 10 {
-			tb.Fatalf("pgtest: %v", err)
-		}
-	}
+		cmd.Env = append(os.Environ(), env...)
+		asUser(cmd)
+		p, err := daemon.Start(dir, cmd)
+		return daemon.Ready(p, err, func(log string) bool { return strings.Contains(log, "ready to accept") }) // a standby: read-only connections
+	}, crash)
+	return s
 }
 
-func (s *Server) start() error {
-	bin := Programs(s.tb)
-	cmd := exec.Command(filepath.Join(bin, "postgres"), append([]string{"-D", filepath.Join(s.dir, "data")}, s.args...)...)
-	cmd.Env = append(os.Environ(), s.env...)
-	asUser(cmd)
-	proc, err := daemon.Start(s.dir, cmd)
-	if err != nil {
-		return err
+// crash ends all processes of a server with SIGKILL at once. A kill of the first process alone would
+// leave the others, which still have the memory of the server.
+func crash(p *daemon.Process) {
+	var children []int
+	if p.Pause() == nil { // so that it starts no other process meanwhile
+		children = signalChildren(p.PID, sigKill)
 	}
-	err = proc.Await(func(log string) bool { return strings.Contains(log, "ready to accept") }) // a standby: read-only connections
-	if err != nil {
-		proc.Kill()
-		return err
-	}
-	s.proc = proc
-	return nil
-}
-
-// end kills the process for good.
-func (s *Server) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	s.proc.Resume()
-	s.stopAtOnce()
-	s.forgetMemory()
-	s.port.Close()
+	p.Kill()
+	awaitEnd(children) // a new server refuses the data while one of them runs
 }
 
 // forgetMemory removes the segment of shared memory that a server leaves if it was killed.
-func (s *Server) forgetMemory() {
-	text, err := os.ReadFile(filepath.Join(s.dir, "data", "postmaster.pid"))
+func forgetMemory(dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
 		return // it has removed both
 	}
@@ -146,34 +115,11 @@ func (s *Server) forgetMemory() {
 	}
 }
 
-// stopAtOnce ends all processes of the server without a checkpoint.
-func (s *Server) stopAtOnce() {
-	s.proc.Signal(sigQuit)
-	<-s.proc.Done()
-}
-
-// Addr is host:port. It stays the same across restarts.
-func (s *Server) Addr() string { return s.port.Addr() }
-
 // DSN is how drivers are told of the server, as key=value.
-func (s *Server) DSN() string { return connString(s.port.Number) }
+func (s *Server) DSN() string { return connString(s.Port()) }
 
 func connString(port int) string {
 	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable", port)
-}
-
-// Kill ends all processes of the server with SIGKILL at once: what was not written to a file is
-// lost. A kill of the first process alone would leave the others, which still have the memory of
-// the server.
-func (s *Server) Kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.proc.Pause(); err != nil { // so that it starts no other process meanwhile
-		s.tb.Errorf("pgtest: Kill of %s: %v", s.Addr(), err)
-	}
-	children := signalChildren(s.proc.PID, sigKill)
-	s.proc.Kill()
-	awaitEnd(children) // a new server refuses the data while one of them runs
 }
 
 // MoveClock sets the wall clock of the server: it is by ahead of the clock of this machine, until
@@ -182,50 +128,39 @@ func (s *Server) MoveClock(by time.Duration) { s.move(by) }
 
 // Stop ends the server as an operator would, without waiting for clients.
 func (s *Server) Stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.proc.Signal(os.Interrupt)
-	<-s.proc.Done()
-}
-
-// Restart starts a server that was killed or stopped, with its address and data.
-func (s *Server) Restart() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return
-	}
-	if err := s.start(); err != nil {
-		s.tb.Errorf("pgtest: Restart of %s: %v", s.Addr(), err)
-	}
+	s.With(func(p *daemon.Process) error {
+		p.Signal(os.Interrupt)
+		<-p.Done()
+		return nil
+	})
 }
 
 // Pause stops all processes of the server with SIGSTOP. The kernel still accepts connections and bytes
 // for it, and nothing is answered.
 func (s *Server) Pause() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.proc.Pause(); err != nil {
-		s.tb.Errorf("pgtest: Pause of %s: %v", s.Addr(), err)
-	}
-	signalChildren(s.proc.PID, sigStop)
+	s.With(func(p *daemon.Process) error {
+		err := p.Pause()
+		if err == nil {
+			signalChildren(p.PID, sigStop)
+		}
+		return err
+	})
 }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	signalChildren(s.proc.PID, sigCont)
-	s.proc.Resume()
+	s.With(func(p *daemon.Process) error {
+		signalChildren(p.PID, sigCont)
+		p.Resume()
+		return nil
+	})
 }
 
 // Promote makes a standby take writes.
 func (s *Server) Promote() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := run(s.dir, filepath.Join(Programs(s.tb), "pg_ctl"), "promote", "-w", "-D", filepath.Join(s.dir, "data")); err != nil {
-		s.tb.Errorf("pgtest: Promote of %s: %v", s.Addr(), err)
-	}
+	s.With(func(*daemon.Process) error {
+		return run(s.dir, filepath.Join(Programs(s.tb), "pg_ctl"), "promote", "-w", "-D", filepath.Join(s.dir, "data"))
+	})
 }
 
 // Programs is the folder with the programs of PostgreSQL. Without them the test is left out.

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-var sigQuit, sigStop, sigCont, sigKill = os.Kill, os.Kill, os.Kill, os.Kill
+var sigStop, sigCont, sigKill = os.Kill, os.Kill, os.Kill
 
 func asUser(*exec.Cmd) {}
 

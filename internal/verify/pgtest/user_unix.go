@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	sigQuit = syscall.SIGQUIT
 	sigStop = syscall.SIGSTOP
 	sigCont = syscall.SIGCONT
 	sigKill = syscall.SIGKILL
