@@ -1,7 +1,6 @@
 package dialects_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 // With innodb_flush_log_at_trx_commit = 1 a grant that was told is on disk. With 2 it is with the operating
@@ -62,63 +59,6 @@ func crash(t *testing.T, server *mariadbtest.Server, s store) (forgot int) {
 		})
 	}
 	return forgot
-}
-
-// Goroutines take one lock in turns while the server is killed or stopped, and goes on.
-func TestAServerThatIsKilledOrStoppedGrantsNoLockTwice(t *testing.T) {
-	server := mariadbtest.Start(t)
-	db := mariadb.dial(t, server.DSN())
-	if err := mariadb.install(t.Context(), db.DB); err != nil {
-		t.Fatal(err)
-	}
-	var holder, turns atomic.Int64 // holder is when the lease of the holder ends; 0: nobody has the lock
-	ctx, stop := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	for range 8 {
-		locks := locker.New(single.New(db.store()), locker.WithTTL(2*time.Second))
-		all.Go(func() {
-			for ctx.Err() == nil {
-				l, err := locks.Lock(ctx, "k", locker.WithWait(patience))
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Errorf("Lock: %v", err)
-					}
-					continue
-				}
-				if until := holder.Swap(l.Lease().Expires.UnixNano()); until > time.Now().UnixNano() {
-					t.Errorf("granted %v before the end of another lease", time.Until(time.Unix(0, until)))
-				}
-				turns.Add(1)
-				holder.Store(0)
-				if err := l.Unlock(ctx); err != nil && !errors.Is(err, locker.ErrLost) && ctx.Err() == nil {
-					t.Logf("Unlock: %v", err) // its outcome is not known
-				}
-			}
-		})
-	}
-	for round := range 6 {
-		before := turns.Load()
-		eventually(t, "the lock is taken", func() bool { return turns.Load() > before+10 })
-		if round%2 == 0 {
-			server.Kill()
-			server.Restart()
-			continue
-		}
-		server.Pause()
-		called, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		began := time.Now()
-		if _, err := db.store().SetNX(called, "another", "token", time.Second); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("SetNX of a server that is stopped = %v after %v; want the end of the ctx", err, time.Since(began))
-		}
-		cancel()
-		time.Sleep(2500 * time.Millisecond) // longer than a lease
-		server.Resume()
-	}
-	before := turns.Load()
-	eventually(t, "the lock is taken", func() bool { return turns.Load() > before+10 })
-	stop()
-	all.Wait()
-	t.Logf("%d turns", turns.Load())
 }
 
 // Calls that meet on few keys, by several connections, end in no deadlock and no error.

@@ -20,52 +20,49 @@ import (
 
 var kills = flag.Int("kills", 20, "how many processes to kill")
 
-// Processes of one computer take one lock in turns. One or the other is killed, at any moment, also in the
-// middle of a statement, or stopped for longer than its lease. No two hold the lock at once, by their own
-// leases, the numbers rise, and the file stays whole.
+// Processes of one computer take one lock of SQLite in turns. One or the other is killed, at any moment,
+// also in the middle of a statement, or stopped for longer than its lease. No two hold the lock at once, by
+// their own leases, the numbers rise, and the file stays whole. The campaigns strike after a grant.
 func TestProcessesThatAreKilledExcludeEachOther(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
-		db := d.fresh(t)
-		c := &crew{grants: map[string]int{}}
-		start := func() *exec.Cmd {
-			cmd, _, out := child.Start(t, "DIALECT="+d.name, "DSN="+db.dsn, "ROLE=holder")
-			c.reading.Go(func() { c.read(cmd.Process.Pid, out) })
-			return cmd
+	t.Parallel()
+	db := sqlite.fresh(t)
+	c := &crew{grants: map[string]int{}}
+	start := func() *exec.Cmd {
+		cmd, _, out := child.Start(t, "DIALECT="+sqlite.name, "DSN="+db.dsn, "ROLE=holder")
+		c.reading.Go(func() { c.read(cmd.Process.Pid, out) })
+		return cmd
+	}
+	all := []*exec.Cmd{start(), start(), start(), start()}
+	for n := range *kills {
+		before := c.total()
+		eventually(t, "the lock is taken", func() bool { return c.total() > before+20 })
+		time.Sleep(rand.N(5 * time.Millisecond)) // to meet any moment
+		i := rand.IntN(len(all))
+		if n%2 == 0 {
+			_ = all[i].Process.Kill()
+			all[i] = start()
+			continue
 		}
-		all := []*exec.Cmd{start(), start(), start(), start()}
-		for n := range *kills {
-			before := c.total()
-			eventually(t, "the lock is taken", func() bool { return c.total() > before+20 })
-			time.Sleep(rand.N(5 * time.Millisecond)) // to meet any moment
-			i := rand.IntN(len(all))
-			if n%2 == 0 {
-				_ = all[i].Process.Kill()
-				all[i] = start()
-				continue
-			}
-			_ = all[i].Process.Signal(syscall.SIGSTOP)
-			time.Sleep(holdTTL + 100*time.Millisecond)
-			_ = all[i].Process.Signal(syscall.SIGCONT)
-		}
-		for _, cmd := range all {
-			_ = cmd.Process.Kill()
-		}
-		c.reading.Wait()
-		t.Logf("%d holds by %d processes, %d of which were killed in mid-run", len(c.holds), len(c.grants), (*kills+1)/2)
-		for _, o := range history.Overlaps(c.holds) {
-			t.Errorf("two holders at once: %v", o)
-		}
-		if len(c.wrong) > 0 {
-			t.Errorf("processes said: %v", c.wrong[:min(10, len(c.wrong))])
-		}
-		c.wantRisingNumbers(t)
-		if d.driver == "sqlite" {
-			var state string
-			if err := db.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&state); err != nil || state != "ok" {
-				t.Errorf("the file is damaged: %v, %v", state, err)
-			}
-		}
-	})
+		_ = all[i].Process.Signal(syscall.SIGSTOP)
+		time.Sleep(holdTTL + 100*time.Millisecond)
+		_ = all[i].Process.Signal(syscall.SIGCONT)
+	}
+	for _, cmd := range all {
+		_ = cmd.Process.Kill()
+	}
+	c.reading.Wait()
+	t.Logf("%d holds by %d processes, %d of which were killed in mid-run", len(c.holds), len(c.grants), (*kills+1)/2)
+	for _, o := range history.Overlaps(c.holds) {
+		t.Errorf("two holders at once: %v", o)
+	}
+	if len(c.wrong) > 0 {
+		t.Errorf("processes said: %v", c.wrong[:min(10, len(c.wrong))])
+	}
+	c.wantRisingNumbers(t)
+	var state string
+	if err := db.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&state); err != nil || state != "ok" {
+		t.Errorf("the file is damaged: %v, %v", state, err)
+	}
 }
 
 const holdTTL = 300 * time.Millisecond

@@ -204,8 +204,12 @@ func TestOnlyAnotherOwnerViolatesALockThatNests(t *testing.T) {
 	if found := Reentrant.judge([]Tenure{first, again, other}); len(found) != 1 {
 		t.Errorf("a hold of another owner: %v; want one violation", found)
 	}
-	other.Answered = 130
+	again.Released = 105
 	if found := Reentrant.judge([]Tenure{first, again, other}); len(found) > 0 {
-		t.Errorf("after the holds of the first: %v", found)
+		t.Errorf("after an early release: %v", found)
+	}
+	other.Answered = 103
+	if found := Reentrant.judge([]Tenure{first, again, other}); len(found) != 1 {
+		t.Errorf("after the end of the first hold alone: %v; want one violation", found)
 	}
 }
