@@ -11,7 +11,7 @@ GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.
 # The parts of make test, longest first: as soon as one ends, the next one begins.
 TESTS := test-root test-again test-rueidis test-bench test-dialects test-etcd test-nats test-pgx test-command test-servers
 
-.PHONY: help fmt check test $(TESTS) command fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
+.PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -66,9 +66,6 @@ test-servers:
 servers: programs ## run the tests on Redis and Valkey of several versions, and write the table of docs/choosing-a-store.md (an hour)
 	@folders=$$(.ci/servers) && go run ./internal/verify/servers -docs docs/choosing-a-store.md - $$folders
 
-command: programs ## run the tests of cmd/lockstep, with real servers and processes (2 minutes)
-	@cd cmd/lockstep && LOCKSTEP_REQUIRE_REDIS=1 go test -shuffle=on ./...
-
 fuzz: ## fuzz every target of every module for TIME (10s)
 	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \
 		| awk '/^Fuzz/ { found[n++] = $$1 } $$1 == "ok" { while (n > 0) print $$2, found[--n] }' \
@@ -101,6 +98,7 @@ torture: programs ## run every test in full size, COUNT times (20) but for campa
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
 		$$(go list ./... | grep -v -e '/internal/verify/campaign$$' -e '/internal/verify/simulation$$') \
 		$(foreach m,$(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
+		-- -C cmd/lockstep -timeout 12h -count=$(or $(COUNT),20) -run 'BeforeTheLeaseEnds|NothingOutlives' . \
 		-- -parallel 8 -timeout 12h -skip Promises ./internal/verify/campaign ./internal/verify/simulation \
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 12h -run Campaign ./...) \
 		-- $(simulation)

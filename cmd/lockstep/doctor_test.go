@@ -38,6 +38,35 @@ func doctor(t *testing.T, store string, args ...string) (d diagnosis) {
 	return d
 }
 
+// awaitDoctor asks again until the answer is right: other work on the machine makes round trips long, and
+// ends the short leases of a rehearsal.
+func awaitDoctor(t *testing.T, what string, right func(diagnosis) bool, store string, args ...string) {
+	t.Helper()
+	var d diagnosis
+	defer func() {
+		if t.Failed() {
+			t.Logf("exit %d, %v, %+v", d.Exit, d.found(), d.Rehearsal)
+		}
+	}()
+	await(t, what, func() bool {
+		d = doctor(t, store, args...)
+		return right(d)
+	})
+}
+
+// fit tells of a diagnosis without a finding, after a rehearsal that went well.
+func fit(d diagnosis) bool { return d.Exit == 0 && d.rehearsed() }
+
+// rehearsed tells whether each step of the rehearsal went well.
+func (d diagnosis) rehearsed() bool {
+	for _, s := range d.Rehearsal {
+		if !s.OK {
+			return false
+		}
+	}
+	return len(d.Rehearsal) == 6
+}
+
 // found are the problems, and the parts of what was found where a kind has several.
 func (d diagnosis) found() map[string]string {
 	all := map[string]string{}
@@ -65,19 +94,9 @@ func TestDoctorOnRedis(t *testing.T) {
 	t.Run("fit", func(t *testing.T) {
 		s := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
 		// The server tells whole seconds. With the shortest limit it is up for long enough soon.
-		var d diagnosis
-		await(t, "it is up for long enough", func() bool {
-			d = doctor(t, url(s), "-max-ttl", "1s", "-ttl", "1s")
-			return d.found()["restarted"] == ""
-		})
-		if d.Exit != 0 || len(d.Findings) != 0 || len(d.Rehearsal) != 6 || d.LeastTTLMS < 10 {
-			t.Errorf("%+v", d)
-		}
-		for _, s := range d.Rehearsal {
-			if !s.OK {
-				t.Errorf("%+v", s)
-			}
-		}
+		awaitDoctor(t, "fit", func(d diagnosis) bool {
+			return fit(d) && len(d.Findings) == 0 && d.LeastTTLMS >= 10
+		}, url(s), "-max-ttl", "1s", "-ttl", "1s")
 		if d := doctor(t, url(s), "-ttl", "10ms", "-max-ttl", "1s"); d.LeastTTLMS > 10 {
 			expect(t, d, "ttl", "10ms", false)
 		}
@@ -95,11 +114,10 @@ func TestDoctorOnRedis(t *testing.T) {
 			t.Errorf("exit %d", d.Exit)
 		}
 		s.Do("CONFIG", "SET", "appendonly", "no")
-		d = doctor(t, url(s), "-allow", "restarted,eviction")
-		expect(t, d, "persistence", "no append-only file", false)
-		if d.Exit != 1 {
-			t.Errorf("exit %d with -allow: %+v", d.Exit, d.found())
-		}
+		awaitDoctor(t, "a warning, with -allow", func(d diagnosis) bool {
+			return d.Exit == 1 && strings.Contains(d.found()["persistence"], "no append-only file")
+		}, url(s), "-allow", "restarted,eviction")
+		expect(t, doctor(t, url(s)), "persistence", "no append-only file", false)
 	})
 	t.Run("replicas", func(t *testing.T) {
 		s := redistest.StartSwitchover(t)
@@ -145,20 +163,17 @@ func TestDoctorOnAQuorum(t *testing.T) {
 	all := redistest.StartN(t, 3)
 	store := url(all[0]) + " " + url(all[1]) + " " + url(all[2])
 	limits := []string{"-max-ttl", "1s", "-ttl", "1s", "-allow", "restarted,persistence"}
-	await(t, "the servers are up for long enough", func() bool { return doctor(t, store, limits...).Exit == 0 })
-	d := doctor(t, store, limits...)
-	if len(d.Rehearsal) != 6 {
-		t.Errorf("%+v", d)
-	}
+	awaitDoctor(t, "fit", fit, store, limits...)
 	// The commands work on a quorum as well, if its nodes have been up for the longest TTL.
-	if code, _, err := run(t, store, "-max-ttl", "10m", "run", "-n", "q", "--", "true"); code != 77 || !strings.Contains(err, "quarantine") {
+	// The code is 69 if the third node has not answered when the other two have refused.
+	if code, _, err := run(t, store, "-max-ttl", "10m", "run", "-n", "q", "--", "true"); code != 77 && code != 69 || !strings.Contains(err, "quarantine") {
 		t.Errorf("run on nodes that were just started = %d: %s", code, err)
 	}
-	must(t, store, "-max-ttl", "4s", "run", "-w", "1m", "-ttl", "3s", "q", "--", "true")
-	if out := must(t, store, "-max-ttl", "3s", "run", "-ttl", "3s", "-v", "q", "--", "sh", "-c", "echo $LOCKSTEP_FENCE"); strings.TrimSpace(out) == "" {
+	must(t, store, "-max-ttl", "20s", "run", "-w", "2m", "-ttl", "20s", "q", "--", "true")
+	if out := must(t, store, "-max-ttl", "20s", "run", "-ttl", "20s", "-v", "q", "--", "sh", "-c", "echo $LOCKSTEP_FENCE"); strings.TrimSpace(out) == "" {
 		t.Error("no number")
 	}
-	must(t, store, "-max-ttl", "3s", "acquire", "-ttl", "3s", "-holder", "me", "q")
+	must(t, store, "-max-ttl", "20s", "acquire", "-ttl", "20s", "-holder", "me", "q")
 	if out := must(t, store, "list", "-prefix", "q"); strings.Count(out, "  on redis://") != 3 || strings.Count(out, "me") != 3 {
 		t.Errorf("list: %s", out)
 	}
@@ -170,18 +185,15 @@ func TestDoctorOnAQuorum(t *testing.T) {
 	must(t, store, "release", "q", "-print", prints, "-now", "-yes")
 	must(t, store, "test", "q")
 
-	d = doctor(t, url(all[0])+" "+url(all[1])+" redis://localhost:"+strings.Split(all[0].Addr(), ":")[1], limits...)
+	d := doctor(t, url(all[0])+" "+url(all[1])+" redis://localhost:"+strings.Split(all[0].Addr(), ":")[1], limits...)
 	expect(t, d, "same", "nodes 1 and 3", true)
 	all[2].Do("REPLICAOF", "127.0.0.1", strings.Split(all[0].Addr(), ":")[1])
 	d = doctor(t, store, limits...)
 	expect(t, d, "role", "replica", true)
 	all[2].Do("REPLICAOF", "NO", "ONE")
 	all[2].Kill()
-	d = doctor(t, store, limits...)
-	expect(t, d, "unreachable", "", false)
-	if d.Exit != 1 || len(d.Rehearsal) != 6 {
-		t.Errorf("with two of three nodes: %+v", d)
-	}
+	expect(t, doctor(t, store, limits...), "unreachable", "", false)
+	awaitDoctor(t, "a warning with two of three nodes", func(d diagnosis) bool { return d.Exit == 1 && d.rehearsed() }, store, limits...)
 	all[1].Kill()
 	if d = doctor(t, store, limits...); d.Exit != 69 || len(d.Rehearsal) != 0 {
 		t.Errorf("with one of three nodes: %+v", d)
@@ -203,6 +215,28 @@ func postgres(dsn string) string {
 		}
 	}
 	return u
+}
+
+func TestDoctorFindsAnOldTransactionAndAClock(t *testing.T) {
+	s := pgtest.StartWithMovableClock(t)
+	store := postgres(s.DSN())
+	must(t, store, "install")
+	old := exec.Command("psql", store, "-c", "BEGIN; SELECT txid_current(); SELECT pg_sleep(600)")
+	if err := old.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = old.Process.Kill()
+		_ = old.Wait()
+	})
+	await(t, "the transaction has begun", func() bool {
+		out, err := exec.Command("psql", store, "-Atc", "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)' AND backend_xid IS NOT NULL").Output()
+		return err == nil && strings.TrimSpace(string(out)) == "1"
+	})
+	s.MoveClock(time.Hour)
+	d := doctor(t, store)
+	expect(t, d, "transactions", "old", false)
+	expect(t, d, "clock", "differs", false)
 }
 
 func TestDoctorOnPostgreSQL(t *testing.T) {
