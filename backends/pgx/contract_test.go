@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	pgxlib "github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
@@ -75,9 +76,18 @@ func (o outside) store(key string, kind int, value string, ttl time.Duration) {
 	if ttl > 0 {
 		expires = fmt.Sprintf("clock_timestamp() + interval '%d microseconds'", ttl.Microseconds())
 	}
-	o.exec(`DELETE FROM lockstep.hold WHERE key = $1`, []byte(key))
-	o.exec(`INSERT INTO lockstep.lock (key, kind, value, expires) VALUES ($1, $2, $3, `+expires+`)
-		ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires = excluded.expires`, []byte(key), kind, []byte(value))
+	// in one transaction: a waiter may be quick
+	err := pgxlib.BeginFunc(context.Background(), o.pool, func(tx pgxlib.Tx) error {
+		_, err := tx.Exec(context.Background(), `INSERT INTO lockstep.lock (key, kind, value, expires) VALUES ($1, $2, $3, `+expires+`)
+			ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires = excluded.expires`, []byte(key), kind, []byte(value))
+		if err == nil {
+			_, err = tx.Exec(context.Background(), `DELETE FROM lockstep.hold WHERE key = $1`, []byte(key))
+		}
+		return err
+	})
+	if err != nil {
+		o.t.Errorf("store %q: %v", key, err)
+	}
 }
 
 func (o outside) Set(key, value string, ttl time.Duration) { o.t.Helper(); o.store(key, 1, value, ttl) }
