@@ -174,7 +174,8 @@ func TestDoctorOnAQuorum(t *testing.T) {
 		t.Error("no number")
 	}
 	must(t, store, "-max-ttl", "20s", "acquire", "-ttl", "20s", "-holder", "me", "q")
-	if out := must(t, store, "list", "-prefix", "q"); strings.Count(out, "  on redis://") != 3 || strings.Count(out, "me") != 3 {
+	// Two of three nodes are enough: the process may have ended before the third one granted.
+	if out := must(t, store, "list", "-prefix", "q"); strings.Count(out, "  on redis://") < 2 || strings.Count(out, "me") < 2 {
 		t.Errorf("list: %s", out)
 	}
 	if code, _, _ := run(t, store, "test", "q"); code != 75 {

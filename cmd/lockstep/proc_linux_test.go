@@ -211,10 +211,11 @@ func TestAGuardIsReplaced(t *testing.T) {
 		return pids
 	}
 	holder := fmt.Sprintf("guarded-%d", rand.Uint64())
-	c := begin(t, url(s), "run", "-ttl", "29s", "-holder", holder, "k", "--", "sleep", "600")
+	c := begin(t, url(s), "run", "-ttl", "29s", "-holder", holder, "k", "--", "sh", "-c", "echo started; exec sleep 600")
+	// Without a guard that watches, nothing would start.
+	await(t, "the command runs", func() bool { return strings.Contains(c.out.String(), "started") })
 	await(t, "a guard", func() bool { return len(guards(c.Process.Pid)) == 1 })
 	first := guards(c.Process.Pid)[0]
-	await(t, "the command runs", func() bool { return len(living(t, "LOCKSTEP_HOLDER="+holder)) > 0 })
 	_ = syscall.Kill(first, syscall.SIGKILL)
 	await(t, "another guard", func() bool { now := guards(c.Process.Pid); return len(now) == 1 && now[0] != first })
 	_ = c.Process.Kill()
