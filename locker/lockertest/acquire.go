@@ -58,7 +58,8 @@ var acquireSentences = []sentence{
 			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, x.long))
 			_, sooner := x.locker.Acquire(x.Context(), x.request(g.Key, locker.MinTTL))
 			if later == nil || sooner == nil {
-				return false // livesUntil finds whether that was wrong
+				x.beneath.Delete(g.Key) // for the next try
+				return false            // livesUntil finds whether that was wrong
 			}
 			x.wantHeld(later, g, began)
 			x.livesUntil(g.Lease)
