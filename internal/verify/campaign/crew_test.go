@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +39,8 @@ type crew struct {
 	busy    int
 	stolen  int // locks that were lost before their lease ended
 
-	unconfirmed int // releases, the lost ones among them
+	unconfirmed int         // releases, the lost ones among them
+	patient     atomic.Bool // a release that is not confirmed soon is waited for
 }
 
 const (
@@ -166,6 +168,11 @@ func (h *hold) end() error {
 		})
 	}
 	err := h.Unlock(context.Background())
+	if err != nil && h.crew.patient.Load() && !errors.Is(err, locker.ErrLost) { // it took longer than three seconds, and goes on
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		err = h.Unlock(ctx)
+	}
 	h.crew.mu.Lock()
 	defer h.crew.mu.Unlock()
 	if err != nil {

@@ -82,6 +82,7 @@ func (r reshardings) run(t *testing.T) {
 		keys = append(keys, slot+"a", slot+"b", slot+"c")
 	}
 	c := assemble(t, keys, false, 3, keptTTL, staff...)
+	c.patient.Store(true)
 	unwanted := []*loner{r.alone(c, staff[0], keys[0]+"/alone"), r.alone(c, staff[1], keys[3]+"/alone")}
 
 	for i := range moves {
