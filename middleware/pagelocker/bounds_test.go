@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
 )
 
 // Whoever opens and leaves stream after stream, each with another query, leaves no more views than twice
@@ -36,6 +38,44 @@ func TestViewsThatNobodyHasAreBounded(t *testing.T) {
 		if look("last"); len(p.streams.views) != 2 {
 			t.Errorf("%d views two minutes later; want two", len(p.streams.views))
 		}
+		p.leave(v, news)
+	})
+}
+
+// Whoever loads the page again and again has the locks put together four times a second.
+func TestPlainRequestsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		begin := func(key string) {
+			p.registry.begin(t.Context(), locker.Lease{Key: key, Token: "token", Expires: time.Now().Add(time.Hour)})
+		}
+		begin("a")
+		first := p.recent(query{})
+		begin("b")
+		if time.Sleep(pace - time.Millisecond); !p.recent(query{}).at.Equal(first.at) {
+			t.Error("the locks were put together twice within 250 ms")
+		}
+		if time.Sleep(time.Millisecond); len(p.recent(query{}).all) != 2 {
+			t.Error("a lock is not shown after 250 ms")
+		}
+	})
+}
+
+// The page of a browser is a little old. It says so, and the stream brings what has changed since then.
+func TestAPageThatIsOldIsBroughtUpToDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		q := query{sort: sorts[0], page: 1}
+		v, news, _ := p.join(q)
+		old := p.recent(q)
+		p.registry.begin(t.Context(), locker.Lease{Key: "a", Token: "token", Expires: time.Now().Add(time.Hour)})
+		time.Sleep(pace / 2) // there was an event
+		again := p.recent(q)
+		p.streams.mu.Lock()
+		if parts, order := v.since(again.seq); len(again.all) != len(old.all) || len(parts) == 0 || len(order) != 1 {
+			t.Errorf("%d locks and then %d parts, of change %d; want the row to come", len(again.all), len(parts), again.seq)
+		}
+		p.streams.mu.Unlock()
 		p.leave(v, news)
 	})
 }

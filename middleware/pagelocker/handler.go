@@ -49,9 +49,8 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 		p.stream(w, r, q)
 	case format == "json", format == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html"):
 		p.wait(r, q)
-		all, source := p.recent()
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.report(q, time.Now(), all, source)) // fails if the reader is gone
+		_ = json.NewEncoder(w).Encode(p.report(q, time.Now(), p.recent(q))) // fails if the reader is gone
 	default:
 		p.wait(r, q)
 		p.html(w, r, q, "", http.StatusOK)
@@ -69,13 +68,9 @@ func (p *Page) wait(r *http.Request, q query) {
 }
 
 func (p *Page) html(w http.ResponseWriter, r *http.Request, q query, notice string, status int) {
-	p.streams.mu.Lock()
-	seq := p.streams.seq // before the locks are read, so that no change is missed
-	p.streams.mu.Unlock()
-	nonce := rand.Text()
-	all, source := p.recent()
+	nonce, k := rand.Text(), p.recent(q)
 	var page bytes.Buffer
-	if err := p.page(&page, nonce, q, p.report(q, time.Now(), all, source), seq, notice); err != nil {
+	if err := p.page(&page, nonce, q, p.report(q, time.Now(), k), k.seq, notice); err != nil {
 		http.Error(w, "the page can't be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/pagelocker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 )
 
 func TestAnAcquireOfThisProcessIsAnEventSoon(t *testing.T) {
@@ -263,20 +264,37 @@ func TestCloseEndsStreams(t *testing.T) {
 	})
 }
 
-// Somebody asks for keys that do not exist. Locks that the store has are still looked at, and the store is
-// asked for a bounded number of the others.
-func TestInventedKeysTakeNoRoomFromLocks(t *testing.T) {
+// Somebody asks for keys that do not exist. The store is asked for a bounded number of them. Those who
+// look at a lock see it all the same, and those who begin to look at one see who has it.
+func TestInventedKeysTakeNothingFromLocks(t *testing.T) {
 	play(t, func(s *scene) {
 		defer s.lock(s.others, "order/1").Unlock(s.Context())
-		s.report("") // the store has this key
-		for n := range 250 {
-			s.report("key=" + fmt.Sprint("invented/", n))
+		defer s.lock(s.others, "order/2").Unlock(s.Context())
+		b := s.open("/?key=order/1", false)
+		defer b.leave()
+		began := time.Now()
+		for n := range 20 { // for 20 s
+			for i := range 250 {
+				s.report(fmt.Sprintf("key=invented/%d/%d", n, i))
+			}
+			time.Sleep(time.Second)
 		}
-		if n := s.inspections.Load(); n > 200 {
-			s.Errorf("%d inspections of invented keys in one interval; want 200 at most", n)
+		// 200 at a time, and a place is free again after 6 s; and the stream, every 2 s
+		if n := s.inspections.Load(); n > 4*200+11 {
+			s.Errorf("%d inspections in 20 s; want few for 5,000 invented keys", n)
 		}
-		if r := s.report("key=order/1"); len(r.Locks) != 1 || r.Locks[0].State != "held" {
-			s.Errorf("beside invented keys: %+v", r)
+		for _, key := range []string{"order/1", "order/2"} {
+			l := s.report("key=" + key).Locks[0]
+			if l.State != "held" || l.Holds[0].Holder != "others/2" {
+				s.Errorf("beside invented keys: %+v", l)
+				continue
+			}
+			if since := l.Holds[0].Since; key == "order/1" && !since.Equal(began) {
+				s.Errorf("the hold that is looked at since %v began at %v", began, since)
+			}
+		}
+		if r := s.report("key=invented/last"); r.Locks[0].State != "free" || r.Store.Unasked != "" {
+			s.Errorf("a key that is not in the list: %+v", r.Store)
 		}
 	})
 }
@@ -309,6 +327,82 @@ func TestALookThatAReleaseOvertakesIsRepeated(t *testing.T) {
 		}
 		if n := store.lists.Load(); n != 2 {
 			t.Errorf("%d looks; want 2", n)
+		}
+	})
+}
+
+// Nobody looks at what this process released since the store was last asked: neither at keys that it has
+// forgotten, nor at one that others may hold too.
+func TestWhatThisProcessReleasedIsNotShownAsHeld(t *testing.T) {
+	play(t, func(s *scene) {
+		shared := locker.New(semaphore.New(s.Store, 5), locker.WithHolder("here/1"), locker.WithMiddleware(s.page.Middleware))
+		theirs := locker.New(semaphore.New(s.Store, 5), locker.WithHolder("here/1")) // the same name
+		kept := s.lock(theirs, "permits")
+		defer kept.Unlock(s.Context())
+		var held []*locker.Lock
+		for n := range 1500 { // more than the registry remembers
+			held = append(held, s.lock(s.here, fmt.Sprint("order/", n)))
+		}
+		for range 4 {
+			held = append(held, s.lock(shared, "permits"))
+		}
+		if r := s.report(""); r.Held != 1501 {
+			s.Fatalf("%d keys are held; want 1501", r.Held)
+		}
+		for _, l := range held {
+			if err := l.Unlock(s.Context()); err != nil {
+				s.Fatal(err)
+			}
+		}
+		time.Sleep(250 * time.Millisecond)
+		r := s.report("q=permits")
+		if r.Held != 1 || r.Found != 1 || r.Locks[0].Holding != 1 || len(r.Locks[0].Holds) != 1 || r.Locks[0].Holds[0].Here {
+			s.Errorf("%d keys are held, and %+v; want the one permit of the other process", r.Held, r.Locks)
+		}
+		if s.lists.Load() != 1 {
+			s.Errorf("the store was asked %d times; this test is about one answer", s.lists.Load())
+		}
+		time.Sleep(2 * time.Second)
+		if s.report(""); s.lists.Load() != 2 {
+			s.Error("the store was not asked again")
+		}
+		for _, l := range s.report("q=order").Locks {
+			if len(l.History) != 1 || !l.History[0].Here {
+				s.Fatalf("the history of %s is %+v; want the hold of this process alone", l.Key, l.History)
+			}
+		}
+	})
+}
+
+// What a store said a while ago is not shown as if it were so now.
+func TestAnAnswerOfLongAgoIsNotShown(t *testing.T) {
+	play(t, func(s *scene) {
+		l := s.lock(s.others, "order/1")
+		s.report("")
+		l.Unlock(s.Context())
+		time.Sleep(time.Minute)
+		slow := func() { time.Sleep(5 * time.Second) }
+		s.during.Store(&slow)
+		if text := s.get("/").Body.String(); strings.Contains(text, "others/2") || !strings.Contains(text, "has not answered yet") {
+			s.Error("the page shows what the store said a minute ago")
+		}
+		if text := s.get("/metrics").Body.String(); !strings.Contains(text, "lockstep_store_up 0") {
+			s.Error("the metrics say that the store has answered")
+		}
+		time.Sleep(5 * time.Second)
+	})
+}
+
+// Prometheus asks less often than people look. It follows a hold all the same.
+func TestAScrapeFollowsHolds(t *testing.T) {
+	play(t, func(s *scene) {
+		defer s.lock(s.others, "order/1").Unlock(s.Context())
+		for range 3 {
+			s.get("/metrics")
+			time.Sleep(15 * time.Second)
+		}
+		if text := s.get("/metrics").Body.String(); !strings.Contains(text, "\nlockstep_oldest_hold_seconds 45\n") {
+			s.Errorf("after 45 s: %s", text)
 		}
 	})
 }

@@ -109,24 +109,21 @@ func lockOf(key string, s backends.State, before *Lock, read time.Time) *Lock {
 	return l
 }
 
-// merge makes a Lock of what this process knows and what the store says (nil: nothing). The mutex
-// of the registry must be held.
-func (k *keyed) merge(store *Lock) *Lock {
+// merge makes a Lock of what this process knows and what the store says (nil: nothing). What this
+// process knows comes first: the holds that are over, and that of others were before its own. The
+// mutex of the registry must be held.
+func (k *keyed) merge(store *Lock, over map[[8]byte]bool) *Lock {
 	l := &Lock{Key: k.key, State: "free"}
 	if store != nil {
 		*l = *store
 		l.Holds, l.Queue = nil, slices.Clone(store.Queue)
 	}
-	alone := time.Time{} // since when the store's answer about the holder is old
 	for _, h := range k.holds {
 		l.Holds = append(l.Holds, Hold{
 			Holder: h.label, Here: true, Since: h.since, Expires: h.expires, Lease: h.ttl, Fence: h.fence,
 			Extensions: h.extensions, Failing: h.failed, Abandoned: h.abandoned,
 		})
 		l.Fence = max(l.Fence, h.fence)
-		if !h.shared {
-			alone = h.since
-		}
 	}
 	ours := len(l.Holds)
 	if store != nil {
@@ -136,7 +133,7 @@ func (k *keyed) merge(store *Lock) *Lock {
 			switch {
 			case i >= 0:
 				l.Holds[i].Print, l.Holds[i].Slot = h.Print, h.Slot
-			case !alone.Before(store.read), k.ended(name, h.Holder, store):
+			case over[name], !k.alone.Before(store.read):
 				l.Holding--
 			default:
 				l.Holds = append(l.Holds, h)
@@ -163,16 +160,6 @@ func (k *keyed) merge(store *Lock) *Lock {
 		})
 	}
 	return l
-}
-
-// ended reports whether the hold is one of this process that has ended since the store was asked.
-func (k *keyed) ended(name [8]byte, label string, store *Lock) bool {
-	for _, p := range k.past {
-		if p.here && (p.prints.has(name) || p.until.After(store.read) && p.label == label && store.Group == "" && store.Holding == 1) {
-			return true
-		}
-	}
-	return false
 }
 
 // queue adds the calls of this process to the position of their Client, or behind the others.

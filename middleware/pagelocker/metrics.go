@@ -24,7 +24,8 @@ func (p *Page) metrics(now time.Time) []byte {
 		}
 		return 0
 	}
-	all, source := p.recent()
+	k := p.recent(query{})
+	source := k.source
 	if source != nil {
 		p.polls.mu.Lock()
 		last := p.polls.list
@@ -34,7 +35,7 @@ func (p *Page) metrics(now time.Time) []byte {
 		gauge("lockstep_store_partial", "1 if the store has more keys than are counted here.", one(source.Partial))
 	}
 	states, waiters, longest, oldest, watched := map[string]int{}, 0, 0, now, map[string]*Lock{}
-	for _, l := range all {
+	for _, l := range k.all {
 		states[l.State]++
 		waiters += l.Waiting
 		longest = max(longest, l.Waiting)

@@ -163,6 +163,7 @@ func TestAHoldOfThisProcessIsShownOnce(t *testing.T) {
 			s.Errorf("%+v; want three extensions, and a print from the store", r)
 		}
 		l.Unlock(s.Context())
+		time.Sleep(250 * time.Millisecond)
 		if r := s.report("").Locks[0]; r.State != "free" || len(r.Holds) != 0 { // the store is not asked again
 			s.Errorf("%+v; want a free lock", r)
 		}
@@ -210,6 +211,22 @@ func TestKeysAreSortedAndFound(t *testing.T) {
 	})
 }
 
+// Two keys whose 64 bits of FNV-1a are equal have rows of their own.
+func TestTwoKeysNeverShareARow(t *testing.T) {
+	play(t, func(s *scene) {
+		for _, key := range []string{"8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"} {
+			defer s.lock(s.here, key).Unlock(s.Context())
+		}
+		ids := map[string]bool{}
+		for _, id := range regexp.MustCompile(`<li id="([^"]+)"`).FindAllStringSubmatch(s.get("/").Body.String(), -1) {
+			ids[id[1]] = true
+		}
+		if len(ids) != 2 {
+			s.Errorf("the rows of two locks are %v", ids)
+		}
+	})
+}
+
 func TestKeysOutsideThePrefixesAreNotAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counted{Store: memory.New()}
@@ -218,6 +235,9 @@ func TestKeysOutsideThePrefixesAreNotAskedFor(t *testing.T) {
 		ask(p, http.MethodGet, "/?key=session/1", nil)
 		if n := store.inspections.Load(); n != 0 {
 			t.Errorf("Inspect was called %d times", n)
+		}
+		if w := ask(p, http.MethodGet, "/?key=session/1", nil); !strings.Contains(w.Body.String(), "none of the prefixes") {
+			t.Error("the page does not say that it has not looked")
 		}
 		if w := ask(p, http.MethodPost, "/?key=session/1", url.Values{"print": {"x"}}); w.Code != http.StatusForbidden {
 			t.Errorf("a release of it has status %d", w.Code)

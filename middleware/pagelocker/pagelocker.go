@@ -88,7 +88,7 @@ func New(opts ...Option) *Page {
 	p.colors.known = map[string]int{}
 	p.template = parsed(p.colors.of)
 	p.registry.byKey = map[string]*keyed{}
-	p.registry.prints = p.store != nil
+	p.registry.prints, p.registry.lapse = p.store != nil, p.lapse()
 	p.registry.changed = p.changed
 	p.polls.inspections = map[string]*inspection{}
 	p.streams.views = map[query]*view{}

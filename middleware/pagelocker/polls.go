@@ -1,6 +1,7 @@
 package pagelocker
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -21,13 +22,16 @@ const (
 type polls struct {
 	mu          sync.Mutex
 	list        poll
+	read        time.Time        // when locks was asked for
 	locks       map[string]*Lock // immutable values
+	before      map[string]*Lock // if locks is nil: from when somebody last looked
 	partial     bool             // the store has more than one look finds
 	inspections map[string]*inspection
 }
 
 // poll is when the store was asked, and how it went.
 type poll struct {
+	asked        time.Time     // when somebody last looked
 	began, ended time.Time     // of the last one that is over
 	err          error         // of that
 	under        chan struct{} // closed when the one under way is over; nil: none
@@ -39,24 +43,32 @@ func (of *poll) outdate() { of.began, of.outdated = time.Time{}, of.under != nil
 
 type inspection struct {
 	poll
-	lock *Lock // nil: no answer yet
+	lock   *Lock // nil: no answer yet
+	before *Lock // if lock is nil: from when somebody last looked
 }
 
+// lapse is how long an answer of the store is shown when nobody has looked since then.
+func (c *config) lapse() time.Duration { return 3 * c.interval }
+
 // start asks the store, unless it was asked less than an interval ago. It returns a channel that is
-// closed when the last answer is fresh.
-func (p *Page) start(of *poll, ask func(ctx context.Context, began time.Time) error) <-chan struct{} {
+// closed when the last answer is fresh. If nobody has looked for a while, forget drops that answer.
+func (p *Page) start(of *poll, forget func(), ask func(ctx context.Context, began time.Time) error) <-chan struct{} {
 	p.polls.mu.Lock()
 	defer p.polls.mu.Unlock()
 	now := time.Now()
+	p.registry.lookedAt(now)
+	if now.Sub(of.asked) > p.lapse() {
+		of.began = time.Time{}
+		forget()
+	}
+	of.asked = now
 	// Never more than half of the time, so that a slow store has time for others.
 	pause := max(p.interval*9/10, 2*of.ended.Sub(of.began)) // a timer may be early
 	switch {
 	case of.under != nil:
 		return of.under
 	case !of.began.IsZero() && now.Sub(of.began) < pause:
-		done := make(chan struct{})
-		close(done)
-		return done
+		return answered()
 	}
 	done := make(chan struct{})
 	of.under = done
@@ -78,62 +90,81 @@ func (p *Page) start(of *poll, ask func(ctx context.Context, began time.Time) er
 
 // refresh asks the store for what q shows, if the last answer is older than the interval.
 func (p *Page) refresh(q query) <-chan struct{} {
-	if p.store == nil {
-		done := make(chan struct{})
-		close(done)
-		return done
+	switch {
+	case p.store == nil, q.key != "" && !p.mayAsk(q.key):
+		return answered()
+	case q.key == "":
+		return p.list()
 	}
-	if q.key == "" {
-		return p.start(&p.polls.list, p.listAll)
-	}
-	p.polls.mu.Lock()
-	i := p.polls.inspections[q.key]
+	i := p.polls.inspect(q.key, p.lapse())
 	if i == nil {
-		i = new(inspection)
-		if p.mayAsk(q.key) && p.polls.room(p.polls.locks[q.key] != nil, p.interval) {
-			p.polls.inspections[q.key] = i
-		} else {
-			i.began = time.Now() // it is not asked for
-		}
+		return p.list() // which tells who holds it, too
 	}
-	p.polls.mu.Unlock()
-	return p.start(&i.poll, func(ctx context.Context, began time.Time) error {
+	return p.start(&i.poll, i.forget, func(ctx context.Context, began time.Time) error {
 		state, err := p.store.Inspect(ctx, q.key)
 		if err != nil {
 			return err
 		}
 		p.polls.mu.Lock()
 		before := i.lock
-		if before != nil && began.Sub(before.read) > 3*p.interval {
-			before = nil
-		}
-		i.lock = lockOf(q.key, state, before, began)
-		now := i.lock
+		now := lockOf(q.key, state, cmp.Or(before, i.before, p.polls.locks[q.key]), began)
+		i.lock, i.before = now, nil
 		p.polls.mu.Unlock()
-		p.vanished(before, now)
+		p.vanished(before, now, p.over())
 		return nil
 	})
 }
 
-// room makes room for one more key: the one that was looked at first makes way. So whoever asks for
-// keys that he has made up takes no room from those that the store has. He can't make the store be asked
-// for more than maxInspections of them in an interval. The mutex must be held.
-func (s *polls) room(known bool, interval time.Duration) bool {
-	if len(s.inspections) < maxInspections {
-		return true
+func answered() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (i *inspection) forget() {
+	if i.lock != nil {
+		i.lock, i.before = nil, i.lock
 	}
-	var first string
-	var old *inspection
-	for key, i := range s.inspections {
-		if i.under == nil && (old == nil || i.began.Before(old.began)) {
-			first, old = key, i
+}
+
+func (p *Page) list() <-chan struct{} {
+	return p.start(&p.polls.list, func() {
+		if p.polls.locks != nil {
+			p.polls.read, p.polls.locks, p.polls.before = time.Time{}, nil, p.polls.locks
+		}
+	}, p.listAll)
+}
+
+// inspect returns the inspection of key, or nil if so many keys are looked at that there is no room.
+// Then the list has to do. A key that nobody has looked at for so long makes way: a person that asks for
+// many keys, made up or not, takes nothing away from those who look at another one.
+func (s *polls) inspect(key string, unused time.Duration) *inspection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.inspections[key]
+	if i == nil {
+		now := time.Now()
+		if len(s.inspections) >= maxInspections && !s.forget(now.Add(-unused)) {
+			return nil
+		}
+		i = new(inspection)
+		i.asked = now // or it makes way before it is looked at
+		s.inspections[key] = i
+	}
+	return i
+}
+
+// forget drops the key that was not looked at for the longest, if it was not since then.
+func (s *polls) forget(since time.Time) bool {
+	var key string
+	var oldest *inspection
+	for k, i := range s.inspections {
+		if i.under == nil && i.asked.Before(since) && (oldest == nil || i.asked.Before(oldest.asked)) {
+			key, oldest = k, i
 		}
 	}
-	if old == nil || !known && time.Since(old.began) < interval {
-		return false
-	}
-	delete(s.inspections, first)
-	return true
+	delete(s.inspections, key)
+	return oldest != nil
 }
 
 // mayAsk keeps people from reading keys that the page is not for.
@@ -151,9 +182,9 @@ func (p *Page) mayAsk(key string) bool {
 // listAll reads all pages.
 func (p *Page) listAll(ctx context.Context, began time.Time) error {
 	p.polls.mu.Lock()
-	before, wasPartial := p.polls.locks, p.polls.partial
-	if began.Sub(p.polls.list.began) > 3*p.interval+2*p.polls.list.ended.Sub(p.polls.list.began) {
-		before = nil // nobody has looked for a while: what was seen then may have ended and begun again
+	before, followed := p.polls.locks, p.polls.locks != nil && !p.polls.partial
+	if before == nil {
+		before = p.polls.before
 	}
 	p.polls.mu.Unlock()
 	locks, partial, calls := map[string]*Lock{}, false, 0
@@ -178,18 +209,26 @@ func (p *Page) listAll(ctx context.Context, began time.Time) error {
 		}
 	}
 	p.polls.mu.Lock()
-	p.polls.locks, p.polls.partial = locks, partial
+	p.polls.read, p.polls.locks, p.polls.before, p.polls.partial = began, locks, nil, partial
 	p.polls.mu.Unlock()
-	if !partial && !wasPartial {
+	if followed && !partial { // otherwise nobody knows when they ended
+		over := p.over()
 		for key, l := range before {
-			p.vanished(l, locks[key])
+			p.vanished(l, locks[key], over)
 		}
 	}
 	return nil
 }
 
-// vanished puts the holds that are gone into the history.
-func (p *Page) vanished(before, now *Lock) {
+// over are the prints of all holds of this process that have ended.
+func (p *Page) over() map[[8]byte]bool {
+	p.registry.mu.Lock()
+	defer p.registry.mu.Unlock()
+	return p.registry.over(map[[8]byte]bool{}, time.Time{})
+}
+
+// vanished puts the holds that are gone into the history, unless they were of this process.
+func (p *Page) vanished(before, now *Lock, over map[[8]byte]bool) {
 	if before == nil {
 		return
 	}
@@ -206,6 +245,8 @@ next:
 				}
 			}
 		}
-		p.registry.saw(before.Key, h, at)
+		if !over[decoded(h.Print)] {
+			p.registry.saw(before.Key, h, at)
+		}
 	}
 }

@@ -18,11 +18,13 @@ const (
 	maxPast  = 40                     // holds in the history of a key
 	maxIdle  = 1000                   // keys that are only history
 	together = 500 * time.Millisecond // holds of one holder that are less apart are one in the history
+	maxEnds  = 10_000                 // of holds of this process that a look at the store may still show
 )
 
 // registry is what this process holds and waits for, and what was held.
 type registry struct {
-	prints  bool // there is a store whose holds are compared with ours
+	prints  bool          // there is a store whose holds are compared with ours
+	lapse   time.Duration // nobody has looked for so long: nothing of the store is shown
 	changed func()
 	spare   sync.Pool // of *wait
 
@@ -34,15 +36,24 @@ type registry struct {
 	held     int
 	acquired uint64
 	lost     map[string]uint64 // by reason
+	looked   time.Time         // when somebody last looked at what the store has
+	ends     []end             // since then, the last one last
+}
+
+// end is when a hold of this process was over. A look that began before may have seen it.
+type end struct {
+	at     time.Time
+	prints prints
 }
 
 // keyed is what the registry has of a key.
 type keyed struct {
 	key      string
-	waits    []*wait // in the order of the calls
-	holds    []*hold // in the order of the grants
-	past     []past  // the last one to end last
-	idleness int     // how often it is in idle
+	waits    []*wait   // in the order of the calls
+	holds    []*hold   // in the order of the grants
+	past     []past    // the last one to end last
+	alone    time.Time // when this process last got the key for itself
+	idleness int       // how often it is in idle
 }
 
 type wait struct {
@@ -57,7 +68,7 @@ type hold struct {
 	label      string
 	fence      uint64
 	slot       int
-	shared     bool
+	shared     bool      // others may have the key at the same time
 	since      time.Time // when the hold began
 	granted    time.Time // names the lease, together with the key
 	expires    time.Time
@@ -156,6 +167,9 @@ func (r *registry) begin(_ context.Context, lease locker.Lease) (context.Context
 	r.mu.Lock()
 	h.in, h.label = r.at(lease.Key), r.labelOf(lease.Token)
 	h.in.holds = append(h.in.holds, h)
+	if !h.shared {
+		h.in.alone = h.since
+	}
 	r.held++
 	r.acquired++
 	r.mu.Unlock()
@@ -192,6 +206,7 @@ func (h *hold) end(at time.Time, cause error) {
 	r := h.r
 	r.mu.Lock()
 	r.held--
+	r.ended(h.prints)
 	h.in.holds = without(h.in.holds, h)
 	if why != "released" {
 		if r.lost == nil {
@@ -203,6 +218,48 @@ func (h *hold) end(at time.Time, cause error) {
 	r.rest(h.in)
 	r.mu.Unlock()
 	r.changed()
+}
+
+// lookedAt is called before the store is asked.
+func (r *registry) lookedAt(now time.Time) {
+	r.mu.Lock()
+	r.looked = now
+	r.mu.Unlock()
+}
+
+// ended remembers the end of a hold, if somebody looks. The mutex must be held.
+func (r *registry) ended(of prints) {
+	now := time.Now() // a look that began while the release was on its way may have seen the hold
+	switch {
+	case !r.prints:
+	case now.Sub(r.looked) > r.lapse:
+		r.ends = nil
+	default:
+		r.ends = append(r.ends[max(len(r.ends)+1-maxEnds, 0):], end{now, of})
+	}
+}
+
+// over adds the prints of holds of this process that have ended since then. The mutex must be held.
+func (r *registry) over(over map[[8]byte]bool, since time.Time) map[[8]byte]bool {
+	for i := len(r.ends) - 1; i >= 0 && !r.ends[i].at.Before(since); i-- {
+		for _, name := range r.ends[i].prints {
+			over[name] = true
+		}
+	}
+	return over
+}
+
+// merge is what the store says of a key (nil: nothing), and what this process knows better. The mutex
+// must be held.
+func (r *registry) merge(key string, store *Lock, over map[[8]byte]bool) *Lock {
+	k := r.byKey[key]
+	if k == nil {
+		if store != nil && !slices.ContainsFunc(store.Holds, func(h Hold) bool { return over[decoded(h.Print)] }) {
+			return store
+		}
+		k = &keyed{key: key}
+	}
+	return k.merge(store, over)
 }
 
 // add puts a hold into the history, or adds it to the one before it.

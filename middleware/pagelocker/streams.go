@@ -29,6 +29,13 @@ type streams struct {
 	stop  context.CancelFunc // of the loop; nil: it does not run
 }
 
+// now is the number of the last change.
+func (s *streams) now() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seq
+}
+
 // join adds a viewer to the view of q. It starts the loop for the first one. The channel has a
 // value when the view has changed.
 func (p *Page) join(q query) (*view, chan struct{}, bool) {
@@ -160,9 +167,9 @@ func (p *Page) renew(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	all, source := p.locks()
+	k := p.known(now)
 	for q, v := range views {
-		order, parts, err := p.parts(q, p.report(q, now, all, source))
+		order, parts, err := p.parts(q, p.report(q, now, k))
 		if err != nil {
 			continue // a template that fails for these values: the page itself says so
 		}

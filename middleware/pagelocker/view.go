@@ -55,84 +55,114 @@ type Report struct {
 type Source struct {
 	Read    time.Time `json:"read,omitzero"` // when it was asked for what is shown
 	Error   string    `json:"error,omitempty"`
+	Unasked string    `json:"unasked,omitempty"` // why it was not asked for a key
 	Partial bool      `json:"partial,omitempty"` // there are more keys than one look finds
 }
 
-// locks is all that is known now, and how the store answered.
-func (p *Page) locks() (all []*Lock, source *Source) {
-	p.polls.mu.Lock()
-	listed, last := p.polls.locks, p.polls.list
-	if p.store != nil {
-		source = &Source{Read: last.began, Partial: p.polls.partial}
-		if last.err != nil {
-			source.Error = last.err.Error()
-		}
-	}
-	p.polls.mu.Unlock()
-	all = make([]*Lock, 0, len(listed))
-	r := &p.registry
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, k := range r.byKey {
-		all = append(all, k.merge(listed[k.key]))
-	}
-	for key, l := range listed {
-		if r.byKey[key] == nil {
-			all = append(all, l)
-		}
-	}
-	return all, source
+// known is all that is known at one instant.
+type known struct {
+	at, asked time.Time // when it was put together, and when the store was last asked
+	seq       uint64    // of the last change of any view before it
+	all       []*Lock
+	source    *Source // how the store answered; nil: there is none
 }
 
-// merged is the last answer of locks.
+// merged is what was last known.
 type merged struct {
-	mu     sync.Mutex
-	at     time.Time
-	took   time.Duration
-	all    []*Lock
-	source *Source
+	mu   sync.Mutex
+	last known
+	took time.Duration
 }
 
-// recent is locks for those who load the page. They may come as often as they like, so it takes at most
-// a tenth of the time, and its answer may be nine times as old as it took to make it.
-func (p *Page) recent() (all []*Lock, source *Source) {
+// recent is for those who load the page. They may come as often as they like: no more than 4 times a
+// second, and in a tenth of the time, what they get is put together anew. An answer of the store is not
+// kept from them. For one key it has nothing but seq: see one.
+func (p *Page) recent(q query) known {
+	if q.key != "" {
+		return known{seq: p.streams.now()}
+	}
 	m := &p.merged
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if began := time.Now(); m.at.IsZero() || began.Sub(m.at) >= 9*m.took {
-		m.all, m.source = p.locks()
-		m.at = time.Now()
-		m.took = m.at.Sub(began)
+	p.polls.mu.Lock()
+	asked := p.polls.list.began
+	p.polls.mu.Unlock()
+	if now := time.Now(); m.last.at.IsZero() || !asked.Equal(m.last.asked) || now.Sub(m.last.at) >= max(pace, 10*m.took) {
+		m.last = p.known(now)
+		m.took = time.Since(now)
 	}
-	return m.all, m.source
+	return m.last
+}
+
+// known puts together what is known now.
+func (p *Page) known(now time.Time) known {
+	k := known{at: now, seq: p.streams.now()} // before the locks are read, so that no change is missed
+	p.polls.mu.Lock()
+	listed, read := p.polls.locks, p.polls.read
+	k.asked = p.polls.list.began
+	if p.store != nil {
+		k.source = source(read, p.polls.list.err)
+		k.source.Partial = p.polls.partial
+	}
+	p.polls.mu.Unlock()
+	r := &p.registry
+	r.mu.Lock()
+	keys := make([]string, 0, len(r.byKey)+len(listed))
+	keys = slices.AppendSeq(keys, maps.Keys(r.byKey))
+	r.mu.Unlock()
+	keys = slices.AppendSeq(keys, maps.Keys(listed))
+	slices.Sort(keys)
+	k.all = make([]*Lock, 0, len(keys))
+	over := map[[8]byte]bool{}
+	for some := range slices.Chunk(slices.Compact(keys), 256) { // so that no Lock or Unlock of this process waits for long
+		r.mu.Lock()
+		r.over(over, read)
+		read = time.Now()
+		for _, key := range some {
+			k.all = append(k.all, r.merge(key, listed[key], over))
+		}
+		r.mu.Unlock()
+	}
+	return k
+}
+
+func source(read time.Time, err error) *Source {
+	s := &Source{Read: read}
+	if err != nil {
+		s.Error = err.Error()
+	}
+	return s
 }
 
 // one is what is known of a key.
-func (p *Page) one(key string) (l *Lock, source *Source) {
+func (p *Page) one(key string) (l *Lock, from *Source) {
+	mayAsk := p.store != nil && p.mayAsk(key)
 	p.polls.mu.Lock()
-	if p.store != nil {
-		source = new(Source)
-	}
-	if i := p.polls.inspections[key]; i != nil {
-		l = i.lock
-		if source.Read = i.began; i.err != nil {
-			source.Error = i.err.Error()
+	switch i := p.polls.inspections[key]; {
+	case p.store == nil:
+	case !mayAsk:
+		from = &Source{Unasked: "the key has none of the prefixes that this page is for"}
+	case i != nil:
+		l, from = i.lock, source(time.Time{}, i.err)
+	default:
+		l, from = p.polls.locks[key], source(p.polls.read, p.polls.list.err)
+		if l == nil && (p.polls.partial || p.polls.locks == nil) {
+			from.Unasked = "too many other keys are looked at: load the page again in a moment"
 		}
 	}
 	p.polls.mu.Unlock()
-	p.registry.mu.Lock()
-	defer p.registry.mu.Unlock()
-	if k := p.registry.byKey[key]; k != nil {
-		return k.merge(l), source
+	var read time.Time
+	if l != nil {
+		from.Read, read = l.read, l.read
 	}
-	if l == nil {
-		l = &Lock{Key: key, State: "free"}
-	}
-	return l, source
+	r := &p.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.merge(key, l, r.over(map[[8]byte]bool{}, read)), from
 }
 
-// report is what q shows of all locks.
-func (p *Page) report(q query, now time.Time, all []*Lock, source *Source) Report {
+// report is what q shows. It needs what is known of all locks, unless q is for one.
+func (p *Page) report(q query, now time.Time, k known) Report {
 	if q.key != "" {
 		l, source := p.one(q.key)
 		r := Report{Now: now, Store: source, Waiting: l.Waiting, Found: 1, Page: 1, Pages: 1, Locks: []*Lock{l}}
@@ -141,7 +171,8 @@ func (p *Page) report(q query, now time.Time, all []*Lock, source *Source) Repor
 		}
 		return r
 	}
-	r := Report{Now: now, Store: source}
+	all := k.all
+	r := Report{Now: now, Store: k.source}
 	text := strings.ToLower(q.text)
 	found := all[:0:0]
 	for _, l := range all {
