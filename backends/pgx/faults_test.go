@@ -211,7 +211,7 @@ func TestConflictsAreNoGrantsAndCanBeRepeated(t *testing.T) {
 					n.Add(1)
 					inside.Add(-1)
 					return nil
-				})
+				}, locker.WithWait(patience)) // without it, a conflict may be the end of a wait
 				if err != nil {
 					t.Error(err)
 				}
