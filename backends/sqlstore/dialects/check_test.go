@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
+	"github.com/lockstep-go/lockstep/locker"
 )
 
 func check(t *testing.T, db database) sqlstore.Report {
@@ -357,6 +358,18 @@ func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
 	page, err := app.List(t.Context(), "", "", 10)
 	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "k" {
 		t.Fatalf("List = %+v, %v", page, err)
+	}
+	if r, err := app.SetNXNumbered(t.Context(), "stuck", locker.NewToken(), time.Minute, backends.Turn{}); err != nil || !r.OK {
+		t.Errorf("SetNXNumbered = %+v, %v", r, err)
+	}
+	for _, e := range []backends.Eviction{{By: "ann"}, {Now: true}} {
+		state, err := app.Inspect(t.Context(), "stuck")
+		if err != nil || len(state.Holds) != 1 {
+			t.Fatalf("Inspect = %+v, %v", state, err)
+		}
+		if ok, err := app.Evict(t.Context(), "stuck", state.Holds[0].Print, e); err != nil || !ok {
+			t.Errorf("Evict of %+v = %v, %v", state.Holds[0], ok, err)
+		}
 	}
 	tx, err := mariadb.dial(t, strings.Replace(db.dsn, "root@", "app@", 1)).BeginTx(t.Context(), nil)
 	if err != nil {

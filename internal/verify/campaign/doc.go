@@ -16,6 +16,7 @@
 //	failovers_test.go  masters that Sentinel replaces by replicas, which have all locks or not
 //	resharding_test.go locks whose slot moves through a Redis Cluster
 //	million_test.go    a million locks at once on a cluster, which live by renewal
+//	evictions_test.go  holds that an operator releases by force
 //	soak_test.go       an hour of all of it, in which nothing may grow
 //
 // Each prints what it did and measured: run it with -v. A normal run does a part of each

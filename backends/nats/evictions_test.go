@@ -1,0 +1,17 @@
+package nats_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+)
+
+// TestForcedReleases evicts holds while their Clients renew and release them: 30, and
+// 1,000 with LOCKSTEP_TORTURE=1.
+func TestForcedReleases(t *testing.T) {
+	rivals.TwoAtOnce(t)
+	store := nats.New(install(t))
+	rivals.ForcedReleases{Kind: rivals.OneHolder(store), Store: store, TTL: 2 * time.Second}.Run(t)
+}
