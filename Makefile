@@ -8,8 +8,9 @@ MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats bac
 STORES := backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# The parts of make test, longest first: as soon as one ends, the next one begins.
-TESTS := test-root test-again test-rueidis test-bench test-dialects test-etcd test-nats test-pgx test-command test-servers
+# The parts of make test: as soon as one ends, the next one begins. Those that mostly wait stand beside
+# those that compute.
+TESTS := test-root test-dialects test-again test-command test-rueidis test-nats test-pgx test-etcd test-bench test-servers
 
 .PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
 
@@ -31,9 +32,9 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
-	@$(MAKE) --no-print-directory -j 3 $(TESTS)
+	@$(MAKE) --no-print-directory -j 4 $(TESTS)
 
-# Three parts run at once, and test-root runs four packages at once, since tests with real servers wait
+# Four parts run at once, and test-root runs four packages at once, since tests with real servers wait
 # for most of their time. They leave go vet to make lint. Four things run without the race detector,
 # which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
