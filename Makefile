@@ -10,7 +10,7 @@ GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.
 
 # The parts of make test: as soon as one ends, the next one begins. Those that mostly wait stand beside
 # those that compute.
-TESTS := test-root test-dialects test-again test-command test-rueidis test-nats test-pgx test-etcd test-bench test-servers
+TESTS := test-root test-dialects test-again test-nats test-rueidis test-command test-bench test-pgx test-etcd test-servers
 
 .PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers torture simulate fresh matrix cover release programs
 
@@ -32,9 +32,9 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
-	@$(MAKE) --no-print-directory -j 4 $(TESTS)
+	@$(MAKE) --no-print-directory -j 3 $(TESTS)
 
-# Four parts run at once, and test-root runs four packages at once, since tests with real servers wait
+# Three parts run at once, and test-root runs four packages at once, since tests with real servers wait
 # for most of their time. They leave go vet to make lint. Four things run without the race detector,
 # which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
