@@ -377,8 +377,8 @@ func (s *Store) get(ctx context.Context, key string) (state, error) {
 	return read(at, r.Get().Header, r.Get().Kvs), nil
 }
 
-// readTxn reads the getOp of a transaction. Its header is that of the transaction: a server need not give
-// each part one.
+// readTxn reads the getOp of a transaction. The revision is in the header of the whole transaction: a
+// server may send its parts without headers.
 func readTxn(at string, r *clientv3.TxnResponse) state {
 	return read(at, r.Header, r.Responses[0].GetResponseRange().Kvs)
 }

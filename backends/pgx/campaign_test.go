@@ -69,26 +69,9 @@ func violated(t *testing.T, setting string, server *pgtest.Server, faults ...riv
 func TestCampaignOfServersAndConnectionsThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	server := pgtest.Start(t)
-	c := campaign(t, server, rivals.None, killed(server), stopped(server), rivals.HoldersCutOff, rivals.ConnectionsReset)
+	c := campaign(t, server, rivals.None, rivals.ServersKilled(server), rivals.ServersStopped(server), rivals.HoldersCutOff, rivals.ConnectionsReset)
 	c.Brief = nil
 	c.Run(t)
-}
-
-func killed(server *pgtest.Server) rivals.Fault {
-	return rivals.Fault{Name: "servers killed", Strike: func(c *rivals.Crew) {
-		c.Holder()
-		server.Kill()
-		server.Restart()
-	}}
-}
-
-func stopped(server *pgtest.Server) rivals.Fault {
-	return rivals.Fault{Name: "servers stopped", Strike: func(c *rivals.Crew) {
-		c.Holder()
-		server.Pause()
-		time.Sleep(3 * c.TTL)
-		server.Resume()
-	}}
 }
 
 func TestCampaignOfHoldersThatFail(t *testing.T) {
@@ -102,7 +85,7 @@ func TestCampaignBehindAPooler(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	server := pgtest.Start(t)
 	pooler := server.StartPooler(t)
-	c := campaign(t, server, killed(server), rivals.Fault{Name: "pooler killed", Strike: func(c *rivals.Crew) {
+	c := campaign(t, server, rivals.ServersKilled(server), rivals.Fault{Name: "pooler killed", Strike: func(c *rivals.Crew) {
 		c.Holder()
 		pooler.Kill()
 		pooler.Restart()
@@ -118,7 +101,7 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 	t.Run("UNLOGGED", func(t *testing.T) {
 		rivals.TwoAtOnce(t)
 		server := pgtest.Start(t)
-		c := violated(t, "UNLOGGED", server, killed(server))
+		c := violated(t, "UNLOGGED", server, rivals.ServersKilled(server))
 		pool := dial(t, server.DSN())
 		for _, table := range []string{"hold", "lock"} {
 			outside{t, pool}.exec("ALTER TABLE lockstep." + table + " SET UNLOGGED")
@@ -128,7 +111,7 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 	t.Run("synchronous_commit off", func(t *testing.T) {
 		rivals.TwoAtOnce(t)
 		server := pgtest.Start(t, "synchronous_commit=off", "wal_writer_delay=10s")
-		violated(t, "synchronous_commit off", server, killed(server)).Run(t)
+		violated(t, "synchronous_commit off", server, rivals.ServersKilled(server)).Run(t)
 	})
 }
 
@@ -207,23 +190,14 @@ func TestCampaignOfFailovers(t *testing.T) {
 
 func TestCampaignOfClocks(t *testing.T) {
 	t.Parallel()
-	const jump = time.Minute
 	t.Run("ahead", func(t *testing.T) {
 		rivals.TwoAtOnce(t)
-		server, ahead := pgtest.StartWithMovableClock(t), time.Duration(0)
-		violated(t, "", server, rivals.Fault{Name: "server clock ahead", Strike: func(c *rivals.Crew) {
-			c.Holder()
-			ahead += jump
-			server.MoveClock(ahead)
-		}}).Run(t)
+		server := pgtest.StartWithMovableClock(t)
+		violated(t, "", server, rivals.ServerClockAhead(server)).Run(t)
 	})
 	t.Run("back", func(t *testing.T) {
 		rivals.TwoAtOnce(t)
-		server, back := pgtest.StartWithMovableClock(t), time.Duration(0)
-		campaign(t, server, rivals.Fault{Name: "server clock back", Strike: func(c *rivals.Crew) {
-			c.Holder()
-			back += jump
-			server.MoveClock(-back)
-		}}).Run(t)
+		server := pgtest.StartWithMovableClock(t)
+		campaign(t, server, rivals.ServerClockBack(server)).Run(t)
 	})
 }

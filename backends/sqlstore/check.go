@@ -108,7 +108,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 			"%d standbys are connected, and a commit waits for none", r.Standbys)
 	}
 	if isolation != "read committed" {
-		r.find(ProblemIsolation, false, "attempts that meet fail with a conflict and are repeated: set it to read committed for the role of the locks",
+		r.find(ProblemIsolation, false, "attempts that meet fail with a conflict, which ends a Lock without WithWait: set it to read committed for the role of the locks",
 			"default_transaction_isolation is %s", isolation)
 	}
 	if age := duration(oldest); age > oldTransaction {

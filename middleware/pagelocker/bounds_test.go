@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 )
 
-// Whoever opens and leaves stream after stream, each with another query, leaves no more views than twice
-// the streams, and none after a minute.
+// A browser opens a stream and leaves it, again and again, each time with another query. The page keeps at
+// most twice as many views as there may be streams, and drops a view that nobody has after a minute.
 func TestViewsThatNobodyHasAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(WithMaxStreams(3))
@@ -42,7 +42,7 @@ func TestViewsThatNobodyHasAreBounded(t *testing.T) {
 	})
 }
 
-// Whoever loads the page again and again has the locks put together four times a second.
+// However often the page is loaded, the locks are put together at most four times a second.
 func TestPlainRequestsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()

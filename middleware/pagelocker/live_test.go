@@ -264,8 +264,8 @@ func TestCloseEndsStreams(t *testing.T) {
 	})
 }
 
-// Somebody asks for keys that do not exist. The store is asked for a bounded number of them. Those who
-// look at a lock see it all the same, and those who begin to look at one see who has it.
+// A person asks for thousands of keys that do not exist. The store is asked for a few of them only. Other
+// people still see the lock that they look at, and who holds a lock that they open later.
 func TestInventedKeysTakeNothingFromLocks(t *testing.T) {
 	play(t, func(s *scene) {
 		defer s.lock(s.others, "order/1").Unlock(s.Context())

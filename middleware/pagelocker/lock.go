@@ -109,9 +109,10 @@ func lockOf(key string, s backends.State, before *Lock, read time.Time) *Lock {
 	return l
 }
 
-// merge makes a Lock of what this process knows and what the store says (nil: nothing). What this
-// process knows comes first: the holds that are over, and that of others were before its own. The
-// mutex of the registry must be held.
+// merge makes a Lock of what this process knows and what the store says (nil: nothing). The store may
+// have answered some time ago. So a hold that it shows is left out if it was one of this process that has
+// ended (over), or if this process has had the key alone since then. The mutex of the registry must be
+// held.
 func (k *keyed) merge(store *Lock, over map[[8]byte]bool) *Lock {
 	l := &Lock{Key: k.key, State: "free"}
 	if store != nil {

@@ -98,7 +98,7 @@ func (p *Page) refresh(q query) <-chan struct{} {
 	}
 	i := p.polls.inspect(q.key, p.lapse())
 	if i == nil {
-		return p.list() // which tells who holds it, too
+		return p.list() // the list has the holder of the key too
 	}
 	return p.start(&i.poll, i.forget, func(ctx context.Context, began time.Time) error {
 		state, err := p.store.Inspect(ctx, q.key)

@@ -54,24 +54,10 @@ func violated(t *testing.T, setting string, server *mariadbtest.Server, faults .
 	return c
 }
 
-func killed(server *mariadbtest.Server) rivals.Fault {
-	return rivals.Fault{Name: "servers killed", Strike: func(c *rivals.Crew) {
-		c.Holder()
-		server.Kill()
-		server.Restart()
-	}}
-}
-
 func TestCampaignOfServersAndConnectionsThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	server := mariadbtest.Start(t)
-	stopped := rivals.Fault{Name: "servers stopped", Strike: func(c *rivals.Crew) {
-		c.Holder()
-		server.Pause()
-		time.Sleep(3 * c.TTL)
-		server.Resume()
-	}}
-	campaign(t, server, rivals.None, killed(server), stopped, rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
+	campaign(t, server, rivals.None, rivals.ServersKilled(server), rivals.ServersStopped(server), rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
 }
 
 func TestCampaignOfHoldersThatFail(t *testing.T) {
@@ -99,28 +85,19 @@ func TestCampaignOfHoldersThatFail(t *testing.T) {
 func TestCampaignOfServersThatForget(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	server := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit=0")
-	violated(t, "innodb_flush_log_at_trx_commit 0", server, killed(server)).Run(t)
+	violated(t, "innodb_flush_log_at_trx_commit 0", server, rivals.ServersKilled(server)).Run(t)
 }
 
 func TestCampaignOfClocks(t *testing.T) {
 	t.Parallel()
-	const jump = time.Minute
 	t.Run("ahead", func(t *testing.T) {
 		rivals.TwoAtOnce(t)
-		server, ahead := mariadbtest.StartWithMovableClock(t), time.Duration(0)
-		violated(t, "", server, rivals.Fault{Name: "server clock ahead", Strike: func(c *rivals.Crew) {
-			c.Holder()
-			ahead += jump
-			server.MoveClock(ahead)
-		}}).Run(t)
+		server := mariadbtest.StartWithMovableClock(t)
+		violated(t, "", server, rivals.ServerClockAhead(server)).Run(t)
 	})
 	t.Run("back", func(t *testing.T) {
 		rivals.TwoAtOnce(t)
-		server, back := mariadbtest.StartWithMovableClock(t), time.Duration(0)
-		campaign(t, server, rivals.Fault{Name: "server clock back", Strike: func(c *rivals.Crew) {
-			c.Holder()
-			back += jump
-			server.MoveClock(-back)
-		}}).Run(t)
+		server := mariadbtest.StartWithMovableClock(t)
+		campaign(t, server, rivals.ServerClockBack(server)).Run(t)
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
 )
 
-// PostgreSQL is a database with the schema lockstep (pgx.Install). A parameter listener of the URL
-// is another URL, percent-encoded: that of the connection for wake-ups, past a pooler.
+// PostgreSQL is a database with the schema lockstep (pgx.Install). The parameter listener
+// has a second URL, percent-encoded: wake-ups come through this one, past a pooler.
 func PostgreSQL() command.Family {
 	return command.Family{
 		Schemes: []string{"postgres", "postgresql"},

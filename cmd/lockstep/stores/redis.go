@@ -50,7 +50,7 @@ func openRedis(_ context.Context, text string, o command.Options) (*command.Stor
 		Backend: store,
 		Check: func(ctx context.Context) (command.Report, error) {
 			r, err := store.Check(ctx)
-			return command.Report{Server: "Redis " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+			return command.Report{Server: redisServer(r.Version), Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		},
 		Remedy: remedyRedis,
 		Close:  func() { _ = client.Close() }, // nothing is written that it could lose
@@ -133,6 +133,14 @@ func fit(retries *int, dial, read, write *time.Duration, contexts *bool) {
 		}
 	}
 	*contexts = true
+}
+
+// redisServer is the kind and version of a server. The version of Valkey begins with its name.
+func redisServer(version string) string {
+	if strings.HasPrefix(version, "Valkey ") {
+		return version
+	}
+	return "Redis " + version
 }
 
 func remedyRedis(f backends.Finding) string {

@@ -78,6 +78,14 @@ func TestURLsThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestTheNameOfARedisServer(t *testing.T) {
+	for version, want := range map[string]string{"7.0.15": "Redis 7.0.15", "Valkey 9.1.2": "Valkey 9.1.2"} {
+		if got := redisServer(version); got != want {
+			t.Errorf("%s: %q; want %q", version, got, want)
+		}
+	}
+}
+
 func TestTheHostsOfACluster(t *testing.T) {
 	u, _ := url.Parse("nats+tls://user:p%40ss@h1:4222")
 	if got, want := natsServers(u, []string{"h2:4222"}), "tls://user:p%40ss@h1:4222,tls://user:p%40ss@h2:4222"; got != want {

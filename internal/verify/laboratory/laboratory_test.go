@@ -34,10 +34,11 @@ func TestEveryCellIsAsExpected(t *testing.T) {
 			if servers == "redis" {
 				redistest.Require(t)
 			}
-			found, err := Run(t.Context(), Options{Servers: servers, Size: Size{Pairs: 20, HandOvers: 2, Limit: time.Second}})
-			for try := 1; err == nil && found.Err() != nil && try < 3; try++ { // a busy machine is too slow for a scenario now and then
+			options := Options{Servers: servers, Size: Size{Pairs: 20, HandOvers: 2, Limit: time.Second}}
+			found, err := Run(t.Context(), options)
+			for try := 1; err == nil && try < 3 && showsTooLittle(found); try++ { // a scenario needs its CPU in time
 				t.Log(found.Err())
-				found, err = Run(t.Context(), Options{Servers: servers, Size: Size{Pairs: 20, HandOvers: 2, Limit: time.Second}})
+				found, err = Run(t.Context(), options)
 			}
 			if err := errors.Join(err, found.Err()); err != nil {
 				t.Fatal(err)
@@ -69,6 +70,21 @@ func TestEveryCellIsAsExpected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// showsTooLittle tells whether cells lack only an anomaly that is expected of them. A cell that shows one
+// which is not expected has failed for good.
+func showsTooLittle(found Report) bool {
+	for _, row := range found.results() {
+		for _, c := range row.Cells {
+			switch c.Outcome {
+			case Expected[row.Row.Name][c.Scenario.Name], NotRun, Safe, Undecided, NotProduced:
+			default:
+				return false
+			}
+		}
+	}
+	return found.Err() != nil
 }
 
 func TestAnInterruptIsWhatTheRunFailsWith(t *testing.T) {

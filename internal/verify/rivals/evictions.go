@@ -29,7 +29,7 @@ import (
 type ForcedReleases struct {
 	Kind  Kind
 	Store Evictions
-	Evict EvictFunc     // nil: that of Store
+	Evict EvictFunc     // nil: Evict of Store
 	TTL   time.Duration // of the holds
 	Many  int           // evictions; 0: 30, and 1,000 with LOCKSTEP_TORTURE=1
 }
@@ -40,7 +40,7 @@ type Evictions interface {
 	backends.Evictor
 }
 
-// EvictFunc is that of [backends.Evictor].
+// EvictFunc is the type of Evict of a [backends.Evictor].
 type EvictFunc = func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error)
 
 // A Kind says how many hold a key at once.

@@ -29,7 +29,8 @@ func Mode(fields map[string]string) string {
 	return cmp.Or(fields["server_mode"], fields["redis_mode"])
 }
 
-// Version is that of the server. Valkey also tells the version of Redis that it can stand for.
+// Version is the version of the server. Valkey has a field of its own for it. Its redis_version is the
+// version of Redis that it is compatible with.
 func Version(fields map[string]string) string {
 	if v := fields["valkey_version"]; v != "" {
 		return "Valkey " + v
