@@ -102,6 +102,9 @@ func TestAKeyThatOutlivesItsHoldsIsFree(t *testing.T) {
 			t.Fatal(found, err)
 		}
 		time.Sleep(time.Second)
+		if _, left, found := s.Get("k"); !found || left != 19*time.Second {
+			t.Errorf("when all holds have ended: found %v, for %v; want 19 s", found, left)
+		}
 		if res, err := s.Enter(t.Context(), "k", "two", time.Second, backends.Admission{Group: "bob"}); err != nil || !res.OK || res.Holds != 1 {
 			t.Errorf("Enter when all holds have ended = %+v, %v", res, err)
 		}

@@ -13,12 +13,9 @@ func (s *Store) Get(key string) (value string, left time.Duration, ok bool) {
 	switch {
 	case !found:
 		return "", 0, false
-	case e.kind == shared && e.share.holds != nil: // reservations are beside the key
-		last := e.share.holds.last()
-		if end := e.share.reserved.last(); end.After(last) {
-			e.expires = last
-		}
-		return "", e.left(now), last.After(now)
+	case e.kind == shared && e.share.holds != nil && e.expires.Equal(e.share.reserved.last()):
+		e.expires = e.share.holds.last() // a reservation is beside the key, and does not make it live longer
+		return "", e.left(now), e.expires.After(now)
 	}
 	return e.value, e.left(now), true
 }
