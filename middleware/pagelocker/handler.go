@@ -61,9 +61,11 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 func (p *Page) wait(r *http.Request, q query) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	select {
-	case <-p.refresh(q):
-	case <-ctx.Done():
+	for _, done := range p.refresh(q) {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
 	}
 }
 

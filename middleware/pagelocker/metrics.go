@@ -27,12 +27,11 @@ func (p *Page) metrics(now time.Time) []byte {
 	k := p.recent(query{})
 	source := k.source
 	if source != nil {
-		p.polls.mu.Lock()
-		last := p.polls.list
-		p.polls.mu.Unlock()
 		gauge("lockstep_store_up", "1 if the store answered when it was last asked.", one(source.Error == "" && !source.Read.IsZero()))
-		gauge("lockstep_store_list_seconds", "How long it took to list the locks of the store.", last.ended.Sub(last.began).Seconds())
+		gauge("lockstep_store_list_seconds", "How long it took to list the locks of the store.", source.Listed.Seconds())
+		gauge("lockstep_rtt_seconds", "Round trip to the store: a look at a key that nobody uses.", source.RoundTrip.Seconds())
 		gauge("lockstep_store_partial", "1 if the store has more keys than are counted here.", one(source.Partial))
+		findings(&b, family, source.Health)
 	}
 	states, waiters, longest, oldest, watched := map[string]int{}, 0, 0, now, map[string]*Lock{}
 	for _, l := range k.all {
@@ -58,6 +57,21 @@ func (p *Page) metrics(now time.Time) []byte {
 		p.perKey(&b, family, watched, now)
 	}
 	return b.Bytes()
+}
+
+// findings counts what the check of the store has found.
+func findings(b *bytes.Buffer, family func(name, kind, help string), h *Health) {
+	if h == nil || h.Checked.IsZero() {
+		return
+	}
+	family("lockstep_finding", "gauge", "What the check of the store has found, by its kind.")
+	found := map[string]int{}
+	for _, f := range h.Findings {
+		found[fmt.Sprintf(`problem="%s",unsafe="%v"`, escaped.Replace(f.Problem), f.Unsafe)]++
+	}
+	for _, labels := range slices.Sorted(maps.Keys(found)) {
+		fmt.Fprintf(b, "lockstep_finding{%s} %d\n", labels, found[labels])
+	}
 }
 
 // process counts what the middleware has seen.

@@ -1,6 +1,7 @@
 package pagelocker
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -17,6 +18,7 @@ type config struct {
 	interval   time.Duration
 	maxStreams int
 	watched    []string
+	check      func(context.Context) (Check, error)
 	evictor    backends.Evictor
 	authorize  func(*http.Request) bool
 	logger     *slog.Logger
@@ -36,6 +38,26 @@ func WithStore(store Store, prefixes ...string) Option {
 		prefixes = []string{""}
 	}
 	return func(c *config) { c.store, c.prefixes = store, prefixes }
+}
+
+// WithCheck shows what a check of the store finds, what that means for locks, and what to do about it:
+//
+//	pagelocker.WithCheck(func(ctx context.Context) (pagelocker.Check, error) {
+//		r, err := store.Check(ctx)
+//		return pagelocker.Check{Server: "Redis " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+//	})
+//
+// It is called once a minute while somebody looks at the locks, the store or the metrics.
+func WithCheck(check func(context.Context) (Check, error)) Option {
+	return func(c *config) { c.check = check }
+}
+
+// Check is what a store says of itself.
+type Check struct {
+	Server    string // kind and version
+	Findings  backends.Findings
+	ClockSkew time.Duration                 // of its wall clock; 0 if it does not tell
+	Remedy    func(backends.Finding) string // what to do about a finding; nil: nothing is known
 }
 
 // WithInterval is how often the store is asked while somebody looks: 2 s by default. Zero and less
@@ -63,7 +85,7 @@ func WithRelease(e backends.Evictor, authorize func(*http.Request) bool) Option 
 	return func(c *config) { c.evictor, c.authorize = e, authorize }
 }
 
-// WithLogger logs each attempt to end a hold, at Warn.
+// WithLogger logs each release by force that authorize has accepted, and what became of it, at Warn.
 func WithLogger(logger *slog.Logger) Option { return func(c *config) { c.logger = logger } }
 
 // WithKeyMetrics adds metrics with these keys as a label. Without it no metric has a key.

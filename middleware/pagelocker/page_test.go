@@ -1,8 +1,11 @@
 package pagelocker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -302,6 +305,82 @@ func TestOnlyAuthorisedPeopleOfTheSameOriginReleaseByForce(t *testing.T) {
 	})
 }
 
+// What stands in the audit line of a release by force: who, what and how it went, and no token.
+func TestAReleaseByForceIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, tokens := &counted{Store: memory.New()}, &secrets{}
+		locks := locker.New(fenced.New(store.Store), locker.WithMiddleware(tokens.watch))
+		l, err := locks.Lock(t.Context(), "order/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Unlock(t.Context())
+		state, err := store.Inspect(t.Context(), "order/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := state.Holds[0].Print
+		var log bytes.Buffer
+		p := pagelocker.New(pagelocker.WithStore(store),
+			pagelocker.WithRelease(store, func(r *http.Request) bool { return r.Header.Get("X-User") == "ann" }),
+			pagelocker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		for _, c := range []struct{ seen, user, want string }{
+			{seen, "bob", "^$"}, // he may not
+			{"0123456789abcdef", "ann", `level=WARN .*key=order/1 print=0123456789abcdef now=false ok=false err=<nil> remote=192.0.2.1:1234`},
+			{"", "ann", "^$"}, // there is nothing to do
+			{seen, "ann", `level=WARN .*key=order/1 print=` + seen + ` now=false ok=true err=<nil> remote=`},
+		} {
+			log.Reset()
+			ask(p, http.MethodPost, "/?key=order/1", url.Values{"print": {c.seen}}, "X-User", c.user)
+			line := log.String()
+			if !regexp.MustCompile(c.want).MatchString(line) || strings.Count(line, "\n") > 1 {
+				t.Errorf("%s releases %q: %q; want %s", c.user, c.seen, line, c.want)
+			}
+			for _, token := range tokens.tokens {
+				if strings.Contains(line, token) {
+					t.Error("a token is in the log")
+				}
+			}
+		}
+	})
+}
+
+// Without script the page is whole: its times are filled in, it loads itself again, and links and forms
+// do the rest.
+func TestThePageNeedsNoScript(t *testing.T) {
+	play(t, func(s *scene) {
+		for n := range 60 {
+			defer s.lock(s.here, fmt.Sprintf("order/%02d", n)).Unlock(s.Context())
+		}
+		s.lock(s.here, "released").Unlock(s.Context())
+		time.Sleep(3 * time.Second)
+		script := regexp.MustCompile(`(?s)<script.*?</script>`)
+		list := script.ReplaceAllString(s.get("/?sort=key").Body.String(), "")
+		for _, want := range []string{
+			`<noscript><meta http-equiv="refresh" content="2"></noscript>`, // it keeps the query
+			`<input type="search" name="q"`, `<select name="sort"`, `<noscript><button>Show</button></noscript>`,
+			`<a class="key" href="?key=order%2F07">order/07</a>`, `<a href="?page=2&amp;q=&amp;sort=key" rel="next">`,
+			">3.0 s</time>", ">6.9 s</time> left", `width="69.7%"`, // since, left, and the bar
+		} {
+			if !strings.Contains(list, want) {
+				s.Errorf("the list has no %s", want)
+			}
+		}
+		if second := s.get("/?page=2&q=&sort=key").Body.String(); !strings.Contains(second, ">order/59<") || !strings.Contains(second, "free for <time") {
+			s.Error("the second page has not the rest of the locks")
+		}
+		lock := script.ReplaceAllString(s.get("/?key=order/07").Body.String(), "")
+		for _, want := range []string{`<a href="?">Locks</a>`, `<form method="post" action="?key=order%2F07">`, `<input type="hidden" name="print" value="`, "<details>"} {
+			if !strings.Contains(lock, want) {
+				s.Errorf("the page of a lock has no %s", want)
+			}
+		}
+		if regexp.MustCompile(`<time[^>]*></time>`).MatchString(list + lock) {
+			s.Error("a time waits for a script")
+		}
+	}, pagelocker.WithRelease(memory.New(), func(*http.Request) bool { return true }))
+}
+
 func TestMetrics(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/page.md")
 	if err != nil {
@@ -333,7 +412,10 @@ func TestMetrics(t *testing.T) {
 		}
 		want := `lockstep_store_up 1
 lockstep_store_list_seconds 0
+lockstep_rtt_seconds 0
 lockstep_store_partial 0
+lockstep_finding{problem="eviction",unsafe="true"} 1
+lockstep_finding{problem="replicas",unsafe="false"} 2
 lockstep_locks{state="held"} 2
 lockstep_locks{state="reserved"} 0
 lockstep_locks{state="foreign"} 0
@@ -353,7 +435,7 @@ lockstep_key_oldest_hold_seconds{key="free"} 0`
 		if got := strings.Join(lines, "\n"); got != want {
 			s.Errorf("metrics\n%s\nwant\n%s", got, want)
 		}
-	}, pagelocker.WithKeyMetrics(`quo"te`, "free"))
+	}, pagelocker.WithKeyMetrics(`quo"te`, "free"), pagelocker.WithCheck(new(checks).check))
 }
 
 // TestContractOfEveryStrategyUnderTheMiddleware also looks for tokens on the page.

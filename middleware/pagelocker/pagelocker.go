@@ -14,6 +14,7 @@
 //	                      age or left, ?page= is from 1
 //	…/?key=NAME           one lock: its holders, its queue and its history
 //	…/?format=json        the same as JSON, with or without ?key=; also with Accept: application/json
+//	…/?view=store         how the store answers, and what its check has found
 //	…/metrics             the format of Prometheus
 //
 // All links are relative, so any prefix works, also behind a proxy and with http.StripPrefix. The
@@ -88,7 +89,7 @@ func New(opts ...Option) *Page {
 	p.colors.known = map[string]int{}
 	p.template = parsed(p.colors.of)
 	p.registry.byKey = map[string]*keyed{}
-	p.registry.prints, p.registry.lapse = p.store != nil, p.lapse()
+	p.registry.prints, p.registry.lapse = p.store != nil, lapse(p.interval)
 	p.registry.changed = p.changed
 	p.polls.inspections = map[string]*inspection{}
 	p.streams.views = map[query]*view{}

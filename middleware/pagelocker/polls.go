@@ -26,16 +26,20 @@ type polls struct {
 	locks       map[string]*Lock // immutable values
 	before      map[string]*Lock // if locks is nil: from when somebody last looked
 	partial     bool             // the store has more than one look finds
+	trip        time.Duration    // of the last round trip
+	check       poll
+	health      Health
 	inspections map[string]*inspection
 }
 
 // poll is when the store was asked, and how it went.
 type poll struct {
-	asked        time.Time     // when somebody last looked
-	began, ended time.Time     // of the last one that is over
-	err          error         // of that
-	under        chan struct{} // closed when the one under way is over; nil: none
-	outdated     bool          // what is under way may not show what has changed since it began
+	asked    time.Time     // when somebody last looked
+	began    time.Time     // of the last one that is over
+	took     time.Duration // that
+	err      error         // of that
+	under    chan struct{} // closed when the one under way is over; nil: none
+	outdated bool          // what is under way may not show what has changed since it began
 }
 
 // outdate makes the next look ask the store, whenever the last one was. The mutex must be held.
@@ -48,22 +52,22 @@ type inspection struct {
 }
 
 // lapse is how long an answer of the store is shown when nobody has looked since then.
-func (c *config) lapse() time.Duration { return 3 * c.interval }
+func lapse(interval time.Duration) time.Duration { return 3 * interval }
 
 // start asks the store, unless it was asked less than an interval ago. It returns a channel that is
 // closed when the last answer is fresh. If nobody has looked for a while, forget drops that answer.
-func (p *Page) start(of *poll, forget func(), ask func(ctx context.Context, began time.Time) error) <-chan struct{} {
+func (p *Page) start(of *poll, interval time.Duration, forget func(), ask func(ctx context.Context, began time.Time) error) <-chan struct{} {
 	p.polls.mu.Lock()
 	defer p.polls.mu.Unlock()
 	now := time.Now()
 	p.registry.lookedAt(now)
-	if now.Sub(of.asked) > p.lapse() {
+	if now.Sub(of.asked) > lapse(interval) {
 		of.began = time.Time{}
 		forget()
 	}
 	of.asked = now
 	// Never more than half of the time, so that a slow store has time for others.
-	pause := max(p.interval*9/10, 2*of.ended.Sub(of.began)) // a timer may be early
+	pause := max(interval*9/10, 2*of.took) // a timer may be early
 	switch {
 	case of.under != nil:
 		return of.under
@@ -77,7 +81,7 @@ func (p *Page) start(of *poll, forget func(), ask func(ctx context.Context, bega
 		defer cancel()
 		err := ask(ctx, now)
 		p.polls.mu.Lock()
-		of.began, of.ended, of.err, of.under = now, time.Now(), err, nil
+		of.began, of.took, of.err, of.under = now, time.Since(now), err, nil
 		if of.outdated {
 			of.outdate()
 		}
@@ -88,19 +92,25 @@ func (p *Page) start(of *poll, forget func(), ask func(ctx context.Context, bega
 	return done
 }
 
-// refresh asks the store for what q shows, if the last answer is older than the interval.
-func (p *Page) refresh(q query) <-chan struct{} {
+// refresh asks the store for what q shows, if the last answers are older than the interval.
+func (p *Page) refresh(q query) []<-chan struct{} {
 	switch {
-	case p.store == nil, q.key != "" && !p.mayAsk(q.key):
-		return answered()
+	case p.store == nil:
+		return nil
 	case q.key == "":
-		return p.list()
+		return []<-chan struct{}{p.list(), p.checked()}
+	case p.mayAsk(q.key):
+		return []<-chan struct{}{p.inspect(q)}
 	}
-	i := p.polls.inspect(q.key, p.lapse())
+	return nil
+}
+
+func (p *Page) inspect(q query) <-chan struct{} {
+	i := p.polls.inspect(q.key, lapse(p.interval))
 	if i == nil {
 		return p.list() // the list has the holder of the key too
 	}
-	return p.start(&i.poll, i.forget, func(ctx context.Context, began time.Time) error {
+	return p.start(&i.poll, p.interval, i.forget, func(ctx context.Context, began time.Time) error {
 		state, err := p.store.Inspect(ctx, q.key)
 		if err != nil {
 			return err
@@ -128,7 +138,7 @@ func (i *inspection) forget() {
 }
 
 func (p *Page) list() <-chan struct{} {
-	return p.start(&p.polls.list, func() {
+	return p.start(&p.polls.list, p.interval, func() {
 		if p.polls.locks != nil {
 			p.polls.read, p.polls.locks, p.polls.before = time.Time{}, nil, p.polls.locks
 		}
@@ -187,6 +197,10 @@ func (p *Page) listAll(ctx context.Context, began time.Time) error {
 		before = p.polls.before
 	}
 	p.polls.mu.Unlock()
+	trip, err := p.probe(ctx)
+	if err != nil {
+		return err
+	}
 	locks, partial, calls := map[string]*Lock{}, false, 0
 	for _, prefix := range p.prefixes {
 		for after := ""; ; calls++ {
@@ -210,6 +224,7 @@ func (p *Page) listAll(ctx context.Context, began time.Time) error {
 	}
 	p.polls.mu.Lock()
 	p.polls.read, p.polls.locks, p.polls.before, p.polls.partial = began, locks, nil, partial
+	p.polls.trip = trip
 	p.polls.mu.Unlock()
 	if followed && !partial { // otherwise nobody knows when they ended
 		over := p.over()

@@ -1,6 +1,7 @@
 package pagelocker
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the page
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +21,7 @@ var pageText string
 
 func parsed(color func(label string, here bool) string) *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
-		"color": color, "ms": time.Time.UnixMilli, "number": thousands, "cause": causeText,
+		"color": color, "ms": time.Time.UnixMilli, "number": thousands, "cause": causeText, "trip": trip,
 	}).Parse(pageText))
 }
 
@@ -84,9 +86,13 @@ func (r row) Release() bool { return r.sheet.Release }
 // A bar is a hold on the timeline, in units of 100 ms from its base.
 type bar struct {
 	X, Width             float64
+	Y, Height            float64 // of a strip that is 10 high
 	Holder, Color, Title string
 	Lost, Now            bool
 }
+
+// Foot is where the mark of a loss begins.
+func (b bar) Foot() float64 { return b.Y + b.Height - 1.5 }
 
 const forever = 1e6 // a bar that has no end yet; the timeline ends at the present
 
@@ -95,7 +101,8 @@ func base(now time.Time) time.Time { return now.Truncate(12 * time.Hour) }
 
 func units(d time.Duration) float64 { return float64(d.Milliseconds()) / 100 }
 
-// Bars are the history and the holds, as far as a timeline shows them.
+// Bars are the history and the holds, as far as a timeline shows them. Those that were there together
+// are below each other.
 func (r row) Bars() (bars []bar) {
 	zero := base(r.sheet.Now)
 	for _, p := range r.History {
@@ -113,6 +120,34 @@ func (r row) Bars() (bars []bar) {
 	}
 	for _, h := range r.Holds {
 		bars = append(bars, bar{X: units(h.Since.Sub(zero)), Width: forever, Color: r.sheet.color(h.Holder, h.Here), Title: named(h.Holder, h.Here), Now: true})
+	}
+	return lanes(bars)
+}
+
+const (
+	maxLanes = 4
+	slack    = 30 // in units of a timeline: the begin and the end of a hold of others are as exact as the interval
+)
+
+// lanes puts bars beside each other, as far as there is room.
+func lanes(bars []bar) []bar {
+	slices.SortStableFunc(bars, func(a, b bar) int { return cmp.Compare(a.X, b.X) })
+	var ends []float64 // by lane
+	lane := make([]int, len(bars))
+	for i, b := range bars {
+		n := slices.IndexFunc(ends, func(end float64) bool { return end-slack <= b.X })
+		switch {
+		case n >= 0:
+		case len(ends) < maxLanes:
+			n, ends = len(ends), append(ends, 0)
+		default:
+			n = slices.Index(ends, slices.Min(ends))
+		}
+		ends[n], lane[i] = max(ends[n], b.X+b.Width), n
+	}
+	each := 8 / float64(max(len(ends), 1))
+	for i := range bars {
+		bars[i].Y, bars[i].Height = 1+each*float64(lane[i]), each
 	}
 	return bars
 }
@@ -158,6 +193,9 @@ func (r row) Latest() []Past {
 	return latest
 }
 
+// Length is how long it lasted.
+func (p Past) Length() string { return short(p.Until.Sub(p.Since)) }
+
 // short is a duration as the script writes it.
 func short(d time.Duration) string {
 	s := max(d.Seconds(), 0)
@@ -172,6 +210,19 @@ func short(d time.Duration) string {
 		return fmt.Sprintf("%d h %d min", int(s)/3600, int(s)/60%60)
 	}
 	return fmt.Sprintf("%d days", int(s)/86400)
+}
+
+// trip is a duration that is not rounded to tenths of a second.
+func trip(d time.Duration) string {
+	switch d = d.Abs(); {
+	case d >= 10*time.Second:
+		return short(d)
+	case d >= time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
 }
 
 // named is a holder for people.
@@ -192,7 +243,7 @@ type colors struct {
 }
 
 const (
-	hues      = 7    // c1 to c7; c0 is this process, if it has no name
+	hues      = 10   // c1 to c10; c0 is this process, if it has no name
 	maxColors = 1000 // holders that are remembered
 )
 
@@ -261,6 +312,10 @@ func (p *Page) parts(q query, r Report) (order []string, parts map[string]string
 		parts[id] = b.String()
 	}
 	part("sum", "sum", s)
+	if q.store {
+		part("health", "health", s)
+		return nil, parts, err
+	}
 	if q.key != "" {
 		for _, name := range []string{"strip", "holds", "force", "queue", "history"} {
 			part(name, name, s.Rows[0])
@@ -283,7 +338,26 @@ func (s *sheet) Base() int64 { return base(s.Now).UnixMilli() }
 // Sorts are the orders that a person can choose.
 func (s *sheet) Sorts() []string { return sorts }
 
-// Text, Sort and Key are what is looked at.
+// Ago is how long ago t was. In an event it is empty, and the script fills it in.
+func (s *sheet) Ago(t time.Time) string { return row{sheet: s}.Since(t) }
+
+// Verdict is a word for the store.
+func (s *sheet) Verdict() string {
+	switch h := s.Store.Health; {
+	case s.Store.Error != "" || s.Store.Read.IsZero():
+		return "no answer"
+	case h == nil || h.Checked.IsZero():
+		return "answers"
+	case len(h.Unsafe()) > 0:
+		return "unsafe"
+	case len(h.Findings) > 0:
+		return "warnings"
+	}
+	return "fit"
+}
+
+// Text, Sort, Key and Store are what is looked at.
+func (q query) Store() bool  { return q.store }
 func (q query) Text() string { return q.text }
 func (q query) Sort() string { return q.sort }
 func (q query) Key() string  { return q.key }

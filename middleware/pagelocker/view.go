@@ -19,13 +19,17 @@ const (
 // query is what a person looks at.
 type query struct {
 	text, sort, key string
-	page            int // from 1
+	page            int  // from 1
+	store           bool // how the store is
 }
 
 func queryOf(r *http.Request) query {
 	form := r.URL.Query()
 	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), 600)], "") }
 	q := query{text: cut(form.Get("q")), sort: form.Get("sort"), key: cut(form.Get("key"))}
+	if form.Get("view") == "store" {
+		return query{store: true, sort: sorts[0], page: 1}
+	}
 	q.page, _ = strconv.Atoi(form.Get("page"))
 	q.page = min(max(q.page, 1), maxKeys)
 	if !slices.Contains(sorts, q.sort) {
@@ -57,6 +61,10 @@ type Source struct {
 	Error   string    `json:"error,omitempty"`
 	Unasked string    `json:"unasked,omitempty"` // why it was not asked for a key
 	Partial bool      `json:"partial,omitempty"` // there are more keys than one look finds
+
+	RoundTrip time.Duration `json:"round_trip_ns,omitempty"` // the last one that was measured
+	Listed    time.Duration `json:"list_ns,omitempty"`       // how long it took to list the locks
+	Health    *Health       `json:"health,omitempty"`        // missing: the page has no check
 }
 
 // known is all that is known at one instant.
@@ -102,7 +110,11 @@ func (p *Page) known(now time.Time) known {
 	k.asked = p.polls.list.began
 	if p.store != nil {
 		k.source = source(read, p.polls.list.err)
-		k.source.Partial = p.polls.partial
+		k.source.Partial, k.source.RoundTrip, k.source.Listed = p.polls.partial, p.polls.trip, p.polls.list.took
+		if p.check != nil {
+			health := p.polls.health
+			k.source.Health = &health
+		}
 	}
 	p.polls.mu.Unlock()
 	r := &p.registry
@@ -188,6 +200,9 @@ func (p *Page) report(q query, now time.Time, k known) Report {
 	slices.SortFunc(found, order(q.sort))
 	r.Found = len(found)
 	r.Pages = max((len(found)+perPage-1)/perPage, 1)
+	if q.store {
+		return r
+	}
 	r.Page = min(q.page, r.Pages)
 	r.Locks = found[(r.Page-1)*perPage : min(r.Page*perPage, len(found))]
 	return r
