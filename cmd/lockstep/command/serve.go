@@ -15,7 +15,8 @@ func serveCommand() *command {
 	return &command{
 		name: "serve", args: "[FLAGS]", summary: "show the locks of a store on a page",
 		text: `The page has no login. It listens on this machine only, unless -listen says otherwise; put a proxy with a login
-before it then. A page with -allow-release is for this machine only. Metrics for Prometheus are below it at /metrics.`,
+before it then. A page with -allow-release is for this machine only. It shows the findings of ` + "`lockstep doctor`" + ` on the
+store, but makes no rehearsal. Metrics for Prometheus are below it at /metrics; of a quorum, at /1/metrics and so on.`,
 		example: []example{{"lockstep serve -prefix invoice/", "the page is at http://127.0.0.1:7007"}},
 		exits:   with(asking[1:], exit{"0", "it was ended by INT or TERM"}),
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
@@ -56,6 +57,9 @@ func (c *cli) serve(ctx context.Context, address string, mayRelease bool, h http
 		drop(l)
 		return usage("-allow-release lets everybody who reaches %s end every hold: listen on 127.0.0.1", l.Addr())
 	}
+	if mayRelease {
+		h = local(h)
+	}
 	c.say("http://%s", l.Addr())
 	if !isLocal {
 		c.say("everybody who reaches %s sees the page: it has no login", l.Addr())
@@ -75,4 +79,21 @@ func (c *cli) serve(ctx context.Context, address string, mayRelease bool, h http
 		return &exitError{exitUnavailable, err}
 	}
 	return <-ended
+}
+
+// local answers requests for this machine by its address. Any other name may be one that a page of
+// somebody else has pointed at this machine (DNS rebinding), and then the browser of the operator takes
+// that page for ours.
+func local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if host != "localhost" && net.ParseIP(host) == nil {
+			http.Error(w, "a page with -allow-release is for this machine only: open it by its address, such as http://127.0.0.1:7007", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }

@@ -61,6 +61,16 @@ func TestServeShowsThePageOfTheProgram(t *testing.T) {
 	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != "the page" {
 		t.Errorf("%q, %v", text, err)
 	}
+	rebound, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rebound.Host = "evil.example:7007"
+	if answer, err := http.DefaultClient.Do(rebound); err != nil || answer.StatusCode != http.StatusForbidden {
+		t.Errorf("a page that may release locks, under a name of somebody else: %v, %v", answer, err)
+	} else {
+		answer.Body.Close()
+	}
 	go func() {
 		if stream, err := http.Get(address + "/stream"); err == nil {
 			_, _ = io.Copy(io.Discard, stream.Body)
