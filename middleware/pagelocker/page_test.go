@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/pagelocker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 )
 
 func TestAKeyOrHolderWithMarkupIsText(t *testing.T) {
@@ -169,6 +170,43 @@ func TestAHoldOfThisProcessIsShownOnce(t *testing.T) {
 		time.Sleep(250 * time.Millisecond)
 		if r := s.report("").Locks[0]; r.State != "free" || len(r.Holds) != 0 { // the store is not asked again
 			s.Errorf("%+v; want a free lock", r)
+		}
+	})
+}
+
+// Two processes have one name, or none. The hold of each is in the history.
+func TestTheHistoryHasHoldsOfOthersWithTheSameName(t *testing.T) {
+	play(t, func(s *scene) {
+		ours := locker.New(semaphore.New(s.Store, 2), locker.WithMiddleware(s.page.Middleware))
+		theirs := locker.New(semaphore.New(s.Store, 2))
+		b := s.open("/", false)
+		defer b.leave()
+		one, other := s.lock(ours, "permits"), s.lock(theirs, "permits")
+		time.Sleep(3 * time.Second)
+		one.Unlock(s.Context())
+		time.Sleep(4 * time.Second)
+		other.Unlock(s.Context())
+		time.Sleep(3 * time.Second)
+		h := s.report("key=permits").Locks[0].History
+		if len(h) != 2 || !h[0].Here || h[1].Here || h[1].Cause != "gone" {
+			s.Errorf("%+v; want the hold of this process, and then that of the other one", h)
+		}
+	})
+}
+
+// A look is late to see the end of a hold of others, but it had ended when this process got the key.
+func TestAHoldOfOthersEndsBeforeTheNextOneBegins(t *testing.T) {
+	play(t, func(s *scene) {
+		theirs := s.lock(s.others, "order/1")
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(4100 * time.Millisecond)
+		theirs.Unlock(s.Context())
+		got := time.Now()
+		defer s.lock(s.here, "order/1").Unlock(s.Context())
+		time.Sleep(3 * time.Second)
+		if h := s.report("key=order/1").Locks[0].History; len(h) != 1 || h[0].Holder != "others/2" || !h[0].Until.Equal(got) {
+			s.Errorf("history %+v; want a hold that ended at %v", h, got)
 		}
 	})
 }

@@ -307,8 +307,11 @@ func (r *registry) saw(key string, h Hold, now time.Time) {
 			return
 		}
 	}
+	if k.alone.After(h.Since) && k.alone.Before(now) {
+		now = k.alone // it was over when this process got the key
+	}
 	for _, p := range k.past {
-		if p.prints.has(name) || p.here && p.label == h.Holder && !p.until.Before(h.Since) {
+		if p.prints.has(name) {
 			return
 		}
 	}
