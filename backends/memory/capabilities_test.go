@@ -111,27 +111,31 @@ func TestAKeyThatOutlivesItsHoldsIsFree(t *testing.T) {
 	})
 }
 
-// TestARefusedEnterLeavesTheExpiryAlone is about a key that an operator has given a longer life than
-// its holds have.
+// TestARefusedEnterLeavesTheExpiryAlone is about a key that an operator has given another life than its
+// holds have.
 func TestARefusedEnterLeavesTheExpiryAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, ctx := memory.New(), t.Context()
-		for token, ttl := range map[string]time.Duration{"short": 10 * time.Millisecond, "long": 20 * time.Millisecond} {
-			if res, err := s.Enter(ctx, "key", token, ttl, backends.Admission{}); err != nil || !res.OK {
-				t.Fatalf("Enter = %+v, %v", res, err)
-			}
-		}
-		if ok, err := s.Legacy().Expire(ctx, "key", 20*time.Second); err != nil || !ok {
-			t.Fatalf("Expire = %v, %v", ok, err)
-		}
-		time.Sleep(15 * time.Millisecond)
-		if res, err := s.Enter(ctx, "key", "other", time.Second, backends.Admission{Limit: 1}); err != nil || res.OK {
-			t.Fatalf("Enter = %+v, %v; want it held", res, err)
-		}
-		if _, left, _ := s.Get("key"); left != 20*time.Second-15*time.Millisecond {
-			t.Errorf("the key lives for %v", left)
-		}
-	})
+	for name, ttl := range map[string]time.Duration{"a longer life": 20 * time.Second, "a shorter life": 18 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, ctx := memory.New(), t.Context()
+				for token, ttl := range map[string]time.Duration{"short": 10 * time.Millisecond, "long": 20 * time.Millisecond} {
+					if res, err := s.Enter(ctx, "key", token, ttl, backends.Admission{}); err != nil || !res.OK {
+						t.Fatalf("Enter = %+v, %v", res, err)
+					}
+				}
+				if ok, err := s.Legacy().Expire(ctx, "key", ttl); err != nil || !ok {
+					t.Fatalf("Expire = %v, %v", ok, err)
+				}
+				time.Sleep(15 * time.Millisecond)
+				if res, err := s.Enter(ctx, "key", "other", time.Second, backends.Admission{Limit: 1}); err != nil || res.OK {
+					t.Fatalf("Enter = %+v, %v; want it held", res, err)
+				}
+				if _, left, _ := s.Get("key"); left != ttl-15*time.Millisecond {
+					t.Errorf("the key lives for %v; want %v", left, ttl-15*time.Millisecond)
+				}
+			})
+		})
+	}
 }
 
 func TestACounterRaisedToZeroHasGivenNoNumber(t *testing.T) {

@@ -8,6 +8,7 @@ type entry struct {
 	value   string    // text
 	share   *share    // shared
 	expires time.Time // zero: never
+	set     bool      // expires is from LegacyStore.Expire, and not from the holds of the share
 }
 
 type kind byte

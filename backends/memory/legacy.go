@@ -66,7 +66,7 @@ func (l *LegacyStore) Expire(ctx context.Context, key string, ttl time.Duration)
 	}
 	err = l.do(ctx, key, func(e entry, there bool, now time.Time) {
 		if found = there; found {
-			e.expires = now.Add(ttl)
+			e.expires, e.set = now.Add(ttl), true
 			l.entries.put(key, e, now)
 		}
 	})

@@ -80,7 +80,7 @@ func (s *Store) enter(key, token string, ttl time.Duration, a backends.Admission
 	case res.OK:
 		s.keep(key, h, now)
 	case ended || reserved || len(wakes) > 0:
-		s.keepLonger(key, h, now)
+		s.keepExpiry(key, h, now)
 	}
 	return res, wakes, err
 }
@@ -222,13 +222,18 @@ func (s *Store) keep(key string, h *share, now time.Time) {
 	s.entries.put(key, entry{kind: shared, share: h, expires: h.last()}, now)
 }
 
-// keepLonger is keep after a call that adds and ends no hold. It leaves an expiry alone that an operator
-// has made longer.
-func (s *Store) keepLonger(key string, h *share, now time.Time) {
+// keepExpiry is keep after a call that adds and ends no hold. It leaves an expiry alone that other software
+// has set, unless a reservation ends later.
+func (s *Store) keepExpiry(key string, h *share, now time.Time) {
 	before, found := s.entries.live(key, now)
-	if s.keep(key, h, now); found && h.count() > 0 && before.expires.After(h.last()) {
-		s.entries.put(key, before, now)
+	s.keep(key, h, now)
+	if !found || !before.set || h.count() == 0 {
+		return
 	}
+	if end := h.reserved.last(); end.After(before.expires) {
+		before.expires = end
+	}
+	s.entries.put(key, before, now)
 }
 
 // count is the number of holds and reservations.
