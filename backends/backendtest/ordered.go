@@ -128,17 +128,26 @@ var orderedSentences = []sentence{
 		x.eventually("the last one enters", life{latest: time.Now()}, func() bool { return x.enterAs(all[2]).OK })
 	}},
 	{"when the head of the queue leaves, the waiters behind it that fit now are woken", func(x *fixture) {
-		key := x.key("k")
-		x.admit(key, "reader", x.long, reads, 1, -1)
-		all := x.waiters(key, writes, reads, reads, writes)
-		all[0].leave()
-		for _, reader := range all[1:3] {
-			x.wantWoken(reader.waiter)
-			x.eventually("a reader enters", life{latest: time.Now()}, func() bool { return x.enterAs(reader).OK })
-		}
-		if res := x.enterAs(all[3]); res.OK || res.Position != 1 {
-			x.Errorf("Enter of the writer behind them = %+v; want it held, at position 1", res)
-		}
+		x.inTime("the readers", func(key string) bool {
+			x.admit(key, "reader", x.long, reads, 1, -1)
+			all := x.waiters(key, writes, reads, reads, writes)
+			reserved := life{earliest: time.Now().Add(backends.Reservation)}
+			all[0].leave()
+			for _, reader := range all[1:3] {
+				x.wantWoken(reader.waiter)
+				res := x.enterAs(reader)
+				if !x.lasts(reserved) {
+					return false
+				}
+				if !res.OK {
+					x.Errorf("Enter of a reader that was woken = %+v; want it granted", res)
+				}
+			}
+			if res := x.enterAs(all[3]); res.OK || res.Position != 1 {
+				x.Errorf("Enter of the writer behind them = %+v; want it held, at position 1", res)
+			}
+			return true
+		})
 	}},
 	{"when the head of the queue leaves, a waiter behind it that does not fit is woken: it is the head now", func(x *fixture) {
 		key := x.key("k")
