@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
 // The exit codes. Those from 64 to 78 are of sysexits.h, and 124, 126 and 127 as timeout(1) has
@@ -47,6 +48,7 @@ func usage(format string, args ...any) error {
 // exitCode is the exit code of an error of the library.
 func exitCode(err error) int {
 	var own *exitError
+	var votes *redlock.QuorumError
 	var permanent interface{ Permanent() bool }
 	var typed interface{ ErrorType() string }
 	word := ""
@@ -64,6 +66,8 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, backends.ErrWrongType), errors.Is(err, locker.ErrForeignKey), errors.Is(err, backends.ErrForeign), word == "quarantined":
 		return exitNoPerm
+	case errors.As(err, &votes) && refuses(votes):
+		return exitNoPerm
 	case errors.As(err, &permanent) && permanent.Permanent():
 		if word == "invalid" {
 			return exitUsage
@@ -73,4 +77,15 @@ func exitCode(err error) int {
 		return exitSignal + 2
 	}
 	return exitUnavailable
+}
+
+// refuses tells whether so many nodes refuse that no quorum is possible.
+func refuses(e *redlock.QuorumError) bool {
+	n := 0
+	for _, v := range e.Votes {
+		if v.Outcome == redlock.Failed && exitCode(v.Err) == exitNoPerm {
+			n++
+		}
+	}
+	return n > len(e.Votes)-e.Needed
 }
