@@ -3,6 +3,7 @@ package goredis
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/go-redis/v9"
@@ -48,6 +49,9 @@ func (e pipeliner) all(ctx context.Context, commands []*driver.Command, isOnce b
 	p := to.Pipeline()
 	_ = p.BatchProcess(ctx, cmds...)
 	_, whole := p.Exec(ctx)
+	if reply := (client.Error)(nil); errors.As(whole, &reply) && slices.ContainsFunc(cmds, isAnswered) {
+		whole = nil // it is that of one command
+	}
 	var unknown error
 	for i, c := range commands {
 		c.Reply, c.Err = e.answer(ctx, c.Args, cmds[i].(answered), whole)
@@ -73,13 +77,15 @@ func isLed(err error) bool {
 	return reply.Code() == "MOVED" || reply.Code() == "ASK" || reply.Code() == "TRYAGAIN"
 }
 
-// answer is that to a command of a pipeline, of which whole is the error. Even nil is answered with an error, so what has
-// none and is nil was not answered; a hook, say, has kept it from being sent.
+// isAnswered reports whether the server has answered a command. Even nil is answered with an error, so what has none
+// and is nil was not answered: the connection was refused, or a hook has kept it from being sent.
+func isAnswered(cmd client.Cmder) bool { return cmd.Err() != nil || cmd.(answered).Val() != nil }
+
+// answer is that to a command of a pipeline. whole is the error of all commands without an answer.
 func (e executor) answer(ctx context.Context, args []any, cmd answered, whole error) (any, error) {
 	err := cmd.Err()
-	if err == nil && cmd.Val() == nil {
-		err = errUnanswered
-		if ofOne := (client.Error)(nil); whole != nil && !errors.As(whole, &ofOne) {
+	if !isAnswered(cmd) {
+		if err = errUnanswered; whole != nil {
 			err = whole
 		}
 	}

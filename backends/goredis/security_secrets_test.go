@@ -166,3 +166,14 @@ func TestSecurityExamplesVerify(t *testing.T) {
 		t.Errorf("%s is in the page", found)
 	}
 }
+
+// A pipeline whose connection is refused has no answers, but one error.
+func TestAWrongPasswordIsToldOfAPipelineToo(t *testing.T) {
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "u", "on", ">right", "~*", "&*", "+@all")
+	server.Do("SET", "a lock", "value", "PX", "60000")
+	store := goredis.New(dial(t, &client.Options{Addr: server.Addr(), Username: "u", Password: "wrong"}))
+	if _, err := store.List(t.Context(), "a", "", 10); !isPermanent(err, "WRONGPASS") {
+		t.Errorf("List: %v", err)
+	}
+}
