@@ -139,18 +139,16 @@ func Install(ctx context.Context, pool *pgxpool.Pool) error {
 	if pool == nil {
 		return sqlstore.BadInput("lockstep: install: the *pgxpool.Pool is nil")
 	}
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		for _, statement := range sqlstore.PostgreSQLStatements() {
-			if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec); err != nil {
-				return err
+	return sqlstore.InstallPostgreSQLBy(ctx, func(statements []string) error {
+		return unsent(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			for _, statement := range statements {
+				if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
+			return nil
+		}))
 	})
-	if err != nil {
-		return fmt.Errorf("lockstep: install: %w", err)
-	}
-	return nil
 }
 
 // InTx runs a statement in a transaction of the application, for [sqlstore.PostgreSQL.Guard]:

@@ -90,9 +90,9 @@ func postgresqlError(err error) *StatementError {
 		e.class, e.next = notDone, "this server follows another one, and takes no writes"
 		return e
 	case "3F000", "42P01", "42883", "42704":
-		e.next = "the tables and functions of the locks are missing: call Install once, and give the role the search of the schema lockstep"
+		e.next = "the tables and functions of the locks are missing: run `lockstep install` or call Install once, and give the role the search of the schema lockstep"
 	case "42501":
-		e.next = "give the role the rights that sqlstore.PostgreSQLGrants lists"
+		e.next = "give the role the rights that `lockstep install -grant ROLE` and sqlstore.PostgreSQLGrants list"
 	}
 	switch e.State[:min(2, len(e.State))] {
 	case "22", "28", "3D", "3F", "42", "0A":
@@ -117,7 +117,7 @@ func sqliteError(err error) *StatementError {
 	case 7, 13, 14: // NOMEM, FULL, CANTOPEN
 		e.class = notDone
 	case 1: // ERROR: above all, a table or a function that is missing
-		e.class, e.next = permanentClass, "call Install once; SQLite must be 3.42 or later"
+		e.class, e.next = permanentClass, "run `lockstep install` or call Install once; SQLite must be 3.42 or later"
 	case 3, 8, 11, 18, 19, 20, 23, 26: // PERM, READONLY, CORRUPT, TOOBIG, CONSTRAINT, MISMATCH, AUTH, NOTADB
 		e.class = permanentClass
 	}

@@ -39,9 +39,9 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep TO %[1]s;
 `, name)
 }
 
-// PostgreSQLStatements returns the statements of [PostgreSQLSchema] one by one, for a transaction. The first
+// postgresqlStatements are the statements of [PostgreSQLSchema] one by one, for a transaction. The first
 // makes programs that install at the same time do it one after the other.
-func PostgreSQLStatements() []string {
+func postgresqlStatements() []string {
 	all := []string{installLock}
 	var one strings.Builder
 	inBody := false
@@ -67,13 +67,22 @@ func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-		for _, statement := range PostgreSQLStatements() {
+		for _, statement := range postgresqlStatements() {
 			if _, err := tx.ExecContext(ctx, statement); err != nil {
 				return err
 			}
 		}
 		return tx.Commit()
 	})
+}
+
+// InstallPostgreSQLBy is [InstallPostgreSQL] for a driver without database/sql. run runs the statements one
+// after the other in one transaction.
+func InstallPostgreSQLBy(ctx context.Context, run func(statements []string) error) error {
+	if err := run(postgresqlStatements()); err != nil {
+		return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
+	}
+	return nil
 }
 
 // install runs statements, each of which is a transaction of its own.
