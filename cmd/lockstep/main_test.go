@@ -409,7 +409,7 @@ func TestLooking(t *testing.T) {
 	if out := must(t, url(s), "list", "-limit", "2", "-prefix", "job/"); strings.Count(out, "job/") != 2 {
 		t.Errorf("-limit 2: %s", out)
 	}
-	if out := must(t, url(s), "list", "-held-over", "1h", "-prefix", "job/"); !strings.Contains(out, "no lock is held") {
+	if out := must(t, url(s), "list", "-held-over", "1h", "-prefix", "job/"); !strings.Contains(out, "no lock that is held matches") {
 		t.Errorf("-held-over: %s", out)
 	}
 	if out := must(t, url(s), "-key-prefix", "job/", "list"); !strings.Contains(out, "h1") {

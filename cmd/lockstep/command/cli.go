@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +41,7 @@ func (c *cli) common(fs *flag.FlagSet) {
 	fs.StringVar(&c.file, "store-file", c.file, "`file` with the URL of the store, or one URL a line for a quorum")
 	fs.StringVar(&c.strategy, "strategy", c.strategy, "`name` of the strategy: "+strings.Join(usable(), ", ")+
 		"; default: fenced, or redlock-fenced for a quorum, where the store can, else single or redlock")
-	fs.StringVar(&c.prefix, "key-prefix", c.prefix, "`text` that the programs put before every key by WithPrefix of their store")
+	fs.StringVar(&c.prefix, "key-prefix", c.prefix, "`text` that the programs put before every key by WithPrefix of their store; default: LOCKSTEP_KEY_PREFIX")
 	fs.Var(seconds{&c.maxTTL}, "max-ttl", "longest TTL (`duration`) of all programs that lock in the store; raised to that of this call")
 	fs.IntVar(&c.quorum, "quorum", c.quorum, "`number` of nodes that must hold the lock; default: more than half")
 	fs.IntVar(&c.permits, "permits", c.permits, "how many may hold a semaphore at once (`number`)")
@@ -51,7 +52,7 @@ func (c *cli) common(fs *flag.FlagSet) {
 }
 
 func (c *cli) main(args []string) int {
-	c.maxTTL, c.timeout = defaultMaxTTL, defaultTimeout
+	c.maxTTL, c.timeout, c.prefix = defaultMaxTTL, defaultTimeout, os.Getenv(prefixVariable)
 	fs := newFlags("lockstep")
 	c.common(fs)
 	if err := fs.Parse(args); err != nil {
@@ -96,10 +97,13 @@ func (c *cli) explain(err error, cmd *command) error {
 	return usage("%w; see `%s`", err, name)
 }
 
-// parse parses flags before and behind the names. What stands behind "--" is the last of the rest,
-// as it is.
+// parse parses flags before and behind the names. What stands behind "--" is the last of the rest, as it
+// is: a command to run, or names.
 func (cmd *command) parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	args, behind, dashes := cut(args)
+	if !cmd.dashes { // names that begin with - may stand there
+		dashes = false
+	}
 	for {
 		if err := fs.Parse(args); err != nil {
 			return nil, err
@@ -109,11 +113,19 @@ func (cmd *command) parse(fs *flag.FlagSet, args []string) (rest []string, err e
 		}
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
 	}
+	if !cmd.dashes {
+		rest, behind = append(rest, behind...), nil
+	}
 	if n := len(rest); n < cmd.atLeast || n > cmd.atMost {
 		return nil, fmt.Errorf("%d names are given: the call is `lockstep %s %s`", n, cmd.name, cmd.args)
 	}
 	if dashes != cmd.dashes {
 		return nil, fmt.Errorf("the call is `lockstep %s %s`", cmd.name, cmd.args)
+	}
+	for _, name := range rest {
+		if name == "" {
+			return nil, errors.New("the name is empty: is a variable of the script not set?")
+		}
 	}
 	return append(rest, behind...), nil
 }
@@ -175,7 +187,7 @@ func (u *urls) Set(text string) error {
 type seconds struct{ d *time.Duration }
 
 func (s seconds) String() string {
-	if s.d == nil || *s.d == 0 {
+	if s.d == nil || *s.d <= 0 { // less: not given
 		return ""
 	}
 	return s.d.String()

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,8 +42,7 @@ Each finding has what was found, what it means for locks, and what to type again
 				if d.rounds < 10 {
 					return usage("-rounds %d says nothing: use 10 or more", d.rounds)
 				}
-				d.allow(allowed)
-				return d.run(ctx)
+				return d.run(ctx, allowed)
 			}
 		},
 	}
@@ -94,18 +94,37 @@ type step struct {
 	US    int64  `json:"us"`
 }
 
-func (d *doctor) allow(list string) {
-	for _, p := range fields(list) {
-		d.allowed = append(d.allowed, backends.Problem(p))
+// ProblemRefused is the finding that a store refuses the user, or what the user asks for.
+const ProblemRefused backends.Problem = "refused"
+
+// The findings of doctor itself.
+var ownProblems = []backends.Problem{ProblemRefused, "role", "unreachable", "unchecked", "identity", "same", "follower", "rehearsal", "wake-ups", "ttl"}
+
+// allow accepts kinds of findings. A kind that no store knows is a slip of the pen, and would accept
+// nothing.
+func (d *doctor) allow(list string, stores []*Store) error {
+	for _, text := range fields(list) {
+		p := backends.Problem(text)
+		known := slices.Contains(ownProblems, p) || slices.ContainsFunc(stores, func(s *Store) bool {
+			return s.Remedy == nil || s.Remedy(backends.Finding{Problem: p}) != ""
+		})
+		if !known {
+			return usage("-allow %s: there is no such kind of finding", text)
+		}
+		d.allowed = append(d.allowed, p)
 	}
+	return nil
 }
 
-func (d *doctor) run(ctx context.Context) error {
+func (d *doctor) run(ctx context.Context, allowed string) error {
 	stores, err := d.open(ctx, d.ttl)
 	if err != nil {
 		return err
 	}
 	defer shut(stores)
+	if err := d.allow(allowed, stores); err != nil {
+		return err
+	}
 	d.result.Findings, d.result.Rehearsal = []finding{}, []step{}
 	unreachable := d.examine(ctx, stores)
 	if d.nodes(ctx, stores, unreachable) && len(stores)-unreachable >= d.need(len(stores)) {
@@ -161,6 +180,10 @@ func (d *doctor) examine(ctx context.Context, stores []*Store) (unreachable int)
 			reports[i].Findings = append(reports[i].Findings, backends.Finding{
 				Problem: "role", Detail: errs[i].Error(), Consequence: "a lock can't be taken on it", Unsafe: true,
 			})
+		case exitCode(errs[i]) == exitNoPerm:
+			reports[i].Findings = append(reports[i].Findings, backends.Finding{
+				Problem: ProblemRefused, Detail: errs[i].Error(), Consequence: "no lock can be taken or renewed there by this user",
+			})
 		default:
 			d.find(s.Name, false, "unreachable", errs[i].Error(), "no lock can be taken or renewed there",
 				"start the server; look at address, user, password and firewall")
@@ -172,6 +195,9 @@ func (d *doctor) examine(ctx context.Context, stores []*Store) (unreachable int)
 			remedy := ""
 			if s.Remedy != nil {
 				remedy = s.Remedy(f)
+			}
+			if remedy == "" && f.Problem == ProblemRefused {
+				remedy = "look at user and password, and at the permissions of the user in docs/security.md"
 			}
 			d.find(s.Name, f.Unsafe, string(f.Problem), f.Detail, f.Consequence, remedy)
 		}
@@ -260,7 +286,7 @@ func (d *doctor) show() {
 			word = "UNSAFE"
 		}
 		put(d.out, "\n%s  %s%s\n", word, f.Problem, optional("  ", f.Store))
-		put(d.out, "%s\n%s\n", wrap("found:   "+f.Found, "  ", 100), wrap("meaning: "+f.Meaning, "  ", 100))
+		put(d.out, "  found:   %s\n  meaning: %s\n", strings.TrimLeft(wrap(f.Found, "           ", 100), " "), strings.TrimLeft(wrap(f.Meaning, "           ", 100), " "))
 		if f.Remedy != "" {
 			put(d.out, "  type:    %s\n", f.Remedy)
 		}

@@ -12,7 +12,7 @@ import (
 const introduction = "lockstep runs a command under a distributed lock, and shows who holds which lock."
 
 var storesText = []string{
-	"The store is named by LOCKSTEP_STORE, by -store, by the file of -store-file, or by the file that LOCKSTEP_STORE_FILE names. There is no default: without a store every command ends with 64. Several URLs, with a space between them in LOCKSTEP_STORE, are the nodes of a quorum.",
+	"The store is named by -store, by the file of -store-file, by LOCKSTEP_STORE, or by the file that LOCKSTEP_STORE_FILE names, in this order. There is no default: without a store every command ends with 64. Several URLs, with a space between them in LOCKSTEP_STORE, are the nodes of a quorum.",
 	"A URL with a password is refused in -store, since everybody who can list processes sees arguments.",
 	"Flags may stand before and behind names. A duration is written as 30s, 1m30s or 30 (seconds).",
 }

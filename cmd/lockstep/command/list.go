@@ -13,38 +13,23 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
+// everything is more than a store can have listed in a while.
+const everything = 100_000
+
 // found is a key in a list, in one store or several.
 type found struct {
 	backends.KeyState
 	node string
 }
 
-// list returns the keys that begin with prefix, sorted, at most limit.
+// list returns the keys that begin with prefix, sorted, at most limit of each store.
 func (c *cli) list(ctx context.Context, stores []*Store, prefix string, limit int) (all []found, err error) {
 	errs := make([]error, len(stores))
 	for i, s := range stores {
-		lister, ok := s.Backend.(backends.Lister)
-		if !ok {
-			errs[i] = usage("%s does not list its locks", s.Name)
-			continue
-		}
-		seen := map[string]bool{} // a key may be told twice
-		for after, first := "", true; (after != "" || first) && len(seen) < limit; first = false {
-			var page backends.Page
-			page, errs[i] = c.page(ctx, lister, prefix, after)
-			if errs[i] != nil {
-				if prefix == "" && exitCode(errs[i]) == exitUsage {
-					errs[i] = usage("%s has other keys beside its locks: give -prefix", s.Name)
-				}
-				break
-			}
-			for _, k := range page.Keys {
-				if !seen[k.Key] && len(seen) < limit {
-					seen[k.Key] = true
-					all = append(all, found{k, nodeName(stores, i)})
-				}
-			}
-			after = page.Next
+		var keys []backends.KeyState
+		keys, errs[i] = c.listOne(ctx, s, prefix, limit)
+		for _, k := range keys {
+			all = append(all, found{k, nodeName(stores, i)})
 		}
 	}
 	slices.SortFunc(all, func(a, b found) int {
@@ -56,10 +41,36 @@ func (c *cli) list(ctx context.Context, stores []*Store, prefix string, limit in
 	return all, c.enough(stores, errs)
 }
 
-func (c *cli) page(ctx context.Context, l backends.Lister, prefix, after string) (backends.Page, error) {
+func (c *cli) listOne(ctx context.Context, s *Store, prefix string, limit int) (all []backends.KeyState, err error) {
+	lister, ok := s.Backend.(backends.Lister)
+	if !ok {
+		return nil, usage("%s does not list its locks", s.Name)
+	}
+	seen := map[string]bool{} // a key may be told twice
+	for after, first := "", true; (after != "" || first) && len(all) < limit; first = false {
+		page, err := c.page(ctx, s, lister, prefix, after)
+		if err != nil {
+			return all, err
+		}
+		for _, k := range page.Keys {
+			if !seen[k.Key] && len(all) < limit {
+				seen[k.Key] = true
+				all = append(all, k)
+			}
+		}
+		after = page.Next
+	}
+	return all, nil
+}
+
+func (c *cli) page(ctx context.Context, s *Store, l backends.Lister, prefix, after string) (backends.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return l.List(ctx, prefix, after, backends.MaxPage)
+	page, err := l.List(ctx, prefix, after, backends.MaxPage)
+	if err != nil && prefix == "" && exitCode(err) == exitUsage {
+		err = usage("%s has other keys beside its locks: give -prefix", s.Name)
+	}
+	return page, c.told(err)
 }
 
 func listCommand() *command {
@@ -87,21 +98,28 @@ hold.`,
 					return err
 				}
 				defer shut(stores)
-				all, err := c.list(ctx, stores, *prefix, *limit)
+				enough := *limit + 1 // tells that there are more
+				if heldOver > 0 {
+					enough = everything
+				}
+				all, err := c.list(ctx, stores, *prefix, enough)
 				if err != nil {
 					return err
 				}
 				untold := 0
 				all = slices.DeleteFunc(all, func(f found) bool {
-					age, told := drawnAgo(f.Fence)
-					told = told && f.Fence > 0
-					if heldOver > 0 && !told {
+					age, told := heldAtMost(f.State)
+					if heldOver > 0 && !told && f.Holding > 0 {
 						untold++
 					}
 					return heldOver > 0 && (!told || age < heldOver)
 				})
 				if untold > 0 {
-					c.say("%d locks are left out: their store does not tell since when they are held", untold)
+					c.say("left out, since their store does not tell since when they are held: %d", untold)
+				}
+				if len(all) > *limit {
+					all = all[:*limit]
+					defer c.say("there are more than %d: see -limit", *limit)
 				}
 				if c.json {
 					for _, f := range all {
@@ -111,27 +129,28 @@ hold.`,
 					}
 					return nil
 				}
-				table(c.out, all, 0, nil)
-				if len(all) == *limit {
-					c.say("there may be more: see -limit")
+				nothing := "no lock is held"
+				if heldOver > 0 || *prefix != "" {
+					nothing = "no lock that is held matches"
 				}
+				table(c.out, all, 0, nothing, nil)
 				return nil
 			}
 		},
 	}
 }
 
-// table writes a line for each key, at most width wide; 0: any. since tells since when a print has
-// been seen.
-func table(w io.Writer, all []found, width int, since map[string]time.Time) {
+// table writes a line for each key, at most width wide; 0: any. It writes nothing if there is none. since
+// tells since when a print has been seen.
+func table(w io.Writer, all []found, width int, nothing string, since map[string]time.Time) {
 	if len(all) == 0 {
-		put(w, "no lock is held\n")
+		put(w, "%s\n", nothing)
 		return
 	}
 	rows := [][]string{{"LEFT", "HELD", "WAIT", "HOLDER", "LOCK"}}
 	for _, f := range all {
 		left, held, holder := "-", "-", "-"
-		if age, ok := drawnAgo(f.Fence); ok && f.Fence > 0 && f.Holding > 0 {
+		if age, ok := heldAtMost(f.State); ok {
 			held = "≤" + shortly(age)
 		}
 		switch {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ type keyState struct {
 	Held     bool     `json:"held"`
 	Holds    []hold   `json:"holds"`
 	Holding  int      `json:"holding"`
+	AtMostMS int64    `json:"held_at_most_ms,omitempty"`
 	Group    string   `json:"group,omitempty"`
 	Fence    uint64   `json:"fence,omitempty"`
 	Waiters  []string `json:"waiters,omitempty"`
@@ -43,6 +45,9 @@ func asJSON(key, store string, s backends.State) keyState {
 	k := keyState{
 		Key: key, Store: store, Held: isHeld(s), Holds: []hold{}, Holding: s.Holding, Group: s.Group, Fence: s.Fence,
 		Waiters: s.Waiters, Waiting: s.Waiting, Reserved: s.Reserved, Foreign: s.Foreign, Print: s.Print,
+	}
+	if age, ok := heldAtMost(s); ok {
+		k.AtMostMS = age.Milliseconds()
 	}
 	for _, h := range s.Holds {
 		j := hold{Holder: h.Holder, LeftMS: h.Left.Milliseconds(), Print: h.Print, Foreign: h.Foreign, Evicted: h.Evicted}
@@ -61,16 +66,20 @@ func isHeld(s backends.State) bool { return s.Holding > 0 || s.Reserved > 0 || s
 func (c *cli) inspect(ctx context.Context, stores []*Store, key string) (states []backends.State, errs []error) {
 	states, errs = make([]backends.State, len(stores)), make([]error, len(stores))
 	for i, s := range stores {
-		inspector, ok := s.Backend.(backends.Inspector)
-		if !ok {
-			errs[i] = usage("%s does not tell who holds a lock", s.Name)
-			continue
-		}
-		ctx, cancel := context.WithTimeout(ctx, c.timeout)
-		states[i], errs[i] = inspector.Inspect(ctx, key)
-		cancel()
+		states[i], errs[i] = c.inspectOne(ctx, s, key)
 	}
 	return states, errs
+}
+
+func (c *cli) inspectOne(ctx context.Context, s *Store, key string) (backends.State, error) {
+	inspector, ok := s.Backend.(backends.Inspector)
+	if !ok {
+		return backends.State{}, usage("%s does not tell who holds a lock", s.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	state, err := inspector.Inspect(ctx, key)
+	return state, c.told(err)
 }
 
 // enough is nil if so many nodes have answered that their answer counts.
@@ -92,6 +101,14 @@ func (c *cli) enough(stores []*Store, errs []error) error {
 	return errors.Join(errs...)
 }
 
+// told says which limit a call has met.
+func (c *cli) told(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the store did not answer within %v (-timeout): %w", c.timeout, err)
+	}
+	return err
+}
+
 func (c *cli) need(n int) int {
 	if c.quorum > 0 {
 		return c.quorum
@@ -110,8 +127,8 @@ func inspectCommand() *command {
 	return &command{
 		name: "inspect", args: "[FLAGS] NAME", atLeast: 1, atMost: 1, summary: "show who holds a lock, until when, and who waits",
 		text: `A holder has the label that its program gave it (locker.WithHolder). The print names the hold for
-lockstep release; nobody can release a lock by it alone. The number is that of the last numbered grant of the
-key.
+lockstep release. The number is that of the last numbered grant of the key. A number that a clock has drawn tells for
+how long the lock has been held at most.
 
 What is shown may be over when you read it. It is for people: a program that acts on it needs the lock.`,
 		example: []example{{"lockstep inspect invoice/42", ""}, {"lockstep inspect -json invoice/42 | jq .holds", ""}},
@@ -127,25 +144,29 @@ What is shown may be over when you read it. It is for people: a program that act
 				if err := c.enough(stores, errs); err != nil {
 					return err
 				}
-				for i, s := range states {
-					if errs[i] != nil {
-						continue
-					}
-					if c.json {
-						if err := c.print(c.out, asJSON(args[0], nodeName(stores, i), s)); err != nil {
-							return err
-						}
-						continue
-					}
-					c.describe(c.out, args[0], nodeName(stores, i), s)
-				}
-				if !c.json {
-					c.howToFree(args[0], states)
-				}
-				return nil
+				return c.showStates(args[0], stores, states, errs)
 			}
 		},
 	}
+}
+
+// showStates shows a key as the nodes that have answered have it, and how to free it.
+func (c *cli) showStates(key string, stores []*Store, states []backends.State, errs []error) error {
+	for i, s := range states {
+		switch {
+		case errs[i] != nil:
+		case c.json:
+			if err := c.print(c.out, asJSON(key, nodeName(stores, i), s)); err != nil {
+				return err
+			}
+		default:
+			c.describe(c.out, key, nodeName(stores, i), s)
+		}
+	}
+	if !c.json {
+		c.howToFree(key, states)
+	}
+	return nil
 }
 
 // describe writes a State for people.
@@ -169,33 +190,56 @@ func (c *cli) describe(w io.Writer, key, node string, s backends.State) {
 	if s.Reserved > 0 {
 		put(w, "  reserved   for %d\n", s.Reserved)
 	}
+	if age, ok := heldAtMost(s); ok {
+		put(w, "  held for   ≤%s\n", shortly(age))
+	}
 	if s.Fence > 0 {
-		age := ""
-		if d, ok := drawnAgo(s.Fence); ok && s.Holding > 0 {
-			age = fmt.Sprintf(" (drawn %s ago)", shortly(d))
-		}
-		put(w, "  number     %d%s\n", s.Fence, age)
+		put(w, "  number     %d\n", s.Fence)
 	}
 	if s.Waiting > 0 {
 		put(w, "  waiting    %d%s\n", s.Waiting, optional(": ", strings.Join(labels(s.Waiters), ", ")))
 	}
 }
 
-// howToFree shows the command that frees a lock.
+// howToFree shows the commands that free a lock.
 func (c *cli) howToFree(key string, states []backends.State) {
-	if prints := printsOf(states); len(prints) > 0 {
-		put(c.out, "to free it by force: lockstep release %s -print %s\n", shellWord(key), strings.Join(prints, " -print "))
+	release := "lockstep"
+	for _, u := range c.urls {
+		release += " -store " + shellWord(u)
+	}
+	if c.file != "" {
+		release += " -store-file " + shellWord(c.file)
+	}
+	if c.prefix != os.Getenv(prefixVariable) {
+		release += " -key-prefix " + shellWord(c.prefix)
+	}
+	release += " release " + shellWord(key)
+	if prints := printsOf(states, false); len(prints) > 0 {
+		if slices.ContainsFunc(states, mayBeNoLock) {
+			release += " -foreign"
+			put(c.out, "other software may have written it: look at it with the tools of the store first\n")
+		}
+		put(c.out, "to free it by force: %s -print %s\n", release, strings.Join(prints, " -print "))
+	}
+	if prints := printsOf(states, true); len(prints) > 0 {
+		put(c.out, "to open it before, if its last holder has stopped for sure: %s -now -print %s\n", release, strings.Join(prints, " -print "))
 	}
 }
 
-func printsOf(states []backends.State) (all []string) {
+// mayBeNoLock tells whether a release by force needs -foreign.
+func mayBeNoLock(s backends.State) bool {
+	return s.Foreign || slices.ContainsFunc(s.Holds, func(h backends.Hold) bool { return h.Foreign })
+}
+
+// printsOf are the prints of the holds that were ended by force, or of all others.
+func printsOf(states []backends.State, evicted bool) (all []string) {
 	for _, s := range states {
 		for _, h := range s.Holds {
-			if !h.Evicted {
+			if h.Evicted == evicted {
 				all = append(all, h.Print)
 			}
 		}
-		if s.Print != "" {
+		if s.Print != "" && !evicted {
 			all = append(all, s.Print)
 		}
 	}
@@ -241,12 +285,11 @@ func optional(before, text string) string {
 	return before + text
 }
 
-// drawnAgo is how long ago a number was drawn, if it is a time in microseconds, as stores with a
-// clock draw it. A hold that has another number, or none, is not so old or older: the key's last
-// number need not be its own.
-func drawnAgo(fence uint64) (time.Duration, bool) {
-	d := time.Since(time.UnixMicro(int64(fence & (1<<62 - 1))))
-	return max(d, 0), d > -time.Minute && d < 10*365*24*time.Hour
+// heldAtMost is how long ago the last number of the key was drawn, if it is a time in microseconds, as
+// stores with a clock draw it. The number need not be that of the present hold, which may be younger.
+func heldAtMost(s backends.State) (time.Duration, bool) {
+	d := time.Since(time.UnixMicro(int64(s.Fence & (1<<62 - 1))))
+	return max(d, 0), s.Fence > 0 && s.Holding > 0 && d > -time.Minute && d < 10*365*24*time.Hour
 }
 
 // shortly is a duration with two digits or so.

@@ -16,10 +16,11 @@ import (
 	"github.com/lockstep-go/lockstep/strategies"
 )
 
-// The variables of the environment that name the stores.
+// The variables of the environment that name the stores, and what stands before every key.
 const (
-	storeVariable = "LOCKSTEP_STORE"
-	fileVariable  = "LOCKSTEP_STORE_FILE"
+	storeVariable  = "LOCKSTEP_STORE"
+	fileVariable   = "LOCKSTEP_STORE_FILE"
+	prefixVariable = "LOCKSTEP_KEY_PREFIX" // as -key-prefix
 )
 
 // addresses are the URLs of the stores. There is no default: a job whose environment lacks
@@ -46,14 +47,21 @@ func (c *cli) addresses() ([]string, error) {
 		return nil, usage("the file of the stores: %w", err)
 	}
 	defer drop(f)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, usage("the file of the stores: %w", err)
+	}
 	all := slices.Clone([]string(c.urls))
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
 			all = append(all, line)
 		}
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0:
 		return nil, usage("the file %s names no store: write one URL a line", file)
+	case info.Mode()&0o004 != 0 && slices.ContainsFunc(all, hasPassword):
+		c.say("everybody can read the password in %s: type chmod 600 %s", file, shellWord(file))
 	}
 	return all, nil
 }
@@ -73,8 +81,13 @@ func hasPassword(text string) bool {
 	if !ok {
 		return false
 	}
+	user := rest[:max(strings.LastIndexByte(rest, '@'), 0)]
 	query := rest[strings.IndexByte(rest+"?", '?'):]
-	return strings.Contains(strings.ToLower(query), "password") || strings.Contains(rest, "@") && strings.Contains(rest[:strings.LastIndexByte(rest, '@')], ":") && scheme != ""
+	if text, err := url.QueryUnescape(query); err == nil {
+		query = text
+	}
+	return strings.Contains(user, ":") || user != "" && strings.HasPrefix(scheme, "nats") || // a token, without a name
+		strings.Contains(strings.ToLower(query), "password") || hasPassword(query) // the value may be a URL
 }
 
 // public is a URL without user, password and parameters.
@@ -96,21 +109,33 @@ func (c *cli) open(ctx context.Context, ttl time.Duration) (stores []*Store, err
 			shut(stores)
 		}
 	}()
+	switch {
+	case c.strategy != "" && !slices.Contains(usable(), c.strategy):
+		return nil, usage("there is no strategy %q: choose one of %s", c.strategy, strings.Join(usable(), ", "))
+	case c.timeout <= 0:
+		return nil, usage("-timeout %v leaves no time for an answer: use 1s or more", c.timeout)
+	}
 	o := Options{Prefix: c.prefix, MaxTTL: max(c.maxTTL, ttl), Strict: ttl > 0 && (c.quarantine || len(all) > 1)}
 	for i, text := range all {
 		scheme, _, ok := strings.Cut(text, "://")
 		family := slices.IndexFunc(c.program.Stores, func(f Family) bool { return slices.Contains(f.Schemes, scheme) })
 		if !ok || family < 0 {
-			if !ok {
-				scheme = "of it" // it may be a password
+			if !ok { // it may be a password
+				return stores, usage("store %d is no URL: give one such as %s", i+1, c.exampleURL())
 			}
 			return stores, usage("store %d: the scheme %s is not known: this build has %s", i+1, scheme, strings.Join(c.schemes(), ", "))
+		}
+		if strings.Count(authority(text), "@") > 1 { // a client may take a part of the password for the host, and show it
+			return stores, usage("store %d: percent-encode what is special in the name and the password, such as %%40 for @", i+1)
 		}
 		s, err := c.program.Stores[family].Open(ctx, text, o)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded): // the client of etcd logs in when it is made
 			return stores, &exitError{exitUnavailable, fmt.Errorf("store %d, %s: no answer: %w", i+1, public(text), err)}
 		case err != nil:
+			if parse := (*url.Error)(nil); errors.As(err, &parse) {
+				err = parse.Err // without the URL
+			}
 			return stores, usage("store %d, %s: %w", i+1, public(text), err)
 		}
 		s.Name = public(text)
@@ -139,20 +164,25 @@ func shut(stores []*Store) {
 // shows nothing of the text, which may have a password.
 func ParseURL(text string) (u *url.URL, others []string, err error) {
 	scheme, rest, ok := strings.Cut(text, "://")
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority := rest[:end]
+	authority := authority(text)
 	user, hosts := authority[:strings.LastIndexByte(authority, '@')+1], authority[strings.LastIndexByte(authority, '@')+1:]
 	all := strings.Split(hosts, ",")
 	if ok {
-		u, err = url.Parse(scheme + "://" + user + all[0] + rest[end:])
+		u, err = url.Parse(scheme + "://" + user + all[0] + rest[len(authority):])
 	}
 	if !ok || err != nil {
 		return nil, nil, errors.New("it is no URL: percent-encode what is special in the name and the password")
 	}
 	return u, all[1:], nil
+}
+
+// authority is what stands before the path: the user, the password and the hosts.
+func authority(text string) string {
+	_, rest, _ := strings.Cut(text, "://")
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		return rest[:end]
+	}
+	return rest
 }
 
 // usable are the names of the strategies that fit a command which renews leases.
@@ -171,8 +201,8 @@ func (c *cli) locker(ctx context.Context, stores []*Store) (locker.Locker, strin
 	if name == "" {
 		name = preferred(stores)
 	}
-	if !slices.Contains(usable(), name) {
-		return nil, "", usage("there is no strategy %q: choose one of %s", name, strings.Join(usable(), ", "))
+	if name == "semaphore" && c.permits < 1 {
+		return nil, "", usage("the strategy semaphore needs -permits: how many may hold the lock at once")
 	}
 	config := strategies.Config{Strategy: name, Backend: "store", Quorum: c.quorum, Permits: c.permits}
 	byName := map[string]backends.Store{}

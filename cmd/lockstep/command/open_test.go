@@ -4,12 +4,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 func TestNoErrorShowsAPassword(t *testing.T) {
 	for text, secret := range map[string]bool{
 		"redis://h:6379": false, "redis://user@h": false, "redis://:pw@h": true, "redis://u:p/w@h": true, "redis://u:p@w@h:1": true,
 		"redis+sentinel://h:26379/m?password=pw": true, "postgres:///db?PASSWORD=pw": true, "unix:///run/redis.sock": false, "redis+cluster://a:1,b:2": false,
+		"nats://pwtoken@h": true, "nats://h:4222": false, "postgres://h/db?sslmode=require": false,
+		"postgres://h/db?listener=postgres%3A%2F%2Fh%3A5432%2Fdb": false, "postgres://h/db?listener=postgres%3A%2F%2Fu%3Apw%40h%2Fdb": true,
 	} {
 		if hasPassword(text) != secret {
 			t.Errorf("hasPassword(%q) = %v", text, !secret)
@@ -32,6 +36,19 @@ func TestLeastTTLHasRoomForTenRoundTrips(t *testing.T) {
 		if got := leastTTL(p99); got < want-time.Millisecond || got > want+time.Millisecond {
 			t.Errorf("leastTTL(%v) = %v, want %v", p99, got, want)
 		}
+	}
+}
+
+func TestARenewalIsNoChange(t *testing.T) {
+	one, two := backends.Hold{Print: "1", Left: time.Second}, backends.Hold{Print: "2", Left: 2 * time.Second}
+	before := change(backends.State{Holds: []backends.Hold{one, two}, Holding: 2})
+	one.Left = 3 * time.Second
+	if after := change(backends.State{Holds: []backends.Hold{two, one}, Holding: 2}); after != before {
+		t.Errorf("%q after %q", after, before)
+	}
+	one.Evicted = true
+	if after := change(backends.State{Holds: []backends.Hold{two, one}, Holding: 2}); after == before {
+		t.Error("an eviction is no change")
 	}
 }
 

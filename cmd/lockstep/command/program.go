@@ -49,6 +49,8 @@ type Store struct {
 	Check   func(ctx context.Context) (Report, error) // nil: the store has no check
 	Remedy  func(backends.Finding) string             // what to type against a finding; nil: nothing is known
 	Install func(ctx context.Context) error           // creates what the store needs, such as tables; nil: it needs nothing
+	Schema  string                                    // the SQL of Install; empty: there is none
+	Grants  func(role string) string                  // the SQL that lets a role lock; nil: it is not known
 	Close   func()
 }
 

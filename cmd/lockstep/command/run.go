@@ -83,7 +83,7 @@ LOCKSTEP_TTL_MS and LOCKSTEP_HOLDER, and TRACEPARENT as it was. A LOCKSTEP_STORE
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			r := &running{cli: c, ttl: defaultTTL, grace: -1, wait: -1}
 			fs.BoolVar(&r.noWait, "n", false, "do not wait if the lock is held")
-			fs.Var(seconds{&r.wait}, "w", "wait for `duration` at most, also while the store does not answer; default: as long as it takes")
+			fs.Var(seconds{&r.wait}, "w", "wait for `duration` at most, also while the store does not answer; default: as long as the lock is held, but not for a store that does not answer")
 			fs.IntVar(&r.heldCode, "E", exitHeld, "exit `code` when the lock is held")
 			fs.Var(seconds{&r.ttl}, "ttl", "how long the lock stays locked after a crash (`duration`)")
 			fs.Var(seconds{&r.grace}, "grace", "`duration` between TERM and KILL; less than half of -ttl, default: a third of it")

@@ -276,8 +276,11 @@ func (s *supervisor) stop(exit int, why string) {
 	signalGroup(s.child.group, syscall.SIGTERM)
 	signalGroup(s.child.group, syscall.SIGCONT) // or one that is stopped does not see it
 	if exit == exitLost {
-		s.say("%s: the lock is lost: %s; TERM went to the command, KILL follows in %v at most",
-			s.name, why, min(s.grace, max(s.left(), 0)).Round(time.Millisecond))
+		when := "at once"
+		if d := min(s.grace, s.left()).Round(time.Millisecond); d > 0 {
+			when = "in " + d.String() + " at most"
+		}
+		s.say("%s: the lock is lost: %s; TERM went to the command, KILL follows %s", s.name, why, when)
 	} else {
 		s.say("%s: %s: TERM went to the command, KILL follows in %v", s.name, why, s.grace)
 	}

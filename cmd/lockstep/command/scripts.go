@@ -28,7 +28,7 @@ type grant struct {
 	Expires time.Time `json:"expires"`
 }
 
-const tokenText = `The token is a secret: who has it can release the lock. It is printed on standard output, and read from a file or
+const tokenText = `The token is a secret: whoever has it can release the lock. It is printed on standard output, and read from a file or
 standard input, never from an argument.`
 
 func acquireCommand() *command {
@@ -40,7 +40,7 @@ func acquireCommand() *command {
 			{`printf %s "$token" | lockstep extend -ttl 20s deploy`, ""},
 			{`printf %s "$token" | lockstep release -token-file - deploy`, ""},
 		},
-		exits: with([]exit{{"75", "it is held, with -n or after -w"}}, asking...),
+		exits: []exit{{"0", "the lock is held"}, asking[1], asking[2], {"75", "it is held by someone else, with -n or after -w"}, asking[3]},
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			r := &running{cli: c, ttl: defaultTTL, wait: -1}
 			file := fs.String("token-file", "-", "`file` to write the token to; -: standard output")
@@ -103,11 +103,7 @@ func (r *running) deliver(file string, lease locker.Lease) error {
 	if err != nil {
 		return err
 	}
-	if err := write(f); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
+	return errors.Join(f.Chmod(0o600), write(f), f.Close()) // the file may be an old one
 }
 
 // token reads a token as acquire wrote it, without -json.
@@ -218,7 +214,11 @@ standard error: who, what, why.`,
 			{"lockstep release deploy -print 3f9a1c0b77e2d415 -reason 'host is gone' -yes", ""},
 			{"lockstep release -token-file deploy.token deploy", ""},
 		},
-		exits: with(holding, exit{"0", "it was released, or it is free"}, exit{"75", "nothing was released: it is held, or the hold of the print is over"}),
+		exits: []exit{
+			{"0", "it was released, or it is free"}, asking[1], asking[2], asking[3],
+			{"74", "with -token-file: the lock is lost, its time is over, or somebody has released it"},
+			{"75", "nothing was released: it is held, or no hold has the print"},
+		},
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			f := &forced{cli: c}
 			file := fs.String("token-file", "", "`file` with the token of lockstep acquire; -: standard input")
@@ -256,12 +256,9 @@ func (f *forced) show(ctx context.Context, name string) error {
 	if err := f.enough(stores, errs); err != nil {
 		return err
 	}
-	for i, s := range states {
-		if errs[i] == nil {
-			f.describe(f.out, name, nodeName(stores, i), s)
-		}
+	if err := f.showStates(name, stores, states, errs); err != nil {
+		return err
 	}
-	f.howToFree(name, states)
 	for _, s := range states {
 		if isHeld(s) {
 			return &exitError{code: exitHeld}
@@ -271,6 +268,11 @@ func (f *forced) show(ctx context.Context, name string) error {
 }
 
 func (f *forced) release(ctx context.Context, name string) error {
+	for _, print := range f.prints {
+		if !isPrint(print) {
+			return usage("%q is no print: that has 16 digits and letters from a to f, as `lockstep inspect %s` shows them", print, shellWord(name))
+		}
+	}
 	stores, err := f.open(ctx, 0)
 	if err != nil {
 		return err
@@ -296,22 +298,32 @@ func (f *forced) release(ctx context.Context, name string) error {
 			if ok {
 				done++
 			}
-			errs[i] = errors.Join(errs[i], err)
+			errs[i] = errors.Join(errs[i], f.told(err))
 		}
 		cancel()
 	}
-	slog.New(slog.NewTextHandler(f.err, nil)).Info("forced release",
+	what := "forced release"
+	if done == 0 {
+		what = "forced release failed"
+	}
+	slog.New(slog.NewTextHandler(f.err, nil)).Info(what,
 		"key", name, "prints", strings.Join(f.prints, " "), "by", by, "reason", f.reason, "now", f.now, "released", done, "error", errors.Join(errs...))
 	if err := f.enough(stores, errs); err != nil {
 		return err
 	}
-	if done == 0 {
-		return &exitError{exitHeld, fmt.Errorf("nothing was released: that hold of %q is over; `lockstep inspect %s` shows what is there now", name, shellWord(name))}
-	}
-	if !f.now {
+	switch {
+	case done == 0:
+		return &exitError{exitHeld, fmt.Errorf("nothing was released: no hold of %q has this print. It is over, or the print, the name or -key-prefix is another one; `lockstep inspect %s` shows what is there now", name, shellWord(name))}
+	case f.now:
+		f.say("%s is open: a holder that still works learns of it at its next renewal only", name)
+	default:
 		f.say("%s is closed until the lease of its holder would have ended", name)
 	}
 	return nil
+}
+
+func isPrint(text string) bool {
+	return len(text) == 16 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
 // ask shows what would be released, and asks for a yes.
@@ -350,16 +362,29 @@ func operator() string {
 func installCommand() *command {
 	return &command{
 		name: "install", summary: "create what the store needs, such as tables",
-		text:    "PostgreSQL needs the schema lockstep. Other stores need nothing. It may run again, also while locks are held.",
-		example: []example{{"lockstep install", ""}},
-		exits:   asking,
-		setup: func(c *cli, _ *flag.FlagSet) func(context.Context, []string) error {
+		text: `PostgreSQL needs the schema lockstep, MySQL and SQLite a table, and NATS a stream. Redis and etcd need nothing. It
+may run again, also while locks are held.
+
+With -print it prints the SQL and creates nothing, for a migration. With -grant it prints the SQL that gives a role the
+rights that programs need to lock, and no others.`,
+		example: []example{
+			{"lockstep install", ""},
+			{"lockstep install -print > 0001_locks.sql", ""},
+			{"lockstep install -grant app | psql -d DATABASE", "after lockstep install, as the owner of the schema"},
+		},
+		exits: asking,
+		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
+			text := fs.Bool("print", false, "print the SQL that creates what the store needs")
+			role := fs.String("grant", "", "print the SQL that lets `role` lock")
 			return func(ctx context.Context, _ []string) error {
 				stores, err := c.open(ctx, 0)
 				if err != nil {
 					return err
 				}
 				defer shut(stores)
+				if *text || *role != "" {
+					return c.sql(stores, *text, *role)
+				}
 				for _, s := range stores {
 					if s.Install == nil {
 						c.say("%s needs nothing", s.Name)
@@ -377,4 +402,23 @@ func installCommand() *command {
 			}
 		},
 	}
+}
+
+// sql prints what an owner runs by hand.
+func (c *cli) sql(stores []*Store, schema bool, role string) error {
+	for _, s := range stores {
+		switch {
+		case schema && s.Schema == "":
+			return usage("%s needs no SQL: `lockstep install` creates what it needs", s.Name)
+		case role != "" && s.Grants == nil:
+			return usage("the rights of a user of %s are not known here: see docs/choosing-a-store.md", s.Name)
+		}
+		if schema {
+			put(c.out, "%s\n", strings.TrimSpace(s.Schema))
+		}
+		if role != "" {
+			put(c.out, "%s\n", strings.TrimSpace(s.Grants(role)))
+		}
+	}
+	return nil
 }

@@ -9,13 +9,15 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 func serveCommand() *command {
 	return &command{
 		name: "serve", args: "[FLAGS]", summary: "show the locks of a store on a page",
-		text: `The page has no login. It listens on this machine only, unless -listen says otherwise; put a proxy with a login
-before it then. A page with -allow-release is for this machine only. It shows the findings of ` + "`lockstep doctor`" + ` on the
+		text: `The page has no login. It listens on this machine only, unless -listen says otherwise; then put a proxy with a
+login in front of it. With -allow-release it answers this machine only. The page shows the findings of ` + "`lockstep doctor`" + ` on the
 store, but makes no rehearsal. Metrics for Prometheus are below it at /metrics; of a quorum, at /1/metrics and so on.`,
 		example: []example{{"lockstep serve -prefix invoice/", "the page is at http://127.0.0.1:7007"}},
 		exits:   with(asking[1:], exit{"0", "it was ended by INT or TERM"}),
@@ -31,6 +33,9 @@ store, but makes no rehearsal. Metrics for Prometheus are below it at /metrics; 
 					return err
 				}
 				defer shut(stores)
+				if err := c.canList(ctx, stores, *prefix); err != nil {
+					return err
+				}
 				page := Page{Prefix: *prefix, AllowRelease: *allow}
 				for _, s := range stores {
 					page.Stores = append(page.Stores, *s)
@@ -43,6 +48,18 @@ store, but makes no rehearsal. Metrics for Prometheus are below it at /metrics; 
 			}
 		},
 	}
+}
+
+// canList tells at the start what the page could only tell later: that a store does not answer, refuses, or
+// needs a prefix.
+func (c *cli) canList(ctx context.Context, stores []*Store, prefix string) error {
+	errs := make([]error, len(stores))
+	for i, s := range stores {
+		if l, ok := s.Backend.(backends.Lister); ok {
+			_, errs[i] = c.page(ctx, s, l, prefix, "")
+		}
+	}
+	return c.enough(stores, errs)
 }
 
 // serve serves h until ctx ends.
@@ -68,17 +85,21 @@ func (c *cli) serve(ctx context.Context, address string, mayRelease bool, h http
 		Handler: h, ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
 		<-ctx.Done()
 		limited, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		ended <- s.Shutdown(limited)
+		if s.Shutdown(limited) != nil {
+			_ = s.Close() // a browser that takes nothing is no error
+		}
+		close(ended)
 	}()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return &exitError{exitUnavailable, err}
 	}
-	return <-ended
+	<-ended
+	return nil
 }
 
 // local answers requests for this machine by its address. Any other name may be one that a page of

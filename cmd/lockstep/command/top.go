@@ -113,7 +113,7 @@ func (t *top) live(ctx context.Context, fd int, every time.Duration) error {
 // screen is what is held now, in at most so many lines; 0: any size.
 func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	began := time.Now()
-	all, err := t.list(ctx, t.stores, t.prefix, 100_000)
+	all, err := t.list(ctx, t.stores, t.prefix, everything)
 	if err != nil {
 		return nil, err
 	}
@@ -149,13 +149,13 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	if rows := height - 3; height > 0 && len(all) > rows {
 		all = all[:rows]
 	}
-	table(&text, all, width, t.since)
+	table(&text, all, width, "no lock is held", t.since)
 	return text.Bytes(), nil
 }
 
 // start is when a lock was taken, as far as it is known.
 func (t *top) start(f found) time.Time {
-	if age, ok := drawnAgo(f.Fence); ok && f.Fence > 0 {
+	if age, ok := heldAtMost(f.State); ok {
 		return time.Now().Add(-age)
 	}
 	if len(f.Holds) > 0 {

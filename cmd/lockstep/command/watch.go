@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ func watchCommand() *command {
 	return &command{
 		name: "watch", args: "[FLAGS] NAME", atLeast: 0, atMost: 1, summary: "print a line whenever a lock changes hands, until interrupted",
 		text: `A lock is looked at when a release wakes waiters, and every -every besides. Changes in between are not seen. A
-renewal is no change.`,
+renewal is no change. While the store does not answer, it is asked again.`,
 		example: []example{{"lockstep watch deploy", ""}, {"lockstep watch -prefix invoice/ -json", "all locks of a prefix, as lines of JSON"}},
 		exits:   with(asking[1:], exit{"0", "it was interrupted by INT or TERM"}),
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
@@ -53,33 +54,23 @@ func (c *cli) watch(ctx context.Context, stores []*Store, name, prefix string, e
 			})
 		}
 	}
-	last := map[string]string{} // what was printed, by node and key
+	last, silent := make([]map[string]string, len(stores)), make([]bool, len(stores))
 	for {
-		now, err := c.look(ctx, stores, name, prefix)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		seen := map[string]bool{}
-		for _, f := range now {
-			id := f.node + "\x00" + f.Key
-			seen[id] = true
-			if text := change(f.State); last[id] != text {
-				last[id] = text
-				if err := c.tellChange(f); err != nil {
-					return err
-				}
+		for i, s := range stores {
+			now, err := c.look(ctx, s, name, prefix)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case err != nil && len(stores) == 1 && exitCode(err) != exitUnavailable:
+				return err
+			case err != nil && !silent[i]:
+				c.say("%s: %v; it is asked again", s.Name, err)
 			}
-		}
-		for id := range last {
-			if !seen[id] {
-				delete(last, id)
-				node, key, _ := strings.Cut(id, "\x00")
-				if err := c.tellChange(found{backends.KeyState{Key: key}, node}); err != nil {
-					return err
-				}
+			if silent[i] = err != nil; silent[i] {
+				continue
+			}
+			if last[i], err = c.tellChanges(last[i], now, nodeName(stores, i)); err != nil {
+				return err
 			}
 		}
 		select {
@@ -91,25 +82,44 @@ func (c *cli) watch(ctx context.Context, stores []*Store, name, prefix string, e
 	}
 }
 
-func (c *cli) look(ctx context.Context, stores []*Store, name, prefix string) (all []found, err error) {
+func (c *cli) look(ctx context.Context, s *Store, name, prefix string) (all []backends.KeyState, err error) {
 	if name == "" {
-		return c.list(ctx, stores, prefix, 100_000)
+		return c.listOne(ctx, s, prefix, everything)
 	}
-	states, errs := c.inspect(ctx, stores, name)
-	for i, s := range states {
-		if errs[i] == nil {
-			all = append(all, found{backends.KeyState{Key: name, State: s}, nodeName(stores, i)})
+	state, err := c.inspectOne(ctx, s, name)
+	return []backends.KeyState{{Key: name, State: state}}, err
+}
+
+// tellChanges prints what is not as it was, and returns what to compare with the next time.
+func (c *cli) tellChanges(last map[string]string, all []backends.KeyState, node string) (now map[string]string, err error) {
+	now = map[string]string{}
+	for _, k := range all {
+		now[k.Key] = change(k.State)
+		if now[k.Key] != last[k.Key] {
+			if err := c.tellChange(found{k, node}); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return all, c.enough(stores, errs)
+	for key := range last {
+		if _, there := now[key]; !there {
+			if err := c.tellChange(found{backends.KeyState{Key: key}, node}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return now, nil
 }
 
 // change is what makes two States differ for watch.
 func change(s backends.State) string {
 	var text strings.Builder
+	prints := make([]string, 0, len(s.Holds))
 	for _, h := range s.Holds {
-		put(&text, "%s %v,", h.Print, h.Evicted)
+		prints = append(prints, fmt.Sprintf("%s %v", h.Print, h.Evicted))
 	}
+	slices.Sort(prints) // a renewal makes a hold the last one to end
+	put(&text, "%s ", strings.Join(prints, ","))
 	put(&text, "%d %d %d %v", s.Holding, s.Waiting, s.Reserved, s.Foreign)
 	return text.String()
 }

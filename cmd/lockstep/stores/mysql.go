@@ -51,6 +51,7 @@ func openMySQL(_ context.Context, text string, o command.Options) (*command.Stor
 		},
 		Remedy:  remedyMySQL,
 		Install: func(ctx context.Context) error { return sqlstore.InstallMySQL(ctx, db) },
+		Schema:  sqlstore.MySQLSchema(),
 		Close:   func() { _ = db.Close() }, // nothing is written that it could lose
 	}, nil
 }

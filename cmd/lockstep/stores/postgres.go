@@ -51,6 +51,8 @@ func openPostgreSQL(ctx context.Context, text string, o command.Options) (*comma
 		},
 		Remedy:  remedyPostgreSQL,
 		Install: func(ctx context.Context) error { return pgx.Install(ctx, pool) },
+		Schema:  sqlstore.PostgreSQLSchema(),
+		Grants:  sqlstore.PostgreSQLGrants,
 		Close:   pool.Close,
 	}, nil
 }
@@ -60,6 +62,8 @@ func remedyPostgreSQL(f backends.Finding) string {
 		return `psql -c "ALTER SYSTEM SET ` + parameter + ` = ` + value + `" -c "SELECT pg_reload_conf()"`
 	}
 	switch f.Problem {
+	case command.ProblemRefused:
+		return "lockstep install -grant ROLE | psql -d DATABASE, as the owner of the schema; or mend user and password"
 	case sqlstore.ProblemRole:
 		return "give the URL of the primary, or add target_session_attrs=read-write"
 	case sqlstore.ProblemClock:
@@ -72,7 +76,7 @@ func remedyPostgreSQL(f backends.Finding) string {
 	case sqlstore.ProblemPersistence:
 		switch {
 		case strings.Contains(f.Detail, "UNLOGGED"):
-			return `psql -c "ALTER TABLE lockstep.lock SET LOGGED"`
+			return `psql -d DATABASE -c "ALTER TABLE lockstep.lock SET LOGGED"`
 		case strings.HasPrefix(f.Detail, "synchronous_commit"):
 			return set("synchronous_commit", "on")
 		}

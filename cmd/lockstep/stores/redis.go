@@ -4,7 +4,6 @@ package stores
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"strings"
@@ -68,7 +67,7 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 	case "cluster":
 		o, err := redis.ParseClusterURL(more(u, others).String())
 		if err != nil {
-			return nil, nil, wrong(err)
+			return nil, nil, err
 		}
 		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
 		opts = append(opts, goredis.Quarantine(o))
@@ -85,7 +84,7 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 		u.Path, u.RawQuery = "/"+db, q.Encode()
 		o, err := redis.ParseFailoverURL(u.String())
 		if err != nil {
-			return nil, nil, wrong(err)
+			return nil, nil, err
 		}
 		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
 		opts = append(opts, goredis.Quarantine(o))
@@ -97,19 +96,10 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 	}
 	o, err := redis.ParseURL(u.String())
 	if err != nil {
-		return nil, nil, wrong(err)
+		return nil, nil, err
 	}
 	store, client := goredis.Open(o, opts...)
 	return store, client, nil
-}
-
-// wrong keeps what go-redis says of a URL, but for the URL.
-func wrong(err error) error {
-	var parse *url.Error
-	if errors.As(err, &parse) {
-		return fmt.Errorf("go-redis: %w", parse.Err)
-	}
-	return err
 }
 
 // more adds the other hosts as go-redis takes them.
@@ -165,6 +155,8 @@ func remedyRedis(f backends.Finding) string {
 	case redisstore.ProblemPermission:
 		command, _, _ := strings.Cut(f.Detail, " is not")
 		return "redis-cli ACL SETUSER USER +" + strings.ReplaceAll(strings.ToLower(command), " ", "|")
+	case redisstore.ProblemUnknown:
+		return "redis-cli INFO: look why the server does not tell"
 	}
-	return "redis-cli INFO: look why the server does not tell"
+	return ""
 }

@@ -46,7 +46,8 @@ func openSQLite(_ context.Context, text string, o command.Options) (*command.Sto
 			}
 			return errors.Join(sqlstore.InstallSQLite(ctx, db), db.Close())
 		},
-		Close: func() { _ = db.Close() }, // nothing is written that it could lose
+		Schema: sqlstore.SQLiteSchema(),
+		Close:  func() { _ = db.Close() }, // nothing is written that it could lose
 	}, nil
 }
 
