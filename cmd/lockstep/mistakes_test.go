@@ -27,7 +27,7 @@ func TestMistakesAreExplained(t *testing.T) {
 	}{
 		"an empty name":                   {url(s), []string{"test", ""}, 64, "the name is empty"},
 		"an empty name for run":           {url(s), []string{"run", "", "--", "true"}, 64, "the name is empty"},
-		"a kind of findings with a slip":  {url(s), []string{"doctor", "-allow", "persistance"}, 64, "no such kind"},
+		"a kind of findings with a slip":  {url(s), []string{"doctor", "-allow", "evictions"}, 64, "no such kind"},
 		"a strategy with a slip":          {url(s), []string{"doctor", "-strategy", "single2"}, 64, "choose one of"},
 		"a semaphore without permits":     {url(s), []string{"run", "-strategy", "semaphore", "s", "--", "true"}, 64, "-permits"},
 		"no time for an answer":           {url(s), []string{"test", "-timeout", "0", "held"}, 64, "-timeout"},
