@@ -102,8 +102,9 @@ func TestABrowserShowsALockThatIsTakenLater(t *testing.T) {
 }
 
 // TestTenThousandLocksInABrowser loads a page of 10,000 locks, while other locks come and go. The
-// browser has the rows of one page and no more, and shows what changes. The test logs for how long the
-// browser did nothing else at most, and judges no time.
+// browser counts all of them once the store has answered, which a busy machine may delay. It has the
+// rows of one page and no more, and shows what changes. The test logs for how long the browser did
+// nothing else at most, and judges no time.
 func TestTenThousandLocksInABrowser(t *testing.T) {
 	store := memory.New()
 	for n := range 10_000 {
@@ -123,7 +124,8 @@ func TestTenThousandLocksInABrowser(t *testing.T) {
 		}
 		if r.URL.Path == "/" && r.Header.Get("Accept") != "text/event-stream" {
 			w = &spying{w, `changes.add(text.match(/a lock (\d+)/)?.[1]);
-	if (changes.size > 8) fetch('/seen?' + new URLSearchParams({rows: document.getElementById('rows').children.length, found: document.getElementById('sum').textContent, gap}));`}
+	const found = document.getElementById('sum').textContent;
+	if (changes.size > 8 && found.includes('10 0')) fetch('/seen?' + new URLSearchParams({rows: document.getElementById('rows').children.length, found, gap}));`}
 		}
 		p.ServeHTTP(w, r)
 	}))
@@ -135,12 +137,12 @@ func TestTenThousandLocksInABrowser(t *testing.T) {
 	for n := 0; ; n++ {
 		l, err := locks.Lock(ctx, fmt.Sprint("a lock ", n))
 		if err != nil {
-			t.Fatal("the browser has not shown the changes: ", err)
+			t.Fatal("the browser has not shown the changes and the 10,000 locks: ", err)
 		}
 		select {
 		case form := <-seen:
 			t.Logf("the browser was busy for %s ms at most", form.Get("gap"))
-			if form.Get("rows") != "50" || !strings.Contains(form.Get("found"), "10 0") {
+			if form.Get("rows") != "50" {
 				t.Errorf("the browser has %v", form)
 			}
 			_ = l.Unlock(ctx)
