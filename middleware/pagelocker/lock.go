@@ -13,7 +13,7 @@ import (
 // page; new fields may be added.
 type Lock struct {
 	Key      string   `json:"key"`
-	State    string   `json:"state"`              // held, reserved, foreign or free
+	State    string   `json:"state"`              // held, reserved, foreign, free or unknown: the store has not told
 	Group    string   `json:"group,omitempty"`    // of the holds, where several may hold the key
 	Holding  int      `json:"holding"`            // how many holds there are; Holds has 100 at most from a store
 	Holds    []Hold   `json:"holds,omitempty"`    // those that end first are first
@@ -180,6 +180,9 @@ func (l *Lock) queue(waits []*wait) {
 		}
 	}
 }
+
+// taken reports whether the key is known to keep callers out.
+func (l *Lock) taken() bool { return l.State != "free" && l.State != "unknown" }
 
 // age is the begin of the oldest hold; zero: nobody holds it.
 func (l *Lock) age() (oldest time.Time) {

@@ -26,14 +26,29 @@ func (p *Page) metrics(now time.Time) []byte {
 	}
 	k := p.recent(query{})
 	source := k.source
+	up := source == nil || source.Error == "" && !source.Read.IsZero()
 	if source != nil {
-		gauge("lockstep_store_up", "1 if the store answered when it was last asked.", one(source.Error == "" && !source.Read.IsZero()))
-		gauge("lockstep_store_list_seconds", "How long it took to list the locks of the store.", source.Listed.Seconds())
-		gauge("lockstep_rtt_seconds", "Round trip to the store: a look at a key that nobody uses.", source.RoundTrip.Seconds())
-		gauge("lockstep_store_partial", "1 if the store has more keys than are counted here.", one(source.Partial))
+		gauge("lockstep_store_up", "1 if the store answered when it was last asked.", one(up))
+		if up {
+			gauge("lockstep_store_list_seconds", "How long it took to list the locks of the store.", source.Listed.Seconds())
+			gauge("lockstep_rtt_seconds", "Round trip to the store: a look at a key that nobody uses.", source.RoundTrip.Seconds())
+			gauge("lockstep_store_partial", "1 if the store has more keys than are counted here.", one(source.Partial))
+		}
 		findings(&b, family, source.Health)
 	}
-	states, waiters, longest, oldest, watched := map[string]int{}, 0, 0, now, map[string]*Lock{}
+	if up { // otherwise nothing is known now, and 0 would say that nothing is held
+		p.locks(&b, family, gauge, k, now)
+	}
+	p.process(&b, family)
+	if up && len(p.watched) > 0 {
+		p.perKey(&b, family, k, now)
+	}
+	return b.Bytes()
+}
+
+// locks counts what the store has, and this process.
+func (p *Page) locks(b *bytes.Buffer, family func(name, kind, help string), gauge func(name, help string, value float64), k known, now time.Time) {
+	states, waiters, longest, oldest := map[string]int{}, 0, 0, now
 	for _, l := range k.all {
 		states[l.State]++
 		waiters += l.Waiting
@@ -41,22 +56,14 @@ func (p *Page) metrics(now time.Time) []byte {
 		if since := l.age(); !since.IsZero() && since.Before(oldest) {
 			oldest = since
 		}
-		if slices.Contains(p.watched, l.Key) {
-			watched[l.Key] = l
-		}
 	}
 	family("lockstep_locks", "gauge", "Keys by their state: those of the store, and those of this process.")
 	for _, state := range []string{"held", "reserved", "foreign"} {
-		fmt.Fprintf(&b, "lockstep_locks{state=%q} %d\n", state, states[state])
+		fmt.Fprintf(b, "lockstep_locks{state=%q} %d\n", state, states[state])
 	}
 	gauge("lockstep_waiters", "Calls of this process that wait, and waiters of others in queues of the store.", float64(waiters))
 	gauge("lockstep_longest_queue", "Waiters of the key that has most of them.", float64(longest))
 	gauge("lockstep_oldest_hold_seconds", "Age of the oldest hold, as far as it was followed; 0: none.", now.Sub(oldest).Seconds())
-	p.process(&b, family)
-	if len(p.watched) > 0 {
-		p.perKey(&b, family, watched, now)
-	}
-	return b.Bytes()
 }
 
 // findings counts what the check of the store has found.
@@ -92,7 +99,13 @@ func (p *Page) process(b *bytes.Buffer, family func(name, kind, help string)) {
 	}
 }
 
-func (p *Page) perKey(b *bytes.Buffer, family func(name, kind, help string), locks map[string]*Lock, now time.Time) {
+func (p *Page) perKey(b *bytes.Buffer, family func(name, kind, help string), k known, now time.Time) {
+	locks := map[string]*Lock{}
+	for _, l := range k.all {
+		if slices.Contains(p.watched, l.Key) {
+			locks[l.Key] = l
+		}
+	}
 	for _, m := range []struct {
 		name, help string
 		value      func(l *Lock) float64
@@ -109,8 +122,11 @@ func (p *Page) perKey(b *bytes.Buffer, family func(name, kind, help string), loc
 		family(m.name, "gauge", m.help)
 		for _, key := range p.watched {
 			l := locks[key]
-			if l == nil {
+			switch {
+			case l == nil && p.tells(key, k.whole):
 				l = new(Lock)
+			case l == nil || l.State == "unknown":
+				continue
 			}
 			fmt.Fprintf(b, "%s{key=\"%s\"} %g\n", m.name, escaped.Replace(key), m.value(l))
 		}

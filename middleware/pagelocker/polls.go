@@ -3,6 +3,7 @@ package pagelocker
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -177,12 +178,18 @@ func (s *polls) forget(since time.Time) bool {
 	return oldest != nil
 }
 
+// whole reports whether the store has listed all its locks. The mutex must be held.
+func (s *polls) whole() bool { return s.locks != nil && !s.partial }
+
+// covers reports whether the list has key, if it is taken.
+func (p *Page) covers(key string) bool {
+	return slices.ContainsFunc(p.prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
 // mayAsk keeps people from reading keys that the page is not for.
 func (p *Page) mayAsk(key string) bool {
-	for _, prefix := range p.prefixes {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
+	if p.covers(key) {
+		return true
 	}
 	p.registry.mu.Lock()
 	defer p.registry.mu.Unlock()
@@ -192,7 +199,7 @@ func (p *Page) mayAsk(key string) bool {
 // listAll reads all pages.
 func (p *Page) listAll(ctx context.Context, began time.Time) error {
 	p.polls.mu.Lock()
-	before, followed := p.polls.locks, p.polls.locks != nil && !p.polls.partial
+	before, followed := p.polls.locks, p.polls.whole()
 	if before == nil {
 		before = p.polls.before
 	}

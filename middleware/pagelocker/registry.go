@@ -249,9 +249,10 @@ func (r *registry) over(over map[[8]byte]bool, since time.Time) map[[8]byte]bool
 	return over
 }
 
-// merge is what the store says of a key (nil: nothing), and what this process knows better. The mutex
-// must be held.
-func (r *registry) merge(key string, store *Lock, over map[[8]byte]bool) *Lock {
+// merge is what the store says of a key (nil: nothing), and what this process knows better. If the
+// store has told nothing of the key, not even that it is free, a key that this process does not hold
+// is unknown. The mutex must be held.
+func (r *registry) merge(key string, store *Lock, over map[[8]byte]bool, told bool) *Lock {
 	k := r.byKey[key]
 	if k == nil {
 		if store != nil && !slices.ContainsFunc(store.Holds, func(h Hold) bool { return over[decoded(h.Print)] }) {
@@ -259,7 +260,11 @@ func (r *registry) merge(key string, store *Lock, over map[[8]byte]bool) *Lock {
 		}
 		k = &keyed{key: key}
 	}
-	return k.merge(store, over)
+	l := k.merge(store, over)
+	if !told && l.State == "free" {
+		l.State = "unknown"
+	}
+	return l
 }
 
 // add puts a hold into the history, or adds it to the one before it.

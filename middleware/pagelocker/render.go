@@ -77,6 +77,9 @@ func (r row) Ended() *time.Time {
 	return &r.History[len(r.History)-1].Until
 }
 
+// Unknown reports whether the store has told nothing.
+func (r row) Unknown() bool { return r.sheet.Unknown }
+
 // More is how many holds a row has no room for.
 func (r row) More() int { return max(r.Holding-1, 0) }
 
@@ -340,6 +343,17 @@ func (s *sheet) Sorts() []string { return sorts }
 
 // Ago is how long ago t was. In an event it is empty, and the script fills it in.
 func (s *sheet) Ago(t time.Time) string { return row{sheet: s}.Since(t) }
+
+// Count is a number of what is held or waits. This process alone does not know it all.
+func (s *sheet) Count(n int) string {
+	switch {
+	case !s.Unknown:
+		return thousands(n)
+	case n == 0:
+		return "not known"
+	}
+	return "≥ " + thousands(n)
+}
 
 // Verdict is a word for the store.
 func (s *sheet) Verdict() string {

@@ -103,6 +103,9 @@ func (c *counted) List(ctx context.Context, prefix, after string, limit int) (ba
 
 func (c *counted) Inspect(ctx context.Context, key string) (backends.State, error) {
 	c.inspections.Add(1)
+	if err := c.fails.Load(); err != nil {
+		return backends.State{}, *err
+	}
 	return c.Store.Inspect(ctx, key)
 }
 

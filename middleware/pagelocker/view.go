@@ -46,8 +46,9 @@ var sorts = []string{"waiters", "key", "age", "left"}
 // Report is what one page shows, as JSON.
 type Report struct {
 	Now     time.Time `json:"now"`
-	Store   *Source   `json:"store,omitempty"` // missing: only this process is shown
-	Held    int       `json:"held"`            // keys
+	Store   *Source   `json:"store,omitempty"`   // missing: only this process is shown
+	Unknown bool      `json:"unknown,omitempty"` // the store has told nothing: all that follows is of this process alone
+	Held    int       `json:"held"`              // keys
 	Waiting int       `json:"waiting"`
 	Found   int       `json:"found"` // locks that ?q= finds
 	Page    int       `json:"page"`
@@ -73,6 +74,7 @@ type known struct {
 	seq       uint64    // of the last change of any view before it
 	all       []*Lock
 	source    *Source // how the store answered; nil: there is none
+	whole     bool    // the store has listed all its locks under the prefixes
 }
 
 // merged is what was last known.
@@ -107,7 +109,7 @@ func (p *Page) known(now time.Time) known {
 	k := known{at: now, seq: p.streams.now()} // before the locks are read, so that no change is missed
 	p.polls.mu.Lock()
 	listed, read := p.polls.locks, p.polls.read
-	k.asked = p.polls.list.began
+	k.asked, k.whole = p.polls.list.began, p.polls.whole()
 	if p.store != nil {
 		k.source = source(read, p.polls.list.err)
 		k.source.Partial, k.source.RoundTrip, k.source.Listed = p.polls.partial, p.polls.trip, p.polls.list.took
@@ -131,7 +133,7 @@ func (p *Page) known(now time.Time) known {
 		r.over(over, read)
 		read = time.Now()
 		for _, key := range some {
-			k.all = append(k.all, r.merge(key, listed[key], over))
+			k.all = append(k.all, r.merge(key, listed[key], over, p.tells(key, k.whole)))
 		}
 		r.mu.Unlock()
 	}
@@ -146,19 +148,26 @@ func source(read time.Time, err error) *Source {
 	return s
 }
 
-// one is what is known of a key.
-func (p *Page) one(key string) (l *Lock, from *Source) {
+// tells reports whether a key is free if the list does not have it. whole is that of the list.
+func (p *Page) tells(key string, whole bool) bool {
+	return p.store == nil || whole && p.covers(key)
+}
+
+// one is what is known of a key. told is false if the store has told nothing.
+func (p *Page) one(key string) (l *Lock, from *Source, told bool) {
 	mayAsk := p.store != nil && p.mayAsk(key)
 	p.polls.mu.Lock()
 	switch i := p.polls.inspections[key]; {
 	case p.store == nil:
+		told = true
 	case !mayAsk:
 		from = &Source{Unasked: "the key has none of the prefixes that this page is for"}
 	case i != nil:
 		l, from = i.lock, source(time.Time{}, i.err)
+		told = l != nil
 	default:
 		l, from = p.polls.locks[key], source(p.polls.read, p.polls.list.err)
-		if l == nil && (p.polls.partial || p.polls.locks == nil) {
+		if told = l != nil || p.tells(key, p.polls.whole()); !told {
 			from.Unasked = "too many other keys are looked at: load the page again in a moment"
 		}
 	}
@@ -170,30 +179,30 @@ func (p *Page) one(key string) (l *Lock, from *Source) {
 	r := &p.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.merge(key, l, r.over(map[[8]byte]bool{}, read)), from
+	return r.merge(key, l, r.over(map[[8]byte]bool{}, read), told), from, told
 }
 
 // report is what q shows. It needs what is known of all locks, unless q is for one.
 func (p *Page) report(q query, now time.Time, k known) Report {
 	if q.key != "" {
-		l, source := p.one(q.key)
-		r := Report{Now: now, Store: source, Waiting: l.Waiting, Found: 1, Page: 1, Pages: 1, Locks: []*Lock{l}}
-		if l.State != "free" {
+		l, source, told := p.one(q.key)
+		r := Report{Now: now, Store: source, Unknown: !told, Waiting: l.Waiting, Found: 1, Page: 1, Pages: 1, Locks: []*Lock{l}}
+		if l.taken() {
 			r.Held = 1
 		}
 		return r
 	}
 	all := k.all
-	r := Report{Now: now, Store: k.source}
+	r := Report{Now: now, Store: k.source, Unknown: k.source != nil && k.source.Read.IsZero()}
 	text := strings.ToLower(q.text)
 	found := all[:0:0]
 	for _, l := range all {
-		if l.State != "free" {
+		if l.taken() {
 			r.Held++
 		}
 		r.Waiting += l.Waiting
 		recent := len(l.History) > 0 && now.Sub(l.History[len(l.History)-1].Until) < window
-		if (l.State != "free" || l.Waiting > 0 || recent) && l.matches(text) {
+		if (l.taken() || l.Waiting > 0 || recent) && l.matches(text) {
 			found = append(found, l)
 		}
 	}
@@ -208,10 +217,10 @@ func (p *Page) report(q query, now time.Time, k known) Report {
 	return r
 }
 
-// order compares two locks. Free ones are last, and the key decides between equals.
+// order compares two locks. Those that are not taken are last, and the key decides between equals.
 func order(by string) func(a, b *Lock) int {
 	free := func(l *Lock) int {
-		if l.State == "free" && l.Waiting == 0 {
+		if !l.taken() && l.Waiting == 0 {
 			return 1
 		}
 		return 0
