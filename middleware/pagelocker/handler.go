@@ -61,10 +61,12 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 func (p *Page) wait(r *http.Request, q query) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	for _, done := range p.refresh(q) {
-		select {
-		case <-done:
-		case <-ctx.Done():
+	for range 2 { // the second time asks only if a release has overtaken a look that was under way
+		for _, done := range p.refresh(q) {
+			select {
+			case <-done:
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -119,13 +121,15 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	p.polls.list.outdate()
 	p.polls.mu.Unlock()
 	p.changed()
-	switch {
-	case err != nil:
-		p.html(w, r, q, "Not released: "+err.Error(), http.StatusBadGateway)
-	case !ok:
-		p.html(w, r, q, "Nothing was released: that hold has ended, or another holder has the key.", http.StatusConflict)
-	default:
+	if err == nil && ok {
 		w.Header().Set("Location", "?key="+url.QueryEscape(q.key)) // relative, so that any prefix works
 		w.WriteHeader(http.StatusSeeOther)
+		return
 	}
+	p.wait(r, q) // perhaps nobody has looked at the key before
+	if err != nil {
+		p.html(w, r, q, "Not released: "+err.Error(), http.StatusBadGateway)
+		return
+	}
+	p.html(w, r, q, "Nothing was released: that hold has ended, or another holder has the key.", http.StatusConflict)
 }

@@ -321,7 +321,10 @@ func TestALookThatAReleaseOvertakesIsRepeated(t *testing.T) {
 			}
 		}
 		store.during.Store(&release)
-		ask(p, http.MethodGet, "/", nil) // its look sees the hold, and then the hold is released
+		// Its look sees the hold, and then the hold is released.
+		if text := ask(p, http.MethodGet, "/?sort=key", nil).Body.String(); strings.Contains(text, ` left</span>`) {
+			t.Errorf("the page that the release overtook: %s", mainOf(text))
+		}
 		if text := ask(p, http.MethodGet, "/?format=json", nil).Body.String(); strings.Contains(text, `"state":"held"`) {
 			t.Errorf("after the release: %s", text)
 		}
