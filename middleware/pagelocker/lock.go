@@ -1,6 +1,7 @@
 package pagelocker
 
 import (
+	"cmp"
 	"encoding/hex"
 	"slices"
 	"strings"
@@ -29,12 +30,13 @@ type Lock struct {
 
 // Hold is one hold of a Lock.
 type Hold struct {
-	Holder     string        `json:"holder,omitempty"` // see locker.WithHolder
-	Here       bool          `json:"here,omitempty"`   // this process has it
-	Since      time.Time     `json:"since,omitzero"`   // when it began, or was first seen
-	Seen       bool          `json:"seen,omitempty"`   // Since is when it was first seen
-	Expires    time.Time     `json:"expires"`          // unless it is renewed
-	Lease      time.Duration `json:"lease_ns"`         // the whole lease, as far as it is known
+	Holder     string        `json:"holder,omitempty"`  // see locker.WithHolder
+	Here       bool          `json:"here,omitempty"`    // this process has it
+	Since      time.Time     `json:"since,omitzero"`    // when it began, or was first seen
+	Seen       bool          `json:"seen,omitempty"`    // Since is when it was first seen
+	Earliest   time.Time     `json:"earliest,omitzero"` // with Seen: it began no earlier, by the clock of the store
+	Expires    time.Time     `json:"expires"`           // unless it is renewed
+	Lease      time.Duration `json:"lease_ns"`          // the whole lease, as far as it is known
 	Fence      uint64        `json:"fence,omitempty"`
 	Slot       int           `json:"slot,omitempty"` // of a semaphore with slots, from 1; 0: none
 	Extensions int           `json:"extensions,omitempty"`
@@ -56,13 +58,15 @@ type Waiter struct {
 // Past is a hold that is over, or several of one holder that followed each other within half a
 // second.
 type Past struct {
-	Holder string    `json:"holder,omitempty"`
-	Here   bool      `json:"here,omitempty"`
-	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until"`
-	Cause  string    `json:"cause"` // released, gone (from the store, for whatever cause), or a locker.LostReason
-	Times  int       `json:"times"`
-	Fence  uint64    `json:"fence,omitempty"`
+	Holder   string    `json:"holder,omitempty"`
+	Here     bool      `json:"here,omitempty"`
+	Since    time.Time `json:"since"`
+	Seen     bool      `json:"seen,omitempty"`    // as in Hold
+	Earliest time.Time `json:"earliest,omitzero"` // as in Hold
+	Until    time.Time `json:"until"`
+	Cause    string    `json:"cause"` // released, gone (from the store, for whatever cause), or a locker.LostReason
+	Times    int       `json:"times"`
+	Fence    uint64    `json:"fence,omitempty"`
 }
 
 func decoded(name string) (b [8]byte) {
@@ -88,11 +92,15 @@ func lockOf(key string, s backends.State, before *Lock, read time.Time) *Lock {
 		if before != nil {
 			if i := slices.IndexFunc(before.Holds, func(b Hold) bool { return b.Print == h.Print }); i >= 0 {
 				b := before.Holds[i]
-				own.Since, own.Lease = b.Since, max(b.Lease, own.Lease)
+				own.Since, own.Earliest, own.Lease = b.Since, b.Earliest, max(b.Lease, own.Lease)
 				if d := own.Expires.Sub(b.Expires); d > -jitter && d < jitter {
 					own.Expires = b.Expires
 				}
 			}
+		}
+		// No number is drawn while somebody holds the key. After Since: the clocks differ.
+		if drawn := drawnAt(s.Fence, read); s.Holding == 1 && !drawn.IsZero() && !drawn.After(own.Since) {
+			own.Earliest = drawn
 		}
 		l.Holds = append(l.Holds, own)
 	}
@@ -107,6 +115,15 @@ func lockOf(key string, s backends.State, before *Lock, read time.Time) *Lock {
 		l.State = "free"
 	}
 	return l
+}
+
+// drawnAt is when a number was drawn, if it is a time in microseconds, as stores with a clock draw it.
+func drawnAt(fence uint64, now time.Time) time.Time {
+	const tooOld = 10 * 365 * 24 * time.Hour // a number that only counts
+	if t := time.UnixMicro(int64(fence & (1<<62 - 1))); now.Sub(t) < tooOld {
+		return t
+	}
+	return time.Time{}
 }
 
 // merge makes a Lock of what this process knows and what the store says (nil: nothing). The store may
@@ -157,7 +174,7 @@ func (k *keyed) merge(store *Lock, over map[[8]byte]bool) *Lock {
 	l.queue(k.waits)
 	for _, p := range k.past {
 		l.History = append(l.History, Past{
-			Holder: p.label, Here: p.here, Since: p.since, Until: p.until, Cause: p.cause, Times: p.times, Fence: p.fence,
+			Holder: p.label, Here: p.here, Since: p.since, Seen: p.seen, Earliest: p.earliest, Until: p.until, Cause: p.cause, Times: p.times, Fence: p.fence,
 		})
 	}
 	return l
@@ -189,6 +206,16 @@ func (l *Lock) age() (oldest time.Time) {
 	for _, h := range l.Holds {
 		if oldest.IsZero() || h.Since.Before(oldest) {
 			oldest = h.Since
+		}
+	}
+	return oldest
+}
+
+// begin is when the oldest hold may have begun: not after age.
+func (l *Lock) begin() (oldest time.Time) {
+	for _, h := range l.Holds {
+		if t := cmp.Or(h.Earliest, h.Since); oldest.IsZero() || t.Before(oldest) {
+			oldest = t
 		}
 	}
 	return oldest

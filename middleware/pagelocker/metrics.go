@@ -48,13 +48,16 @@ func (p *Page) metrics(now time.Time) []byte {
 
 // locks counts what the store has, and this process.
 func (p *Page) locks(b *bytes.Buffer, family func(name, kind, help string), gauge func(name, help string, value float64), k known, now time.Time) {
-	states, waiters, longest, oldest := map[string]int{}, 0, 0, now
+	states, waiters, longest, oldest, begin := map[string]int{}, 0, 0, now, now
 	for _, l := range k.all {
 		states[l.State]++
 		waiters += l.Waiting
 		longest = max(longest, l.Waiting)
 		if since := l.age(); !since.IsZero() && since.Before(oldest) {
 			oldest = since
+		}
+		if t := l.begin(); !t.IsZero() && t.Before(begin) {
+			begin = t
 		}
 	}
 	family("lockstep_locks", "gauge", "Keys by their state: those of the store, and those of this process.")
@@ -63,7 +66,8 @@ func (p *Page) locks(b *bytes.Buffer, family func(name, kind, help string), gaug
 	}
 	gauge("lockstep_waiters", "Calls of this process that wait, and waiters of others in queues of the store.", float64(waiters))
 	gauge("lockstep_longest_queue", "Waiters of the key that has most of them.", float64(longest))
-	gauge("lockstep_oldest_hold_seconds", "Age of the oldest hold, as far as it was followed; 0: none.", now.Sub(oldest).Seconds())
+	gauge("lockstep_oldest_hold_seconds", "Least age of the oldest hold: for so long it was followed; 0: none.", now.Sub(oldest).Seconds())
+	gauge("lockstep_oldest_hold_at_most_seconds", "Greatest age of the oldest hold, as far as a store numbers grants by its clock; 0: none.", now.Sub(begin).Seconds())
 }
 
 // findings counts what the check of the store has found.

@@ -460,6 +460,7 @@ lockstep_locks{state="foreign"} 0
 lockstep_waiters 1
 lockstep_longest_queue 1
 lockstep_oldest_hold_seconds 4.2
+lockstep_oldest_hold_at_most_seconds 4.2
 lockstep_process_holds 1
 lockstep_process_waits 1
 lockstep_process_acquired_total 2

@@ -84,7 +84,9 @@ type past struct {
 	label        string
 	here         bool // of this process
 	since, until time.Time
-	cause        string // released, or a locker.LostReason; gone: it was seen in a store
+	seen         bool      // since is when it was first seen
+	earliest     time.Time // see Hold
+	cause        string    // released, or a locker.LostReason; gone: it was seen in a store
 	times        int
 	fence        uint64
 	prints       prints // of the last
@@ -320,6 +322,6 @@ func (r *registry) saw(key string, h Hold, now time.Time) {
 			return
 		}
 	}
-	k.add(past{label: h.Holder, since: h.Since, until: now, cause: "gone", times: 1, prints: prints{name}})
+	k.add(past{label: h.Holder, since: h.Since, seen: h.Seen, earliest: h.Earliest, until: now, cause: "gone", times: 1, prints: prints{name}})
 	r.rest(k)
 }

@@ -112,7 +112,7 @@ func (r row) Bars() (bars []bar) {
 		if r.sheet.Now.Sub(p.Until) > window+time.Minute {
 			continue
 		}
-		title := fmt.Sprintf("%s, %s, %s", named(p.Holder, p.Here), short(p.Until.Sub(p.Since)), causeText(p.Cause))
+		title := fmt.Sprintf("%s, %s, %s", named(p.Holder, p.Here), p.Length(), causeText(p.Cause))
 		if p.Times > 1 {
 			title += fmt.Sprintf(", %d holds", p.Times)
 		}
@@ -197,7 +197,16 @@ func (r row) Latest() []Past {
 }
 
 // Length is how long it lasted.
-func (p Past) Length() string { return short(p.Until.Sub(p.Since)) }
+func (p Past) Length() string {
+	text := short(p.Until.Sub(p.Since))
+	if p.Seen {
+		text = "≥ " + text
+	}
+	if !p.Earliest.IsZero() {
+		text += ", ≤ " + short(p.Until.Sub(p.Earliest))
+	}
+	return text
+}
 
 // short is a duration as the script writes it.
 func short(d time.Duration) string {

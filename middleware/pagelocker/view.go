@@ -230,7 +230,7 @@ func order(by string) func(a, b *Lock) int {
 	case "waiters":
 		first = func(a, b *Lock) int { return cmp.Compare(b.Waiting, a.Waiting) }
 	case "age":
-		first = func(a, b *Lock) int { return a.age().Compare(b.age()) }
+		first = func(a, b *Lock) int { return a.begin().Compare(b.begin()) }
 	case "left":
 		left := func(l *Lock) (t time.Time) {
 			if len(l.Holds) > 0 {
