@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"path"
@@ -108,11 +109,23 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeLimit)
 	defer cancel()
-	e := backends.Eviction{By: "released on the page", Now: r.PostFormValue("now") != ""}
-	ok, err := p.evictor.Evict(ctx, q.key, seen, e)
+	now := r.PostFormValue("now") != ""
+	ok, err := p.evictor.Evict(ctx, q.key, seen, backends.Eviction{By: "released on the page", Now: now})
+	outcome, reason := "lock released by force on the page", ""
+	switch {
+	case err != nil && !undone(err):
+		outcome, reason = "unknown whether a lock was released by force on the page", err.Error()
+	case err != nil:
+		outcome, reason = "no lock released by force on the page", err.Error()
+	case !ok:
+		outcome, reason = "no lock released by force on the page", "that hold has ended, or another holder has the key"
+	}
 	if p.logger != nil {
-		p.logger.WarnContext(r.Context(), "lock evicted on the page",
-			"key", q.key, "print", seen, "now", e.Now, "ok", ok, "err", err, "remote", r.RemoteAddr)
+		attrs := []any{"key", q.key, "print", seen, "now", now, "remote", r.RemoteAddr}
+		if reason != "" {
+			attrs = append(attrs, "reason", reason)
+		}
+		p.logger.WarnContext(r.Context(), outcome, attrs...)
 	}
 	p.polls.mu.Lock()
 	if i := p.polls.inspections[q.key]; i != nil {
@@ -127,9 +140,19 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.wait(r, q) // perhaps nobody has looked at the key before
-	if err != nil {
-		p.html(w, r, q, "Not released: "+err.Error(), http.StatusBadGateway)
-		return
+	switch {
+	case err == nil:
+		p.html(w, r, q, "Nothing was released: "+reason+".", http.StatusConflict)
+	case undone(err):
+		p.html(w, r, q, "Nothing was released: "+reason, http.StatusBadGateway)
+	default:
+		p.html(w, r, q, "It is not known whether that hold was released: "+reason, http.StatusBadGateway)
 	}
-	p.html(w, r, q, "Nothing was released: that hold has ended, or another holder has the key.", http.StatusConflict)
+}
+
+// undone reports whether err says that the store has changed nothing. Any other error leaves that open.
+func undone(err error) bool {
+	var p interface{ Permanent() bool }
+	var u interface{ Unsent() bool }
+	return errors.As(err, &p) && p.Permanent() || errors.As(err, &u) && u.Unsent()
 }

@@ -364,9 +364,9 @@ func TestAReleaseByForceIsLogged(t *testing.T) {
 			pagelocker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		for _, c := range []struct{ seen, user, want string }{
 			{seen, "bob", "^$"}, // he may not
-			{"0123456789abcdef", "ann", `level=WARN .*key=order/1 print=0123456789abcdef now=false ok=false err=<nil> remote=192.0.2.1:1234`},
+			{"0123456789abcdef", "ann", `level=WARN .*msg="no lock released by force on the page" key=order/1 print=0123456789abcdef now=false remote=192.0.2.1:1234 reason="that hold has ended, `},
 			{"", "ann", "^$"}, // there is nothing to do
-			{seen, "ann", `level=WARN .*key=order/1 print=` + seen + ` now=false ok=true err=<nil> remote=`},
+			{seen, "ann", `level=WARN msg="lock released by force on the page" key=order/1 print=` + seen + ` now=false remote=192.0.2.1:1234\n`},
 		} {
 			log.Reset()
 			ask(p, http.MethodPost, "/?key=order/1", url.Values{"print": {c.seen}}, "X-User", c.user)

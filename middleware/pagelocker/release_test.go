@@ -1,8 +1,10 @@
 package pagelocker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -26,6 +28,12 @@ func (e *evictor) Evict(ctx context.Context, key, seen string, how backends.Evic
 	return e.Evictor.Evict(ctx, key, seen, how)
 }
 
+// refusal is the error of a store that has done nothing.
+type refusal struct{}
+
+func (refusal) Error() string   { return "permission denied for function evict" }
+func (refusal) Permanent() bool { return true }
+
 func everybody(*http.Request) bool { return true }
 
 // force is a release by force of order/1.
@@ -36,14 +44,25 @@ func (s *scene) force(seen string) *httptest.ResponseRecorder {
 // The page was started again, so nobody has looked at the key when a release comes.
 func TestTheAnswerToAReleaseShowsTheLockThoughNobodyHasLookedBefore(t *testing.T) {
 	for name, c := range map[string]struct {
-		fails  error
-		status int
+		fails        error
+		status       int
+		notice, says string // what the page shows, and what the log has
 	}{
-		"another print":       {nil, http.StatusConflict},
-		"a user that may not": {errors.New("permission denied for function evict"), http.StatusBadGateway},
+		"another print": {
+			nil, http.StatusConflict, "Nothing was released: that hold has ended, or another holder has the key.",
+			`"no lock released by force on the page" key=order/1 print=1111 now=false remote=192.0.2.1:1234 reason="that hold has ended, or another holder has the key"`,
+		},
+		"a user that may not": {
+			refusal{}, http.StatusBadGateway, "Nothing was released: permission denied for function evict",
+			`"no lock released by force on the page" key=order/1 print=1111 now=false remote=192.0.2.1:1234 reason="permission denied for function evict"`,
+		},
+		"a connection that breaks": {
+			errors.New("unexpected EOF"), http.StatusBadGateway, "It is not known whether that hold was released: unexpected EOF",
+			`"unknown whether a lock was released by force on the page" key=order/1 print=1111 now=false remote=192.0.2.1:1234 reason="unexpected EOF"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := new(evictor)
+			e, log := new(evictor), new(bytes.Buffer)
 			play(t, func(s *scene) {
 				defer s.lock(s.others, "order/1").Unlock(s.Context())
 				e.Evictor, e.err = s.Store, c.fails
@@ -55,7 +74,10 @@ func TestTheAnswerToAReleaseShowsTheLockThoughNobodyHasLookedBefore(t *testing.T
 				if strings.Contains(text, "not asked") || strings.Contains(text, "Free") {
 					s.Errorf("the answer is wrong: %q", text)
 				}
-			}, pagelocker.WithRelease(e, everybody))
+				if !strings.Contains(text, c.notice) || !strings.Contains(log.String(), c.says) {
+					s.Errorf("the page shows %q, and the log has %q", text, log)
+				}
+			}, pagelocker.WithRelease(e, everybody), pagelocker.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		})
 	}
 }
