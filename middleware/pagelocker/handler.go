@@ -110,7 +110,7 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), storeLimit)
 	defer cancel()
 	now := r.PostFormValue("now") != ""
-	ok, err := p.evictor.Evict(ctx, q.key, seen, backends.Eviction{By: "released on the page", Now: now})
+	ok, err := p.evictor.Evict(ctx, q.key, seen, backends.Eviction{By: "the page of locks", Now: now})
 	outcome, reason := "lock released by force on the page", ""
 	switch {
 	case err != nil && !undone(err):

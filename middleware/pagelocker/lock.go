@@ -99,7 +99,7 @@ func lockOf(key string, s backends.State, before *Lock, read time.Time) *Lock {
 			}
 		}
 		// No number is drawn while somebody holds the key. After Since: the clocks differ.
-		if drawn := drawnAt(s.Fence, read); s.Holding == 1 && !drawn.IsZero() && !drawn.After(own.Since) {
+		if drawn := drawnAt(s.Fence, read); s.Holding == 1 && !h.Evicted && !drawn.IsZero() && !drawn.After(own.Since) {
 			own.Earliest = drawn
 		}
 		l.Holds = append(l.Holds, own)
@@ -200,6 +200,9 @@ func (l *Lock) queue(waits []*wait) {
 
 // taken reports whether the key is known to keep callers out.
 func (l *Lock) taken() bool { return l.State != "free" && l.State != "unknown" }
+
+// Closed reports whether nobody holds the key, and what closes it is an eviction.
+func (l *Lock) Closed() bool { return l.Holding == 1 && len(l.Holds) == 1 && l.Holds[0].Evicted }
 
 // age is the begin of the oldest hold; zero: nobody holds it.
 func (l *Lock) age() (oldest time.Time) {

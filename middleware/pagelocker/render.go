@@ -122,7 +122,11 @@ func (r row) Bars() (bars []bar) {
 		})
 	}
 	for _, h := range r.Holds {
-		bars = append(bars, bar{X: units(h.Since.Sub(zero)), Width: forever, Color: r.sheet.color(h.Holder, h.Here), Title: named(h.Holder, h.Here), Now: true})
+		b := bar{X: units(h.Since.Sub(zero)), Width: forever, Color: r.sheet.color(h.Holder, h.Here), Title: named(h.Holder, h.Here), Now: true}
+		if h.Evicted {
+			b.Color, b.Title = "cx", "closed after a forced release"
+		}
+		bars = append(bars, b)
 	}
 	return lanes(bars)
 }
