@@ -110,6 +110,8 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), storeLimit)
 	defer cancel()
 	now := r.PostFormValue("now") != ""
+	p.wait(r, q) // for the history, which would not know the hold otherwise
+	h := p.held(q.key, seen)
 	ok, err := p.evictor.Evict(ctx, q.key, seen, backends.Eviction{By: "the page of locks", Now: now})
 	outcome, reason := "lock released by force on the page", ""
 	switch {
@@ -122,10 +124,16 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	}
 	if p.logger != nil {
 		attrs := []any{"key", q.key, "print", seen, "now", now, "remote", r.RemoteAddr}
+		if h.Holder != "" {
+			attrs = append(attrs, "holder", h.Holder)
+		}
 		if reason != "" {
 			attrs = append(attrs, "reason", reason)
 		}
 		p.logger.WarnContext(r.Context(), outcome, attrs...)
+	}
+	if ok {
+		p.registry.saw(q.key, h, time.Now(), forced, nil)
 	}
 	p.polls.mu.Lock()
 	if i := p.polls.inspections[q.key]; i != nil {
@@ -148,6 +156,17 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.html(w, r, q, "It is not known whether that hold was released: "+reason, http.StatusBadGateway)
 	}
+}
+
+// held is the hold that has the print, as far as it is known.
+func (p *Page) held(key, seen string) Hold {
+	l, _, _ := p.one(key)
+	for _, h := range l.Holds {
+		if h.Print == seen {
+			return h
+		}
+	}
+	return Hold{Print: seen, Since: time.Now(), Seen: true}
 }
 
 // undone reports whether err says that the store has changed nothing. Any other error leaves that open.

@@ -56,7 +56,12 @@ type Waiter struct {
 }
 
 // Past is a hold that is over, or several of one holder that followed each other within half a
-// second.
+// second. Cause is a locker.LostReason, or one of:
+//
+//   - released: by its holder, in this process
+//   - gone: the store has it no more, for whatever cause
+//   - forced: it was evicted, by this page or by another program
+//   - closed: no hold, but what kept the key closed after an eviction
 type Past struct {
 	Holder   string    `json:"holder,omitempty"`
 	Here     bool      `json:"here,omitempty"`
@@ -64,7 +69,7 @@ type Past struct {
 	Seen     bool      `json:"seen,omitempty"`    // as in Hold
 	Earliest time.Time `json:"earliest,omitzero"` // as in Hold
 	Until    time.Time `json:"until"`
-	Cause    string    `json:"cause"` // released, gone (from the store, for whatever cause), or a locker.LostReason
+	Cause    string    `json:"cause"`
 	Times    int       `json:"times"`
 	Fence    uint64    `json:"fence,omitempty"`
 }

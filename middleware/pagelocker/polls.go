@@ -249,26 +249,36 @@ func (p *Page) over() map[[8]byte]bool {
 	return p.registry.over(map[[8]byte]bool{}, time.Time{})
 }
 
-// vanished puts the holds that are gone into the history, unless they were of this process.
+// vanished puts the holds that are gone into the history.
 func (p *Page) vanished(before, now *Lock, over map[[8]byte]bool) {
 	if before == nil {
 		return
 	}
 	at := time.Now()
-	if now != nil {
+	if now == nil {
+		now = new(Lock)
+	} else {
 		at = now.read
 	}
-next:
-	for _, h := range before.Holds {
-		if now != nil {
-			for _, n := range now.Holds {
-				if n.Print == h.Print {
-					continue next
-				}
-			}
+	ended := missing(before.Holds, now.Holds)
+	marks := missing(now.Holds, before.Holds) // of evictions
+	marks = slices.DeleteFunc(marks, func(h Hold) bool { return !h.Evicted })
+	evicted := len(slices.DeleteFunc(slices.Clone(ended), func(h Hold) bool { return h.Evicted })) <= len(marks)
+	for _, h := range ended {
+		cause := "gone"
+		switch {
+		case h.Evicted:
+			cause = closed
+		case evicted, h.Slot != 0 && slices.ContainsFunc(marks, func(m Hold) bool { return m.Slot == h.Slot }):
+			cause = forced
 		}
-		if !over[decoded(h.Print)] {
-			p.registry.saw(before.Key, h, at)
-		}
+		p.registry.saw(before.Key, h, at, cause, over)
 	}
+}
+
+// missing are the holds that others has not.
+func missing(holds, others []Hold) []Hold {
+	return slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool {
+		return slices.ContainsFunc(others, func(o Hold) bool { return o.Print == h.Print })
+	})
 }

@@ -19,6 +19,8 @@ const (
 	maxIdle  = 1000                   // keys that are only history
 	together = 500 * time.Millisecond // holds of one holder that are less apart are one in the history
 	maxEnds  = 10_000                 // of holds of this process that a look at the store may still show
+
+	forced, closed = "forced", "closed" // see Past
 )
 
 // registry is what this process holds and waits for, and what was held.
@@ -75,6 +77,7 @@ type hold struct {
 	ttl        time.Duration
 	extensions int
 	failed     bool // the last extension failed
+	forced     bool // it was evicted
 	abandoned  bool
 	prints     prints
 }
@@ -86,7 +89,7 @@ type past struct {
 	since, until time.Time
 	seen         bool      // since is when it was first seen
 	earliest     time.Time // see Hold
-	cause        string    // released, or a locker.LostReason; gone: it was seen in a store
+	cause        string    // see Past
 	times        int
 	fence        uint64
 	prints       prints // of the last
@@ -216,6 +219,9 @@ func (h *hold) end(at time.Time, cause error) {
 		}
 		r.lost[why]++
 	}
+	if h.forced && why != "released" {
+		why = forced
+	}
 	h.in.add(past{label: h.label, here: true, since: h.since, until: at, cause: why, times: 1, fence: h.fence, prints: h.prints})
 	r.rest(h.in)
 	r.mu.Unlock()
@@ -273,7 +279,7 @@ func (r *registry) merge(key string, store *Lock, over map[[8]byte]bool, told bo
 func (k *keyed) add(p past) {
 	if last := len(k.past) - 1; last >= 0 {
 		l := &k.past[last]
-		if l.label == p.label && l.here == p.here && l.cause == p.cause && p.since.Sub(l.until) < together && p.until.After(l.until) {
+		if l.label == p.label && l.here == p.here && l.cause == p.cause && p.cause != forced && p.since.Sub(l.until) < together && p.until.After(l.until) {
 			l.until, l.fence, l.prints = p.until, p.fence, p.prints
 			l.times++
 			return
@@ -303,25 +309,33 @@ func (r *registry) rest(k *keyed) {
 	}
 }
 
-// saw puts a hold into the history that the store had and has no more, unless it was one of ours.
-func (r *registry) saw(key string, h Hold, now time.Time) {
+// saw puts a hold into the history that the store had and has no more, unless it was one of ours. Of
+// those it is told only that they were evicted.
+func (r *registry) saw(key string, h Hold, now time.Time, cause string, over map[[8]byte]bool) {
 	name := decoded(h.Print)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.at(key)
+	defer r.rest(k)
 	for _, ours := range k.holds {
 		if ours.prints.has(name) {
+			ours.forced = ours.forced || cause == forced
 			return
 		}
+	}
+	for i := range k.past {
+		if p := &k.past[i]; p.prints.has(name) {
+			if cause == forced && p.cause != "released" {
+				p.cause = forced
+			}
+			return
+		}
+	}
+	if over[name] {
+		return
 	}
 	if k.alone.After(h.Since) && k.alone.Before(now) {
 		now = k.alone // it was over when this process got the key
 	}
-	for _, p := range k.past {
-		if p.prints.has(name) {
-			return
-		}
-	}
-	k.add(past{label: h.Holder, since: h.Since, seen: h.Seen, earliest: h.Earliest, until: now, cause: "gone", times: 1, prints: prints{name}})
-	r.rest(k)
+	k.add(past{label: h.Holder, since: h.Since, seen: h.Seen, earliest: h.Earliest, until: now, cause: cause, times: 1, prints: prints{name}})
 }

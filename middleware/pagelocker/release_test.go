@@ -4,15 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/pagelocker"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 )
 
 // evictor answers instead of a store, or lets it answer.
@@ -93,4 +98,113 @@ func TestTheAnswerToAReleaseSaysWhatIsNotKnown(t *testing.T) {
 			s.Errorf("the answer is %q", text)
 		}
 	}, pagelocker.WithRelease(e, everybody))
+}
+
+// evict is a release by force by another program, such as lockstep release.
+func (s *scene) evict(key, holder string, how backends.Eviction) {
+	s.Helper()
+	state, err := s.Store.Inspect(s.Context(), key)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, h := range state.Holds {
+		if h.Holder != holder {
+			continue
+		}
+		if ok, err := s.Evict(s.Context(), key, h.Print, how); !ok || err != nil {
+			s.Fatal(ok, err)
+		}
+		return
+	}
+	s.Fatalf("%s does not hold %s: %+v", holder, key, state)
+}
+
+// past is the history of a key, by holders and causes.
+func (s *scene) past(key string) string {
+	s.Helper()
+	var all []string
+	for _, p := range s.report("key=" + key).Locks[0].History {
+		all = append(all, fmt.Sprintf("%s %s x%d", p.Holder, p.Cause, p.Times))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// Nobody has looked before the release. All the same it is in the history, once, and what kept the key
+// closed after it is told apart from a hold.
+func TestAReleaseOnThePageIsInTheHistory(t *testing.T) {
+	for _, now := range []string{"", "1"} {
+		e := new(evictor)
+		play(t, func(s *scene) {
+			e.Evictor = s.Store
+			s.lock(s.others, "order/1")
+			began := time.Now()
+			state, err := s.Store.Inspect(s.Context(), "order/1")
+			if err != nil {
+				s.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			w := ask(s.page, http.MethodPost, "/?key=order/1", url.Values{"print": {state.Holds[0].Print}, "now": {now}})
+			if w.Code != http.StatusSeeOther {
+				s.Fatalf("status %d: %s", w.Code, mainOf(w.Body.String()))
+			}
+			want := "others/2 forced x1"
+			if got := s.past("order/1"); got != want {
+				s.Errorf("the history is %s; want %s", got, want)
+			}
+			if h := s.report("key=order/1").Locks[0].History; len(h) == 1 && (!h[0].Earliest.Equal(began) || !h[0].Until.Equal(time.Now())) {
+				s.Errorf("%+v; want a hold from %v to %v", h[0], began, time.Now())
+			}
+			b := s.open("/?key=order/1", false) // it follows what is there now
+			defer b.leave()
+			time.Sleep(20 * time.Second)
+			if now == "" {
+				want += ", the page of locks closed x1"
+			}
+			if got := s.past("order/1"); got != want {
+				s.Errorf("then the history is %s; want %s", got, want)
+			}
+			text := mainOf(s.get("/?key=order/1").Body.String())
+			if !strings.Contains(text, "ended by force") || (now == "") != strings.Contains(text, "kept closed after a forced release") {
+				s.Errorf("the page shows %q", text)
+			}
+		}, pagelocker.WithRelease(e, everybody))
+	}
+}
+
+// The store shows what closes a key after a release by force, whichever program did it.
+func TestAReleaseByAnotherProgramIsInTheHistory(t *testing.T) {
+	play(t, func(s *scene) {
+		for _, target := range []string{"/", "/?key=permits", "/?key=others", "/?key=here"} {
+			b := s.open(target, false)
+			defer b.leave()
+		}
+		here := locker.New(semaphore.New(s.Store, 3, semaphore.WithSlots()), locker.WithHolder("here/1"), locker.WithMiddleware(s.page.Middleware))
+		one := locker.New(semaphore.New(s.Store, 3, semaphore.WithSlots()), locker.WithHolder("one/2"))
+		two := locker.New(semaphore.New(s.Store, 3, semaphore.WithSlots()), locker.WithHolder("two/3"))
+		s.lock(s.others, "others")
+		ours := s.lock(s.here, "here")
+		s.lock(here, "permits")
+		s.lock(one, "permits")
+		released := s.lock(two, "permits")
+		time.Sleep(5 * time.Second)
+		s.evict("others", "others/2", backends.Eviction{By: "ann"})
+		s.evict("here", "here/1", backends.Eviction{By: "ann"})
+		s.evict("permits", "one/2", backends.Eviction{By: "ann"})
+		released.Unlock(s.Context())
+		<-ours.Context().Done() // it finds out
+		time.Sleep(20 * time.Second)
+		for key, want := range map[string]string{
+			"others":  "ann closed x1, others/2 forced x1",
+			"here":    "ann closed x1, here/1 forced x1",
+			"permits": "ann closed x1, one/2 forced x1, two/3 gone x1",
+		} {
+			if got := s.past(key); got != want {
+				s.Errorf("the history of %s is %s; want %s", key, got, want)
+			}
+		}
+		if text := s.get("/metrics").Body.String(); !strings.Contains(text, `lockstep_process_lost_total{reason="stolen"} 1`) {
+			s.Errorf("metrics %s", text)
+		}
+	})
 }

@@ -118,7 +118,7 @@ func (r row) Bars() (bars []bar) {
 		}
 		bars = append(bars, bar{
 			X: units(p.Since.Sub(zero)), Width: max(units(p.Until.Sub(p.Since)), 6), Color: r.sheet.color(p.Holder, p.Here), Title: title,
-			Lost: p.Cause != "released" && p.Cause != "gone",
+			Lost: p.Lost(),
 		})
 	}
 	for _, h := range r.Holds {
@@ -199,6 +199,9 @@ func (r row) Latest() []Past {
 	}
 	return latest
 }
+
+// Lost reports whether a holder may have lost the key in the midst of its work.
+func (p Past) Lost() bool { return p.Cause != "released" && p.Cause != "gone" && p.Cause != closed }
 
 // Length is how long it lasted.
 func (p Past) Length() string {
@@ -287,6 +290,10 @@ func causeText(cause string) string {
 		return "released"
 	case "gone":
 		return "ended"
+	case forced:
+		return "ended by force"
+	case closed:
+		return "kept closed after a forced release"
 	case "max_hold":
 		return "lost: held as long as allowed"
 	}
