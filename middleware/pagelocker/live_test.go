@@ -409,3 +409,20 @@ func TestAScrapeFollowsHolds(t *testing.T) {
 		}
 	})
 }
+
+// A store lists 100 holds of a key. One that is no longer among them has been renewed, or has ended.
+func TestAHoldThatIsNotListedHasNotEnded(t *testing.T) {
+	play(t, func(s *scene) {
+		permits := locker.New(semaphore.New(s.Store, 150), locker.WithHolder("others/2"))
+		for range 150 {
+			defer s.lock(permits, "permits").Unlock(s.Context())
+			time.Sleep(10 * time.Millisecond)
+		}
+		b := s.open("/?key=permits", false)
+		defer b.leave()
+		time.Sleep(20 * time.Second)
+		if l := s.report("key=permits").Locks[0]; l.Holding != 150 || len(l.Holds) != 100 || len(l.History) != 0 {
+			s.Errorf("%d holds, %d of them listed; the history is %+v", l.Holding, len(l.Holds), l.History)
+		}
+	})
+}

@@ -260,6 +260,9 @@ func (p *Page) vanished(before, now *Lock, over map[[8]byte]bool) {
 	} else {
 		at = now.read
 	}
+	if now.Holding > len(now.Holds) {
+		return // one that is not listed may be there all the same
+	}
 	ended := missing(before.Holds, now.Holds)
 	marks := missing(now.Holds, before.Holds) // of evictions
 	marks = slices.DeleteFunc(marks, func(h Hold) bool { return !h.Evicted })
