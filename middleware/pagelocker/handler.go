@@ -15,8 +15,10 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// patience is how long a page waits for the store before it shows what is known.
-const patience = time.Second
+const (
+	patience       = time.Second     // how long a page waits for the store before it shows what is known
+	scrapePatience = 5 * time.Second // the same for the metrics, which are read less often than an answer lasts
+)
 
 // ServeHTTP shows the page, one lock, their JSON, their events, or the metrics.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +34,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Allow", "GET, HEAD, POST")
 		http.Error(w, "use GET, or POST to release a lock", http.StatusMethodNotAllowed)
 	case path.Base(at) == "metrics" && !strings.HasSuffix(at, "/"):
-		p.wait(r, query{})
+		p.wait(r, query{}, scrapePatience)
 		h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write(p.metrics(time.Now())) // fails if the reader is gone
 	case at != "" && !strings.HasSuffix(at, "/"):
@@ -49,18 +51,18 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && format == "" && strings.Contains(accept, "text/event-stream"):
 		p.stream(w, r, q)
 	case format == "json", format == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html"):
-		p.wait(r, q)
+		p.wait(r, q, patience)
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(p.report(q, time.Now(), p.recent(q))) // fails if the reader is gone
 	default:
-		p.wait(r, q)
+		p.wait(r, q, patience)
 		p.html(w, r, q, "", http.StatusOK)
 	}
 }
 
-// wait is until the store has answered, if it does so soon.
-func (p *Page) wait(r *http.Request, q query) {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+// wait is until the store has answered, if it does so within limit.
+func (p *Page) wait(r *http.Request, q query, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
 	for range 2 { // the second time asks only if a release has overtaken a look that was under way
 		for _, done := range p.refresh(q) {
@@ -110,7 +112,7 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), storeLimit)
 	defer cancel()
 	now := r.PostFormValue("now") != ""
-	p.wait(r, q) // for the history, which would not know the hold otherwise
+	p.wait(r, q, patience) // for the history, which would not know the hold otherwise
 	h := p.held(q.key, seen)
 	ok, err := p.evictor.Evict(ctx, q.key, seen, backends.Eviction{By: "the page of locks", Now: now})
 	outcome, reason := "lock released by force on the page", ""
@@ -147,7 +149,7 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	p.wait(r, q) // perhaps nobody has looked at the key before
+	p.wait(r, q, patience) // perhaps nobody has looked at the key before
 	switch {
 	case err == nil:
 		p.html(w, r, q, "Nothing was released: "+reason+".", http.StatusConflict)

@@ -384,7 +384,7 @@ func TestAnAnswerOfLongAgoIsNotShown(t *testing.T) {
 		s.report("")
 		l.Unlock(s.Context())
 		time.Sleep(time.Minute)
-		slow := func() { time.Sleep(5 * time.Second) }
+		slow := func() { time.Sleep(8 * time.Second) }
 		s.during.Store(&slow)
 		if text := s.get("/").Body.String(); strings.Contains(text, "others/2") || !strings.Contains(text, "has not answered yet") {
 			s.Error("the page shows what the store said a minute ago")
@@ -393,6 +393,22 @@ func TestAnAnswerOfLongAgoIsNotShown(t *testing.T) {
 			s.Error("the metrics say that the store has answered")
 		}
 		time.Sleep(5 * time.Second)
+	})
+}
+
+// A look of some seconds is over when the metrics are read next, but nobody has looked since then. So
+// the metrics wait for it.
+func TestAScrapeWaitsForASlowStore(t *testing.T) {
+	play(t, func(s *scene) {
+		defer s.lock(s.others, "order/1").Unlock(s.Context())
+		slow := func() { time.Sleep(4 * time.Second) }
+		s.during.Store(&slow)
+		for range 3 {
+			if text := s.get("/metrics").Body.String(); !strings.Contains(text, "lockstep_store_up 1\n") || !strings.Contains(text, `lockstep_locks{state="held"} 1`) {
+				s.Errorf("metrics %s", text)
+			}
+			time.Sleep(11 * time.Second)
+		}
 	})
 }
 
