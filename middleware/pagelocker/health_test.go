@@ -157,5 +157,11 @@ func TestAPageWithoutACheckOrAStoreSaysSo(t *testing.T) {
 		if text := ask(p, http.MethodGet, "/?view=store", nil).Body.String(); !strings.Contains(text, "has no check") || !strings.Contains(text, "answers</dd>") {
 			t.Error("a page without a check does not say so")
 		}
+		p = pagelocker.New(pagelocker.WithStore(memory.New()), pagelocker.WithCheck(func(context.Context) (pagelocker.Check, error) {
+			return pagelocker.Check{Server: "a server that does not tell its time"}, nil
+		}))
+		if text := mainOf(ask(p, http.MethodGet, "/?view=store", nil).Body.String()); !strings.Contains(text, "a server that") || strings.Contains(text, "clock") {
+			t.Errorf("a page whose check does not know the clock shows %q", text)
+		}
 	})
 }

@@ -32,7 +32,8 @@ type Store interface {
 
 // WithStore shows all keys of a store that begin with one of the prefixes, whoever holds them.
 // Without a prefix it shows all keys; most stores on a server refuse that, see [backends.Lister].
-// Other keys of the store are not asked for, unless this process holds them or waits for them.
+// Other keys of the store are not asked for, unless this process holds them or waits for them, or has
+// done so lately.
 func WithStore(store Store, prefixes ...string) Option {
 	if len(prefixes) == 0 {
 		prefixes = []string{""}

@@ -25,8 +25,9 @@
 //
 // Holds of this process are exact. Those of others are what [backends.Lister] said when it was last
 // asked, so a hold that is shorter than the interval may be missed, and its begin is when it was
-// first seen. The history of others begins when somebody looks. It is in memory, and bounded: the
-// last 40 holds of a key, and the last 1,000 keys that nobody holds.
+// first seen. If the number of its grant is a time, that is the earliest begin. The history of others
+// begins when somebody looks. It is in memory, and bounded: the last 40 holds of a key, and the last
+// 1,000 keys that nobody holds. What the store has not told is shown as not known, never as free.
 //
 // Holders have names if their Client has locker.WithHolder. A token never reaches this package's
 // memory: it keeps the label in front of it, and a Print (see [backends.Hold]).
