@@ -155,6 +155,9 @@ func TestAReleaseOnThePageIsInTheHistory(t *testing.T) {
 			if h := s.report("key=order/1").Locks[0].History; len(h) == 1 && (!h[0].Earliest.Equal(began) || !h[0].Until.Equal(time.Now())) {
 				s.Errorf("%+v; want a hold from %v to %v", h[0], began, time.Now())
 			}
+			if text := s.get("/").Body.String(); strings.Contains(text, "free for") || (now == "") != strings.Contains(text, `class="lease cx"`) {
+				s.Errorf("the list shows %q", mainOf(text))
+			}
 			b := s.open("/?key=order/1", false) // it follows what is there now
 			defer b.leave()
 			time.Sleep(20 * time.Second)

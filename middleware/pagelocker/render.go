@@ -69,12 +69,13 @@ func (r row) Pair(h any) map[string]any {
 	return map[string]any{"Row": r, "Hold": h}
 }
 
-// Ended is when the last hold ended; nil: nobody knows.
+// Ended is since when the key is free; nil: nobody knows. An eviction may have kept it closed.
 func (r row) Ended() *time.Time {
-	if len(r.History) == 0 {
+	last := len(r.History) - 1
+	if last < 0 || r.History[last].Cause == forced {
 		return nil
 	}
-	return &r.History[len(r.History)-1].Until
+	return &r.History[last].Until
 }
 
 // Unknown reports whether the store has told nothing.
