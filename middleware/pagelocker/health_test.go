@@ -116,6 +116,12 @@ func TestACheckThatFailsIsTold(t *testing.T) {
 		if len(events) == 0 || !events[len(events)-1].has("The check failed: NOPERM") || !events[len(events)-1].has("3 findings") {
 			s.Errorf("%+v; want the error, and what was found before", events)
 		}
+		if text := s.get("/metrics").Body.String(); strings.Contains(text, "lockstep_finding") {
+			s.Error("the metrics have findings that a check has not confirmed")
+		}
+		if text := s.get("/").Body.String(); !strings.Contains(text, ">answers</a>") {
+			s.Error("the page has a verdict on the store though the check failed")
+		}
 		c.fails.Store(nil)
 		time.Sleep(time.Minute)
 		events, _ = b.events(s.T)

@@ -72,7 +72,7 @@ func (p *Page) locks(b *bytes.Buffer, family func(name, kind, help string), gaug
 
 // findings counts what the check of the store has found.
 func findings(b *bytes.Buffer, family func(name, kind, help string), h *Health) {
-	if h == nil || h.Checked.IsZero() {
+	if h == nil || h.Checked.IsZero() || h.Error != "" {
 		return
 	}
 	family("lockstep_finding", "gauge", "What the check of the store has found, by its kind.")

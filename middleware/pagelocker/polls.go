@@ -121,7 +121,9 @@ func (p *Page) inspect(q query) <-chan struct{} {
 		now := lockOf(q.key, state, cmp.Or(before, i.before, p.polls.locks[q.key]), began)
 		i.lock, i.before = now, nil
 		p.polls.mu.Unlock()
-		p.vanished(before, now, p.over())
+		if before != nil {
+			p.vanished(before, now, p.over(before.read))
+		}
 		return nil
 	})
 }
@@ -199,7 +201,7 @@ func (p *Page) mayAsk(key string) bool {
 // listAll reads all pages.
 func (p *Page) listAll(ctx context.Context, began time.Time) error {
 	p.polls.mu.Lock()
-	before, followed := p.polls.locks, p.polls.whole()
+	before, since, followed := p.polls.locks, p.polls.read, p.polls.whole()
 	if before == nil {
 		before = p.polls.before
 	}
@@ -234,7 +236,7 @@ func (p *Page) listAll(ctx context.Context, began time.Time) error {
 	p.polls.trip = trip
 	p.polls.mu.Unlock()
 	if followed && !partial { // otherwise nobody knows when they ended
-		over := p.over()
+		over := p.over(since)
 		for key, l := range before {
 			p.vanished(l, locks[key], over)
 		}
@@ -242,18 +244,15 @@ func (p *Page) listAll(ctx context.Context, began time.Time) error {
 	return nil
 }
 
-// over are the prints of all holds of this process that have ended.
-func (p *Page) over() map[[8]byte]bool {
+// over are the prints of the holds of this process that have ended since then.
+func (p *Page) over(since time.Time) map[[8]byte]bool {
 	p.registry.mu.Lock()
 	defer p.registry.mu.Unlock()
-	return p.registry.over(map[[8]byte]bool{}, time.Time{})
+	return p.registry.over(map[[8]byte]bool{}, since)
 }
 
 // vanished puts the holds that are gone into the history.
 func (p *Page) vanished(before, now *Lock, over map[[8]byte]bool) {
-	if before == nil {
-		return
-	}
 	at := time.Now()
 	if now == nil {
 		now = new(Lock)

@@ -338,4 +338,5 @@ func (r *registry) saw(key string, h Hold, now time.Time, cause string, over map
 		now = k.alone // it was over when this process got the key
 	}
 	k.add(past{label: h.Holder, since: h.Since, seen: h.Seen, earliest: h.Earliest, until: now, cause: cause, times: 1, prints: prints{name}})
+	slices.SortStableFunc(k.past, func(a, b past) int { return a.until.Compare(b.until) })
 }

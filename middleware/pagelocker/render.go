@@ -381,7 +381,7 @@ func (s *sheet) Verdict() string {
 	switch h := s.Store.Health; {
 	case s.Store.Error != "" || s.Store.Read.IsZero():
 		return "no answer"
-	case h == nil || h.Checked.IsZero():
+	case h == nil || h.Checked.IsZero() || h.Error != "":
 		return "answers"
 	case len(h.Unsafe()) > 0:
 		return "unsafe"

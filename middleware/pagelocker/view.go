@@ -179,7 +179,11 @@ func (p *Page) one(key string) (l *Lock, from *Source, told bool) {
 	r := &p.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.merge(key, l, r.over(map[[8]byte]bool{}, read), told), from, told
+	over := map[[8]byte]bool{}
+	if l != nil { // all prints since ever would hold up each Lock and Unlock
+		r.over(over, read)
+	}
+	return r.merge(key, l, over, told), from, told
 }
 
 // report is what q shows. It needs what is known of all locks, unless q is for one.
