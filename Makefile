@@ -35,11 +35,12 @@ test: programs ## run all tests, under the race detector; installs Redis, Postgr
 	@$(MAKE) --no-print-directory -j 3 $(TESTS)
 
 # Three parts run at once, and test-root runs four packages at once, since tests with real servers wait
-# for most of their time. They leave go vet to make lint. Four things run without the race detector,
+# for most of their time. They leave go vet to make lint. Five things run without the race detector,
 # which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
 #   - the simulation: with the detector it plays one schedule of a third of the cells;
 #   - the contracts on embedded servers: with the detector they run on memory and on real servers;
+#   - the contract of SQLite, which is C that was translated to Go: with the detector it runs on MariaDB;
 #   - the searches through all states of redlock's protocol, which have one goroutine.
 test-root:
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -p 4 -parallel 16 -timeout 20m ./...
@@ -50,7 +51,7 @@ test-pgx test-etcd test-nats:
 	@cd backends/$(@:test-%=%) && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 test-dialects:
 	@cd backends/sqlstore/dialects && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
-	@cd backends/sqlstore/dialects && go test -vet=off -run 'EveryStrategy/SQLite' .
+	@cd backends/sqlstore/dialects && go test -vet=off -run '(Contract|EveryStrategy)/SQLite' .
 test-command:
 	@cd cmd/lockstep && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-bench:

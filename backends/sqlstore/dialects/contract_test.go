@@ -5,10 +5,14 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/verify/race"
 )
 
 func TestContract(t *testing.T) {
 	both(t, func(t *testing.T, d dialect) {
+		if d.name == sqlite.name {
+			race.LeaveOut(t)
+		}
 		db := d.fresh(t)
 		start := func(t *testing.T) (store, outside) { return db.store(), outside{t, db} }
 		t.Run("Store", func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 //   - Contracts on embedded servers, where a Lua interpreter written in Go runs the scripts. The
 //     same sentences run with the detector on real servers and on stores in memory, and with them
 //     all code of this module.
-//   - Strategies over SQLite, which is C that was translated to Go. They run with the detector over
-//     MariaDB, by the same code.
+//   - The contract of SQLite, which is C that was translated to Go, and strategies over it. They run with
+//     the detector over MariaDB, by the same code, and so do the campaigns of SQLite.
 //   - Searches through all states of a model, which have one goroutine.
 func LeaveOut(t testing.TB) {
 	t.Helper()
