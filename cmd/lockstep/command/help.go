@@ -101,12 +101,18 @@ func (c *cli) help(cmd *command) {
 
 func writeFlags(w io.Writer, flags []*flag.Flag) {
 	for _, f := range flags {
-		name, says := flag.UnquoteUsage(f)
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
-			says += " (default " + f.DefValue + ")"
-		}
+		name, says := explained(f)
 		put(w, "  -%s\n%s\n", strings.TrimSpace(f.Name+" "+strings.ToUpper(name)), wrap(says, "      ", 80))
 	}
+}
+
+// explained is the word for the value of a flag, and what the flag does.
+func explained(f *flag.Flag) (value, says string) {
+	value, says = flag.UnquoteUsage(f)
+	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+		says += " (default " + f.DefValue + ")"
+	}
+	return value, says
 }
 
 func paragraphs(text string) (all []string) {
@@ -161,11 +167,8 @@ func (c *cli) man(w io.Writer) {
 	line(".fi")
 	manFlags := func(flags []*flag.Flag) {
 		for _, f := range flags {
-			name, says := flag.UnquoteUsage(f)
+			name, says := explained(f)
 			line(".TP\n.BI \\-%s \" %s\"", roff(f.Name), strings.ToUpper(name))
-			if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
-				says += " (default " + f.DefValue + ")"
-			}
 			text(says)
 		}
 	}
