@@ -59,6 +59,10 @@ func TestTheStoresWithAURL(t *testing.T) {
 		expect(t, doctor(t, store), "sync", "unknown", false)
 		awaitDoctor(t, "fit", fit, store, "-allow", "sync,replicas")
 		freeByHand(t, store)
+		must(t, store, "acquire", "-ttl", "29s", "held")
+		if _, out, err := run(t, store, "list", "-held-over", "1ms"); !strings.Contains(err, "left out") {
+			t.Errorf("a number of NATS is taken for a time: %s%s", out, err)
+		}
 		s.Shutdown()
 		s.WaitForShutdown()
 		wantNoAnswer(t, store)

@@ -32,6 +32,7 @@ type cli struct {
 	timeout    time.Duration
 	quarantine bool
 	json       bool
+	ageless    bool // a store is
 	verbose    bool
 }
 

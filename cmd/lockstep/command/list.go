@@ -108,7 +108,7 @@ hold.`,
 				}
 				untold := 0
 				all = slices.DeleteFunc(all, func(f found) bool {
-					age, told := heldAtMost(f.State)
+					age, told := c.heldAtMost(f.State)
 					if heldOver > 0 && !told && f.Holding > 0 {
 						untold++
 					}
@@ -123,7 +123,7 @@ hold.`,
 				}
 				if c.json {
 					for _, f := range all {
-						if err := c.print(c.out, asJSON(f.Key, f.node, f.State)); err != nil {
+						if err := c.print(c.out, c.asJSON(f.Key, f.node, f.State)); err != nil {
 							return err
 						}
 					}
@@ -133,7 +133,7 @@ hold.`,
 				if heldOver > 0 || *prefix != "" {
 					nothing = "no lock that is held matches"
 				}
-				table(c.out, all, 0, nothing, nil)
+				c.table(c.out, all, 0, nothing, nil)
 				return nil
 			}
 		},
@@ -142,7 +142,7 @@ hold.`,
 
 // table writes a line for each key, at most width wide; 0: any. It writes nothing if there is none. since
 // tells since when a print has been seen.
-func table(w io.Writer, all []found, width int, nothing string, since map[string]time.Time) {
+func (c *cli) table(w io.Writer, all []found, width int, nothing string, since map[string]time.Time) {
 	if len(all) == 0 {
 		put(w, "%s\n", nothing)
 		return
@@ -150,7 +150,7 @@ func table(w io.Writer, all []found, width int, nothing string, since map[string
 	rows := [][]string{{"LEFT", "HELD", "WAIT", "HOLDER", "LOCK"}}
 	for _, f := range all {
 		left, held, holder := "-", "-", "-"
-		if age, ok := heldAtMost(f.State); ok {
+		if age, ok := c.heldAtMost(f.State); ok {
 			held = "≤" + shortly(age)
 		}
 		switch {

@@ -41,12 +41,12 @@ type keyState struct {
 	Print    string   `json:"print,omitempty"`
 }
 
-func asJSON(key, store string, s backends.State) keyState {
+func (c *cli) asJSON(key, store string, s backends.State) keyState {
 	k := keyState{
 		Key: key, Store: store, Held: isHeld(s), Holds: []hold{}, Holding: s.Holding, Group: s.Group, Fence: s.Fence,
 		Waiters: s.Waiters, Waiting: s.Waiting, Reserved: s.Reserved, Foreign: s.Foreign, Print: s.Print,
 	}
-	if age, ok := heldAtMost(s); ok {
+	if age, ok := c.heldAtMost(s); ok {
 		k.AtMostMS = age.Milliseconds()
 	}
 	for _, h := range s.Holds {
@@ -156,7 +156,7 @@ func (c *cli) showStates(key string, stores []*Store, states []backends.State, e
 		switch {
 		case errs[i] != nil:
 		case c.json:
-			if err := c.print(c.out, asJSON(key, nodeName(stores, i), s)); err != nil {
+			if err := c.print(c.out, c.asJSON(key, nodeName(stores, i), s)); err != nil {
 				return err
 			}
 		default:
@@ -190,7 +190,7 @@ func (c *cli) describe(w io.Writer, key, node string, s backends.State) {
 	if s.Reserved > 0 {
 		put(w, "  reserved   for %d\n", s.Reserved)
 	}
-	if age, ok := heldAtMost(s); ok {
+	if age, ok := c.heldAtMost(s); ok {
 		put(w, "  held for   ≤%s\n", shortly(age))
 	}
 	if s.Fence > 0 {
@@ -287,9 +287,9 @@ func optional(before, text string) string {
 
 // heldAtMost is how long ago the last number of the key was drawn, if it is a time in microseconds, as
 // stores with a clock draw it. The number need not be that of the present hold, which may be younger.
-func heldAtMost(s backends.State) (time.Duration, bool) {
+func (c *cli) heldAtMost(s backends.State) (time.Duration, bool) {
 	d := time.Since(time.UnixMicro(int64(s.Fence & (1<<62 - 1))))
-	return max(d, 0), s.Fence > 0 && s.Holding > 0 && d > -time.Minute && d < 10*365*24*time.Hour
+	return max(d, 0), !c.ageless && s.Fence > 0 && s.Holding > 0 && d > -time.Minute && d < 10*365*24*time.Hour
 }
 
 // shortly is a duration with two digits or so.

@@ -139,6 +139,7 @@ func (c *cli) open(ctx context.Context, ttl time.Duration) (stores []*Store, err
 			return stores, usage("store %d, %s: %w", i+1, public(text), err)
 		}
 		s.Name = public(text)
+		c.ageless = c.ageless || s.Ageless
 		stores = append(stores, s)
 	}
 	return stores, nil

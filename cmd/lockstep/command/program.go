@@ -51,6 +51,7 @@ type Store struct {
 	Install func(ctx context.Context) error           // creates what the store needs, such as tables; nil: it needs nothing
 	Schema  string                                    // the SQL of Install; empty: there is none
 	Grants  func(role string) string                  // the SQL that lets a role lock; nil: it is not known
+	Ageless bool                                      // its numbers look like times in µs, and are none
 	Close   func()
 }
 

@@ -149,13 +149,13 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	if rows := height - 3; height > 0 && len(all) > rows {
 		all = all[:rows]
 	}
-	table(&text, all, width, "no lock is held", t.since)
+	t.table(&text, all, width, "no lock is held", t.since)
 	return text.Bytes(), nil
 }
 
 // start is when a lock was taken, as far as it is known.
 func (t *top) start(f found) time.Time {
-	if age, ok := heldAtMost(f.State); ok {
+	if age, ok := t.heldAtMost(f.State); ok {
 		return time.Now().Add(-age)
 	}
 	if len(f.Holds) > 0 {

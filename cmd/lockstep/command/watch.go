@@ -130,7 +130,7 @@ func (c *cli) tellChange(f found) error {
 		return c.print(c.out, struct {
 			Time time.Time `json:"time"`
 			keyState
-		}{at, asJSON(f.Key, f.node, f.State)})
+		}{at, c.asJSON(f.Key, f.node, f.State)})
 	}
 	text := "free"
 	switch {

@@ -52,7 +52,8 @@ func openNATS(_ context.Context, text string, o command.Options) (*command.Store
 			r, err := store.Check(ctx)
 			return command.Report{Server: "NATS " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		},
-		Remedy: remedyNATS,
+		Remedy:  remedyNATS,
+		Ageless: true, // a number is the time when the stream was created, and how many messages came since
 		Install: func(ctx context.Context) error {
 			if replicas == 0 {
 				replicas = 1
