@@ -24,6 +24,7 @@ var passed = []os.Signal{
 
 // under waits for the lock and runs the command.
 func (r *running) under(ctx context.Context, locks *locker.Client, strategy, path string) error {
+	survivePipe()
 	signals := make(chan os.Signal, 16)
 	for _, s := range passed {
 		if !signal.Ignored(s) {

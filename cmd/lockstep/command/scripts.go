@@ -57,6 +57,7 @@ func acquireCommand() *command {
 }
 
 func (r *running) take(ctx context.Context, file string) error {
+	survivePipe()
 	if r.noWait && r.wait >= 0 {
 		return usage("-n does not wait and -w does: give one of them")
 	}

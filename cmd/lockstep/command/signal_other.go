@@ -4,4 +4,11 @@ package command
 
 import "os"
 
-var terminate = os.Interrupt
+var (
+	terminate = os.Interrupt
+	endings   = []os.Signal{os.Interrupt} // the signals that end a wait
+)
+
+func endedBy(os.Signal) int { return exitSignal + 2 }
+
+func survivePipe() {}

@@ -2,6 +2,24 @@
 
 package command
 
-import "syscall"
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
 
 const terminate = syscall.SIGTERM
+
+// The signals that end a wait.
+var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+
+// endedBy is the exit code of a wait that a signal has ended.
+func endedBy(s os.Signal) int {
+	n, _ := s.(syscall.Signal)
+	return exitSignal + int(n)
+}
+
+// survivePipe makes a write to standard output or standard error that nobody reads an error.
+// Otherwise Go ends the process by SIGPIPE, and the lock stays held. Not signal.Ignore: the command
+// would inherit it.
+func survivePipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

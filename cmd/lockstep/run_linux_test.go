@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+// unread is the writing end of a pipe that nobody reads any more.
+func unread(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func TestALineThatNobodyReadsEndsNothing(t *testing.T) {
+	s := redistest.Start(t)
+	t.Run("run", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "status")
+		c := prepare(t, url(s), "run", "-v", "a", "--", "sh", "-c", "cat /proc/self/status > "+file+"; exit 7")
+		c.Stderr = unread(t)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if code := c.code(); code != 7 || inspect(t, url(s), "a").Held {
+			t.Errorf("exit %d: %v, held: %t", code, c.ProcessState, inspect(t, url(s), "a").Held)
+		}
+		status, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ignored uint64
+		_, text, _ := strings.Cut(string(status), "SigIgn:")
+		if _, err := fmt.Sscanf(text, "%x", &ignored); err != nil || ignored&(1<<(syscall.SIGPIPE-1)) != 0 {
+			t.Errorf("the command ignores SIGPIPE, as its parent does: %x, %v", ignored, err)
+		}
+	})
+	t.Run("acquire", func(t *testing.T) {
+		c := prepare(t, url(s), "acquire", "b")
+		c.Stdout = unread(t)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if code := c.code(); code != 64 || inspect(t, url(s), "b").Held {
+			t.Errorf("exit %d: %v, held: %t, %s", code, c.ProcessState, inspect(t, url(s), "b").Held, c.err.String())
+		}
+	})
+}
