@@ -56,3 +56,17 @@ func TestALineThatNobodyReadsEndsNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestASignalEndsTheWaitOfAcquire(t *testing.T) {
+	s := redistest.Start(t)
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		s.Do("SET", "w", "x", "PX", "600000")
+		c := begin(t, url(s), "acquire", "w")
+		await(t, "it waits", func() bool { return inspect(t, url(s), "w").Waiting == 1 })
+		_ = c.Process.Signal(sig)
+		if code := c.code(); code != want || c.out.String() != "" {
+			t.Errorf("%v: exit %d, want %d: %s%s", sig, code, want, c.out.String(), c.err.String())
+		}
+		await(t, "it has left the queue", func() bool { return inspect(t, url(s), "w").Waiting == 0 })
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 const canRun = true
 
-// The signals that are passed on. One that is ignored, as HUP below nohup, stays so.
+// The signals that are passed on.
 var passed = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
 	syscall.SIGTSTP, syscall.SIGCONT,
@@ -26,11 +26,7 @@ var passed = []os.Signal{
 func (r *running) under(ctx context.Context, locks *locker.Client, strategy, path string) error {
 	survivePipe()
 	signals := make(chan os.Signal, 16)
-	for _, s := range passed {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
+	notify(signals, passed)
 	// The context of the lock descends from it, so it is not cancelled before the end of the hold.
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

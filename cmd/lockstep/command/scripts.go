@@ -40,7 +40,7 @@ func acquireCommand() *command {
 			{`printf %s "$token" | lockstep extend -ttl 20s deploy`, ""},
 			{`printf %s "$token" | lockstep release -token-file - deploy`, ""},
 		},
-		exits: []exit{{"0", "the lock is held"}, asking[1], asking[2], {"75", "it is held by someone else, with -n or after -w"}, asking[3]},
+		exits: []exit{{"0", "the lock is held"}, asking[1], asking[2], {"75", "it is held by someone else, with -n or after -w"}, asking[3], {"128+n", "signal n ended the wait"}},
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			r := &running{cli: c, ttl: defaultTTL, wait: -1}
 			file := fs.String("token-file", "-", "`file` to write the token to; -: standard output")
@@ -73,11 +73,28 @@ func (r *running) take(ctx context.Context, file string) error {
 	r.holder = cmp.Or(r.holder, label("acquire"))
 	locks := locker.New(l, locker.WithHolder(r.holder), locker.WithoutExtension())
 	defer drain(locks)
-	waiting, stop := signal.NotifyContext(ctx, os.Interrupt, terminate)
+	signals := make(chan os.Signal, 1)
+	notify(signals, endings)
+	defer signal.Stop(signals)
+	waiting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case s := <-signals:
+			stop(&exitError{code: endedBy(s)})
+		case <-waiting.Done():
+		}
+	}()
 	held, err := r.lock(waiting, locks)
-	defer stop()
+	var interrupted *exitError
+	if errors.As(context.Cause(waiting), &interrupted) {
+		if err == nil {
+			_ = unlock(held)
+		}
+		err = interrupted
+	}
 	if err != nil {
-		stop()
+		signal.Stop(signals) // another one ends this process at once
 		r.leave(stores)
 		return err
 	}

@@ -13,6 +13,15 @@ const terminate = syscall.SIGTERM
 // The signals that end a wait.
 var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 
+// notify is signal.Notify without the signals that are ignored, as HUP below nohup: they stay so.
+func notify(c chan<- os.Signal, signals []os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
+}
+
 // endedBy is the exit code of a wait that a signal has ended.
 func endedBy(s os.Signal) int {
 	n, _ := s.(syscall.Signal)
