@@ -70,3 +70,14 @@ func TestASignalEndsTheWaitOfAcquire(t *testing.T) {
 		await(t, "it has left the queue", func() bool { return inspect(t, url(s), "w").Waiting == 0 })
 	}
 }
+
+func TestALockThatIsHeldIsNoNewsToCron(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "held", "x", "PX", "600000")
+	if code, out, err := run(t, url(s), "run", "-n", "-E", "0", "held", "--", "true"); code != 0 || out+err != "" {
+		t.Errorf("exit %d: %s%s", code, out, err)
+	}
+	if code, _, err := run(t, url(s), "run", "-v", "-n", "-E", "0", "held", "--", "true"); code != 0 || !strings.Contains(err, "held by") {
+		t.Errorf("-v: exit %d: %s", code, err)
+	}
+}

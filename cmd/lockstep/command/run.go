@@ -211,8 +211,12 @@ func (r *running) leave(stores []*Store) {
 
 // refused is the error of a lock that was not granted.
 func (r *running) refused(err error) error {
-	if code := exitCode(err); code != exitHeld {
+	code := exitCode(err)
+	switch {
+	case code != exitHeld:
 		return &exitError{code, err}
+	case r.heldCode == 0 && !r.verbose:
+		return nil // cron would send a mail from each host that does nothing
 	}
 	return &exitError{r.heldCode, err}
 }
