@@ -81,3 +81,18 @@ func TestALockThatIsHeldIsNoNewsToCron(t *testing.T) {
 		t.Errorf("-v: exit %d: %s", code, err)
 	}
 }
+
+// TestAMissingPermissionIsNotWaitedFor: without the mend it ends after ten minutes.
+func TestAMissingPermissionIsNotWaitedFor(t *testing.T) {
+	all := redistest.StartN(t, 3)
+	var store []string
+	for _, s := range all[:2] {
+		s.Do("ACL", "SETUSER", "weak", "on", "nopass", "~*", "&*", "+hello")
+		store = append(store, "redis://weak:any@"+s.Addr())
+	}
+	c := begin(t, strings.Join(append(store, url(all[2])), " "), "run", "-w", "10m", "a", "--", "true")
+	await(t, "it ends", c.ended)
+	if code := c.code(); code != 77 {
+		t.Errorf("exit %d: %s", code, c.err.String())
+	}
+}

@@ -132,13 +132,30 @@ func (r *running) run(ctx context.Context, args []string) error {
 func (r *running) nodes(ctx context.Context, stores []*Store) (locker.Locker, string, error) {
 	for limit := time.Now().Add(r.wait); ; time.Sleep(200 * time.Millisecond) {
 		l, strategy, err := r.locker(ctx, stores)
-		if code := exitCode(err); code != exitUnavailable && code != exitNoPerm || !time.Now().Before(limit) {
+		if !r.passes(err, len(stores)) || !time.Now().Before(limit) {
 			if r.wait >= 0 {
 				r.wait = max(time.Until(limit), 0)
 			}
 			return l, strategy, err
 		}
 	}
+}
+
+// passes tells whether the error of a quorum may end by itself: enough nodes do not answer, or are in
+// quarantine. A node that lacks a permission stays as it is.
+func (r *running) passes(err error, nodes int) bool {
+	var found *backends.NodesError
+	if !errors.As(err, &found) {
+		return false
+	}
+	refuse := 0
+	for _, err := range found.Unreachable {
+		var permanent interface{ Permanent() bool }
+		if exitCode(err) == exitNoPerm && errors.As(err, &permanent) && permanent.Permanent() {
+			refuse++
+		}
+	}
+	return len(found.Unreachable) > 0 && refuse <= nodes-cmp.Or(r.quorum, nodes/2+1)
 }
 
 // check refuses flags that do not fit, before anything is sent.
