@@ -96,3 +96,30 @@ func TestAMissingPermissionIsNotWaitedFor(t *testing.T) {
 		t.Errorf("exit %d: %s", code, c.err.String())
 	}
 }
+
+func TestALockUnderWhichNothingRanIsFreeAtOnce(t *testing.T) {
+	s := redistest.Start(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"broken": "#!/no/such/interpreter\n", "text": "no program"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		code, _, err := run(t, url(s), "run", "-at-least", "10m", "-max-ttl", "10m", name, "--", file)
+		if code != 126 && code != 127 || inspect(t, url(s), name).Held {
+			t.Errorf("%s: exit %d, held: %t, %s", name, code, inspect(t, url(s), name).Held, err)
+		}
+	}
+	// A command that ran and failed keeps it.
+	if code, _, err := run(t, url(s), "run", "-at-least", "10m", "-max-ttl", "10m", "ran", "--", "false"); code != 1 || !inspect(t, url(s), "ran").Held {
+		t.Errorf("exit %d: %s", code, err)
+	}
+}
+
+func TestTheEndOfMaxIsNoLoss(t *testing.T) {
+	s := redistest.Start(t)
+	code, _, err := run(t, url(s), "run", "-json", "-max", "0.1", "a", "--", "sleep", "600")
+	if code != 124 || !strings.Contains(err, `"exit":124`) || strings.Contains(err, `"lost"`) {
+		t.Errorf("exit %d: %s", code, err)
+	}
+}

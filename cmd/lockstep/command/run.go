@@ -32,9 +32,10 @@ type running struct {
 	passStore bool
 	holder    string
 
-	name string
-	argv []string
-	held bool // the lock was granted
+	name  string
+	argv  []string
+	locks locker.Locker
+	held  bool // the lock was granted
 }
 
 const defaultTTL = 30 * time.Second
@@ -121,6 +122,7 @@ func (r *running) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	r.locks = l
 	locks := locker.New(l, locker.WithHolder(r.holder))
 	defer drain(locks)
 	err = r.under(ctx, locks, strategy, path)
@@ -264,6 +266,16 @@ func unlock(l *locker.Lock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	return l.Unlock(ctx)
+}
+
+// undo releases a lock under which nothing ran, also before the end of -at-least.
+func (r *running) undo(l *locker.Lock) {
+	_ = unlock(l)
+	if r.atLeast > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = r.locks.Release(ctx, l.Lease()) // if not, the lease ends by itself
+	}
 }
 
 // drain lets the cleanup of an unknown outcome go out before the process ends.

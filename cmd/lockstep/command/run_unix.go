@@ -33,7 +33,7 @@ func (r *running) under(ctx context.Context, locks *locker.Client, strategy, pat
 	l, interrupted, err := r.acquire(waiting, cancel, locks, signals)
 	if interrupted != 0 {
 		if l != nil {
-			_ = unlock(l)
+			r.undo(l)
 		}
 		return &exitError{code: exitSignal + int(interrupted)}
 	}
@@ -47,7 +47,7 @@ func (r *running) under(ctx context.Context, locks *locker.Client, strategy, pat
 	code, err := s.run(path)
 	var own *exitError
 	if errors.As(err, &own) && s.child == nil { // nothing ran
-		_ = unlock(l)
+		r.undo(l)
 		return err
 	}
 	exit := code
@@ -61,8 +61,12 @@ func (r *running) under(ctx context.Context, locks *locker.Client, strategy, pat
 		r.say("%s: the release was not confirmed, the lease ends by itself: %v", r.name, failed)
 	}
 	if r.json {
+		lost := ""
+		if s.exit == exitLost {
+			lost = s.reason
+		}
 		_ = r.print(r.err, ended{
-			Key: r.name, Fence: l.Fence(), Holder: r.holder, Child: code, Exit: exit, Lost: s.reason, HeldMS: time.Since(began).Milliseconds(),
+			Key: r.name, Fence: l.Fence(), Holder: r.holder, Child: code, Exit: exit, Lost: lost, HeldMS: time.Since(began).Milliseconds(),
 		})
 	}
 	if exit != 0 {
