@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"golang.org/x/sys/unix"
 )
 
 // unread is the writing end of a pipe that nobody reads any more.
@@ -121,5 +123,47 @@ func TestTheEndOfMaxIsNoLoss(t *testing.T) {
 	code, _, err := run(t, url(s), "run", "-json", "-max", "0.1", "a", "--", "sleep", "600")
 	if code != 124 || !strings.Contains(err, `"exit":124`) || strings.Contains(err, `"lost"`) {
 		t.Errorf("exit %d: %s", code, err)
+	}
+}
+
+// TestAStandardErrorThatNobodyReadsHoldsUpNothing: lockstep must not wait for a terminal after
+// Ctrl-S, or its guard kills the command.
+func TestAStandardErrorThatNobodyReadsHoldsUpNothing(t *testing.T) {
+	s := redistest.Start(t)
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil { // not of os: it blocks, as a terminal does
+		t.Fatal(err)
+	}
+	r, w := os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "writer")
+	defer w.Close()
+	defer r.Close()
+	size, err := unix.FcntlInt(r.Fd(), unix.F_GETPIPE_SZ, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "go")
+	c := prepare(t, url(s), "run", "-v", "-ttl", "9s", "a", "--",
+		"sh", "-c", "echo started; while ! [ -e "+file+" ]; do sleep 0.02; done; sleep 10; echo done")
+	c.Stderr = w
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it runs", func() bool { return strings.Contains(c.out.String(), "started") })
+	go w.Write(make([]byte, size)) // there is something in it: the rest of this waits
+	await(t, "the pipe is full", func() bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}, 0)
+		return err == nil && n == 0
+	})
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it ends", func() bool { return c.ended() || strings.Contains(c.out.String(), "done") })
+	if !strings.Contains(c.out.String(), "done") {
+		t.Error("the command was killed")
+	}
+	await(t, "the lock is free", func() bool { return !inspect(t, url(s), "a").Held })
+	go io.Copy(io.Discard, r)
+	if code := c.code(); code != 0 {
+		t.Errorf("exit %d: %v", code, c.ProcessState)
 	}
 }

@@ -188,10 +188,3 @@ func terminalGroup() int {
 	}
 	return group
 }
-
-// giveTerminal makes a group the foreground of the terminal. SIGTTOU must be ignored.
-func giveTerminal(group int) {
-	if err := unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group); err != nil {
-		put(os.Stderr, "lockstep: the terminal can't be passed on: %v\n", err)
-	}
-}

@@ -122,7 +122,8 @@ func guardMain() int {
 	if until == 0 {
 		return exitUnavailable // the parent has ended before it started anything
 	}
-	answer := os.NewFile(4, "answer")
+	answer, stderr := os.NewFile(4, "answer"), newPatient(os.Stderr)
+	tell := func(format string, args ...any) { put(stderr, format+"\n", args...) }
 	put(answer, "ready\n")
 	for orphan := false; ; {
 		if now() >= until {
@@ -161,19 +162,6 @@ func end(line string) int64 {
 		return 0
 	}
 	return at
-}
-
-// tell prints a line, and waits a moment for it: nobody may be reading standard error.
-func tell(format string, args ...any) {
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		put(os.Stderr, format+"\n", args...)
-	}()
-	select {
-	case <-told:
-	case <-time.After(100 * time.Millisecond):
-	}
 }
 
 // pause is how long the guard sleeps at most: timers stand still while the machine is suspended.

@@ -145,7 +145,7 @@ func (s *supervisor) run(path string) (code int, err error) {
 	}
 	signal.Ignore(syscall.SIGTTOU) // the terminal comes back to us while we are in the background
 	if s.foreground {
-		defer func() { giveTerminal(unix.Getpgrp()) }()
+		defer s.giveTerminal(unix.Getpgrp())
 	}
 	changes := c.watch()
 	s.detailEnd(s.lock.Lease().Expires)
@@ -193,8 +193,8 @@ func (s *supervisor) watch(changes <-chan status) {
 	for {
 		if end := s.lock.Lease().Expires; s.guard != nil && end.After(known) {
 			known = end
+			s.guard.tell(s.until()) // first: standard error may hold us up
 			s.detailEnd(end)
-			s.guard.tell(s.until())
 		}
 		left := s.left()
 		switch {
@@ -323,7 +323,7 @@ func (s *supervisor) pass(sig os.Signal) {
 // meanwhile: the guard ends a command that stays stopped until the end of the lease.
 func (s *supervisor) suspend() {
 	if s.foreground {
-		giveTerminal(unix.Getpgrp())
+		s.giveTerminal(unix.Getpgrp())
 	}
 	if sessionOf(os.Getppid()) != sessionOf(0) {
 		s.resume() // no shell would ever continue us
@@ -361,9 +361,16 @@ func sessionOf(pid int) int {
 
 func (s *supervisor) resume() {
 	if s.foreground && terminalGroup() == unix.Getpgrp() {
-		giveTerminal(s.child.group)
+		s.giveTerminal(s.child.group)
 	}
 	signalGroup(s.child.group, syscall.SIGCONT)
+}
+
+// giveTerminal makes a group the foreground of the terminal. SIGTTOU must be ignored.
+func (s *supervisor) giveTerminal(group int) {
+	if err := unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group); err != nil {
+		s.say("the terminal can't be passed on: %v", err)
+	}
 }
 
 // replaceGuard starts another guard when somebody has killed the first. One that has done its work
