@@ -60,7 +60,7 @@ When the command ends and processes of its group are left, these get TERM, and K
 released.
 
 INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to the group. A second INT or TERM within two seconds is
-KILL. While lockstep waits for the lock, INT, TERM and HUP end the wait. If standard input is a terminal, the command
+KILL; the same signal again within 100 ms counts as one, since timeout(1) sends it twice. While lockstep waits for the lock, INT, TERM and HUP end the wait. If standard input is a terminal, the command
 gets it, unless standard output is a pipe. A job that is stopped there (Ctrl-Z) is not renewed: if it stays stopped
 until the lease ends, it is killed.
 

@@ -122,6 +122,7 @@ type supervisor struct {
 	gone   time.Time // when the leader had ended and the group got TERM
 	code   int
 	last   time.Time // of the last INT or TERM
+	ending syscall.Signal
 }
 
 // left is how long the command may still run, by the clock that says less. A busy machine is late:
@@ -304,11 +305,15 @@ func (s *supervisor) pass(sig os.Signal) {
 	number, _ := sig.(syscall.Signal)
 	switch number {
 	case syscall.SIGINT, syscall.SIGTERM:
-		if time.Since(s.last) < 2*time.Second {
+		since, again := time.Since(s.last), number == s.ending
+		s.last, s.ending = time.Now(), number
+		switch {
+		case again && since < 100*time.Millisecond:
+			return // timeout(1) sends it to its child, and then to its group
+		case since < 2*time.Second:
 			number = syscall.SIGKILL
 			s.killed = true
 		}
-		s.last = time.Now()
 	case syscall.SIGCONT:
 		s.resume()
 		return

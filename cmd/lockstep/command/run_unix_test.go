@@ -1,0 +1,37 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package command
+
+import (
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const noGroup = 1 << 30 // no system has so many processes
+
+func TestASignalThatComesTwiceAtOnceIsOne(t *testing.T) {
+	for _, row := range []struct {
+		name          string
+		first, second syscall.Signal
+		after         time.Duration
+		kills         bool
+	}{
+		{"timeout(1) sends it to its child, and then to its group", syscall.SIGTERM, syscall.SIGTERM, 50 * time.Millisecond, false},
+		{"a second Ctrl-C", syscall.SIGINT, syscall.SIGINT, 150 * time.Millisecond, true},
+		{"a second Ctrl-C much later", syscall.SIGINT, syscall.SIGINT, 2 * time.Second, false},
+		{"another signal", syscall.SIGINT, syscall.SIGTERM, 50 * time.Millisecond, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &supervisor{running: &running{}, child: &child{group: noGroup}}
+				s.pass(row.first)
+				time.Sleep(row.after)
+				if s.pass(row.second); s.killed != row.kills {
+					t.Errorf("KILL: %t, want %t", s.killed, row.kills)
+				}
+			})
+		})
+	}
+}
