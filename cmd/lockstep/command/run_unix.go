@@ -146,7 +146,7 @@ func (s *supervisor) run(path string) (code int, err error) {
 	}
 	signal.Ignore(syscall.SIGTTOU) // the terminal comes back to us while we are in the background
 	if s.foreground {
-		defer s.giveTerminal(unix.Getpgrp())
+		defer s.takeTerminal(c.group)
 	}
 	changes := c.watch()
 	s.detailEnd(s.lock.Lease().Expires)
@@ -328,7 +328,7 @@ func (s *supervisor) pass(sig os.Signal) {
 // meanwhile: the guard ends a command that stays stopped until the end of the lease.
 func (s *supervisor) suspend() {
 	if s.foreground {
-		s.giveTerminal(unix.Getpgrp())
+		s.takeTerminal(s.child.group)
 	}
 	if sessionOf(os.Getppid()) != sessionOf(0) {
 		s.resume() // no shell would ever continue us
@@ -369,6 +369,13 @@ func (s *supervisor) resume() {
 		s.giveTerminal(s.child.group)
 	}
 	signalGroup(s.child.group, syscall.SIGCONT)
+}
+
+// takeTerminal takes the terminal back from the group of the command. Another job may have it by now.
+func (s *supervisor) takeTerminal(group int) {
+	if has := terminalGroup(); has == group || has > 1 && !groupLives(has) {
+		s.giveTerminal(unix.Getpgrp())
+	}
 }
 
 // giveTerminal makes a group the foreground of the terminal. SIGTTOU must be ignored.
