@@ -69,3 +69,17 @@ func TestAJobInTheBackgroundLeavesTheTerminalAlone(t *testing.T) {
 		})
 	}
 }
+
+func TestAScriptStopsWithItsJob(t *testing.T) {
+	s := redistest.Start(t)
+	p := startTerminal(t, url(s))
+	p.enter(`bash -c '(exec -a lockstep "$EXE" run -ttl 29s -holder scripted k -- sh -c "echo as\"\"king; read x; echo got=\$x"); echo code=$?'`)
+	p.expect("asking")
+	_, _ = p.master.WriteString("\x1a")
+	p.expect("Stopped")
+	p.enter("fg")
+	await(t, "it goes on", func() bool { return state(t, "scripted") == 'S' })
+	p.enter("meow")
+	p.expect("got=meow")
+	p.expect("code=0")
+}

@@ -330,12 +330,16 @@ func (s *supervisor) suspend() {
 	if s.foreground {
 		s.takeTerminal(s.child.group)
 	}
-	if sessionOf(os.Getppid()) != sessionOf(0) {
+	if session := sessionOf(0); sessionOf(os.Getppid()) != session || unix.Getpgrp() == session {
 		s.resume() // no shell would ever continue us
 		return
 	}
+	pid := os.Getpid()
+	if s.foreground {
+		pid = 0 // Ctrl-Z did not reach our group: a script that waits for us stops too, or its shell gets no prompt
+	}
 	// Not TSTP: Go does not give it its default action back after Notify.
-	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
 	// STOP stops us now or in a moment, and CONT ends that. Process 1 of a container is never
 	// stopped.
 	for timeout := time.After(time.Second); ; {
