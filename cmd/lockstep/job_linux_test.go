@@ -83,3 +83,15 @@ func TestAScriptStopsWithItsJob(t *testing.T) {
 	p.expect("got=meow")
 	p.expect("code=0")
 }
+
+func TestACommandThatWaitsForATerminalDoesSoAloud(t *testing.T) {
+	s := redistest.Start(t)
+	p := startTerminal(t, url(s))
+	p.enter(`lockstep run -ttl 29s k -- sh -c 'read x' | cat`)
+	p.expect("the command is stopped")
+	if !inspect(t, url(s), "k").Held {
+		t.Error("the lock is free, while the command is stopped")
+	}
+	_, _ = p.master.WriteString("\x03")
+	await(t, "Ctrl-C ends it", func() bool { return !inspect(t, url(s), "k").Held })
+}

@@ -5,8 +5,10 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -114,6 +116,7 @@ type supervisor struct {
 	child      *child
 	guard      *guardPipe
 	foreground bool
+	halted     bool // the command is stopped, and this process is not
 
 	exit   int       // other than that of the command
 	reason string    // why
@@ -221,6 +224,9 @@ func (s *supervisor) watch(changes <-chan status) {
 				s.leftovers()
 			case change.Stopped() && s.foreground:
 				s.suspend()
+			case change.Stopped() && change.StopSignal() != syscall.SIGTSTP: // that one we have passed on
+				s.halted = true
+				s.say("%s: the command is stopped (%s); the lock stays held until CONT comes and it ends", s.name, stopped(change.StopSignal()))
 			}
 		case sig := <-s.signals:
 			s.pass(sig)
@@ -319,9 +325,24 @@ func (s *supervisor) pass(sig os.Signal) {
 		return
 	}
 	signalGroup(s.child.group, number)
-	if number == syscall.SIGTSTP {
+	switch {
+	case number == syscall.SIGTSTP:
 		s.suspend()
+	case s.halted && slices.Contains(endings, sig):
+		s.halted = false
+		signalGroup(s.child.group, syscall.SIGCONT) // or it does not see the signal
 	}
+}
+
+// stopped says why a signal has stopped a command that does not have the terminal.
+func stopped(by syscall.Signal) string {
+	switch by {
+	case syscall.SIGTTIN:
+		return "it reads the terminal, which it does not have: give it other input, such as </dev/null"
+	case syscall.SIGTTOU:
+		return "it writes to the terminal, which it does not have"
+	}
+	return fmt.Sprintf("signal %d", by)
 }
 
 // suspend stops this process too, so that the shell gets its terminal back. Nothing is renewed
