@@ -78,6 +78,16 @@ func inherit(f *os.File, yes bool) error {
 	return err
 }
 
+// closeFilesOnExec keeps all files from the programs that this process starts from now on.
+func closeFilesOnExec() {
+	files, _ := os.ReadDir("/dev/fd")
+	for _, f := range files {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
 // start makes the starter become the command. The error is that of exec.
 func (c *child) start() error {
 	defer drop(c.fault)
@@ -95,9 +105,12 @@ func (c *child) start() error {
 
 // starterMain is the starter.
 func starterMain() int {
+	if len(os.Args) < 5 {
+		return exitUsage
+	}
 	gate, badGate := strconv.Atoi(os.Args[1])
 	fault, badFault := strconv.Atoi(os.Args[2])
-	if badGate != nil || badFault != nil || len(os.Args) < 5 {
+	if badGate != nil || badFault != nil {
 		return exitUsage
 	}
 	unix.CloseOnExec(gate)

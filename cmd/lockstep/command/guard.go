@@ -106,6 +106,9 @@ func (g *guardPipe) dismiss() {
 func guardMain() int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
+	if len(os.Args) < 4 {
+		return exitUsage
+	}
 	group, err := strconv.Atoi(os.Args[1])
 	grace, badGrace := time.ParseDuration(os.Args[2])
 	if err != nil || badGrace != nil || group <= 1 {

@@ -151,6 +151,7 @@ func (s *supervisor) run(path string) (code int, err error) {
 	if s.foreground {
 		defer s.takeTerminal(c.group)
 	}
+	closeFilesOnExec() // the command has those of the caller, and a guard would keep them open
 	changes := c.watch()
 	s.detailEnd(s.lock.Lease().Expires)
 	if !s.keepGoing {
