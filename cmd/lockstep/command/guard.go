@@ -4,6 +4,7 @@ package command
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,21 +22,26 @@ import (
 // of the lease, and kills the group at that end unless it hears of a later one. So the end is kept
 // also if this process is killed or stopped. When the pipe to it breaks, nobody renews the lease
 // any more. There is then nothing to wait for: the guard sends TERM at once, and uses the grace for
-// an end in order.
+// an end in order. This process tells the guard that it has sent TERM. If it does not, since it is
+// stopped, the guard sends TERM when three quarters of the grace are left.
 
 const guardName = "lockstep-guard" // argv[0] of the guard
 
 // guardPipe is what the parent has of a guard.
 type guardPipe struct {
 	to      *os.File
+	warned  chan struct{} // closed when the guard has sent TERM
 	gone    chan struct{} // closed when the guard has ended
-	acted   bool          // it has killed the group; to be read after gone
+	acted   bool          // it has sent KILL; to be read after gone
 	process *os.Process
 	until   int64
 }
 
+// startLimit is for the start of a guard.
+const startLimit = 30 * time.Second
+
 // startGuard starts a guard for a group until a time of clock, and returns when it watches.
-func startGuard(group int, until int64, grace time.Duration, name string) (*guardPipe, error) {
+func startGuard(group int, until int64, grace time.Duration, name string, limit time.Duration) (*guardPipe, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -46,7 +52,7 @@ func startGuard(group int, until int64, grace time.Duration, name string) (*guar
 		_ = write.Close()
 		return nil, err
 	}
-	g := &guardPipe{to: write, gone: make(chan struct{})}
+	g := &guardPipe{to: write, warned: make(chan struct{}), gone: make(chan struct{})}
 	cmd := &exec.Cmd{
 		Path: self(), Args: []string{guardName, strconv.Itoa(group), grace.String(), name}, Env: []string{},
 		Stderr: os.Stderr, ExtraFiles: []*os.File{read, answer}, Dir: "/",
@@ -61,22 +67,33 @@ func startGuard(group int, until int64, grace time.Duration, name string) (*guar
 	}
 	g.process = cmd.Process
 	g.tell(until)
-	ready := make(chan bool, 1)
+	ready := make(chan struct{})
 	go func() {
 		defer drop(answers)
-		r := bufio.NewReader(answers)
-		_, err := r.ReadString('\n')
-		ready <- err == nil
-		_, err = r.ReadString('\n') // until the guard acts or ends
-		g.acted = err == nil
+		for r := bufio.NewScanner(answers); r.Scan(); {
+			switch r.Text() {
+			case "ready":
+				close(ready)
+			case "warned":
+				close(g.warned)
+			case "acted":
+				g.acted = true
+			}
+		}
 		_ = cmd.Wait()
 		close(g.gone)
 	}()
-	if !<-ready {
-		_ = write.Close()
-		return nil, fmt.Errorf("the guard process did not start")
+	select {
+	case <-ready:
+		return g, nil
+	case <-g.gone:
+		err = errors.New("the guard process did not start")
+	case <-time.After(limit):
+		err = fmt.Errorf("the guard process did not start within %v", limit)
+		_ = g.process.Kill()
 	}
-	return g, nil
+	_ = write.Close()
+	return nil, err
 }
 
 // tell moves the end on.
@@ -85,14 +102,20 @@ func (g *guardPipe) tell(until int64) {
 		return
 	}
 	g.until = until
+	g.write(fmt.Sprintf("until %d", until))
+}
+
+// warn tells it that the group has got TERM.
+func (g *guardPipe) warn() { g.write("warned") }
+
+func (g *guardPipe) write(line string) {
 	_ = g.to.SetWriteDeadline(time.Now().Add(time.Second)) // a guard that is stopped does not keep us
-	put(g.to, "until %d\n", until)
+	put(g.to, "%s\n", line)
 }
 
 // dismiss ends the guard: nothing is left to guard.
 func (g *guardPipe) dismiss() {
-	_ = g.to.SetWriteDeadline(time.Now().Add(time.Second))
-	put(g.to, "bye\n")
+	g.write("bye")
 	_ = g.to.Close()
 	select {
 	case <-g.gone:
@@ -128,28 +151,44 @@ func guardMain() int {
 	answer, stderr := os.NewFile(4, "answer"), newPatient(os.Stderr)
 	tell := func(format string, args ...any) { put(stderr, format+"\n", args...) }
 	put(answer, "ready\n")
-	for orphan := false; ; {
-		if now() >= until {
+	to := fmt.Sprintf("the process group %d", group)
+	for orphan, warned := false, false; ; {
+		next := until
+		if !warned {
+			next -= int64(grace) / 4 * 3
+		}
+		switch {
+		case now() >= until:
 			put(answer, "acted\n")
-			killGroup(group)
-			tell("lockstep: guard of %q: the lease ends, or the grace is over: KILL went to the process group %d", os.Args[3], group)
+			err := killGroup(group)
+			tell("lockstep: guard of %q: the lease ends, or the grace is over: %s", os.Args[3], sent(syscall.SIGKILL, to, err))
+			if working(group) {
+				tell("lockstep: guard of %q: processes that can't be ended are left in %s, and run beside the next holder", os.Args[3], to)
+			}
 			return 0
+		case now() >= next:
+			warned = true
+			put(answer, "warned\n")
+			err := terminateGroup(group)
+			tell("lockstep: guard of %q: lockstep is stopped: %s", os.Args[3], sent(syscall.SIGTERM, to, err))
+			continue
 		}
 		select {
 		case line, open := <-lines:
 			switch {
 			case line == "bye":
 				return 0
+			case line == "warned":
+				warned = true
 			case open:
 				until = end(line)
 			default:
-				orphan, lines = true, nil
+				orphan, warned, lines = true, true, nil
 				until = min(until, now()+int64(grace))
-				signalGroup(group, syscall.SIGTERM)
-				signalGroup(group, syscall.SIGCONT)
-				tell("lockstep: guard of %q: lockstep is gone: TERM went to the process group %d", os.Args[3], group)
+				err := terminateGroup(group)
+				tell("lockstep: guard of %q: lockstep is gone: %s", os.Args[3], sent(syscall.SIGTERM, to, err))
 			}
-		case <-time.After(min(time.Duration(until-now()), pause(orphan))):
+		case <-time.After(min(time.Duration(next-now()), pause(orphan))):
 			if orphan && !groupLives(group) {
 				return 0
 			}
@@ -176,23 +215,47 @@ func pause(orphan bool) time.Duration {
 }
 
 // killGroup returns when the group is gone, or after a while: zombies that nobody waits for stay in
-// it.
-func killGroup(group int) {
+// it, and so do processes of another user, which are an error.
+func killGroup(group int) (err error) {
 	for range 100 {
-		signalGroup(group, syscall.SIGKILL)
+		err = signalGroup(group, syscall.SIGKILL)
 		if !groupLives(group) {
-			return
+			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	return err
 }
 
-func signalGroup(group int, sig syscall.Signal) { _ = syscall.Kill(-group, sig) } // it may be gone
-
-func groupLives(group int) bool {
-	err := syscall.Kill(-group, 0)
-	return err == nil || err == syscall.EPERM
+// terminateGroup sends TERM.
+func terminateGroup(group int) error {
+	err := signalGroup(group, syscall.SIGTERM)
+	_ = signalGroup(group, syscall.SIGCONT) // or a process that is stopped does not see it
+	return err
 }
+
+// signalGroup sends a signal to the processes of a group that it reaches. If all are of another user,
+// it is EPERM. A group may be gone, which is no error.
+func signalGroup(group int, sig syscall.Signal) error {
+	if err := syscall.Kill(-group, sig); err != syscall.ESRCH {
+		return err
+	}
+	return nil
+}
+
+// sent says what became of a signal.
+func sent(sig syscall.Signal, to string, err error) string {
+	name := strings.TrimPrefix(unix.SignalName(sig), "SIG")
+	if err != nil {
+		return fmt.Sprintf("%s could not be sent to %s, which runs as another user: %v", name, to, err)
+	}
+	return fmt.Sprintf("%s went to %s", name, to)
+}
+
+func groupLives(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRCH }
+
+// strangers tells whether all that live in a group are processes of another user.
+func strangers(group int) bool { return syscall.Kill(-group, 0) == syscall.EPERM }
 
 // now is a clock that all processes of the machine share, in nanoseconds.
 func now() int64 {

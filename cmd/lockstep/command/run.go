@@ -52,9 +52,13 @@ the lease is renewed. There is no shell in between: write sh -c '...' to have on
 If the lease can't be renewed, the command is stopped before the lease ends: TERM goes to its process group, and
 KILL after -grace. KILL is a twentieth of -ttl before the end of the lease, half a second at most, since a busy
 machine is late. So nothing of the group runs beside the next holder. A guard process does the same if lockstep itself
-is killed or stopped: TERM as soon as lockstep is gone, and KILL after -grace or before the end of the lease,
-whichever is first. A process that leaves the group (setsid, a daemon) is not reached. Against
-that, and against what was sent already, show LOCKSTEP_FENCE to the resource.
+is killed or stopped. It sends TERM as soon as lockstep is gone, or when three quarters of -grace are left to a
+lockstep that is stopped. It sends KILL after -grace or before the end of the lease, whichever is first.
+
+Two kinds of processes are not reached: those that leave the group (setsid, a daemon), and those that run as another
+user (sudo). While processes of another user are left in the group, lockstep waits for them and renews the lock, but
+it can't end them if the lock is lost. To cover such processes, and requests already sent, pass LOCKSTEP_FENCE to the
+resource.
 
 When the command ends and processes of its group are left, these get TERM, and KILL after -grace, before the lock is
 released.

@@ -115,6 +115,7 @@ type supervisor struct {
 
 	child      *child
 	guard      *guardPipe
+	next       chan replacement // of the guard; nil: none is being started
 	foreground bool
 	halted     bool // the command is stopped, and this process is not
 
@@ -123,6 +124,7 @@ type supervisor struct {
 	kill   time.Time // when KILL follows TERM; zero: there was no TERM
 	killed bool
 	gone   time.Time // when the leader had ended and the group got TERM
+	others bool      // processes are left that can't be ended
 	code   int
 	last   time.Time // of the last INT or TERM
 	ending syscall.Signal
@@ -155,7 +157,7 @@ func (s *supervisor) run(path string) (code int, err error) {
 	changes := c.watch()
 	s.detailEnd(s.lock.Lease().Expires)
 	if !s.keepGoing {
-		if s.guard, err = startGuard(c.group, s.until(), s.grace, s.name); err != nil {
+		if s.guard, err = startGuard(c.group, s.until(), s.grace, s.name, startLimit); err != nil {
 			_ = c.begin.Close()
 			<-changes
 			return 0, &exitError{exitCannotRun, err}
@@ -174,14 +176,27 @@ func (s *supervisor) run(path string) (code int, err error) {
 	return s.code, nil
 }
 
-// dismiss ends the guard. If the guard has killed the command, this process was stopped for too
-// long.
+// dismiss ends the guard. If the guard has ended the command, this process was stopped for too long.
 func (s *supervisor) dismiss() {
-	if s.guard.dismiss(); s.guard.acted && s.exit == 0 && s.child != nil {
-		s.exit, s.reason = exitLost, "lockstep was stopped for too long, and its guard has killed the command"
-		s.say("%s: %s", s.name, s.reason)
+	if s.next != nil {
+		s.use(<-s.next)
 	}
+	s.guard.dismiss()
+	if s.exit != 0 || s.child == nil {
+		return
+	}
+	select {
+	case <-s.guard.warned:
+	default:
+		if !s.guard.acted {
+			return
+		}
+	}
+	s.exit, s.reason = exitLost, tooLong
+	s.say("%s: %s, and its guard has ended the command", s.name, s.reason)
 }
+
+const tooLong = "lockstep was stopped for too long"
 
 // watch returns when no process of the group is left.
 func (s *supervisor) watch(changes <-chan status) {
@@ -190,10 +205,10 @@ func (s *supervisor) watch(changes <-chan status) {
 		over = time.After(s.max)
 	}
 	lost := s.lock.Context().Done()
-	var dead <-chan struct{}
+	var dead, warned <-chan struct{}
 	known := s.lock.Lease().Expires
 	if s.guard != nil {
-		dead = s.guard.gone
+		dead, warned = s.guard.gone, s.guard.warned
 	}
 	for {
 		if end := s.lock.Lease().Expires; s.guard != nil && end.After(known) {
@@ -206,14 +221,22 @@ func (s *supervisor) watch(changes <-chan status) {
 		case !s.keepGoing && s.kill.IsZero() && left <= s.grace:
 			s.stop(exitLost, "it could not be renewed in time")
 		case !s.killed && !s.kill.IsZero() && (!s.keepGoing && left <= 0 || !time.Now().Before(s.kill)):
-			s.killed = true
-			signalGroup(s.child.group, syscall.SIGKILL)
-			s.say("%s: KILL went to the command", s.name)
+			s.say("%s: %s", s.name, s.send(syscall.SIGKILL))
 		}
 		if !s.gone.IsZero() {
 			s.child.reap()
-			if !groupLives(s.child.group) || s.killed && time.Since(s.gone) > s.grace+time.Second {
-				return // after KILL only zombies are left
+			switch {
+			case !groupLives(s.child.group):
+				return
+			case strangers(s.child.group), s.killed && time.Since(s.gone) > s.grace+time.Second:
+				if !working(s.child.group) {
+					return // only zombies are left
+				}
+				if !s.others {
+					s.others = true
+					s.say("%s: processes that lockstep can't end, as those of another user, are left in the group %d of the command: "+
+						"it waits for them, and renews the lock", s.name, s.child.group)
+				}
 			}
 		}
 		select {
@@ -239,7 +262,17 @@ func (s *supervisor) watch(changes <-chan status) {
 		case <-over:
 			s.stop(exitMax, "-max is over")
 		case <-dead:
-			dead = s.replaceGuard()
+			dead = nil
+			s.replaceGuard()
+		case r := <-s.next:
+			s.use(r)
+			dead, warned = s.guard.gone, s.guard.warned
+			if r.err != nil {
+				dead = nil
+			}
+		case <-warned:
+			warned = nil
+			s.stop(exitLost, tooLong)
 		case <-time.After(s.pause(left)):
 		}
 	}
@@ -252,7 +285,10 @@ func (s *supervisor) detailEnd(end time.Time) {
 // pause is how long nothing has to be looked at. Timers stand still while the machine is suspended.
 func (s *supervisor) pause(left time.Duration) time.Duration {
 	d := min(time.Second, s.ttl/10)
-	if !s.gone.IsZero() {
+	switch {
+	case s.others:
+		return min(d, 100*time.Millisecond)
+	case !s.gone.IsZero():
 		return min(d, 5*time.Millisecond)
 	}
 	if !s.kill.IsZero() && !s.killed {
@@ -275,24 +311,51 @@ func (s *supervisor) stop(exit int, why string) {
 		s.say("%s: the lock is lost, and the command goes on: %s", s.name, why)
 		return
 	}
+	known := s.exit == exitLost
 	if s.exit == 0 {
 		s.exit, s.reason = exit, why
 	}
-	if !s.kill.IsZero() {
-		return
-	}
-	s.kill = time.Now().Add(s.grace)
-	signalGroup(s.child.group, syscall.SIGTERM)
-	signalGroup(s.child.group, syscall.SIGCONT) // or one that is stopped does not see it
 	if exit == exitLost {
-		when := "at once"
-		if d := min(s.grace, s.left()).Round(time.Millisecond); d > 0 {
-			when = "in " + d.String() + " at most"
-		}
-		s.say("%s: the lock is lost: %s; TERM went to the command, KILL follows %s", s.name, why, when)
-	} else {
-		s.say("%s: %s: TERM went to the command, KILL follows in %v", s.name, why, s.grace)
+		why = "the lock is lost: " + why
 	}
+	left := s.grace
+	if !s.keepGoing {
+		left = min(left, max(s.left(), 0))
+	}
+	switch {
+	case !s.kill.IsZero():
+		if !known {
+			s.say("%s: %s", s.name, why)
+		}
+	case left >= time.Millisecond:
+		s.say("%s: %s; %s, KILL follows in %v at most", s.name, why, s.terminate(), left.Round(time.Millisecond))
+	default: // the guard has killed it, or does so now
+		s.kill = time.Now()
+		s.say("%s: %s; %s", s.name, why, s.send(syscall.SIGKILL))
+	}
+}
+
+// terminate sends TERM, unless the guard has done so.
+func (s *supervisor) terminate() (said string) {
+	s.kill = time.Now().Add(s.grace)
+	if s.guard == nil {
+		return sent(syscall.SIGTERM, theCommand, terminateGroup(s.child.group))
+	}
+	select {
+	case <-s.guard.warned:
+		return sent(syscall.SIGTERM, theCommand, nil)
+	default:
+		defer s.guard.warn()
+		return sent(syscall.SIGTERM, theCommand, terminateGroup(s.child.group))
+	}
+}
+
+const theCommand = "the command"
+
+// send sends a signal to the group.
+func (s *supervisor) send(sig syscall.Signal) (said string) {
+	s.killed = s.killed || sig == syscall.SIGKILL
+	return sent(sig, theCommand, signalGroup(s.child.group, sig))
 }
 
 // leftovers ends what the command has left in its group.
@@ -301,9 +364,7 @@ func (s *supervisor) leftovers() {
 	if !groupLives(s.child.group) || !s.kill.IsZero() {
 		return
 	}
-	s.kill = time.Now().Add(s.grace)
-	signalGroup(s.child.group, syscall.SIGTERM)
-	signalGroup(s.child.group, syscall.SIGCONT)
+	_ = s.terminate()
 	s.detail("%s: the command has ended, and processes of its group have not: TERM went to them", s.name)
 }
 
@@ -319,19 +380,21 @@ func (s *supervisor) pass(sig os.Signal) {
 			return // timeout(1) sends it to its child, and then to its group
 		case since < 2*time.Second:
 			number = syscall.SIGKILL
-			s.killed = true
 		}
 	case syscall.SIGCONT:
 		s.resume()
 		return
 	}
-	signalGroup(s.child.group, number)
+	said := s.send(number)
+	if strangers(s.child.group) {
+		s.say("%s: %s", s.name, said)
+	}
 	switch {
 	case number == syscall.SIGTSTP:
 		s.suspend()
 	case s.halted && slices.Contains(endings, sig):
 		s.halted = false
-		signalGroup(s.child.group, syscall.SIGCONT) // or it does not see the signal
+		_ = s.send(syscall.SIGCONT) // or it does not see the signal
 	}
 }
 
@@ -394,7 +457,7 @@ func (s *supervisor) resume() {
 	if s.foreground && terminalGroup() == unix.Getpgrp() {
 		s.giveTerminal(s.child.group)
 	}
-	signalGroup(s.child.group, syscall.SIGCONT)
+	_ = s.send(syscall.SIGCONT)
 }
 
 // takeTerminal takes the terminal back from the group of the command. Another job may have it by now.
@@ -411,18 +474,37 @@ func (s *supervisor) giveTerminal(group int) {
 	}
 }
 
+// replacement is another guard.
+type replacement struct {
+	guard *guardPipe
+	err   error
+}
+
 // replaceGuard starts another guard when somebody has killed the first. One that has done its work
-// ends too.
-func (s *supervisor) replaceGuard() <-chan struct{} {
+// ends too. Meanwhile the command is supervised.
+func (s *supervisor) replaceGuard() {
 	if s.guard.acted || s.left() <= 0 {
-		return nil
+		return
 	}
-	g, err := startGuard(s.child.group, s.until(), s.grace, s.name)
-	if err != nil {
-		s.say("%s: the guard process has ended, and no other can be started: %v", s.name, err)
-		return nil
+	next, until := make(chan replacement, 1), s.until()
+	s.next = next
+	go func() {
+		g, err := startGuard(s.child.group, until, s.grace, s.name, startLimit)
+		next <- replacement{g, err}
+	}()
+}
+
+// use makes another guard the guard.
+func (s *supervisor) use(r replacement) {
+	s.next = nil
+	if r.err != nil {
+		s.say("%s: the guard process has ended, and no other can be started: %v", s.name, r.err)
+		return
 	}
 	_ = s.guard.to.Close()
-	s.guard = g
-	return g.gone
+	s.guard = r.guard
+	s.guard.tell(s.until())
+	if !s.kill.IsZero() {
+		s.guard.warn()
+	}
 }

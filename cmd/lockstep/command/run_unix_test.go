@@ -3,6 +3,8 @@
 package command
 
 import (
+	"io"
+	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -33,5 +35,21 @@ func TestASignalThatComesTwiceAtOnceIsOne(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// init makes this test binary a guard that never gets ready, if it is called as one.
+func init() {
+	if os.Args[0] == guardName {
+		_, _ = io.Copy(io.Discard, os.NewFile(3, "pipe"))
+		os.Exit(0)
+	}
+}
+
+// TestAGuardThatDoesNotStartIsNotWaitedForForever: without the limit it would not return.
+func TestAGuardThatDoesNotStartIsNotWaitedForForever(t *testing.T) {
+	if g, err := startGuard(noGroup, now()+int64(time.Hour), time.Second, "k", 50*time.Millisecond); err == nil {
+		t.Error("it is ready")
+		g.dismiss()
 	}
 }
