@@ -64,8 +64,8 @@ When the command ends and processes of its group are left, these get TERM, and K
 released.
 
 INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to the group. A second INT or TERM within two seconds is
-KILL; the same signal again within 100 ms counts as one, since timeout(1) sends it twice. While lockstep waits for the lock, INT, TERM and HUP end the wait. If standard input is a terminal, the command
-gets it, unless standard output is a pipe. A command that reads a terminal which it does not have is stopped by the
+KILL. The same signal again within 100 ms counts as one, since timeout(1) sends it twice. While lockstep waits for the
+lock, INT, TERM and HUP end the wait. If standard input is a terminal, the command gets it, unless standard output is a pipe. A command that reads a terminal which it does not have is stopped by the
 system: lockstep says so, and the lock stays held. A job that is stopped by Ctrl-Z is not renewed: if it stays stopped
 until the lease ends, it is killed.
 

@@ -374,11 +374,11 @@ func (s *supervisor) pass(sig os.Signal) {
 	switch number {
 	case syscall.SIGINT, syscall.SIGTERM:
 		since, again := time.Since(s.last), number == s.ending
-		s.last, s.ending = time.Now(), number
-		switch {
-		case again && since < 100*time.Millisecond:
+		if again && since < 100*time.Millisecond {
 			return // timeout(1) sends it to its child, and then to its group
-		case since < 2*time.Second:
+		}
+		s.last, s.ending = time.Now(), number
+		if since < 2*time.Second {
 			number = syscall.SIGKILL
 		}
 	case syscall.SIGCONT:
