@@ -38,6 +38,19 @@ func TestASignalThatComesTwiceAtOnceIsOne(t *testing.T) {
 	}
 }
 
+func TestSignalsThatKeepComingKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &supervisor{running: &running{}, child: &child{group: noGroup}}
+		for range 5 {
+			s.pass(syscall.SIGINT)
+			time.Sleep(50 * time.Millisecond)
+		}
+		if !s.killed {
+			t.Error("no KILL after five INT")
+		}
+	})
+}
+
 // init makes this test binary a guard that never gets ready, if it is called as one.
 func init() {
 	if os.Args[0] == guardName {
