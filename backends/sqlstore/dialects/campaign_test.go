@@ -3,6 +3,7 @@ package dialects_test
 import (
 	"context"
 	"database/sql"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // The campaigns of SQLite and MariaDB: rivals want the same locks while servers, connections and holders
-// fail. A part of each runs in every test, and all of it with LOCKSTEP_TORTURE=1.
+// fail. A part of those that must keep what is promised runs in every test, and all with LOCKSTEP_TORTURE=1.
 //
 //	go test -run Campaign -v .
 
@@ -44,7 +45,8 @@ func campaign(t *testing.T, server *mariadbtest.Server, faults ...rivals.Fault) 
 	}
 }
 
-// violated is a campaign that must find violations.
+// violated is a campaign that must find violations. It strikes until it has, up to 20 times, which can take
+// ten minutes beside other tests. So it runs in make torture and make matrix alone.
 func violated(t *testing.T, setting string, server *mariadbtest.Server, faults ...rivals.Fault) rivals.Campaign {
 	t.Helper()
 	c := campaign(t, server, faults...)
@@ -52,6 +54,13 @@ func violated(t *testing.T, setting string, server *mariadbtest.Server, faults .
 	c.Strategies = []rivals.Strategy{rivals.Single, rivals.Fenced, rivals.Semaphore}
 	c.Brief = c.Strategies[:1]
 	return c
+}
+
+func inTortureAlone(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
+		t.Skip("LEFT OUT: make torture runs it")
+	}
 }
 
 func TestCampaignOfServersAndConnectionsThatFail(t *testing.T) {
@@ -83,6 +92,7 @@ func TestCampaignOfHoldersThatFail(t *testing.T) {
 
 // With 0 the log is written once a second, so a crash forgets what was granted last.
 func TestCampaignOfServersThatForget(t *testing.T) {
+	inTortureAlone(t)
 	rivals.TwoAtOnce(t)
 	server := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit=0")
 	violated(t, "innodb_flush_log_at_trx_commit 0", server, rivals.ServersKilled(server)).Run(t)
@@ -91,6 +101,7 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 func TestCampaignOfClocks(t *testing.T) {
 	t.Parallel()
 	t.Run("ahead", func(t *testing.T) {
+		inTortureAlone(t)
 		rivals.TwoAtOnce(t)
 		server := mariadbtest.StartWithMovableClock(t)
 		violated(t, "", server, rivals.ServerClockAhead(server)).Run(t)
