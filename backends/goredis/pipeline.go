@@ -50,7 +50,7 @@ func (e pipeliner) all(ctx context.Context, commands []*driver.Command, isOnce b
 	_ = p.BatchProcess(ctx, cmds...)
 	_, whole := p.Exec(ctx)
 	if reply := (client.Error)(nil); errors.As(whole, &reply) && slices.ContainsFunc(cmds, isAnswered) {
-		whole = nil // it is that of one command
+		whole = nil // it is the error of one command
 	}
 	var unknown error
 	for i, c := range commands {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
-// state is that of the process called lockstep with some text among its arguments; 0: there is none.
+// state is the state of the process lockstep that has some text among its arguments; 0: there is none.
 func state(t *testing.T, argument string) byte {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -53,7 +53,7 @@ li { border: 1px solid #8886; border-radius: .8rem; padding: .7rem 1rem; margin-
 a + a { margin-left: .75rem; font-size: .8rem; }
 </style>
 <h1>The nodes of the quorum</h1>
-<p>A lock is held by whoever has a majority of them. Each node has a page of its own.
+<p>The holder of a lock has it on a majority of the nodes. Each node has a page of its own.
 <ol>%s</ol>
 `
 

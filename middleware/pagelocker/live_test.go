@@ -265,7 +265,7 @@ func TestCloseEndsStreams(t *testing.T) {
 }
 
 // A person asks for thousands of keys that do not exist. The store is asked for a few of them only. Other
-// people still see the lock that they look at, and who holds a lock that they open later.
+// people still see the lock that they have open. If they open another one later, they see its holder.
 func TestInventedKeysTakeNothingFromLocks(t *testing.T) {
 	play(t, func(s *scene) {
 		defer s.lock(s.others, "order/1").Unlock(s.Context())

@@ -364,7 +364,7 @@ func TestAReleaseByForceIsLogged(t *testing.T) {
 			pagelocker.WithRelease(store, func(r *http.Request) bool { return r.Header.Get("X-User") == "ann" }),
 			pagelocker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		for _, c := range []struct{ seen, user, want string }{
-			{seen, "bob", "^$"}, // he may not
+			{seen, "bob", "^$"}, // bob may not release
 			{"0123456789abcdef", "ann", `level=WARN .*msg="no lock released by force on the page" key=order/1 print=0123456789abcdef now=false remote=192.0.2.1:1234 reason="that hold has ended, `},
 			{"", "ann", "^$"}, // there is nothing to do
 			{seen, "ann", `level=WARN msg="lock released by force on the page" key=order/1 print=` + seen + ` now=false remote=192.0.2.1:1234\n`},

@@ -59,7 +59,7 @@ func violated(t *testing.T, setting string, server *mariadbtest.Server, faults .
 func inTortureAlone(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
-		t.Skip("LEFT OUT: make torture runs it")
+		t.Skip("LOCKSTEP_TORTURE=1 runs it")
 	}
 }
 

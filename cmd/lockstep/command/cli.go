@@ -32,8 +32,9 @@ type cli struct {
 	timeout    time.Duration
 	quarantine bool
 	json       bool
-	ageless    bool // a store is
 	verbose    bool
+
+	ageless bool // the numbers of a store are no times: see Store
 }
 
 // common adds the flags that all commands have. They may stand before the command too.
@@ -102,9 +103,6 @@ func (c *cli) explain(err error, cmd *command) error {
 // is: a command to run, or names.
 func (cmd *command) parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	args, behind, dashes := cut(args)
-	if !cmd.dashes { // names that begin with - may stand there
-		dashes = false
-	}
 	for {
 		if err := fs.Parse(args); err != nil {
 			return nil, err
@@ -114,13 +112,13 @@ func (cmd *command) parse(fs *flag.FlagSet, args []string) (rest []string, err e
 		}
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
 	}
-	if !cmd.dashes {
+	if !cmd.dashes { // names that begin with - may stand behind it
 		rest, behind = append(rest, behind...), nil
 	}
 	if n := len(rest); n < cmd.atLeast || n > cmd.atMost {
 		return nil, fmt.Errorf("%d names are given: the call is `lockstep %s %s`", n, cmd.name, cmd.args)
 	}
-	if dashes != cmd.dashes {
+	if cmd.dashes && !dashes {
 		return nil, fmt.Errorf("the call is `lockstep %s %s`", cmd.name, cmd.args)
 	}
 	for _, name := range rest {

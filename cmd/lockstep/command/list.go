@@ -129,22 +129,22 @@ hold.`,
 					}
 					return nil
 				}
-				nothing := "no lock is held"
+				none := "no lock is held"
 				if heldOver > 0 || *prefix != "" {
-					nothing = "no lock that is held matches"
+					none = "no lock that is held matches"
 				}
-				c.table(c.out, all, 0, nothing, nil)
+				c.table(c.out, all, 0, none, nil)
 				return nil
 			}
 		},
 	}
 }
 
-// table writes a line for each key, at most width wide; 0: any. It writes nothing if there is none. since
-// tells since when a print has been seen.
-func (c *cli) table(w io.Writer, all []found, width int, nothing string, since map[string]time.Time) {
+// table writes a line for each key, at most width wide; 0: any. Without a key it writes the text none.
+// since tells since when a print has been seen.
+func (c *cli) table(w io.Writer, all []found, width int, none string, since map[string]time.Time) {
 	if len(all) == 0 {
-		put(w, "%s\n", nothing)
+		put(w, "%s\n", none)
 		return
 	}
 	rows := [][]string{{"LEFT", "HELD", "WAIT", "HOLDER", "LOCK"}}

@@ -127,8 +127,8 @@ func inspectCommand() *command {
 	return &command{
 		name: "inspect", args: "[FLAGS] NAME", atLeast: 1, atMost: 1, summary: "show who holds a lock, until when, and who waits",
 		text: `A holder has the label that its program gave it (locker.WithHolder). The print names the hold for
-lockstep release. The number is that of the last numbered grant of the key. A number that a clock has drawn tells for
-how long the lock has been held at most.
+lockstep release. The number is that of the last numbered grant of the key. If the store draws numbers by its clock,
+this shows for how long the lock has been held at most.
 
 What is shown may be over when you read it. It is for people: a program that acts on it needs the lock.`,
 		example: []example{{"lockstep inspect invoice/42", ""}, {"lockstep inspect -json invoice/42 | jq .holds", ""}},
@@ -286,7 +286,7 @@ func optional(before, text string) string {
 }
 
 // heldAtMost is how long ago the last number of the key was drawn, if it is a time in microseconds, as
-// stores with a clock draw it. The number need not be that of the present hold, which may be younger.
+// stores with a clock draw it. A hold without a number may have come later, so it is an upper limit.
 func (c *cli) heldAtMost(s backends.State) (time.Duration, bool) {
 	d := time.Since(time.UnixMicro(int64(s.Fence & (1<<62 - 1))))
 	return max(d, 0), !c.ageless && s.Fence > 0 && s.Holding > 0 && d > -time.Minute && d < 10*365*24*time.Hour

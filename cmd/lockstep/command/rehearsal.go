@@ -41,7 +41,7 @@ type rehearsal struct {
 	trips  []time.Duration
 }
 
-// rehearsalTTL is that of the rehearsal.
+// rehearsalTTL is the TTL of the leases of the rehearsal.
 func (d *doctor) rehearsalTTL() time.Duration {
 	return min(5*time.Second, max(d.maxTTL, d.ttl)/2).Truncate(time.Millisecond)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -65,9 +64,9 @@ released.
 
 INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to the group. A second INT or TERM within two seconds is
 KILL. The same signal again within 100 ms counts as one, since timeout(1) sends it twice. While lockstep waits for the
-lock, INT, TERM and HUP end the wait. If standard input is a terminal, the command gets it, unless standard output is a pipe. A command that reads a terminal which it does not have is stopped by the
-system: lockstep says so, and the lock stays held. A job that is stopped by Ctrl-Z is not renewed: if it stays stopped
-until the lease ends, it is killed.
+lock, INT, TERM and HUP end the wait. If standard input is a terminal, the command gets it, unless standard output is
+a pipe. A command that reads a terminal which it does not have is stopped by the system: lockstep says so, and the lock
+stays held. A job that is stopped by Ctrl-Z is not renewed: if it stays stopped until the lease ends, it is killed.
 
 The command finds in its environment LOCKSTEP_KEY, LOCKSTEP_FENCE (the number of the grant, if the store numbers),
 LOCKSTEP_TTL_MS and LOCKSTEP_HOLDER, and TRACEPARENT as it was. A LOCKSTEP_STORE with a password is removed.`,
@@ -307,73 +306,6 @@ func label(does string) string {
 		return text
 	}
 	return strconv.Itoa(os.Getpid())
-}
-
-// patient is a standard error that holds up nobody for long: its reader may have stopped, as a
-// terminal after Ctrl-S. A line waits a moment to be written. If it has to wait longer, those after
-// it are written when it was, or dropped if they are too many. It is for one goroutine.
-type patient struct {
-	lines chan line
-	last  line
-}
-
-type line struct {
-	text    []byte
-	written chan struct{}
-}
-
-func newPatient(w io.Writer) *patient {
-	p := &patient{lines: make(chan line, 64), last: line{written: make(chan struct{})}}
-	close(p.last.written)
-	go func() {
-		for l := range p.lines {
-			_, _ = w.Write(l.text)
-			close(l.written)
-		}
-	}()
-	return p
-}
-
-// Write fails never, so that nothing stops for want of a reader.
-func (p *patient) Write(text []byte) (int, error) {
-	wait := p.wait(0)
-	l := line{slices.Clone(text), make(chan struct{})}
-	select {
-	case p.lines <- l:
-		p.last = l
-	default:
-	}
-	if wait {
-		p.wait(100 * time.Millisecond)
-	}
-	return len(text), nil
-}
-
-// wait tells whether all is written within a limit.
-func (p *patient) wait(limit time.Duration) bool {
-	select {
-	case <-p.last.written:
-		return true
-	default:
-	}
-	if limit <= 0 {
-		return false
-	}
-	select {
-	case <-p.last.written:
-		return true
-	case <-time.After(limit):
-		return false
-	}
-}
-
-// flush returns when all is written. A signal may end the process meanwhile.
-func (p *patient) flush() {
-	if !p.wait(time.Second) {
-		signal.Reset(endings...)
-		<-p.last.written
-	}
-	close(p.lines)
 }
 
 // ended is what run prints with -json on standard error when the command has ended.
