@@ -218,14 +218,14 @@ func (f *forcing) work(ctx context.Context, locks *locker.Client, by int, key st
 		}
 		start := time.Since(f.began)
 		Rest(l.Context(), rand.N(f.TTL*3/2))
-		end := time.Since(f.began)
+		end := min(time.Since(f.began), l.Lease().Expires.Sub(f.began)) // it may come back from its rest late
 		unlocked := l.Unlock(context.WithoutCancel(ctx))
 		h := endedHold{Hold: history.Hold{Key: key, Start: int64(start)}, intact: unlocked == nil}
-		if unlocked != nil { // it may have worked until its lease ended
-			end = l.Lease().Expires.Sub(f.began)
-		}
 		lost, _ := errors.AsType[*locker.LostError](unlocked)
 		h.stolen = lost != nil && lost.Reason == locker.LostStolen
+		if h.stolen { // a holder that works on until its lease ends must be alone until then
+			end = l.Lease().Expires.Sub(f.began)
+		}
 		h.End = int64(max(end, start))
 		token := l.Lease().Token
 		sum := sha1.Sum([]byte(token))
