@@ -87,7 +87,9 @@ var transferSentences = []sentence{
 		x.eventually("Lock and Transfer, before the lease ends", func() bool { // on a busy machine, the lease may end first
 			l, err := client.Lock(x.Context(), key)
 			if err == nil {
-				t, err = l.Transfer(x.Context(), x.short)
+				if t, err = l.Transfer(x.Context(), x.short); err != nil {
+					_ = l.Unlock(x.Context()) // it may be held as before
+				}
 			}
 			if err != nil && x.Bubble {
 				x.Fatalf("Lock and Transfer: %v", err)
