@@ -200,7 +200,7 @@ func TestScriptsNameTheirKeysAndShareNothingBetweenCalls(t *testing.T) {
 	if _, err := s.SetNXFenced(t.Context(), "a", "token", 1500*time.Microsecond); err != nil {
 		t.Fatal(err)
 	}
-	want := []any{"EVALSHA", scripts.Number.Digest, 2, "app:a", "{app:a}:\x00fence", "token", int64(2), ""}
+	want := []any{"EVALSHA", scripts.Number.Digest, 2, "app:a", "{app:a}:\x00fence", "token", int64(3), ""}
 	if !reflect.DeepEqual(exec.sent, want) {
 		t.Errorf("sent %q", exec.sent)
 	}

@@ -51,11 +51,10 @@ func (s *Store) numberAlone(ctx context.Context, key, token string, ttl time.Dur
 	if err := s.scripts("numbered"); err != nil {
 		return backends.Result{}, err
 	}
-	ms, err := s.granting(ctx, ttl)
-	if err != nil {
+	if err := s.granting(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
-	return s.ops.number(ctx, s.line, s.config.prefix+key, token, ms, how)
+	return s.ops.number(ctx, s.line, s.config.prefix+key, token, lifeOfKey(ttl), how)
 }
 
 // withNumber reads the number of a grant.

@@ -72,11 +72,10 @@ func (s *Store) Left(ctx context.Context, key string) (time.Duration, bool, erro
 
 // Expire is PEXPIRE.
 func (s *Store) Expire(ctx context.Context, key string, ttl time.Duration) (bool, error) {
-	ms, err := s.check(ctx, ttl)
-	if err != nil {
+	if err := s.check(ctx, ttl); err != nil {
 		return false, err
 	}
-	return yes(s.exec.Do(ctx, "PEXPIRE", s.config.prefix+key, ms))
+	return yes(s.exec.Do(ctx, "PEXPIRE", s.config.prefix+key, lifeOfKey(ttl)))
 }
 
 // Delete is DEL.
@@ -89,13 +88,12 @@ func (s *Store) Delete(ctx context.Context, key string) (bool, error) {
 
 // TxExpireIf is WATCH, GET, and if key holds value MULTI, PEXPIRE, EXEC.
 func (s *Store) TxExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error) {
-	ms, err := s.check(ctx, ttl)
-	if err != nil {
+	if err := s.check(ctx, ttl); err != nil {
 		return false, err
 	}
 	full := s.config.prefix + key
 	err = s.line.on(ctx, full, func(p *pinned) (err error) {
-		ok, err = s.ifHolds(ctx, p, full, value, []any{"PEXPIRE", full, ms})
+		ok, err = s.ifHolds(ctx, p, full, value, []any{"PEXPIRE", full, lifeOfKey(ttl)})
 		return err
 	})
 	return ok, err

@@ -25,7 +25,7 @@ func FuzzOptions(f *testing.F) {
 		}
 		if good {
 			more := exec.sent[2].(int64) - ttl/int64(time.Millisecond)
-			if exec.sent[1] != prefix+key || more < 0 || more > 1 || (more == 1) != (ttl%int64(time.Millisecond) > 0) {
+			if exec.sent[1] != prefix+key || more < 1 || more > 2 || (more == 2) != (ttl%int64(time.Millisecond) > 0) {
 				t.Errorf("Expire for %v sent %q", time.Duration(ttl), exec.sent)
 			}
 		}

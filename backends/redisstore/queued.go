@@ -45,14 +45,13 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 func (s *Store) setInTurn(
 	ctx context.Context, key, token string, ttl time.Duration, t backends.Turn, numbered bool,
 ) (backends.Result, error) {
-	ms, err := s.granting(ctx, ttl)
-	if err != nil {
+	if err := s.granting(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
 	if err := s.turnError(t); err != nil {
 		return backends.Result{}, err
 	}
-	full, member, inOrder := s.config.prefix+key, "", ""
+	full, ms, member, inOrder := s.config.prefix+key, lifeOfKey(ttl), "", ""
 	if t.Free && !t.InOrder && s.turns.HasNoPosition(full, t.Waiter) && s.queues() {
 		if r, err := s.setIfFree(ctx, full, token, ms, numbered); r.OK || err != nil {
 			return r, err

@@ -97,11 +97,10 @@ func (s *Store) Endpoint() string { return address.Of(s.exec) }
 // SetNX stores token under key for ttl if key is free or holds token already, and never makes that
 // live shorter than it would have.
 func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
-	ms, err := s.granting(ctx, ttl)
-	if err != nil {
+	if err := s.granting(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
-	return s.counts(s.ops.grant(ctx, s.line, s.config.prefix+key, token, ms))
+	return s.counts(s.ops.grant(ctx, s.line, s.config.prefix+key, token, lifeOfKey(ttl)))
 }
 
 // stored reads the reply of SET NX.
@@ -158,11 +157,10 @@ func refused(left int64, holder string) backends.Result {
 // ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have
 // lived.
 func (s *Store) ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
-	ms, err := s.check(ctx, ttl)
-	if err != nil {
+	if err := s.check(ctx, ttl); err != nil {
 		return false, err
 	}
-	return s.ops.extend(ctx, s.line, s.config.prefix+key, token, ms)
+	return s.ops.extend(ctx, s.line, s.config.prefix+key, token, lifeOfKey(ttl))
 }
 
 // DeleteIf removes key if it holds token, and wakes its waiters. It is sent once.
@@ -207,27 +205,32 @@ func (s *Store) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// check refuses what must not be sent, and gives ttl in milliseconds, rounded up: never shorter
-// than asked.
-func (s *Store) check(ctx context.Context, ttl time.Duration) (int64, error) {
+// check refuses what must not be sent.
+func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case ttl < time.Millisecond:
-		return 0, driver.BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
+		return driver.BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
 	case ttl > s.config.maxTTL:
-		return 0, driver.BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see redisstore.WithMaxTTL)", ttl, s.config.maxTTL))
+		return driver.BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see redisstore.WithMaxTTL)", ttl, s.config.maxTTL))
 	}
-	return milliseconds(ttl), s.ready(ctx)
+	return s.ready(ctx)
 }
 
 // granting is check for a call that grants: not on a server in quarantine.
-func (s *Store) granting(ctx context.Context, ttl time.Duration) (int64, error) {
-	ms, err := s.check(ctx, ttl)
-	if err == nil {
-		err = s.guard.Refused(false)
+func (s *Store) granting(ctx context.Context, ttl time.Duration) error {
+	if err := s.check(ctx, ttl); err != nil {
+		return err
 	}
-	return ms, err
+	return s.guard.Refused(false)
 }
 
+// lifeOfKey is ttl in ms for a key: rounded up, and one more. The expiry of a key is a whole ms of the
+// server's clock. Before Redis 8.0, and in Valkey, a key lives until the end of this ms. Since Redis
+// 8.0, the search for expired keys removes it at the beginning.
+func lifeOfKey(ttl time.Duration) int64 { return milliseconds(ttl) + 1 }
+
+// milliseconds rounds up: nothing ends before its time. A hold of a shared lock lives until the end
+// of its ms: see holds.lua.
 func milliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {

@@ -50,8 +50,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 	if err := s.scripts("shared"); err != nil {
 		return backends.Result{}, err
 	}
-	ms, err := s.granting(ctx, ttl)
-	if err != nil {
+	if err := s.granting(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
 	if err := s.turnError(a.Turn); err != nil {
@@ -60,7 +59,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 	if err := a.Validate(); err != nil {
 		return backends.Result{}, driver.BadInput(err.Error())
 	}
-	full, told := s.config.prefix+key, admission{Admission: a, queueing: a.InOrder || s.queues()}
+	full, ms, told := s.config.prefix+key, milliseconds(ttl), admission{Admission: a, queueing: a.InOrder || s.queues()}
 	if a.Slots {
 		told.slots = "slots"
 	}
@@ -133,11 +132,10 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 	if err := s.scripts("shared"); err != nil {
 		return false, err
 	}
-	ms, err := s.check(ctx, ttl)
-	if err != nil {
+	if err := s.check(ctx, ttl); err != nil {
 		return false, err
 	}
-	return s.ops.renew(ctx, s.line, s.config.prefix+key, token, ms)
+	return s.ops.renew(ctx, s.line, s.config.prefix+key, token, milliseconds(ttl))
 }
 
 // Leave ends the hold token, and wakes waiters. It is sent once.

@@ -49,12 +49,11 @@ type sharing struct {
 }
 
 func (s sharing) setNX(ctx context.Context, key, token string, ttl time.Duration, then func(backends.Result, error)) {
-	ms, err := s.granting(ctx, ttl)
-	if err != nil {
+	if s.granting(ctx, ttl) != nil {
 		s.waiting.setNX(ctx, key, token, ttl, then)
 		return
 	}
-	full := s.config.prefix + key
+	full, ms := s.config.prefix+key, lifeOfKey(ttl)
 	s.shared.Start(ctx, func(reply any, err error) {
 		s.guard.Answered(err)
 		if isDropped(err) {

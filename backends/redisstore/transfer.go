@@ -30,14 +30,17 @@ func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl t
 	return s.move(ctx, transfer{key: key, from: from, token: token, numbered: numbered, hold: true}, ttl)
 }
 
-func (s *Store) move(ctx context.Context, t transfer, ttl time.Duration) (_ backends.Result, err error) {
+func (s *Store) move(ctx context.Context, t transfer, ttl time.Duration) (backends.Result, error) {
 	if err := s.scripts("transferred"); err != nil {
 		return backends.Result{}, err
 	}
-	if t.ms, err = s.granting(ctx, ttl); err != nil {
+	if err := s.granting(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
-	t.key = s.config.prefix + t.key
+	t.key, t.ms = s.config.prefix+t.key, lifeOfKey(ttl)
+	if t.hold {
+		t.ms = milliseconds(ttl)
+	}
 	return s.ops.transfer(ctx, s.line, t)
 }
 

@@ -28,7 +28,7 @@ func TestAnomalyExpireKilledBetween(t *testing.T) {
 		// A waiter of the recipe gives the value an expiry, and so gets the lock.
 		began := time.Now()
 		wantHeld(t, "the repairer", legacy.Expire(store), brief)
-		if left, _, err := store.Left(t.Context(), "key"); left > brief || err != nil {
+		if left, _, err := store.Left(t.Context(), "key"); left > brief+time.Millisecond || err != nil { // a store for Redis adds a ms
 			t.Errorf("repaired, it lives for %v more, %v; want %v at most", left, err, brief)
 		}
 		gets(t, "the next", legacy.Expire(store), long)

@@ -54,6 +54,7 @@ var (
 	small = []suite{
 		{"adapters", []run{
 			{".", "./backends/goredis ./backends/redigo" + contract},
+			{".", "./backends/redisstore -run ^TestNoKeyEndsEarly"},
 			{"backends/rueidis", "." + contract},
 		}},
 		all[1],
