@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,25 @@ func TestCampaignOfConnectionsThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	campaign(etcdtest.Start(t, 3, etcdtest.Fast), rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
 }
+
+// A lease ends by the monotonic clock of the leader. Each strike moves the wall clock of the member that
+// leads then.
+func TestCampaignOfClocks(t *testing.T) {
+	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
+		t.Skip("LOCKSTEP_TORTURE=1 runs it: it builds etcd with the standard library")
+	}
+	c := etcdtest.StartWithMovableClocks(t, 3, etcdtest.Fast)
+	clock := leaderClock{t, c, dial(t, c.Endpoints())}
+	campaign(c, rivals.ServerClockAhead(clock), rivals.ServerClockBack(clock)).Run(t)
+}
+
+type leaderClock struct {
+	t      *testing.T
+	c      *etcdtest.Cluster
+	client *clientv3.Client
+}
+
+func (l leaderClock) MoveClock(by time.Duration) { leader(l.t, l.c, l.client, nil).MoveClock(by) }
 
 func TestCampaignOfHoldersThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)

@@ -2,12 +2,14 @@ package nats_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/internal/verify/goclock"
 	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	natsgo "github.com/nats-io/nats.go"
 )
@@ -67,6 +69,31 @@ func TestCampaignOfConnectionsThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	campaign(start(t, 3, always), rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
 }
+
+// The wall clock of the leader ends a lock. Each strike moves the clock of the server that leads then.
+func TestCampaignOfClocks(t *testing.T) {
+	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
+		t.Skip("LOCKSTEP_TORTURE=1 runs it: it builds the server with the standard library")
+	}
+	program := goclock.Build(t, ".", "test", "-c", ".")
+	t.Run("ahead", func(t *testing.T) {
+		c := startProgram(t, program, 3, always)
+		ahead := campaign(c, rivals.ServerClockAhead(leaderClock{t, c}))
+		ahead.Violated, ahead.Kept, ahead.TTL, ahead.Grants = true, true, 15*time.Second, 1
+		ahead.Run(t)
+	})
+	t.Run("back", func(t *testing.T) {
+		c := startProgram(t, program, 3, always)
+		campaign(c, rivals.ServerClockBack(leaderClock{t, c})).Run(t)
+	})
+}
+
+type leaderClock struct {
+	t *testing.T
+	c *cluster
+}
+
+func (l leaderClock) MoveClock(by time.Duration) { l.c.leader(l.t).moveClock(by) }
 
 func TestCampaignOfHoldersThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/nats"
 	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/daemon"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
@@ -30,21 +31,34 @@ type member struct {
 	name, dir      string
 	client, routes *daemon.Port
 	proc           *daemon.Process
+
+	program   string // the test binary, perhaps one of goclock
+	env       []string
+	moveClock func(by time.Duration)
 }
 
 // start starts so many servers, and makes a stream with as many replicas. settings are lines of the
 // part jetstream of their configuration.
 func start(t *testing.T, members int, settings ...string) *cluster {
 	t.Helper()
+	return startProgram(t, os.Args[0], members, settings...)
+}
+
+// startProgram is start with a test binary. If it is one of goclock, the clocks of the servers can be moved.
+func startProgram(t *testing.T, program string, members int, settings ...string) *cluster {
+	t.Helper()
 	c := &cluster{}
 	for i := range members {
-		m := &member{name: fmt.Sprint("n", i+1), client: port(t), routes: port(t)}
+		m := &member{name: fmt.Sprint("n", i+1), client: port(t), routes: port(t), program: program}
 		dir, err := os.MkdirTemp("", "nats")
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		m.dir = dir
+		var env string
+		env, m.moveClock = redistest.ClockFile(t, dir)
+		m.env = []string{env}
 		c.members = append(c.members, m)
 	}
 	for i, m := range c.members {
@@ -104,7 +118,7 @@ func port(t *testing.T) *daemon.Port {
 // start starts the process of a server, and returns when it takes connections.
 func (m *member) start(t *testing.T, env ...string) {
 	t.Helper()
-	cmd := child.Command(t, "TestProcess", append(env, "NATS_CONFIG="+m.config())...)
+	cmd := child.Program(t, m.program, "TestProcess", slices.Concat(env, m.env, []string{"NATS_CONFIG=" + m.config()})...)
 	cmd.Args = append(cmd.Args, "-test.timeout=30m")
 	proc, err := daemon.Start(m.dir, cmd)
 	if err == nil {

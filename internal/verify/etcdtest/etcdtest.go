@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/verify/daemon"
+	"github.com/lockstep-go/lockstep/internal/verify/goclock"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
@@ -45,6 +46,8 @@ type Member struct {
 	client, peer *daemon.Port
 	wire         *wire // what the other members use to reach it
 	joined       []string
+	clock        string // of the environment
+	moveClock    func(by time.Duration)
 
 	mu   sync.Mutex
 	proc *daemon.Process
@@ -60,7 +63,23 @@ func Start(tb testing.TB, members int, flags ...string) *Cluster {
 	if err != nil {
 		redistest.Missing(tb, "etcd can't be built: %v", err)
 	}
-	c := &Cluster{tb: tb, program: path, flags: flags}
+	return start(tb, path, members, flags)
+}
+
+// StartWithMovableClocks is Start of members whose clocks [Member.MoveClock] moves. It builds etcd and
+// the standard library, which takes minutes the first time.
+func StartWithMovableClocks(tb testing.TB, members int, flags ...string) *Cluster {
+	tb.Helper()
+	dir, err := module()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return start(tb, goclock.Build(tb, dir, "build", tool), members, flags)
+}
+
+func start(tb testing.TB, program string, members int, flags []string) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb, program: program, flags: flags}
 	var all []string
 	for range members {
 		m := c.prepare()
@@ -84,6 +103,7 @@ func Start(tb testing.TB, members int, flags ...string) *Cluster {
 func (c *Cluster) prepare() *Member {
 	c.tb.Helper()
 	m := &Member{Name: "m" + strconv.Itoa(c.made), cluster: c, dir: c.tb.TempDir()}
+	m.clock, m.moveClock = redistest.ClockFile(c.tb, m.dir)
 	c.made++
 	for _, port := range []**daemon.Port{&m.client, &m.peer} {
 		p, err := daemon.ReservePort()
@@ -99,14 +119,25 @@ func (c *Cluster) prepare() *Member {
 	return m
 }
 
-// program is the path of etcd, which the go command builds and keeps in its cache.
-var program = sync.OnceValues(func() (string, error) {
+const tool = "go.etcd.io/etcd/server/v3"
+
+// module is the directory of module bench, whose tool is etcd.
+func module() (string, error) {
 	_, here, _, ok := runtime.Caller(0)
 	if !ok {
 		return "", errors.New("this binary does not know where its source is")
 	}
-	cmd := exec.Command("go", "tool", "-n", "go.etcd.io/etcd/server/v3")
-	cmd.Dir = filepath.Join(filepath.Dir(here), "../../../bench")
+	return filepath.Join(filepath.Dir(here), "../../../bench"), nil
+}
+
+// program is the path of etcd, which the go command builds and keeps in its cache.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := module()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "tool", "-n", tool)
+	cmd.Dir = dir
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -141,7 +172,9 @@ func (m *Member) start() error {
 		"--listen-client-urls", m.URL(), "--advertise-client-urls", m.URL(),
 		"--listen-peer-urls", "http://" + m.peer.Addr(), "--initial-advertise-peer-urls", m.PeerURL(),
 	}, m.joined, m.cluster.flags)
-	proc, err := daemon.Start(m.dir, exec.Command(m.cluster.program, args...))
+	cmd := exec.Command(m.cluster.program, args...)
+	cmd.Env = append(os.Environ(), m.clock)
+	proc, err := daemon.Start(m.dir, cmd)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.proc = proc
@@ -194,6 +227,32 @@ func (m *Member) Pause() {
 
 // Resume lets a paused member go on.
 func (m *Member) Resume() { m.proc.Resume() }
+
+// MoveClock moves the wall clock of a member of [StartWithMovableClocks]: it is by ahead of the clock of
+// this machine, until the next call and across restarts. It returns when the member, which must run,
+// says so.
+func (m *Member) MoveClock(by time.Duration) {
+	m.cluster.tb.Helper()
+	m.moveClock(by)
+	err := m.proc.Await(func(string) bool {
+		said, err := m.clockSays()
+		return err == nil && time.Until(said.Add(-by)).Abs() < 15*time.Second
+	})
+	if err != nil {
+		m.cluster.tb.Fatalf("the clock of %s was moved by %v: %v", m.Name, by, err)
+	}
+}
+
+// clockSays is the date of an answer.
+func (m *Member) clockSays() (time.Time, error) {
+	client := http.Client{Timeout: time.Second}
+	r, err := client.Get(m.URL() + "/version")
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer r.Body.Close()
+	return http.ParseTime(r.Header.Get("Date"))
+}
 
 // Join runs one more member. add tells the cluster of it, by its address for other members.
 func (c *Cluster) Join(add func(peerURL string) error) *Member {

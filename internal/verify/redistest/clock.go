@@ -42,11 +42,20 @@ func (s *Server) MoveClock(by time.Duration) {
 // use files in dir, which the server must be able to read.
 func MovableClock(tb testing.TB, dir string) (env []string, move func(by time.Duration)) {
 	tb.Helper()
-	library, file := buildShim(tb, dir, "clock", clockSource), filepath.Join(dir, clockFile)
+	library := buildShim(tb, dir, "clock", clockSource)
+	file, move := ClockFile(tb, dir)
+	return []string{"LD_PRELOAD=" + library, file}, move
+}
+
+// ClockFile makes the file that says how far a clock is moved. It returns the variable that names the
+// file, for the environment of a program that reads it, and the func that moves the clock.
+func ClockFile(tb testing.TB, dir string) (env string, move func(by time.Duration)) {
+	tb.Helper()
+	file := filepath.Join(dir, clockFile)
 	if err := os.WriteFile(file, make([]byte, 8), 0o644); err != nil { //nolint:gosec // another user runs the server
 		tb.Fatalf("redistest: %v", err)
 	}
-	return []string{"LD_PRELOAD=" + library, "LOCKSTEP_CLOCK=" + file}, func(by time.Duration) { moveClock(tb, file, by) }
+	return "LOCKSTEP_CLOCK=" + file, func(by time.Duration) { moveClock(tb, file, by) }
 }
 
 func moveClock(tb testing.TB, file string, by time.Duration) {
