@@ -28,8 +28,8 @@ type subject struct {
 	prepare func(t *testing.T) func(t *testing.T) (store, outside)
 }
 
-// millisecond is the slack of Redis: it rounds a ttl up to whole ms, a key lives through the ms in
-// which it ends, and the key of holds outlives the last hold by one ms.
+// millisecond is the slack of Redis: a ttl is rounded up to whole ms, a key gets one ms more, as the key
+// of holds does, and it lives through the ms in which it ends.
 const millisecond = 3 * time.Millisecond
 
 var subjects = []subject{
