@@ -110,7 +110,10 @@ var unknownSentences = []sentence{
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, backendtest.LoseReply)
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
-		x.wantLost("Release", x.locker.Release(x.Context(), g.Lease))
+		// on a busy machine, the first may have reached too few servers in the time that it gives them
+		if err := x.locker.Release(x.Context(), g.Lease); err != nil || !x.late() {
+			x.wantLost("Release", err)
+		}
 		x.wantEmpty(g.Key)
 	}},
 	{"a permanent error of the store is returned at once, is permanent, and changes nothing", needs(faults), func(x *fixture) {

@@ -35,12 +35,13 @@ func openFor(_ context.Context, addr string) (backends.Store, func() error, erro
 
 func campaign(t *testing.T, server *mariadbtest.Server, faults ...rivals.Fault) rivals.Campaign {
 	t.Helper()
-	if err := sqlstore.InstallMySQL(t.Context(), mariadb.dial(t, server.DSN()).DB); err != nil {
+	db := mariadb.dial(t, server.DSN())
+	if err := sqlstore.InstallMySQL(t.Context(), db.DB); err != nil {
 		t.Fatal(err)
 	}
 	return rivals.Campaign{
 		Brief: []rivals.Strategy{rivals.Fenced, rivals.Semaphore},
-		Where: "MariaDB", Module: "backends/sqlstore/dialects", Open: openFor, TTL: time.Second, Faults: faults,
+		Where: db.kind(t), Module: "backends/sqlstore/dialects", Open: openFor, TTL: time.Second, Faults: faults,
 		Addr: func(via func(server string) string) string { return via(server.Addr()) },
 	}
 }

@@ -69,12 +69,16 @@ func TestCheckOfMariaDB(t *testing.T) {
 		t.Errorf("Check = %v; want a master without unsafe findings", r)
 	}
 
-	outside{t, db}.exec("ALTER TABLE lockstep_lock ENGINE = Aria")
+	outside{t, db}.exec("ALTER TABLE lockstep_lock DROP PRIMARY KEY, ENGINE = MyISAM")
 	outside{t, db}.exec("SET GLOBAL read_only = ON")
 	outside{t, db}.exec("SET GLOBAL sync_binlog = 0")
+	isolation := "tx_isolation"
+	if isMySQL(t, db) {
+		isolation = "transaction_isolation"
+	}
 	for _, level := range []string{"0", "2"} {
 		outside{t, db}.exec("SET GLOBAL innodb_flush_log_at_trx_commit = " + level)
-		bad := mariadb.dial(t, good.DSN()+"?autocommit=0&tx_isolation=%27SERIALIZABLE%27")
+		bad := mariadb.dial(t, good.DSN()+"?autocommit=0&"+isolation+"=%27SERIALIZABLE%27")
 		r = check(t, bad)
 		wantProblems(t, r, "role", "persistence", "transactions", "persistence", "persistence", "isolation")
 		if r.Role != "replica" || r.Err() == nil {
@@ -95,8 +99,12 @@ func TestCheckOfMariaDBCountsItsReplicas(t *testing.T) {
 	}
 	second := mariadb.dial(t, mariadbtest.Start(t, "server-id=2", "read-only").DSN())
 	host, port, _ := strings.Cut(first.Addr(), ":")
-	outside{t, second}.exec(fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='root', MASTER_USE_GTID=slave_pos", host, port))
-	outside{t, second}.exec("START SLAVE")
+	follow := "CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='root', MASTER_USE_GTID=slave_pos"
+	if isMySQL(t, db) {
+		follow = "CHANGE REPLICATION SOURCE TO SOURCE_HOST='%s', SOURCE_PORT=%s, SOURCE_USER='root', GET_SOURCE_PUBLIC_KEY=1"
+	}
+	outside{t, second}.exec(fmt.Sprintf(follow, host, port))
+	outside{t, second}.exec("START REPLICA")
 	var r sqlstore.Report
 	eventually(t, "the replica is connected", func() bool {
 		r = check(t, db)
@@ -240,14 +248,19 @@ func rowsOf(t *testing.T, db database) (n int) {
 	return n
 }
 
-// changes is how many bytes MariaDB has written ahead of its data; for SQLite it is the version of the file.
+// changes grows with what MariaDB and MySQL write ahead of their data; for SQLite it is the version of the
+// file.
 func changes(t *testing.T, on *sql.Conn, d dialect) (n int64) {
 	t.Helper()
-	statement := "SELECT data_version FROM pragma_data_version"
+	statement, into := "SELECT data_version FROM pragma_data_version", []any{&n}
 	if d.driver == "mysql" {
-		statement = "SELECT CAST(variable_value AS INTEGER) FROM information_schema.global_status WHERE variable_name = 'INNODB_LSN_CURRENT'"
+		name := "Innodb_lsn_current" // bytes; MySQL has no such variable
+		if isMySQL(t, on) {
+			name = "Innodb_log_write_requests"
+		}
+		statement, into = "SHOW GLOBAL STATUS LIKE '"+name+"'", []any{new(string), &n}
 	}
-	if err := on.QueryRowContext(t.Context(), statement).Scan(&n); err != nil {
+	if err := on.QueryRowContext(t.Context(), statement).Scan(into...); err != nil {
 		t.Fatal(err)
 	}
 	return n

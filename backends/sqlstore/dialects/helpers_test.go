@@ -82,6 +82,27 @@ var mariadb = dialect{
 	},
 }
 
+// isMySQL tells MySQL, which `make mysql` puts in the place of MariaDB.
+func isMySQL(t *testing.T, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) bool {
+	t.Helper()
+	var version string
+	if err := db.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	return !strings.Contains(version, "MariaDB")
+}
+
+// kind is the name of the server.
+func (db database) kind(t *testing.T) string {
+	t.Helper()
+	if db.dialect.driver == "mysql" && isMySQL(t, db) {
+		return "MySQL"
+	}
+	return db.dialect.name
+}
+
 // both runs a test with each of the two.
 func both(t *testing.T, test func(t *testing.T, d dialect)) {
 	for _, d := range []dialect{sqlite, mariadb} {

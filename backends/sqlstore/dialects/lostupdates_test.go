@@ -27,7 +27,7 @@ func TestAGuardedCounterLosesNoIncrement(t *testing.T) {
 				db := d.fresh(t)
 				outside{t, db}.exec("CREATE TABLE counter (n BIGINT NOT NULL)")
 				outside{t, db}.exec("INSERT INTO counter VALUES (0)")
-				counting.Run(t, counting.Where{Store: d.name, Module: "backends/sqlstore/dialects"}, guarded, *increments, func() (n int) {
+				counting.Run(t, counting.Where{Store: db.kind(t), Module: "backends/sqlstore/dialects"}, guarded, *increments, func() (n int) {
 					if err := db.QueryRowContext(t.Context(), "SELECT n FROM counter").Scan(&n); err != nil {
 						t.Fatal(err)
 					}
