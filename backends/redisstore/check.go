@@ -80,7 +80,8 @@ func (r Report) Err(allowed ...Problem) error { return r.Findings.Err(allowed...
 const maxSkew = 500 * time.Millisecond
 
 // Check asks the server what it is and how it is set up, and says what each finding means. What it
-// is not permitted to ask is a finding too. The error is not nil only if the server did not answer.
+// is not permitted to ask is a finding too. The error is not nil only if the server did not answer, or
+// wants another password.
 // With a cluster client one node answers.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	r := Report{Uptime: -1}
@@ -111,11 +112,12 @@ func (r *Report) find(p Problem, unsafe bool, consequence, detail string, args .
 	r.Findings = append(r.Findings, Finding{Problem: p, Detail: fmt.Sprintf(detail, args...), Consequence: consequence, Unsafe: unsafe})
 }
 
-// tolerate makes an error reply a finding and passes on any other error.
+// tolerate makes an error reply a finding, unless the server lets the client do nothing, and passes on any
+// other error.
 func (r *Report) tolerate(err error, command, consequence string) error {
 	var reply *driver.ReplyError
 	switch {
-	case !errors.As(err, &reply):
+	case !errors.As(err, &reply), reply.Code() == "NOAUTH", reply.Code() == "WRONGPASS":
 		return err
 	case reply.Code() == "NOPERM":
 		r.find(ProblemPermission, false, consequence, "%s is not permitted", command)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,6 +154,21 @@ func TestAPageForARefusedUserDoesNotStart(t *testing.T) {
 	store := "redis://u:wrong@" + s.Addr()
 	if code, _, err := run(t, store, "serve", "-prefix", "a", "-listen", "127.0.0.1:0"); code != 77 {
 		t.Errorf("serve = %d: %s", code, err)
+	}
+	expect(t, doctor(t, store), "refused", "WRONGPASS", false)
+}
+
+func TestAPageOnAPortThatIsInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := redistest.Start(t)
+	for address, want := range map[string]int{l.Addr().String(): 69, "nowhere": 64, "127.0.0.1:port": 64} {
+		if code, _, err := run(t, url(s), "serve", "-prefix", "a", "-listen", address); code != want {
+			t.Errorf("serve -listen %s = %d: %s; want %d", address, code, err, want)
+		}
 	}
 }
 

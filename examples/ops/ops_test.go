@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(m))
 }
 
-// TestThePageShowsBothServices looks at the page until each of them has held a lock.
+// TestThePageShowsBothServices looks at the page until each of them has held a lock, and the store was
+// checked.
 func TestThePageShowsBothServices(t *testing.T) {
 	for name, addr := range map[string]func(t *testing.T) string{
 		"embedded": func(*testing.T) string { return "" },
@@ -40,12 +41,14 @@ func TestThePageShowsBothServices(t *testing.T) {
 			lines.Scan()
 			page := regexp.MustCompile(`http://\S+`).FindString(lines.Text())
 			go func() { _, _ = io.Copy(io.Discard, out) }()
-			holders := map[string]bool{}
-			for !holders["checkout/1"] || !holders["billing/1"] {
+			holders, checked := map[string]bool{}, false
+			for !checked || !holders["checkout/1"] || !holders["billing/1"] {
 				if ctx.Err() != nil {
-					t.Fatalf("only %v had a lock", holders)
+					t.Fatalf("only %v had a lock; the store was checked: %v", holders, checked)
 				}
-				for _, l := range look(t, page).Locks {
+				report := look(t, page)
+				checked = report.Store != nil && report.Store.Health != nil
+				for _, l := range report.Locks {
 					for _, h := range l.Holds {
 						holders[h.Holder] = true
 					}

@@ -20,7 +20,9 @@ func serveCommand() *command {
 login in front of it. With -allow-release it answers this machine only. The page shows the findings of ` + "`lockstep doctor`" + ` on the
 store, but makes no rehearsal. Metrics for Prometheus are below it at /metrics; of a quorum, at /1/metrics and so on.`,
 		example: []example{{"lockstep serve -prefix invoice/", "the page is at http://127.0.0.1:7007"}},
-		exits:   with(asking[1:], exit{"0", "it was ended by INT or TERM"}),
+		exits: []exit{
+			{"0", "it was ended by INT or TERM"}, asking[1], {"69", "the store did not answer, or the address is in use"}, asking[3],
+		},
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			listen := fs.String("listen", "127.0.0.1:7007", "`address` of the page")
 			prefix := fs.String("prefix", "", "show the locks that begin with `text`; Redis needs it, since a key alone does not tell a lock from other data")
@@ -64,9 +66,12 @@ func (c *cli) canList(ctx context.Context, stores []*Store, prefix string) error
 
 // serve serves h until ctx ends.
 func (c *cli) serve(ctx context.Context, address string, mayRelease bool, h http.Handler) error {
+	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
+		return usage("-listen: %w", err)
+	}
 	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return usage("%w", err)
+	if err != nil { // the port is in use, or is not permitted
+		return &exitError{exitUnavailable, err}
 	}
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	isLocal := ok && tcp.IP.IsLoopback()
