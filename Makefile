@@ -121,8 +121,8 @@ fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with 
 	go test -v -run Fresh -timeout 24h ./internal/verify/simulation -fresh $(or $(SCHEDULES),200)
 
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well.
-matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of the tests of that name; MYSQL=yes has MySQL for MariaDB
-	$(if $(MYSQL),PATH="$$(.ci/servers mysql):$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md \
+matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of the tests of that name; with MYSQL=yes too, on MySQL instead of MariaDB
+	$(if $(MYSQL),test -n '$(ONLY)' && folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH="$$folder:$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md \
 		$(if $(ONLY),-keep -by 'make matrix $(if $(MYSQL),MYSQL=yes )ONLY="$(ONLY)"$(if $(filter command,$(firstword $(origin STORES))), STORES="$(STORES)")',-by 'make matrix') -- -timeout 2h $(if $(ONLY),-run '$(ONLY)') \
 		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/verify/simulation ./internal/verify/campaign \
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)

@@ -17,7 +17,7 @@ import (
 )
 
 // The campaigns of etcd: rivals want the same locks while members, connections and holders fail. A
-// part of each runs in every test, and all of it with LOCKSTEP_TORTURE=1.
+// part of each runs in every test, and all of it with LOCKSTEP_TORTURE=1. The clocks need it.
 //
 //	go test -run Campaign -v .
 

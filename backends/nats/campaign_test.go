@@ -15,7 +15,7 @@ import (
 )
 
 // The campaigns of NATS: rivals want the same locks while servers, connections and holders fail. A
-// part of each runs in every test, and all of it with LOCKSTEP_TORTURE=1.
+// part of each runs in every test, and all of it with LOCKSTEP_TORTURE=1. The clocks need it.
 //
 //	go test -run Campaign -v .
 
@@ -93,7 +93,13 @@ type leaderClock struct {
 	c *cluster
 }
 
-func (l leaderClock) MoveClock(by time.Duration) { l.c.leader(l.t).moveClock(by) }
+func (l leaderClock) MoveClock(by time.Duration) {
+	l.c.leader(l.t).moveClock(by)
+	eventually(l.t, "the leader sees its clock", func() bool {
+		info := stream(l.t, l.c.conn)
+		return info != nil && time.Until(info.TimeStamp.Add(-by)).Abs() < 15*time.Second
+	})
+}
 
 func TestCampaignOfHoldersThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)

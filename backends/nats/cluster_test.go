@@ -44,7 +44,8 @@ func start(t *testing.T, members int, settings ...string) *cluster {
 	return startProgram(t, os.Args[0], members, settings...)
 }
 
-// startProgram is start with a test binary. If it is one of goclock, the clocks of the servers can be moved.
+// startProgram is start with servers that run program, a test binary of this package. If goclock has built
+// it, moveClock moves the clock of a server.
 func startProgram(t *testing.T, program string, members int, settings ...string) *cluster {
 	t.Helper()
 	c := &cluster{}
@@ -159,6 +160,15 @@ func (c *cluster) leader(t *testing.T) *member {
 
 func leaderOf(t *testing.T, conn *natsgo.Conn) string {
 	t.Helper()
+	if info := stream(t, conn); info != nil {
+		return info.Cluster.Leader
+	}
+	return ""
+}
+
+// stream is what its leader says of it; nil: it did not answer.
+func stream(t *testing.T, conn *natsgo.Conn) *jetstream.StreamInfo {
+	t.Helper()
 	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
@@ -167,9 +177,9 @@ func leaderOf(t *testing.T, conn *natsgo.Conn) string {
 	defer cancel()
 	s, err := js.Stream(ctx, "LOCKSTEP")
 	if err != nil {
-		return ""
+		return nil
 	}
-	return s.CachedInfo().Cluster.Leader
+	return s.CachedInfo()
 }
 
 // TestProcess is a server, or a rival of a campaign.

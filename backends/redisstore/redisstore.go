@@ -12,7 +12,8 @@
 // Further calls are in queued.go, fenced.go, shared.go, transfer.go, inspect.go and legacy.go;
 // WithoutScripts and WithReplicas send other commands.
 //
-// All times are relative (PX): no clock of a client is ever sent to a server.
+// All times are relative (PX): no clock of a client is ever sent to a server. A key gets 1 ms more than
+// the TTL: see lifeOfKey.
 package redisstore
 
 import (

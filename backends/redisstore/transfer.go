@@ -13,7 +13,7 @@ import (
 //	Transfer      EVALSHA transfer.lua       SET key token PX ttl, if key holds the token that has it
 //	TransferHold  EVALSHA transferhold.lua   ZADD the one token and ZREM the other, if that hold has not ended
 
-// transfer is one call. The key has its prefix, and ms is a TTL.
+// transfer is one call. The key has its prefix, and ms is the life of the key, or of the hold.
 type transfer struct {
 	key, from, token string
 	ms               int64

@@ -70,7 +70,7 @@ func run(ctx context.Context, out io.Writer, listen, addr string) error {
 	page := pagelocker.New(pagelocker.WithStore(store, prefix),
 		pagelocker.WithCheck(func(ctx context.Context) (pagelocker.Check, error) {
 			r, err := store.Check(ctx)
-			return pagelocker.Check{Server: "Redis " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+			return pagelocker.Check{Server: r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		}),
 		pagelocker.WithRelease(store, func(*http.Request) bool { return true }))
 	checkout := locker.New(fenced.New(store), locker.WithHolder("checkout/1"), locker.WithMiddleware(page.Middleware))

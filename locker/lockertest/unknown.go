@@ -110,7 +110,7 @@ var unknownSentences = []sentence{
 		g := x.grant(x.key("k"), x.long)
 		x.beneath.FaultOnce(Release, backendtest.LoseReply)
 		x.wantUnknown("Release", x.locker.Release(x.Context(), g.Lease))
-		// on a busy machine, the first may have reached too few servers in the time that it gives them
+		// on a busy machine, the first Release may have reached too few servers before its timeout
 		if err := x.locker.Release(x.Context(), g.Lease); err != nil || !x.late() {
 			x.wantLost("Release", err)
 		}

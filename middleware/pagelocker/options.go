@@ -45,7 +45,7 @@ func WithStore(store Store, prefixes ...string) Option {
 //
 //	pagelocker.WithCheck(func(ctx context.Context) (pagelocker.Check, error) {
 //		r, err := store.Check(ctx)
-//		return pagelocker.Check{Server: "Redis " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
+//		return pagelocker.Check{Server: r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 //	})
 //
 // It is called once a minute while somebody looks at the locks, the store or the metrics.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -21,7 +22,7 @@ login in front of it. With -allow-release it answers this machine only. The page
 store, but makes no rehearsal. Metrics for Prometheus are below it at /metrics; of a quorum, at /1/metrics and so on.`,
 		example: []example{{"lockstep serve -prefix invoice/", "the page is at http://127.0.0.1:7007"}},
 		exits: []exit{
-			{"0", "it was ended by INT or TERM"}, asking[1], {"69", "the store did not answer, or the address is in use"}, asking[3],
+			{"0", "it was ended by INT or TERM"}, asking[1], {"69", "the store did not answer, or the page can't listen at the address"}, asking[3],
 		},
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			listen := fs.String("listen", "127.0.0.1:7007", "`address` of the page")
@@ -71,7 +72,7 @@ func (c *cli) serve(ctx context.Context, address string, mayRelease bool, h http
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil { // the port is in use, or is not permitted
-		return &exitError{exitUnavailable, err}
+		return &exitError{exitUnavailable, fmt.Errorf("-listen: %w; choose another address or port", err)}
 	}
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	isLocal := ok && tcp.IP.IsLoopback()

@@ -23,8 +23,8 @@ import (
 // ForcedReleases evicts holds while their Clients renew and release them, and while others wait for
 // the keys. An operator evicts what it saw some ms before, so often another holder has the key.
 //
-//   - No more hold a key at once than may. An evicted hold lasts until its lease ends, since its holder
-//     may work.
+//   - No more hold a key at once than may. An evicted hold counts until its lease ends, since its holder
+//     may work. A hold whose release got no reply counts until its work ended.
 //   - Each evicted hold is over for its holder, and no hold is stolen that was not evicted.
 type ForcedReleases struct {
 	Kind  Kind
@@ -130,6 +130,7 @@ type endedHold struct {
 	history.Hold
 	prints         [2]string // the one that the store gives it is among them
 	stolen, intact bool      // intact: its release was confirmed
+	expires        int64
 }
 
 func (f *forcing) run(t *testing.T) {
@@ -220,13 +221,10 @@ func (f *forcing) work(ctx context.Context, locks *locker.Client, by int, key st
 		Rest(l.Context(), rand.N(f.TTL*3/2))
 		end := min(time.Since(f.began), l.Lease().Expires.Sub(f.began)) // it may come back from its rest late
 		unlocked := l.Unlock(context.WithoutCancel(ctx))
-		h := endedHold{Hold: history.Hold{Key: key, Start: int64(start)}, intact: unlocked == nil}
+		h := endedHold{Hold: history.Hold{Key: key, Start: int64(start), End: int64(max(end, start))}, intact: unlocked == nil}
+		h.expires = int64(l.Lease().Expires.Sub(f.began))
 		lost, _ := errors.AsType[*locker.LostError](unlocked)
 		h.stolen = lost != nil && lost.Reason == locker.LostStolen
-		if h.stolen { // a holder that works on until its lease ends must be alone until then
-			end = l.Lease().Expires.Sub(f.began)
-		}
-		h.End = int64(max(end, start))
 		token := l.Lease().Token
 		sum := sha1.Sum([]byte(token))
 		h.prints = [2]string{backends.PrintOf(token), hex.EncodeToString(sum[:8])}
@@ -242,7 +240,6 @@ func (f *forcing) wrong() (all []string) {
 	holds := make([][]history.Hold, len(f.holds))
 	for by, some := range f.holds {
 		for _, h := range some {
-			holds[by] = append(holds[by], h.Hold)
 			evicted := f.evicted[h.prints[0]] || f.evicted[h.prints[1]]
 			unknown := f.unknown[h.prints[0]] || f.unknown[h.prints[1]]
 			switch {
@@ -251,6 +248,10 @@ func (f *forcing) wrong() (all []string) {
 			case h.intact && evicted:
 				all = append(all, fmt.Sprintf("%s: the hold %s was evicted, and its holder knows nothing of it", h.Key, h.Who))
 			}
+			if h.stolen || evicted && !h.intact {
+				h.End = max(h.End, h.expires)
+			}
+			holds[by] = append(holds[by], h.Hold)
 			if h.stolen {
 				f.stolen++
 			}

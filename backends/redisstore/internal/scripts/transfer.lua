@@ -1,7 +1,7 @@
 -- This script implements Transfer: the lock goes from one token to another.
 -- KEYS[1] the lock  KEYS[2] its counter, if it is numbered
 -- ARGV[1] the token that has the lock  ARGV[2] the token that gets it
--- ARGV[3] the TTL in ms  ARGV[4] how to number: see draw.lua
+-- ARGV[3] how long the key lives, in ms  ARGV[4] how to number: see draw.lua
 -- {1, number} granted; number is a string, or 0 for none
 -- {0, left in ms, holder} held; left is -1 for a value without expiry
 local value = redis.call('GET', KEYS[1])
