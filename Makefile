@@ -69,7 +69,7 @@ servers: programs ## run the tests on Redis and Valkey of several versions, and 
 	@folders=$$(.ci/servers) && go run ./internal/verify/servers -docs docs/choosing-a-store.md - $$folders
 
 # Without packages of Debian there is no folder, and .ci/servers has said so.
-mysql: ## run the tests of sqlstore on MySQL in the place of MariaDB (3 minutes)
+mysql: ## run the tests of sqlstore on MySQL instead of MariaDB (3 minutes)
 	@folder=$$(.ci/servers mysql) && test -n "$$folder" && cd backends/sqlstore/dialects && \
 		PATH=$$folder:$$PATH LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 1h -skip 'SQLite|/SQLite' ./...
 

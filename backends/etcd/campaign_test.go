@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -113,9 +112,7 @@ func TestCampaignOfConnectionsThatFail(t *testing.T) {
 // A lease ends by the monotonic clock of the leader. Each strike moves the wall clock of the member that
 // leads then.
 func TestCampaignOfClocks(t *testing.T) {
-	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it: it builds etcd with the standard library")
-	}
+	rivals.InTortureAlone(t) // it builds etcd with the standard library
 	c := etcdtest.StartWithMovableClocks(t, 3, etcdtest.Fast)
 	clock := leaderClock{t, c, dial(t, c.Endpoints())}
 	campaign(c, rivals.ServerClockAhead(clock), rivals.ServerClockBack(clock)).Run(t)

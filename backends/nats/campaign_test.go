@@ -2,7 +2,6 @@ package nats_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -72,9 +71,7 @@ func TestCampaignOfConnectionsThatFail(t *testing.T) {
 
 // The wall clock of the leader ends a lock. Each strike moves the clock of the server that leads then.
 func TestCampaignOfClocks(t *testing.T) {
-	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it: it builds the server with the standard library")
-	}
+	rivals.InTortureAlone(t) // it builds the server with the standard library
 	program := goclock.Build(t, ".", "test", "-c", ".")
 	t.Run("ahead", func(t *testing.T) {
 		c := startProgram(t, program, 3, always)

@@ -33,7 +33,7 @@ type member struct {
 	proc           *daemon.Process
 
 	program   string // the test binary, perhaps one of goclock
-	env       []string
+	clock     string // of the environment
 	moveClock func(by time.Duration)
 }
 
@@ -57,9 +57,7 @@ func startProgram(t *testing.T, program string, members int, settings ...string)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		m.dir = dir
-		var env string
-		env, m.moveClock = redistest.ClockFile(t, dir)
-		m.env = []string{env}
+		m.clock, m.moveClock = redistest.ClockFile(t, dir)
 		c.members = append(c.members, m)
 	}
 	for i, m := range c.members {
@@ -119,7 +117,7 @@ func port(t *testing.T) *daemon.Port {
 // start starts the process of a server, and returns when it takes connections.
 func (m *member) start(t *testing.T, env ...string) {
 	t.Helper()
-	cmd := child.Program(t, m.program, "TestProcess", slices.Concat(env, m.env, []string{"NATS_CONFIG=" + m.config()})...)
+	cmd := child.Program(t, m.program, "TestProcess", append(env, m.clock, "NATS_CONFIG="+m.config())...)
 	cmd.Args = append(cmd.Args, "-test.timeout=30m")
 	proc, err := daemon.Start(m.dir, cmd)
 	if err == nil {

@@ -3,7 +3,6 @@ package dialects_test
 import (
 	"context"
 	"database/sql"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 )
 
-// The campaigns of SQLite and MariaDB: rivals want the same locks while servers, connections and holders
+// The campaigns of SQLite, and of MariaDB or MySQL: rivals want the same locks while servers, connections and holders
 // fail. A part of those that must keep what is promised runs in every test, and all with LOCKSTEP_TORTURE=1.
 //
 //	go test -run Campaign -v .
@@ -57,13 +56,6 @@ func violated(t *testing.T, setting string, server *mariadbtest.Server, faults .
 	return c
 }
 
-func inTortureAlone(t *testing.T) {
-	t.Helper()
-	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it")
-	}
-}
-
 func TestCampaignOfServersAndConnectionsThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	server := mariadbtest.Start(t)
@@ -93,7 +85,7 @@ func TestCampaignOfHoldersThatFail(t *testing.T) {
 
 // With 0 the log is written once a second, so a crash forgets what was granted last.
 func TestCampaignOfServersThatForget(t *testing.T) {
-	inTortureAlone(t)
+	rivals.InTortureAlone(t)
 	rivals.TwoAtOnce(t)
 	server := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit=0")
 	violated(t, "innodb_flush_log_at_trx_commit 0", server, rivals.ServersKilled(server)).Run(t)
@@ -102,7 +94,7 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 func TestCampaignOfClocks(t *testing.T) {
 	t.Parallel()
 	t.Run("ahead", func(t *testing.T) {
-		inTortureAlone(t)
+		rivals.InTortureAlone(t)
 		rivals.TwoAtOnce(t)
 		server := mariadbtest.StartWithMovableClock(t)
 		violated(t, "", server, rivals.ServerClockAhead(server)).Run(t)

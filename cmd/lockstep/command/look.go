@@ -127,8 +127,8 @@ func inspectCommand() *command {
 	return &command{
 		name: "inspect", args: "[FLAGS] NAME", atLeast: 1, atMost: 1, summary: "show who holds a lock, until when, and who waits",
 		text: `A holder has the label that its program gave it (locker.WithHolder). The print names the hold for
-lockstep release. The number is that of the last numbered grant of the key. If the store draws numbers by its clock,
-this shows for how long the lock has been held at most.
+lockstep release. The number is the one that the key got last. Where the store takes its numbers from a clock, it shows
+for how long the lock has been held at most.
 
 What is shown may be over when you read it. It is for people: a program that acts on it needs the lock.`,
 		example: []example{{"lockstep inspect invoice/42", ""}, {"lockstep inspect -json invoice/42 | jq .holds", ""}},
