@@ -247,24 +247,24 @@ func TestWhatCallsCost(t *testing.T) {
 	c, _ := one(t)
 	p := new(tap)
 	store := etcd.New(dial(t, c.Endpoints(), p.option()))
-	pair := func(ttl time.Duration) {
+	pair := func(key string, ttl time.Duration) {
 		t.Helper()
-		if r, err := store.SetNX(t.Context(), "k", "token", ttl); err != nil || !r.OK {
+		if r, err := store.SetNX(t.Context(), key, "token", ttl); err != nil || !r.OK {
 			t.Fatal(r, err)
 		}
-		if ok, err := store.DeleteIf(t.Context(), "k", "token"); err != nil || !ok {
+		if ok, err := store.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 	}
 	for range 10 {
-		pair(10 * time.Second)
+		pair("k", 10*time.Second)
 	}
-	if n := p.count(); n["LeaseGrant"] != 1 || n["Txn"] != 20 || n["Range"] != 10 {
-		t.Errorf("10 pairs sent %v; want one LeaseGrant, and per pair one Range and two Txn", n)
+	if n := p.count(); n["LeaseGrant"] != 1 || n["Txn"] != 20 || n["Range"] != 2 {
+		t.Errorf("10 pairs sent %v; want one LeaseGrant, two Txn per pair, and a Range for the first two", n)
 	}
 	for range 10 {
-		pair(20 * time.Second)
-		pair(10 * time.Second)
+		pair("k", 20*time.Second)
+		pair("k", 10*time.Second)
 	}
 	if n := p.count(); n["LeaseGrant"] > 11 {
 		t.Errorf("10 pairs of two ttls each sent %v; want spares of both", n)
@@ -272,6 +272,7 @@ func TestWhatCallsCost(t *testing.T) {
 	if r, err := store.SetNX(t.Context(), "k", "holder", 10*time.Second); err != nil || !r.OK {
 		t.Fatal(r, err)
 	}
+	pair("other", 10*time.Second) // it leaves a spare
 	p.count()
 	for range 10 {
 		if r, err := store.SetNX(t.Context(), "k", "token", 10*time.Second); err != nil || r.OK {
@@ -281,18 +282,63 @@ func TestWhatCallsCost(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 	}
-	if n := p.count(); n["LeaseGrant"]+n["Txn"] != 0 || n["Range"] != 20 {
-		t.Errorf("10 attempts that found it held, and 10 renewals, sent %v; want nothing that writes", n)
+	if n := p.count(); n["LeaseGrant"] != 0 || n["Txn"] != 1 || n["Range"] != 19 {
+		t.Errorf("10 attempts that found it held, and 10 renewals, sent %v; want one Txn, by the first attempt", n)
 	}
 }
 
-// unrenewed answers each renewal of a lease with an error.
-type unrenewed struct {
-	grpc.ClientStream
-	err error
+// A refusal that did not look first is an entry in the log of the cluster.
+func TestRefusalsThatDidNotLookAreAtMostHalfOfTheGrants(t *testing.T) {
+	c, _ := one(t)
+	p := new(tap)
+	store := etcd.New(dial(t, c.Endpoints(), p.option()))
+	keys := []string{"1", "2", "3", "4", "5", "6"}
+	for _, key := range append(keys, "held") {
+		if r, err := store.SetNX(t.Context(), key, "token", 10*time.Second); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+	}
+	for _, key := range keys { // each leaves a spare
+		if ok, err := store.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	p.count()
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if r, err := store.SetNX(t.Context(), "held", "other", 10*time.Second); err != nil || r.OK {
+				t.Error(r, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := p.count(); n["LeaseGrant"] != 0 || n["Txn"] > 3 || n["Txn"]+n["Range"] != 16 {
+		t.Errorf("16 attempts at once after 7 grants sent %v; want at most 3 Txn", n)
+	}
 }
 
-func (f unrenewed) RecvMsg(any) error { return f.err }
+// A renewed stream is that of a renewal, with another answer.
+type renewed struct {
+	grpc.ClientStream
+	answer func(call func() error) error
+}
+
+func (r renewed) RecvMsg(m any) error {
+	return r.answer(func() error { return r.ClientStream.RecvMsg(m) })
+}
+
+// renewals puts answer in the place of the server for each renewal of a lease.
+func renewals(answer func(call func() error) error) grpc.DialOption {
+	return grpc.WithChainStreamInterceptor(
+		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			stream, err := next(ctx, desc, cc, method, opts...)
+			if err != nil || !strings.HasSuffix(method, "/LeaseKeepAlive") {
+				return stream, err
+			}
+			return renewed{stream, answer}, nil
+		})
+}
 
 // KeepAliveOnce of the client library asks again and again, without a pause, if it is told the second.
 func TestARenewalThatFailsAsksEachMemberOnce(t *testing.T) {
@@ -301,18 +347,16 @@ func TestARenewalThatFailsAsksEachMemberOnce(t *testing.T) {
 		"a proxy that reaches no member": status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 503"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := one(t)
-			var renewals atomic.Int64
+			c, plain := one(t)
+			var asked atomic.Int64
 			var fails atomic.Bool
-			store := etcd.New(dial(t, append(c.Endpoints(), c.Endpoints()...), grpc.WithChainStreamInterceptor(
-				func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-					stream, err := next(ctx, desc, cc, method, opts...)
-					if err != nil || !strings.HasSuffix(method, "/LeaseKeepAlive") || !fails.Load() {
-						return stream, err
-					}
-					renewals.Add(1)
-					return unrenewed{stream, told}, nil
-				})))
+			store := etcd.New(dial(t, append(c.Endpoints(), c.Endpoints()...), renewals(func(call func() error) error {
+				if !fails.Load() {
+					return call()
+				}
+				asked.Add(1)
+				return told
+			})))
 			for _, key := range []string{"k", "spare"} {
 				if r, err := store.SetNX(t.Context(), key, "token", 10*time.Second); err != nil || !r.OK {
 					t.Fatal(r, err)
@@ -346,9 +390,12 @@ func TestARenewalThatFailsAsksEachMemberOnce(t *testing.T) {
 				}
 				cancel()
 				wantClass(t, call, err, false, call == "SetNX" || errors.Is(told, rpctypes.ErrGRPCNoLeader))
-				if n := renewals.Swap(0); n != 2 {
+				if n := asked.Swap(0); n != 2 {
 					t.Errorf("%s asked %d times; want once for each of two members", call, n)
 				}
+			}
+			if r, err := plain.Get(t.Context(), at("spare")); err != nil || len(r.Kvs) != 0 {
+				t.Errorf("the SetNX has left %v, %v", r, err)
 			}
 		})
 	}

@@ -7,7 +7,9 @@
 // A lock is a key of etcd with the token as its value and with a lease of its own. It does not use
 // package concurrency of etcd.
 //
-//	SetNX     Get. If the key is free: a lease, and Txn: if CreateRevision(key) = 0 then Put
+//	SetNX     Get, unless the last attempts got their locks. If the key is free: a lease, and
+//	          Txn: if CreateRevision(key) = 0 then Put. Meanwhile LeaseKeepAlive, if the lease is that
+//	          of a released lock
 //	ExpireIf  Get, and LeaseKeepAlive. If the lease is shorter than ttl: a new lease, and
 //	          Txn: if ModRevision(key) has not changed then Put
 //	DeleteIf  Txn: if Value(key) = token then Delete
@@ -105,7 +107,25 @@ type Store struct {
 	client *clientv3.Client
 	config config
 	spares spares
-	lucky  atomic.Bool // the last attempt found its key free
+	streak streak
+}
+
+// A streak counts grants since the last attempt that got none. An attempt that does not look first spends
+// two of them, and a grant gives them back. An attempt that finds the lock held is then an entry in
+// the log of the cluster. So there is at most one such entry for every two grants.
+type streak struct{ atomic.Int64 }
+
+const toGoStraight = 2
+
+func (s *streak) spend() bool {
+	for {
+		switch n := s.Load(); {
+		case n < toGoStraight:
+			return false
+		case s.CompareAndSwap(n, n-toGoStraight):
+			return true
+		}
+	}
 }
 
 var (
@@ -151,20 +171,35 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	if t.InOrder {
 		return backends.Result{}, badInput("waiters can't stand in order in etcd: use another store for fair")
 	}
-	lease, stop := s.ahead(ctx, seconds)
-	defer stop()
-	found, err := s.get(ctx, key)
-	if err != nil {
-		return backends.Result{}, s.notDone(ctx, err)
+	straight := s.spares.has(seconds) && s.streak.spend()
+	r, err := s.take(ctx, key, value, seconds, straight)
+	switch {
+	case !r.OK:
+		s.streak.Store(0)
+	case straight:
+		s.streak.Add(toGoStraight + 1)
+	default:
+		s.streak.Add(1)
 	}
-	s.lucky.Store(found.lock == nil)
+	return r, err
+}
+
+// take is SetNXNumbered. If it goes straight, it does not look first whether the key is free.
+func (s *Store) take(ctx context.Context, key, value string, seconds int64, straight bool) (backends.Result, error) {
+	var found state
+	var err error
+	if !straight {
+		if found, err = s.get(ctx, key); err != nil {
+			return backends.Result{}, s.notDone(ctx, err)
+		}
+	}
 	for {
 		var done bool
 		switch err := found.wrongType(); {
 		case err != nil:
 			return backends.Result{}, err
 		case found.lock == nil:
-			if done, found, err = s.create(ctx, key, value, lease, seconds); err != nil {
+			if done, found, err = s.create(ctx, key, value, seconds); err != nil {
 				return backends.Result{}, err
 			}
 		case found.token() != value:
@@ -180,29 +215,22 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	}
 }
 
-// create stores value under a key that was free. If something else is there now, it returns that.
-func (s *Store) create(ctx context.Context, key, value string, take func() (clientv3.LeaseID, error), seconds int64) (done bool, now state, err error) {
+// create stores value under a key that is free. If something else is there now, it returns that.
+func (s *Store) create(ctx context.Context, key, value string, seconds int64) (done bool, now state, err error) {
 	at := s.at(key)
-	for {
-		lease, err := take()
-		if err != nil {
-			return false, now, s.notDone(ctx, err)
-		}
-		r, err := s.txn(ctx).
+	r, err := s.grant(ctx, seconds, at, func(lease clientv3.LeaseID) *txn {
+		return s.txn(ctx).
 			If(isFree(at), clientv3.Compare(clientv3.CreateRevision(holdsAt(at)), "=", 0).WithRange(end(at))).
 			Then(clientv3.OpPut(at, mark+value, clientv3.WithLease(lease))).
-			Else(getOp(at)).Commit()
-		switch {
-		case isLeaseGone(err):
-			continue // it ended on the way
-		case err != nil: // the lease is not used again: the request may still arrive
-			return false, now, s.explain(ctx, err)
-		case r.Succeeded:
-			return true, state{lock: &mvccpb.KeyValue{CreateRevision: r.Header.Revision}}, nil
-		}
-		s.spares.give(lease, seconds)
-		return false, readTxn(at, r), nil
+			Else(getOp(at))
+	})
+	switch {
+	case err != nil:
+		return false, now, err
+	case r.Succeeded:
+		return true, state{lock: &mvccpb.KeyValue{CreateRevision: r.Header.Revision}}, nil
 	}
+	return false, readTxn(at, r), nil
 }
 
 // keep makes a key live for so many seconds from now at least, and stores next there if that is not
@@ -219,7 +247,7 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 	case enough && next.value == found.value:
 		return true, found, nil
 	case !enough:
-		if lease, err = s.lease(ctx, seconds); err != nil {
+		if lease, err = s.newLease(ctx, seconds); err != nil {
 			return false, now, err
 		}
 	}
@@ -240,7 +268,7 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 		return true, next, nil
 	}
 	if !enough {
-		s.spares.give(lease, seconds)
+		s.spares.give(lease)
 	}
 	return false, readTxn(at, r), nil
 }
@@ -300,7 +328,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 		now := readTxn(at, r)
 		return false, now.wrongType()
 	}
-	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease), 0)
+	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease))
 	return true, nil
 }
 

@@ -169,20 +169,12 @@ func (s *Store) join(ctx context.Context, key, token string, seconds int64, a ba
 		beside = &found.all[0]
 		h.epoch = beside.number()
 	}
-	lease, err := s.lease(ctx, seconds)
-	if err != nil {
-		return backends.Result{}, s.notDone(ctx, err)
-	}
-	r, err := s.txn(ctx).If(found.unchanged(at, beside)...).
-		Then(clientv3.OpPut(h.key, h.value(), clientv3.WithLease(lease)), countOp(at)).Commit()
-	switch {
-	case isLeaseGone(err):
-		return backends.Result{}, nil
-	case err != nil: // the lease is not used again: the request may still arrive
-		return backends.Result{}, s.explain(ctx, err)
-	case !r.Succeeded:
-		s.spares.give(lease, seconds)
-		return backends.Result{}, nil
+	r, err := s.grant(ctx, seconds, h.key, func(lease clientv3.LeaseID) *txn {
+		return s.txn(ctx).If(found.unchanged(at, beside)...).
+			Then(clientv3.OpPut(h.key, h.value(), clientv3.WithLease(lease)), countOp(at))
+	})
+	if err != nil || !r.Succeeded {
+		return backends.Result{}, err
 	}
 	return entered(h, r), nil
 }
@@ -206,14 +198,14 @@ func (s *Store) keepHold(ctx context.Context, h hold, seconds int64) (bool, erro
 	if enough || isLeaseGone(err) || err != nil {
 		return enough, ignoreGone(err)
 	}
-	lease, err := s.lease(ctx, seconds)
+	lease, err := s.newLease(ctx, seconds)
 	if err != nil {
 		return false, err
 	}
 	r, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).
 		Then(clientv3.OpPut(h.key, string(h.kv.Value), clientv3.WithLease(lease))).Commit()
 	if err == nil && !r.Succeeded {
-		s.spares.give(lease, seconds)
+		s.spares.give(lease)
 	}
 	return err == nil && r.Succeeded, ignoreGone(err)
 }
@@ -274,7 +266,7 @@ func (s *Store) Leave(ctx context.Context, key, token string) (ok bool, err erro
 	case !r.Succeeded:
 		return false, nil
 	}
-	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease), 0)
+	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease))
 	return true, nil
 }
 
@@ -323,7 +315,7 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 		return backends.Result{}, ignoreGone(err)
 	}
 	if !enough {
-		if lease, err = s.lease(ctx, seconds); err != nil {
+		if lease, err = s.newLease(ctx, seconds); err != nil {
 			return backends.Result{}, err
 		}
 	}
@@ -345,7 +337,7 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 		return backends.Result{}, err
 	case !r.Succeeded:
 		if !enough {
-			s.spares.give(lease, seconds)
+			s.spares.give(lease)
 		}
 		return backends.Result{}, nil
 	}

@@ -14,132 +14,134 @@ import (
 // the next lock would end with it.
 type spares struct {
 	mu    sync.Mutex
-	free  map[int64][]clientv3.LeaseID // by their seconds; 0: not known
+	free  map[int64][]clientv3.LeaseID // by their seconds
 	count int
-	least int64 // the shortest lease that the cluster has granted for less
+	lives map[clientv3.LeaseID]int64 // the seconds of the leases that this store has granted
+	least int64                      // the shortest lease that the cluster has granted for less
 }
 
 const (
-	maxSpares     = 64 // the others end by themselves
-	shortestLease = 2  // seconds, with the default election timeout of etcd
+	maxSpares     = 64      // the others end by themselves
+	maxLives      = 1 << 14 // under a megabyte; then it begins anew, and the next releases leave no spares
+	shortestLease = 2       // seconds, with the default election timeout of etcd
 )
 
-// lease returns a lease of so many seconds that begins now.
-func (s *Store) lease(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
-	if id, err := s.spare(ctx, seconds); id != 0 || err != nil {
-		return id, err
+// grant makes a transaction that stores key, which is not there yet, with a lease that lives for so
+// many seconds from now at least. It returns the answer, also if a condition did not hold.
+//
+// A spare lease is renewed while the transaction is on its way, which saves a round trip. So the key may
+// be there before the renewal. It is a grant only after both, and is deleted if the renewal fails.
+func (s *Store) grant(ctx context.Context, seconds int64, key string, store func(lease clientv3.LeaseID) *txn) (*clientv3.TxnResponse, error) {
+	for {
+		lease, renewed, err := s.begin(ctx, seconds)
+		if err != nil {
+			return nil, s.notDone(ctx, err)
+		}
+		r, err := store(lease).Commit()
+		if err != nil || !r.Succeeded {
+			renewed.drop()
+		}
+		switch {
+		case isLeaseGone(err): // it ended on the way
+			s.spares.drop(seconds)
+			continue
+		case err != nil: // the lease is not used again: the request may still arrive
+			return nil, s.explain(ctx, err)
+		case !r.Succeeded:
+			s.spares.give(lease)
+			return r, nil
+		case renewed == nil:
+			return r, nil
+		}
+		switch _, failed := renewed.wait(); {
+		case failed == nil:
+			return r, nil
+		case isLeaseGone(failed): // and the key with it
+			s.spares.drop(seconds)
+		default:
+			_, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", r.Header.Revision)).Then(clientv3.OpDelete(key)).Commit()
+			if err != nil {
+				return nil, s.explain(ctx, err)
+			}
+			return nil, s.notDone(ctx, failed)
+		}
 	}
+}
+
+// begin returns a lease of so many seconds. If it is a spare, its renewal has been sent.
+func (s *Store) begin(ctx context.Context, seconds int64) (lease clientv3.LeaseID, sent *renewal, err error) {
+	if lease = s.spares.take(seconds); lease == 0 {
+		lease, err = s.newLease(ctx, seconds)
+		return lease, nil, err
+	}
+	sent, err = s.renewal(ctx, lease)
+	return lease, sent, err
+}
+
+// newLease returns a lease that begins now.
+func (s *Store) newLease(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
 	granted, err := s.client.Grant(ctx, seconds)
 	if err != nil {
 		return 0, err
 	}
-	if granted.TTL > seconds {
-		s.spares.atLeast(granted.TTL)
-	}
+	s.spares.note(granted.ID, granted.TTL, seconds)
 	return granted.ID, nil
 }
 
-// spare is lease without a new one; 0: there is none.
-func (s *Store) spare(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
-	for {
-		id, known := s.spares.take(seconds)
-		if id == 0 {
-			return 0, nil
-		}
-		lives, err := s.keepAlive(ctx, id)
-		switch {
-		case isLeaseGone(err):
-			s.spares.drop(known) // the others have been unused for longer
-		case err != nil:
-			return 0, err
-		case lives == seconds:
-			return id, nil
-		default:
-			s.spares.give(id, lives)
-		}
-	}
-}
-
-// ahead renews a spare lease while the caller reads whether the key is free, which saves a round trip.
-// The caller takes what it returns once, or stop gives it back. A grant and its release take 0.92–0.98
-// of the time with it on one host, and 0.78–0.85 if each message is on its way for half a millisecond
-// or more (go test -run '^$' -bench Ahead -benchtime 300x .; six and three runs on a busy machine). If
-// the last attempt found its key held, it does nothing.
-func (s *Store) ahead(ctx context.Context, seconds int64) (take func() (clientv3.LeaseID, error), stop func()) {
-	if !s.lucky.Load() {
-		return func() (clientv3.LeaseID, error) { return s.lease(ctx, seconds) }, func() {}
-	}
-	type renewed struct {
-		id  clientv3.LeaseID
-		err error
-	}
-	found, stopped := make(chan renewed), make(chan struct{})
-	outer := ctx
-	ctx, cancel := context.WithCancel(ctx) // without a connection, a renewal waits for as long as ctx allows
-	go func() {
-		id, err := s.spare(ctx, seconds)
-		select {
-		case found <- renewed{id, err}:
-		case <-stopped:
-			s.spares.give(id, seconds)
-		}
-	}()
-	used := false
-	take = func() (clientv3.LeaseID, error) {
-		if !used {
-			used = true
-			if r := <-found; r.id != 0 || r.err != nil {
-				return r.id, r.err
-			}
-		}
-		return s.lease(outer, seconds)
-	}
-	return take, func() { close(stopped); cancel() }
-}
-
-// take returns the lease of so many seconds that was given last, or one of unknown life, and under
-// what it was kept; 0: there is none.
-func (p *spares) take(seconds int64) (id clientv3.LeaseID, known int64) {
+// note remembers the life of a lease, and if it is longer than it was asked for.
+func (p *spares) note(id clientv3.LeaseID, lives, asked int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, known := range []int64{seconds, 0} {
-		if all := p.free[known]; len(all) > 0 {
-			p.free[known] = all[:len(all)-1]
-			p.count--
-			return all[len(all)-1], known
-		}
+	if lives > asked {
+		p.least = max(p.least, lives)
 	}
-	return 0, 0
+	if p.lives == nil || len(p.lives) >= maxLives {
+		p.lives = map[clientv3.LeaseID]int64{}
+	}
+	p.lives[id] = lives
 }
 
-// give keeps a lease that has no key. It lives for so many seconds from each renewal on; 0: it is not
-// known.
-func (p *spares) give(id clientv3.LeaseID, seconds int64) {
+// has reports whether there is a lease of so many seconds.
+func (p *spares) has(seconds int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if id == 0 || p.count >= maxSpares {
+	return len(p.free[seconds]) > 0
+}
+
+// take returns the lease of so many seconds that was given last; 0: there is none.
+func (p *spares) take(seconds int64) clientv3.LeaseID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.free[seconds]
+	if len(all) == 0 {
+		return 0
+	}
+	p.free[seconds] = all[:len(all)-1]
+	p.count--
+	return all[len(all)-1]
+}
+
+// give keeps a lease that has no key, if this store has granted it.
+func (p *spares) give(id clientv3.LeaseID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lives, known := p.lives[id]
+	if !known || p.count >= maxSpares {
 		return
 	}
 	if p.free == nil {
 		p.free = map[int64][]clientv3.LeaseID{}
 	}
-	p.free[seconds] = append(p.free[seconds], id)
+	p.free[lives] = append(p.free[lives], id)
 	p.count++
 }
 
-// drop forgets the leases of so many seconds.
+// drop forgets the leases of so many seconds, since one of them has ended: the others have been unused for longer.
 func (p *spares) drop(seconds int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count -= len(p.free[seconds])
 	delete(p.free, seconds)
-}
-
-// atLeast notes that the cluster grants no lease under so many seconds.
-func (p *spares) atLeast(seconds int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.least = max(p.least, seconds)
 }
 
 // shortest is the shortest lease of the cluster, in seconds, as far as it is known.

@@ -39,32 +39,73 @@ func (t *txn) Commit() (r *clientv3.TxnResponse, err error) {
 	return r, err
 }
 
-// keepAlive starts a lease anew, and returns for how many seconds it now lives. It goes to the next
-// member as a transaction does, and asks once for each member at most. KeepAliveOnce of the client library
-// does not go on if a member has no leader. If a proxy reaches no member, it asks without a pause until
-// ctx ends.
-func (s *Store) keepAlive(ctx context.Context, lease clientv3.LeaseID) (seconds int64, err error) {
-	for range max(len(s.client.Endpoints()), 1) {
-		seconds, err = s.keepAliveOnce(ctx, lease)
-		if code := status.Code(err); code != codes.Unavailable && code != codes.Internal {
-			break
-		}
-	}
-	return seconds, err
+// A renewal starts a lease anew. Between send and wait, the store may do something else.
+//
+// It goes to the next member as a transaction does, and asks once for each member at most. KeepAliveOnce
+// of the client library does not go on if a member has no leader. If a proxy reaches no member, it asks
+// without a pause until ctx ends.
+type renewal struct {
+	ctx    context.Context
+	client *clientv3.Client
+	lease  clientv3.LeaseID
+	stream pb.Lease_LeaseKeepAliveClient
+	end    context.CancelFunc // it ends the stream
 }
 
-func (s *Store) keepAliveOnce(ctx context.Context, lease clientv3.LeaseID) (seconds int64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()                                                                                             // it ends the stream
-	stream, err := pb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(ctx, grpc.WaitForReady(true)) // as the client library waits
+// keepAlive renews a lease, and returns for how many seconds it now lives.
+func (s *Store) keepAlive(ctx context.Context, lease clientv3.LeaseID) (seconds int64, err error) {
+	r, err := s.renewal(ctx, lease)
 	if err != nil {
 		return 0, err
 	}
-	// An error of Send is EOF, and Recv tells why.
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(lease)}); err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
+	return r.wait()
+}
+
+// renewal sends the request. The caller waits for the answer, or drops it.
+func (s *Store) renewal(ctx context.Context, lease clientv3.LeaseID) (*renewal, error) {
+	r := &renewal{ctx: ctx, client: s.client, lease: lease}
+	return r, r.send()
+}
+
+func (r *renewal) send() (err error) {
+	ctx, end := context.WithCancel(r.ctx)
+	r.end = end
+	r.stream, err = pb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(ctx, grpc.WaitForReady(true)) // as the client library waits
+	if err == nil {
+		err = r.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(r.lease)})
 	}
-	alive, err := stream.Recv()
+	switch {
+	case errors.Is(err, io.EOF): // the answer tells why
+		return nil
+	case err != nil:
+		end()
+	}
+	return err
+}
+
+// drop does without the answer. A renewal that is nil was not sent.
+func (r *renewal) drop() {
+	if r != nil {
+		r.end()
+	}
+}
+
+// wait returns for how many seconds the lease now lives.
+func (r *renewal) wait() (seconds int64, err error) {
+	for more := len(r.client.Endpoints()); ; more-- {
+		seconds, err = r.answer()
+		if code := status.Code(err); code != codes.Unavailable && code != codes.Internal || more <= 1 {
+			return seconds, err
+		}
+		if err := r.send(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (r *renewal) answer() (seconds int64, err error) {
+	defer r.end()
+	alive, err := r.stream.Recv()
 	switch {
 	case err != nil:
 		return 0, err

@@ -1,0 +1,131 @@
+package etcd_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockstep-go/lockstep/backends/etcd"
+)
+
+// steady returns a store whose next SetNX takes a spare lease, and does not look first.
+func steady(t *testing.T, client *clientv3.Client) *etcd.Store {
+	t.Helper()
+	store := etcd.New(client)
+	for range 2 {
+		if r, err := store.SetNX(t.Context(), "before", "token", 10*time.Second); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		if ok, err := store.DeleteIf(t.Context(), "before", "token"); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	return store
+}
+
+func there(t *testing.T, client *clientv3.Client, key string) bool {
+	t.Helper()
+	r, err := client.Get(t.Context(), at(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(r.Kvs) > 0
+}
+
+// The lease may be near its end when it gets the key.
+func TestAKeyIsNoGrantBeforeItsLeaseWasRenewed(t *testing.T) {
+	c, plain := one(t)
+	var held atomic.Bool
+	renew, granted := make(chan struct{}), make(chan error, 1)
+	store := steady(t, dial(t, c.Endpoints(), renewals(func(call func() error) error {
+		if held.Load() {
+			<-renew
+		}
+		return call()
+	})))
+	held.Store(true)
+	go func() {
+		r, err := store.SetNX(t.Context(), "k", "token", 10*time.Second)
+		if err == nil && !r.OK {
+			t.Error("refused")
+		}
+		granted <- err
+	}()
+	eventually(t, "the key is there", func() bool { return there(t, plain, "k") })
+	select {
+	case <-granted:
+		t.Error("granted before the answer to the renewal")
+	default:
+	}
+	close(renew)
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARenewalWithoutAnAnswerIsUnknownAndCanBeReleased(t *testing.T) {
+	c, plain := one(t)
+	var silent atomic.Bool
+	stop := make(chan struct{})
+	store := steady(t, dial(t, c.Endpoints(), renewals(func(call func() error) error {
+		if silent.Load() {
+			<-stop
+			return context.DeadlineExceeded
+		}
+		return call()
+	})))
+	silent.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan error, 1)
+	go func() {
+		_, err := store.SetNX(ctx, "k", "token", 10*time.Second)
+		told <- err
+	}()
+	eventually(t, "the key is there", func() bool { return there(t, plain, "k") })
+	cancel()
+	close(stop)
+	wantClass(t, "SetNX", <-told, false, false)
+	if ok, err := store.DeleteIf(t.Context(), "k", "token"); err != nil || !ok {
+		t.Error(ok, err)
+	}
+}
+
+// The renewal may be told of the end of the lease when the key is there already: by a member that is behind.
+func TestALeaseThatEndsOnTheWayIsReplaced(t *testing.T) {
+	c, plain := one(t)
+	var ended atomic.Bool
+	store := steady(t, dial(t, c.Endpoints(), renewals(func(call func() error) error {
+		if ended.Swap(false) {
+			return rpctypes.ErrGRPCLeaseNotFound
+		}
+		return call()
+	})))
+	ended.Store(true)
+	if r, err := store.SetNX(t.Context(), "k", "token", 10*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	if ended.Load() || !there(t, plain, "k") {
+		t.Error("nothing was renewed, or the key is gone")
+	}
+}
+
+func TestTheLeaseOfAnotherTTLIsNotUsed(t *testing.T) {
+	c, plain := one(t)
+	store := steady(t, dial(t, c.Endpoints()))
+	for _, seconds := range []int64{3, 20, 10, 3} {
+		if r, err := store.SetNX(t.Context(), "k", "token", time.Duration(seconds)*time.Second); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		life, err := plain.TimeToLive(t.Context(), clientv3.LeaseID(lease(t, plain, "k")))
+		if err != nil || life.GrantedTTL != seconds {
+			t.Errorf("the lease lives for %v, %v; want %d s", life, err, seconds)
+		}
+		if ok, err := store.DeleteIf(t.Context(), "k", "token"); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+}
