@@ -23,7 +23,8 @@ type Error struct {
 	Err      error  // as the client library gave it
 
 	cause  error // the error of the ctx, if it has ended
-	before bool  // the call failed before it sent anything that changes a lock
+	before bool  // nothing that changes a lock was sent, or it was undone
+	after  bool  // something was done, and it is not known whether it was undone
 }
 
 func (e *Error) Error() string {
@@ -54,6 +55,9 @@ func (e *Error) Unwrap() []error {
 // Permanent says that a repetition gets the same answer: the call is not permitted, or wrong. No error of
 // the code FailedPrecondition is: those that a call for a lock can meet tell of the state of a member.
 func (e *Error) Permanent() bool {
+	if e.after {
+		return false
+	}
 	switch e.Code {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
 		return !e.refused()
@@ -62,7 +66,7 @@ func (e *Error) Permanent() bool {
 }
 
 // Unsent says that nothing was done, and that the call may be repeated.
-func (e *Error) Unsent() bool { return !e.Permanent() && (e.before || e.refused()) }
+func (e *Error) Unsent() bool { return !e.after && !e.Permanent() && (e.before || e.refused()) }
 
 // refused tells that the member that was asked did nothing. "no space" is not here: etcd reports it
 // also for a change that it has made. Neither is "server stopped": a member reports it for a proposal
@@ -89,20 +93,26 @@ func (e *Error) ErrorType() string { return "etcd_" + strings.ToLower(e.Code.Str
 
 // explain gives an error of the client library its class.
 func (s *Store) explain(ctx context.Context, err error) error {
-	return s.classify(ctx, err, false)
+	return s.classify(ctx, err, Error{})
 }
 
-// notDone is explain for an error that came before anything was sent that changes a lock.
+// notDone is explain for an error of a call that has changed no lock, or that has undone its change.
 func (s *Store) notDone(ctx context.Context, err error) error {
-	return s.classify(ctx, err, true)
+	return s.classify(ctx, err, Error{before: true})
 }
 
-func (s *Store) classify(ctx context.Context, err error, before bool) error {
+// unknown is explain for an error of a call that has changed a lock, and could not undo it.
+func (s *Store) unknown(ctx context.Context, err error) error {
+	return s.classify(ctx, err, Error{after: true})
+}
+
+func (s *Store) classify(ctx context.Context, err error, as Error) error {
 	if err == nil || errors.Is(err, errWrongType) {
 		return err
 	}
 	err = rpctypes.Error(err)
-	e := &Error{Code: codes.Unknown, Endpoint: s.Endpoint(), Err: err, before: before}
+	e := &as
+	e.Code, e.Endpoint, e.Err = codes.Unknown, s.Endpoint(), err
 	var told rpctypes.EtcdError
 	if errors.As(err, &told) {
 		e.Code = told.Code()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -318,18 +319,20 @@ func TestRefusalsThatDidNotLookAreAtMostHalfOfTheGrants(t *testing.T) {
 	}
 }
 
-// A renewed stream is that of a renewal, with another answer.
+// A renewed stream is a renewal of a lease, with another answer.
 type renewed struct {
 	grpc.ClientStream
-	answer func(call func() error) error
+	answer renewalAnswer
 }
 
+type renewalAnswer func(r *pb.LeaseKeepAliveResponse, call func() error) error
+
 func (r renewed) RecvMsg(m any) error {
-	return r.answer(func() error { return r.ClientStream.RecvMsg(m) })
+	return r.answer(m.(*pb.LeaseKeepAliveResponse), func() error { return r.ClientStream.RecvMsg(m) })
 }
 
 // renewals puts answer in the place of the server for each renewal of a lease.
-func renewals(answer func(call func() error) error) grpc.DialOption {
+func renewals(answer renewalAnswer) grpc.DialOption {
 	return grpc.WithChainStreamInterceptor(
 		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			stream, err := next(ctx, desc, cc, method, opts...)
@@ -350,7 +353,7 @@ func TestARenewalThatFailsAsksEachMemberOnce(t *testing.T) {
 			c, plain := one(t)
 			var asked atomic.Int64
 			var fails atomic.Bool
-			store := etcd.New(dial(t, append(c.Endpoints(), c.Endpoints()...), renewals(func(call func() error) error {
+			store := etcd.New(dial(t, append(c.Endpoints(), c.Endpoints()...), renewals(func(_ *pb.LeaseKeepAliveResponse, call func() error) error {
 				if !fails.Load() {
 					return call()
 				}

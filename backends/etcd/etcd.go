@@ -13,15 +13,15 @@
 //	ExpireIf  Get, and LeaseKeepAlive. If the lease is shorter than ttl: a new lease, and
 //	          Txn: if ModRevision(key) has not changed then Put
 //	DeleteIf  Txn: if Value(key) = token then Delete
-//	Enter     Get of all holds. If they admit one more: a lease, and
-//	          Txn: if none of them is newer, and one of them is still there, then Put
+//	Enter     Get of all holds. If they admit one more: a lease, and Txn: if none of them is newer,
+//	          and one of them is still there, then Put. Meanwhile LeaseKeepAlive, as for SetNX
 //	Watch     Watch of the key, with a leader; a key that expires wakes waiters too
 //
 // Every call is made WithRequireLeader: a member that has lost its leader refuses it at once, and not
 // after some seconds. The client library asks the members in turn, so one of three calls meets it.
 //
 // Only a transaction decides who has a lock. What Get returns may be out of date, and then the
-// transaction fails. An attempt that finds the lock held writes nothing.
+// transaction fails. An attempt that finds the lock held changes no key.
 //
 // The number of a grant is the revision of the cluster at which the key was created. A revision rises
 // with every change in the cluster.
@@ -110,9 +110,9 @@ type Store struct {
 	streak streak
 }
 
-// A streak counts grants since the last attempt that got none. An attempt that does not look first spends
-// two of them, and a grant gives them back. An attempt that finds the lock held is then an entry in
-// the log of the cluster. So there is at most one such entry for every two grants.
+// A streak counts grants, until an attempt gets none. An attempt that does not look first spends two of
+// them, and gets them back if it is granted. If it finds the lock held, its transaction is an entry in
+// the log of the cluster. So there is at most one such transaction for every two grants.
 type streak struct{ atomic.Int64 }
 
 const toGoStraight = 2
@@ -149,7 +149,10 @@ func New(client *clientv3.Client, opts ...Option) *Store {
 	}
 	if client == nil {
 		s.config.invalid = badInput("the *clientv3.Client is nil")
+		return s
 	}
+	// For each renewal, the client library then logs in again, which a majority writes to disk too.
+	s.spares.none = client.Username != "" && client.Token == ""
 	return s
 }
 
@@ -266,9 +269,6 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 		return false, now, err
 	case r.Succeeded:
 		return true, next, nil
-	}
-	if !enough {
-		s.spares.give(lease)
 	}
 	return false, readTxn(at, r), nil
 }

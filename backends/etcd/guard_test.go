@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
@@ -185,11 +186,12 @@ func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
 		must(root.UserGrantRole(ctx, user, user))
 	}
 	must(root.AuthEnable(ctx))
-	as := func(user string) *clientv3.Client {
-		return dialAs(t, clientv3.Config{Endpoints: c.Endpoints(), Username: user, Password: "secret"})
+	as := func(user string, opts ...grpc.DialOption) *clientv3.Client {
+		return dialAs(t, clientv3.Config{Endpoints: c.Endpoints(), Username: user, Password: "secret", DialOptions: opts})
 	}
 
-	store := etcd.New(as("app"))
+	p := new(tap)
+	store := etcd.New(as("app", p.option()))
 	if err := store.Watch(ctx, "k", func() {}); err != nil {
 		t.Errorf("Watch = %v", err)
 	}
@@ -209,6 +211,16 @@ func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
 		t.Errorf("List = %+v, %v", page, err)
 	}
 	if ok, err := store.DeleteIf(ctx, "k", "two"); err != nil || !ok {
+		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+	p.count()
+	if r, err := store.SetNX(ctx, "k", "three", 20*time.Second); err != nil || !r.OK {
+		t.Errorf("SetNX = %+v, %v", r, err)
+	}
+	if n := p.count(); n["Authenticate"] != 0 || n["LeaseGrant"] != 1 {
+		t.Errorf("SetNX sent %v; want a new lease, since each renewal logs in again", n)
+	}
+	if ok, err := store.DeleteIf(ctx, "k", "three"); err != nil || !ok {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
 	}
 	if r, err := store.Enter(ctx, "shared", "one", 10*time.Second, backends.Admission{}); err != nil || !r.OK {

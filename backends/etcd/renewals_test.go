@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -41,7 +42,7 @@ func TestAKeyIsNoGrantBeforeItsLeaseWasRenewed(t *testing.T) {
 	c, plain := one(t)
 	var held atomic.Bool
 	renew, granted := make(chan struct{}), make(chan error, 1)
-	store := steady(t, dial(t, c.Endpoints(), renewals(func(call func() error) error {
+	store := steady(t, dial(t, c.Endpoints(), renewals(func(_ *pb.LeaseKeepAliveResponse, call func() error) error {
 		if held.Load() {
 			<-renew
 		}
@@ -71,7 +72,7 @@ func TestARenewalWithoutAnAnswerIsUnknownAndCanBeReleased(t *testing.T) {
 	c, plain := one(t)
 	var silent atomic.Bool
 	stop := make(chan struct{})
-	store := steady(t, dial(t, c.Endpoints(), renewals(func(call func() error) error {
+	store := steady(t, dial(t, c.Endpoints(), renewals(func(_ *pb.LeaseKeepAliveResponse, call func() error) error {
 		if silent.Load() {
 			<-stop
 			return context.DeadlineExceeded
@@ -94,11 +95,79 @@ func TestARenewalWithoutAnAnswerIsUnknownAndCanBeReleased(t *testing.T) {
 	}
 }
 
+// A member may refuse both the renewal and the deletion that undoes the transaction. The key is there then.
+func TestAGrantThatCannotBeUndoneIsUnknown(t *testing.T) {
+	c, plain := one(t)
+	for _, told := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied} {
+		var refuses atomic.Bool
+		p := new(tap)
+		client := dial(t, c.Endpoints(), p.option(), renewals(func(_ *pb.LeaseKeepAliveResponse, call func() error) error {
+			if refuses.Load() {
+				return told
+			}
+			return call()
+		}))
+		store := steady(t, client)
+		refuses.Store(true)
+		granted := false
+		p.set(func(method string, call func() error) error {
+			if method != "Txn" || !granted {
+				granted = granted || method == "Txn"
+				return call()
+			}
+			return told
+		})
+		_, err := store.SetNX(t.Context(), "k", "token", 10*time.Second)
+		wantClass(t, "SetNX", err, false, false)
+		p.set(nil)
+		if !there(t, plain, "k") {
+			t.Error("the key is not there")
+		}
+		if ok, err := store.DeleteIf(t.Context(), "k", "token"); err != nil || !ok {
+			t.Error(ok, err)
+		}
+	}
+}
+
+// Each member has a shortest lease of its own: a lease that one has made longer may be short on the next leader.
+func TestALeaseThatIsTooShortIsReplaced(t *testing.T) {
+	c, plain := one(t)
+	var short atomic.Bool
+	store := steady(t, dial(t, c.Endpoints(), renewals(func(r *pb.LeaseKeepAliveResponse, call func() error) error {
+		err := call()
+		if short.Swap(false) {
+			r.TTL = 9
+		}
+		return err
+	})))
+	before := spareOf(t, store, plain)
+	short.Store(true)
+	if r, err := store.SetNX(t.Context(), "k", "token", 10*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	if short.Load() || lease(t, plain, "k") == before {
+		t.Error("the lock has the lease that is too short")
+	}
+}
+
+// spareOf is the lease that the next SetNX of a store takes.
+func spareOf(t *testing.T, store *etcd.Store, client *clientv3.Client) int64 {
+	t.Helper()
+	if r, err := store.SetNX(t.Context(), "spare", "token", 10*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	id := lease(t, client, "spare")
+	if ok, err := store.DeleteIf(t.Context(), "spare", "token"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	return id
+}
+
 // The renewal may be told of the end of the lease when the key is there already: by a member that is behind.
 func TestALeaseThatEndsOnTheWayIsReplaced(t *testing.T) {
 	c, plain := one(t)
 	var ended atomic.Bool
-	store := steady(t, dial(t, c.Endpoints(), renewals(func(call func() error) error {
+	store := steady(t, dial(t, c.Endpoints(), renewals(func(_ *pb.LeaseKeepAliveResponse, call func() error) error {
 		if ended.Swap(false) {
 			return rpctypes.ErrGRPCLeaseNotFound
 		}

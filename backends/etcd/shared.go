@@ -171,7 +171,8 @@ func (s *Store) join(ctx context.Context, key, token string, seconds int64, a ba
 	}
 	r, err := s.grant(ctx, seconds, h.key, func(lease clientv3.LeaseID) *txn {
 		return s.txn(ctx).If(found.unchanged(at, beside)...).
-			Then(clientv3.OpPut(h.key, h.value(), clientv3.WithLease(lease)), countOp(at))
+			Then(clientv3.OpPut(h.key, h.value(), clientv3.WithLease(lease)), countOp(at)).
+			Else(clientv3.OpGet(h.key))
 	})
 	if err != nil || !r.Succeeded {
 		return backends.Result{}, err
@@ -204,9 +205,6 @@ func (s *Store) keepHold(ctx context.Context, h hold, seconds int64) (bool, erro
 	}
 	r, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).
 		Then(clientv3.OpPut(h.key, string(h.kv.Value), clientv3.WithLease(lease))).Commit()
-	if err == nil && !r.Succeeded {
-		s.spares.give(lease)
-	}
 	return err == nil && r.Succeeded, ignoreGone(err)
 }
 
@@ -336,9 +334,6 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 	case err != nil:
 		return backends.Result{}, err
 	case !r.Succeeded:
-		if !enough {
-			s.spares.give(lease)
-		}
 		return backends.Result{}, nil
 	}
 	return entered(next, r), nil

@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -11,18 +13,27 @@ import (
 // that a majority writes to disk, as the grant of a lock is. To keep a lease alive is not.
 //
 // A lease whose key may still come, because the outcome of its request is unknown, is never a spare:
-// the next lock would end with it.
+// the next lock would end with it. Neither is one that may be near its end, so that no renewal meets it.
 type spares struct {
+	none  bool // a renewal would cost more than a lease
 	mu    sync.Mutex
 	free  map[int64][]clientv3.LeaseID // by their seconds
 	count int
-	lives map[clientv3.LeaseID]int64 // the seconds of the leases that this store has granted
-	least int64                      // the shortest lease that the cluster has granted for less
+	terms map[clientv3.LeaseID]term // of the leases that this store has granted
+	least int64                     // the shortest lease that the cluster has granted for less
 }
+
+// A term is the life of a lease.
+type term struct {
+	seconds int64
+	began   time.Time // or earlier than it began
+}
+
+func (t term) young() bool { return time.Since(t.began) < time.Duration(t.seconds)*time.Second/2 }
 
 const (
 	maxSpares     = 64      // the others end by themselves
-	maxLives      = 1 << 14 // under a megabyte; then it begins anew, and the next releases leave no spares
+	maxTerms      = 1 << 14 // about a megabyte; then it begins anew, and the next releases leave no spares
 	shortestLease = 2       // seconds, with the default election timeout of etcd
 )
 
@@ -33,6 +44,7 @@ const (
 // be there before the renewal. It is a grant only after both, and is deleted if the renewal fails.
 func (s *Store) grant(ctx context.Context, seconds int64, key string, store func(lease clientv3.LeaseID) *txn) (*clientv3.TxnResponse, error) {
 	for {
+		began := time.Now()
 		lease, renewed, err := s.begin(ctx, seconds)
 		if err != nil {
 			return nil, s.notDone(ctx, err)
@@ -43,29 +55,43 @@ func (s *Store) grant(ctx context.Context, seconds int64, key string, store func
 		}
 		switch {
 		case isLeaseGone(err): // it ended on the way
-			s.spares.drop(seconds)
 			continue
 		case err != nil: // the lease is not used again: the request may still arrive
 			return nil, s.explain(ctx, err)
 		case !r.Succeeded:
-			s.spares.give(lease)
+			if !shows(r, lease) {
+				s.spares.give(lease)
+			}
 			return r, nil
 		case renewed == nil:
 			return r, nil
 		}
-		switch _, failed := renewed.wait(); {
-		case failed == nil:
+		lives, err := renewed.wait()
+		if err == nil && lives >= seconds {
+			s.spares.note(lease, term{lives, began})
 			return r, nil
-		case isLeaseGone(failed): // and the key with it
-			s.spares.drop(seconds)
-		default:
-			_, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", r.Header.Revision)).Then(clientv3.OpDelete(key)).Commit()
-			if err != nil {
-				return nil, s.explain(ctx, err)
-			}
-			return nil, s.notDone(ctx, failed)
+		}
+		_, undone := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", r.Header.Revision)).Then(clientv3.OpDelete(key)).Commit()
+		switch {
+		case undone != nil:
+			return nil, s.unknown(ctx, undone)
+		case err != nil && !isLeaseGone(err):
+			return nil, s.notDone(ctx, err)
 		}
 	}
+}
+
+// shows tells that a key of the answer has the lease. The client library has then sent the transaction
+// twice, and the first one has stored the key.
+func shows(r *clientv3.TxnResponse, lease clientv3.LeaseID) bool {
+	for _, part := range r.Responses {
+		for _, kv := range part.GetResponseRange().GetKvs() {
+			if kv.Lease == int64(lease) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // begin returns a lease of so many seconds. If it is a spare, its renewal has been sent.
@@ -80,68 +106,86 @@ func (s *Store) begin(ctx context.Context, seconds int64) (lease clientv3.LeaseI
 
 // newLease returns a lease that begins now.
 func (s *Store) newLease(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
+	began := time.Now()
 	granted, err := s.client.Grant(ctx, seconds)
 	if err != nil {
 		return 0, err
 	}
-	s.spares.note(granted.ID, granted.TTL, seconds)
+	if granted.TTL > seconds {
+		s.spares.atLeast(granted.TTL)
+	}
+	s.spares.note(granted.ID, term{granted.TTL, began})
 	return granted.ID, nil
 }
 
-// note remembers the life of a lease, and if it is longer than it was asked for.
-func (p *spares) note(id clientv3.LeaseID, lives, asked int64) {
+func (p *spares) note(id clientv3.LeaseID, t term) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if lives > asked {
-		p.least = max(p.least, lives)
+	if p.terms == nil || len(p.terms) >= maxTerms {
+		p.terms = map[clientv3.LeaseID]term{}
 	}
-	if p.lives == nil || len(p.lives) >= maxLives {
-		p.lives = map[clientv3.LeaseID]int64{}
-	}
-	p.lives[id] = lives
+	p.terms[id] = t
 }
 
 // has reports whether there is a lease of so many seconds.
 func (p *spares) has(seconds int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.free[seconds]) > 0
+	free := p.free[seconds]
+	return len(free) > 0 && p.terms[free[len(free)-1]].young()
 }
 
-// take returns the lease of so many seconds that was given last; 0: there is none.
+// take returns a lease of so many seconds; 0: there is none.
 func (p *spares) take(seconds int64) clientv3.LeaseID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := p.free[seconds]
-	if len(all) == 0 {
-		return 0
+	for free := p.free[seconds]; len(free) > 0; {
+		id := free[len(free)-1]
+		free = free[:len(free)-1]
+		p.free[seconds] = free
+		p.count--
+		if p.terms[id].young() {
+			return id
+		}
 	}
-	p.free[seconds] = all[:len(all)-1]
-	p.count--
-	return all[len(all)-1]
+	return 0
 }
 
-// give keeps a lease that has no key, if this store has granted it.
+// give keeps a lease that has no key, if this store has granted it of late.
 func (p *spares) give(id clientv3.LeaseID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lives, known := p.lives[id]
-	if !known || p.count >= maxSpares {
+	t := p.terms[id]
+	if p.none || !t.young() {
+		return
+	}
+	if p.count >= maxSpares {
+		p.sweep()
+	}
+	if p.count >= maxSpares {
 		return
 	}
 	if p.free == nil {
 		p.free = map[int64][]clientv3.LeaseID{}
 	}
-	p.free[lives] = append(p.free[lives], id)
+	p.free[t.seconds] = append(p.free[t.seconds], id)
 	p.count++
 }
 
-// drop forgets the leases of so many seconds, since one of them has ended: the others have been unused for longer.
-func (p *spares) drop(seconds int64) {
+// sweep removes the leases that are not young any more.
+func (p *spares) sweep() {
+	p.count = 0
+	for seconds, free := range p.free {
+		p.free[seconds] = slices.DeleteFunc(free, func(id clientv3.LeaseID) bool { return !p.terms[id].young() })
+		p.count += len(p.free[seconds])
+	}
+}
+
+// atLeast notes that the cluster grants no lease under so many seconds.
+func (p *spares) atLeast(seconds int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.count -= len(p.free[seconds])
-	delete(p.free, seconds)
+	p.least = max(p.least, seconds)
 }
 
 // shortest is the shortest lease of the cluster, in seconds, as far as it is known.

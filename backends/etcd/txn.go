@@ -15,7 +15,7 @@ import (
 
 // A txn is a transaction that goes to the next member if one has no leader, as the reads of the client
 // library do. That member has done nothing, so the transaction is still made once. Without this, an
-// attempt of three calls to three members in turn may send its transaction to the same member each time.
+// attempt of three calls to three members in turn would send its transaction to the same member each time.
 type txn struct {
 	ctx       context.Context
 	client    *clientv3.Client
@@ -83,7 +83,7 @@ func (r *renewal) send() (err error) {
 	return err
 }
 
-// drop does without the answer. A renewal that is nil was not sent.
+// drop ends a renewal whose answer nobody needs. One that is nil was not sent.
 func (r *renewal) drop() {
 	if r != nil {
 		r.end()
