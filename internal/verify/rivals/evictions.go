@@ -32,6 +32,7 @@ type ForcedReleases struct {
 	Evict EvictFunc     // nil: Evict of Store
 	TTL   time.Duration // of the holds
 	Many  int           // evictions; 0: 30, and 1,000 with LOCKSTEP_TORTURE=1
+	Keys  int           // each with four workers; 0: 20
 }
 
 // Evictions is what a store needs for that.
@@ -80,7 +81,6 @@ func texts[T fmt.Stringer](all []T) (texts []string) {
 }
 
 const (
-	evictedKeys   = 20
 	workersOfKey  = 4
 	evictionCrews = 4
 )
@@ -103,6 +103,9 @@ func (f ForcedReleases) Violations(t *testing.T) []string {
 	}
 	if f.Evict == nil {
 		f.Evict = f.Store.Evict
+	}
+	if f.Keys == 0 {
+		f.Keys = 20
 	}
 	began := time.Now()
 	run := forcing{ForcedReleases: f, began: began, evicted: map[string]bool{}, unknown: map[string]bool{}, holds: make([][]endedHold, len(f.Kind.Lockers))}
@@ -140,10 +143,10 @@ func (f *forcing) run(t *testing.T) {
 	var working, evicting sync.WaitGroup
 	enough, done := context.WithCancel(ctx)
 	defer done()
-	for i := range evictedKeys * workersOfKey {
-		by := i / evictedKeys % len(f.Kind.Lockers)
+	for i := range f.Keys * workersOfKey {
+		by := i / f.Keys % len(f.Kind.Lockers)
 		locks := locker.New(f.Kind.Lockers[by], locker.WithTTL(f.TTL), locker.WithHolder(fmt.Sprint("worker ", i)))
-		working.Go(func() { f.work(enough, locks, by, f.key(i%evictedKeys)) })
+		working.Go(func() { f.work(enough, locks, by, f.key(i%f.Keys)) })
 	}
 	for range evictionCrews {
 		evicting.Go(func() {
@@ -176,7 +179,7 @@ func (f *forcing) count() int {
 
 // evict looks at a key, and evicts one of the holds that it saw a little later.
 func (f *forcing) evict(ctx context.Context) error {
-	key := f.key(rand.IntN(evictedKeys))
+	key := f.key(rand.IntN(f.Keys))
 	s, err := f.Store.Inspect(ctx, key)
 	if err != nil {
 		return err
