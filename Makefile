@@ -8,9 +8,9 @@ MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats bac
 STORES := backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# The parts of make test: as soon as one ends, the next one begins. Those that mostly wait stand beside
-# those that compute.
-TESTS := test-root test-dialects test-again test-nats test-rueidis test-command test-bench test-pgx test-etcd test-servers
+# The parts of make test: as soon as one ends, the next one begins. The longest come first, and those
+# that mostly wait stand beside test-root, which computes.
+TESTS := test-root test-etcd test-pgx test-nats test-command test-dialects test-rueidis test-servers test-again test-bench
 
 .PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers mysql torture simulate fresh matrix cover release programs
 
