@@ -52,6 +52,9 @@ func (m *member) sync(t *testing.T) {
 }
 
 // copyAtSync copies each file below from, when this process syncs it, to the folder to.
+//
+// ENOENT from the kernel means that a signal, which Go's scheduler sends often, has interrupted the
+// call that the kernel asks about. That call begins again, and the kernel asks again.
 func copyAtSync(from, to string) error {
 	memory, err := os.Open("/proc/self/mem")
 	if err != nil {
@@ -66,7 +69,7 @@ func copyAtSync(from, to string) error {
 		for {
 			var n notification
 			if _, _, e := unix.Syscall(unix.SYS_IOCTL, fd, notificationReceive, uintptr(unsafe.Pointer(&n))); e != 0 {
-				if e == unix.EINTR {
+				if e == unix.EINTR || e == unix.ENOENT {
 					continue
 				}
 				panic(e)
@@ -75,7 +78,7 @@ func copyAtSync(from, to string) error {
 				panic(err)
 			}
 			r := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-			if _, _, e := unix.Syscall(unix.SYS_IOCTL, fd, notificationSend, uintptr(unsafe.Pointer(&r))); e != 0 {
+			if _, _, e := unix.Syscall(unix.SYS_IOCTL, fd, notificationSend, uintptr(unsafe.Pointer(&r))); e != 0 && e != unix.ENOENT {
 				panic(e)
 			}
 		}
