@@ -178,7 +178,10 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 	if err != nil {
 		return backends.Result{}, err
 	}
-	for range attempts {
+	for i := range attempts {
+		if err := pause(ctx, i); err != nil {
+			return backends.Result{}, err
+		}
 		seq, err := s.publish(ctx, key, value, &entry{ttl: seconds})
 		if err == nil {
 			s.grants.put(key, value, &entry{seq: seq, number: seq, ttl: seconds})
@@ -197,10 +200,12 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 			return backends.Result{Foreign: found.ttl == 0, Holder: backends.HolderOf(found.value)}, nil
 		}
 		found, err = s.renew(ctx, key, found, seconds)
-		if err != nil || found == nil {
+		switch {
+		case err != nil:
 			return backends.Result{}, err
+		case found != nil:
+			return backends.Result{OK: true, Fence: found.number}, nil
 		}
-		return backends.Result{OK: true, Fence: found.number}, nil
 	}
 	return backends.Result{}, errBusy
 }
@@ -209,7 +214,10 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 // the value is not there any more.
 func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int64) (*entry, error) {
 	value := found.value
-	for range attempts {
+	for i := range attempts {
+		if err := pause(ctx, i); err != nil {
+			return nil, err
+		}
 		next := *found
 		next.ttl = max(seconds, found.ttl)
 		seq, err := s.publish(ctx, key, value, &next)
@@ -240,6 +248,22 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 // of it is under way.
 const attempts = 64
 
+// pause waits before attempt i of a call, or until ctx ends. The first two attempts follow at once:
+// the message may have changed since this store wrote it. Then the pauses double from 1 to 64
+// milliseconds, under 4 seconds in all: a stream with replicas may need a while for another write.
+func pause(ctx context.Context, i int) error {
+	if i >= 2 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond << min(i-2, 6)):
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return undone{err}
+	}
+	return nil
+}
+
 // ExpireIf implements [backends.Store]. A value without a TTL stays as it is, and ok is true.
 func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error) {
 	seconds, err := s.check(ctx, key, ttl)
@@ -265,7 +289,10 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 		return false, err
 	}
 	found := s.grants.take(key, value)
-	for range attempts {
+	for i := range attempts {
+		if err := pause(ctx, i); err != nil {
+			return false, err
+		}
 		if found == nil {
 			if found, err = s.last(ctx, key); err != nil || found == nil || found.value != value {
 				return false, err

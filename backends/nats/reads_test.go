@@ -4,44 +4,62 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// A server without JetStream, behind which a test answers: every request that changes something is refused,
-// but for the first grant, and no read gets an answer of JetStream.
-func TestACallWhoseReadFailsIsNotDone(t *testing.T) {
+// Answers of a server, and the subject of a read.
+const (
+	read     = "$JS.API.STREAM.MSG.GET.LOCKSTEP"
+	conflict = `{"error":{"code":400,"err_code":10071}}`
+	nothing  = `{"error":{"code":404,"err_code":10037}}`
+)
+
+// answering starts a server without JetStream, behind which the test answers what is sent to each
+// subject: with its answers in turn, and then with the last of them. A request with the word silent
+// gets none. It returns a store on the server, and the count of the requests.
+func answering(t *testing.T, all map[string][]string) (*nats.Store, *atomic.Int64) {
+	t.Helper()
 	url := run(t, func(o *server.Options) { o.JetStream = false }).ClientURL()
-	answering := dial(t, url)
-	for subject, answers := range map[string][]string{
-		"lockstep.lock.remembered":           {`{"seq":7}`, `{"error":{"code":400,"err_code":10071}}`},
-		"lockstep.lock.held":                 {`{"error":{"code":400,"err_code":10071}}`},
-		"lockstep.lock.deleted":              {`{"seq":8}`},
-		"$JS.API.STREAM.MSG.DELETE.LOCKSTEP": {`{"error":{"code":400,"err_code":10043}}`},
-		"$JS.API.STREAM.MSG.GET.LOCKSTEP":    {`no JSON`},
-		"$JS.API.STREAM.INFO.LOCKSTEP":       {`no JSON`},
-	} {
-		_, err := answering.Subscribe(subject, func(m *natsgo.Msg) {
+	conn := dial(t, url)
+	sent := new(atomic.Int64)
+	for subject, answers := range all {
+		n := 0
+		_, err := conn.Subscribe(subject, func(m *natsgo.Msg) {
 			if strings.Contains(string(m.Data), "silent") {
 				return
 			}
-			_ = m.Respond([]byte(answers[0]))
-			if len(answers) > 1 {
-				answers = answers[1:]
-			}
+			n++
+			sent.Add(1)
+			_ = m.Respond([]byte(answers[min(n, len(answers))-1]))
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := answering.Flush(); err != nil {
+	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	store := nats.New(dial(t, url))
+	return nats.New(dial(t, url)), sent
+}
+
+// Every request that changes something is refused, but for the first grant, and no read gets an
+// answer of JetStream.
+func TestACallWhoseReadFailsIsNotDone(t *testing.T) {
+	store, _ := answering(t, map[string][]string{
+		"lockstep.lock.remembered":           {`{"seq":7}`, conflict},
+		"lockstep.lock.held":                 {conflict},
+		"lockstep.lock.deleted":              {`{"seq":8}`},
+		"$JS.API.STREAM.MSG.DELETE.LOCKSTEP": {`{"error":{"code":400,"err_code":10043}}`},
+		read:                                 {`no JSON`},
+		"$JS.API.STREAM.INFO.LOCKSTEP":       {`no JSON`},
+	})
 	const ttl = 10 * time.Second
 	for _, key := range []string{"remembered", "deleted"} {
 		if r, err := store.SetNX(t.Context(), key, "token", ttl); err != nil || !r.OK {
@@ -65,5 +83,26 @@ func TestACallWhoseReadFailsIsNotDone(t *testing.T) {
 	defer cancel()
 	if _, err := store.DeleteIf(ctx, "silent", "token"); !isUnsent(err) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("DeleteIf = %v; want the end of the ctx, and nothing done", err)
+	}
+}
+
+func TestAGrantWhoseValueEndsBeforeItsRenewalBeginsAnew(t *testing.T) {
+	store, _ := answering(t, map[string][]string{
+		"lockstep.lock.key": {conflict, conflict, `{"seq":9}`},
+		read:                {`{"message":{"seq":5,"data":"PXRva2Vu","hdrs":"TkFUUy8xLjANCk5hdHMtVFRMOiAxcw0KDQo="}}`, nothing}, // =token, for one second
+	})
+	if r, err := store.SetNXNumbered(t.Context(), "key", "token", time.Second, backends.Turn{}); err != nil || !r.OK || r.Fence != 9 {
+		t.Errorf("SetNXNumbered = %+v, %v; want it granted with number 9", r, err)
+	}
+}
+
+// A slow machine sends less, and never more.
+func TestACallPausesWhileAnotherWriteIsUnderWay(t *testing.T) {
+	store, sent := answering(t, map[string][]string{"lockstep.lock.key": {conflict}, read: {nothing}})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := store.SetNX(ctx, "key", "token", time.Second)
+	if n := sent.Load(); !errors.Is(err, context.DeadlineExceeded) || n > 2*12 {
+		t.Errorf("%d requests in 300ms, and %v; want at most 12 attempts of 2 requests, and the end of the ctx", n, err)
 	}
 }
