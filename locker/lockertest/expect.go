@@ -94,6 +94,11 @@ func isPermanent(err error) bool {
 	return errors.As(err, &r) && r.Permanent()
 }
 
+func isUnsent(err error) bool {
+	var u interface{ Unsent() bool }
+	return errors.As(err, &u) && u.Unsent()
+}
+
 // wantEmpty checks that key is empty.
 func (x *fixture) wantEmpty(key string) {
 	x.Helper()
