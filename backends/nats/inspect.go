@@ -130,7 +130,10 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 	if err := s.ready(ctx, key); err != nil {
 		return false, err
 	}
-	for range attempts {
+	for i := range attempts {
+		if err := pause(ctx, i); err != nil {
+			return false, err
+		}
 		found, err := s.last(ctx, key)
 		switch {
 		case err != nil || found == nil || backends.PrintOf(found.value) != seen:

@@ -218,6 +218,19 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 		if err := pause(ctx, i); err != nil {
 			return nil, err
 		}
+		// It is written again whatever its sequence: another write may be older than this call. With the
+		// same sequence, another write is under way in a stream with replicas.
+		if found == nil {
+			now, err := s.last(ctx, key)
+			switch {
+			case err != nil:
+				return nil, err
+			case now == nil || now.value != value:
+				s.grants.take(key, value)
+				return nil, nil
+			}
+			found = now
+		}
 		next := *found
 		next.ttl = max(seconds, found.ttl)
 		seq, err := s.publish(ctx, key, value, &next)
@@ -229,17 +242,7 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 		if !isConflict(err) {
 			return nil, err
 		}
-		now, err := s.last(ctx, key)
-		switch {
-		case err != nil:
-			return nil, err
-		case now == nil || now.value != value:
-			s.grants.take(key, value)
-			return nil, nil
-		}
-		// It is written again whatever its sequence: another write may be older than this call. With the
-		// same sequence, another write is under way in a stream with replicas.
-		found = now
+		found = nil // it has another sequence now, or another write is under way, or it is gone
 	}
 	return nil, errBusy
 }

@@ -2,7 +2,10 @@ package nats_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -96,13 +99,55 @@ func TestAGrantWhoseValueEndsBeforeItsRenewalBeginsAnew(t *testing.T) {
 	}
 }
 
-// A slow machine sends less, and never more.
 func TestACallPausesWhileAnotherWriteIsUnderWay(t *testing.T) {
-	store, sent := answering(t, map[string][]string{"lockstep.lock.key": {conflict}, read: {nothing}})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, err := store.SetNX(ctx, "key", "token", time.Second)
-	if n := sent.Load(); !errors.Is(err, context.DeadlineExceeded) || n > 2*12 {
-		t.Errorf("%d requests in 300ms, and %v; want at most 12 attempts of 2 requests, and the end of the ctx", n, err)
+	token := rand.Text()
+	held := fmt.Sprintf(`{"message":{"seq":5,"data":%q,"hdrs":%q}}`,
+		base64.StdEncoding.EncodeToString([]byte("="+token)), base64.StdEncoding.EncodeToString([]byte("NATS/1.0\r\nNats-TTL: 9s\r\n\r\n")))
+	for name, c := range map[string]struct {
+		read string
+		call func(ctx context.Context, store *nats.Store) error
+	}{
+		"SetNX": {nothing, func(ctx context.Context, store *nats.Store) error {
+			_, err := store.SetNX(ctx, "key", token, time.Second)
+			return err
+		}},
+		"SetNX of the same value": {held, func(ctx context.Context, store *nats.Store) error {
+			_, err := store.SetNX(ctx, "key", token, time.Second)
+			return err
+		}},
+		"ExpireIf": {held, func(ctx context.Context, store *nats.Store) error {
+			_, err := store.ExpireIf(ctx, "key", token, time.Second)
+			return err
+		}},
+		"DeleteIf": {held, func(ctx context.Context, store *nats.Store) error {
+			_, err := store.DeleteIf(ctx, "key", token)
+			return err
+		}},
+		"Evict": {held, func(ctx context.Context, store *nats.Store) error {
+			_, err := store.Evict(ctx, "key", backends.PrintOf(token), backends.Eviction{By: "ann"})
+			return err
+		}},
+		"Evict now": {held, func(ctx context.Context, store *nats.Store) error {
+			_, err := store.Evict(ctx, "key", backends.PrintOf(token), backends.Eviction{By: "ann", Now: true})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, sent := answering(t, map[string][]string{
+				"lockstep.lock.key":                  {conflict},
+				"$JS.API.STREAM.MSG.DELETE.LOCKSTEP": {`{"error":{"code":404,"err_code":10043}}`},
+				"$JS.API.STREAM.INFO.LOCKSTEP":       {fmt.Sprintf(`{"ts":%q}`, time.Now().Format(time.RFC3339Nano))},
+				read:                                 {c.read},
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			err := c.call(ctx, store)
+			if !errors.Is(err, context.DeadlineExceeded) || !isUnsent(err) {
+				t.Errorf("%v; want the end of the ctx, and nothing done", err)
+			}
+			if n := sent.Load(); n > 3*12 { // a slow machine sends less, and never more
+				t.Errorf("%d requests in 300ms; want at most 12 attempts of 3 requests", n)
+			}
+		})
 	}
 }

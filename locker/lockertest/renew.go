@@ -105,11 +105,18 @@ var renewSentences = []sentence{
 			why := errors.New("the reason")
 			l, err := x.client(locker.WithTTL(ttl)).Lock(ctx, x.key(ttl.String()))
 			cancel(why)
-			if err != nil { // a lease may have ended when the answer comes
+			switch {
+			case err == nil:
+			case x.Bubble || errors.Is(err, locker.ErrHeld) || isPermanent(err):
+				x.Fatalf("Lock: %v", err)
+			default: // the lease may have ended when the answer came
 				return false
 			}
 			answer(x, "the context ends", l.Context().Done())
-			if cause := context.Cause(l.Context()); !errors.Is(cause, why) {
+			switch cause := context.Cause(l.Context()); {
+			case !x.Bubble && errors.Is(cause, locker.ErrLost): // the lease ended before cancel
+				return false
+			case !errors.Is(cause, why):
 				x.Errorf("the context ended with cause %v; want %v", cause, why)
 			}
 			x.livesUntil(l.Lease())
