@@ -69,7 +69,9 @@ a pipe. A command that reads a terminal which it does not have is stopped by the
 stays held. A job that is stopped by Ctrl-Z is not renewed: if it stays stopped until the lease ends, it is killed.
 
 The command finds in its environment LOCKSTEP_KEY, LOCKSTEP_FENCE (the number of the grant, if the store numbers),
-LOCKSTEP_TTL_MS and LOCKSTEP_HOLDER, and TRACEPARENT as it was. A LOCKSTEP_STORE with a password is removed.`,
+LOCKSTEP_TTL_MS and LOCKSTEP_HOLDER, LOCKSTEP_HELD (the prints of this hold and of those around it), and TRACEPARENT
+as it was. A LOCKSTEP_STORE with a password is removed. By LOCKSTEP_HELD, a run or acquire inside of the command that
+could only wait for its own end is refused.`,
 		example: []example{
 			{"lockstep run -n -E 0 -at-least 55s report -- ./report", "for cron on several hosts: each minute one of them runs it, and the others do nothing"},
 			{"lockstep run -w 10m deploy -- ./deploy production", "wait for ten minutes at most"},
@@ -85,7 +87,7 @@ LOCKSTEP_TTL_MS and LOCKSTEP_HOLDER, and TRACEPARENT as it was. A LOCKSTEP_STORE
 			{"124", "-max is over, and the command was stopped"},
 			{"126", "the command can't be run"},
 			{"127", "the command was not found"},
-			{"64", "bad flags, or no store is given; nothing ran"},
+			{"64", "bad flags, no store is given, or it would wait for a run that it is a part of; nothing ran"},
 		},
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			r := &running{cli: c, ttl: defaultTTL, grace: -1, wait: -1}
@@ -132,6 +134,9 @@ func (r *running) run(ctx context.Context, args []string) error {
 	defer shut(stores)
 	l, strategy, err := r.nodes(ctx, stores)
 	if err != nil {
+		return err
+	}
+	if err := r.waitsForItself(ctx, stores); err != nil {
 		return err
 	}
 	r.locks = l
@@ -257,7 +262,7 @@ func (r *running) environment(l *locker.Lock) (env []string) {
 	for _, v := range os.Environ() {
 		name, value, _ := strings.Cut(v, "=")
 		switch name {
-		case "LOCKSTEP_KEY", "LOCKSTEP_FENCE", "LOCKSTEP_TTL_MS", "LOCKSTEP_HOLDER":
+		case "LOCKSTEP_KEY", "LOCKSTEP_FENCE", "LOCKSTEP_TTL_MS", "LOCKSTEP_HOLDER", heldVariable:
 			continue
 		case storeVariable:
 			if hasPassword(value) && !r.passStore {
@@ -266,7 +271,8 @@ func (r *running) environment(l *locker.Lock) (env []string) {
 		}
 		env = append(env, v)
 	}
-	env = append(env, "LOCKSTEP_KEY="+r.name, "LOCKSTEP_HOLDER="+r.holder, "LOCKSTEP_TTL_MS="+strconv.FormatInt(r.ttl.Milliseconds(), 10))
+	env = append(env, "LOCKSTEP_KEY="+r.name, "LOCKSTEP_HOLDER="+r.holder, "LOCKSTEP_TTL_MS="+strconv.FormatInt(r.ttl.Milliseconds(), 10),
+		heldVariable+"="+heldBy(l.Lease().Token))
 	if f := l.Fence(); f != 0 {
 		env = append(env, "LOCKSTEP_FENCE="+strconv.FormatUint(f, 10))
 	}

@@ -70,6 +70,9 @@ func (r *running) take(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+	if err := r.waitsForItself(ctx, stores); err != nil {
+		return err
+	}
 	r.holder = cmp.Or(r.holder, label("acquire"))
 	locks := locker.New(l, locker.WithHolder(r.holder), locker.WithoutExtension())
 	defer drain(locks)
