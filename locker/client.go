@@ -64,11 +64,12 @@ func New(l Locker, opts ...Option) *Client {
 // Without it, every error ends the wait. What an attempt with an unknown outcome may have left in
 // the store is removed in the background.
 //
-// If ctx descends from the Context of a Lock that this Client holds on the same key, Lock fails at
-// once and sends nothing: it would wait for itself. Use that Lock, or package reentrant with
-// [ContextWithOwner]. A ctx that takes only the values of the hold ([context.WithoutCancel]) and
-// can end by itself fails too, since Lock can't tell it from the other; start work that is to
-// outlive the hold with a ctx from outside it. The error is permanent, its ErrorType is "deadlock".
+// If ctx descends from the Context of a Lock that this Client holds on the same key, and the
+// strategy admits no further hold, Lock fails at once: it would wait for itself. Use that Lock, or
+// package reentrant with the same owner ([ContextWithOwner]). A ctx that takes only the values of
+// the hold ([context.WithoutCancel]) and can end by itself fails too, since Lock can't tell it from
+// the other; start work that is to outlive the hold with a ctx from outside it. The error is
+// permanent, its ErrorType is "deadlock".
 func (c *Client) Lock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.lock(ctx, key, opts, call{})
 }
@@ -163,12 +164,22 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		Key: key, Token: c.defaults.holder.token(), From: how.from, Owner: ownerFrom(ctx), TTL: cfg.asks(),
 		Scoped: how.scoped, Shared: c.defaults.shared, wait: wait,
 	}
-	if !how.once && req.Owner == "" && c.waitsForItself(ctx, key) {
+	var chance nesting
+	if !how.once {
+		chance = c.nested(ctx, key, req.Owner)
+	}
+	switch chance {
+	case nestedFull:
 		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
+	case nestedAsk:
+		req.wait = &c.once
 	}
 	c.ledger.Begin() // waiting takes it back while the call sleeps
 	defer c.ledger.Done()
 	lease, err := c.locker.Acquire(c.counted(ctx), req)
+	if chance == nestedAsk && errors.Is(err, ErrHeld) {
+		err = &Error{Op: "lock", Key: key, Err: errDeadlock}
+	}
 	if err != nil {
 		return nil, wrap("acquire", key, err)
 	}
@@ -193,25 +204,45 @@ func (p *waitPolicy) option() string {
 	return ""
 }
 
-// waitsForItself tells whether ctx descends from a hold of key by this Client that no other may
-// join. Then the strategy can't grant the lock before ctx has ended. A ctx that can't end does not
-// end with a hold.
-func (c *Client) waitsForItself(ctx context.Context, key string) bool {
+// nesting is what the holds above a Lock of the same key say of its chance.
+type nesting int
+
+const (
+	nestedFree nesting = iota // there are none, or they leave room
+	// The Client alone has all holds that the strategy admits: none ends before ctx does.
+	nestedFull
+	// Any number of holds may stand beside the one above, and that one has another owner. Some
+	// strategies admit its owner alone (reentrant), others anybody (readers of rwlock). So the store
+	// is asked once, and the lock is not waited for.
+	nestedAsk
+)
+
+// nested looks at the holds of key by this Client from whose contexts ctx descends. A ctx that can't
+// end does not end with a hold.
+func (c *Client) nested(ctx context.Context, key, owner string) nesting {
 	if ctx.Done() == nil {
-		return false
+		return nestedFree
 	}
+	holds, chance := 0, nestedFree
 	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
-		if h.client == c && h.lease.Key == key && h.lastsAlone() {
-			return true
+		if h.client != c || h.lease.Key != key || !h.lasts() {
+			continue
+		}
+		holds++
+		switch room := h.lease.Room; { // it and the number of holds do not change after the grant
+		case room >= 0 && holds >= max(h.lease.Holds, 1)+room:
+			return nestedFull
+		case room < 0 && h.lease.Owner != owner:
+			chance = nestedAsk
 		}
 	}
-	return false
+	return chance
 }
 
-func (h *hold) lastsAlone() bool {
+func (h *hold) lasts() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over == nil && !h.lease.shared() && !h.lease.Ended()
+	return h.over == nil && !h.lease.Ended()
 }
 
 // counted is ctx with the ledger, so that Drain waits for what a strategy cleans up after an attempt.

@@ -9,7 +9,11 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/rwlock"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 const waitsForItself = `lockstep: lock "key": ctx descends from a hold of this key by the same Client, so Lock would wait for itself; ` +
@@ -57,6 +61,83 @@ func TestALockThatWouldWaitForItselfFailsBeforeAnythingIsSent(t *testing.T) {
 		}
 		mustUnlock(t, inner)
 		mustUnlock(t, l)
+	})
+}
+
+func TestALockBelowAHoldThatAdmitsNoOtherFails(t *testing.T) {
+	owners := func(names ...string) []string { return names }
+	for name, c := range map[string]struct {
+		locker func(*memory.Store) locker.Locker
+		owners []string // of the holds, the outermost first, and of the Lock below them
+		fails  bool
+	}{
+		"single, with an owner":                 {onSingle, owners("job", "job"), true},
+		"single, of another owner":              {onSingle, owners("job", "another job"), true},
+		"fenced, with an owner":                 {onFenced, owners("job", "job"), true},
+		"reentrant, the same owner":             {onReentrant, owners("job", "job"), false},
+		"reentrant, the same owner, third":      {onReentrant, owners("job", "job", "job"), false},
+		"reentrant, another owner":              {onReentrant, owners("job", "another job"), true},
+		"reentrant, no owner below one":         {onReentrant, owners("job", ""), true},
+		"reentrant, an owner below none":        {onReentrant, owners("", "job"), true},
+		"reentrant, no owner":                   {onReentrant, owners("", ""), true},
+		"a semaphore with a permit left":        {onSemaphore, owners("", ""), false},
+		"a semaphore without a permit left":     {onSemaphore, owners("", "", ""), true},
+		"a semaphore without a permit, owners":  {onSemaphore, owners("job", "job", "job"), true},
+		"a reader below a reader":               {onReaders, owners("", ""), false},
+		"a reader below one with another owner": {onReaders, owners("job", "another job"), false},
+		"a writer below a writer":               {onWriters, owners("job", "job"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := locker.New(c.locker(memory.New()))
+				ctx, end := context.WithCancel(t.Context())
+				last := len(c.owners) - 1
+				for _, owner := range c.owners[:last] {
+					l, err := client.Lock(locker.ContextWithOwner(ctx, owner), "key")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer mustUnlock(t, l)
+					ctx = l.Context()
+				}
+				began := time.Now()
+				time.AfterFunc(time.Hour, end) // if it waits for itself
+				l, err := client.Lock(locker.ContextWithOwner(ctx, c.owners[last]), "key")
+				switch {
+				case time.Since(began) > 0:
+					t.Errorf("Lock has waited for itself: %v", err)
+				case c.fails:
+					mustBeDeadlock(t, "Lock", err)
+				case err != nil:
+					t.Errorf("Lock = %v; want it granted", err)
+				default:
+					mustUnlock(t, l)
+				}
+			})
+		})
+	}
+}
+
+func onSingle(s *memory.Store) locker.Locker    { return single.New(s) }
+func onFenced(s *memory.Store) locker.Locker    { return fenced.New(s) }
+func onReentrant(s *memory.Store) locker.Locker { return reentrant.New(s) }
+func onSemaphore(s *memory.Store) locker.Locker { return semaphore.New(s, 2) }
+func onReaders(s *memory.Store) locker.Locker   { return rwlock.New(s).Readers() }
+func onWriters(s *memory.Store) locker.Locker   { return rwlock.New(s).Writers() }
+
+// A permit that another holder has may become free, so the Lock waits for it.
+func TestALockBelowAHoldWaitsForAPermitOfSomebodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		c := locker.New(semaphore.New(store, 2))
+		other := mustLock(t, locker.New(semaphore.New(store, 2)), "key")
+		mine := mustLock(t, c, "key")
+		next := make(chan *locker.Lock)
+		go func() { next <- mustGet(c.Lock(mine.Context(), "key")) }()
+		time.Sleep(time.Second)
+		mustUnlock(t, other)
+		mustUnlock(t, <-next)
+		mustUnlock(t, mine)
 	})
 }
 

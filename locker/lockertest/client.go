@@ -135,6 +135,27 @@ var clientSentences = []sentence{
 		}
 		x.unlock(l)
 	}},
+	{"a Lock under the context of a hold of the same key is granted, or fails at once as a deadlock", nil, func(x *fixture) {
+		c := x.client(locker.WithTTL(x.long))
+		for _, owners := range [][2]string{{"", ""}, {"ann", "ann"}, {"ann", "bob"}, {"ann", ""}, {"", "ann"}} {
+			outer, err := c.Lock(locker.ContextWithOwner(x.Context(), owners[0]), x.key("of "+owners[0]+" and "+owners[1]))
+			if err != nil {
+				x.Fatalf("Lock: %v", err)
+			}
+			nested := answer(x, "the nested Lock returns", x.async(func() error {
+				inner, err := c.Lock(locker.ContextWithOwner(outer.Context(), owners[1]), outer.Key())
+				if err == nil {
+					err = inner.Unlock(x.Context())
+				}
+				return err
+			}))
+			var failed *locker.Error
+			if nested != nil && (!errors.As(nested, &failed) || failed.ErrorType() != "deadlock") {
+				x.Errorf("Lock of owner %q under a hold of owner %q: %v; want it granted, or a deadlock", owners[1], owners[0], nested)
+			}
+			x.unlock(outer)
+		}
+	}},
 	{"TryLock of a held lock returns at once with ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		began := time.Now()

@@ -12,6 +12,11 @@ import (
 
 var clientDoubles = []broken{
 	{
+		bug:    "a lease that admits no other says that it does",
+		locker: badLease(func(l *locker.Lease) { l.Room = -1 }),
+		breaks: []string{"a Lock under the context of a hold of the same key is granted, or fails at once as a deadlock"},
+	},
+	{
 		bug: "the Client does not wait",
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
