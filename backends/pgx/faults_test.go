@@ -131,21 +131,70 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
+// A crash forgets the part that the table has: locks, permits or numbers.
 func TestACrashForgetsNoGrantUnlessTheTableIsUnlogged(t *testing.T) {
-	for table, want := range map[string]int{"LOGGED": 50, "UNLOGGED": 0} {
-		t.Run(table, func(t *testing.T) {
+	for table, want := range map[string]string{
+		"":       "50 locks, 1 permit, the number 2",
+		"lock":   "0 locks, 0 permit, the number 2",
+		"hold":   "50 locks, 0 permit, the number 2",
+		"number": "50 locks, 1 permit, the number 1",
+	} {
+		t.Run("UNLOGGED "+table, func(t *testing.T) {
+			t.Parallel()
 			server := pgtest.Start(t)
 			pool := install(t, server.DSN())
-			outside{t, pool}.exec("ALTER TABLE lockstep.lock SET " + table)
+			if table != "" {
+				outside{t, pool}.exec("ALTER TABLE lockstep." + table + " SET UNLOGGED")
+			}
 			store := pgx.New(pool, pgx.WithMaxTTL(maxTTL))
 			keys := grants(t, store, 50)
+			if r, err := store.Enter(t.Context(), "permits", "token", 20*time.Minute, backends.Admission{Limit: 1}); err != nil || !r.OK {
+				t.Fatal(r, err)
+			}
+			if r, err := store.SetNXFenced(t.Context(), "numbered", "token", 20*time.Minute); err != nil || r.Fence != 1 {
+				t.Fatal(r, err)
+			}
+			if ok, err := store.DeleteIf(t.Context(), "numbered", "token"); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
 			server.Kill()
 			server.Restart()
-			if held := heldOf(t, store, keys); held != want {
-				t.Errorf("%d of %d keys are held after a crash; want %d", held, len(keys), want)
+			held, permits := heldOf(t, store, keys), 0
+			if ok, err := store.Renew(t.Context(), "permits", "token", 20*time.Minute); err != nil {
+				t.Error(err)
+			} else if ok {
+				permits++
+			}
+			if r, err := store.Enter(t.Context(), "permits", "other", 20*time.Minute, backends.Admission{Limit: 1}); err != nil || r.OK != (permits == 0) {
+				t.Errorf("Enter by another holder = %+v, %v", r, err)
+			}
+			r, err := store.SetNXFenced(t.Context(), "numbered", "token", 20*time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			if got := fmt.Sprintf("%d locks, %d permit, the number %d", held, permits, r.Fence); got != want {
+				t.Errorf("after a crash: %s; want %s", got, want)
 			}
 		})
 	}
+}
+
+// The commit does not wait for the disk. A server that writes by itself just then forgets nothing.
+func TestACrashForgetsGrantsThatDidNotWaitForTheDisk(t *testing.T) {
+	server := pgtest.Start(t, "synchronous_commit=off", "wal_writer_delay=10s")
+	pool := install(t, server.DSN())
+	for round := range 5 {
+		store := pgx.New(pool, pgx.WithMaxTTL(maxTTL), pgx.WithPrefix(fmt.Sprint(round, "/")))
+		outside{t, pool}.exec(fmt.Sprintf("SET LOCAL synchronous_commit = on; CREATE TABLE flushed_%d ()", round)) // what was before is on disk
+		keys := grants(t, store, 50)
+		server.Kill()
+		server.Restart()
+		if heldOf(t, store, keys) < len(keys) {
+			return
+		}
+		eventually(t, "all connections are new", func() bool { return pool.Ping(t.Context()) == nil })
+	}
+	t.Error("five crashes forgot no grant")
 }
 
 func TestAFailoverForgetsOnlyGrantsThatDidNotWaitForTheStandby(t *testing.T) {

@@ -70,12 +70,12 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 	if err := s.config.ready(ctx); err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
-	var version, commit, fsync, pages, isolation, persistence, synchronous string
+	var version, commit, fsync, pages, isolation, synchronous string
 	var follows bool
 	var up, oldest, now int64
 	before := time.Now()
 	err := s.exec.Row(ctx, checkStatement, nil,
-		&version, &follows, &up, &commit, &fsync, &pages, &isolation, &synchronous, &persistence, &r.Standbys, &oldest, &now)
+		&version, &follows, &up, &commit, &fsync, &pages, &isolation, &synchronous, &r.Standbys, &oldest, &now)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", explain(ctx, err))
 	}
@@ -91,11 +91,14 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 			r.find(ProblemClock, true, "each of its nodes judges the end of a lease by its own clock", "the server is %s", r.Version)
 		}
 	}
-	switch persistence {
-	case "":
-		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the table lockstep.lock is missing")
-	case "u":
-		r.find(ProblemPersistence, true, "a crash empties it, and locks that are held are granted again", "the table lockstep.lock is UNLOGGED")
+	there, unlogged, err := s.parts(ctx)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", err)
+	}
+	r.install(postgresqlParts(PostgreSQLSchema()), there)
+	if len(unlogged) > 0 {
+		r.find(ProblemPersistence, true, "a crash empties it: locks and permits that are held are granted again, and numbers begin anew",
+			"UNLOGGED: %s", strings.Join(unlogged, ", "))
 	}
 	if fsync != "on" || pages != "on" {
 		r.find(ProblemPersistence, true, "a power cut makes it forget or damage locks that are held", "fsync is %s, full_page_writes is %s", fsync, pages)
@@ -156,7 +159,6 @@ const checkStatement = `SELECT version(), pg_is_in_recovery(),
 	(extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000)::bigint,
 	current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('default_transaction_isolation'), current_setting('synchronous_standby_names'),
-	coalesce((SELECT relpersistence::text FROM pg_class WHERE oid = to_regclass('lockstep.lock')), ''),
 	(SELECT count(*)::int FROM pg_stat_replication),
 	coalesce((SELECT (extract(epoch FROM clock_timestamp() - min(xact_start)) * 1000000)::bigint FROM pg_stat_activity WHERE xact_start IS NOT NULL), 0),
 	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`

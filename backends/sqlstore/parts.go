@@ -1,0 +1,191 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // it compares texts, as the database does
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A part is something that Install makes, and that Check looks for.
+type part struct {
+	Kind   string // table, column, index or function
+	Name   string
+	Detail string // parts of another program differ in it
+}
+
+// missing compares what Install makes with what is there. What is there beside it is nobody's concern.
+func missing(want, got []part) []string {
+	var all []string
+	for _, w := range want {
+		i := slices.IndexFunc(got, func(g part) bool { return g.Kind == w.Kind && g.Name == w.Name })
+		switch {
+		case i < 0:
+			all = append(all, fmt.Sprintf("the %s %s is missing", w.Kind, w.Name))
+		case w.Detail != got[i].Detail:
+			all = append(all, fmt.Sprintf("the %s %s is another one", w.Kind, w.Name))
+		}
+	}
+	return all
+}
+
+// install adds the finding about parts that are not there.
+func (r *Report) install(want, got []part) {
+	all := missing(want, got)
+	switch {
+	case len(got) == 0:
+		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the tables of the locks are missing")
+	case len(all) > 0:
+		r.find(ProblemInstall, true, "calls fail, or do something else than this program means: call Install", "%s", listed(all))
+	}
+}
+
+// listed names the first few of a list.
+func listed(all []string) string {
+	const most = 4
+	text := strings.Join(all[:min(len(all), most)], ", ")
+	if len(all) > most {
+		text += fmt.Sprintf(", and %d more", len(all)-most)
+	}
+	return text
+}
+
+// postgresqlParts reads the tables, columns, indexes and functions that a schema makes from its text. It
+// reads the form in which the files of this package are written, and no other.
+func postgresqlParts(schema string) (all []part) {
+	for _, m := range createTable.FindAllStringSubmatch(schema, -1) {
+		all = append(all, part{"table", "lockstep." + m[1], ""})
+		for line := range strings.Lines(m[2]) {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " --")
+			line = strings.TrimSuffix(strings.TrimSpace(line), ",")
+			name, rest, _ := strings.Cut(line, " ")
+			key := inParentheses.FindStringSubmatch(line)
+			switch {
+			case name == "PRIMARY" || name == "UNIQUE":
+				all = append(all, part{"index", fmt.Sprintf("lockstep.%s (%s)", m[1], key[1]), "unique"})
+			case name != "" && name != "--":
+				kind, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+				all = append(all, part{"column", "lockstep." + m[1] + "." + name, typeName(kind)})
+				if strings.Contains(line, " PRIMARY KEY") {
+					all = append(all, part{"index", fmt.Sprintf("lockstep.%s (%s)", m[1], name), "unique"})
+				}
+			}
+		}
+	}
+	for _, m := range createIndex.FindAllStringSubmatch(schema, -1) {
+		all = append(all, part{"index", fmt.Sprintf("lockstep.%s (%s)", m[1], m[2]), ""})
+	}
+	for _, m := range createType.FindAllStringSubmatch(schema, -1) {
+		for _, column := range strings.Split(m[2], ", ") {
+			name, kind, _ := strings.Cut(column, " ")
+			all = append(all, part{"column", "lockstep." + m[1] + "." + name, typeName(kind)})
+		}
+	}
+	for _, m := range createFunction.FindAllStringSubmatch(schema, -1) {
+		all = append(all, function(m[1], m[2], m[3], m[4]))
+	}
+	return all
+}
+
+var (
+	createTable    = regexp.MustCompile(`(?ms)^CREATE TABLE IF NOT EXISTS lockstep\.(\w+) \(\n(.*?)^\)`)
+	createIndex    = regexp.MustCompile(`(?m)^CREATE INDEX IF NOT EXISTS \w+ ON lockstep\.(\w+) \((.*)\);$`)
+	createType     = regexp.MustCompile(`CREATE TYPE lockstep\.(\w+) AS \((.*)\);`)
+	createFunction = regexp.MustCompile(`(?s)CREATE OR REPLACE FUNCTION lockstep\.(\w+)\(([^)]*)\)([^$]*) AS \$\$(.*?)\$\$`)
+	inParentheses  = regexp.MustCompile(`\((.*)\)`)
+)
+
+func function(name, arguments, options, body string) part {
+	var in, all []string
+	for _, a := range strings.Split(arguments, ",") {
+		words := strings.Fields(a)
+		if len(words) == 0 {
+			continue
+		}
+		out := words[0] == "OUT"
+		if out {
+			words = words[1:]
+		}
+		kind := typeName(words[1])
+		all = append(all, words[0]+" "+kind)
+		if !out {
+			in = append(in, kind)
+		}
+	}
+	sum := md5.Sum([]byte(body)) //nolint:gosec // see the import
+	language, volatility := "plpgsql", "v"
+	if strings.Contains(options, "LANGUAGE sql") {
+		language = "sql"
+	}
+	for text, letter := range map[string]string{"IMMUTABLE": "i", "STABLE": "s"} {
+		if strings.Contains(options, text) {
+			volatility = letter
+		}
+	}
+	return part{"function", fmt.Sprintf("lockstep.%s(%s)", name, strings.Join(in, ", ")),
+		strings.Join([]string{language, volatility, strings.Join(all, ", "), hex.EncodeToString(sum[:])}, "; ")}
+}
+
+// typeName is the name of a type in the catalog.
+func typeName(text string) string {
+	switch text {
+	case "bigint":
+		return "int8"
+	case "int":
+		return "int4"
+	case "smallint":
+		return "int2"
+	case "boolean":
+		return "bool"
+	}
+	return strings.TrimPrefix(text, "lockstep.")
+}
+
+// parts are those that are there, and the tables that are UNLOGGED.
+func (s *PostgreSQL) parts(ctx context.Context) (all []part, unlogged []string, err error) {
+	var text string
+	if err := s.exec.Row(ctx, postgresqlPartsThere, nil, &text); err != nil {
+		return nil, nil, explain(ctx, err)
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil, nil, fmt.Errorf("unexpected answer about the tables: %w", err)
+	}
+	for i, p := range all {
+		if p.Kind != "table" {
+			continue
+		}
+		if p.Detail == "u" {
+			unlogged = append(unlogged, p.Name)
+		}
+		all[i].Detail = ""
+	}
+	return all, unlogged, nil
+}
+
+// postgresqlPartsThere reads the catalog, which every role may read.
+const postgresqlPartsThere = `SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail)), '[]')::text FROM (
+	SELECT 'table' AS kind, relname::text AS name, relpersistence::text AS detail FROM pg_class
+		WHERE relnamespace = to_regnamespace('lockstep') AND relkind IN ('r', 'p')
+	UNION ALL
+	SELECT 'column', relname || '.' || attname, typname FROM pg_class AS c
+		JOIN pg_attribute AS a ON attrelid = c.oid JOIN pg_type AS t ON t.oid = atttypid
+		WHERE relnamespace = to_regnamespace('lockstep') AND relkind IN ('r', 'p', 'c') AND attnum > 0 AND NOT attisdropped
+	UNION ALL
+	SELECT 'index', relname || ' (' || (
+			SELECT string_agg(attname, ', ' ORDER BY n) FROM unnest(indkey) WITH ORDINALITY AS k (number, n)
+			JOIN pg_attribute ON attrelid = indrelid AND attnum = number) || ')',
+		CASE WHEN indisunique THEN 'unique' ELSE '' END FROM pg_class AS c JOIN pg_index ON indrelid = c.oid
+		WHERE relnamespace = to_regnamespace('lockstep') AND indisvalid AND indpred IS NULL
+	UNION ALL
+	SELECT 'function', proname || '(' || coalesce((
+			SELECT string_agg(typname, ', ' ORDER BY n) FROM unnest(proargtypes) WITH ORDINALITY AS k (kind, n)
+			JOIN pg_type AS t ON t.oid = kind), '') || ')',
+		concat_ws('; ', lanname, provolatile, coalesce((
+			SELECT string_agg(proargnames[n] || ' ' || typname, ', ' ORDER BY n)
+			FROM unnest(coalesce(proallargtypes, proargtypes::oid[])) WITH ORDINALITY AS k (kind, n) JOIN pg_type AS t ON t.oid = kind), ''),
+			md5(prosrc)) FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
+		WHERE pronamespace = to_regnamespace('lockstep')) AS parts`
