@@ -563,8 +563,28 @@ func TestBadInputOfTheStrictForm(t *testing.T) {
 			t.Errorf("%s: SetNX = %v", name, err)
 		}
 	}
-	l, off := behind(WithQuarantine(time.Second), WithoutQuarantine())
-	l.next = []told{serverA, serverB}
-	l.q = driver.NewQuarantine() // sees, and is not asked
-	mustGrant(t, off)
+}
+
+// TestTheLastOptionAboutQuarantineCounts: the servers change where the quarantine sees it.
+func TestTheLastOptionAboutQuarantineCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts    []Option
+		refused bool
+	}{
+		"WithoutQuarantine":                      {[]Option{WithoutQuarantine()}, false},
+		"WithoutQuarantine after WithQuarantine": {[]Option{WithQuarantine(longest), WithoutQuarantine()}, false},
+		"WithoutQuarantine after a bad one":      {[]Option{WithQuarantine(time.Second), WithoutQuarantine()}, false},
+		"WithQuarantine after WithoutQuarantine": {[]Option{WithoutQuarantine(), WithQuarantine(longest)}, true},
+	} {
+		l, s := behind(c.opts...)
+		_ = l.q.Saw("", serverA.String(), nil)
+		_ = l.q.Saw("", serverB.String(), nil)
+		r, err := grant(t, s)
+		if refused := errors.As(err, new(*QuarantineError)); refused != c.refused || !refused && (err != nil || !r.OK) {
+			t.Errorf("%s: SetNX = %+v, %v; want quarantine: %v", name, r, err, c.refused)
+		}
+		if without := !Quarantines(c.opts...); without == c.refused {
+			t.Errorf("%s: Quarantines = %v", name, !without)
+		}
+	}
 }
