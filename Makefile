@@ -64,11 +64,11 @@ test-again:
 test-servers:
 	@folders=$$(.ci/servers newest) && go run ./internal/verify/servers -small -check docs/choosing-a-store.md $$folders
 
-# What .ci/servers leaves out is not in the table.
+# .ci/servers fails if it leaves a server out: see LOCKSTEP_WITHOUT_NEWER_SERVERS there.
 servers: programs ## run the tests on Redis and Valkey of several versions, and write the table of docs/choosing-a-store.md (an hour)
 	@folders=$$(.ci/servers) && go run ./internal/verify/servers -docs docs/choosing-a-store.md - $$folders
 
-# Without packages of Debian there is no folder, and .ci/servers has said so.
+# Without packages of Debian there is no folder, and .ci/servers fails.
 mysql: ## run the tests of sqlstore on MySQL instead of MariaDB (3 minutes)
 	@folder=$$(.ci/servers mysql) && test -n "$$folder" && cd backends/sqlstore/dialects && \
 		PATH=$$folder:$$PATH LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 1h -skip 'SQLite|/SQLite' ./...
