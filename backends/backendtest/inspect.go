@@ -39,8 +39,35 @@ var ofInspected = suite[InspectedStore, SharedOutside]{
 
 var inspectSentences = []sentence{
 	{"a free key has no holds, and nobody waits for it", func(x *fixture) {
-		if s := x.inspect(x.key("k")); s.Holding != 0 || len(s.Holds) != 0 || s.Waiting != 0 || s.Reserved != 0 || s.Foreign {
+		if s := x.inspect(x.key("k")); s.Holding != 0 || len(s.Holds) != 0 || s.Waiting > 0 || s.Reserved != 0 || s.Foreign {
 			x.Errorf("State = %+v", s)
+		}
+	}},
+	{"a store without a queue says that it does not know how many wait, and one with a queue that nobody waits", func(x *fixture) {
+		held, shared, foreign := x.key("held"), x.key("shared"), x.key("foreign")
+		x.grant(held, "one", x.long)
+		x.outside.Set(foreign, "by an operator", 0)
+		keys := []string{x.key("free"), held, foreign}
+		if x.shared != nil {
+			x.admit(shared, "one", x.long, backends.Admission{Group: "group"}, 1, -1)
+			keys = append(keys, shared)
+		}
+		want := backends.NotKnown
+		if x.queued != nil {
+			want = 0
+		}
+		for _, key := range keys {
+			if s := x.inspect(key); s.Waiting != want {
+				x.Errorf("%q: Waiting = %d, want %d", key, s.Waiting, want)
+			}
+		}
+		if x.lister == nil {
+			return
+		}
+		for key, s := range x.list(held, 10) {
+			if s.Waiting != want {
+				x.Errorf("%q in a List: Waiting = %d, want %d", key, s.Waiting, want)
+			}
 		}
 	}},
 	{"a held key has one hold, with the label of its holder and its remaining life", func(x *fixture) {

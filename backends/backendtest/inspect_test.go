@@ -244,6 +244,25 @@ var inspectDoubles = []broken[InspectedStore]{
 		store:  showing(func(s *backends.State) { slices.Reverse(s.Waiters) }),
 	},
 	{
+		bug:    "without a queue, nobody waits",
+		breaks: "a store without a queue says that it does not know how many wait, and one with a queue that nobody waits",
+		store: func(m *memory.Store) InspectedStore {
+			return struct {
+				backends.Store
+				backends.Inspector
+			}{m, m}
+		},
+	},
+	{
+		bug:    "an empty queue is not known",
+		breaks: "a store without a queue says that it does not know how many wait, and one with a queue that nobody waits",
+		store: showing(func(s *backends.State) {
+			if s.Waiting == 0 {
+				s.Waiting = backends.NotKnown
+			}
+		}),
+	},
+	{
 		bug: "a reservation is a hold", breaks: "a reservation is no hold, and its waiter waits no more",
 		store: showing(func(s *backends.State) { s.Holding, s.Reserved = s.Holding+s.Reserved, 0 }),
 	},

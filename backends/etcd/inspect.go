@@ -29,7 +29,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 	if err != nil {
 		return backends.State{}, s.notDone(ctx, err)
 	}
-	state := backends.State{}
+	state := backends.State{Waiting: backends.NotKnown}
 	switch {
 	case lock.lock == nil:
 	case lock.wrongType() != nil:

@@ -16,8 +16,11 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 		return backends.State{}, err
 	}
 	found, err := s.last(ctx, key)
-	if err != nil || found == nil {
+	switch {
+	case err != nil:
 		return backends.State{}, err
+	case found == nil:
+		return backends.State{Waiting: backends.NotKnown}, nil
 	}
 	now, err := s.serverTime(ctx)
 	if err != nil {
@@ -44,12 +47,12 @@ func (e *entry) state(now time.Time) backends.State {
 	name, left := backends.PrintOf(e.value), e.left(now)
 	switch {
 	case e.ttl == 0:
-		return backends.State{Foreign: true, Fence: e.number, Print: name}
+		return backends.State{Foreign: true, Fence: e.number, Print: name, Waiting: backends.NotKnown}
 	case left <= 0: // it has ended meanwhile
-		return backends.State{}
+		return backends.State{Waiting: backends.NotKnown}
 	}
 	return backends.State{
-		Holding: 1, Fence: e.number,
+		Holding: 1, Fence: e.number, Waiting: backends.NotKnown,
 		Holds: []backends.Hold{backends.HoldOf(backends.LabelOf(e.value), name, backends.IsToken(e.value), left, -1)},
 	}
 }

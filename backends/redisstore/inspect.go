@@ -23,8 +23,18 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 		return backends.State{}, err
 	}
 	full := s.config.prefix + key
-	return inspected(do(ctx, s.line, scripts.Inspect,
+	return s.shown(do(ctx, s.line, scripts.Inspect,
 		full, queueKey(full), reservedKey(full), fenceKey(full), backends.MaxListed))
+}
+
+// shown is the State in a reply of inspect.lua. Waiters of a store that takes no positions stand in
+// no queue, so an empty queue says nothing of them.
+func (s *Store) shown(reply any, err error) (backends.State, error) {
+	state, err := inspected(reply, err)
+	if err == nil && state.Waiting == 0 && !s.queues() {
+		state.Waiting = backends.NotKnown
+	}
+	return state, err
 }
 
 func (s *Store) showing(ctx context.Context, call string) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	client "github.com/redis/go-redis/v9"
 )
@@ -81,5 +82,19 @@ func TestASortedSetOfOtherSoftwareIsForeign(t *testing.T) {
 	}
 	if state, err := goredis.New(c).Inspect(t.Context(), "key"); err != nil || !reflect.DeepEqual(state, backends.State{Foreign: true}) {
 		t.Errorf("Inspect = %+v, %v; want Foreign, and no holds", state, err)
+	}
+}
+
+// A store that polls takes no position in a queue. So an empty queue says nothing of its waiters.
+func TestHowManyWaitIsNotKnownWithoutWakes(t *testing.T) {
+	c := dial(t, &client.Options{Addr: startEmbedded(t)})
+	for want, opt := range map[int][]redisstore.Option{
+		0:                 nil,
+		backends.NotKnown: {redisstore.WithoutWakes()},
+	} {
+		s := goredis.New(c, opt...)
+		if state, err := s.Inspect(t.Context(), "key"); err != nil || state.Waiting != want {
+			t.Errorf("Inspect = %+v, %v; want %d waiting", state, err, want)
+		}
 	}
 }

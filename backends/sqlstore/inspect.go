@@ -160,7 +160,7 @@ func (s *rows) Inspect(ctx context.Context, key string) (backends.State, error) 
 }
 
 func (r *record) state() (backends.State, error) {
-	var state backends.State
+	state := backends.State{Waiting: backends.NotKnown}
 	if r.kept > r.now {
 		state.Fence = uint64(r.last)
 	}

@@ -32,6 +32,16 @@ func TestTheStoresWithAURL(t *testing.T) {
 		expect(t, doctor(t, store), "wake-ups", "nobody", false)
 		awaitDoctor(t, "fit", func(d diagnosis) bool { return fit(d) && len(d.Findings) == 1 }, store, "-allow", "wake-ups")
 		freeByHand(t, store)
+		must(t, store, "acquire", "-ttl", "29s", "held") // SQLite keeps no queue
+		for want, args := range map[string][]string{
+			"waiting    not known": {"inspect", "held"},
+			`"waiting":null`:       {"inspect", "-json", "held"},
+			"  ?  ":                {"list"},
+		} {
+			if out := must(t, store, args...); !strings.Contains(strings.ReplaceAll(out, `": `, `":`), want) {
+				t.Errorf("%s: %s; want %q", args, out, want)
+			}
+		}
 	})
 	t.Run("MariaDB", func(t *testing.T) {
 		s := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit=0", "log-bin", "sync-binlog=1")

@@ -19,6 +19,7 @@ type Lock struct {
 	Holding  int      `json:"holding"`            // how many holds there are; Holds has 100 at most from a store
 	Holds    []Hold   `json:"holds,omitempty"`    // those that end first are first
 	Waiting  int      `json:"waiting"`            // calls of this process, and waiters of others
+	Others   bool     `json:"others,omitempty"`   // others may wait too: the store can't tell how many
 	Queue    []Waiter `json:"queue,omitempty"`    // the head first
 	Reserved int      `json:"reserved,omitempty"` // holds that a store keeps for waiters
 	Fence    uint64   `json:"fence,omitempty"`    // the last number that is known
@@ -84,7 +85,8 @@ const jitter = 300 * time.Millisecond // between two answers about a lease that 
 // lockOf makes a Lock of what a store says, and of what it said before (nil: nothing).
 func lockOf(key string, s backends.State, before *Lock, read time.Time) *Lock {
 	l := &Lock{
-		Key: key, Group: s.Group, Holding: s.Holding, Waiting: s.Waiting, Reserved: s.Reserved, Fence: s.Fence, Print: s.Print, read: read,
+		Key: key, Group: s.Group, Holding: s.Holding, Waiting: max(s.Waiting, 0), Others: s.Waiting == backends.NotKnown,
+		Reserved: s.Reserved, Fence: s.Fence, Print: s.Print, read: read,
 	}
 	for _, label := range s.Waiters {
 		l.Queue = append(l.Queue, Waiter{Label: label})

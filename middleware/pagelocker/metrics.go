@@ -49,8 +49,10 @@ func (p *Page) metrics(now time.Time) []byte {
 // locks counts what the store has, and this process.
 func (p *Page) locks(b *bytes.Buffer, family func(name, kind, help string), gauge func(name, help string, value float64), k known, now time.Time) {
 	states, waiters, longest, oldest, begin := map[string]int{}, 0, 0, now, now
+	others := false
 	for _, l := range k.all {
 		states[l.State]++
+		others = others || l.Others
 		waiters += l.Waiting
 		longest = max(longest, l.Waiting)
 		if since := l.age(); !since.IsZero() && since.Before(oldest) {
@@ -64,8 +66,10 @@ func (p *Page) locks(b *bytes.Buffer, family func(name, kind, help string), gaug
 	for _, state := range []string{"held", "reserved", "foreign"} {
 		fmt.Fprintf(b, "lockstep_locks{state=%q} %d\n", state, states[state])
 	}
-	gauge("lockstep_waiters", "Calls of this process that wait, and waiters of others in queues of the store.", float64(waiters))
-	gauge("lockstep_longest_queue", "Waiters of the key that has most of them.", float64(longest))
+	if !others { // else the store can't tell them, and 0 would say that nobody waits
+		gauge("lockstep_waiters", "Calls of this process that wait, and waiters of others in queues of the store.", float64(waiters))
+		gauge("lockstep_longest_queue", "Waiters of the key that has most of them.", float64(longest))
+	}
 	gauge("lockstep_oldest_hold_seconds", "Least age of the oldest hold: for so long it was followed; 0: none.", now.Sub(oldest).Seconds())
 	gauge("lockstep_oldest_hold_at_most_seconds", "Greatest age of the oldest hold, as far as a store numbers grants by its clock; 0: none.", now.Sub(begin).Seconds())
 }
@@ -129,7 +133,7 @@ func (p *Page) perKey(b *bytes.Buffer, family func(name, kind, help string), k k
 			switch {
 			case l == nil && p.tells(key, k.whole):
 				l = new(Lock)
-			case l == nil || l.State == "unknown":
+			case l == nil || l.State == "unknown", l.Others && m.name == "lockstep_key_waiters":
 				continue
 			}
 			fmt.Fprintf(b, "%s{key=\"%s\"} %g\n", m.name, escaped.Replace(key), m.value(l))

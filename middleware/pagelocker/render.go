@@ -365,10 +365,16 @@ func (s *sheet) Sorts() []string { return sorts }
 // Ago is how long ago t was. In an event it is empty, and the script fills it in.
 func (s *sheet) Ago(t time.Time) string { return row{sheet: s}.Since(t) }
 
-// Count is a number of what is held or waits. This process alone does not know it all.
-func (s *sheet) Count(n int) string {
+// Count is a number of holds. This process alone does not know them all.
+func (s *sheet) Count(n int) string { return atLeast(n, s.Unknown) }
+
+// Waits is a number of waiters. A store without a queue does not know them.
+func (s *sheet) Waits() string { return atLeast(s.Waiting, s.Unknown || s.Others) }
+
+// atLeast is a number that may be greater, if there are others.
+func atLeast(n int, others bool) string {
 	switch {
-	case !s.Unknown:
+	case !others:
 		return thousands(n)
 	case n == 0:
 		return "not known"

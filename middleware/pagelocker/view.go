@@ -50,7 +50,8 @@ type Report struct {
 	Unknown bool      `json:"unknown,omitempty"` // the store has told nothing: all that follows is of this process alone
 	Held    int       `json:"held"`              // keys
 	Waiting int       `json:"waiting"`
-	Found   int       `json:"found"` // locks that ?q= finds
+	Others  bool      `json:"others,omitempty"` // others may wait too: the store can't tell how many
+	Found   int       `json:"found"`            // locks that ?q= finds
 	Page    int       `json:"page"`
 	Pages   int       `json:"pages"`
 	Locks   []*Lock   `json:"locks"`
@@ -190,7 +191,7 @@ func (p *Page) one(key string) (l *Lock, from *Source, told bool) {
 func (p *Page) report(q query, now time.Time, k known) Report {
 	if q.key != "" {
 		l, source, told := p.one(q.key)
-		r := Report{Now: now, Store: source, Unknown: !told, Waiting: l.Waiting, Found: 1, Page: 1, Pages: 1, Locks: []*Lock{l}}
+		r := Report{Now: now, Store: source, Unknown: !told, Waiting: l.Waiting, Others: l.Others, Found: 1, Page: 1, Pages: 1, Locks: []*Lock{l}}
 		if l.taken() {
 			r.Held = 1
 		}
@@ -205,6 +206,7 @@ func (p *Page) report(q query, now time.Time, k known) Report {
 			r.Held++
 		}
 		r.Waiting += l.Waiting
+		r.Others = r.Others || l.Others
 		recent := len(l.History) > 0 && now.Sub(l.History[len(l.History)-1].Until) < window
 		if (l.taken() || l.Waiting > 0 || recent) && l.matches(text) {
 			found = append(found, l)

@@ -140,6 +140,14 @@ hold.`,
 	}
 }
 
+// counted is a number, or "?" if the store can't tell it.
+func counted(n int) string {
+	if n == backends.NotKnown {
+		return "?"
+	}
+	return strconv.Itoa(n)
+}
+
 // table writes a line for each key, at most width wide; 0: any. Without a key it writes the text none.
 // since tells since when a print has been seen.
 func (c *cli) table(w io.Writer, all []found, width int, none string, since map[string]time.Time) {
@@ -172,7 +180,7 @@ func (c *cli) table(w io.Writer, all []found, width int, none string, since map[
 		if f.node != "" {
 			key += "  on " + f.node
 		}
-		rows = append(rows, []string{left, held, strconv.Itoa(f.Waiting), holder, key})
+		rows = append(rows, []string{left, held, counted(f.Waiting), holder, key})
 	}
 	widths := make([]int, 4)
 	for _, row := range rows {

@@ -35,7 +35,7 @@ type keyState struct {
 	Group    string   `json:"group,omitempty"`
 	Fence    uint64   `json:"fence,omitempty"`
 	Waiters  []string `json:"waiters,omitempty"`
-	Waiting  int      `json:"waiting"`
+	Waiting  *int     `json:"waiting"` // null: the store can't tell
 	Reserved int      `json:"reserved,omitempty"`
 	Foreign  bool     `json:"foreign,omitempty"`
 	Print    string   `json:"print,omitempty"`
@@ -44,10 +44,13 @@ type keyState struct {
 func (c *cli) asJSON(key, store string, s backends.State) keyState {
 	k := keyState{
 		Key: key, Store: store, Held: isHeld(s), Holds: []hold{}, Holding: s.Holding, Group: s.Group, Fence: s.Fence,
-		Waiters: s.Waiters, Waiting: s.Waiting, Reserved: s.Reserved, Foreign: s.Foreign, Print: s.Print,
+		Waiters: s.Waiters, Reserved: s.Reserved, Foreign: s.Foreign, Print: s.Print,
 	}
 	if age, ok := c.heldAtMost(s); ok {
 		k.AtMostMS = age.Milliseconds()
+	}
+	if s.Waiting != backends.NotKnown {
+		k.Waiting = &s.Waiting
 	}
 	for _, h := range s.Holds {
 		j := hold{Holder: h.Holder, LeftMS: h.Left.Milliseconds(), Print: h.Print, Foreign: h.Foreign, Evicted: h.Evicted}
@@ -196,8 +199,11 @@ func (c *cli) describe(w io.Writer, key, node string, s backends.State) {
 	if s.Fence > 0 {
 		put(w, "  number     %d\n", s.Fence)
 	}
-	if s.Waiting > 0 {
+	switch {
+	case s.Waiting > 0:
 		put(w, "  waiting    %d%s\n", s.Waiting, optional(": ", strings.Join(labels(s.Waiters), ", ")))
+	case s.Waiting == backends.NotKnown:
+		put(w, "  waiting    not known: this store keeps no queue\n")
 	}
 }
 

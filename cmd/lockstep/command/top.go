@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 func topCommand() *command {
@@ -119,9 +122,10 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	}
 	took := time.Since(began)
 	seen := map[string]bool{}
-	waiting := 0
+	waiting, known := 0, true
 	for _, f := range all {
-		waiting += f.Waiting
+		known = known && f.Waiting != backends.NotKnown
+		waiting += max(f.Waiting, 0)
 		for _, h := range f.Holds {
 			seen[h.Print] = true
 			if _, known := t.since[h.Print]; !known {
@@ -141,7 +145,14 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 		return t.start(a).Compare(t.start(b))
 	})
 	var text bytes.Buffer
-	head := fmt.Sprintf("%s  %d locks, %d waiting, looked in %s", began.Format("15:04:05"), len(all), waiting, shortly(took))
+	waits := strconv.Itoa(waiting)
+	switch {
+	case !known && waiting > 0:
+		waits = "≥" + waits
+	case !known:
+		waits = "not known how many"
+	}
+	head := fmt.Sprintf("%s  %d locks, %s waiting, looked in %s", began.Format("15:04:05"), len(all), waits, shortly(took))
 	if width > 0 {
 		head = clip(head, width)
 	}
