@@ -15,7 +15,7 @@ import (
 
 // TestAHelperWithoutItsArgumentsSaysSo: somebody may call it by hand.
 func TestAHelperWithoutItsArgumentsSaysSo(t *testing.T) {
-	for _, name := range []string{"lockstep-guard", "lockstep-start"} {
+	for _, name := range []string{"lockstep-guard", "lockstep-start", "lockstep-keeper"} {
 		for _, args := range [][]string{{name}, {name, "1"}} {
 			c := prepare(t, "")
 			c.Args = args

@@ -284,7 +284,7 @@ func TestARunThatEndsWellSaysNothing(t *testing.T) {
 func TestTwoHostsOfACronJobRunItOnce(t *testing.T) {
 	s := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "ran")
-	job := []string{"run", "-n", "-E", "0", "-at-least", "29s", "report", "--", "sh", "-c", "sleep 0.01; echo $LOCKSTEP_FENCE >> " + file}
+	job := []string{"run", "-n", "-E", "0", "-ttl", "28s", "-at-least", "29s", "report", "--", "sh", "-c", "sleep 0.01; echo $LOCKSTEP_FENCE >> " + file}
 	first, second := begin(t, url(s), job...), begin(t, url(s), job...)
 	for _, c := range []*call{first, second} {
 		if code := c.code(); code != 0 {

@@ -34,7 +34,8 @@ type cli struct {
 	json       bool
 	verbose    bool
 
-	ageless bool // the numbers of a store are no times: see Store
+	opened  []string // the URLs of the stores
+	ageless bool     // the numbers of a store are no times: see Store
 }
 
 // common adds the flags that all commands have. They may stand before the command too.

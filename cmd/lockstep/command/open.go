@@ -104,6 +104,12 @@ func (c *cli) open(ctx context.Context, ttl time.Duration) (stores []*Store, err
 	if err != nil {
 		return nil, err
 	}
+	return c.openAll(ctx, all, ttl)
+}
+
+// openAll opens the stores at the URLs.
+func (c *cli) openAll(ctx context.Context, all []string, ttl time.Duration) (stores []*Store, err error) {
+	c.opened = all
 	defer func() {
 		if err != nil {
 			shut(stores)

@@ -69,6 +69,8 @@ func Main(p Program) {
 		os.Exit(guardMain())
 	case starterName:
 		os.Exit(starterMain())
+	case keeperName:
+		os.Exit(keeperMain(p))
 	}
 	c := &cli{program: p, in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	os.Exit(c.main(os.Args[1:]))

@@ -59,6 +59,10 @@ user (sudo). While processes of another user are left in the group, lockstep wai
 it can't end them if the lock is lost. To cover such processes, and requests already sent, pass LOCKSTEP_FENCE to the
 resource.
 
+With -at-least, a process lockstep-keeper may stay behind when the command has ended: it releases the lock when
+-at-least is over, if the lease ends later. It stays for less than -ttl. As process 1 of a container, lockstep itself
+stays. Without that process the lock is free when the lease ends.
+
 When the command ends and processes of its group are left, these get TERM, and KILL after -grace, before the lock is
 released.
 
@@ -96,7 +100,7 @@ could only wait for its own end is refused.`,
 			fs.IntVar(&r.heldCode, "E", exitHeld, "exit `code` when the lock is held")
 			fs.Var(seconds{&r.ttl}, "ttl", "how long the lock stays locked after a crash (`duration`)")
 			fs.Var(seconds{&r.grace}, "grace", "`duration` between TERM and KILL; less than half of -ttl, default: a third of it")
-			fs.Var(seconds{&r.atLeast}, "at-least", "keep the lock for `duration` after the grant, although the command has ended")
+			fs.Var(seconds{&r.atLeast}, "at-least", "keep the lock until `duration` after the grant, although the command has ended")
 			fs.Var(seconds{&r.max}, "max", "stop the command after `duration`")
 			fs.BoolVar(&r.keepGoing, "keep-going", false, "do not stop the command when the lock is lost, only say so")
 			fs.BoolVar(&r.passStore, "pass-store", false, "leave a LOCKSTEP_STORE with a password in the environment of the command")
@@ -290,10 +294,15 @@ func unlock(l *locker.Lock) error {
 func (r *running) undo(l *locker.Lock) {
 	_ = unlock(l)
 	if r.atLeast > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = r.locks.Release(ctx, l.Lease()) // if not, the lease ends by itself
+		r.release(l.Lease())
 	}
+}
+
+// release frees a lock that an Unlock has left locked for -at-least.
+func (r *running) release(lease locker.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.locks.Release(ctx, lease) // if not, the lease ends by itself
 }
 
 // drain lets the cleanup of an unknown outcome go out before the process ends.

@@ -12,6 +12,7 @@ const (
 	canRun      = false
 	guardName   = "lockstep-guard"
 	starterName = "lockstep-start"
+	keeperName  = "lockstep-keeper"
 )
 
 func (r *running) under(context.Context, *locker.Client, string, string) error { return nil }
@@ -19,3 +20,5 @@ func (r *running) under(context.Context, *locker.Client, string, string) error {
 func guardMain() int { return exitUsage }
 
 func starterMain() int { return exitUsage }
+
+func keeperMain(Program) int { return exitUsage }

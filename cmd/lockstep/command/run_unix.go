@@ -61,6 +61,8 @@ func (r *running) under(ctx context.Context, locks *locker.Client, strategy, pat
 		r.say("%s: %v", r.name, failed)
 	} else if failed != nil && !errors.Is(failed, locker.ErrLost) {
 		r.say("%s: the release was not confirmed, the lease ends by itself: %v", r.name, failed)
+	} else if failed == nil && r.atLeast > 0 {
+		defer r.keep(l, signals)
 	}
 	if r.json {
 		lost := ""

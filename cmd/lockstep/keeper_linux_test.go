@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+)
+
+// The lease of ten minutes would end after all tests.
+func TestTheLockIsFreeWhenAtLeastIsOver(t *testing.T) {
+	s := redistest.Start(t, redistest.WithPassword("hunter2"))
+	store := "redis://:hunter2@" + s.Addr()
+	file := filepath.Join(t.TempDir(), "store")
+	if err := os.WriteFile(file, []byte(store), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		store string
+		args  []string
+	}{
+		"a password in the environment": {store, nil},
+		"a file of stores":              {"", []string{"-store-file", file}},
+		"a prefix":                      {store, []string{"-key-prefix", "p:"}},
+		"a semaphore":                   {store, []string{"-strategy", "semaphore", "-permits", "2"}},
+		"a queue":                       {store, []string{"-strategy", "fair"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := fmt.Sprint("k", rand.Uint64())
+			mark := "MARK=" + key
+			call := append(c.args, "run", "-ttl", "10m", "-max-ttl", "10m", "-at-least", "3", key, "--", "sh", "-c", "exit 5")
+			began := time.Now() // before the grant
+			p := prepare(t, c.store, call...)
+			p.Env = append(p.Env, mark)
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.code(); code != 5 || p.err.String() != "" {
+				t.Fatalf("exit %d: %s", code, p.err.String())
+			}
+			looks := append(c.args, "test", key)
+			await(t, "the lock is free", func() bool { code, _, _ := run(t, c.store, looks...); return code == 0 })
+			free := time.Since(began)
+			t.Logf("free %v after the start of the call", free)
+			if free < 3*time.Second {
+				t.Errorf("it was free after %v", free)
+			}
+			await(t, "the keeper ends", func() bool { return len(living(t, mark)) == 0 })
+		})
+	}
+}
+
+// A keeper that nobody needs would only be in the way.
+func TestAKeeperStaysOnlyIfTheLeaseIsLonger(t *testing.T) {
+	s := redistest.Start(t)
+	for name, args := range map[string][]string{
+		"without -at-least":       {"run", "k1"},
+		"with a longer -at-least": {"run", "-at-least", "29s", "-ttl", "9s", "k2"},
+	} {
+		mark := fmt.Sprint("MARK=", rand.Uint64())
+		p := prepare(t, url(s), append(args, "--", "true")...)
+		p.Env = append(p.Env, mark)
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		code := p.code()
+		if left := living(t, mark); code != 0 || len(left) > 0 { // it would be there before the call ends
+			t.Errorf("%s: exit %d, processes %v: %s", name, code, left, p.err.String())
+		}
+	}
+}
+
+// The keeper shows nothing to others, and keeps no file of the caller.
+func TestAKeeperKeepsNothingOfTheCaller(t *testing.T) {
+	s := redistest.Start(t)
+	mark := fmt.Sprint("MARK=", rand.Uint64())
+	p := prepare(t, url(s), "run", "-ttl", "29s", "-at-least", "20s", "k", "--", "true")
+	p.Env = append(p.Env, mark)
+	file, err := os.Create(filepath.Join(t.TempDir(), "of-the-caller"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	p.ExtraFiles = []*os.File{file}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.code(); code != 0 {
+		t.Fatalf("exit %d: %s", code, p.err.String())
+	}
+	pids := living(t, mark)
+	if len(pids) != 1 {
+		t.Fatalf("keepers: %v", pids)
+	}
+	if pid, err := strconv.Atoi(pids[0]); err == nil {
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	}
+	process := "/proc/" + pids[0]
+	await(t, "a keeper without arguments", func() bool {
+		args, _ := os.ReadFile(process + "/cmdline")
+		return strings.TrimRight(string(args), "\x00") == "lockstep-keeper"
+	})
+	files, _ := filepath.Glob(process + "/fd/*")
+	for _, f := range files {
+		to, _ := os.Readlink(f)
+		if fd := filepath.Base(f); to == file.Name() || (fd == "1" || fd == "2") && to != "/dev/null" {
+			t.Errorf("file %s is %s", fd, to)
+		}
+	}
+}
