@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,33 @@ import (
 // in which the command runs without a guard. If lockstep ends before, the starter does too.
 
 const starterName = "lockstep-start" // argv[0] of the starter
+
+// own are the processes that this one has started and waits for. They are started under its mutex, so a
+// child that is not among them is an orphan of somebody else.
+var own struct {
+	sync.Mutex
+	pids map[int]bool
+}
+
+// launch starts a process of one's own. Call waited when somebody has waited for it.
+func launch(cmd *exec.Cmd) error {
+	own.Lock()
+	defer own.Unlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if own.pids == nil {
+		own.pids = map[int]bool{}
+	}
+	own.pids[cmd.Process.Pid] = true
+	return nil
+}
+
+func waited(pid int) {
+	own.Lock()
+	defer own.Unlock()
+	delete(own.pids, pid)
+}
 
 // child is a process group with the command in it.
 type child struct {
@@ -53,7 +81,7 @@ func newChild(path string, argv, env []string, foreground bool) (*child, error) 
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Foreground: foreground, Ctty: 0},
 	}
-	if err := cmd.Start(); err != nil {
+	if err := launch(cmd); err != nil {
 		_ = begin.Close()
 		_ = fault.Close()
 		return nil, err
@@ -166,6 +194,9 @@ func (c *child) watch() <-chan status {
 				continue
 			}
 			s.gone = err != nil || s.Exited() || s.Signaled()
+			if s.gone {
+				waited(c.group)
+			}
 			changes <- s
 			if s.gone {
 				return
@@ -175,9 +206,11 @@ func (c *child) watch() <-chan status {
 	return changes
 }
 
-// reap takes the exit codes of processes of the group whose parent this process has become, as
-// process 1 of a container does.
+// reap takes the exit codes of processes of the group whose parent this process has become. adopt does
+// so too, but a moment later.
 func (c *child) reap() {
+	own.Lock()
+	defer own.Unlock()
 	for {
 		if pid, err := syscall.Wait4(-c.group, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
 			return

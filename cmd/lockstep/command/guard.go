@@ -58,7 +58,7 @@ func startGuard(group int, until int64, grace time.Duration, name string, limit 
 		Stderr: os.Stderr, ExtraFiles: []*os.File{read, answer}, Dir: "/",
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // no signal of a terminal or of a group reaches it
 	}
-	err = cmd.Start()
+	err = launch(cmd)
 	_ = answer.Close()
 	if err != nil {
 		_ = write.Close()
@@ -81,6 +81,7 @@ func startGuard(group int, until int64, grace time.Duration, name string, limit 
 			}
 		}
 		_ = cmd.Wait()
+		waited(cmd.Process.Pid)
 		close(g.gone)
 	}()
 	select {
@@ -152,6 +153,7 @@ func guardMain() int {
 	tell := func(format string, args ...any) { put(stderr, format+"\n", args...) }
 	put(answer, "ready\n")
 	to := fmt.Sprintf("the process group %d", group)
+	left := &leftover{group: group}
 	for orphan, warned := false, false; ; {
 		next := until
 		if !warned {
@@ -189,7 +191,7 @@ func guardMain() int {
 				tell("lockstep: guard of %q: lockstep is gone: %s", os.Args[3], sent(syscall.SIGTERM, to, err))
 			}
 		case <-time.After(min(time.Duration(next-now()), pause(orphan))):
-			if orphan && !groupLives(group) {
+			if orphan && left.gone() {
 				return 0
 			}
 		}
@@ -214,12 +216,13 @@ func pause(orphan bool) time.Duration {
 	return time.Second
 }
 
-// killGroup returns when the group is gone, or after a while: zombies that nobody waits for stay in
-// it, and so do processes of another user, which are an error.
+// killGroup returns when nothing of the group lives, or after a while: processes of another user stay
+// in it, which is an error.
 func killGroup(group int) (err error) {
+	left := &leftover{group: group}
 	for range 100 {
 		err = signalGroup(group, syscall.SIGKILL)
-		if !groupLives(group) {
+		if left.gone() {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -252,7 +255,32 @@ func sent(sig syscall.Signal, to string, err error) string {
 	return fmt.Sprintf("%s went to %s", name, to)
 }
 
+// groupLives tells whether a group has a process, which may be a zombie.
 func groupLives(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRCH }
+
+// leftover is what is left of a group whose leader has ended.
+type leftover struct {
+	group int
+	since time.Time // of the first look
+	next  time.Time // look at all processes again
+}
+
+// gone tells whether nothing of the group lives. Zombies do not: their parent may wait for nobody. To
+// find that out takes a look at all processes, so it is done less and less often.
+func (l *leftover) gone() bool {
+	now := time.Now()
+	switch {
+	case !groupLives(l.group):
+		return true
+	case l.since.IsZero():
+		l.since = now
+	case now.Before(l.next):
+		return false
+	}
+	gone := onlyZombies(l.group)
+	l.next = time.Now().Add(min(max(10*time.Millisecond, now.Sub(l.since)/4), time.Second))
+	return gone
+}
 
 // strangers tells whether all that live in a group are processes of another user.
 func strangers(group int) bool { return syscall.Kill(-group, 0) == syscall.EPERM }

@@ -27,6 +27,7 @@ var passed = []os.Signal{
 // under waits for the lock and runs the command.
 func (r *running) under(ctx context.Context, locks *locker.Client, strategy, path string) error {
 	survivePipe()
+	defer adopt()()
 	signals := make(chan os.Signal, 16)
 	notify(signals, passed)
 	// The context of the lock descends from it, so it is not cancelled before the end of the hold.
@@ -212,6 +213,7 @@ func (s *supervisor) watch(changes <-chan status) {
 	if s.guard != nil {
 		dead, warned = s.guard.gone, s.guard.warned
 	}
+	rest := &leftover{group: s.child.group}
 	for {
 		if end := s.lock.Lease().Expires; s.guard != nil && end.After(known) {
 			known = end
@@ -228,7 +230,7 @@ func (s *supervisor) watch(changes <-chan status) {
 		if !s.gone.IsZero() {
 			s.child.reap()
 			switch {
-			case !groupLives(s.child.group):
+			case rest.gone():
 				return
 			case strangers(s.child.group), s.killed && time.Since(s.gone) > s.grace+time.Second:
 				if !working(s.child.group) {
