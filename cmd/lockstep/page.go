@@ -78,8 +78,9 @@ func pageOf(p command.Page, s command.Store) (http.Handler, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s can't end a hold by force", s.Name)
 		}
-		// Serve lets nobody but this machine see such a page.
-		opts = append(opts, pagelocker.WithRelease(evictor, func(*http.Request) bool { return true }))
+		// Serve lets nobody see such a page but this machine, and those whom a proxy lets in.
+		opts = append(opts, pagelocker.WithTrustedOrigins(p.Origins...),
+			pagelocker.WithRelease(evictor, func(*http.Request) (string, bool) { return p.By, true }))
 	}
 	return pagelocker.New(opts...), nil
 }

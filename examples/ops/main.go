@@ -72,7 +72,7 @@ func run(ctx context.Context, out io.Writer, listen, addr string) error {
 			r, err := store.Check(ctx)
 			return pagelocker.Check{Server: r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		}),
-		pagelocker.WithRelease(store, func(*http.Request) bool { return true }))
+		pagelocker.WithRelease(store, func(*http.Request) (string, bool) { return "operator", true }))
 	checkout := locker.New(fenced.New(store), locker.WithHolder("checkout/1"), locker.WithMiddleware(page.Middleware))
 	billing := locker.New(fenced.New(store), locker.WithHolder("billing/1"))
 

@@ -13,7 +13,10 @@ func Example() {
 	store := memory.New() // or any store that can list its locks
 	page := pagelocker.New(
 		pagelocker.WithStore(store, "billing/"),
-		pagelocker.WithRelease(store, func(r *http.Request) bool { return r.Header.Get("X-Forwarded-User") == "ann" }),
+		pagelocker.WithRelease(store, func(r *http.Request) (by string, ok bool) {
+			by = r.Header.Get("X-Forwarded-User") // of a proxy that knows people
+			return by, by == "ann"
+		}),
 	)
 	locks := locker.New(single.New(store), locker.WithHolder("api-7f9c/4711"), locker.WithMiddleware(page.Middleware))
 	_ = locks // for the service

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"path"
@@ -92,11 +93,15 @@ func (p *Page) html(w http.ResponseWriter, r *http.Request, q query, notice stri
 // release ends a hold by force.
 func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	if err := p.crossing.Check(r); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
+		http.Error(w, p.crossed(r, err), http.StatusForbidden)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10) // before authorize, which may read the form
-	if p.evictor == nil || p.authorize == nil || !p.authorize(r) {
+	by, permitted := "", false
+	if p.evictor != nil && p.authorize != nil {
+		by, permitted = p.authorize(r)
+	}
+	if !permitted {
 		http.Error(w, "this page is read-only for you", http.StatusForbidden)
 		return
 	}
@@ -114,7 +119,11 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	now := r.PostFormValue("now") != ""
 	p.wait(r, q, patience) // for the history, which would not know the hold otherwise
 	h := p.held(q.key, seen)
-	ok, err := p.evictor.Evict(ctx, q.key, seen, backends.Eviction{By: "the page of locks", Now: now})
+	label := strings.ReplaceAll(by, "@", " at ") // an address of a person, where a label has no @
+	if !backends.ValidHolder(label) {
+		label = "the page of locks"
+	}
+	ok, err := p.evictor.Evict(ctx, q.key, seen, backends.Eviction{By: label, Now: now})
 	outcome, reason := "lock released by force on the page", ""
 	switch {
 	case err != nil && !undone(err):
@@ -126,6 +135,9 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	}
 	if p.logger != nil {
 		attrs := []any{"key", q.key, "print", seen, "now", now, "remote", r.RemoteAddr}
+		if by != "" {
+			attrs = append(attrs, "by", by)
+		}
 		if h.Holder != "" {
 			attrs = append(attrs, "holder", h.Holder)
 		}
@@ -158,6 +170,21 @@ func (p *Page) release(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.html(w, r, q, "It is not known whether that hold was released: "+reason, http.StatusBadGateway)
 	}
+}
+
+// crossed says why a release was refused that seems to come from another page, and what helps behind a
+// proxy.
+func (p *Page) crossed(r *http.Request, err error) string {
+	text := err.Error()
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "null" {
+		text += fmt.Sprintf("\nThe browser shows %s, and the request is for %s. If both are this page, behind a proxy, let the proxy pass "+
+			"the name of the host on (nginx: proxy_set_header Host $host), or name the origin: pagelocker.WithTrustedOrigins, or "+
+			"lockstep serve -origin.", origin, r.Host)
+	}
+	if p.wrong != nil {
+		text += "\n" + p.wrong.Error()
+	}
+	return text
 }
 
 // held is the hold that has the print, as far as it is known.

@@ -312,7 +312,7 @@ func TestALookThatAReleaseOvertakesIsRepeated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := pagelocker.New(pagelocker.WithStore(store), pagelocker.WithRelease(store, func(*http.Request) bool { return true }))
+		p := pagelocker.New(pagelocker.WithStore(store), pagelocker.WithRelease(store, func(*http.Request) (string, bool) { return "", true }))
 		release := func() {
 			store.during.Store(nil)
 			w := ask(p, http.MethodPost, "/?key=order/1", url.Values{"print": {state.Holds[0].Print}, "now": {"1"}})

@@ -20,7 +20,8 @@ type config struct {
 	watched    []string
 	check      func(context.Context) (Check, error)
 	evictor    backends.Evictor
-	authorize  func(*http.Request) bool
+	authorize  func(*http.Request) (by string, ok bool)
+	origins    []string
 	logger     *slog.Logger
 }
 
@@ -78,12 +79,22 @@ func WithMaxStreams(n int) Option { return func(c *config) { c.maxStreams = n } 
 // WithRelease lets a person end a hold by force, if authorize returns true for the request. The
 // page then has a button, which sends the Print of the hold that the person has seen. See
 // [backends.Evictor] for what happens to the hold. A request from another origin is refused before
-// authorize is called.
+// authorize is called: see [WithTrustedOrigins].
 //
 // authorize must know the person, by a session or a proxy that sets a header. A function that
-// always returns true lets everybody who can reach the page end every hold.
-func WithRelease(e backends.Evictor, authorize func(*http.Request) bool) Option {
+// always returns true lets everybody who can reach the page end every hold. by names the person: it is
+// the label under which the key stays closed, and stands in the log. In the label, "@" is " at ". If
+// it is no label all the same ([backends.ValidHolder]), "the page of locks" takes its place.
+func WithRelease(e backends.Evictor, authorize func(*http.Request) (by string, ok bool)) Option {
 	return func(c *config) { c.evictor, c.authorize = e, authorize }
+}
+
+// WithTrustedOrigins accepts a release from pages at these origins, such as "https://locks.example.com".
+// It is needed behind a proxy that does not pass the name of the host on, as nginx without
+// `proxy_set_header Host $host`: the browser then names an origin that the request is not for. An origin
+// has a scheme and a host, with a port unless it is that of the scheme.
+func WithTrustedOrigins(origins ...string) Option {
+	return func(c *config) { c.origins = append(c.origins, origins...) }
 }
 
 // WithLogger logs each release by force that authorize has accepted, and what became of it, at Warn.

@@ -271,7 +271,7 @@ func TestTwoKeysNeverShareARow(t *testing.T) {
 func TestKeysOutsideThePrefixesAreNotAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counted{Store: memory.New()}
-		p := pagelocker.New(pagelocker.WithStore(store, "orders/"), pagelocker.WithRelease(store, func(*http.Request) bool { return true }))
+		p := pagelocker.New(pagelocker.WithStore(store, "orders/"), pagelocker.WithRelease(store, func(*http.Request) (string, bool) { return "", true }))
 		store.Set("session/1", "other software", time.Hour)
 		ask(p, http.MethodGet, "/?key=session/1", nil)
 		if n := store.inspections.Load(); n != 0 {
@@ -300,7 +300,7 @@ func TestOnlyAuthorisedPeopleOfTheSameOriginReleaseByForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		authorize := func(r *http.Request) bool { asked++; return r.Header.Get("X-User") == "ann" }
+		authorize := func(r *http.Request) (string, bool) { asked++; return "", r.Header.Get("X-User") == "ann" }
 		p := pagelocker.New(pagelocker.WithStore(store), pagelocker.WithRelease(store, authorize))
 		state, err := store.Inspect(t.Context(), "order/1")
 		if err != nil {
@@ -361,7 +361,7 @@ func TestAReleaseByForceIsLogged(t *testing.T) {
 		seen := state.Holds[0].Print
 		var log bytes.Buffer
 		p := pagelocker.New(pagelocker.WithStore(store),
-			pagelocker.WithRelease(store, func(r *http.Request) bool { return r.Header.Get("X-User") == "ann" }),
+			pagelocker.WithRelease(store, func(r *http.Request) (string, bool) { return "", r.Header.Get("X-User") == "ann" }),
 			pagelocker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		for _, c := range []struct{ seen, user, want string }{
 			{seen, "bob", "^$"}, // bob may not release
@@ -417,7 +417,7 @@ func TestThePageNeedsNoScript(t *testing.T) {
 		if regexp.MustCompile(`<time[^>]*></time>`).MatchString(list + lock) {
 			s.Error("a time waits for a script")
 		}
-	}, pagelocker.WithRelease(memory.New(), func(*http.Request) bool { return true }))
+	}, pagelocker.WithRelease(memory.New(), func(*http.Request) (string, bool) { return "", true }))
 }
 
 func TestMetrics(t *testing.T) {

@@ -48,6 +48,7 @@ package pagelocker
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"html/template"
 	"net/http"
 	"sync"
@@ -70,6 +71,7 @@ type Page struct {
 	looking  atomic.Bool   // a stream is open
 	boot     string        // names this Page in the ids of events
 	crossing *http.CrossOriginProtection
+	wrong    error // of WithTrustedOrigins
 	template *template.Template
 	close    sync.Once
 	closed   chan struct{}
@@ -85,6 +87,11 @@ func New(opts ...Option) *Page {
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&p.config)
+		}
+	}
+	for _, origin := range p.origins {
+		if err := p.crossing.AddTrustedOrigin(origin); err != nil {
+			p.wrong = errors.Join(p.wrong, err)
 		}
 	}
 	p.colors.known = map[string]int{}

@@ -39,7 +39,7 @@ type refusal struct{}
 func (refusal) Error() string   { return "permission denied for function evict" }
 func (refusal) Permanent() bool { return true }
 
-func everybody(*http.Request) bool { return true }
+func everybody(*http.Request) (string, bool) { return "", true }
 
 // force is a release by force of order/1.
 func (s *scene) force(seen string) *httptest.ResponseRecorder {
@@ -210,4 +210,76 @@ func TestAReleaseByAnotherProgramIsInTheHistory(t *testing.T) {
 			s.Errorf("metrics %s", text)
 		}
 	})
+}
+
+// A person is told by the label under which the key stays closed, and in the log. What is no label is in
+// the log alone.
+func TestAReleaseIsSignedByThePerson(t *testing.T) {
+	for by, want := range map[string]string{"ann": "ann", "ann@example.com": "ann at example.com", "": "the page of locks", "x\ny": "the page of locks"} {
+		e, log := new(evictor), new(bytes.Buffer)
+		authorize := func(*http.Request) (string, bool) { return by, true }
+		play(t, func(s *scene) {
+			e.Evictor = s.Store
+			s.lock(s.others, "order/1")
+			if w := s.force(s.print("order/1")); w.Code != http.StatusSeeOther {
+				s.Fatalf("status %d: %s", w.Code, mainOf(w.Body.String()))
+			}
+			state, err := s.Store.Inspect(s.Context(), "order/1")
+			if err != nil || len(state.Holds) != 1 || state.Holds[0].Holder != want {
+				s.Errorf("by %q: %+v, %v; want %q", by, state.Holds, err, want)
+			}
+			if (by != "") != strings.Contains(log.String(), fmt.Sprintf("by=%s", quoted(by))) {
+				s.Errorf("by %q: the log has %s", by, log)
+			}
+		}, pagelocker.WithRelease(e, authorize), pagelocker.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	}
+}
+
+func quoted(text string) string {
+	if strings.ContainsAny(text, "\n ") {
+		return fmt.Sprintf("%q", text)
+	}
+	return text
+}
+
+// print is the print of the only hold of a key.
+func (s *scene) print(key string) string {
+	s.Helper()
+	state, err := s.Store.Inspect(s.Context(), key)
+	if err != nil || len(state.Holds) != 1 {
+		s.Fatal(state, err)
+	}
+	return state.Holds[0].Print
+}
+
+// A proxy that passes its own name on makes the page another one for the browser. The refusal says what helps.
+func TestAReleaseBehindAProxyNeedsItsOrigin(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		origins []string
+		origin  string
+		status  int
+		says    string
+	}{
+		{"nginx by default", nil, "http://locks.example.com", http.StatusForbidden, "proxy_set_header Host $host"},
+		{"another origin than that of the proxy", []string{"http://locks.example.com"}, "http://evil.example", http.StatusForbidden, "WithTrustedOrigins"},
+		{"another port", []string{"http://locks.example.com"}, "http://locks.example.com:81", http.StatusForbidden, "WithTrustedOrigins"},
+		{"no origin at all", []string{"locks.example.com"}, "http://locks.example.com", http.StatusForbidden, `"locks.example.com"`},
+		{"the origin of the proxy", []string{"http://other.example", "http://locks.example.com"}, "http://locks.example.com", http.StatusSeeOther, ""},
+	} {
+		e := new(evictor)
+		play(t, func(s *scene) {
+			e.Evictor = s.Store
+			s.lock(s.others, "order/1")
+			r := httptest.NewRequest(http.MethodPost, "/?key=order/1", strings.NewReader(url.Values{"print": {s.print("order/1")}}.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Origin", row.origin)
+			r.Host = "127.0.0.1:7007"
+			w := httptest.NewRecorder()
+			s.page.ServeHTTP(w, r)
+			if w.Code != row.status || !strings.Contains(w.Body.String(), row.says) {
+				s.Errorf("%s: status %d: %s; want %d and %q", row.name, w.Code, w.Body, row.status, row.says)
+			}
+		}, pagelocker.WithRelease(e, everybody), pagelocker.WithTrustedOrigins(row.origins...))
+	}
 }

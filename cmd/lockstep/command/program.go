@@ -22,9 +22,11 @@ type Program struct {
 
 // A Page says what Program.Page shows.
 type Page struct {
-	Stores       []Store // one, or the nodes of a quorum
-	Prefix       string  // of the keys to show
-	AllowRelease bool    // those who see the page may release locks by force; then it is for this machine only
+	Stores       []Store  // one, or the nodes of a quorum
+	Prefix       string   // of the keys to show
+	AllowRelease bool     // those who see the page may release locks by force
+	By           string   // the label of the person, for a release by force
+	Origins      []string // where a proxy shows the page, such as "https://locks.example.com"
 }
 
 // A Family is a kind of store.

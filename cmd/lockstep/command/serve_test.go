@@ -37,6 +37,14 @@ func TestServeShowsThePageOfTheProgram(t *testing.T) {
 	if c.find("serve") == nil || (&cli{}).find("serve") != nil {
 		t.Error("serve is there without a page, or missing with one")
 	}
+	for _, mayRelease := range []bool{false, true} {
+		serves(t, mayRelease)
+	}
+}
+
+func serves(t *testing.T, mayRelease bool) {
+	var told lockedBuffer
+	c := &cli{err: &told, out: io.Discard}
 	streaming := make(chan struct{})
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "the page")
@@ -48,7 +56,7 @@ func TestServeShowsThePageOfTheProgram(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- c.serve(ctx, "127.0.0.1:0", true, page) }()
+	go func() { ended <- c.serve(ctx, "127.0.0.1:0", mayRelease, []string{"locks.example.com"}, page) }()
 	var address string
 	for limit := time.Now().Add(time.Minute); address == "" && time.Now().Before(limit); time.Sleep(time.Millisecond) {
 		address = regexp.MustCompile(`http://\S+`).FindString(told.String())
@@ -61,15 +69,24 @@ func TestServeShowsThePageOfTheProgram(t *testing.T) {
 	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != "the page" {
 		t.Errorf("%q, %v", text, err)
 	}
-	rebound, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rebound.Host = "evil.example:7007"
-	if answer, err := http.DefaultClient.Do(rebound); err != nil || answer.StatusCode != http.StatusForbidden {
-		t.Errorf("a page that may release locks, under a name of somebody else: %v, %v", answer, err)
-	} else {
+	for host, want := range map[string]int{
+		"evil.example:7007": http.StatusForbidden, "evil.example": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden,
+		"localhost:7007": http.StatusOK, "LOCALHOST": http.StatusOK, "[::1]:7007": http.StatusOK, "[::1]": http.StatusOK, "127.0.0.2": http.StatusOK,
+		"locks.example.com": http.StatusOK, "Locks.Example.com:8443": http.StatusOK, "x.locks.example.com": http.StatusForbidden,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
 		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("a page on the loopback (may release: %t) for the host %s: status %d, want %d", mayRelease, host, answer.StatusCode, want)
+		}
 	}
 	go func() {
 		if stream, err := http.Get(address + "/stream"); err == nil {
@@ -85,7 +102,7 @@ func TestServeShowsThePageOfTheProgram(t *testing.T) {
 	if strings.Contains(told.String(), "no login") {
 		t.Errorf("it warns on loopback: %s", told.String())
 	}
-	if err := c.serve(t.Context(), "0.0.0.0:0", true, page); exitCode(err) != exitUsage {
+	if err := c.serve(t.Context(), "0.0.0.0:0", true, nil, page); exitCode(err) != exitUsage {
 		t.Errorf("a page for everybody that releases locks: %v", err)
 	}
 }
