@@ -23,7 +23,7 @@ import (
 )
 
 // The harnesses of [Run], [RunQueued], [RunNumbered], [RunFenced], [RunShared], [RunOrdered],
-// [RunInspector], [RunTransfer] and [RunLegacy].
+// [RunInspector], [RunTransfer], [RunGuard] and [RunLegacy].
 type (
 	// Harness says how to test a store.
 	Harness = HarnessFor[backends.Store, Outside]

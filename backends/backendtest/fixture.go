@@ -35,6 +35,7 @@ type fixture struct {
 	transfers backends.TransferStore
 	// nil: the store moves no holds
 	holdTransfers backends.SharedTransferStore
+	guarded       GuardedStore // nil: the store has no guard
 
 	numberings []numbering // the ways in which the store numbers
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
@@ -45,6 +46,12 @@ func TestContract(t *testing.T) {
 		t.Parallel()
 		backendtest.RunShared(t, backendtest.SharedHarness{MaxTTL: maxTTL, Resolution: resolution, NoLeft: true, New: func(t *testing.T) (backends.SharedStore, backendtest.SharedOutside) {
 			return store, o(t)
+		}})
+	})
+	t.Run("Guard", func(t *testing.T) {
+		t.Parallel()
+		backendtest.RunGuard(t, backendtest.GuardHarness{MaxTTL: maxTTL, Resolution: resolution, NoLeft: true, New: func(t *testing.T) (backendtest.GuardedStore, backendtest.SharedOutside) {
+			return transactions{store, client}, o(t)
 		}})
 	})
 	t.Run("TransferStore", func(t *testing.T) {
@@ -135,4 +142,27 @@ func (o outside) Delete(key string) {
 	if _, err := o.client.Delete(context.Background(), at(key), clientv3.WithRange(at(key)+"0")); err != nil {
 		o.t.Error(err)
 	}
+}
+
+// transactions are those of an application that are guarded.
+type transactions struct {
+	*etcd.Store
+	client *clientv3.Client
+}
+
+func (transactions) Isolations() []string { return []string{"serializable"} }
+
+func (s transactions) Begin(ctx context.Context, _ string) (commit func(key, token string, shared bool) error, err error) {
+	return func(key, token string, shared bool) error {
+		l := locker.Lease{Key: key, Token: token}
+		guard := s.Guard(l)
+		if shared {
+			guard = s.GuardHold(l)
+		}
+		r, err := s.client.Txn(ctx).If(guard).Then(clientv3.OpPut("guarded", key)).Commit()
+		if err == nil && !r.Succeeded {
+			err = locker.ErrLost
+		}
+		return err
+	}, nil
 }

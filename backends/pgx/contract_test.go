@@ -2,19 +2,25 @@ package pgx_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	pgxlib "github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
@@ -127,4 +133,72 @@ func TestContract(t *testing.T) {
 	t.Run("TransferStore", func(t *testing.T) {
 		backendtest.RunTransfer(t, backendtest.TransferHarness{MaxTTL: maxTTL, New: func(t *testing.T) (backends.TransferStore, backendtest.SharedOutside) { return start(t) }})
 	})
+	t.Run("Guard", func(t *testing.T) {
+		backendtest.RunGuard(t, backendtest.GuardHarness{MaxTTL: maxTTL, New: func(t *testing.T) (backendtest.GuardedStore, backendtest.SharedOutside) {
+			store, outside := start(t)
+			return transactions{store, pool}, outside
+		}})
+	})
+	t.Run("Guard through database/sql", func(t *testing.T) {
+		backendtest.RunGuard(t, backendtest.GuardHarness{MaxTTL: maxTTL, New: func(t *testing.T) (backendtest.GuardedStore, backendtest.SharedOutside) {
+			db := stdlib.OpenDBFromPool(pool)
+			t.Cleanup(func() { _ = db.Close() })
+			_, outside := start(t)
+			return standard{sqlstore.NewPostgreSQL(db, sqlstore.WithMaxTTL(maxTTL)), db}, outside
+		}})
+	})
+}
+
+// transactions are those of an application that are guarded.
+type transactions struct {
+	*sqlstore.PostgreSQL
+	pool *pgxpool.Pool
+}
+
+func (s transactions) Isolations() []string {
+	return []string{string(pgxlib.ReadCommitted), string(pgxlib.RepeatableRead), string(pgxlib.Serializable)}
+}
+
+func (s transactions) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool) error, err error) {
+	tx, err := s.pool.BeginTx(ctx, pgxlib.TxOptions{IsoLevel: pgxlib.TxIsoLevel(isolation)})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, "SELECT count(*) FROM pg_class"); err != nil {
+		return nil, err
+	}
+	return func(key, token string, _ bool) error {
+		if err := s.Guard(ctx, pgx.InTx(tx), locker.Lease{Key: key, Token: token}); err != nil {
+			return errors.Join(err, tx.Rollback(ctx))
+		}
+		return tx.Commit(ctx)
+	}, nil
+}
+
+// standard has the transactions of database/sql.
+type standard struct {
+	*sqlstore.PostgreSQL
+	db *sql.DB
+}
+
+var isolations = map[string]sql.IsolationLevel{
+	"read committed": sql.LevelReadCommitted, "repeatable read": sql.LevelRepeatableRead, "serializable": sql.LevelSerializable,
+}
+
+func (s standard) Isolations() []string { return slices.Sorted(maps.Keys(isolations)) }
+
+func (s standard) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool) error, err error) {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: isolations[isolation]})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, "SELECT count(*) FROM pg_class"); err != nil {
+		return nil, err
+	}
+	return func(key, token string, _ bool) error {
+		if err := s.Guard(ctx, sqlstore.InTx(tx), locker.Lease{Key: key, Token: token}); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		return tx.Commit()
+	}, nil
 }

@@ -43,5 +43,7 @@ BEGIN
     PERFORM lockstep.room(k, r.value, reservation, t);
   ELSE
     UPDATE lockstep.hold SET token = closed WHERE key = k AND token = gone;
+    -- for guard: a transaction with an older snapshot sees the hold, and must find this row changed
+    UPDATE lockstep.lock SET expires = expires WHERE key = k;
   END IF;
 END $$;

@@ -3,6 +3,7 @@
 -- function sees what others have committed before it.
 --
 -- A function that changes a key first locks the row of the key, so the changes of one key have an order.
+-- One that ends a lock or a hold also changes that row: guard counts on it.
 
 -- locked locks the row of a key, which it adds if it is missing.
 CREATE OR REPLACE FUNCTION lockstep.locked(k bytea) RETURNS lockstep.lock LANGUAGE plpgsql AS $$

@@ -1,0 +1,121 @@
+package backendtest
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends"
+)
+
+// GuardedStore is what [RunGuard] tests: a store, and transactions of an application that depend on
+// its locks.
+type GuardedStore interface {
+	backends.TransferStore
+	backends.SharedTransferStore
+	backends.Inspector
+	backends.Evictor
+
+	// Isolations are the names of the isolation levels that transactions may have.
+	Isolations() []string
+
+	// Begin begins a transaction. It reads something, so that a level with a snapshot has it from
+	// then. commit ends the transaction as an application does: with the guard of a lock, or of a
+	// shared hold, as its last statement before the commit. The error is nil if it was committed.
+	Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool) error, err error)
+}
+
+// GuardHarness says how to test the guard of a store.
+type GuardHarness = HarnessFor[GuardedStore, SharedOutside]
+
+// RunGuard is [Run] for the guard of a store: it is asked for by each kind of lease, at each
+// isolation level, in a transaction that began before the lease was lost, and in one that began after.
+func RunGuard(t *testing.T, h GuardHarness) {
+	t.Helper()
+	ofGuard.run(t, h)
+}
+
+var ofGuard = suite[GuardedStore, SharedOutside]{
+	sentences: func(GuardHarness) []sentence { return guardSentences },
+	give: func(x *fixture, store GuardedStore, outside SharedOutside) {
+		x.guarded, x.store, x.shared, x.setShared = store, store, store, outside.SetShared
+		x.transfers, x.holdTransfers, x.inspector, x.evictor = store, store, store, store
+	},
+}
+
+var guardSentences = []sentence{
+	{"a transaction commits with the guard of a lease that is its holder's", func(x *fixture) {
+		x.guards(func(string, string, bool) {}, true)
+	}},
+	{"a transaction never commits with the guard of a lease that was evicted", func(x *fixture) {
+		for _, e := range []backends.Eviction{{By: "ann"}, {Now: true}} {
+			x.guards(func(key, token string, _ bool) { x.evict(key, backends.PrintOf(token), e, true) }, false)
+		}
+	}},
+	{"a transaction never commits with the guard of a lease that was transferred", func(x *fixture) {
+		for _, numbered := range []bool{false, true} {
+			x.guards(func(key, token string, shared bool) {
+				move := x.transfers.Transfer
+				if shared {
+					move = x.holdTransfers.TransferHold
+				}
+				if res, err := move(x.Context(), key, token, labelled(""), x.long, numbered); err != nil || !res.OK {
+					x.Fatalf("Transfer = %+v, %v; want it granted", res, err)
+				}
+			}, false)
+		}
+	}},
+	{"a transaction never commits with the guard of a lease that was released, also if another has it now", func(x *fixture) {
+		for _, taken := range []bool{false, true} {
+			x.guards(func(key, token string, shared bool) {
+				switch {
+				case !shared:
+					x.remove(key, token)
+				default:
+					x.leave(key, token)
+				}
+				switch {
+				case !taken:
+				case shared:
+					x.admit(key, labelled(""), x.long, backends.Admission{Limit: 2}, 0, 0)
+				default:
+					x.grant(key, labelled(""), x.long)
+				}
+			}, false)
+		}
+	}},
+}
+
+// guards has transactions end with the guard of a lease after something happened to it.
+func (x *fixture) guards(happens func(key, token string, shared bool), commits bool) {
+	x.Helper()
+	for _, isolation := range x.guarded.Isolations() {
+		for _, kind := range []string{"a lock", "a hold that is alone", "one of two holds"} {
+			for _, began := range []string{"before", "after"} {
+				key, token, shared := x.key(rand.Text()), labelled(""), kind != "a lock"
+				if shared {
+					x.admit(key, token, x.long, backends.Admission{Limit: 2}, 1, 1)
+				} else {
+					x.grant(key, token, x.long)
+				}
+				if kind == "one of two holds" {
+					x.admit(key, labelled(""), x.long, backends.Admission{Limit: 2}, 2, 0)
+				}
+				if began == "after" {
+					happens(key, token, shared)
+				}
+				commit, err := x.guarded.Begin(x.Context(), isolation)
+				if err != nil {
+					x.Fatalf("Begin: %v", err)
+				}
+				if began == "before" {
+					happens(key, token, shared)
+				}
+				if err := commit(key, token, shared); (err == nil) != commits {
+					x.Errorf("%s, isolation %q, the transaction began %s it happened: the commit gives %v; want it to succeed: %v",
+						kind, isolation, began, err, commits)
+				}
+			}
+		}
+	}
+}
