@@ -35,6 +35,7 @@ type hold struct {
 	extend    bool // renew the lease
 	stopped   bool // the ctx given to Lock had ended when the hold did
 	moved     bool // to another process, see Transfer: Unlock sends nothing
+	rest      rest // of the lease
 	abandoned abandonment
 }
 
@@ -99,6 +100,9 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 	if first = h.over == nil; first {
 		h.over, h.stopped = cause, stopped
 		h.left = max(h.lease.Expires.Sub(now), 0)
+		if lost {
+			h.keepRest(cause, now)
+		}
 		cancels = h.cancels()
 		h.handle = nil
 		if lost {
@@ -129,18 +133,63 @@ func (h *hold) lose(cause *LostError) {
 func (h *hold) lossFollows() {
 	defer h.client.ledger.Done()
 	defer close(h.told)
-	if lost, ok := errors.AsType[*LostError](h.over); ok && !h.windsUp(lost) {
+	if !h.windsUp() {
 		h.releaseLeftover()
 	}
 	h.tell(h.over)
 }
 
-// windsUp tells whether the context of the holder ended before the lease: by the maximum hold, or
-// by the end of the ctx given to Lock. The context can't tell the holder of this loss any more. So
-// the nodes that still have the lease keep it until Unlock, and the work can stop before the next
-// holder's begins.
-func (h *hold) windsUp(lost *LostError) bool {
-	return !h.leaseNow().Ended() && (lost.Reason == LostMaxHold || h.stopped)
+// rest is what becomes of the rest of a lease whose hold is lost. It is decided when the hold ends.
+type rest byte
+
+const (
+	restNone  rest = iota // there is none: what may be left is released at once
+	restKept              // until Unlock or until the end of the lease, whichever is first
+	restEnded             // one of the two releases it
+)
+
+// keepRest keeps the rest of the lease if the context of the holder ends before the lease: by the
+// maximum hold, or by the end of the ctx given to Lock. The context can't tell the holder of this
+// loss any more. So the nodes that still have the lease keep it until Unlock, and the work can stop
+// before the next holder's begins. If Unlock has not come by the end of the lease, or of the minimum
+// hold, what is left is released: under some recipes it does not end by itself. The mutex is held.
+func (h *hold) keepRest(cause error, now time.Time) {
+	lost, ok := errors.AsType[*LostError](cause)
+	if !ok || h.lease.endedAt(now) || lost.Reason != LostMaxHold && !h.stopped {
+		return
+	}
+	h.rest = restKept
+	ends := h.lease.Expires
+	if h.least != nil {
+		if until := h.lease.Granted.Add(h.least.d); until.After(ends) {
+			ends = until
+		}
+	}
+	h.unlock.expiry = time.AfterFunc(ends.Sub(now), func() {
+		if h.endRest() {
+			h.releaseLeftover()
+		}
+	})
+}
+
+// windsUp tells whether the rest of the lease was kept when the hold was lost.
+func (h *hold) windsUp() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rest != restNone
+}
+
+// endRest makes the caller the one that releases the rest of the lease, if there is one. There is
+// one release, since under some recipes it has no token.
+func (h *hold) endRest() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.rest != restKept {
+		return false
+	}
+	h.rest = restEnded
+	h.unlock.expiry.Stop()
+	return true
 }
 
 // checkClock ends the hold if its lease is over, without waiting for the scheduler. If the hold is

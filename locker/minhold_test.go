@@ -325,6 +325,15 @@ func TestTheMaximumHoldDoesNotEndTheMinimumHold(t *testing.T) {
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 		mustBeAfter(t, "another process got it", s.takenAt(t).Sub(l.Lease().Granted), minHold)
 	})
+	t.Run("without Unlock", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithMaxHold(time.Second))
+			mustBeAfter(t, "another process got it", s.takenAt(t).Sub(l.Lease().Granted), minHold)
+			if _, _, releases, _ := s.asked(); releases != 1 {
+				t.Errorf("%d releases by the holder; want 1", releases)
+			}
+		})
+	})
 	t.Run("unless the work of Do failed", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			err := c.Do(t.Context(), "key", func(ctx context.Context, _ *locker.Lock) error {

@@ -78,7 +78,7 @@ func WithoutExtension() Option { return func(c *config) { c.extend = false } }
 // WithMaxHold ends a hold after d, counted from the grant, so that a stuck program does not keep a
 // lock for ever. The lock is renewed no more, and its context ends with a [LostError] whose reason
 // is [LostMaxHold]. The rest of the lease runs out, unless Unlock ends it: the work has that long
-// to stop.
+// to stop. At its end the Client releases what is left, whether or not Unlock comes.
 func WithMaxHold(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {

@@ -88,7 +88,7 @@ type unlocking struct {
 	again       bool          // it goes on in the background
 	sent        int32         // Releases that may have reached the store
 	done        chan struct{} // closed when it is over; nil if nobody waits
-	expiry      *time.Timer   // gives up the release in the background
+	expiry      *time.Timer   // gives up the release in the background, or the rest of a lost lease
 
 	err error // the result when it is over
 }
@@ -117,10 +117,10 @@ func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
 
 // release is the work of the first Unlock: it waits for extensions under way and sends Release.
 func (h *hold) release() {
-	// lost: lossFollows has released the rest, unless the holder winds up
+	// lost: lossFollows releases what is left, unless the rest is kept
 	if lost, ok := errors.AsType[*LostError](h.over); ok {
 		defer h.settle(lost) // also if the Locker ends the goroutine
-		if h.windsUp(lost) {
+		if h.endRest() {
 			h.join()
 			if !h.keep() {
 				h.releaseRest()
@@ -382,7 +382,7 @@ func (h *hold) releaseRest() {
 	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(time.Now().Add(unlockLimit), ends))
 	defer cancel()
 	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !permanent(err) {
-		h.cleanUp(cleanup.Entry{TTL: time.Until(ends), Remove: h.releaseOnce})
+		h.releaseLeftover()
 	}
 }
 

@@ -3,11 +3,32 @@ package lockertest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
 )
 
 var releaseDoubles = []broken{
+	{
+		bug: "a lease leaves its value when it ends, and only a Release in time removes it",
+		locker: func(r *reference) locker.Locker {
+			set, remove, ends := r.set, r.remove, map[string]time.Time{}
+			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
+				ends[token] = time.Now().Add(ttl)
+				return set(key, token, time.Hour)
+			}
+			r.remove = func(key, token string) (bool, error) {
+				if end, known := ends[token]; known && time.Until(end) <= ttlMargin {
+					return false, nil
+				}
+				return remove(key, token)
+			}
+			return r
+		},
+		breaks: []string{
+			"a hold that its maximum has ended leaves nothing after its lease, whether Unlock comes late or never",
+		},
+	},
 	{
 		bug: "Release does nothing",
 		locker: func(r *reference) locker.Locker {
@@ -52,3 +73,6 @@ var releaseDoubles = []broken{
 		},
 	},
 }
+
+// ttlMargin is how much sooner than its value a short lease ends.
+const ttlMargin = 10 * time.Millisecond

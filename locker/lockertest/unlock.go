@@ -103,6 +103,18 @@ var unlockSentences = []sentence{
 		x.soon("Unlock returned", began, slack)
 		x.beneath.Fault(Release, nil)
 	}},
+	{"a hold that its maximum has ended leaves nothing after its lease, whether Unlock comes late or never", nil, func(x *fixture) {
+		c := x.client(locker.WithTTL(x.short), locker.WithMaxHold(x.short/2))
+		for name, unlock := range map[string]bool{"late": true, "never": false} {
+			l := x.lock(c, x.key(name))
+			_ = x.lost(l) // in real time, the lease may end first
+			x.eventually("the lease has ended", func() bool { return l.Lease().Ended() })
+			if unlock {
+				x.wantLost("Unlock", l.Unlock(x.Context()))
+			}
+			x.emptyInTheEnd(l.Key())
+		}
+	}},
 	{"a second Unlock returns the result of the first and leaves the next holder alone", nil, func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))

@@ -88,6 +88,72 @@ func TestALeaseThatRunsOutInALivingProcessIsReleased(t *testing.T) {
 	})
 }
 
+// TestABitWhoseHoldWasEndedByItsMaximumIsTurnedOffOnce: when Unlock comes or the lease ends, whichever
+// is first. A second release would turn off the bit of the next holder.
+func TestABitWhoseHoldWasEndedByItsMaximumIsTurnedOffOnce(t *testing.T) {
+	const ttl, most = 10 * time.Second, 2 * time.Second
+	for name, unlock := range map[string]time.Duration{ // after the grant
+		"before the end of the lease": 5 * time.Second, "after it": 15 * time.Second, "never": 0, "at the end": ttl - 102*time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := inMemory()
+				c := locker.New(legacy.SetBit(store.Legacy()), locker.WithTTL(ttl), locker.WithMaxHold(most))
+				l, err := c.Lock(t.Context(), "key")
+				if err != nil {
+					t.Fatal(err)
+				}
+				free := l.Lease().Expires
+				if at := l.Lease().Granted.Add(unlock); unlock > 0 {
+					time.AfterFunc(time.Until(at), func() {
+						if err := l.Unlock(context.Background()); !errors.Is(err, locker.ErrLost) {
+							t.Errorf("Unlock = %v", err)
+						}
+					})
+					if at.Before(free) {
+						free = at
+					}
+				}
+				next := gets(t, "bob", legacy.SetBit(store.Legacy()), long)
+				if late := time.Since(free); late < 0 || late > time.Second { // bob polls
+					t.Errorf("bob got the lock %v after it was free", late)
+				}
+				if err := c.Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				if on, err := store.Legacy().GetBit(t.Context(), "key", 0); !on || err != nil {
+					t.Errorf("the bit of bob is %v, %v", on, err)
+				}
+				if err := next.lock.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestABitIsTurnedOffWhenItsStoreIsBack, also if that is after the end of the lease.
+func TestABitIsTurnedOffWhenItsStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := inMemory()
+		faults := new(backendtest.Faults)
+		c := locker.New(legacy.SetBit(faults.Legacy(store.Legacy())), locker.WithTTL(10*time.Second), locker.WithMaxHold(9*time.Second))
+		l, err := c.Lock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-l.Context().Done()
+		faults.Set(backendtest.SetBit, backendtest.Fail)
+		if err := l.Unlock(t.Context()); !errors.Is(err, locker.ErrLost) {
+			t.Errorf("Unlock = %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		faults.Clear()
+		gets(t, "bob", legacy.SetBit(store.Legacy()), long)
+	})
+}
+
 // TestAGrantThatComesAfterItsOwnEndIsReleasedOnce: the second try finds the bit off, which is
 // enough.
 func TestAGrantThatComesAfterItsOwnEndIsReleasedOnce(t *testing.T) {
