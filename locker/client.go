@@ -103,7 +103,7 @@ func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Conte
 	done := false
 	defer func() {
 		if !done {
-			l.ctx.hold.workFailed()
+			l.hold().workFailed()
 		}
 		err = both(l, err, l.Unlock(ctx))
 	}()
@@ -174,9 +174,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	case nestedAsk:
 		req.wait = &c.once
 	}
-	c.ledger.Begin() // waiting takes it back while the call sleeps
-	defer c.ledger.Done()
-	lease, err := c.locker.Acquire(c.counted(ctx), req)
+	lease, err := c.acquire(ctx, req)
 	if chance == nestedAsk && errors.Is(err, ErrHeld) {
 		err = &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}
@@ -184,6 +182,14 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		return nil, wrap("acquire", key, err)
 	}
 	return c.hold(ctx, lease, cfg)
+}
+
+// acquire counts the attempt in until it is answered. The hooks of the hold come later: one of them
+// may call Drain.
+func (c *Client) acquire(ctx context.Context, req Request) (Lease, error) {
+	c.ledger.Begin() // waiting takes it back while the call sleeps
+	defer c.ledger.Done()
+	return c.locker.Acquire(c.counted(ctx), req)
 }
 
 var (

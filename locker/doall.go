@@ -76,7 +76,7 @@ func (a *doingAll) do(ctx context.Context, keys []string) (err error) {
 	a.held = append(a.held, l)
 	defer func() {
 		if !a.done {
-			l.ctx.hold.workFailed()
+			l.hold().workFailed()
 		}
 		err = both(l, err, l.Unlock(a.given))
 	}()

@@ -107,7 +107,7 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 		h.handle = nil
 		if lost {
 			h.told = make(chan struct{})
-			h.client.ledger.Begin() // before the context ends, until the hooks have returned: see lossFollows
+			h.client.ledger.Begin() // before the context ends, until its cleanup is counted: see lossFollows
 		}
 	}
 	cause, cancel := h.over, h.cancel
@@ -131,11 +131,11 @@ func (h *hold) lose(cause *LostError) {
 
 // lossFollows is for a hold whose context has ended because it is lost.
 func (h *hold) lossFollows() {
-	defer h.client.ledger.Done()
 	defer close(h.told)
 	if !h.windsUp() {
 		h.releaseLeftover()
 	}
+	h.client.ledger.Done() // before the hooks: one of them may call Drain
 	h.tell(h.over)
 }
 

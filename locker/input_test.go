@@ -2,7 +2,11 @@ package locker_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
@@ -112,5 +116,80 @@ func TestDrainOfANilClientIsAnError(t *testing.T) {
 	const want = "lockstep: drain: the Client was not made by locker.New"
 	if err := none.Drain(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("Drain = %v; want %s", err, want)
+	}
+}
+
+// A hook of a hold may wait for what the program has under way. It does not wait for itself.
+func TestDrainInAHookReturns(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, s *spy, l *locker.Lock){
+		"released": func(t *testing.T, _ *spy, l *locker.Lock) { mustUnlock(t, l) },
+		"lost": func(t *testing.T, s *spy, l *locker.Lock) {
+			s.store.Delete("key")
+			<-l.Context().Done()
+		},
+		"lost, and unlocked": func(t *testing.T, s *spy, l *locker.Lock) {
+			s.store.Delete("key")
+			mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpy()
+				var c *locker.Client
+				drained := make(chan error, 2)
+				drain := func() {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+					defer cancel()
+					drained <- c.Drain(ctx)
+				}
+				c = locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+					return observing{next, func(context.Context, locker.Lease) (context.Context, func(time.Time, error)) {
+						drain()
+						return nil, func(time.Time, error) { drain() }
+					}}
+				}))
+				end(t, s, mustLock(t, c, "key"))
+				for _, hook := range []string{"begin", "end"} {
+					if err := <-drained; err != nil {
+						t.Errorf("Drain in the hook of the %s = %v", hook, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A Lock that no Client has made is bad input, and no panic.
+func TestTheZeroLockHoldsNothingAndSaysSo(t *testing.T) {
+	for name, l := range map[string]*locker.Lock{"zero": new(locker.Lock), "nil": nil} {
+		ctx := l.Context()
+		if _, ok := ctx.Deadline(); ok || ctx.Err() == nil || ctx.Value("key") != nil {
+			t.Errorf("%s: its context is %v", name, ctx.Err())
+		}
+		select {
+		case <-ctx.Done():
+		default:
+			t.Errorf("%s: its context has not ended", name)
+		}
+		if key, fence, lease := l.Key(), l.Fence(), l.Lease(); key != "" || fence != 0 || lease.Token != "" {
+			t.Errorf("%s: key %q, number %d, %v", name, key, fence, lease)
+		}
+		for _, shown := range []string{l.String(), l.GoString(), fmt.Sprintf("%v %+v %#v %d", l, l, l, l), l.LogValue().String(), fmt.Sprint(ctx)} {
+			if strings.Contains(shown, "PANIC") || shown == "" {
+				t.Errorf("%s: it is shown as %q", name, shown)
+			}
+		}
+		_, transfer := l.Transfer(t.Context(), time.Second)
+		for op, err := range map[string]error{
+			"release": l.Unlock(t.Context()), "extend": l.Extend(t.Context(), time.Second), "transfer": transfer, "cause": context.Cause(ctx),
+		} {
+			var typed interface {
+				Permanent() bool
+				ErrorType() string
+			}
+			if !errors.As(err, &typed) || !typed.Permanent() || (&locker.Error{Err: err}).ErrorType() != "invalid" || errors.Is(err, locker.ErrReleased) || errors.Is(err, locker.ErrLost) {
+				t.Errorf("%s: %s says %v; want bad input", name, op, err)
+			}
+		}
 	}
 }

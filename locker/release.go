@@ -33,13 +33,16 @@ const (
 // the errors mean the same: the store did not confirm that the lock was held until now.
 func (l *Lock) Unlock(ctx context.Context) error {
 	defer runtime.KeepAlive(l)
+	h, now := l.hold(), time.Now()
+	if h.client == nil {
+		return &Error{Op: "release", Err: errNoLock}
+	}
 	if ctx == nil {
 		if err := l.Unlock(context.Background()); err != nil {
 			return err
 		}
 		return &Error{Op: "release", Key: l.Key(), Err: errNilContext}
 	}
-	h, now := l.ctx.hold, time.Now()
 	h.checkClock(now)
 	if h.unlock.begin(&h.mu) {
 		h.client.ledger.Begin() // until it is settled
@@ -289,7 +292,8 @@ func (h *hold) settle(err error) (first bool) {
 	if done != nil {
 		defer close(done) // also if a hook panics
 	}
-	defer h.client.ledger.Done()
+	// Before the hooks: one of them may call Drain.
+	h.client.ledger.Done()
 	if !h.kept() && !h.moved || unlocked && errors.Is(err, ErrLost) {
 		h.client.lines.freed(h.lease.Key)
 	}

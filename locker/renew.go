@@ -27,6 +27,10 @@ const (
 // ctx is done; an answer that comes later still counts.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	defer runtime.KeepAlive(l)
+	h := l.hold()
+	if h.client == nil {
+		return &Error{Op: "extend", Err: errNoLock}
+	}
 	if err := ValidateTTL(ttl); err != nil {
 		return &Error{Op: "extend", Key: l.Key(), Err: err}
 	}
@@ -36,7 +40,6 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
 	}
-	h := l.ctx.hold
 	h.checkClock(time.Now())
 	call := &extendCall{h: h, ctx: ctx, ttl: ttl}
 	if err := h.begin(call); err != nil {

@@ -29,8 +29,10 @@ type Ticket struct{ key, token string }
 // before: go on, or Unlock. Any other error says that the lock was lost or released meanwhile. A lock
 // with an owner or with a minimum hold can't be given away, which is a permanent error.
 func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) {
-	h := l.ctx.hold
+	h := l.hold()
 	switch {
+	case h.client == nil:
+		return Ticket{}, &Error{Op: "transfer", Err: errNoLock}
 	case h.least != nil:
 		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: invalidf("a lock with locker.WithMinHold can't be given away")}
 	case h.lease.Owner != "":
@@ -49,11 +51,11 @@ func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) 
 	return Ticket{l.Key(), h.lease.Token}, nil
 }
 
-// give makes Unlock send nothing, unless that has begun.
+// give makes Unlock send nothing, unless that or another Transfer has begun.
 func (h *hold) give() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.unlock.begun {
+	if h.unlock.begun || h.moved {
 		return false
 	}
 	h.moved = true

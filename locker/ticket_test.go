@@ -251,6 +251,43 @@ func TestTransferAfterUnlockOrALossReturnsNoTicket(t *testing.T) {
 	})
 }
 
+// A second ticket would be of no use to the process that gets it.
+func TestOfTwoTransfersAtOnceOneReturnsATicket(t *testing.T) {
+	c := locker.New(single.New(memory.New()))
+	for range 300 {
+		l, err := c.Lock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tickets, begin := make(chan locker.Ticket, 2), make(chan struct{})
+		for range cap(tickets) {
+			go func() {
+				<-begin
+				ticket, err := l.Transfer(t.Context(), time.Second)
+				if err == nil == (ticket == locker.Ticket{}) {
+					t.Errorf("Transfer = %v, %v", ticket, err)
+				}
+				tickets <- ticket
+			}()
+		}
+		close(begin)
+		first, second := <-tickets, <-tickets
+		if (first == locker.Ticket{}) == (second == locker.Ticket{}) {
+			t.Fatalf("the tickets are %#v and %#v; want one", first, second)
+		}
+		if second != (locker.Ticket{}) {
+			first = second
+		}
+		next, err := c.Resume(t.Context(), first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestUnlockWhileALockIsGivenAwaySendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, faults := memory.New(), new(backendtest.Faults)
