@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,23 +22,40 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 	if full == "" {
 		return backends.Page{}, driver.BadInput("the prefix is empty: the server may have keys of other software (see redisstore.WithPrefix)")
 	}
+	page, _, err := s.list(ctx, full, after, limit)
+	return page, err
+}
+
+// ListOwn is List for all keys, also if the store has no prefix. It tells only the keys whose values have
+// the form of a lease: a program of Lockstep has them. others counts the keys that it has passed over,
+// which may be data or locks of other software.
+func (s *Store) ListOwn(ctx context.Context, after string, limit int) (page backends.Page, others int, err error) {
+	page, seen, err := s.list(ctx, s.config.prefix, after, limit)
+	page.Keys = slices.DeleteFunc(page.Keys, func(k backends.KeyState) bool {
+		return k.Foreign || len(k.Holds) > 0 && !slices.ContainsFunc(k.Holds, func(h backends.Hold) bool { return !h.Foreign })
+	})
+	return page, seen - len(page.Keys), err
+}
+
+// list reads a page of the keys that begin with full, and counts all that it has looked at.
+func (s *Store) list(ctx context.Context, full, after string, limit int) (page backends.Page, seen int, err error) {
 	if err := backends.ValidateLimit(limit); err != nil {
-		return backends.Page{}, driver.BadInput(err.Error())
+		return page, 0, driver.BadInput(err.Error())
 	}
 	at, err := readPlace(full, after)
 	if err != nil {
-		return backends.Page{}, err
+		return page, 0, err
 	}
 	if err := s.showing(ctx, "List"); err != nil {
-		return backends.Page{}, err
+		return page, 0, err
 	}
 	keys, next, err := s.scan(ctx, at, full, limit)
 	if err != nil {
-		return backends.Page{}, err
+		return page, 0, err
 	}
-	page := backends.Page{Next: next}
+	page.Next = next
 	page.Keys, err = s.inspectAll(ctx, keys)
-	return page, err
+	return page, len(keys), err
 }
 
 // A place is where a SCAN goes on: on the server that has the slots from first to last.

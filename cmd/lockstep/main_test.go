@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -206,7 +207,8 @@ func TestExitCodes(t *testing.T) {
 		{"release of another hold", url(s), []string{"release", "held", "-print", "0123456789abcdef", "-yes"}, 75},
 		{"release of what may be no lock", url(s), []string{"release", "held", "-print", inspect(t, url(s), "held").Holds[0].Print, "-yes"}, 77},
 		{"release by force without a question", url(s), []string{"release", "held", "-print", "0123456789abcdef"}, 64},
-		{"list without a prefix", url(s), []string{"list"}, 64},
+		{"list without a prefix", url(s), []string{"list"}, 0},
+		{"a page without a prefix", url(s), []string{"serve", "-listen", "127.0.0.1:0"}, 64},
 		{"doctor without an answer", dead, []string{"doctor"}, 69},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -466,4 +468,58 @@ func TestServeShowsTheLocksOfTheStores(t *testing.T) {
 			t.Errorf("exit %d: %s", code, c.call.err.String())
 		}
 	}
+}
+
+// What is a name in one URL of a quorum makes no password of another one.
+func TestTheCommandKeepsAStoreWithoutAPassword(t *testing.T) {
+	nodes := redistest.StartN(t, 3)
+	for _, s := range nodes {
+		s.Do("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all")
+	}
+	for with, want := range map[string]bool{"": true, ":hunter2": false} {
+		store := fmt.Sprintf("redis://%s redis://app@%s redis://app%s@%s", nodes[0].Addr(), nodes[1].Addr(), with, nodes[2].Addr())
+		out := must(t, store, "run", "-strategy", "redlock", "-max-ttl", "1s", "-ttl", "990ms", "-w", "1m", "-keep-going", "a", "--", "sh", "-c", "env; exit 0")
+		if strings.Contains(out, "LOCKSTEP_STORE="+store+"\n") != want {
+			t.Errorf("password %q: the command has %s", with, out)
+		}
+	}
+}
+
+// A list without a prefix tells the locks among other data, and how much other data there is.
+func TestAListWithoutAPrefixPassesOverOtherData(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("EVAL", `for i = 1, ARGV[1] do
+		redis.call('SET', 'cache/' .. i, 'value ' .. i, 'PX', 600000)
+		redis.call('SET', 'page/' .. i, string.rep('a', 26))
+		redis.call('HSET', 'user/' .. i, 'name', i)
+		redis.call('ZADD', 'score/' .. i, i, 'player')
+		redis.call('RPUSH', 'jobs/' .. i, i)
+	end`, "0", others(t))
+	total, _ := strconv.Atoi(others(t))
+	must(t, url(s), "acquire", "-ttl", "10m", "-max-ttl", "10m", "-holder", "me", "deploy")
+	must(t, url(s), "-strategy", "semaphore", "-permits", "2", "acquire", "-ttl", "10m", "-max-ttl", "10m", "-holder", "we", "permits")
+	began := time.Now()
+	code, out, err := run(t, url(s), "list")
+	t.Logf("%d keys in %v", 5*total+2, time.Since(began))
+	if code != 0 || !strings.Contains(out, "deploy") || !strings.Contains(out, "permits") || strings.Count(out, "\n") != 3 ||
+		!strings.Contains(err, fmt.Sprintf("%d keys", 5*total)) {
+		t.Errorf("list = %d: %s%s", code, out, err)
+	}
+	if code, out, err := run(t, url(s), "list", "-json"); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(err, "passed over") {
+		t.Errorf("list -json = %d: %s%s", code, out, err)
+	}
+	if out := must(t, url(s), "top"); !strings.Contains(out, "2 locks") || !strings.Contains(out, fmt.Sprintf("passed over %d other keys", 5*total)) {
+		t.Errorf("top: %s", out)
+	}
+	if code, out, err := run(t, url(s), "list", "-prefix", "cache/1"); code != 0 || !strings.Contains(out, "other software") || strings.Contains(err, "passed") {
+		t.Errorf("list -prefix = %d: %s%s", code, out, err)
+	}
+}
+
+// others is how many keys of other software there are of each kind.
+func others(testing.TB) string {
+	if torture {
+		return "100000"
+	}
+	return "300"
 }

@@ -34,6 +34,7 @@ type cli struct {
 	json       bool
 	verbose    bool
 
+	others  int      // keys that a list has passed over
 	opened  []string // the URLs of the stores
 	ageless bool     // the numbers of a store are no times: see Store
 }

@@ -48,7 +48,7 @@ func (c *cli) listOne(ctx context.Context, s *Store, prefix string, limit int) (
 	}
 	seen := map[string]bool{} // a key may be told twice
 	for after, first := "", true; (after != "" || first) && len(all) < limit; first = false {
-		page, err := c.page(ctx, s, lister, prefix, after)
+		page, err := c.pageOf(ctx, s, lister, prefix, after)
 		if err != nil {
 			return all, err
 		}
@@ -61,6 +61,18 @@ func (c *cli) listOne(ctx context.Context, s *Store, prefix string, limit int) (
 		after = page.Next
 	}
 	return all, nil
+}
+
+// pageOf is page. Without any prefix it passes over what has not the form of a lock.
+func (c *cli) pageOf(ctx context.Context, s *Store, l backends.Lister, prefix, after string) (backends.Page, error) {
+	if prefix != "" || c.prefix != "" || s.ListOwn == nil {
+		return c.page(ctx, s, l, prefix, after)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	page, others, err := s.ListOwn(ctx, after, backends.MaxPage)
+	c.others += others
+	return page, c.told(err)
 }
 
 func (c *cli) page(ctx context.Context, s *Store, l backends.Lister, prefix, after string) (backends.Page, error) {
@@ -76,13 +88,14 @@ func (c *cli) page(ctx context.Context, s *Store, l backends.Lister, prefix, aft
 func listCommand() *command {
 	return &command{
 		name: "list", args: "[FLAGS]", summary: "list the locks that are held",
-		text: `Without a -prefix, a store whose locks lie beside other data (Redis) refuses: a key alone does not tell a lock from
-a cache entry. There, List looks at all keys, also those with another prefix.
+		text: `In a store whose locks lie beside other data (Redis), a key alone does not tell a lock from a cache entry. Without
+a -prefix, the keys whose values have the form of a lock of Lockstep are listed, and the others are counted. With a
+-prefix, locks of other software are listed too. In both cases it looks at all keys of the server.
 
 For how long a lock has been held is known only if its grants are numbered by the clock of the store, as run and
 package fenced do it. It is then shown as an upper limit, since the last number of a key may be older than the
 hold.`,
-		example: []example{{"lockstep list -prefix invoice/", ""}, {"lockstep list -held-over 10m -json -prefix invoice/", "those that are held for suspiciously long"}},
+		example: []example{{"lockstep list", ""}, {"lockstep list -prefix invoice/", ""}, {"lockstep list -held-over 10m -json -prefix invoice/", "those that are held for suspiciously long"}},
 		exits:   asking,
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			limit := fs.Int("limit", 100, "at most so many (`number`)")
@@ -105,6 +118,9 @@ hold.`,
 				all, err := c.list(ctx, stores, *prefix, enough)
 				if err != nil {
 					return err
+				}
+				if c.others > 0 {
+					defer c.say("passed over, since they have not the form of a lock of Lockstep: %d keys; -prefix shows locks of other software", c.others)
 				}
 				untold := 0
 				all = slices.DeleteFunc(all, func(f found) bool {

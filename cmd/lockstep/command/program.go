@@ -48,6 +48,9 @@ type Options struct {
 type Store struct {
 	Name    string // its URL without secrets
 	Backend backends.Store
+	// ListOwn lists all keys that have the form of a lock, of a store whose List refuses an empty prefix, and
+	// counts those that it has passed over; nil: List lists all.
+	ListOwn func(ctx context.Context, after string, limit int) (page backends.Page, others int, err error)
 	Check   func(ctx context.Context) (Report, error) // nil: the store has no check
 	Remedy  func(backends.Finding) string             // what to type against a finding; nil: nothing is known
 	Install func(ctx context.Context) error           // creates what the store needs, such as tables; nil: it needs nothing

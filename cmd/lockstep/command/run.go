@@ -269,7 +269,7 @@ func (r *running) environment(l *locker.Lock) (env []string) {
 		case "LOCKSTEP_KEY", "LOCKSTEP_FENCE", "LOCKSTEP_TTL_MS", "LOCKSTEP_HOLDER", heldVariable:
 			continue
 		case storeVariable:
-			if hasPassword(value) && !r.passStore {
+			if slices.ContainsFunc(strings.Fields(value), hasPassword) && !r.passStore { // each URL of a quorum by itself
 				continue
 			}
 		}

@@ -98,8 +98,11 @@ func (t *top) live(ctx context.Context, fd int, every time.Duration) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if err != nil && exitCode(err) != exitUnavailable {
+			return err
+		}
 		if err != nil {
-			text = []byte(clip("lockstep top: "+err.Error(), width) + "\n") // the store may come back
+			text = []byte(wrap("lockstep top: "+err.Error(), "", width) + "\n") // the store may come back
 		}
 		text = bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte(clearRight+"\r\n"))
 		if _, err := t.out.Write(slices.Concat([]byte(home), text, []byte(clearRight+clearBelow))); err != nil {
@@ -116,6 +119,7 @@ func (t *top) live(ctx context.Context, fd int, every time.Duration) error {
 // screen is what is held now, in at most so many lines; 0: any size.
 func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	began := time.Now()
+	t.others = 0
 	all, err := t.list(ctx, t.stores, t.prefix, everything)
 	if err != nil {
 		return nil, err
@@ -152,7 +156,10 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	case !known:
 		waits = "not known how many"
 	}
-	head := fmt.Sprintf("%s  %d locks, %s waiting, looked in %s", began.Format("15:04:05"), len(all), waits, shortly(took))
+	head := fmt.Sprintf("%s  %s, %s waiting, looked in %s", began.Format("15:04:05"), count(len(all), "lock"), waits, shortly(took))
+	if t.others > 0 {
+		head += ", passed over " + count(t.others, "other key")
+	}
 	if width > 0 {
 		head = clip(head, width)
 	}
@@ -162,6 +169,14 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	}
 	t.table(&text, all, width, "no lock is held", t.since)
 	return text.Bytes(), nil
+}
+
+// count is a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // start is when a lock was taken, as far as it is known.

@@ -47,6 +47,7 @@ func openRedis(_ context.Context, text string, o command.Options) (*command.Stor
 	}
 	return &command.Store{
 		Backend: store,
+		ListOwn: store.ListOwn,
 		Check: func(ctx context.Context) (command.Report, error) {
 			r, err := store.Check(ctx)
 			return command.Report{Server: redisServer(r.Version), Findings: r.Findings, ClockSkew: r.ClockSkew}, err
