@@ -19,6 +19,7 @@ import (
 // waited for, it watches the store for 200 ms more.
 type Client struct {
 	locker     Locker // the waiting Locker inside its middleware
+	inner      Locker // the waiting Locker
 	defaults   config
 	once       waitPolicy
 	lines      lines
@@ -47,6 +48,7 @@ func New(l Locker, opts ...Option) *Client {
 	w.server = func() string { return address.Of(l) }
 	c.background = &countedContext{context.Background(), &c.ledger}
 	w.handovers.limit = c.defaults.handover
+	c.inner = w
 	if c.locker = Wrap(w, c.defaults.middleware...); c.locker == nil {
 		c.defaults.refuse(invalidf("middleware returned a nil Locker"))
 		c.locker = w

@@ -22,11 +22,15 @@ type Ticket struct{ key, token string }
 // another process can go on with the lock: see [Client.Resume]. Whoever waits for the lock goes on
 // waiting. If nobody resumes it within ttl, the lease ends by itself.
 //
+// Before it gives anything away, it asks the strategy by one attempt, which middleware of
+// [WithMiddleware] does not see. A strategy that can't take over a lock (see [Client.Resume]) makes
+// Transfer fail with its permanent error.
+//
 // Call Transfer when the work of this process is done: its context ends with cause [ErrReleased].
 // Unlock is a no-op from then on, so `defer l.Unlock(ctx)` stays right.
 //
-// If Transfer returns an error, there is no ticket. If the extension failed, the lock is held as
-// before: go on, or Unlock. Any other error says that the lock was lost or released meanwhile. A lock
+// If Transfer returns an error, there is no ticket. If the strategy can't take over a lock, or the
+// extension failed, the lock is held as before: go on, or Unlock. Any other error says that the lock was lost or released meanwhile. A lock
 // with an owner or with a minimum hold can't be given away, which is a permanent error.
 func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) {
 	h := l.hold()
@@ -37,6 +41,9 @@ func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) 
 		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: invalidf("a lock with locker.WithMinHold can't be given away")}
 	case h.lease.Owner != "":
 		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: invalidf("a lock with an owner can't be given away: the owner may hold it more than once")}
+	}
+	if err := h.canMove(ctx); err != nil {
+		return Ticket{}, err
 	}
 	if err := l.Extend(ctx, ttl); err != nil {
 		return Ticket{}, err
@@ -49,6 +56,35 @@ func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) 
 		return Ticket{}, err
 	}
 	return Ticket{l.Key(), h.lease.Token}, nil
+}
+
+// canMove asks whether the strategy and its store can move a hold to another token: otherwise nobody
+// could resume, and the key would be of no use until the lease ends. The request names a hold that
+// does not exist, so it takes nothing.
+func (h *hold) canMove(ctx context.Context) error {
+	if ctx == nil {
+		return &Error{Op: "transfer", Key: h.lease.Key, Err: errNilContext}
+	}
+	if _, over := h.state(time.Now()); over != nil {
+		return nil // Extend says why
+	}
+	c := h.client
+	req := Request{
+		Key: h.lease.Key, Token: c.defaults.holder.token(), From: NewToken(), TTL: h.ttl, Shared: c.defaults.shared, wait: &c.once,
+	}
+	c.ledger.Begin()
+	defer c.ledger.Done()
+	lease, err := c.inner.Acquire(c.counted(ctx), req)
+	switch {
+	case err == nil: // the lock is lost, and the strategy does not look at From
+		c.discard(ctx, lease, h.ttl)
+	case !errors.Is(err, ErrHeld):
+		if failed, ok := errors.AsType[*Error](err); ok && failed.Op == "acquire" {
+			err = failed.Err
+		}
+		return &Error{Op: "transfer", Key: h.lease.Key, Err: err}
+	}
+	return nil
 }
 
 // give makes Unlock send nothing, unless that or another Transfer has begun.

@@ -45,6 +45,26 @@ var transferSentences = []sentence{
 		x.emptyInTheEnd(free.Key)
 		x.wantHolds(g)
 	}},
+	{"Transfer of a lock that can't be resumed fails for good, and the lock is held as before", nil, func(x *fixture) {
+		if !x.NoTransfer {
+			return
+		}
+		c := x.client(locker.WithTTL(x.long))
+		l := x.lock(c, x.key("k"))
+		t, err := l.Transfer(x.Context(), x.long)
+		x.wantPermanent("Transfer", err)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			x.Errorf("Transfer = %v, %v; want an error that matches errors.ErrUnsupported", t, err)
+		}
+		if err := l.Context().Err(); err != nil {
+			x.Errorf("the context has ended: %v", err)
+		}
+		if _, err := c.TryLock(x.Context(), l.Key()); !errors.Is(err, locker.ErrHeld) {
+			x.Errorf("TryLock = %v; want it held", err)
+		}
+		x.unlock(l)
+		x.wantEmpty(l.Key())
+	}},
 	{"Transfer ends the hold, and Resume by another Client goes on, once", nil, func(x *fixture) {
 		if x.NoTransfer {
 			return
