@@ -17,8 +17,8 @@ var minHoldSentences = []sentence{
 			} else if err != nil {
 				x.Fatalf("Lock: %v", err)
 			}
-			if err := l.Unlock(x.Context()); err != nil && !x.Bubble { // it came after the end of its short lease
-				return false
+			if err := l.Unlock(x.Context()); err != nil && !x.Bubble && !isPermanent(err) && l.Lease().Ended() {
+				return false // it came after the end of its short lease
 			} else if err != nil {
 				x.Fatalf("Unlock: %v", err)
 			}
