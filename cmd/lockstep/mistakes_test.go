@@ -55,6 +55,19 @@ func TestMistakesAreExplained(t *testing.T) {
 	}
 }
 
+// The parameter of the URL is the option of the programs.
+func TestAServerWithoutScripts(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "plain", "on", "nopass", "~*", "&*", "+@all", "-@scripting")
+	store := "redis://plain:any@" + s.Addr()
+	for parameters, refused := range map[string]bool{"": true, "?scripts=on": true, "?scripts=off": false, "?scripts=off&wakes=off": false} {
+		code, _, err := run(t, store+parameters, "run", "-strategy", "single", "key"+parameters, "--", "true")
+		if code != 0 || strings.Contains(err, "evalsha") != refused { // it releases by a script
+			t.Errorf("%q: exit %d: %s", parameters, code, err)
+		}
+	}
+}
+
 // What release shows can be typed as it is.
 func TestTheCommandThatIsShownFreesTheLock(t *testing.T) {
 	s := redistest.Start(t)

@@ -1,14 +1,15 @@
 package stores
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -60,12 +61,15 @@ func etcdConfig(text string) (clientv3.Config, error) {
 	config.Username = u.User.Username()
 	config.Password, _ = u.User.Password()
 	scheme := "http://"
-	if u.Scheme == "etcds" {
+	files, err := tlsOf(u.Query())
+	switch {
+	case err != nil:
+		return config, err
+	case u.Scheme == "etcds":
 		scheme = "https://"
-		files := transport.TLSInfo{TrustedCAFile: u.Query().Get("ca"), CertFile: u.Query().Get("cert"), KeyFile: u.Query().Get("key")}
-		if config.TLS, err = files.ClientConfig(); err != nil {
-			return config, err
-		}
+		config.TLS = cmp.Or(files, &tls.Config{MinVersion: tls.VersionTLS12})
+	case files != nil:
+		return config, errNoTLS
 	}
 	for _, host := range append([]string{u.Host}, others...) {
 		config.Endpoints = append(config.Endpoints, scheme+host)

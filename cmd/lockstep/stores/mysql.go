@@ -14,12 +14,14 @@ import (
 )
 
 // MySQL is a database of MySQL or MariaDB with the table lockstep_lock. The parameters of the URL are
-// those of the DSN of github.com/go-sql-driver/mysql, such as tls.
+// those of the DSN of github.com/go-sql-driver/mysql, such as tls; and ca, cert and key, which name files.
 func MySQL() command.Family {
 	return command.Family{
-		Schemes:  []string{"mysql", "mariadb"},
-		Examples: []string{"mysql://user:password@host:3306/database?tls=true"},
-		Open:     openMySQL,
+		Schemes: []string{"mysql", "mariadb"},
+		Examples: []string{"mysql://user:password@host:3306/database?tls=true",
+			"mysql://user@host:3306/database?ca=/etc/mysql/ca.pem&cert=/etc/mysql/client.pem&key=/etc/mysql/client-key.pem",
+		},
+		Open: openMySQL,
 	}
 }
 
@@ -28,9 +30,18 @@ func openMySQL(_ context.Context, text string, o command.Options) (*command.Stor
 	if err != nil {
 		return nil, err
 	}
-	config, err := mysql.ParseDSN("tcp(" + u.Host + ")/" + strings.Trim(u.Path, "/") + "?" + u.RawQuery)
+	q := u.Query()
+	files, err := tlsOf(q)
 	if err != nil {
 		return nil, err
+	}
+	config, err := mysql.ParseDSN("tcp(" + u.Host + ")/" + strings.Trim(u.Path, "/") + "?" + q.Encode())
+	if err != nil {
+		return nil, err
+	}
+	if files != nil {
+		files.ServerName = u.Hostname()
+		config.TLS, config.TLSConfig = files, ""
 	}
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()

@@ -16,7 +16,8 @@ import (
 )
 
 // NATS is a JetStream stream. The parameters of the URL are stream and subject, if the programs use
-// other ones than LOCKSTEP and lockstep; creds, a file of credentials; and replicas, for install.
+// other ones than LOCKSTEP and lockstep; creds, a file of credentials; ca, cert and key, files for
+// nats+tls; and replicas, for install.
 func NATS() command.Family {
 	return command.Family{
 		Schemes: []string{"nats", "nats+tls"},
@@ -41,7 +42,18 @@ func openNATS(_ context.Context, text string, o command.Options) (*command.Store
 	if q.Has("replicas") && err != nil {
 		return nil, errors.New("replicas is not a number")
 	}
-	conn, err := natsgo.Connect(natsServers(u, others), natsOptions(q)...)
+	files, err := tlsOf(q)
+	if err != nil {
+		return nil, err
+	}
+	opts := natsOptions(q)
+	if files != nil {
+		if u.Scheme != "nats+tls" {
+			return nil, errNoTLS
+		}
+		opts = append(opts, natsgo.Secure(files))
+	}
+	conn, err := natsgo.Connect(natsServers(u, others), opts...)
 	if err != nil {
 		return nil, err
 	}

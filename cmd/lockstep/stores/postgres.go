@@ -2,6 +2,7 @@ package stores
 
 import (
 	"context"
+	"net/url"
 	"strings"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -11,7 +12,9 @@ import (
 )
 
 // PostgreSQL is a database with the schema lockstep (pgx.Install). The parameter listener
-// has a second URL, percent-encoded: wake-ups come through this one, past a pooler.
+// has a second URL, percent-encoded: wake-ups come through this one, past a pooler. wakes=off is
+// pgx.WithoutWakes. ca, cert and key name files, as sslrootcert, sslcert and sslkey do. With them
+// sslmode is verify-full unless the URL says otherwise.
 func PostgreSQL() command.Family {
 	return command.Family{
 		Schemes: []string{"postgres", "postgresql"},
@@ -34,10 +37,24 @@ func openPostgreSQL(ctx context.Context, text string, o command.Options) (*comma
 	}
 	q := u.Query()
 	if direct := q.Get("listener"); direct != "" {
+		if direct, err = sslFiles(direct); err != nil {
+			return nil, err
+		}
 		opts = append(opts, pgx.WithListener(direct))
+	}
+	off, err := isOff(q, "wakes")
+	if err != nil {
+		return nil, err
+	}
+	if off {
+		opts = append(opts, pgx.WithoutWakes())
+	}
+	if q.Has("listener") || u.Query().Has("wakes") {
 		q.Del("listener")
-		u.RawQuery = q.Encode()
-		text = u.String()
+		text = withQuery(text, q)
+	}
+	if text, err = sslFiles(text); err != nil {
+		return nil, err
 	}
 	store, pool, err := pgx.Open(ctx, text, opts...)
 	if err != nil {
@@ -55,6 +72,39 @@ func openPostgreSQL(ctx context.Context, text string, o command.Options) (*comma
 		Grants:  sqlstore.PostgreSQLGrants,
 		Close:   pool.Close,
 	}, nil
+}
+
+// sslFiles gives the files of TLS the names that they have for PostgreSQL.
+func sslFiles(text string) (string, error) {
+	u, _, err := command.ParseURL(text)
+	if err != nil {
+		return "", err
+	}
+	q := u.Query()
+	if _, err := tlsOf(u.Query()); err != nil {
+		return "", err
+	}
+	renamed := false
+	for own, name := range map[string]string{"ca": "sslrootcert", "cert": "sslcert", "key": "sslkey"} {
+		if file := q.Get(own); file != "" {
+			q.Set(name, file)
+			q.Del(own)
+			renamed = true
+		}
+	}
+	if !renamed {
+		return text, nil
+	}
+	if !q.Has("sslmode") {
+		q.Set("sslmode", "verify-full")
+	}
+	return withQuery(text, q), nil
+}
+
+// withQuery keeps all hosts of the URL, unlike url.URL.
+func withQuery(text string, q url.Values) string {
+	before, _, _ := strings.Cut(text, "?")
+	return before + "?" + q.Encode()
 }
 
 func remedyPostgreSQL(f backends.Finding) string {

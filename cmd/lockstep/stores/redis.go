@@ -2,10 +2,12 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,13 +19,15 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Redis is a server, a cluster, or a master that sentinels watch.
+// Redis is a server, a cluster, or a master that sentinels watch. The parameters of the URL are ca, cert and
+// key (files, for rediss), and one for each option of package redisstore that programs may have:
+// scripts=off, wakes=off, replicas=NUMBER with replicas_timeout=DURATION, and quarantine=off.
 func Redis() command.Family {
 	return command.Family{
 		Schemes: []string{"redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"},
 		Examples: []string{
 			"redis://user:password@host:6379/0",
-			"rediss://host:6380",
+			"rediss://host:6380?ca=/etc/redis/ca.pem&cert=/etc/redis/client.pem&key=/etc/redis/client-key.pem",
 			"unix:///run/redis.sock",
 			"redis+cluster://user:password@host1:6379,host2:6379",
 			"redis+sentinel://host1:26379,host2:26379/MASTER/0?username=user&password=secret",
@@ -62,16 +66,32 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 	if err != nil {
 		return nil, nil, err
 	}
+	q := u.Query()
+	files, err := tlsOf(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	more, quarantine, err := redisOptions(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts = append(opts, more...)
+	u.RawQuery = q.Encode()
 	scheme, kind, _ := strings.Cut(u.Scheme, "+")
 	u.Scheme = scheme
 	switch kind {
 	case "cluster":
-		o, err := redis.ParseClusterURL(more(u, others).String())
+		o, err := redis.ParseClusterURL(withHosts(u, others).String())
 		if err != nil {
 			return nil, nil, err
 		}
+		if err := withFiles(o.TLSConfig, files); err != nil {
+			return nil, nil, err
+		}
 		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
-		opts = append(opts, goredis.Quarantine(o))
+		if quarantine {
+			opts = append(opts, goredis.Quarantine(o))
+		}
 		client := redis.NewClusterClient(o)
 		return goredis.New(client, opts...), client, nil
 	case "sentinel":
@@ -79,7 +99,7 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 		if master == "" {
 			return nil, nil, errors.New("the name of the master is missing: redis+sentinel://host:26379/NAME")
 		}
-		u = more(u, others)
+		u = withHosts(u, others)
 		q := u.Query()
 		q.Set("master_name", master)
 		u.Path, u.RawQuery = "/"+db, q.Encode()
@@ -87,8 +107,13 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 		if err != nil {
 			return nil, nil, err
 		}
+		if err := withFiles(o.TLSConfig, files); err != nil {
+			return nil, nil, err
+		}
 		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
-		opts = append(opts, goredis.Quarantine(o))
+		if quarantine {
+			opts = append(opts, goredis.Quarantine(o))
+		}
 		client := redis.NewFailoverClient(o)
 		return goredis.New(client, opts...), client, nil
 	}
@@ -99,12 +124,43 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := withFiles(o.TLSConfig, files); err != nil {
+		return nil, nil, err
+	}
 	store, client := goredis.Open(o, opts...)
 	return store, client, nil
 }
 
-// more adds the other hosts as go-redis takes them.
-func more(u *url.URL, others []string) *url.URL {
+// redisOptions reads the parameters that stand for options, and takes them out of q. quarantine tells
+// whether the store watches for servers that have forgotten.
+func redisOptions(q url.Values) (opts []redisstore.Option, quarantine bool, err error) {
+	scripts, wrongScripts := isOff(q, "scripts")
+	wakes, wrongWakes := isOff(q, "wakes")
+	off, wrongQuarantine := isOff(q, "quarantine")
+	if scripts {
+		opts = append(opts, redisstore.WithoutScripts())
+	}
+	if wakes {
+		opts = append(opts, redisstore.WithoutWakes())
+	}
+	if off {
+		opts = append(opts, redisstore.WithoutQuarantine())
+	}
+	err = errors.Join(wrongScripts, wrongWakes, wrongQuarantine)
+	if text := q.Get("replicas"); text != "" {
+		n, wrong := strconv.Atoi(text)
+		limit, wrongLimit := time.ParseDuration(cmp.Or(q.Get("replicas_timeout"), "1s"))
+		if err = errors.Join(err, wrong, wrongLimit); err == nil {
+			opts = append(opts, redisstore.WithReplicas(n, limit))
+		}
+	}
+	q.Del("replicas")
+	q.Del("replicas_timeout")
+	return opts, !off, err
+}
+
+// withHosts adds the other hosts as go-redis takes them.
+func withHosts(u *url.URL, others []string) *url.URL {
 	q := u.Query()
 	for _, addr := range others {
 		q.Add("addr", addr)

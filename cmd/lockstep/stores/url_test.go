@@ -2,7 +2,11 @@ package stores
 
 import (
 	"context"
+	"encoding/pem"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +60,12 @@ func TestURLsThatAreRefused(t *testing.T) {
 		"mysql://host:3306/db?maxAllowedPacket=x": "invalid",
 		"nats://host:4222?replicas=three":         "replicas",
 		"etcds://host:2379?ca=/no/such/file":      "no such file",
+		"redis://host:6379?scripts=no":            "use on or off",
+		"redis://host:6379?replicas=many":         "many",
+		"redis://host:6379?wakes=of":              "use on or off",
+		"postgres://host:5432/db?wakes=of":        "use on or off",
+		"postgres://host:5432/db?ca=/no/file":     "no such file",
+		"redis://host:6379?nonsense=1":            "nonsense",
 		"nats://host:4222?creds=/no/such/file":    "no such file",
 	} {
 		scheme, _, _ := strings.Cut(text, "://")
@@ -84,6 +94,30 @@ func TestTheNameOfARedisServer(t *testing.T) {
 			t.Errorf("%s: %q; want %q", version, got, want)
 		}
 	}
+}
+
+func TestTheFilesOfTLSHaveTheirNamesInPostgreSQL(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca")
+	if err := os.WriteFile(file, pemOf(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[string]string{"": "verify-full", "&sslmode=require": "require"} {
+		got, err := sslFiles("postgres://u:p@h1:1,h2:2/db?ca=" + file + mode)
+		if err != nil || !strings.HasPrefix(got, "postgres://u:p@h1:1,h2:2/db?") || !strings.Contains(got, "sslrootcert="+url.QueryEscape(file)) ||
+			!strings.Contains(got, "sslmode="+want) || strings.Contains(got, "?ca=") {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+	if got, err := sslFiles("postgres://h1:1,h2:2/db"); got != "postgres://h1:1,h2:2/db" || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// pemOf is some certificate.
+func pemOf(t *testing.T) []byte {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
 func TestTheHostsOfACluster(t *testing.T) {
