@@ -523,3 +523,65 @@ func others(testing.TB) string {
 	}
 	return "300"
 }
+
+// The token of a script is one word, whatever the label is, so that a script may forget the quotes.
+func TestTheTokenOfAScriptIsOneWord(t *testing.T) {
+	s := redistest.Start(t)
+	for _, holder := range []string{"", "script", "a job of ann", "50%/x"} {
+		args := []string{"acquire", "-ttl", "29s", "k"}
+		if holder != "" {
+			args = append(args, "-holder", holder)
+		}
+		token := must(t, url(s), args...)
+		if len(strings.Fields(token)) != 1 {
+			t.Errorf("holder %q: the token is %q", holder, token)
+		}
+		if k := inspect(t, url(s), "k"); holder != "" && k.Holds[0].Holder != holder {
+			t.Errorf("%q holds it, not %q", k.Holds[0].Holder, holder)
+		}
+		for _, call := range [][]string{{"extend", "-ttl", "29s", "k"}, {"release", "-token-file", "-", "k"}} {
+			c := prepare(t, url(s), call...)
+			c.Stdin = strings.NewReader(strings.TrimSpace(token))
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if code := c.code(); code != 0 {
+				t.Errorf("holder %q: %s = %d: %s", holder, call[0], code, c.err.String())
+			}
+		}
+	}
+	// A token of an earlier version.
+	c := prepare(t, url(s), "extend", "k")
+	c.Stdin = strings.NewReader("me " + strings.Repeat("A", 26))
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.code(); code != 74 {
+		t.Errorf("extend with an old token = %d: %s", code, c.err.String())
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out := must(t, "", "version"); !strings.HasPrefix(out, "lockstep ") || !strings.Contains(out, "  go1.") {
+		t.Errorf("version: %s", out)
+	}
+	var b struct{ Version, Go string }
+	if err := json.Unmarshal([]byte(must(t, "", "version", "-json")), &b); err != nil || b.Version == "" || b.Go == "" {
+		t.Errorf("version -json: %+v, %v", b, err)
+	}
+}
+
+// The wait ends with -w although the server does not answer. How long the end of the process takes is logged only:
+// a busy machine is late.
+func TestAWaitEndsAlsoIfTheServerDies(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "held", "x", "PX", "600000")
+	began := time.Now()
+	c := begin(t, url(s), "run", "-w", "4s", "held", "--", "true")
+	await(t, "it waits", func() bool { return inspect(t, url(s), "held").Waiting == 1 })
+	s.Pause()
+	if code := c.code(); code != 69 && code != 75 {
+		t.Errorf("exit %d: %s", code, c.err.String())
+	}
+	t.Logf("ended after %v", time.Since(began))
+}

@@ -43,7 +43,7 @@ func (c *cli) commands() []*command {
 	all := []*command{
 		runCommand(), listCommand(), inspectCommand(), watchCommand(), topCommand(), testCommand(),
 		acquireCommand(), extendCommand(), releaseCommand(), doctorCommand(), installCommand(),
-		serveCommand(), completionCommand(), helpCommand(),
+		serveCommand(), completionCommand(), versionCommand(), helpCommand(),
 	}
 	if c.program.Page == nil {
 		all = slices.DeleteFunc(all, func(cmd *command) bool { return cmd.name == "serve" })

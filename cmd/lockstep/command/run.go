@@ -145,9 +145,9 @@ func (r *running) run(ctx context.Context, args []string) error {
 	}
 	r.locks = l
 	locks := locker.New(l, locker.WithHolder(r.holder))
-	defer drain(locks)
 	err = r.under(ctx, locks, strategy, path)
-	r.leave(stores)
+	r.leave(stores, err)
+	drain(locks, patience(err, 2*time.Second))
 	return err
 }
 
@@ -231,11 +231,11 @@ func (r *running) lock(ctx context.Context, locks *locker.Client) (*locker.Lock,
 // leave waits until this process has left the queue of the lock, if it did wait and was not granted
 // it. The Client leaves a moment after the wait, and a position that stays would cost the others a
 // reservation.
-func (r *running) leave(stores []*Store) {
+func (r *running) leave(stores []*Store, err error) {
 	if r.noWait || r.held {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(err, time.Second))
 	defer cancel()
 	for _, s := range stores {
 		inspector, ok := s.Backend.(backends.Inspector)
@@ -305,9 +305,18 @@ func (r *running) release(lease locker.Lease) {
 	_ = r.locks.Release(ctx, lease) // if not, the lease ends by itself
 }
 
+// patience is how long the end of the process waits for the store. One that has just not answered within
+// -w will hardly do so now, and what is left there ends by itself.
+func patience(err error, limit time.Duration) time.Duration {
+	if exitCode(err) == exitUnavailable {
+		return limit / 4
+	}
+	return limit
+}
+
 // drain lets the cleanup of an unknown outcome go out before the process ends.
-func drain(locks *locker.Client) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+func drain(locks *locker.Client, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_ = locks.Drain(ctx) // what is left ends with its TTL
 }

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
@@ -64,5 +65,19 @@ func TestAGuardThatDoesNotStartIsNotWaitedForForever(t *testing.T) {
 	if g, err := startGuard(noGroup, now()+int64(time.Hour), time.Second, "k", 50*time.Millisecond); err == nil {
 		t.Error("it is ready")
 		g.dismiss()
+	}
+}
+
+// The end of a process whose server has not answered waits for it three quarters of a second in all, and no
+// longer: two seconds and one were added to -w.
+func TestTheEndOfAProcessIsShortIfTheServerDoesNotAnswer(t *testing.T) {
+	silent := &exitError{exitUnavailable, errors.New("no answer")}
+	if d := patience(silent, 2*time.Second) + patience(silent, time.Second); d > 750*time.Millisecond {
+		t.Errorf("it waits for %v", d)
+	}
+	for _, err := range []error{nil, &exitError{exitHeld, nil}, &exitError{exitSignal + 2, nil}} {
+		if d := patience(err, 2*time.Second); d != 2*time.Second {
+			t.Errorf("%v: it waits for %v", err, d)
+		}
 	}
 }

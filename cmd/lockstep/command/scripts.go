@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"os/user"
@@ -56,7 +57,7 @@ func acquireCommand() *command {
 	}
 }
 
-func (r *running) take(ctx context.Context, file string) error {
+func (r *running) take(ctx context.Context, file string) (err error) {
 	survivePipe()
 	if r.noWait && r.wait >= 0 {
 		return usage("-n does not wait and -w does: give one of them")
@@ -75,7 +76,7 @@ func (r *running) take(ctx context.Context, file string) error {
 	}
 	r.holder = cmp.Or(r.holder, label("acquire"))
 	locks := locker.New(l, locker.WithHolder(r.holder), locker.WithoutExtension())
-	defer drain(locks)
+	defer func() { drain(locks, patience(err, 2*time.Second)) }()
 	signals := make(chan os.Signal, 1)
 	notify(signals, endings)
 	defer signal.Stop(signals)
@@ -98,7 +99,7 @@ func (r *running) take(ctx context.Context, file string) error {
 	}
 	if err != nil {
 		signal.Stop(signals) // another one ends this process at once
-		r.leave(stores)
+		r.leave(stores, err)
 		return err
 	}
 	lease := held.Lease()
@@ -112,9 +113,9 @@ func (r *running) take(ctx context.Context, file string) error {
 func (r *running) deliver(file string, lease locker.Lease) error {
 	write := func(w io.Writer) error {
 		if r.json {
-			return r.print(w, grant{lease.Key, lease.Token, lease.Fence, lease.Expires.Round(0)})
+			return r.print(w, grant{lease.Key, oneWord(lease.Token), lease.Fence, lease.Expires.Round(0)})
 		}
-		_, err := fmt.Fprintln(w, lease.Token)
+		_, err := fmt.Fprintln(w, oneWord(lease.Token))
 		return err
 	}
 	if file == "-" {
@@ -125,6 +126,26 @@ func (r *running) deliver(file string, lease locker.Lease) error {
 		return err
 	}
 	return errors.Join(f.Chmod(0o600), write(f), f.Close()) // the file may be an old one
+}
+
+// oneWord is a token without a space, for scripts that forget the quotes: the label, "@", and the secret. A
+// label has no "@".
+func oneWord(token string) string {
+	label := backends.LabelOf(token)
+	if label == "" {
+		return token
+	}
+	return url.PathEscape(label) + "@" + token[len(label)+1:]
+}
+
+// fromOneWord is the token. One that has a space is as it was.
+func fromOneWord(text string) string {
+	label, secret, found := strings.Cut(text, "@")
+	plain, err := url.PathUnescape(label)
+	if !found || err != nil {
+		return text
+	}
+	return plain + " " + secret
 }
 
 // token reads a token as acquire wrote it, without -json.
@@ -142,7 +163,7 @@ func (c *cli) token(file string) (string, error) {
 	if err != nil {
 		return "", usage("the token: %w", err)
 	}
-	token := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	token := fromOneWord(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
 	if !backends.IsToken(token) {
 		return "", usage("what was read is no token: give what lockstep acquire has printed, without -json")
 	}
