@@ -24,6 +24,7 @@ type waiting struct {
 	server   func() string // that the Locker asks; empty: it does not tell
 
 	handovers handovers
+	repeats   repeats
 }
 
 // Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the
@@ -45,7 +46,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 	p := req.wait
 	if p == nil || p.once {
 		so.attempts++
-		lease, err = w.attempt(ctx, nil, req)
+		lease, err = w.insist(ctx, nil, req, so)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			err = w.unanswered(ctx, req.Key, lastAttempt, nil)
 		}
@@ -97,7 +98,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 func (w *waiting) beside(ctx, limit context.Context, req *Request, so *effort) (lease Lease, over bool, err error) {
 	p := req.wait
 	so.attempts++
-	lease, err = w.attempt(ctx, limit, *req)
+	lease, err = w.insist(ctx, limit, *req, so)
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
 		return Lease{}, true, w.unanswered(ctx, req.Key, lastAttempt, nil)
 	}
@@ -153,7 +154,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
 		so.attempts++
 		req.Waiter, req.Free, req.Joins = waiter, free, joins
-		lease, err := w.attempt(ctx, limit, req)
+		lease, err := w.insist(ctx, limit, req, so)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, w.lines.know(ln).fault)
 		}

@@ -28,6 +28,21 @@ func Fail(context.Context, func(context.Context) error) error { return ErrInject
 // method Permanent that returns true.
 func Permanent(context.Context, func(context.Context) error) error { return permanent{ErrInjected} }
 
+// Stale is Fail on a connection that had ended while it was idle: the error has a method Stale that
+// returns true.
+func Stale(context.Context, func(context.Context) error) error { return stale{ErrInjected} }
+
+// LoseStale executes the call, although its connection seemed to have ended while it was idle.
+func LoseStale(ctx context.Context, execute func(context.Context) error) error {
+	_ = execute(ctx)
+	return stale{ErrInjected}
+}
+
+type stale struct{ error }
+
+func (stale) Stale() bool     { return true }
+func (s stale) Unwrap() error { return s.error }
+
 type permanent struct{ error }
 
 func (permanent) Permanent() bool { return true }

@@ -48,6 +48,9 @@ type Client interface {
 // is followed by attempts to clean up, for as long as the TTL, and go-redis writes a line to standard error for each failed
 // dial, unless its logging.Disable or SetLogger was called.
 //
+// New adds a hook to c, which tests the connections that c makes from then on: PING is sent on one that was idle for over a
+// second, before it is used again, and a dead one is closed. See driver.Idle.
+//
 // With a Ring every call fails, and nothing is sent.
 func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 	if e := driver.RefuseNil(c); e != nil {
@@ -57,6 +60,7 @@ func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 		return redisstore.New(driver.Refuse(ringError{}), opts...)
 	}
 	e := newExecutor(c)
+	testIdle(c)
 	if one, ok := c.(interface{ Options() *client.Options }); ok {
 		e.heard.TLS = one.Options().TLSConfig != nil
 		if err := driver.CheckAddr(one.Options().Addr, ": use redis.ParseURL (go-redis)"); err != nil {
@@ -73,6 +77,7 @@ func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 // the client, for the caller to close:
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
+//   - a connection that was idle for over a minute is not used again;
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest
 //     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
 //     redisstore.WithoutQuarantine).
@@ -90,6 +95,7 @@ func Open(o *client.Options, opts ...redisstore.Option) (*redisstore.Store, *cli
 	setDefault(&set.DialTimeout, time.Second)
 	setDefault(&set.ReadTimeout, time.Second)
 	setDefault(&set.WriteTimeout, time.Second)
+	setDefault(&set.ConnMaxIdleTime, time.Minute)
 	if redisstore.Quarantines(opts...) {
 		opts = append(slices.Clip(opts), Quarantine(&set))
 	}
@@ -115,7 +121,7 @@ func newExecutor(c Client) executor { return executor{c, new(driver.Heard)} }
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, false)
-	if err != nil && driver.IsDemoted(err) {
+	if driver.Elsewhere(err) {
 		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, false) })
 	}
 	return value, err
@@ -123,7 +129,7 @@ func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, true)
-	if err != nil && driver.IsDemoted(err) {
+	if driver.Elsewhere(err) {
 		return e.elsewhere(ctx, err, func() (any, error) { return e.process(ctx, args, true) })
 	}
 	return value, err
@@ -147,15 +153,15 @@ func (e executor) process(ctx context.Context, args []any, isOnce bool) (any, er
 	return reply(cmd.Val()), nil
 }
 
-// elsewhere repeats what was not done because the server is a replica. The connection that it was
-// sent on is closed, and those beside it in the pool lead to the same server: they are used up
-// until one leads to a master, or a new one is made.
+// elsewhere repeats what was not done because the server is a replica, or the connection had ended
+// while it was idle. The connection is closed, and those beside it in the pool may be like it: they
+// are used up until one leads to a master, or a new one is made.
 func (e executor) elsewhere(ctx context.Context, err error, do func() (any, error)) (value any, _ error) {
 	pool, ok := e.client.(interface{ PoolStats() *client.PoolStats })
 	if !ok {
 		return nil, err
 	}
-	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && driver.IsDemoted(err) && driver.Ended(ctx) == nil; idle-- {
+	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && driver.Elsewhere(err) && driver.Ended(ctx) == nil; idle-- {
 		value, err = do()
 	}
 	return value, err
@@ -203,7 +209,7 @@ func (once) NoRetry() bool { return true }
 // A cluster may have moved the key since its client has looked; then it looks again.
 func (e executor) Pinned(ctx context.Context, key string, fn func(driver.Conn) error) error {
 	err := e.pinned(ctx, key, fn)
-	if err != nil && driver.IsDemoted(err) {
+	if driver.Elsewhere(err) {
 		_, err = e.elsewhere(ctx, err, func() (any, error) { return nil, e.pinned(ctx, key, fn) })
 	}
 	return err
@@ -273,6 +279,7 @@ type conn struct {
 	key      string
 	tx       *client.Tx
 	watching bool
+	used     bool // a pipeline was answered
 }
 
 func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
@@ -286,6 +293,9 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	replies := make([]any, len(commands))
 	for i, cmd := range cmds {
 		value, err := c.answer(ctx, []any{"", c.key}, cmd.(once), whole)
+		if c.used && driver.IsUnused(err) { // but the connection was used before
+			err = driver.Fault(ctx, "", errors.New(err.Error()))
+		}
 		refused := (*driver.ReplyError)(nil)
 		switch {
 		case errors.As(err, &refused):
@@ -297,6 +307,7 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 		}
 		c.watching = driver.Watching(c.watching, commands[i], refused != nil)
 	}
+	c.used = true
 	return replies, nil
 }
 

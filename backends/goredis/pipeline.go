@@ -33,6 +33,19 @@ type answered interface {
 }
 
 func (e pipeliner) all(ctx context.Context, commands []*driver.Command, isOnce bool) {
+	if commands = e.round(ctx, commands, isOnce); len(commands) == 0 {
+		return
+	}
+	_, _ = e.elsewhere(ctx, commands[0].Err, func() (any, error) { // each command has its error
+		if commands = e.round(ctx, commands, isOnce); len(commands) == 0 {
+			return nil, nil
+		}
+		return nil, commands[0].Err
+	})
+}
+
+// round returns the commands that were not sent, since their connection had ended.
+func (e pipeliner) round(ctx context.Context, commands []*driver.Command, isOnce bool) (unused []*driver.Command) {
 	cmds := make([]client.Cmder, len(commands))
 	for i, c := range commands {
 		cmd := newCommand(ctx, c.Args)
@@ -55,7 +68,10 @@ func (e pipeliner) all(ctx context.Context, commands []*driver.Command, isOnce b
 	var unknown error
 	for i, c := range commands {
 		c.Reply, c.Err = e.answer(ctx, c.Args, cmds[i].(answered), whole)
+		c.Alone = false
 		switch {
+		case driver.IsUnused(c.Err):
+			unused = append(unused, c)
 		case driver.IsDemoted(c.Err):
 			c.Alone = true // finds the way to another server
 		case isLed(c.Err):
@@ -66,6 +82,7 @@ func (e pipeliner) all(ctx context.Context, commands []*driver.Command, isOnce b
 		}
 	}
 	_ = e.noted(unknown)
+	return unused
 }
 
 // isLed is a cluster's way to say that a command was not carried out on this node.

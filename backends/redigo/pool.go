@@ -31,6 +31,9 @@ func (p pool) Get(ctx context.Context) (driver.PoolConn, error) {
 	return p.connect(ctx, p.GetContext)
 }
 
+// Tests tells whether the pool tests connections that were idle.
+func (p pool) Tests() bool { return p.TestOnBorrow != nil || p.TestOnBorrowContext != nil }
+
 func (p pool) Dial(ctx context.Context) (driver.PoolConn, error) {
 	c, err := p.connect(ctx, func(ctx context.Context) (client.Conn, error) { return dial(ctx, p.DialContext, p.Pool.Dial) })
 	return patient{c}, err

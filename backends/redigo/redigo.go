@@ -26,9 +26,10 @@ import (
 // call needs a goroutine. If a server hangs, 256 of those may go on after their calls; until one of them ends, further
 // calls that need a connection fail at once.
 //
-// A connection that the server closed while it was idle is found out by the next command on it. An extension is then
+// When nothing was answered for a second, the store tests the connection that it takes, and closes those that are idle if
+// it is dead. While other calls are answered, a connection that died is found by the next command on it. An extension is then
 // sent again. Other commands are not, since nobody can tell whether the first was carried out: the call fails, and
-// the strategy cleans up. [TestOnBorrow] finds such connections before they are used.
+// the strategy cleans up. Set [TestOnBorrow], which tests each connection by its own age.
 //
 // Wake-ups have one connection more, outside of the pool, from the first waiter to the last. There
 // is no quarantine for servers that may have forgotten locks, unless the pool went through

@@ -185,6 +185,10 @@ func IsDemoted(err error) bool {
 	return ok && (reply.Code() == "READONLY" || reply.Code() == "MASTERDOWN") && cleanup.Unsent(err)
 }
 
+// Elsewhere tells that the command was not done, and that another connection may do: it led to a
+// replica, or ended while it was idle.
+func Elsewhere(err error) bool { return err != nil && (IsDemoted(err) || IsUnused(err)) }
+
 // IsMoved tells that the key is on another server of the cluster: what was sent
 // was not done.
 func IsMoved(err error) bool {
@@ -286,6 +290,13 @@ func isStranger(err error) bool {
 
 // Unsent says that nothing was done, so the call may be repeated and there is nothing to clean up.
 func (e *WireError) Unsent() bool { return e.NotSent && !e.Permanent() }
+
+// Stale says that the connection ended while it was idle, before the call: the server closed it, or
+// it was cut. Another attempt may get through at once, on another connection.
+func (e *WireError) Stale() bool {
+	var s interface{ Stale() bool }
+	return e.end == nil && errors.As(e.Err, &s) && s.Stale()
+}
 
 // Permanent says that repeating the call will not help: the client is closed, its address is none,
 // or there is no trust between it and the server. Nothing was sent then.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,12 +53,20 @@ const dialLimit = 5 * time.Second
 // DoAll send again, once, what a broken connection has left unanswered: the server may have closed
 // it long ago. A connection to a replica is cut. Calls that the replica has not done go to the other
 // connections of the pool, until one leads to a master.
-func OverPool(p Pool, addr string) Pipeliner { return pooled{p, addr, new(Heard)} }
+//
+// When nothing was answered for a second, a connection is tested before it is used, as [Idle] does.
+// If it is dead, it is closed, and so are the idle ones beside it. A Pool that tests its connections
+// itself has a method Tests() bool, which returns true.
+func OverPool(p Pool, addr string) Pipeliner {
+	return pooled{p, addr, new(Heard), newClock(), new(atomic.Int64)}
+}
 
 type pooled struct {
 	Pool
 	addr string
 	*Heard
+	clock
+	answered *atomic.Int64 // when a connection last had an answer
 }
 
 // Endpoint is the address of the server.
@@ -106,10 +115,15 @@ func (p pooled) elsewhere(ctx context.Context, do func() error) error {
 // try tells how many commands were answered, and whether the others were not because the connection
 // broke.
 func (p pooled) try(ctx context.Context, commands []*Command) (answered int, broke bool) {
+	rested := p.idle() >= restedFor
 	c, err := p.get(ctx)
 	if err == nil {
 		answered, err = p.exchange(ctx, c, commands)
 		broke = err != nil && !isTimeout(err)
+		if rested && answered == 0 && isEnd(err) {
+			err = stale{err, false}
+			p.closeIdle(ctx)
+		}
 		demoted := false
 		for _, command := range commands[:answered] {
 			if command.Err != nil && IsDemoted(command.Err) {
@@ -130,10 +144,46 @@ func (p pooled) get(ctx context.Context) (PoolConn, error) {
 		return nil, NotSent(ctx, p.addr, err)
 	}
 	c, err := p.Get(ctx)
+	if err == nil && p.idle() >= testAfter && !p.tests() && !p.test(ctx, c) {
+		p.put(c, true)
+		p.closeIdle(ctx)
+		c, err = p.Get(ctx)
+	}
 	if err != nil {
 		return nil, p.unopened(ctx, err)
 	}
 	return c, nil
+}
+
+// idle is how long nothing was answered; 0: nothing ever was.
+func (p pooled) idle() time.Duration {
+	if last := p.answered.Load(); last != 0 {
+		return time.Duration(p.now() - last)
+	}
+	return 0
+}
+
+// tests tells whether the pool tests its connections itself.
+func (p pooled) tests() bool {
+	t, ok := p.Pool.(interface{ Tests() bool })
+	return ok && t.Tests()
+}
+
+// test asks whether c still leads to a server. What ends with ctx is left to the call.
+func (p pooled) test(ctx context.Context, c PoolConn) bool {
+	limited, cancel := context.WithTimeout(ctx, testLimit)
+	defer cancel()
+	_, err := p.exchange(limited, c, []*Command{{Args: []any{"PING"}}})
+	return err == nil
+}
+
+// closeIdle closes the connections that are idle: one that was idle as well is dead.
+func (p pooled) closeIdle(ctx context.Context) {
+	for idle := p.IdleCount(); idle > 0 && p.IdleCount() > 0 && Ended(ctx) == nil; idle-- {
+		if c, err := p.Get(ctx); err == nil {
+			p.put(c, true)
+		}
+	}
 }
 
 // put gives c back, or cuts it if it must not be used again.
@@ -195,6 +245,7 @@ func (p pooled) exchange(ctx context.Context, c PoolConn, commands []*Command) (
 				return command.Err
 			}
 			answered++
+			p.answered.Store(p.now())
 		}
 		return nil
 	})

@@ -24,6 +24,7 @@ type link struct {
 	unanswered []request    // in the order of their replies
 	subscribed bool
 	silent     bool // nothing goes to the client any more
+	forgotten  bool // nor to the server
 }
 
 // A request waits for its reply.
@@ -75,7 +76,7 @@ func (l *link) connect() bool {
 // the server: replies sees its end.
 func (l *link) requests() {
 	if l.proxy.raw {
-		l.stream(l.client, func(raw []byte) { l.proxy.gate.pass(l.ctx, func() { l.server.Write(raw) }) })
+		l.stream(l.client, l.forward)
 		return
 	}
 	in := newDecoder(l.client)
@@ -108,7 +109,16 @@ func (l *link) requests() {
 			}
 		}
 		l.expect(request{name: name, rule: rule})
-		l.proxy.gate.pass(l.ctx, func() { l.server.Write(in.raw) })
+		l.forward(in.raw)
+	}
+}
+
+func (l *link) forward(raw []byte) {
+	l.mu.Lock()
+	forgotten := l.forgotten
+	l.mu.Unlock()
+	if !forgotten {
+		l.proxy.gate.pass(l.ctx, func() { l.server.Write(raw) })
 	}
 }
 

@@ -106,6 +106,20 @@ func (p *Proxy) CutAll() {
 	}
 }
 
+// Forsake does to the open connections what a NAT does to those it has forgotten: nothing passes on
+// them any more, and the client is told nothing, not even that the server closes. New connections
+// work. It returns how many there were.
+func (p *Proxy) Forsake() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.mu.Lock()
+		l.silent, l.forgotten = true, true
+		l.mu.Unlock()
+	}
+	return len(p.links)
+}
+
 // Open returns the number of connections. A connection whose client has left counts until all that
 // the client has sent is done.
 func (p *Proxy) Open() int {

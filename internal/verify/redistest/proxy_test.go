@@ -1,9 +1,11 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -67,6 +69,29 @@ func TestARelayPassesBytesOfAnyProtocolUnlessItIsABlackHole(t *testing.T) {
 	relay.CutAll()
 	if got, err := read(10 * time.Second); err == nil {
 		t.Errorf("after CutAll: %q", got)
+	}
+	if conn, err = net.Dial("tcp", relay.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte(text))
+	if got, err := read(10 * time.Second); got != text {
+		t.Errorf("%q, %v; want %q", got, err, text)
+	}
+	if n := relay.Forsake(); n == 0 {
+		t.Error("no connection is forsaken")
+	}
+	_, _ = conn.Write([]byte(text))
+	if got, err := read(quiet); got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection that is forsaken lets %q pass, %v", got, err)
+	}
+	if conn, err = net.Dial("tcp", relay.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte(text))
+	if got, err := read(10 * time.Second); got != text {
+		t.Errorf("a new connection: %q, %v; want %q", got, err, text)
 	}
 	if relay.Leads() != server.Addr().String() {
 		t.Errorf("it leads to %s", relay.Leads())

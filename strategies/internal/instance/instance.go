@@ -216,6 +216,14 @@ func (e *cleanedUp) Error() string {
 
 func (e *cleanedUp) Unwrap() error { return e.error }
 
+// Again tells the Client that another attempt may be made at once: the connection had ended while it
+// was idle. If this one reached the store all the same, its cleanup comes before the next is told
+// that the lock is held.
+func (e *cleanedUp) Again() bool {
+	var s interface{ Stale() bool }
+	return errors.As(e.error, &s) && s.Stale()
+}
+
 // Extend moves the end of the lease to ttl from now, unless it is later already.
 func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	if err := lease.Validate("extend"); err != nil {

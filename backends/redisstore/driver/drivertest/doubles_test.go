@@ -69,6 +69,11 @@ type drained struct{ driver.Pool }
 
 func (drained) IdleCount() int { return -1 }
 
+// untested is a Pool that only says that it tests its connections.
+type untested struct{ driver.Pool }
+
+func (untested) Tests() bool { return true }
+
 // doing replaces Do and Once by what f returns for them.
 func doing(f func(next call) call) func(h *Harness) {
 	return executor(func(e driver.Executor) driver.Executor { return broken{Executor: e, do: f(e.Do), once: f(e.Once)} })
@@ -377,6 +382,26 @@ var doubles = []double{
 		bug: "nobody pings", breaks: "a silent connection for wake-ups is replaced", fails: "a ping",
 		harness: subscribing(func(s driver.Subscription) driver.Subscription {
 			return brokenSubscription{Subscription: s, ping: func() error { return nil }}
+		}),
+	},
+	{
+		bug: "connections that were idle are not tested", breaks: "idle connections that were forgotten without a reset fail no lock",
+		fails: "Lock = ", only: "New",
+		harness: func(h *Harness) {
+			*h = harnessFor(func(p driver.Pool, addr string) driver.Executor { return driver.OverPool(untested{p}, addr) })
+		},
+	},
+	{
+		bug: "it is not said that a connection had ended while it was idle", breaks: "idle connections with TLS that were closed fail no lock",
+		fails: "Lock = ", only: "New",
+		harness: doing(func(next call) call {
+			return func(ctx context.Context, args ...any) (any, error) {
+				reply, err := next(ctx, args...)
+				if w, ok := errors.AsType[*driver.WireError](err); ok && w.Stale() {
+					err = driver.Fault(ctx, "", errors.New(err.Error()))
+				}
+				return reply, err
+			}
 		}),
 	},
 	{

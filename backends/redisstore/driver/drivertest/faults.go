@@ -31,6 +31,8 @@ var patient = []storeSentence{
 	{"Open gives up a server that hangs", openGivesUp},
 	{"a silent connection for wake-ups is replaced", silentConnection},
 	{"a lost reply keeps no lock from others", lostReply},
+	{"idle connections that were forgotten without a reset fail no lock", forgottenConnections},
+	{"idle connections with TLS that were closed fail no lock", closedConnections},
 	{"TLS carries locks and wake-ups, between those who trust each other", overTLS},
 	{"the users of docs/security.md suffice", usersSuffice},
 	{"locks outlive a switchover that keeps the connections", func(t *testing.T, h Harness) {

@@ -1,0 +1,124 @@
+package drivertest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+const (
+	idleConns = 5
+	idleFor   = 2 * time.Second // longer than a connection goes untested
+)
+
+// forgottenConnections is about a load balancer or NAT. Its connections stay silent, so each costs a
+// limit; but what was idle as long as one that is found dead costs nothing more.
+func forgottenConnections(t *testing.T, h Harness) {
+	for name, store := range h.idling() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewRelay(t, redistest.Start(t).Addr())
+			idle(t, h, store(t, Server{Addr: proxy.Addr()}), func() {
+				time.Sleep(idleFor)
+				if n := proxy.Forsake(); n == 0 {
+					t.Error("there was no connection to forget")
+				}
+				if h.Shares {
+					time.Sleep(2 * idleFor) // for the client library, which tests the connection by itself
+				}
+			})
+		})
+	}
+}
+
+// closedConnections is about a server with a timeout for idle connections, and about one that was
+// restarted. What a client library looks for in a socket does not show it with TLS.
+func closedConnections(t *testing.T, h Harness) {
+	server := redistest.Start(t)
+	pki := httptest.NewTLSServer(nil)
+	defer pki.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(pki.Certificate())
+	for name, store := range h.idling() {
+		t.Run(name, func(t *testing.T) {
+			for _, after := range []time.Duration{idleFor, 300 * time.Millisecond} {
+				proxy := redistest.NewRelay(t, server.Addr())
+				addr := terminate(t, proxy.Addr(), &tls.Config{Certificates: pki.TLS.Certificates, MinVersion: tls.VersionTLS12})
+				to := Server{Addr: addr, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+				idle(t, h, store(t, to), func() {
+					time.Sleep(after)
+					proxy.CutAll()
+					eventually(t, "the end of the connections", func() bool { return proxy.Open() == 0 })
+				})
+			}
+		})
+	}
+}
+
+// idling are the ways to a client for locks.
+func (h Harness) idling() map[string]func(t *testing.T, to Server) Client {
+	opts := []redisstore.Option{redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(time.Hour)}
+	ways := map[string]func(t *testing.T, to Server) Client{
+		"Open": func(t *testing.T, to Server) Client {
+			store, closes := h.Open(t, to, opts...)
+			return Client{New: func(...redisstore.Option) *redisstore.Store { return store }, Close: closes}
+		},
+	}
+	if !h.Shares { // its defaults test a connection too, but take 11 s
+		ways["New"] = func(t *testing.T, to Server) Client { return h.Connect(t, to) }
+	}
+	return ways
+}
+
+// idle locks after a pause in which the connections die.
+func idle(t *testing.T, h Harness, c Client, pause func()) {
+	store := c.New(redisstore.WithMaxTTL(time.Hour))
+	locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
+	lock := func(key string) {
+		t.Helper()
+		l, err := locks.Lock(t.Context(), key)
+		if err != nil {
+			t.Errorf("Lock = %v", err)
+			return
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+	}
+	lock("a")
+	if c.Executor != nil {
+		several(t, c.Executor)
+	}
+	pause()
+	for range 2 * idleConns {
+		lock("a")
+	}
+}
+
+// several makes the client open several connections.
+func several(t *testing.T, e driver.Executor) {
+	var out, all sync.WaitGroup
+	out.Add(idleConns)
+	for range idleConns {
+		all.Go(func() {
+			if err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
+				_, err := c.Pipeline(t.Context(), []any{"PING"})
+				out.Done()
+				out.Wait()
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,202 @@
+package driver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+)
+
+const (
+	testAfter = time.Second            // of idling
+	testLimit = time.Second            // for the answer
+	restedFor = 100 * time.Millisecond // a connection that was not used for this long was idle
+)
+
+// Idle keeps calls off connections that died while nobody used them: the server has closed them, or
+// a load balancer or NAT has forgotten them without a reset. It is for the connections of one client
+// whose library lends each to one call at a time.
+//
+// A connection that was idle for over a second is tested before anything is written on it: by PING,
+// whose answer must come within a second. Any answer will do, also NOPERM. If none comes, the write
+// fails, with an error for which [IsUnused] is true: nothing of the call was sent, and it can go to
+// the next connection. After a test without an answer, connections that were idle all the while are
+// taken for dead at once, or each would cost a second.
+//
+// A connection can end between the test and the call, or when it was idle for less. Then the error
+// of the call has a method Stale() bool, which is true: see [WireError.Stale].
+type Idle struct {
+	born   sync.Once
+	clock  clock
+	silent atomic.Int64 // when a test had no answer; connections that were not used since are dead
+	broken atomic.Int64 // when an idle connection was found broken; those not used since are tested
+}
+
+// Watch returns a connection to use in place of c, which is new.
+func (i *Idle) Watch(c net.Conn) net.Conn {
+	if _, twice := c.(interface{ idleConn() }); twice { // of another store on the client
+		return c
+	}
+	i.born.Do(func() { i.clock = newClock() })
+	w := &idleConn{Conn: c, of: i}
+	w.used.Store(i.clock.now())
+	if s, ok := c.(syscall.Conn); ok { // go-redis looks for the end of idle connections by it
+		return idleSysConn{w, s}
+	}
+	return w
+}
+
+type idleConn struct {
+	net.Conn
+	of     *Idle
+	used   atomic.Int64 // when something was last read or written
+	rested atomic.Bool  // it was idle, and nothing was read since
+
+	reading sync.Mutex // held while somebody reads: a subscription is not idle
+	mu      sync.Mutex
+	due     time.Time // the deadline of writes
+}
+
+type idleSysConn struct {
+	*idleConn
+	syscall.Conn
+}
+
+// clock tells monotonic times that are greater than zero.
+type clock struct{ born time.Time }
+
+func newClock() clock { return clock{time.Now()} }
+
+func (c clock) now() int64 { return int64(time.Since(c.born)) + 1 }
+
+func (c *idleConn) idleConn() {}
+
+func (c *idleConn) Read(b []byte) (int, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.used.Store(c.of.clock.now())
+		c.rested.Store(false)
+	}
+	if n == 0 && isEnd(err) && c.rested.Load() {
+		c.of.broken.Store(c.of.clock.now())
+		err = stale{err, false}
+	}
+	return n, err
+}
+
+func (c *idleConn) Write(b []byte) (int, error) {
+	used := c.used.Load()
+	idle := time.Duration(c.of.clock.now() - used)
+	if idle >= testAfter || used < c.of.broken.Load() {
+		if err := c.test(used); err != nil {
+			return 0, stale{err, true}
+		}
+	}
+	if idle >= restedFor {
+		c.rested.Store(true)
+	}
+	n, err := c.Conn.Write(b)
+	c.used.Store(c.of.clock.now())
+	if n == 0 && isEnd(err) && idle >= restedFor {
+		c.of.broken.Store(c.of.clock.now())
+		err = stale{err, true}
+	}
+	return n, err
+}
+
+func (c *idleConn) SetDeadline(t time.Time) error {
+	c.writeBy(t)
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *idleConn) SetWriteDeadline(t time.Time) error {
+	c.writeBy(t)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+func (c *idleConn) writeBy(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.due = t
+}
+
+// errSilent is, for the client library, the end of the connection.
+var errSilent = fmt.Errorf("idle since before another connection was found dead: %w", io.EOF)
+
+// test asks whether the connection still leads to a server. It must answer by a simple string or an
+// error: anything else, such as a push, would mix up what is asked and what is answered.
+func (c *idleConn) test(used int64) error {
+	if !c.reading.TryLock() {
+		return nil
+	}
+	defer c.reading.Unlock()
+	if used < c.of.silent.Load() {
+		return errSilent
+	}
+	c.mu.Lock()
+	due := c.due
+	c.mu.Unlock()
+	end := time.Now().Add(testLimit)
+	if !due.IsZero() && due.Before(end) {
+		end = due
+	}
+	hurry := time.Until(end) < restedFor // a test that short says nothing of the others
+	err := c.ping(end)
+	switch {
+	case err == nil:
+		c.used.Store(c.of.clock.now())
+		_ = c.Conn.SetReadDeadline(time.Time{})
+		err = c.Conn.SetWriteDeadline(due)
+	case !isTimeout(err):
+		c.of.broken.Store(c.of.clock.now())
+	case !hurry:
+		c.of.silent.Store(c.of.clock.now())
+	}
+	return err
+}
+
+func (c *idleConn) ping(end time.Time) error {
+	if err := c.Conn.SetDeadline(end); err != nil {
+		return err
+	}
+	if _, err := c.Conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+		return err
+	}
+	var reply []byte
+	for buf := make([]byte, 512); !bytes.HasSuffix(reply, []byte("\r\n")); {
+		n, err := c.Conn.Read(buf)
+		if reply = append(reply, buf[:n]...); err != nil {
+			return err
+		}
+	}
+	if (reply[0] != '+' && reply[0] != '-') || bytes.Count(reply, []byte("\n")) != 1 {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+// stale is the error of a connection that ended while it was idle.
+type stale struct {
+	error
+	unsent bool // nothing of the call was written
+}
+
+func (s stale) Unwrap() error { return s.error }
+func (s stale) Stale() bool   { return true }
+func (s stale) Unsent() bool  { return s.unsent }
+
+// IsUnused tells that a call failed on a connection that ended while it was idle, before anything of
+// the call was sent. Another connection may do.
+func IsUnused(err error) bool {
+	s, ok := errors.AsType[stale](err)
+	return ok && s.unsent && cleanup.Unsent(err)
+}

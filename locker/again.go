@@ -1,0 +1,56 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+)
+
+const (
+	maxAgain   = 8  // of one attempt
+	maxRepeats = 64 // of all calls, until an attempt is answered
+)
+
+// repeats counts attempts that were repeated at once, since the store last answered one. A store
+// that breaks all connections, with a hundred calls on them, does not get a hundred more at once.
+type repeats struct{ unanswered atomic.Int32 }
+
+func (r *repeats) take() bool { return r.unanswered.Add(1) <= maxRepeats }
+
+func (r *repeats) answered(err error) {
+	if (err == nil || errors.Is(err, ErrHeld)) && r.unanswered.Load() > 0 {
+		r.unanswered.Store(0)
+	}
+}
+
+// insist is attempt, repeated at once while the error says that the connection had ended while it was
+// idle: another connection gives the answer. Nothing is known of the attempt that failed, so the next
+// one has another Token, and the strategy cleans up. An attempt that redeems a ticket is not repeated:
+// if the first one took the ticket, the next would find it used.
+func (w *waiting) insist(ctx, limit context.Context, req Request, so *effort) (Lease, error) {
+	lease, err := w.attempt(ctx, limit, req)
+	w.repeats.answered(err)
+	for n := 0; again(err) && req.From == "" && n < maxAgain && w.repeats.take(); n++ {
+		so.failed(err)
+		so.attempts++
+		req.Token = w.lines.holder.token()
+		next, failed := w.attempt(ctx, limit, req)
+		w.repeats.answered(failed)
+		if failed != nil && cleanup.Unsent(failed) {
+			return Lease{}, err // of this one nothing was sent, but of the one before
+		}
+		lease, err = next, failed
+	}
+	return lease, err
+}
+
+// again asks err for a method Again() bool.
+func again(err error) bool {
+	if err == nil {
+		return false
+	}
+	var a interface{ Again() bool }
+	return errors.As(err, &a) && a.Again()
+}
