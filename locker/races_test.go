@@ -203,11 +203,11 @@ func TestAResentReleaseDoesNotDependOnTheCtxOfLock(t *testing.T) {
 	})
 }
 
-func TestTheCtxOfAReleaseEndsAfterASecondAlthoughDoneIsCalledLater(t *testing.T) {
+func TestTheCtxOfAReleaseEndsAfterThreeSecondsAlthoughDoneIsCalledLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		asked := make(chan error, 1)
 		s.faults.Once(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
-			time.Sleep(2 * time.Second) // before the first call of Done
+			time.Sleep(4 * time.Second) // before the first call of Done
 			select {
 			case <-ctx.Done():
 				asked <- ctx.Err()

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	releaseLimit = time.Second            // for one call: a connection that is stuck must not use up the lease
+	lateAfter    = time.Second            // others are sent beside a Release: its connection may be stuck
+	releaseLimit = unlockLimit            // for one call: on a new connection it takes several round trips
 	joinLimit    = 100 * time.Millisecond // for extensions to follow their ctx, which has ended
 	tellLimit    = 100 * time.Millisecond // for middleware to report a loss: the program may end after Unlock
 )
@@ -138,15 +139,18 @@ func (h *hold) release() {
 	h.firstRelease()
 }
 
-// firstRelease sends Release under a deadline of its own. If that fails, the release goes on in the
-// background.
+// firstRelease sends Release under a deadline of its own. If that fails or takes long, the release
+// goes on in the background.
 func (h *hold) firstRelease() {
-	limit := min(releaseLimit, time.Until(h.leaseNow().Expires))
+	left := time.Until(h.leaseNow().Expires)
+	limit := min(releaseLimit, left)
 	ctx := &deadlineContext{valuesContext: valuesContext{h}, deadline: time.Now().Add(limit)}
-	timer := time.AfterFunc(limit, func() { h.releaseIsLate(ctx) })
+	over := time.AfterFunc(limit, func() { ctx.end(context.DeadlineExceeded) })
+	late := time.AfterFunc(min(lateAfter, left), h.releaseIsLate)
 	returned := false
 	defer func() {
-		if !timer.Stop() {
+		over.Stop()
+		if !late.Stop() {
 			h.client.hung.Add(-1)
 		}
 		// for goroutines of the Locker that wait for its end
@@ -162,11 +166,10 @@ func (h *hold) firstRelease() {
 	}
 }
 
-// releaseIsLate is called when the first Release has not returned by its deadline.
-func (h *hold) releaseIsLate(ctx *deadlineContext) {
+// releaseIsLate is called when the first Release takes long.
+func (h *hold) releaseIsLate() {
 	h.client.hung.Add(1)
-	ctx.end(context.DeadlineExceeded)
-	h.resend() // whether or not the first Release follows its ctx
+	h.resend()
 }
 
 // releaseAside is release on a goroutine of its own, which Unlock may leave.

@@ -15,7 +15,7 @@ import (
 // that one connection that hangs does not cost the lock.
 const (
 	maxPerLock = 8                    // extensions of one lock under way at once
-	tryLimit   = time.Second          // for a renewal, or until the next one: one that hangs makes room
+	tryLimit   = time.Second          // for a renewal at least: one that hangs makes room
 	minRetry   = 5 * time.Millisecond // between two renewals of one lock
 )
 
@@ -127,7 +127,8 @@ func (h *hold) renew(now time.Time) {
 	h.mu.Lock()
 	handle := h.handle
 	h.handle = nil
-	limit := max(h.lease.Expires.Sub(now)/3, tryLimit) // until the next renewal
+	// On a new connection it takes several round trips. Three others may be sent beside it meanwhile.
+	limit := max(h.lease.Expires.Sub(now)*3/4, tryLimit)
 	h.mu.Unlock()
 	if handle != nil {
 		runtime.AddCleanup(handle, abandoned, weak.Make(h)) // h itself may lead to the Lock: then neither would ever be garbage

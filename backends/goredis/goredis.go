@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and UniversalClient
@@ -78,6 +79,8 @@ func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
 //   - a connection that was idle for over a minute is not used again;
+//   - a new connection costs three round trips, HELLO, INFO and the command: CLIENT SETINFO is left out, unless o has an
+//     IdentitySuffix, and so is CLIENT MAINT_NOTIFICATIONS;
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest
 //     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
 //     redisstore.WithoutQuarantine).
@@ -96,6 +99,8 @@ func Open(o *client.Options, opts ...redisstore.Option) (*redisstore.Store, *cli
 	setDefault(&set.ReadTimeout, time.Second)
 	setDefault(&set.WriteTimeout, time.Second)
 	setDefault(&set.ConnMaxIdleTime, time.Minute)
+	setDefault(&set.MaintNotificationsConfig, &maintnotifications.Config{Mode: maintnotifications.ModeDisabled})
+	set.DisableIdentity = set.DisableIdentity || set.IdentitySuffix == ""
 	if redisstore.Quarantines(opts...) {
 		opts = append(slices.Clip(opts), Quarantine(&set))
 	}

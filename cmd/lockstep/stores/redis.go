@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Redis is a server, a cluster, or a master that sentinels watch. The parameters of the URL are ca, cert and
@@ -88,7 +89,8 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 		if err := withFiles(o.TLSConfig, files); err != nil {
 			return nil, nil, err
 		}
-		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
+		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ConnMaxIdleTime, &o.ContextTimeoutEnabled, &o.DisableIdentity)
+		o.MaintNotificationsConfig = plain()
 		if quarantine {
 			opts = append(opts, goredis.Quarantine(o))
 		}
@@ -110,7 +112,7 @@ func dialRedis(text string, opts []redisstore.Option) (*redisstore.Store, io.Clo
 		if err := withFiles(o.TLSConfig, files); err != nil {
 			return nil, nil, err
 		}
-		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ContextTimeoutEnabled)
+		fit(&o.MaxRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.ConnMaxIdleTime, &o.ContextTimeoutEnabled, &o.DisableIdentity)
 		if quarantine {
 			opts = append(opts, goredis.Quarantine(o))
 		}
@@ -170,7 +172,7 @@ func withHosts(u *url.URL, others []string) *url.URL {
 }
 
 // fit sets what goredis.Open sets for one server.
-func fit(retries *int, dial, read, write *time.Duration, contexts *bool) {
+func fit(retries *int, dial, read, write, idle *time.Duration, contexts, unnamed *bool) {
 	if *retries == 0 {
 		*retries = 1
 	}
@@ -179,7 +181,15 @@ func fit(retries *int, dial, read, write *time.Duration, contexts *bool) {
 			*d = time.Second
 		}
 	}
-	*contexts = true
+	if *idle == 0 {
+		*idle = time.Minute
+	}
+	*contexts, *unnamed = true, true
+}
+
+// plain keeps go-redis from asking a new connection for notifications.
+func plain() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
 // redisServer is the kind and version of a server. The version of Valkey begins with its name.

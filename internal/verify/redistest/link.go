@@ -148,7 +148,12 @@ func command(in *decoder) ([]string, error) {
 // client is gone or must receive nothing, since rules still wait for replies.
 func (l *link) replies() {
 	if l.proxy.raw {
-		l.stream(l.server, l.deliver)
+		l.stream(l.server, func(raw []byte) {
+			if d := time.Duration(l.proxy.delay.Load()); d > 0 {
+				l.sleep(d)
+			}
+			l.deliver(raw)
+		})
 		return
 	}
 	in := newDecoder(l.server)

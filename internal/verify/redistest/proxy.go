@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A Proxy stands between a client and a server. It understands enough of RESP, in both versions, to
@@ -19,7 +21,8 @@ type Proxy struct {
 	gate     gate
 	running  sync.WaitGroup
 
-	raw bool // it passes bytes of any protocol
+	raw   bool         // it passes bytes of any protocol
+	delay atomic.Int64 // of what the server sends
 
 	mu     sync.Mutex
 	target string
@@ -105,6 +108,9 @@ func (p *Proxy) CutAll() {
 		l.reset()
 	}
 }
+
+// Delay makes a relay hold up what the server sends: d is the time of a round trip from then on.
+func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
 // Forsake does to the open connections what a NAT does to those it has forgotten: nothing passes on
 // them any more, and the client is told nothing, not even that the server closes. New connections
