@@ -100,7 +100,14 @@ func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
 // Configure changes how connections of c end calls: a connection is closed only if the server has not
 // answered 50 ms after the end of the ctx. So a call may return that much later than its ctx ends. Without
 // this, short deadlines make pgx open a new connection for nearly every call.
+//
+// A pool of pgx tests a connection that was idle for over a second, by default without a limit: one that a
+// NAT has forgotten would hold up its call for minutes. Configure gives the test a second, unless c has a
+// PingTimeout.
 func Configure(c *pgxpool.Config) {
+	if c.PingTimeout == 0 {
+		c.PingTimeout = time.Second
+	}
 	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn(), DeadlineDelay: answerLimit}
 	}

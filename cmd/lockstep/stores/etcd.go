@@ -57,7 +57,9 @@ func etcdConfig(text string) (clientv3.Config, error) {
 	if err != nil {
 		return clientv3.Config{}, err
 	}
-	config := clientv3.Config{DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	config := clientv3.Config{
+		DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: time.Second, Logger: zap.NewNop(),
+	}
 	config.Username = u.User.Username()
 	config.Password, _ = u.User.Password()
 	scheme := "http://"

@@ -53,6 +53,7 @@ func openMySQL(_ context.Context, text string, o command.Options) (*command.Stor
 		return nil, err
 	}
 	db := sql.OpenDB(connector)
+	db.SetConnMaxIdleTime(30 * time.Second) // a NAT forgets connections after a minute or more
 	store := sqlstore.NewMySQL(db, sqlOptions(o)...)
 	return &command.Store{
 		Backend: store,
