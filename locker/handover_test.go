@@ -559,3 +559,51 @@ func TestAHandoverIsRememberedForAsLongAsItsLeaseIsRenewed(t *testing.T) {
 		mustUnlock(t, second)
 	}, locker.WithHandover(1))
 }
+
+// A head that was handed a lease leaves the queue of the store. Until the line has a new watch, it
+// takes no position there: nobody would hear of its turn.
+func TestAHeadAfterAHandoverTakesNoPositionBeforeItsWatchIsActive(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		second := take(t, c, "key")
+		time.Sleep(20 * time.Second) // it looks by itself, and so has a position
+		third := take(t, c, "key")
+		time.Sleep(time.Second)
+		again := mustWatchNoMore(s)
+		mustUnlock(t, l) // to second, by handover
+		l = <-second
+		s.mu.Lock()
+		before := len(s.acquires)
+		s.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		s.mu.Lock()
+		if len(s.acquires) == before {
+			t.Error("the head has made no attempt")
+		}
+		for _, req := range s.acquires[before:] {
+			if req.Waiter != "" {
+				t.Errorf("an attempt has the waiter %q, and no watch is active", req.Waiter)
+			}
+		}
+		s.mu.Unlock()
+		mustUnlock(t, l)
+		l = <-third
+		close(again)
+		mustUnlock(t, l)
+	}, locker.WithHandover(1))
+}
+
+// mustWatchNoMore makes every further Watch hang until the channel is closed.
+func mustWatchNoMore(s *spy) chan struct{} {
+	again := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onWatch = func(ctx context.Context) error {
+		select {
+		case <-again:
+		case <-ctx.Done():
+		}
+		return errors.ErrUnsupported
+	}
+	return again
+}

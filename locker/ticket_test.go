@@ -354,3 +354,38 @@ func (o observing) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	lease, err := o.Locker.Acquire(ctx, req)
 	return lease.OnHold(o.begin), err
 }
+
+// The lease is given away when it is extended. If the end of ctx kept the ticket back then, nobody
+// could resume.
+func TestTransferReturnsItsTicketAlthoughItsCtxEndsMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key")
+		hangs := make(chan struct{})
+		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			<-hangs
+			return locker.Lease{}, backendtest.ErrInjected
+		}
+		byHand, leave := context.WithTimeout(t.Context(), time.Millisecond)
+		defer leave()
+		mustMatch(t, l.Extend(byHand, time.Minute), context.DeadlineExceeded)
+		synctest.Wait()
+		s.mu.Lock()
+		s.onExtend = nil
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // Transfer waits 100 ms for that Extend
+		defer cancel()
+		ticket, err := l.Transfer(ctx, 20*time.Second)
+		if err != nil {
+			t.Errorf("Transfer = %v", err)
+		}
+		if ctx.Err() == nil {
+			t.Error("the ctx has not ended during Transfer")
+		}
+		close(hangs)
+		next, err := c.Resume(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, next)
+	})
+}

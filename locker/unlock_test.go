@@ -613,3 +613,27 @@ func TestALockerThatEndsTheGoroutineOfALateReleaseBlocksNoUnlock(t *testing.T) {
 		}
 	})
 }
+
+// What a Release does after the end of the lease, it may do to the next holder.
+func TestTheFirstReleaseEndsWithTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+		expires := l.Lease().Expires
+		time.Sleep(800 * time.Millisecond)
+		s.onRelease = func(ctx context.Context) error {
+			s.mu.Lock()
+			s.onRelease = nil
+			s.mu.Unlock()
+			if deadline, ok := ctx.Deadline(); !ok || deadline.After(expires) {
+				t.Errorf("the deadline of the first Release is %v after Expires", deadline.Sub(expires))
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		began := time.Now()
+		_ = l.Unlock(t.Context())
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("Unlock took %v", took)
+		}
+	})
+}

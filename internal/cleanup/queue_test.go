@@ -488,3 +488,25 @@ func TestErrorsOfAQueueHaveATypeAndSayThatNothingWasSent(t *testing.T) {
 		}
 	}
 }
+
+// A server that hung and then answered has nothing of later calls in its buffers. So an entry that it
+// does not remove later on is dropped at its end.
+func TestAServerThatHungOnceIsNotTakenToHangForEver(t *testing.T) {
+	const ttl = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		s, q := &server{hangs: make(chan struct{}), obeys: true}, new(Queue)
+		q.Add(t.Context(), Entry{TTL: ttl, Remove: s.remove})
+		time.Sleep(3 * time.Second)
+		s.set(func() { s.hangs = nil })
+		time.Sleep(2 * ttl)
+		if n := q.Stats().Entries; n != 0 {
+			t.Fatalf("%d entries after the answer", n)
+		}
+		s.set(func() { s.err = errors.New("internal error") })
+		q.Add(t.Context(), Entry{TTL: ttl, Remove: s.remove})
+		time.Sleep(ttl + 2*time.Second)
+		if n := q.Stats().Entries; n != 0 {
+			t.Errorf("%d entries after the end of their values", n)
+		}
+	})
+}

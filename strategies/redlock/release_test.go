@@ -279,3 +279,60 @@ func TestANodeThatIsSilentAtTheLimitIsReleasedAgainBesideTheCallThatHangs(t *tes
 		})
 	})
 }
+
+// The node did not answer the attempt, nor the release. Its cleanup is answered before the grant
+// arrives there, so it is repeated: one answer is not enough.
+func TestACleanupOfANodeInDoubtIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		nodes[2].set("acquire", behaviour{err: errDown})
+		lease := mustAcquire(t, l, req)
+		synctest.Wait()
+		nodes[2].set("release", behaviour{err: errDown})
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		heal(nodes)
+		time.Sleep(300 * time.Millisecond) // the cleanup is answered
+		nodes[2].store.Set("k", req.Token, req.TTL)
+		time.Sleep(3 * time.Second)
+		if n := holding(nodes, req.Token); n != 0 {
+			t.Errorf("%d nodes have the token that arrived after the cleanup", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// The release is not sent to a node that does not answer. The attempt is still under way there, and
+// its grant arrives after the cleanup: whoever receives it releases it.
+func TestAGrantOfANodeThatTheReleaseHasLeftOutIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(3)
+		l, req := quorumOf(t, nodes), request()
+		nodes[2].set("acquire", behaviour{after: 5 * time.Second})
+		lease := mustAcquire(t, l, req)
+		nodes[2].set("extend", behaviour{err: errDown})
+		lease, err := l.Extend(t.Context(), lease, req.TTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		if n := nodes[2].count("release"); n != 0 {
+			t.Errorf("the release was sent to the node that does not answer, %d times", n)
+		}
+		time.Sleep(4 * time.Second)
+		if n := nodes[2].count("release"); n == 0 {
+			t.Error("the node was not cleaned up")
+		}
+		time.Sleep(2 * time.Second)
+		if n := holding(nodes, req.Token); n != 0 {
+			t.Errorf("%d nodes still have the token", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}

@@ -305,3 +305,43 @@ func TestAPermanentErrorIsAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A call that its caller has waited for shows that the server hangs, although its ctx ended it.
+func TestCallsThatEndLateShowThatTheServerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		l := single.New(hanging{s})
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			if _, err := l.Acquire(ctx, locker.Request{Key: fmt.Sprint("k", i), Token: "t", TTL: time.Second}); err == nil {
+				t.Fatal("granted")
+			}
+			cancel()
+		}
+		unsent := 0
+		for i := range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := l.Acquire(ctx, locker.Request{Key: fmt.Sprint("l", i), Token: "t", TTL: time.Second})
+			if silent := (*cleanup.SilentError)(nil); errors.As(err, &silent) {
+				unsent++
+			}
+			cancel()
+		}
+		if unsent < 90 {
+			t.Errorf("%d of 100 attempts were not sent to a server that hangs", unsent)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// hanging is a server whose grants end with their ctx.
+type hanging struct{ *server }
+
+func (h hanging) SetNX(ctx context.Context, _, _ string, _ time.Duration) (backends.Result, error) {
+	<-ctx.Done()
+	return backends.Result{}, ctx.Err()
+}
+
+func (h hanging) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, _ backends.Turn) (backends.Result, error) {
+	return h.SetNX(ctx, key, value, ttl)
+}
