@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fair"
@@ -22,12 +23,17 @@ func Example_guard() {
 }
 
 func pay(ctx context.Context) error {
-	store, pool, err := pgx.Open(ctx, "postgres://app@db.example/app")
+	store, own, err := pgx.Open(ctx, "postgres://app@db.example/app") // a pool for the locks
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	pool, err := pgxpool.New(ctx, "postgres://app@db.example/app") // and one for the application
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	if err := pgx.Install(ctx, pool); err != nil { // the tables and functions, if they are not there yet
+	if err := pgx.Install(ctx, own); err != nil { // the tables and functions, if they are not there yet
 		return err
 	}
 	locks := locker.New(fair.New(store))

@@ -15,15 +15,13 @@ const pingInterval = 5 * time.Second
 
 // Listen implements sqlstore.Listener.
 func (l listens) Listen(ctx context.Context, channel string, active func(), heard func(message string)) error {
-	conn, err := pgx.ConnectConfig(ctx, l.config.Copy())
+	config := l.config.Copy()
+	name(config, "lockstep wake-ups")
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = conn.Close(closing) // it is done with either way
-	}()
+	defer closeSoon(ctx, conn)
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func wantFinding(t *testing.T, pool interface {
 		if _, err := tx.Exec(t.Context(), change); err != nil {
 			return fmt.Errorf("%s: %w", change, err)
 		}
-		r, err := sqlstore.PostgreSQLOver(pgx.InTx(tx), nil).Check(t.Context())
+		r, err := sqlstore.PostgreSQLOver(pgx.Within(pgx.InTx(tx)), nil).Check(t.Context())
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,12 @@
 // statement, so a pooler such as PgBouncer may give each transaction another connection. Such a pooler
 // brings no wake-ups. Give the store a connection string past the pooler with [WithListener].
 //
+// A lock needs connections while the transactions of the application use theirs. So [Open] makes a pool
+// for the locks: let the application have another one. Locks on the pool of the application, by [New], are
+// not lost when its transactions use all of it: while a lock is held for longer than a moment, the store
+// has up to two connections beside the pool for renewals and releases. But nobody gets a lock then. The
+// error has the ErrorType pool_exhausted and says that nothing was sent.
+//
 // pgx closes a connection whose call was cancelled. [Open] has it wait for the answer for a moment more.
 // A program that makes its own pool for [New] gets the same by [Configure].
 package pgx
@@ -57,13 +63,15 @@ func WithListener(connString string) Option {
 func WithoutWakes() Option { return func(c *config) { c.polling = true } }
 
 // Open opens a pool that is fit for locks (see [Configure]) and returns a store on it together with the
-// pool, for the caller to close. It connects when it is first used.
+// pool, for the caller to close. It connects when it is first used. Its connections have the
+// application_name lockstep, unless connString or the environment gives another one.
 func Open(ctx context.Context, connString string, opts ...Option) (*sqlstore.PostgreSQL, *pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(connString)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lockstep: open: %w", err)
 	}
 	Configure(config)
+	name(config.ConnConfig, "lockstep")
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lockstep: open: %w", err)
@@ -71,8 +79,9 @@ func Open(ctx context.Context, connString string, opts ...Option) (*sqlstore.Pos
 	return New(pool, opts...), pool, nil
 }
 
-// New returns a store that uses the pool, and one more connection while someone waits. The caller closes
-// the pool.
+// New returns a store that uses the pool, one more connection while someone waits, and up to two while locks
+// are held. These are opened as the pool opens its own, and closed a second after the last lock. The
+// caller closes the pool.
 func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
 	var c config
 	for _, opt := range opts {
@@ -94,7 +103,7 @@ func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
 	default:
 		listener = listens{pool.Config().ConnConfig}
 	}
-	return sqlstore.PostgreSQLOver(executor{pool}, listener, c.store...)
+	return sqlstore.PostgreSQLOver(shared{pool, pool.Config()}, listener, c.store...)
 }
 
 // Configure changes how connections of c end calls: a connection is closed only if the server has not
@@ -113,12 +122,85 @@ func Configure(c *pgxpool.Config) {
 	}
 }
 
+// name tells operators what a connection is for, unless the user has named it.
+func name(c *pgx.ConnConfig, text string) {
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = text
+	}
+}
+
 const answerLimit = 50 * time.Millisecond
 
-type executor struct{ pool *pgxpool.Pool }
+// shared is a pool that the application may use too.
+type shared struct {
+	pool   *pgxpool.Pool
+	config *pgxpool.Config
+}
 
-func (e executor) Row(ctx context.Context, statement string, args []any, dest ...any) error {
-	return unsent(e.pool.QueryRow(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(dest...))
+// Acquire implements sqlstore.Pool.
+func (s shared) Acquire(ctx context.Context) (sqlstore.Conn, error) {
+	c, err := s.pool.Acquire(ctx)
+	if err == nil {
+		return conn{c.Conn(), c.Release}, nil
+	}
+	if most, remedy := s.Max(); ctx.Err() != nil && errors.Is(err, ctx.Err()) && !s.Room() {
+		return nil, &sqlstore.PoolError{Max: most, Remedy: remedy, Err: err}
+	}
+	return nil, err
+}
+
+// Open implements sqlstore.Pool: it connects as the pool does.
+func (s shared) Open(ctx context.Context) (sqlstore.Conn, error) {
+	config := s.config.ConnConfig.Copy()
+	name(config, "lockstep renewals")
+	if s.config.BeforeConnect != nil {
+		if err := s.config.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	opened, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	c := conn{opened, func() { closeSoon(ctx, opened) }}
+	if s.config.AfterConnect != nil {
+		if err := s.config.AfterConnect(ctx, opened); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Room implements sqlstore.Pool.
+func (s shared) Room() bool {
+	is := s.pool.Stat()
+	return is.IdleConns() > 0 || is.TotalConns() < is.MaxConns()
+}
+
+// Max implements sqlstore.Pool.
+func (s shared) Max() (connections int, remedy string) {
+	return int(s.config.MaxConns), "pool_max_conns, or MaxConns"
+}
+
+// conn is a connection of the pool, or one beside it.
+type conn struct {
+	*pgx.Conn
+
+	end func()
+}
+
+func (c conn) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	return unsent(c.QueryRow(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(dest...))
+}
+
+func (c conn) Close() { c.end() }
+
+// closeSoon closes a connection. The server is not waited for: the connection is done with either way.
+func closeSoon(ctx context.Context, c *pgx.Conn) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = c.Close(closing)
 }
 
 // unsent tells of an error before anything was sent.
@@ -138,7 +220,10 @@ func (e notSent) Error() string { return e.error.Error() + "; nothing was sent" 
 // broken refuses every call.
 type broken string
 
-func (b broken) Row(context.Context, string, []any, ...any) error { return sqlstore.BadInput(b) }
+func (b broken) Acquire(context.Context) (sqlstore.Conn, error) { return nil, sqlstore.BadInput(b) }
+func (b broken) Open(context.Context) (sqlstore.Conn, error)    { return nil, sqlstore.BadInput(b) }
+func (broken) Room() bool                                       { return true }
+func (broken) Max() (int, string)                               { return 0, "" }
 
 // Install runs [sqlstore.PostgreSQLSchema] in one transaction. Programs may call it at every start, several
 // at once.

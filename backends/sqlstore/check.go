@@ -54,6 +54,7 @@ const (
 	ProblemTransactions backends.Problem = "transactions"
 	ProblemFile         backends.Problem = "file" // of SQLite
 	ProblemBusy         backends.Problem = "busy" // of SQLite
+	ProblemPool         backends.Problem = "pool"
 )
 
 const (
@@ -70,12 +71,12 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 	if err := s.config.ready(ctx); err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
-	var version, commit, fsync, pages, isolation, synchronous string
+	var version, commit, fsync, pages, isolation, readOnly, synchronous string
 	var follows bool
 	var up, oldest, now int64
 	before := time.Now()
 	err := s.exec.Row(ctx, checkStatement, nil,
-		&version, &follows, &up, &commit, &fsync, &pages, &isolation, &synchronous, &r.Standbys, &oldest, &now)
+		&version, &follows, &up, &commit, &fsync, &pages, &isolation, &readOnly, &synchronous, &r.Standbys, &oldest, &now)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", explain(ctx, err))
 	}
@@ -110,6 +111,9 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 		r.find(ProblemReplicas, false, "a lock granted just before a failover may be granted again after it",
 			"%d standbys are connected, and a commit waits for none", r.Standbys)
 	}
+	if readOnly == "on" {
+		r.find(ProblemRole, true, "no lock can be taken: set it to off for the role of the locks", "default_transaction_read_only is on")
+	}
 	if isolation != "read committed" {
 		r.find(ProblemIsolation, false, "attempts that meet fail with a conflict, which ends a Lock without WithWait: set it to read committed for the role of the locks",
 			"default_transaction_isolation is %s", isolation)
@@ -120,6 +124,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 	}
 	r.clock(now, before)
 	s.checkWakes(ctx, &r)
+	r.checkPool(s.pool.Max())
 	return r, nil
 }
 
@@ -158,7 +163,7 @@ func (r *Report) find(p backends.Problem, unsafe bool, consequence, detail strin
 const checkStatement = `SELECT version(), pg_is_in_recovery(),
 	(extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000)::bigint,
 	current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
-	current_setting('default_transaction_isolation'), current_setting('synchronous_standby_names'),
+	current_setting('default_transaction_isolation'), current_setting('default_transaction_read_only'), current_setting('synchronous_standby_names'),
 	(SELECT count(*)::int FROM pg_stat_replication),
 	coalesce((SELECT (extract(epoch FROM clock_timestamp() - min(xact_start)) * 1000000)::bigint FROM pg_stat_activity WHERE xact_start IS NOT NULL), 0),
 	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`

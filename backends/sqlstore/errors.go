@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // BadInput is an error of a call that is refused before anything is sent.
@@ -187,13 +188,19 @@ func explainBy(ctx context.Context, classify func(error) *StatementError, err er
 	if _, ok := errors.AsType[BadInput](err); ok {
 		return err
 	}
+	if m, ok := errors.AsType[maybe](err); ok {
+		if err = explainBy(ctx, classify, m.error); cleanup.Unsent(err) { // of its last try alone
+			return maybe{err}
+		}
+		return err
+	}
 	if told := classify(err); told != nil {
 		if ctx.Err() != nil && told.interrupted {
 			return ended{ctx.Err(), told}
 		}
 		return told
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && !cleanup.Unsent(err) {
 		err = notSent{err}
 	}
 	var timeout net.Error

@@ -60,14 +60,12 @@ func (s *rows) Enter(ctx context.Context, key, token string, ttl time.Duration, 
 	if err := a.Validate(); err != nil {
 		return backends.Result{}, BadInput(err.Error())
 	}
-	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
+		s.own.shown(r.server)
 		res, until, err = r.enter(token, life, a)
 		return until, err
 	})
-	if err != nil {
-		return backends.Result{}, err
-	}
-	return res, nil
+	return s.granted(key, token, ttl, res, err)
 }
 
 func (r *record) enter(token string, life int64, a backends.Admission) (res backends.Result, until int64, err error) {
@@ -131,13 +129,14 @@ func (s *rows) Renew(ctx context.Context, key, token string, ttl time.Duration) 
 	if err != nil {
 		return false, err
 	}
-	return s.changeHold(ctx, name, token, func(r *record, all []hold, mine int) error {
+	ok, err := s.changeHold(ctx, s.renewals, name, token, func(r *record, all []hold, mine int) error {
 		longest := r.expires // an operator may have made it longer
 		all[mine].Expires = max(all[mine].Expires, r.now+life)
 		err := r.keep(string(r.value), all)
 		r.expires = max(r.expires, longest)
 		return err
 	})
+	return s.renewed(key, token, ttl, ok, err)
 }
 
 // Leave implements [backends.SharedStore].
@@ -147,14 +146,15 @@ func (s *rows) Leave(ctx context.Context, key, token string) (bool, error) {
 		return false, err
 	}
 	s.swept.now(s.sweep)
-	return s.changeHold(ctx, name, token, func(r *record, all []hold, mine int) error {
+	ok, err := s.changeHold(ctx, s.releases, name, token, func(r *record, all []hold, mine int) error {
 		return r.keep(string(r.value), slices.Delete(all, mine, mine+1))
 	})
+	return s.released(key, token, ok, err)
 }
 
 // changeHold changes the holds of a key that has the hold token, before its end.
-func (s *rows) changeHold(ctx context.Context, key []byte, token string, by func(r *record, all []hold, mine int) error) (ok bool, err error) {
-	err = s.change(ctx, key, func(r *record) (until int64, err error) {
+func (s *rows) changeHold(ctx context.Context, on lane, key []byte, token string, by func(r *record, all []hold, mine int) error) (ok bool, err error) {
+	err = s.change(ctx, on, key, func(r *record) (until int64, err error) {
 		all, err := r.shared()
 		mine := find(all, token)
 		if ok = mine >= 0; !ok {
@@ -172,14 +172,12 @@ func (s *rows) TransferHold(ctx context.Context, key, from, token string, ttl ti
 	if err != nil {
 		return backends.Result{}, err
 	}
-	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
+		s.own.shown(r.server)
 		res, until, err = r.transfer(from, token, life, numbered)
 		return until, err
 	})
-	if err != nil {
-		return backends.Result{}, err
-	}
-	return res, nil
+	return s.granted(key, token, ttl, res, err)
 }
 
 func (r *record) transfer(from, token string, life int64, numbered bool) (res backends.Result, until int64, err error) {

@@ -153,7 +153,9 @@ func (s *rows) Inspect(ctx context.Context, key string) (backends.State, error) 
 		return backends.State{}, err
 	}
 	var r record
-	if err := r.scan(s.db.QueryRowContext(ctx, s.dialect.read, name).Scan); err != nil {
+	defer s.own.settle()
+	err = s.grants(ctx, func(c *databaseConn) error { return r.scan(c.QueryRowContext(ctx, s.dialect.read, name).Scan) })
+	if err != nil {
 		return backends.State{}, s.notDone(ctx, err)
 	}
 	return r.state()
@@ -261,7 +263,8 @@ func (s *rows) Evict(ctx context.Context, key, seen string, e backends.Eviction)
 	if err != nil {
 		return false, err
 	}
-	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+	defer s.own.settle()
+	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
 		ok, until, err = r.evict(seen, e)
 		return until, err
 	})

@@ -17,7 +17,7 @@ func script(dir, name string) string {
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	return string(text)
+	return inTheseFiles.Replace(string(text))
 }
 
 // PostgreSQLSchema returns the statements that create the schema lockstep with its tables and functions, for

@@ -30,8 +30,9 @@ func (s *rows) take(ctx context.Context, key, value string, ttl time.Duration, n
 	if err != nil {
 		return backends.Result{}, err
 	}
-	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
 		res = backends.Result{}
+		s.own.shown(r.server)
 		ours, err := r.has(value)
 		if err != nil || r.held() && !ours {
 			res = r.refusal()
@@ -46,10 +47,7 @@ func (s *rows) take(ctx context.Context, key, value string, ttl time.Duration, n
 		until = r.renew(value, ours, life)
 		return until, nil
 	})
-	if err != nil {
-		return backends.Result{}, err
-	}
-	return res, nil
+	return s.granted(key, value, ttl, res, err)
 }
 
 // renew makes a token the holder for so many µs, or for longer if it is the holder until then. The change
@@ -70,13 +68,14 @@ func (s *rows) ExpireIf(ctx context.Context, key, value string, ttl time.Duratio
 		return false, err
 	}
 	// one statement instead of two, if the value has the key
-	if ok, err := s.exec(ctx, s.dialect.extend, life, name, []byte(value)); ok || err != nil {
-		return ok, err
+	ok, err := s.exec(ctx, s.renewals, s.dialect.extend, life, name, []byte(value))
+	if !ok && err == nil {
+		ok, err = s.changeOwn(ctx, s.renewals, name, value, func(r *record) bool {
+			r.expires = max(r.expires, r.now+life)
+			return true
+		})
 	}
-	return s.changeOwn(ctx, name, value, func(r *record) bool {
-		r.expires = max(r.expires, r.now+life)
-		return true
-	})
+	return s.renewed(key, value, ttl, ok, err)
 }
 
 // DeleteIf implements [backends.Store].
@@ -86,13 +85,14 @@ func (s *rows) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 		return false, err
 	}
 	s.swept.now(s.sweep)
-	if ok, err := s.exec(ctx, s.dialect.release, name, []byte(value)); ok || err != nil { // as in ExpireIf
-		return ok, err
+	ok, err := s.exec(ctx, s.releases, s.dialect.release, name, []byte(value)) // as in ExpireIf
+	if !ok && err == nil {
+		ok, err = s.changeOwn(ctx, s.releases, name, value, func(r *record) bool {
+			r.put(kindFree, "", r.now)
+			return true
+		})
 	}
-	return s.changeOwn(ctx, name, value, func(r *record) bool {
-		r.put(kindFree, "", r.now)
-		return true
-	})
+	return s.released(key, value, ok, err)
 }
 
 // RaiseFence implements [backends.FencedStore].
@@ -104,7 +104,8 @@ func (s *rows) RaiseFence(ctx context.Context, key, value string, to uint64) (la
 	if err := checkNumber(to); err != nil {
 		return false, err
 	}
-	return s.changeOwn(ctx, name, value, func(r *record) bool {
+	defer s.own.settle()
+	return s.changeOwn(ctx, s.grants, name, value, func(r *record) bool {
 		if r.kept > r.now && r.last > int64(to) {
 			return false
 		}
@@ -114,8 +115,8 @@ func (s *rows) RaiseFence(ctx context.Context, key, value string, to uint64) (la
 }
 
 // changeOwn changes a key that has the token value, before its end.
-func (s *rows) changeOwn(ctx context.Context, key []byte, value string, by func(r *record) bool) (ok bool, err error) {
-	err = s.change(ctx, key, func(r *record) (until int64, err error) {
+func (s *rows) changeOwn(ctx context.Context, on lane, key []byte, value string, by func(r *record) bool) (ok bool, err error) {
+	err = s.change(ctx, on, key, func(r *record) (until int64, err error) {
 		ok, err = r.has(value)
 		until = r.expires
 		if ok {
@@ -132,8 +133,9 @@ func (s *rows) Transfer(ctx context.Context, key, from, value string, ttl time.D
 	if err != nil {
 		return backends.Result{}, err
 	}
-	err = s.change(ctx, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
 		res = backends.Result{}
+		s.own.shown(r.server)
 		ours, err := r.has(value)
 		if err != nil || !r.held() {
 			return 0, err
@@ -150,10 +152,7 @@ func (s *rows) Transfer(ctx context.Context, key, from, value string, ttl time.D
 		res.OK = true
 		return r.renew(value, true, life), nil
 	})
-	if err != nil {
-		return backends.Result{}, err
-	}
-	return res, nil
+	return s.granted(key, value, ttl, res, err)
 }
 
 // Watch implements [backends.Store]: waiters poll.

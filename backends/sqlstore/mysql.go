@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,7 +24,8 @@ import (
 // default. An attempt that finds the key held writes nothing. Values are kept as durably as the server keeps
 // a commit: see [MySQL.Check].
 //
-// Times are those of the server's clock at the start of the statement, to the microsecond. So all statements
+// Times are those of the server's clock, to the microsecond. A session that sets the variable timestamp is
+// refused. So all statements
 // must go to one server: servers of a cluster that all take writes have several clocks. A number is the time
 // of the server in microseconds, or the last number plus one if that is greater. It is kept for
 // [backends.FenceRetention].
@@ -36,8 +38,52 @@ type MySQL struct{ rows }
 // a field Number or Code, such as github.com/go-sql-driver/mysql. With its option interpolateParams=true each
 // statement is one round trip instead of two.
 func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
-	return &MySQL{rows{db: db, config: configure(opts), dialect: dialectOf("mysql", time.Microsecond, mysqlError)}}
+	s := &MySQL{over(db, opts, dialectOf("mysql", time.Microsecond, mysqlError))}
+	p := databasePool{db}
+	s.own.claim, s.own.unclaim, s.own.prepare, s.own.end = p.claim, p.unclaim, waitShortly, waitAsBefore
+	return s
 }
+
+// inTheseFiles replaces what the files of this dialect have in braces.
+//
+// A session can set the time of its statements by the variable timestamp, and UTC_TIMESTAMP follows it.
+// SYSDATE does not, but is in the time zone of the session, where an hour can come twice. So the time is
+// that of UTC_TIMESTAMP, plus how long the statement has run since. If that is more than a statement
+// runs, the session has set its time, and a call is refused.
+var inTheseFiles = strings.NewReplacer(
+	"{now}", mysqlNow,
+	"{clock}", mysqlRun+" BETWEEN 0 AND 100000000",
+	"{server}", serverOfMySQL,
+)
+
+const (
+	mysqlRun = "TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6))"
+	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + " + mysqlRun
+)
+
+// waitShortly makes a connection of the reserve wait for a row for a second at most, which is the least
+// that a server can be told. Other renewals wait behind.
+func waitShortly(ctx context.Context, c *databaseConn) (server int64, err error) {
+	err = c.Row(ctx, "SELECT "+serverOfMySQL+", @@innodb_lock_wait_timeout", nil, &server, &c.before)
+	if err == nil {
+		_, err = c.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1")
+	}
+	return server, err
+}
+
+// waitAsBefore gives such a connection back to the pool.
+func waitAsBefore(c *databaseConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := c.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", c.before)); err != nil {
+		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the pool drops it
+	}
+	c.Close()
+}
+
+// serverOfMySQL is the id of the server, and the second in which it was started: without the part that
+// counts.
+const serverOfMySQL = "(UUID_SHORT() >> 24)"
 
 // MySQLSchema returns the statement that creates the table lockstep_lock. It may run again, also while locks
 // are held.
@@ -120,10 +166,12 @@ func (s *MySQL) Check(ctx context.Context) (Report, error) {
 	}
 	var engine string
 	var now, dumps int64
+	var slept int
+	var moves bool
 	before := time.Now()
-	err = s.db.QueryRowContext(ctx, `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+	err = s.db.QueryRowContext(ctx, `SELECT `+mysqlNow+`, SLEEP(0.002), SYSDATE(6) > NOW(6),
 		COALESCE((SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'), ''),
-		(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')`).Scan(&now, &engine, &dumps)
+		(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')`).Scan(&now, &slept, &moves, &engine, &dumps)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
@@ -135,7 +183,12 @@ func (s *MySQL) Check(ctx context.Context) (Report, error) {
 	replicas, _ := strconv.Atoi(is["slaves_connected"]) // MySQL has none
 	r.Standbys = max(replicas, int(dumps))
 	r.inMySQL(is, engine)
+	if !moves {
+		r.find(ProblemClock, true, "a session that sets the variable timestamp is not noticed, and gives a lock to two holders: remove the option",
+			"the server runs with sysdate-is-now")
+	}
 	r.clock(now, before)
+	r.checkPool(databasePool{s.db}.Max())
 	return r, nil
 }
 

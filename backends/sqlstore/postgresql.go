@@ -27,7 +27,9 @@ import (
 // A number is the time of the server in microseconds, or the last number plus one if that is greater. It
 // is kept for [backends.FenceRetention].
 type PostgreSQL struct {
-	exec    Executor
+	exec    Executor // the pool
+	pool    pool
+	own     *reserve[Conn] // for renewals and releases
 	config  config
 	channel string // for the messages to this store
 	wakes   *wakes // nil: waiters poll
@@ -53,13 +55,25 @@ var (
 // a method SQLState, such as pgx or lib/pq. Behind a pooler that gives each transaction another
 // connection, use a driver that prepares no statements.
 func NewPostgreSQL(db *sql.DB, opts ...Option) *PostgreSQL {
-	return PostgreSQLOver(Over(db), nil, opts...)
+	p := databasePool{db}
+	s := newPostgreSQL(p, nil, nil, opts)
+	s.own.claim, s.own.unclaim = p.claim, p.unclaim
+	return s
 }
 
 // PostgreSQLOver is for packages that adapt a driver: it returns a store that sends its statements through
-// exec, and hears of releases through l. Without l, waiters poll.
-func PostgreSQLOver(exec Executor, l Listener, opts ...Option) *PostgreSQL {
-	s := &PostgreSQL{exec: exec, config: configure(opts), channel: "lockstep_" + strings.ToLower(rand.Text())}
+// p, and hears of releases through l. Without l, waiters poll. While locks are held, it opens up to two
+// more connections for renewals and releases.
+func PostgreSQLOver(p Pool, l Listener, opts ...Option) *PostgreSQL {
+	return newPostgreSQL(p, p.Open, l, opts)
+}
+
+func newPostgreSQL(p pool, open func(context.Context) (Conn, error), l Listener, opts []Option) *PostgreSQL {
+	s := &PostgreSQL{pool: p, config: configure(opts), channel: "lockstep_" + strings.ToLower(rand.Text())}
+	s.own = (&reserve[Conn]{
+		acquire: p.Acquire, room: p.Room, open: open, prepare: prepareConn, end: Conn.Close, classify: postgresqlError,
+	}).start()
+	s.exec = overPool{s.own}
 	if l != nil {
 		s.wakes = newWakes(s, l)
 	}
@@ -97,7 +111,69 @@ func (s *PostgreSQL) row(ctx context.Context, outcome *int64, statement string, 
 	if err := s.exec.Row(ctx, statement, args, append([]any{outcome}, dest...)...); err != nil {
 		return explain(ctx, err)
 	}
-	switch *outcome {
+	return outcomeError(*outcome)
+}
+
+// grant is row for a call that gives a lock to a token. Its statement tells at its end which server grants.
+func (s *PostgreSQL) grant(
+	ctx context.Context, key, token string, ttl time.Duration, outcome *int64, statement string, args []any, dest ...any,
+) error {
+	var server int64
+	dest = append(append([]any{outcome}, dest...), &server)
+	err := s.own.attempt(ctx, func(c Conn) error { return c.Row(ctx, statement, args, dest...) })
+	if err == nil {
+		s.own.shown(server)
+		err = outcomeError(*outcome)
+	} else {
+		err = explain(ctx, err)
+	}
+	if err == nil && *outcome == done {
+		s.own.hold(key, token, ttl)
+	} else {
+		s.own.settle()
+	}
+	return err
+}
+
+// holder calls a function of the database for a holder. The first argument is the key. first is that of
+// the reserve.
+func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, args ...any) (bool, error) {
+	var outcome int64
+	err := s.own.holder(ctx, first, func(c Conn, kept bool) error {
+		statement := "SELECT outcome FROM lockstep." + function + "($1,$2,$3)"
+		if kept {
+			// For this statement alone, since a pooler may give the connection to somebody else. The key is
+			// taken from the setting, so it is set first.
+			statement = "SELECT outcome FROM set_config('lock_timeout','" + rowLimit + "',true) AS c, lockstep." + function +
+				"(CASE WHEN c <> '' THEN $1::bytea END,$2,$3)"
+		}
+		return c.Row(ctx, statement, args, &outcome)
+	})
+	if err != nil {
+		return false, explain(ctx, err)
+	}
+	return outcome == done, outcomeError(outcome)
+}
+
+// rowLimit is how long a call waits for a row on a connection of the reserve: a transaction of the
+// application may have the row, and other renewals wait behind the call.
+const rowLimit = "100ms"
+
+// prepareConn tells which server is behind a connection. The time of its start names it: a standby that
+// was promoted has another one. A standby can't renew a lock.
+func prepareConn(ctx context.Context, c Conn) (server int64, err error) {
+	var follows bool
+	err = c.Row(ctx, "SELECT "+serverStarted+", pg_is_in_recovery()", nil, &server, &follows)
+	if err == nil && follows {
+		err = errOtherServer
+	}
+	return server, err
+}
+
+const serverStarted = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+
+func outcomeError(outcome int64) error {
+	switch outcome {
 	case wrongType:
 		return errWrongType
 	case numbersOver:
@@ -122,8 +198,9 @@ func (s *PostgreSQL) take(
 		return backends.Result{}, err
 	}
 	var outcome, number, left, place int64
-	var holder []byte
-	err = s.row(ctx, &outcome, "SELECT outcome, number, left_us, place, holder FROM lockstep.take($1,$2,$3,$4,$5,$6,$7,$8)",
+	var holder string
+	err = s.grant(ctx, key, value, ttl, &outcome,
+		"SELECT outcome, number, left_us, place, "+holderText+", "+serverStarted+" FROM lockstep.take($1,$2,$3,$4,$5,$6,$7,$8)",
 		[]any{s.key(key), []byte(value), us, int64(numbering), waiter, s.channel, t.InOrder, reservation}, &number, &left, &place, &holder)
 	asked(outcome == done)
 	if err != nil {
@@ -139,11 +216,15 @@ func (s *PostgreSQL) take(
 
 var reservation = backends.Reservation.Microseconds()
 
+// holderText is the label of a holder in hex: how bytes become text is a setting of the session
+// (bytea_output).
+const holderText = "coalesce(encode(holder, 'hex'), '')"
+
 // held is the result of a call that finds a key held.
-func held(left int64, holder []byte) backends.Result {
+func held(left int64, holder string) backends.Result {
 	r := backends.Result{Foreign: left < 0, Left: duration(max(left, 0))}
-	if backends.ValidHolder(string(holder)) {
-		r.Holder = string(holder)
+	if label := plain(holder); backends.ValidHolder(label) {
+		r.Holder = label
 	}
 	return r
 }
@@ -155,20 +236,40 @@ func duration(us int64) time.Duration {
 
 // ExpireIf implements [backends.Store].
 func (s *PostgreSQL) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	return s.extend(ctx, "extend", key, value, ttl)
+}
+
+// extend lets a lock or a hold live longer, by the function of that name.
+func (s *PostgreSQL) extend(ctx context.Context, function, key, token string, ttl time.Duration) (bool, error) {
 	us, err := s.config.check(ctx, ttl)
 	if err != nil {
 		return false, err
 	}
-	return s.yes(ctx, "SELECT outcome FROM lockstep.extend($1,$2,$3)", s.key(key), []byte(value), us)
+	ok, err := s.holder(ctx, true, function, s.key(key), []byte(token), us)
+	if ok {
+		s.own.hold(key, token, ttl)
+	} else if err == nil {
+		s.own.drop(key, token)
+	}
+	return ok, err
 }
 
-// DeleteIf implements [backends.Store].
-func (s *PostgreSQL) DeleteIf(ctx context.Context, key, value string) (bool, error) {
+// end ends a lock or a hold.
+func (s *PostgreSQL) end(ctx context.Context, function, key, token string) (bool, error) {
 	if err := s.config.ready(ctx); err != nil {
 		return false, err
 	}
 	s.swept.now(s.sweep)
-	return s.yes(ctx, "SELECT outcome FROM lockstep.release($1,$2,$3)", s.key(key), []byte(value), reservation)
+	ok, err := s.holder(ctx, false, function, s.key(key), []byte(token), reservation)
+	if err == nil {
+		s.own.drop(key, token)
+	}
+	return ok, err
+}
+
+// DeleteIf implements [backends.Store].
+func (s *PostgreSQL) DeleteIf(ctx context.Context, key, value string) (bool, error) {
+	return s.end(ctx, "release", key, value)
 }
 
 // RaiseFence implements [backends.FencedStore].

@@ -22,6 +22,7 @@ type rows struct {
 	config  config
 	dialect dialect
 	swept   sweeper
+	own     *reserve[*databaseConn] // for renewals and releases
 
 	// A statement that writes waits for writing. A grant first waits for granting. So one grant at most is
 	// before what holders write: a renewal does not wait behind all who want a lock.
@@ -30,6 +31,64 @@ type rows struct {
 
 // A slot is for one call at a time; nil: for as many as come.
 type slot chan struct{}
+
+// A lane is where the connections for the statements of a call come from.
+type lane func(ctx context.Context, fn func(c *databaseConn) error) error
+
+// grants is the lane of calls that take a lock, and of those that nobody needs to hold one.
+func (s *rows) grants(ctx context.Context, fn func(c *databaseConn) error) error {
+	return s.own.attempt(ctx, fn)
+}
+
+// renewals and releases are the lanes of holders.
+func (s *rows) renewals(ctx context.Context, fn func(c *databaseConn) error) error {
+	return s.own.holder(ctx, true, func(c *databaseConn, _ bool) error { return fn(c) })
+}
+
+func (s *rows) releases(ctx context.Context, fn func(c *databaseConn) error) error {
+	return s.own.holder(ctx, false, func(c *databaseConn, _ bool) error { return fn(c) })
+}
+
+// over makes rows of a database whose reserve has no connection.
+func over(db *sql.DB, opts []Option, d dialect) rows {
+	p := databasePool{db}
+	none := func() bool { return false }
+	return rows{db: db, config: configure(opts), dialect: d, own: (&reserve[*databaseConn]{
+		acquire: p.acquire, room: p.Room, claim: none, classify: d.classify,
+	}).start()}
+}
+
+// granted notes the answer to an attempt.
+func (s *rows) granted(key, token string, ttl time.Duration, res backends.Result, err error) (backends.Result, error) {
+	if err != nil {
+		s.own.settle()
+		return backends.Result{}, err
+	}
+	if res.OK {
+		s.own.hold(key, token, ttl)
+	} else {
+		s.own.settle()
+	}
+	return res, nil
+}
+
+// renewed notes the answer to a renewal.
+func (s *rows) renewed(key, token string, ttl time.Duration, ok bool, err error) (bool, error) {
+	if ok {
+		s.own.hold(key, token, ttl)
+	} else if err == nil {
+		s.own.drop(key, token)
+	}
+	return ok, err
+}
+
+// released notes the answer to a release.
+func (s *rows) released(key, token string, ok bool, err error) (bool, error) {
+	if err == nil {
+		s.own.drop(key, token)
+	}
+	return ok, err
+}
 
 func (s slot) take(ctx context.Context) error {
 	if s == nil {
@@ -75,6 +134,7 @@ type record struct {
 	holds   []byte
 	last    int64 // number
 	kept    int64 // until when; forever: for ever
+	server  int64 // which server has told it
 
 	grants bool // of what a call makes of it: a token gets what it did not have
 }
@@ -147,14 +207,22 @@ func (r *record) draw(again bool, numbering int) (uint64, error) {
 
 // scan reads a row of read.sql and guard.sql.
 func (r *record) scan(row func(dest ...any) error) error {
-	var commits bool
-	err := row(&r.now, &commits, &r.kind, &r.value, &r.expires, &r.holds, &r.last, &r.kept)
+	err := row(&r.now, &r.server, &r.kind, &r.value, &r.expires, &r.holds, &r.last, &r.kept)
 	r.value, r.holds = append([]byte{}, r.value...), append([]byte{}, r.holds...) // nil would be NULL
-	if err == nil && !commits {
+	switch {
+	case err == nil && r.server == noCommits:
 		return BadInput("the connections have autocommit off, so nobody else would see a lock: switch it on in the DSN")
+	case err == nil && r.server == noClock:
+		return BadInput("the connections have set the variable timestamp, so the end of a lock can't be judged: leave it alone, or give the locks a *sql.DB of their own")
 	}
 	return err
 }
+
+// What read.sql tells instead of the server.
+const (
+	noCommits = 0
+	noClock   = -1
+)
 
 // races is how often a call is beaten by others on the same key before it ends. Each time another call has
 // got on.
@@ -170,11 +238,11 @@ func (beaten) Error() string {
 func (beaten) Unsent() bool { return true }
 
 // change lets decide change the row of a key. The change is made only before the time until.
-func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (until int64, err error)) error {
+func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *record) (until int64, err error)) error {
 	grants := false
 	for range races {
 		var was record
-		err := was.scan(s.db.QueryRowContext(ctx, s.dialect.read, key).Scan)
+		err := on(ctx, func(c *databaseConn) error { return was.scan(c.QueryRowContext(ctx, s.dialect.read, key).Scan) })
 		if err != nil {
 			return s.notDone(ctx, err) // no round before has changed anything
 		}
@@ -190,7 +258,7 @@ func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (u
 			defer s.granting.give() // after all rounds: at the end of the line again, others would always be quicker
 			grants = true
 		}
-		done, err := s.write(ctx, key, &was, &is, until)
+		done, err := s.write(ctx, on, key, &was, &is, until)
 		if err != nil || done {
 			return err
 		}
@@ -199,21 +267,25 @@ func (s *rows) change(ctx context.Context, key []byte, decide func(r *record) (u
 }
 
 // write returns false if the row is no longer as it was, or if it is too late.
-func (s *rows) write(ctx context.Context, key []byte, was, is *record, until int64) (bool, error) {
+func (s *rows) write(ctx context.Context, on lane, key []byte, was, is *record, until int64) (bool, error) {
 	if was.kind == kindMissing {
-		return s.exec(ctx, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept)
+		return s.exec(ctx, on, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept)
 	}
-	return s.exec(ctx, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
+	return s.exec(ctx, on, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
 		key, was.kind, was.value, was.expires, was.holds, was.last, was.kept, until)
 }
 
 // exec runs a statement that changes one row, and tells whether it has.
-func (s *rows) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
+func (s *rows) exec(ctx context.Context, on lane, statement string, args ...any) (changed bool, err error) {
 	if err := s.writing.take(ctx); err != nil {
 		return false, err
 	}
 	defer s.writing.give()
-	result, err := s.db.ExecContext(ctx, statement, args...)
+	var result sql.Result
+	err = on(ctx, func(c *databaseConn) (err error) {
+		result, err = c.ExecContext(ctx, statement, args...)
+		return err
+	})
 	if err != nil {
 		err = s.explain(ctx, err)
 		if told, ok := errors.AsType[*StatementError](err); ok && told.class == raced {

@@ -22,8 +22,9 @@ func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Dura
 		return backends.Result{}, err
 	}
 	var outcome, number, left, place, holds, slot int64
-	var holder []byte
-	err = s.row(ctx, &outcome, "SELECT outcome, number, left_us, place, holder, holds, slot FROM lockstep.enter($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
+	var holder string
+	err = s.grant(ctx, key, token, ttl, &outcome,
+		"SELECT outcome, number, left_us, place, "+holderText+", holds, slot, "+serverStarted+" FROM lockstep.enter($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
 		[]any{s.key(key), []byte(token), us, []byte(a.Group), int64(a.Limit), a.Numbered, a.Slots, waiter, s.channel, a.InOrder, reservation},
 		&number, &left, &place, &holder, &holds, &slot)
 	asked(outcome == done)
@@ -40,18 +41,10 @@ func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Dura
 
 // Renew implements [backends.SharedStore].
 func (s *PostgreSQL) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
-	us, err := s.config.check(ctx, ttl)
-	if err != nil {
-		return false, err
-	}
-	return s.yes(ctx, "SELECT outcome FROM lockstep.renew($1,$2,$3)", s.key(key), []byte(token), us)
+	return s.extend(ctx, "renew", key, token, ttl)
 }
 
 // Leave implements [backends.SharedStore].
 func (s *PostgreSQL) Leave(ctx context.Context, key, token string) (bool, error) {
-	if err := s.config.ready(ctx); err != nil {
-		return false, err
-	}
-	s.swept.now(s.sweep)
-	return s.yes(ctx, "SELECT outcome FROM lockstep.leave($1,$2,$3)", s.key(key), []byte(token), reservation)
+	return s.end(ctx, "leave", key, token)
 }

@@ -58,7 +58,7 @@ func (r *oneRow) Next(dest []driver.Value) error {
 		return io.EOF
 	}
 	r.read = true
-	copy(dest, []driver.Value{r.r.now, true, r.r.kind, r.r.value, r.r.expires, r.r.holds, r.r.last, r.r.kept})
+	copy(dest, []driver.Value{r.r.now, int64(1), r.r.kind, r.r.value, r.r.expires, r.r.holds, r.r.last, r.r.kept})
 	return nil
 }
 

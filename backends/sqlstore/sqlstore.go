@@ -12,13 +12,19 @@
 // There are three dialects: [NewPostgreSQL]; [NewMySQL], which is also for MariaDB; and [NewSQLite], which
 // excludes the processes of one computer without a server.
 //
+// A lock needs connections while the transactions of the application use theirs. So give the locks a *sql.DB
+// of their own: call sql.Open twice. If the application shares the *sql.DB and has limited it by
+// SetMaxOpenConns, the store keeps one of at least three connections, or two of at least six, while locks
+// are held. Renewals and releases use them, so no lock is lost when transactions use all others. But
+// nobody gets a lock then. The error is a [PoolError] and says that nothing was sent. A smaller pool has
+// none to spare: see the finding pool of Check.
+//
 // Every statement is a transaction of its own. So a store takes a *sql.DB and no *sql.Tx: a lock that a
 // transaction takes is not seen by others before its end.
 package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -27,21 +33,9 @@ import (
 )
 
 // An Executor runs one statement, which is a transaction of its own, and scans its one row into dest. It
-// sends the statement once. It is for packages that adapt a database driver; see [PostgreSQLOver].
+// sends the statement once. It is for packages that adapt a database driver; see [Pool].
 type Executor interface {
 	Row(ctx context.Context, statement string, args []any, dest ...any) error
-}
-
-// Over is the Executor of a database.
-func Over(db *sql.DB) Executor { return standard{db} }
-
-type standard struct{ db *sql.DB }
-
-func (s standard) Row(ctx context.Context, statement string, args []any, dest ...any) error {
-	if s.db == nil {
-		return BadInput("the *sql.DB is nil")
-	}
-	return s.db.QueryRowContext(ctx, statement, args...).Scan(dest...)
 }
 
 // An Option changes a store.

@@ -14,12 +14,13 @@ func (s *PostgreSQL) Transfer(ctx context.Context, key, from, value string, ttl 
 		return backends.Result{}, err
 	}
 	var outcome, number, left int64
-	var holder []byte
-	err = s.row(ctx, &outcome, "SELECT outcome, number, left_us, holder FROM lockstep.transfer($1,$2,$3,$4,$5)",
+	var holder string
+	err = s.grant(ctx, key, value, ttl, &outcome, "SELECT outcome, number, left_us, "+holderText+", "+serverStarted+" FROM lockstep.transfer($1,$2,$3,$4,$5)",
 		[]any{s.key(key), []byte(from), []byte(value), us, numbered}, &number, &left, &holder)
 	if err != nil || outcome == refused {
 		return held(left, holder), err
 	}
+	s.own.drop(key, from)
 	return backends.Result{OK: true, Fence: uint64(number)}, nil
 }
 
@@ -30,12 +31,13 @@ func (s *PostgreSQL) TransferHold(ctx context.Context, key, from, token string, 
 		return backends.Result{}, err
 	}
 	var outcome, number, left, holds, slot int64
-	err = s.row(ctx, &outcome, "SELECT outcome, number, left_us, holds, slot FROM lockstep.transfer_hold($1,$2,$3,$4,$5)",
+	err = s.grant(ctx, key, token, ttl, &outcome, "SELECT outcome, number, left_us, holds, slot, "+serverStarted+" FROM lockstep.transfer_hold($1,$2,$3,$4,$5)",
 		[]any{s.key(key), []byte(from), []byte(token), us, numbered}, &number, &left, &holds, &slot)
 	if err != nil || outcome == refused {
-		r := held(left, nil)
+		r := held(left, "")
 		r.Holds = int(holds)
 		return r, err
 	}
+	s.own.drop(key, from)
 	return backends.Result{OK: true, Fence: uint64(number), Holds: int(holds), Slot: int(max(slot, 0))}, nil
 }

@@ -2,4 +2,5 @@
 -- something, so it counts one row whether the driver counts the rows that were found or changed.
 UPDATE lockstep_lock SET kind = ?, value = ?, expires = ?, holds = ?, last = ?, kept = ?
 WHERE `key` = ? AND kind = ? AND value = ? AND expires = ? AND holds = ? AND last = ? AND kept = ?
-  AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) < ?
+  AND {now} < ?
+  AND @@autocommit AND {clock}

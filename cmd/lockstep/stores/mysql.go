@@ -76,6 +76,9 @@ func remedyMySQL(f backends.Finding) string {
 	case sqlstore.ProblemRole:
 		return "give the URL of the server that takes the writes"
 	case sqlstore.ProblemClock:
+		if strings.Contains(f.Detail, "sysdate") {
+			return "remove sysdate-is-now from my.cnf, and restart"
+		}
 		if strings.Contains(f.Detail, "differs") {
 			return "chronyc makestep on the host of the server, or on this one, while no lock is held"
 		}
@@ -90,6 +93,8 @@ func remedyMySQL(f backends.Finding) string {
 			return set("sync_binlog = 1")
 		}
 		return set("innodb_flush_log_at_trx_commit = 1")
+	case sqlstore.ProblemPool:
+		return "give the locks a *sql.DB of their own, or SetMaxOpenConns(3) or more"
 	case sqlstore.ProblemTransactions:
 		return "autocommit=true in the DSN of the programs, and " + set("autocommit = ON")
 	case sqlstore.ProblemReplicas:

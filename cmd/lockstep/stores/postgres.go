@@ -114,7 +114,12 @@ func remedyPostgreSQL(f backends.Finding) string {
 	switch f.Problem {
 	case command.ProblemRefused:
 		return "lockstep install -grant ROLE | psql -d DATABASE, as the owner of the schema; or mend user and password"
+	case sqlstore.ProblemPool:
+		return "pool_max_conns=3 or more in the URL, or a pool for the locks alone"
 	case sqlstore.ProblemRole:
+		if strings.Contains(f.Detail, "read_only") {
+			return `psql -c "ALTER ROLE USER SET default_transaction_read_only = off"`
+		}
 		return "give the URL of the primary, or add target_session_attrs=read-write"
 	case sqlstore.ProblemClock:
 		if strings.Contains(f.Detail, "clock") {

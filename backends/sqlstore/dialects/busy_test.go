@@ -1,0 +1,118 @@
+package dialects_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// hog begins transactions of the application until all connections of its pool are used.
+func hog(t *testing.T, db *sql.DB) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel) // ends the transactions
+	free := db.Stats().MaxOpenConnections - db.Stats().InUse
+	for range free {
+		if _, err := db.BeginTx(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cancel
+}
+
+func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
+	const ttl, held = 2 * time.Second, 12
+	db := mariadb.fresh(t)
+	app := mariadb.dial(t, db.dsn+"&innodb_lock_wait_timeout=7")
+	app.SetMaxOpenConns(4)
+	locks := locker.New(single.New(sqlstore.NewMySQL(app.DB)), locker.WithTTL(ttl))
+	var all []*locker.Lock
+	for i := range held {
+		l, err := locks.Lock(t.Context(), fmt.Sprint("payment/", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	end := hog(t, app.DB)
+
+	var from int64
+	if err := db.QueryRowContext(t.Context(), "SELECT "+db.dialect.now).Scan(&from); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all locks live for three times the TTL", func() bool {
+		var n int
+		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock WHERE kind = 1 AND expires > ?", from+(3*ttl).Microseconds()).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if err := l.Context().Err(); err != nil {
+				t.Fatalf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
+			}
+		}
+		return n == held
+	})
+
+	eventually(t, "an attempt says that the pool is used up", func() bool { // on a busy machine the answer may be late
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := locks.TryLock(ctx, "another")
+		var pool *sqlstore.PoolError
+		var unsent interface{ Unsent() bool }
+		return errors.As(err, &pool) && pool.Max == 4 && errors.Is(err, context.DeadlineExceeded) && errors.As(err, &unsent) && unsent.Unsent()
+	})
+	for _, l := range all {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+	}
+	end()
+	eventually(t, "the application has all of its connections again", func() bool { return app.Stats().InUse == 0 })
+	for range 4 { // as they were
+		c, err := app.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		var seconds int
+		if err := c.QueryRowContext(t.Context(), "SELECT @@innodb_lock_wait_timeout").Scan(&seconds); err != nil || seconds != 7 {
+			t.Errorf("a connection waits for a row for %d seconds, %v; want 7", seconds, err)
+		}
+	}
+}
+
+func TestAPoolThatIsTooSmallToShareKeepsNoConnectionFromTheApplication(t *testing.T) {
+	db := mariadb.fresh(t)
+	for most := 1; most <= 4; most++ {
+		app := mariadb.dial(t, db.dsn)
+		app.SetMaxOpenConns(most)
+		store := sqlstore.NewMySQL(app.DB)
+		l, err := locker.New(single.New(store)).Lock(t.Context(), fmt.Sprint(most))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept, want := app.Stats().InUse, most/3; kept != want {
+			t.Errorf("of %d connections %d are kept; want %d", most, kept, want)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "no connection is kept", func() bool { return app.Stats().InUse == 0 })
+		r, err := store.Check(t.Context())
+		found := false
+		for _, f := range r.Findings {
+			found = found || f.Problem == sqlstore.ProblemPool && !f.Unsafe
+		}
+		if err != nil || found != (most < 3) {
+			t.Errorf("Check of %d connections = %v, %v", most, r, err)
+		}
+	}
+}

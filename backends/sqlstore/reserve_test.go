@@ -1,0 +1,204 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+)
+
+// fakePool is a pool of one connection, which another may use.
+type fakePool struct {
+	used   chan struct{}
+	opened atomic.Int64 // connections beside the pool that are open
+	dial   func(ctx context.Context) error
+	server atomic.Int64
+}
+
+func newFakePool() *fakePool {
+	p := &fakePool{used: make(chan struct{}, 1), dial: func(context.Context) error { return nil }}
+	p.server.Store(1)
+	return p
+}
+
+type fakeConn struct{ close func() }
+
+func (c *fakeConn) Close() { c.close() }
+
+func (p *fakePool) reserve() *reserve[*fakeConn] {
+	return (&reserve[*fakeConn]{
+		acquire: func(ctx context.Context) (*fakeConn, error) {
+			select {
+			case p.used <- struct{}{}:
+				return &fakeConn{close: func() { <-p.used }}, nil
+			case <-ctx.Done():
+				return nil, &PoolError{Max: 1, Err: ctx.Err()}
+			}
+		},
+		room: func() bool { return len(p.used) == 0 },
+		open: func(ctx context.Context) (*fakeConn, error) {
+			if err := p.dial(ctx); err != nil {
+				return nil, err
+			}
+			p.opened.Add(1)
+			return &fakeConn{close: func() { p.opened.Add(-1) }}, nil
+		},
+		prepare:  func(context.Context, *fakeConn) (int64, error) { return p.server.Load(), nil },
+		end:      (*fakeConn).Close,
+		classify: func(error) *StatementError { return nil },
+	}).start()
+}
+
+// renewOn runs fn for a holder, and tells on which kind of connection it ran.
+func renewOn(r *reserve[*fakeConn], limit time.Duration, fn func() error) (kept bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err = r.holder(ctx, true, func(_ *fakeConn, k bool) error {
+		kept = k
+		return fn()
+	})
+	return kept, err
+}
+
+func nothing() error { return nil }
+
+func TestAReserveHasConnectionsWhileALockIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePool()
+		r := p.reserve()
+		wantOpen := func(when string, want int64) {
+			t.Helper()
+			synctest.Wait()
+			if n := p.opened.Load(); n != want {
+				t.Errorf("%d connections are open %s; want %d", n, when, want)
+			}
+		}
+		r.hold("k", "short", time.Minute)
+		time.Sleep(14 * time.Second)
+		r.drop("k", "short")
+		time.Sleep(2 * time.Second)
+		wantOpen("after a short lock", 0)
+
+		r.hold("k", "long", time.Minute)
+		r.hold("other", "lost", time.Minute)
+		time.Sleep(16 * time.Second)
+		wantOpen("while a lock is held", 1)
+		p.used <- struct{}{}
+		if kept, err := renewOn(r, time.Second, nothing); !kept || err != nil {
+			t.Errorf("with the pool used up: on a connection of the reserve %v, %v", kept, err)
+		}
+		r.drop("k", "long")
+		time.Sleep(20 * time.Second)
+		wantOpen("while another lock may be held", 1)
+		time.Sleep(25*time.Second + 2*reserveIdle)
+		wantOpen("after the end of the last lease", 0)
+		if r.look != nil || r.late != nil || len(r.holds) != 0 {
+			t.Errorf("something is looked after although no lock is held: %v %v %v", r.look, r.late, r.holds)
+		}
+	})
+}
+
+// Counterexample: all renewals wait for one connection that is stuck, or for one that can't be opened.
+func TestAStuckConnectionOfAReserveHoldsUpNoOtherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePool()
+		r := p.reserve()
+		r.hold("k", "token", time.Hour)
+		r.more()
+		synctest.Wait()
+		p.used <- struct{}{}
+		begun, stuck := make(chan struct{}), make(chan struct{})
+		go func() {
+			_, _ = renewOn(r, time.Hour, func() error { close(begun); <-stuck; return nil })
+		}()
+		<-begun
+		start := time.Now()
+		if kept, err := renewOn(r, time.Second, nothing); !kept || err != nil || time.Since(start) > 0 {
+			t.Errorf("while a connection is stuck: kept %v, %v, after %v; want a second connection at once", kept, err, time.Since(start))
+		}
+		close(stuck)
+		synctest.Wait()
+		<-p.used
+		time.Sleep(2 * time.Hour)
+
+		p.dial = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		r.hold("k", "token", time.Hour)
+		p.used <- struct{}{}
+		time.AfterFunc(100*time.Millisecond, func() { <-p.used })
+		if kept, err := renewOn(r, time.Second, nothing); kept || err != nil {
+			t.Errorf("while a connection is being opened: kept %v, %v; want one of the pool", kept, err)
+		}
+		r.drop("k", "token")
+		time.Sleep(2 * openLimit)
+	})
+}
+
+func TestAReserveFollowsTheServerThatGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePool()
+		r := p.reserve()
+		r.hold("k", "token", time.Hour)
+		r.more()
+		synctest.Wait()
+		r.shown(2)
+		if kept, err := renewOn(r, time.Second, nothing); kept || err != nil {
+			t.Errorf("the pool has shown another server: kept %v, %v; want a connection of the pool", kept, err)
+		}
+		p.server.Store(2)
+		p.used <- struct{}{}
+		if kept, err := renewOn(r, time.Second, nothing); !kept || err != nil {
+			t.Errorf("a new connection leads there too: kept %v, %v", kept, err)
+		}
+		<-p.used
+		r.drop("k", "token")
+		time.Sleep(time.Minute)
+	})
+}
+
+// Counterexample: the first try of a call was written, and the second got no connection.
+func TestACallIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePool()
+		refused := errors.New("connection refused")
+		for _, c := range []struct {
+			first  error // of the first try
+			unsent bool
+		}{
+			{driver.ErrBadConn, false},
+			{notSent{errors.New("conn closed")}, true},
+		} {
+			tries := 0
+			one := p.reserve()
+			one.acquire = func(context.Context) (*fakeConn, error) {
+				if tries++; tries > 1 {
+					return nil, refused
+				}
+				return &fakeConn{close: func() {}}, nil
+			}
+			err := explain(t.Context(), one.attempt(t.Context(), func(*fakeConn) error { return c.first }))
+			if !errors.Is(err, refused) || cleanup.Unsent(err) != c.unsent {
+				t.Errorf("after %v: %v, not done %v; want %v", c.first, err, cleanup.Unsent(err), c.unsent)
+			}
+		}
+	})
+}
+
+func TestACallWhosePoolIsUsedUpSaysSoBeforeItsCtxEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePool()
+		r := p.reserve()
+		p.used <- struct{}{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := r.attempt(ctx, func(*fakeConn) error { return nil })
+		var typed interface{ ErrorType() string }
+		if ctx.Err() != nil || !cleanup.Unsent(err) || !errors.As(err, &typed) || typed.ErrorType() != "pool_exhausted" {
+			t.Errorf("%v, ctx %v; want pool_exhausted, not done, and before the end of ctx", err, ctx.Err())
+		}
+	})
+}
