@@ -1,0 +1,120 @@
+package dialects_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
+	"github.com/lockstep-go/lockstep/internal/verify/sessions"
+)
+
+const (
+	same    = ""
+	refused = "refused: "
+)
+
+func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		dialect  dialect
+		settings map[string]string // to how the store answers
+	}{
+		"MariaDB": {mariadb, map[string]string{
+			"time_zone=%27%2B13%3A00%27": same,
+			"time_zone=%27-11%3A30%27":   same,
+			"sql_mode=%27%27":            same,
+			"sql_mode=%27ANSI_QUOTES%2CNO_BACKSLASH_ESCAPES%2CPIPES_AS_CONCAT%27":                                  same,
+			"sql_mode=%27TRADITIONAL%2CHIGH_NOT_PRECEDENCE%2CNO_UNSIGNED_SUBTRACTION%2CPAD_CHAR_TO_FULL_LENGTH%27": same,
+			"timestamp=UNIX_TIMESTAMP()-30":       same,
+			"timestamp=UNIX_TIMESTAMP()-3600":     refused,
+			"timestamp=UNIX_TIMESTAMP()%2B30":     refused,
+			"timestamp=1":                         refused,
+			"autocommit=0":                        refused,
+			"TX_ISOLATION=%27SERIALIZABLE%27":     same,
+			"TX_ISOLATION=%27READ-UNCOMMITTED%27": same,
+			"sql_safe_updates=1":                  same,
+			"sql_auto_is_null=1":                  same,
+			"div_precision_increment=0":           same,
+			"innodb_lock_wait_timeout=1":          same,
+			"charset=latin1":                      same,
+			"collation=utf8mb4_bin":               same,
+			"parseTime=true&loc=Local":            same,
+			"clientFoundRows=true":                same,
+			"multiStatements=true":                same,
+		}},
+		"SQLite": {sqlite, map[string]string{
+			"_pragma=case_sensitive_like(1)":       same,
+			"_pragma=foreign_keys(1)":              same,
+			"_pragma=recursive_triggers(1)":        same,
+			"_pragma=reverse_unordered_selects(1)": same,
+			"_pragma=locking_mode(NORMAL)":         same,
+			"_pragma=temp_store(2)":                same,
+			"_pragma=cell_size_check(1)":           same,
+			"_pragma=trusted_schema(0)":            same,
+			"_pragma=read_uncommitted(1)":          same,
+			"_pragma=legacy_alter_table(1)":        same,
+			"_txlock=immediate":                    same,
+			"_time_format=sqlite":                  same,
+			"_pragma=query_only(1)":                refused,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := c.dialect.fresh(t)
+			plain := db.store()
+			for setting, want := range c.settings {
+				if isMariaDBName := strings.Contains(setting, "TX_ISOLATION"); isMariaDBName {
+					variable := "tx_isolation"
+					if isMySQL(t, db) {
+						variable = "transaction_isolation"
+					}
+					setting = strings.Replace(setting, "TX_ISOLATION", variable, 1)
+				}
+				odd := c.dialect.dial(t, db.dsn+"&"+setting)
+				why := sessions.Same(t, odd.store(), plain)
+				if (why != nil) != (want == refused) {
+					t.Errorf("%s: %v; want %q", setting, why, want)
+				}
+				if t.Failed() {
+					t.Fatalf("with %s", setting)
+				}
+			}
+		})
+	}
+}
+
+// Without a second clock, a session that sets its time can't be noticed.
+func TestCheckFindsAServerWhoseSYSDATEIsNOW(t *testing.T) {
+	db := mariadb.dial(t, mariadbtest.Start(t, "sysdate-is-now").DSN())
+	if err := mariadb.install(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+	r := check(t, db)
+	wantProblems(t, r, sqlstore.ProblemClock)
+	if r.Err() == nil || r.Err(sqlstore.ProblemClock) != nil {
+		t.Errorf("Err = %v; want an unsafe finding", r.Err())
+	}
+}
+
+// A session that has set its time back sees a lock that has ended as held, and gives one that ends at once.
+func TestASessionThatSetsItsTimeGivesNoLockToTwoHolders(t *testing.T) {
+	db := mariadb.fresh(t)
+	for _, setting := range []string{"timestamp=UNIX_TIMESTAMP()-3600", "timestamp=UNIX_TIMESTAMP()-5"} {
+		odd := mariadb.dial(t, db.dsn+"&"+setting).store()
+		r, err := odd.SetNX(t.Context(), setting, "token", 3*time.Second)
+		if err != nil {
+			var p interface{ Permanent() bool }
+			if !errors.As(err, &p) || !p.Permanent() || !strings.Contains(err.Error(), "timestamp") {
+				t.Errorf("%s: %v; want a permanent error that names the variable", setting, err)
+			}
+			continue
+		}
+		var other backends.Result
+		if other, err = db.store().SetNX(t.Context(), setting, "other", time.Second); err != nil || !r.OK || other.OK {
+			t.Errorf("%s: granted %v, and then %v to another, %v", setting, r.OK, other.OK, err)
+		}
+	}
+}
