@@ -578,7 +578,7 @@ func TestAWaitEndsAlsoIfTheServerDies(t *testing.T) {
 	s.Do("SET", "held", "x", "PX", "600000")
 	began := time.Now()
 	c := begin(t, url(s), "run", "-w", "4s", "held", "--", "true")
-	await(t, "it waits", func() bool { return inspect(t, url(s), "held").Waiting == 1 })
+	await(t, "it waits", func() bool { return inspect(t, url(s), "held").Waiting == 1 || c.ended() })
 	s.Pause()
 	if code := c.code(); code != 69 && code != 75 {
 		t.Errorf("exit %d: %s", code, c.err.String())
