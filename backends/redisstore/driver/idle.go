@@ -154,7 +154,7 @@ func (c *idleConn) test(used int64) error {
 	switch {
 	case err == nil:
 		c.used.Store(c.of.clock.now())
-		_ = c.Conn.SetReadDeadline(time.Time{})
+		_ = c.SetReadDeadline(time.Time{})
 		err = c.Conn.SetWriteDeadline(due)
 	case !isTimeout(err):
 		c.of.broken.Store(c.of.clock.now())
