@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/relied"
 )
 
 // A Store keeps at most one value per key, each with an expiry. Every call is one atomic operation.
@@ -25,7 +27,8 @@ import (
 //
 // A ttl is at least a millisecond and at most the store's limit ([DefaultMaxTTL] unless its
 // WithMaxTTL says otherwise). Any other ttl is a permanent error before anything is sent. That
-// error names the limit as a time.Duration prints it. An error that matches [ErrWrongType] is
+// error names the limit as a time.Duration prints it. A longer ttl is taken if [Relied] is within the
+// limit. An error that matches [ErrWrongType] is
 // permanent as well. A store that keeps time more coarsely rounds up: a value never lives shorter
 // than asked.
 type Store interface {
@@ -87,6 +90,12 @@ type Result struct {
 // quarantine of a restarted server lasts a little longer than this limit. So a limit that is higher
 // than needed costs availability.
 const DefaultMaxTTL = 30 * time.Second
+
+// Relied returns the part of ttl for which the caller believes that it has the lock: all of it, or
+// less if the rest only keeps the key locked for a minimum hold (locker.WithMinHold). A store
+// compares it with its longest TTL, and lets the value live for ttl. If the server forgets the
+// value, the rest protects nobody, so quarantine need not outlast it.
+func Relied(ctx context.Context, ttl time.Duration) time.Duration { return relied.Of(ctx, ttl) }
 
 // ErrWrongType is matched by the error of a call that found a value of a type that the store does
 // not write.

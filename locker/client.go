@@ -176,7 +176,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	case nestedAsk:
 		req.wait = &c.once
 	}
-	lease, err := c.acquire(ctx, req)
+	lease, err := c.acquire(cfg.relying(ctx), req)
 	if chance == nestedAsk && errors.Is(err, ErrHeld) {
 		err = &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}

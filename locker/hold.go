@@ -46,6 +46,7 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
 	}
 	now := time.Now()
+	lease.Expires = cfg.reliedUntil(lease)
 	if lease.endedAt(now) {
 		c.discard(ctx, lease, cfg.asks())
 		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
@@ -133,7 +134,7 @@ func (h *hold) lose(cause *LostError) {
 func (h *hold) lossFollows() {
 	defer close(h.told)
 	if !h.windsUp() {
-		h.releaseLeftover()
+		h.releaseLost()
 	}
 	h.client.ledger.Done() // before the hooks: one of them may call Drain
 	h.tell(h.over)

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/relied"
 )
+
+// MaxMinHold is the longest minimum hold.
+const MaxMinHold = relied.Longest
 
 // WithMinHold keeps the key locked until d after the grant, although the work is done sooner. So
 // work that several processes start at about the same time runs once. d must be longer than the
 // processes are apart, and shorter than the period of the work. It is in whole milliseconds, at
-// least [MinTTL].
+// least [MinTTL] and at most [MaxMinHold].
 //
 // Unlock ends the hold, and its context, at once. Before d is over, it does not send Release. It
 // sends one Extend for the rest of d, which confirms that the lock was held to the end of the work;
@@ -18,14 +23,17 @@ import (
 // Unlock, whichever is later. [Client.Do] releases the lock at once if the work returned an error,
 // panicked or called runtime.Goexit. Then another process can do the work.
 //
-// The request for the lease asks for the longer of d and the TTL. So the store keeps the key for d
-// by its own clock, which may run up to 1 % fast. It does so even if Unlock can't reach it, or if
-// the process dies: nobody knows then whether the work was done. The Client renews the lease when
-// two thirds of a TTL are left. A d over the longest TTL of the store is a permanent error before
-// anything is sent (30 seconds, or see WithMaxTTL of the store's package).
+// The request for the lease, and each renewal, asks for the longer of the TTL and the rest of d. So
+// the store keeps the key for d by its own clock, which may run up to 1 % fast. It does so even if
+// Unlock can't reach it, or if the process dies: nobody knows then whether the work was done.
 //
-// A lock that is lost has no minimum hold. The end of [WithMaxHold] is an exception: after Unlock,
-// the key stays locked until d is over. A lock with a minimum hold is not handed over, and takes no
+// The holder relies on the TTL only, and its lease ends and is renewed as without a minimum hold
+// ([Lease.Expires]). So d may be longer than the longest TTL of the store (see WithMaxTTL of the
+// store's package), and does not make quarantine longer. A server that forgets the key ends the
+// minimum hold.
+//
+// If the lock is lost, the key stays locked until d is over if the store still has it, since the work
+// may be done. A lock with a minimum hold is not handed over, and takes no
 // lease that another hold hands over (see [WithHandover]). [Client.Drain] does not wait for d. Under
 // package reentrant, the owner can take the lock again before d is over.
 func WithMinHold(d time.Duration) Option {
@@ -33,6 +41,8 @@ func WithMinHold(d time.Duration) Option {
 		switch {
 		case d < MinTTL:
 			c.refuse(invalidf("minimum hold %v is under the limit of %v", d, MinTTL))
+		case d > MaxMinHold:
+			c.refuse(invalidf("minimum hold %v is over the limit of %v", d, MaxMinHold))
 		case d%time.Millisecond != 0:
 			c.refuse(invalidf("minimum hold %v is not in whole milliseconds", d))
 		}
@@ -43,6 +53,22 @@ func WithMinHold(d time.Duration) Option {
 // asks is the TTL in the request: the store then keeps the key for the minimum hold, whatever
 // becomes of this process.
 func (c *config) asks() time.Duration { return max(c.ttl, c.minHold) }
+
+// relying is ctx for the request: it tells the store that the holder relies on the TTL alone.
+func (c *config) relying(ctx context.Context) context.Context {
+	if c.minHold <= c.ttl {
+		return ctx
+	}
+	return relied.With(ctx, c.ttl)
+}
+
+// reliedUntil is the end of lease for its holder.
+func (c *config) reliedUntil(lease Lease) time.Time {
+	if c.minHold <= c.ttl {
+		return lease.Expires
+	}
+	return earlier(lease.Expires, Until(lease.Granted, c.ttl))
+}
 
 // minHold is the minimum hold of a hold that has one.
 type minHold struct {
@@ -106,9 +132,49 @@ func (h *hold) keep() (kept bool) {
 	return true
 }
 
+// releaseLost releases what is left of a lost lock: at the end of the minimum hold if the store may
+// still keep the key for it, since the work may be done. Else at once.
+func (h *hold) releaseLost() {
+	lost, _ := errors.AsType[*LostError](h.over)
+	if left := h.leftToKeep(); left > 0 && lost != nil && lost.Reason != LostStolen {
+		time.AfterFunc(left, h.releaseLeftover)
+		return
+	}
+	h.releaseLeftover()
+}
+
+// leftToKeep is the rest of the minimum hold; 0: there is none.
+func (h *hold) leftToKeep() time.Duration {
+	if h.least == nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.least.failed {
+		return 0
+	}
+	return max(time.Until(h.lease.Granted.Add(h.least.d)), 0)
+}
+
 // kept tells whether keep has begun the rest of a minimum hold. The answer does not change once the
 // release has begun.
 func (h *hold) kept() bool { return h.least != nil && !h.least.until.IsZero() }
+
+// extendKeeping extends lease to ttl from now, and lets the key live for the rest of the minimum hold
+// if that is longer.
+func (h *hold) extendKeeping(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error) {
+	if h.least == nil {
+		return h.client.locker.Extend(ctx, lease, ttl)
+	}
+	began := time.Now()
+	rest := (lease.Granted.Add(h.least.d).Sub(began) + time.Millisecond - 1).Truncate(time.Millisecond)
+	if rest <= ttl {
+		return h.client.locker.Extend(ctx, lease, ttl)
+	}
+	extended, err := h.client.locker.Extend(relied.With(ctx, ttl), lease, rest)
+	extended.Expires = earlier(extended.Expires, later(lease.Expires, Until(began, ttl)))
+	return extended, err
+}
 
 // finish sends a Release, or an Extend to the end of the minimum hold if there is a rest of it, or
 // nothing if the lock was given away.
@@ -125,7 +191,9 @@ func (h *hold) finish(ctx context.Context, lease Lease) error {
 	}
 	left = max((left + time.Millisecond - 1).Truncate(time.Millisecond), MinTTL)
 	lease.Kept = true
-	_, err := h.client.locker.Extend(ctx, lease, left) // the lease of the hold has ended
+	// The lease may end before an answer comes. The key does not.
+	lease.Expires = later(lease.Expires, Until(lease.Granted, h.least.d))
+	_, err := h.client.locker.Extend(relied.With(ctx, 0), lease, left) // the hold is over: nobody relies on it
 	switch {
 	case errors.Is(err, ErrLost) && !time.Now().Before(h.least.until):
 		return errNoAnswer // the Release at the end of the minimum hold may have come first

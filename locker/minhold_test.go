@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,13 +160,13 @@ func TestAMinimumHoldThatIsOverChangesNothing(t *testing.T) {
 	})
 }
 
-// Longer work is renewed as usual, from when two thirds of a TTL are left.
+// The lease is renewed as usual, from when two thirds of a TTL are left: its holder relies on the TTL.
 func TestALeaseWithAMinimumHoldIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const ttl = 6 * time.Second
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(ttl))
 		granted, end := l.Lease().Granted, l.Lease().Expires
-		if want := locker.Until(granted, minHold); !end.Equal(want) {
+		if want := locker.Until(granted, ttl); !end.Equal(want) {
 			t.Errorf("the lease ends %v after the grant; want %v", end.Sub(granted), want.Sub(granted))
 		}
 		time.Sleep(time.Until(end) - ttl*2/3 - ttl/50)
@@ -543,40 +544,97 @@ func TestTheHoldEndsAtUnlockForMiddleware(t *testing.T) {
 	}))
 }
 
-func TestAMinimumHoldOverTheLongestTTLIsRefusedBeforeAnythingIsSent(t *testing.T) {
+// The limit of the store is about what a holder relies on.
+func TestAMinimumHoldMayBeLongerThanTheLongestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faults := new(backendtest.Faults)
-		c := locker.New(single.New(faults.Queued(memory.New())), locker.WithWait(time.Minute))
-		for d, good := range map[time.Duration]bool{30 * time.Second: true, 30*time.Second + time.Millisecond: false} {
+		c := locker.New(single.New(memory.New()), locker.WithWait(time.Minute))
+		for _, d := range []time.Duration{30 * time.Second, 14 * time.Minute, locker.MaxMinHold} {
+			key := "key/" + d.String()
 			began := time.Now()
-			err := c.Do(t.Context(), "key/"+d.String(), func(context.Context, *locker.Lock) error { return nil }, locker.WithMinHold(d))
-			switch {
-			case good:
-				if err != nil {
-					t.Errorf("%v: %v", d, err)
-				}
-			case err == nil || !strings.Contains(err.Error(), "ttl 30.001s is over the store's limit of 30s") || time.Since(began) != 0:
-				t.Errorf("%v: %v after %v", d, err, time.Since(began))
+			if err := c.Do(t.Context(), key, func(context.Context, *locker.Lock) error { return nil }, locker.WithMinHold(d)); err != nil {
+				t.Errorf("%v: %v", d, err)
 			}
+			time.Sleep(time.Until(began.Add(d - time.Millisecond)))
+			_, err := c.TryLock(t.Context(), key)
+			mustMatch(t, err, locker.ErrHeld)
+			mustUnlock(t, mustLock(t, c, key))
+			if after := time.Since(began); after > d+5*time.Millisecond {
+				t.Errorf("%v: free after %v", d, after)
+			}
+		}
+		began := time.Now()
+		_, err := c.Lock(t.Context(), "key", locker.WithMinHold(time.Minute), locker.WithTTL(30*time.Second+time.Millisecond))
+		if err == nil || !strings.Contains(err.Error(), "over the store's limit of 30s") || time.Since(began) != 0 {
+			t.Errorf("a TTL over the limit: %v after %v", err, time.Since(began))
 		}
 	})
 }
 
-// The Lock became garbage before Unlock: the lease runs out, no sooner than the minimum hold.
+// The work may be done, and nobody knows: the key stays locked for whom it was meant. The release at
+// the end frees what does not end by itself.
+func TestALostLockKeepsItsMinimumHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const ttl = 2 * time.Second
+		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			return locker.Lease{}, errors.New("the store is silent")
+		}
+		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(ttl))
+		granted := l.Lease().Granted
+		<-l.Context().Done()
+		mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
+		if lost := time.Since(granted); lost > ttl {
+			t.Errorf("it was lost after %v", lost)
+		}
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		mustBeAfter(t, "another process got it", s.takenAt(t).Sub(granted), minHold)
+		if _, _, releases, _ := s.asked(); releases != 1 {
+			t.Errorf("%d releases", releases)
+		}
+	})
+}
+
+// Each renewal lets the key live to the end of the minimum hold, and no strategy need know of it.
+func TestARenewalDoesNotMakeAMinimumHoldShorter(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const ttl = 2 * time.Second
+		var dead atomic.Bool
+		s.onExtend = func(_ context.Context, ask func() (locker.Lease, error)) (locker.Lease, error) {
+			if dead.Load() {
+				return locker.Lease{}, errors.New("dead")
+			}
+			return ask()
+		}
+		s.onRelease = func(context.Context) error { return errors.New("dead") }
+		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(ttl))
+		granted := l.Lease().Granted
+		time.Sleep(10 * time.Second)
+		if left := time.Until(l.Lease().Expires); left > ttl {
+			t.Errorf("after renewals the lease lasts for another %v", left)
+		}
+		dead.Store(true)
+		mustBeAfter(t, "another process got it", s.takenAt(t).Sub(granted), minHold)
+		time.Sleep(time.Minute)
+	})
+}
+
+// The Lock became garbage before Unlock: the lease runs out, and the key is locked no shorter than
+// for the minimum hold.
 func TestAnAbandonedLockKeepsItsMinimumHold(t *testing.T) {
 	const d = 900 * time.Millisecond
 	n, s, c := newNoted(locker.WithAbandonedStop(), locker.WithMinHold(d))
 	lease := forget(t, c, "key", func(l *locker.Lock) locker.Lease { return l.Lease() })
 	collect(func() bool { return n.end("key") != nil })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if since := time.Since(lease.Granted); since < locker.Until(lease.Granted, d).Sub(lease.Granted) {
-		t.Errorf("the hold ended %v after the grant: %v", since, n.end("key"))
-	}
-	for _, released := range s.releases {
-		if !released.Ended() {
-			t.Error("released before its end")
+	mustMatch(t, n.end("key"), locker.ErrLost)
+	for end := locker.Until(lease.Granted, d); ; time.Sleep(10 * time.Millisecond) {
+		next, err := locker.New(s.Locker).TryLock(t.Context(), "key")
+		if err == nil {
+			if now := time.Now(); now.Before(end) {
+				t.Errorf("another process got it %v before the end of the minimum hold", end.Sub(now))
+			}
+			mustUnlock(t, next)
+			return
 		}
+		mustMatch(t, err, locker.ErrHeld)
 	}
 }
 
@@ -585,6 +643,7 @@ func TestABadMinimumHoldIsAnError(t *testing.T) {
 		for d, want := range map[time.Duration]string{
 			0:                      `lockstep: lock "key": minimum hold 0s is under the limit of 10ms`,
 			-time.Second:           `lockstep: lock "key": minimum hold -1s is under the limit of 10ms`,
+			24*time.Hour + 1e6:     `lockstep: lock "key": minimum hold 24h0m0.001s is over the limit of 24h0m0s`,
 			9 * time.Millisecond:   `lockstep: lock "key": minimum hold 9ms is under the limit of 10ms`,
 			time.Second + 1:        `lockstep: lock "key": minimum hold 1.000000001s is not in whole milliseconds`,
 			time.Second + 999_999:  `lockstep: lock "key": minimum hold 1.000999999s is not in whole milliseconds`,
@@ -631,7 +690,7 @@ func TestMiddlewareLearnsWhichExtendKeepsTheKey(t *testing.T) {
 		k := &keptness{Locker: single.New(memory.New())}
 		c := locker.New(k, locker.WithTTL(9*time.Second))
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold))
-		time.Sleep(15 * time.Second) // the lease of 20 s is renewed once 6 s are left
+		time.Sleep(4 * time.Second) // the lease of 9 s is renewed once 6 s are left
 		mustUnlock(t, l)
 		mustUnlock(t, mustLock(t, c, "another"))
 		time.Sleep(time.Minute)

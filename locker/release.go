@@ -335,8 +335,12 @@ func (h *hold) unconfirmedBecause(cause error) error {
 
 // keyEnds is the first full second at which the store has forgotten the lease.
 func (h *hold) keyEnds() time.Time {
-	margin := h.lease.Expires.Add(h.longest()).Sub(Until(h.lease.Expires, h.longest()))
-	return h.lease.Expires.Add(margin + time.Second - time.Nanosecond).Truncate(time.Second)
+	margin := h.lease.Expires.Add(h.ttl).Sub(Until(h.lease.Expires, h.ttl))
+	ends := h.lease.Expires.Add(margin)
+	if h.least != nil {
+		ends = later(ends, h.lease.Granted.Add(h.least.d))
+	}
+	return ends.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
 // unconfirmedError says that no Release is known to have been done.

@@ -244,7 +244,7 @@ func (c *extendCall) call() {
 	if h.goesOn(c, cancelBy) {
 		asked := before
 		asked.Abandoned = c.limit > 0 && h.tellAbandoned()
-		after, err = h.client.locker.Extend(ctx, asked, c.ttl)
+		after, err = h.extendKeeping(ctx, asked, c.ttl)
 	}
 }
 

@@ -372,3 +372,10 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/relied"
 )
 
 var ofStore = suite[backends.Store, Outside]{
@@ -73,12 +74,47 @@ var setNXSentences = []sentence{
 		key := x.key("k")
 		x.wantValue(key, "mine", x.grant(key, "mine", x.MaxTTL))
 	}},
+	{"SetNX and ExpireIf take a ttl over the limit if its caller relies on the limit or less", func(x *fixture) {
+		all := x.store
+		defer func() { x.store = all }()
+		x.store = reliedOn{all, x.MaxTTL}
+		key := x.key("k")
+		x.wantValue(key, "mine", x.grant(key, "mine", 2*x.MaxTTL))
+		x.wantValue(key, "mine", x.extend(key, "mine", 3*x.MaxTTL))
+		x.remove(key, "mine")
+		x.store = reliedOn{all, x.MaxTTL + time.Millisecond}
+		x.wantBadTTL(2*x.MaxTTL, x.MaxTTL.String())
+		x.wantBadExtension(2*x.MaxTTL, x.MaxTTL.String())
+		x.store = reliedOn{all, 0}
+		x.wantBadTTL(max(x.MaxTTL, relied.Longest)+time.Millisecond, x.MaxTTL.String())
+	}},
 	{"SetNX with a ttl under a millisecond is a permanent error, and stores nothing", func(x *fixture) {
 		x.wantBadTTL(time.Millisecond-1, "")
 		x.wantBadTTL(1, "")
 		x.wantBadTTL(0, "") // some servers take this for no expiry
 		x.wantBadTTL(-x.long, "")
 	}},
+}
+
+// reliedOn is a store under a caller that relies on d of each ttl over it.
+type reliedOn struct {
+	backends.Store
+	d time.Duration
+}
+
+func (r reliedOn) ctx(ctx context.Context, ttl time.Duration) context.Context {
+	if ttl <= r.d { // the caller relies on all of it
+		return ctx
+	}
+	return relied.With(ctx, r.d)
+}
+
+func (r reliedOn) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	return r.Store.SetNX(r.ctx(ctx, ttl), key, value, ttl)
+}
+
+func (r reliedOn) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	return r.Store.ExpireIf(r.ctx(ctx, ttl), key, value, ttl)
 }
 
 func (x *fixture) wantBadTTL(ttl time.Duration, named string) {

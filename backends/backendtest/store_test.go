@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/relied"
 )
 
 var setNXDoubles = []brokenStore{
@@ -168,6 +169,24 @@ var setNXDoubles = []brokenStore{
 		store: func(*memory.Store) backends.Store {
 			return memory.New(memory.WithMaxTTL(backends.DefaultMaxTTL - 1))
 		},
+	},
+	{
+		bug:    "SetNX compares the whole ttl with the limit",
+		breaks: "SetNX and ExpireIf take a ttl over the limit if its caller relies on the limit or less",
+		store: badSetNX(func(m *memory.Store) setNXFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+				return m.SetNX(relied.With(ctx, ttl), key, value, ttl)
+			}
+		}),
+	},
+	{
+		bug:    "a ttl of which nobody relies on the rest ends with the limit",
+		breaks: "SetNX and ExpireIf take a ttl over the limit if its caller relies on the limit or less",
+		store: badSetNX(func(m *memory.Store) setNXFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+				return m.SetNX(ctx, key, value, backends.Relied(ctx, ttl))
+			}
+		}),
 	},
 	{
 		bug:    "SetNX with a ttl of 0 stores without expiry",

@@ -466,7 +466,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) (seconds int64, er
 	switch {
 	case ttl < time.Millisecond:
 		return 0, badInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case ttl > s.config.maxTTL:
+	case backends.Relied(ctx, ttl) > s.config.maxTTL:
 		return 0, badInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see etcd.WithMaxTTL)", ttl, s.config.maxTTL))
 	}
 	return max(int64((ttl+time.Second-1)/time.Second), s.spares.shortest()), s.ready(ctx)

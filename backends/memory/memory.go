@@ -178,7 +178,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	if ttl < minTTL {
 		return permanent{fmt.Errorf("ttl %v is under the store's minimum of %v", ttl, minTTL)}
 	}
-	if ttl > s.maxTTL {
+	if backends.Relied(ctx, ttl) > s.maxTTL {
 		return permanent{fmt.Errorf("ttl %v is over the store's limit of %v (see memory.WithMaxTTL)", ttl, s.maxTTL)}
 	}
 	return nil

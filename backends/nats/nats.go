@@ -359,7 +359,7 @@ func (s *Store) check(ctx context.Context, key string, ttl time.Duration) (secon
 	switch {
 	case ttl < time.Millisecond:
 		return 0, badInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case ttl > s.config.maxTTL:
+	case backends.Relied(ctx, ttl) > s.config.maxTTL:
 		return 0, badInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see nats.WithMaxTTL)", ttl, s.config.maxTTL))
 	}
 	return int64((ttl + time.Second - 1) / time.Second), s.ready(ctx, key) // the server cuts fractions off

@@ -12,6 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 // told is what a server tells by INFO.
@@ -151,6 +153,28 @@ func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
 		const shortest = 31300 * time.Millisecond // 1.01 times 30 s, and a second
 		if left := time.Until(wantQuarantine(t, s).Until); left < shortest || left > shortest+time.Second {
 			t.Errorf("quarantine lasts %v, want %v and at most a second more", left, shortest)
+		}
+	})
+}
+
+// TestAMinimumHoldMakesNoQuarantineLonger: its holder relies on a TTL within the limit.
+func TestAMinimumHoldMakesNoQuarantineLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &changing{q: driver.NewQuarantine()}
+		c := locker.New(single.New(New(l, Observed(l.q))))
+		l.next = []told{serverA}
+		if _, err := c.Lock(t.Context(), "key", locker.WithMinHold(14*time.Minute), locker.WithoutExtension()); err != nil {
+			t.Fatal(err)
+		}
+		l.next = []told{serverB}
+		_, err := c.TryLock(t.Context(), "another")
+		refused, ok := errors.AsType[*QuarantineError](err)
+		if !ok || time.Until(refused.Until) > 33*time.Second {
+			t.Fatalf("after a restart: %v; want a quarantine of 32 s", err)
+		}
+		time.Sleep(time.Until(refused.Until))
+		if _, err := c.TryLock(t.Context(), "another", locker.WithMinHold(14*time.Minute), locker.WithoutExtension()); err != nil {
+			t.Errorf("after quarantine: %v", err)
 		}
 	})
 }

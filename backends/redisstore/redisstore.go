@@ -211,7 +211,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	switch {
 	case ttl < time.Millisecond:
 		return driver.BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case ttl > s.config.maxTTL:
+	case backends.Relied(ctx, ttl) > s.config.maxTTL:
 		return driver.BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see redisstore.WithMaxTTL)", ttl, s.config.maxTTL))
 	}
 	return s.ready(ctx)

@@ -84,7 +84,7 @@ func (c *config) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	switch {
 	case ttl < time.Millisecond:
 		return 0, BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case ttl > c.maxTTL:
+	case backends.Relied(ctx, ttl) > c.maxTTL:
 		return 0, BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see sqlstore.WithMaxTTL)", ttl, c.maxTTL))
 	}
 	return microseconds(ttl), c.ready(ctx)

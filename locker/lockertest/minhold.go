@@ -48,9 +48,26 @@ var minHoldSentences = []sentence{
 		}
 		x.wantEmpty(key)
 	}},
-	{"a minimum hold over the longest ttl is a permanent error, and nothing is sent", nil, func(x *fixture) {
+	{"a minimum hold may be longer than the longest ttl, and its holder relies on the ttl", nil, func(x *fixture) {
+		key, d := x.key("k"), 2*x.MaxTTL
+		l := x.lock(x.client(locker.WithTTL(x.MaxTTL), locker.WithMinHold(d)), key)
+		lease := l.Lease()
+		if end := locker.Until(lease.Granted, x.MaxTTL); lease.Expires.After(end) {
+			x.Errorf("the lease ends %v later than by its ttl", lease.Expires.Sub(end))
+		}
+		if err := l.Extend(x.Context(), x.MaxTTL); err != nil {
+			x.Errorf("Extend: %v", err)
+		}
+		if end := locker.Until(time.Now(), x.MaxTTL); l.Lease().Expires.After(end) {
+			x.Errorf("the extended lease ends %v later than by its ttl", l.Lease().Expires.Sub(end))
+		}
+		x.unlock(l)
+		x.extends(grant{Lease: lease}.bare(), x.MaxTTL)
+		x.beneath.Delete(key)
+	}},
+	{"a ttl over the limit is a permanent error under a minimum hold too, and nothing is sent", nil, func(x *fixture) {
 		key := x.key("k")
-		_, err := x.client(locker.WithMinHold(x.MaxTTL+time.Millisecond)).Lock(x.Context(), key)
+		_, err := x.client(locker.WithTTL(x.MaxTTL+time.Millisecond), locker.WithMinHold(2*x.MaxTTL)).Lock(x.Context(), key)
 		x.wantPermanent("Lock", err)
 		x.emptyInTheEnd(key)
 	}},

@@ -34,13 +34,22 @@ var minHoldDoubles = []broken{
 		breaks: []string{"Do releases a lock with a minimum hold at once if work fails"},
 	},
 	{
-		bug: "the Client asks for less than the minimum hold",
+		bug: "the ttl of a lock with a minimum hold is cut",
 		client: func(next locker.Locker) locker.Locker {
 			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
 				req.TTL = min(req.TTL, locker.DefaultTTL)
 				return next.Acquire(ctx, req)
 			}}
 		},
-		breaks: []string{"a minimum hold over the longest ttl is a permanent error, and nothing is sent"},
+		breaks: []string{"a ttl over the limit is a permanent error under a minimum hold too, and nothing is sent"},
+	},
+	{
+		bug: "the store is not told how much of a ttl the holder relies on",
+		client: func(next locker.Locker) locker.Locker {
+			return double{Locker: next, acquire: func(_ context.Context, req locker.Request) (locker.Lease, error) {
+				return next.Acquire(context.Background(), req)
+			}}
+		},
+		breaks: []string{"a minimum hold may be longer than the longest ttl, and its holder relies on the ttl"},
 	},
 }

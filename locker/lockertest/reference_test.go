@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/relied"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -129,7 +130,7 @@ func (r *reference) Acquire(ctx context.Context, req locker.Request) (locker.Lea
 
 // send is Acquire without the validation.
 func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if req.TTL > r.maxTTL {
+	if relied.Of(ctx, req.TTL) > r.maxTTL {
 		return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, r.maxTTL))
 	}
 	began := time.Now()
@@ -176,7 +177,7 @@ func (r *reference) Extend(ctx context.Context, lease locker.Lease, ttl time.Dur
 }
 
 func (r *reference) sendExtend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if ttl > r.maxTTL {
+	if relied.Of(ctx, ttl) > r.maxTTL {
 		return lease, fault("extend", lease.Key, ttlError(ttl, r.maxTTL))
 	}
 	began := time.Now()

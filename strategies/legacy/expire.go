@@ -170,7 +170,7 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 // shorten the life of the key. So Extend sends what the lease has left if that is more than ttl. A
 // lease made of Key and Token alone does not say what it has left.
 func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := checkExtension(e.store, lease, ttl); err != nil {
+	if err := checkExtension(ctx, e.store, lease, ttl); err != nil {
 		return lease, err
 	}
 	started := time.Now()

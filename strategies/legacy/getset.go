@@ -168,7 +168,7 @@ func (g *getSet) inTheWay(ctx context.Context, req locker.Request, value string)
 
 // Extend moves the end of the lease to ttl from now, unless it is later already.
 func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := checkExtension(g.store, lease, ttl); err != nil {
+	if err := checkExtension(ctx, g.store, lease, ttl); err != nil {
 		return lease, err
 	}
 	ours := g.grants.get(lease)

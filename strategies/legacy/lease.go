@@ -18,7 +18,7 @@ func checkRequest(ctx context.Context, store backends.LegacyStore, req locker.Re
 	if err := req.Validate(); err != nil {
 		return err
 	}
-	if err := checkTTL(store, req.TTL); err != nil {
+	if err := checkTTL(ctx, store, req.TTL); err != nil {
 		return instance.Fault("acquire", req.Key, err)
 	}
 	if err := ctx.Err(); err != nil {
@@ -27,11 +27,11 @@ func checkRequest(ctx context.Context, store backends.LegacyStore, req locker.Re
 	return nil
 }
 
-func checkExtension(store backends.LegacyStore, lease locker.Lease, ttl time.Duration) error {
+func checkExtension(ctx context.Context, store backends.LegacyStore, lease locker.Lease, ttl time.Duration) error {
 	if err := lease.Validate("extend"); err != nil {
 		return err
 	}
-	if err := checkTTL(store, ttl); err != nil {
+	if err := checkTTL(ctx, store, ttl); err != nil {
 		return instance.Fault("extend", lease.Key, err)
 	}
 	if !lease.Expires.IsZero() && lease.Ended() {
@@ -40,8 +40,8 @@ func checkExtension(store backends.LegacyStore, lease locker.Lease, ttl time.Dur
 	return nil
 }
 
-func checkTTL(store backends.LegacyStore, ttl time.Duration) error {
-	if limit := store.MaxTTL(); ttl > limit {
+func checkTTL(ctx context.Context, store backends.LegacyStore, ttl time.Duration) error {
+	if limit := store.MaxTTL(); backends.Relied(ctx, ttl) > limit {
 		return permanent(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit))
 	}
 	return locker.ValidateTTL(ttl)

@@ -124,7 +124,7 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 // Extend moves the end of the lease to ttl from now, unless it is later already. It asks the store
 // only whether somebody has the lock.
 func (b *bit) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := checkExtension(b.store, lease, ttl); err != nil {
+	if err := checkExtension(ctx, b.store, lease, ttl); err != nil {
 		return lease, err
 	}
 	if b.grants.get(lease) == nil {

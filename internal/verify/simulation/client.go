@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/relied"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -167,6 +168,9 @@ func (r recorder) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 	extended, err := r.Locker.Extend(ctx, lease, ttl)
 	h.note(func() {
 		e.Answered, e.Done, e.After, e.Says = h.now(), err == nil, h.since(extended.Expires), verdict(err)
+		if d := relied.Of(ctx, ttl); d < ttl { // the rest is for a minimum hold: the holder is not told of it
+			e.After = min(e.After, max(e.Before, leaseOf(e.Began, d)))
+		}
 		// The lease has ended, even if the error names only the end of the ctx.
 		if err != nil && e.Answered >= e.Before {
 			e.Says = verdict(locker.ErrLost)
@@ -174,6 +178,9 @@ func (r recorder) Extend(ctx context.Context, lease locker.Lease, ttl time.Durat
 	})
 	return extended, err
 }
+
+// leaseOf is the function lease, where a variable has its name.
+func leaseOf(t1, ttl time.Duration) time.Duration { return lease(t1, ttl) }
 
 // Release passes a lease that ends a few nanoseconds earlier. A strategy that waits for this end
 // would otherwise stop at the instant at which the Client stops, and either might come first.
