@@ -71,24 +71,24 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 	if err := s.config.ready(ctx); err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
-	var version, commit, fsync, pages, isolation, readOnly, synchronous string
+	var server, commit, fsync, pages, isolation, readOnly, synchronous string
 	var follows bool
 	var up, oldest, now int64
 	before := time.Now()
 	err := s.exec.Row(ctx, checkStatement, nil,
-		&version, &follows, &up, &commit, &fsync, &pages, &isolation, &readOnly, &synchronous, &r.Standbys, &oldest, &now)
+		&server, &follows, &up, &commit, &fsync, &pages, &isolation, &readOnly, &synchronous, &r.Standbys, &oldest, &now)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", explain(ctx, err))
 	}
 	r.RoundTrip = time.Since(before)
-	r.Version, _, _ = strings.Cut(version, " on ")
+	r.Version, _, _ = strings.Cut(server, " on ")
 	r.Role, r.Uptime = "master", duration(up).Round(time.Second)
 	if follows {
 		r.Role = "standby"
 		r.find(ProblemRole, true, "a lock can't be taken on it, and what it shows may be behind", "the server is a standby")
 	}
 	for _, other := range []string{"Cockroach", "Yugabyte"} {
-		if strings.Contains(version, other) {
+		if strings.Contains(server, other) {
 			r.find(ProblemClock, true, "each of its nodes judges the end of a lease by its own clock", "the server is %s", r.Version)
 		}
 	}
@@ -96,7 +96,11 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
-	r.install(postgresqlParts(PostgreSQLSchema()), there)
+	version, err := s.version(ctx, there)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", err)
+	}
+	r.install(version, postgresqlParts(PostgreSQLSchema()), there)
 	if len(unlogged) > 0 {
 		r.find(ProblemPersistence, true, "a crash empties it: locks and permits that are held are granted again, and numbers begin anew",
 			"UNLOGGED: %s", strings.Join(unlogged, ", "))

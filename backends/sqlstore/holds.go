@@ -145,7 +145,6 @@ func (s *rows) Leave(ctx context.Context, key, token string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.swept.now(s.sweep)
 	ok, err := s.changeHold(ctx, s.releases, name, token, func(r *record, all []hold, mine int) error {
 		return r.keep(string(r.value), slices.Delete(all, mine, mine+1))
 	})

@@ -21,10 +21,11 @@ func script(dir, name string) string {
 }
 
 // PostgreSQLSchema returns the statements that create the schema lockstep with its tables and functions, for
-// those who keep the schema of their database in files. They may run again, also while locks are held.
+// those who keep the schema of their database in files. Run them in one transaction. They may run again, also
+// while locks are held. They fail, and change nothing, if a newer program has installed a newer version.
 func PostgreSQLSchema() string {
 	var all strings.Builder
-	for _, name := range []string{"schema", "queue", "lock", "number", "shared", "transfer", "inspect", "evict", "guard", "sweep"} {
+	for _, name := range []string{"begin", "schema", "migrations", "queue", "lock", "number", "shared", "transfer", "inspect", "evict", "guard", "sweep", "end"} {
 		all.WriteString(script("postgresql", name) + "\n")
 	}
 	return all.String()
@@ -39,10 +40,14 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep TO %[1]s;
 `, name)
 }
 
-// postgresqlStatements are the statements of [PostgreSQLSchema] one by one, for a transaction. The first
-// makes programs that install at the same time do it one after the other.
+// schemaVersion is that of the tables and functions in all dialects. It rises with each change of a table, and
+// of what a function takes or returns.
+const schemaVersion = 2
+
+// postgresqlStatements are the statements of [PostgreSQLSchema] one by one, for a transaction. A snapshot
+// would hide what another program has installed meanwhile.
 func postgresqlStatements() []string {
-	all := []string{installLock}
+	all := []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED"}
 	var one strings.Builder
 	inBody := false
 	for line := range strings.Lines(PostgreSQLSchema()) {
@@ -85,18 +90,6 @@ func InstallPostgreSQLBy(ctx context.Context, run func(statements []string) erro
 	return nil
 }
 
-// install runs statements, each of which is a transaction of its own.
-func install(ctx context.Context, db *sql.DB, classify func(error) *StatementError, statements ...string) error {
-	return installing(ctx, db, classify, func() error {
-		for _, statement := range statements {
-			if _, err := db.ExecContext(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 func installing(ctx context.Context, db *sql.DB, classify func(error) *StatementError, run func() error) error {
 	if db == nil {
 		return BadInput("lockstep: install: the *sql.DB is nil")
@@ -107,5 +100,8 @@ func installing(ctx context.Context, db *sql.DB, classify func(error) *Statement
 	return nil
 }
 
-// installLock ends with the transaction, so a pooler does no harm.
-const installLock = "SELECT pg_advisory_xact_lock(7813580212736)"
+// newerVersion is the error of an Install that would replace what a newer program has installed.
+func newerVersion(there int) error {
+	return BadInput(fmt.Sprintf("the tables of the locks are of version %d, from a newer program; this one has version %d, and replaces nothing",
+		there, schemaVersion))
+}

@@ -84,7 +84,6 @@ func (s *rows) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.swept.now(s.sweep)
 	ok, err := s.exec(ctx, s.releases, s.dialect.release, name, []byte(value)) // as in ExpireIf
 	if !ok && err == nil {
 		ok, err = s.changeOwn(ctx, s.releases, name, value, func(r *record) bool {

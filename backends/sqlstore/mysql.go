@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,10 +91,107 @@ const serverOfMySQL = "(UUID_SHORT() >> 24)"
 // are held.
 func MySQLSchema() string { return script("mysql", "schema") }
 
-// InstallMySQL runs [MySQLSchema]. Programs may call it at every start, several at once. The user needs the
-// right to create a table. Afterwards SELECT, INSERT, UPDATE and DELETE on that table are enough.
+// InstallMySQL runs [MySQLSchema], or changes the table of an older version. Programs may call it at every
+// start, several at once, also while locks are held. It refuses to replace what a newer program has installed.
+// The user needs the rights to create and alter a table. Afterwards SELECT, INSERT, UPDATE and DELETE on that
+// table are enough.
 func InstallMySQL(ctx context.Context, db *sql.DB) error {
-	return install(ctx, db, mysqlError, MySQLSchema())
+	return installing(ctx, db, mysqlError, func() error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		var locked sql.NullInt64
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)), 30)").Scan(&locked); err != nil {
+			return err
+		}
+		if locked.Int64 != 1 {
+			return errors.New("another program installs at the moment: try again")
+		}
+		defer func() {
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)))")
+		}()
+		return migrateMySQL(ctx, conn)
+	})
+}
+
+// migrateMySQL makes or changes the table. A change waits for transactions that use the table, and all calls wait
+// behind it, so it gives up soon.
+func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, MySQLSchema()); err != nil {
+		return err
+	}
+	there, err := partsOfMySQL(ctx, conn)
+	if err != nil {
+		return err
+	}
+	version := versionOfMySQL(there)
+	if version > schemaVersion {
+		return newerVersion(version)
+	}
+	var changes []string
+	for _, m := range []struct{ part, change string }{
+		{"lockstep_lock.look", "ADD COLUMN look BIGINT NOT NULL DEFAULT 0"},
+		{"lockstep_lock (look)", "ADD INDEX lockstep_look (look)"},
+	} {
+		if !slices.ContainsFunc(there, func(p part) bool { return p.Name == m.part }) {
+			changes = append(changes, m.change)
+		}
+	}
+	if version < schemaVersion {
+		changes = append(changes, fmt.Sprintf("COMMENT = '%s%d'", mysqlVersion, schemaVersion))
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	var limit int64
+	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.lock_wait_timeout").Scan(&limit); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2"); err != nil {
+		return err
+	}
+	defer func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("SET SESSION lock_wait_timeout = %d", limit))
+	}()
+	_, err = conn.ExecContext(ctx, "ALTER TABLE lockstep_lock "+strings.Join(changes, ", "))
+	return err
+}
+
+// mysqlVersion is what the comment of the table begins with, before its version. Whoever may use the table
+// may read it.
+const mysqlVersion = "lockstep "
+
+var partsOfMySQLWanted = []part{
+	{"table", "lockstep_lock", ""},
+	{"column", "lockstep_lock.key", "varbinary"}, {"column", "lockstep_lock.kind", "int"}, {"column", "lockstep_lock.value", "varbinary"},
+	{"column", "lockstep_lock.expires", "bigint"}, {"column", "lockstep_lock.holds", "mediumblob"}, {"column", "lockstep_lock.last", "bigint"},
+	{"column", "lockstep_lock.kept", "bigint"}, {"column", "lockstep_lock.look", "bigint"},
+	{"index", "lockstep_lock (key)", "unique"}, {"index", "lockstep_lock (look)", ""},
+}
+
+// partsOfMySQL are those that are there, and the comment of the table.
+func partsOfMySQL(ctx context.Context, db queryer) ([]part, error) {
+	return partsThere(ctx, db, `SELECT 'table', table_name, '' FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'
+		UNION ALL SELECT 'comment', table_comment, '' FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'
+		UNION ALL SELECT 'column', CONCAT(table_name, '.', column_name), data_type FROM information_schema.columns
+			WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'
+		UNION ALL SELECT 'index', CONCAT('lockstep_lock (', GROUP_CONCAT(column_name ORDER BY seq_in_index SEPARATOR ', '), ')'),
+			IF(MAX(non_unique) = 0, 'unique', '') FROM information_schema.statistics
+			WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock' GROUP BY index_name`)
+}
+
+// versionOfMySQL is 1 for a table without a comment of ours, which is older than the versions.
+func versionOfMySQL(there []part) int {
+	for _, p := range there {
+		if text, ok := strings.CutPrefix(p.Name, mysqlVersion); ok && p.Kind == "comment" {
+			if n, err := strconv.Atoi(text); err == nil {
+				return n
+			}
+		}
+	}
+	return 1
 }
 
 // Guard makes a transaction of the application depend on a lease, if both are in databases of one server. It
@@ -182,6 +281,11 @@ func (s *MySQL) Check(ctx context.Context) (Report, error) {
 	}
 	replicas, _ := strconv.Atoi(is["slaves_connected"]) // MySQL has none
 	r.Standbys = max(replicas, int(dumps))
+	there, err := partsOfMySQL(ctx, s.db)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
+	}
+	r.install(versionOfMySQL(there), partsOfMySQLWanted, there)
 	r.inMySQL(is, engine)
 	if !moves {
 		r.find(ProblemClock, true, "a session that sets the variable timestamp is not noticed, and gives a lock to two holders: remove the option",
@@ -205,10 +309,7 @@ func (r *Report) inMySQL(is map[string]string, engine string) {
 	if is["group_replication_group_name"] != "" && is["group_replication_single_primary_mode"] == "OFF" {
 		r.find(ProblemClock, true, severalClocks, "group replication has several primaries")
 	}
-	switch {
-	case engine == "":
-		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the table lockstep_lock is missing")
-	case engine != "InnoDB":
+	if engine != "" && engine != "InnoDB" {
 		r.find(ProblemPersistence, true, "a crash makes it forget or damage locks, and Guard protects nothing", "the engine of the table lockstep_lock is %s", engine)
 	}
 	if is["autocommit"] == "OFF" {

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"crypto/md5" //nolint:gosec // it compares texts, as the database does
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -33,10 +34,13 @@ func missing(want, got []part) []string {
 	return all
 }
 
-// install adds the finding about parts that are not there.
-func (r *Report) install(want, got []part) {
+// install adds the finding about parts that are not there. A newer program has other parts, and has seen to
+// it that the calls of this one work or fail.
+func (r *Report) install(version int, want, got []part) {
 	all := missing(want, got)
 	switch {
+	case version > schemaVersion:
+		r.find(ProblemInstall, false, "its calls may fail: use a newer version of this program", "a newer program has installed version %d; this one has version %d", version, schemaVersion)
 	case len(got) == 0:
 		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the tables of the locks are missing")
 	case len(all) > 0:
@@ -76,6 +80,9 @@ func postgresqlParts(schema string) (all []part) {
 			}
 		}
 	}
+	for _, m := range addColumn.FindAllStringSubmatch(schema, -1) {
+		all = append(all, part{"column", "lockstep." + m[1] + "." + m[2], typeName(m[3])})
+	}
 	for _, m := range createIndex.FindAllStringSubmatch(schema, -1) {
 		all = append(all, part{"index", fmt.Sprintf("lockstep.%s (%s)", m[1], m[2]), ""})
 	}
@@ -93,7 +100,8 @@ func postgresqlParts(schema string) (all []part) {
 
 var (
 	createTable    = regexp.MustCompile(`(?ms)^CREATE TABLE IF NOT EXISTS lockstep\.(\w+) \(\n(.*?)^\)`)
-	createIndex    = regexp.MustCompile(`(?m)^CREATE INDEX IF NOT EXISTS \w+ ON lockstep\.(\w+) \((.*)\);$`)
+	addColumn      = regexp.MustCompile(`ALTER TABLE lockstep\.(\w+) ADD COLUMN IF NOT EXISTS (\w+) (\w+)`)
+	createIndex    = regexp.MustCompile(`(?m)^ *CREATE INDEX IF NOT EXISTS \w+ ON lockstep\.(\w+) \((.*)\);$`)
 	createType     = regexp.MustCompile(`CREATE TYPE lockstep\.(\w+) AS \((.*)\);`)
 	createFunction = regexp.MustCompile(`(?s)CREATE OR REPLACE FUNCTION lockstep\.(\w+)\(([^)]*)\)([^$]*) AS \$\$(.*?)\$\$`)
 	inParentheses  = regexp.MustCompile(`\((.*)\)`)
@@ -164,6 +172,38 @@ func (s *PostgreSQL) parts(ctx context.Context) (all []part, unlogged []string, 
 		all[i].Detail = ""
 	}
 	return all, unlogged, nil
+}
+
+// version is 1 if none is stored: what is there is older than the versions, or nothing is.
+func (s *PostgreSQL) version(ctx context.Context, there []part) (int, error) {
+	if !slices.ContainsFunc(there, func(p part) bool { return p.Name == "lockstep.version.number" }) {
+		return 1, nil
+	}
+	var version int64
+	err := s.exec.Row(ctx, "SELECT coalesce(max(number), 1)::bigint FROM lockstep.version", nil, &version)
+	return int(version), explain(ctx, err)
+}
+
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// partsThere reads parts from a database, each of which is a row.
+func partsThere(ctx context.Context, db queryer, query string) (all []part, err error) {
+	found, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		var p part
+		if err := found.Scan(&p.Kind, &p.Name, &p.Detail); err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, found.Err()
 }
 
 // postgresqlPartsThere reads the catalog, which every role may read.

@@ -34,7 +34,6 @@ type PostgreSQL struct {
 	channel string // for the messages to this store
 	wakes   *wakes // nil: waiters poll
 	turns   turns.Turns
-	swept   sweeper
 }
 
 var (
@@ -259,7 +258,6 @@ func (s *PostgreSQL) end(ctx context.Context, function, key, token string) (bool
 	if err := s.config.ready(ctx); err != nil {
 		return false, err
 	}
-	s.swept.now(s.sweep)
 	ok, err := s.holder(ctx, false, function, s.key(key), []byte(token), reservation)
 	if err == nil {
 		s.own.drop(key, token)
@@ -288,11 +286,6 @@ func checkNumber(n uint64) error {
 		return BadInput(fmt.Sprintf("number %d is not under 2^53", n))
 	}
 	return nil
-}
-
-func (s *PostgreSQL) sweep(ctx context.Context) {
-	var ok bool
-	_ = s.exec.Row(ctx, "SELECT lockstep.sweep()", nil, &ok)
 }
 
 func (s *PostgreSQL) yes(ctx context.Context, statement string, args ...any) (bool, error) {

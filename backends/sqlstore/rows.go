@@ -21,7 +21,6 @@ type rows struct {
 	db      *sql.DB
 	config  config
 	dialect dialect
-	swept   sweeper
 	own     *reserve[*databaseConn] // for renewals and releases
 
 	// A statement that writes waits for writing. A grant first waits for granting. So one grant at most is
@@ -110,7 +109,7 @@ func (s slot) give() {
 
 // dialect is the SQL of a database, from the files of the same names.
 type dialect struct {
-	read, list, insert, swap, extend, release, old, remove, guard string
+	read, list, insert, swap, extend, release, old, remove, later, guard string
 
 	grain    time.Duration // the database cuts its clock to it
 	classify func(error) *StatementError
@@ -120,7 +119,7 @@ func dialectOf(dir string, grain time.Duration, classify func(error) *StatementE
 	return dialect{
 		read: script(dir, "read"), list: script(dir, "list"), insert: script(dir, "insert"), swap: script(dir, "swap"),
 		extend: script(dir, "extend"), release: script(dir, "release"),
-		old: script(dir, "old"), remove: script(dir, "remove"), guard: script(dir, "guard"),
+		old: script(dir, "old"), remove: script(dir, "remove"), later: script(dir, "later"), guard: script(dir, "guard"),
 		grain: grain, classify: classify,
 	}
 }
@@ -259,6 +258,9 @@ func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *r
 			grants = true
 		}
 		done, err := s.write(ctx, on, key, &was, &is, until)
+		if err == nil && done && was.kind == kindMissing {
+			s.tidy(ctx)
+		}
 		if err != nil || done {
 			return err
 		}
@@ -269,7 +271,7 @@ func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *r
 // write returns false if the row is no longer as it was, or if it is too late.
 func (s *rows) write(ctx context.Context, on lane, key []byte, was, is *record, until int64) (bool, error) {
 	if was.kind == kindMissing {
-		return s.exec(ctx, on, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept)
+		return s.exec(ctx, on, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept, is.look())
 	}
 	return s.exec(ctx, on, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
 		key, was.kind, was.value, was.expires, was.holds, was.last, was.kept, until)

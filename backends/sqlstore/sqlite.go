@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,10 +68,79 @@ func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
 // locks are held. The database must be in WAL mode, which `PRAGMA journal_mode = WAL` sets for good.
 func SQLiteSchema() string { return script("sqlite", "schema") }
 
-// InstallSQLite sets the WAL mode and runs [SQLiteSchema]. Programs may call it at every start, several at
-// once.
+// InstallSQLite sets the WAL mode and runs [SQLiteSchema], or changes the table of an older version. Programs
+// may call it at every start, several at once, also while locks are held. It refuses to replace what a newer
+// program has installed.
 func InstallSQLite(ctx context.Context, db *sql.DB) error {
-	return install(ctx, db, sqliteError, "PRAGMA journal_mode = WAL", SQLiteSchema())
+	return installing(ctx, db, sqliteError, func() error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		for _, statement := range []string{"PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE"} {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		err = migrateSQLite(ctx, conn)
+		if err == nil {
+			_, err = conn.ExecContext(ctx, "COMMIT")
+		}
+		if err != nil {
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		}
+		return err
+	})
+}
+
+// migrateSQLite makes or changes the tables.
+func migrateSQLite(ctx context.Context, conn *sql.Conn) error {
+	there, err := partsOfSQLite(ctx, conn)
+	if err != nil {
+		return err
+	}
+	version, err := versionOfSQLite(ctx, conn, there)
+	if err != nil {
+		return err
+	}
+	if version > schemaVersion {
+		return newerVersion(version)
+	}
+	has := func(name string) bool { return slices.ContainsFunc(there, func(p part) bool { return p.Name == name }) }
+	if has("lockstep_lock") && !has("lockstep_lock.look") {
+		if _, err := conn.ExecContext(ctx, "ALTER TABLE lockstep_lock ADD COLUMN look INTEGER NOT NULL DEFAULT 0"); err != nil {
+			return err
+		}
+	}
+	if _, err := conn.ExecContext(ctx, SQLiteSchema()); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "UPDATE lockstep_version SET number = ? WHERE number <> ?", schemaVersion, schemaVersion)
+	return err
+}
+
+var partsOfSQLiteWanted = []part{
+	{"table", "lockstep_lock", ""}, {"table", "lockstep_version", ""},
+	{"column", "lockstep_lock.key", "BLOB"}, {"column", "lockstep_lock.kind", "INTEGER"}, {"column", "lockstep_lock.value", "BLOB"},
+	{"column", "lockstep_lock.expires", "INTEGER"}, {"column", "lockstep_lock.holds", "BLOB"}, {"column", "lockstep_lock.last", "INTEGER"},
+	{"column", "lockstep_lock.kept", "INTEGER"}, {"column", "lockstep_lock.look", "INTEGER"}, {"index", "lockstep_lock (look)", ""},
+}
+
+func partsOfSQLite(ctx context.Context, db queryer) ([]part, error) {
+	return partsThere(ctx, db, `SELECT 'table', name, '' FROM sqlite_schema WHERE type = 'table' AND name IN ('lockstep_lock', 'lockstep_version')
+		UNION ALL SELECT 'column', 'lockstep_lock.' || name, type FROM pragma_table_info('lockstep_lock')
+		UNION ALL SELECT 'index', 'lockstep_lock (' || (SELECT group_concat(name, ', ') FROM pragma_index_info(l.name)) || ')', ''
+			FROM pragma_index_list('lockstep_lock') AS l WHERE origin = 'c'`)
+}
+
+// versionOfSQLite is 1 if no version is stored: the table is missing, or older than the versions.
+func versionOfSQLite(ctx context.Context, db queryer, there []part) (version int, err error) {
+	if !slices.ContainsFunc(there, func(p part) bool { return p.Name == "lockstep_version" }) {
+		return 1, nil
+	}
+	err = db.QueryRowContext(ctx, "SELECT coalesce(max(number), 1) FROM lockstep_version").Scan(&version)
+	return version, err
 }
 
 // Guard makes a transaction of the application depend on a lease, if both are in the same database file. It
@@ -123,20 +193,25 @@ func (s *SQLite) Check(ctx context.Context) (Report, error) {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
 	var version, journal string
-	var synchronous, busy, tables int64
+	var synchronous, busy int64
 	before := time.Now()
 	err = s.db.QueryRowContext(ctx, `SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode),
-		(SELECT synchronous FROM pragma_synchronous), (SELECT timeout FROM pragma_busy_timeout),
-		(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'lockstep_lock')`).
-		Scan(&version, &journal, &synchronous, &busy, &tables)
+		(SELECT synchronous FROM pragma_synchronous), (SELECT timeout FROM pragma_busy_timeout)`).
+		Scan(&version, &journal, &synchronous, &busy)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
 	r.RoundTrip = time.Since(before)
 	r.Version = "SQLite " + version
-	if tables == 0 {
-		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the table lockstep_lock is missing")
+	there, err := partsOfSQLite(ctx, s.db)
+	installed := 1
+	if err == nil {
+		installed, err = versionOfSQLite(ctx, s.db, there)
 	}
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
+	}
+	r.install(installed, partsOfSQLiteWanted, there)
 	if path == "" {
 		r.find(ProblemFile, true, "each connection has locks of its own", "the database is in memory")
 	} else if kind := networkFileSystem(path); kind != "" {

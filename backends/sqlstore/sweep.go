@@ -2,49 +2,77 @@ package sqlstore
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
-// sweeper has the database remove the rows that nobody needs any more, now and then. Nobody waits for it.
-type sweeper struct{ last atomic.Int64 }
+// Sweeping is charged to calls that add a row: each looks at a few rows whose time has come. So programs tidy
+// up that live for a second, and those that crash and never release anything. Each row has the time at which
+// it is looked at again. That changes seldom, so its index costs the other calls nothing.
 
-const sweepInterval = 10 * time.Minute
+const (
+	sweptByInsert = 4
+	sweptAtOnce   = 100
+	unused        = time.Hour // so long a row stays that nobody needs
+	tidyLimit     = time.Second
+)
 
-// now starts a sweep in the background, unless this store has started one less than 10 minutes ago.
-func (s *sweeper) now(sweep func(context.Context)) {
-	now := time.Now().UnixNano()
-	last := s.last.Load()
-	if last != 0 && now-last < int64(sweepInterval) || !s.last.CompareAndSwap(last, now) {
-		return
-	}
-	if last == 0 { // a program that has just started has something else to do
-		return
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), behindLimit)
-		defer cancel()
-		sweep(ctx)
-	}()
+// look is when a sweep looks at a row that is new.
+func (r *record) look() int64 {
+	return min(max(r.expires, r.kept), forever-unused.Microseconds()) + unused.Microseconds()
 }
 
-// Sweep removes up to 100 rows of keys that nobody has used for an hour, and whose numbers are no longer
-// needed. A store that releases locks does it by itself every ten minutes.
+// tidy is a sweep for the sake of a row that a call has added. If it fails, the next one comes.
+func (s *rows) tidy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tidyLimit)
+	defer cancel()
+	_, _ = s.sweep(ctx, sweptByInsert)
+}
+
+// Sweep removes all keys that nobody has used for an hour, and whose numbers are no longer needed. Programs
+// need not call it: each call that adds a key looks at a few of the others.
 func (s *rows) Sweep(ctx context.Context) error {
 	if _, err := s.prepare(ctx, ""); err != nil {
 		return err
 	}
-	keys, err := s.old(ctx)
-	for _, key := range keys {
-		if err == nil {
-			_, err = s.db.ExecContext(ctx, s.dialect.remove, key)
+	for {
+		if n, err := s.sweep(ctx, sweptAtOnce); n < sweptAtOnce || err != nil {
+			return s.explain(ctx, err)
 		}
 	}
-	return s.explain(ctx, err)
 }
 
-func (s *rows) old(ctx context.Context) (keys [][]byte, err error) {
-	found, err := s.db.QueryContext(ctx, s.dialect.old)
+// Sweep is [MySQL.Sweep] for PostgreSQL. It removes waiters that have died, too.
+func (s *PostgreSQL) Sweep(ctx context.Context) error {
+	if err := s.config.ready(ctx); err != nil {
+		return err
+	}
+	for {
+		var n int64
+		err := s.exec.Row(ctx, "SELECT lockstep.sweep_some($1)", []any{int64(sweptAtOnce)}, &n)
+		if n < sweptAtOnce || err != nil {
+			return explain(ctx, err)
+		}
+	}
+}
+
+// sweep looks at no more than many rows, and returns at how many. A row that is still needed is looked at
+// again when it may have ended.
+func (s *rows) sweep(ctx context.Context, many int) (looked int, err error) {
+	keys, err := s.old(ctx, many)
+	for _, key := range keys {
+		var gone bool
+		if err == nil {
+			gone, err = s.exec(ctx, s.grants, s.dialect.remove, key)
+		}
+		if err == nil && !gone {
+			_, err = s.exec(ctx, s.grants, s.dialect.later, key)
+		}
+	}
+	return len(keys), err
+}
+
+func (s *rows) old(ctx context.Context, many int) (keys [][]byte, err error) {
+	found, err := s.db.QueryContext(ctx, s.dialect.old, many)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +86,3 @@ func (s *rows) old(ctx context.Context) (keys [][]byte, err error) {
 	}
 	return keys, found.Err()
 }
-
-// sweep is Sweep in the background: if it fails, the next one comes.
-func (s *rows) sweep(ctx context.Context) { _ = s.Sweep(ctx) }

@@ -81,7 +81,7 @@ func TestCheckOfMariaDB(t *testing.T) {
 		outside{t, db}.exec("SET GLOBAL innodb_flush_log_at_trx_commit = " + level)
 		bad := mariadb.dial(t, good.DSN()+"?autocommit=0&"+isolation+"=%27SERIALIZABLE%27")
 		r = check(t, bad)
-		wantProblems(t, r, "role", "persistence", "transactions", "persistence", "persistence", "isolation")
+		wantProblems(t, r, "install", "role", "persistence", "transactions", "persistence", "persistence", "isolation")
 		if r.Role != "replica" || r.Err() == nil {
 			t.Errorf("Check = %v; want a replica, and findings that are unsafe", r)
 		}
@@ -334,6 +334,7 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 		hourAgo := fmt.Sprintf(" = %s - 3601000000 WHERE `key` ", d.now)
 		outside{t, db}.exec("UPDATE lockstep_lock SET expires"+hourAgo+"NOT IN (?, ?)", []byte("held"), []byte("released"))
 		outside{t, db}.exec("UPDATE lockstep_lock SET kept"+hourAgo+"= ?", []byte("numbered long ago"))
+		outside{t, db}.exec("UPDATE lockstep_lock SET look = 0")
 		if err := s.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}

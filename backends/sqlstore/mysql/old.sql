@@ -1,3 +1,4 @@
--- Keys that nobody has used for an hour, and whose numbers are no longer needed.
-SELECT `key` FROM lockstep_lock
-WHERE GREATEST(expires, kept) < {now} - 3600000000 LIMIT 100
+-- The keys whose time has come to be looked at. A row that somebody has locked is left for the next sweep: a
+-- transaction with a guard may be long. The time is not that of the other files, which no index can use: a
+-- session that sets its time finds other keys, and what is done to them is judged by the right time.
+SELECT `key` FROM lockstep_lock WHERE look < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) ORDER BY look LIMIT ? FOR UPDATE SKIP LOCKED

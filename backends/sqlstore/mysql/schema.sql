@@ -1,6 +1,6 @@
 -- The locks of one database: one row for each key. All times are those of the server, in microseconds
 -- since 1970. The row stays when the lock is released, and is removed when nobody has used it for an
--- hour and its number is no longer needed.
+-- hour and its number is no longer needed. The comment of the table has the version of the table.
 -- Keys and values are bytes and not text: most collations of text take k and K for the same.
 CREATE TABLE IF NOT EXISTS lockstep_lock (
   `key`   VARBINARY(1024) NOT NULL PRIMARY KEY,
@@ -9,5 +9,7 @@ CREATE TABLE IF NOT EXISTS lockstep_lock (
   expires BIGINT NOT NULL,          -- 9223372036854775807: it has no expiry
   holds   MEDIUMBLOB NOT NULL,      -- 3: the holds, as JSON
   last    BIGINT NOT NULL,          -- the last number of the key
-  kept    BIGINT NOT NULL           -- how long the number is kept
-) ENGINE = InnoDB, ROW_FORMAT = DYNAMIC;
+  kept    BIGINT NOT NULL,          -- how long the number is kept
+  look    BIGINT NOT NULL DEFAULT 0, -- when a sweep looks at the row again
+  INDEX lockstep_look (look)
+) ENGINE = InnoDB, ROW_FORMAT = DYNAMIC, COMMENT = 'lockstep 2';

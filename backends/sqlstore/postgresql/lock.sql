@@ -5,7 +5,7 @@
 -- A function that changes a key first locks the row of the key, so the changes of one key have an order.
 -- One that ends a lock or a hold also changes that row: guard counts on it.
 
--- locked locks the row of a key, which it adds if it is missing.
+-- locked locks the row of a key, which it adds if it is missing. A row that is added pays for a sweep.
 CREATE OR REPLACE FUNCTION lockstep.locked(k bytea) RETURNS lockstep.lock LANGUAGE plpgsql AS $$
 DECLARE
   r lockstep.lock;
@@ -16,6 +16,9 @@ BEGIN
       RETURN r;
     END IF;
     INSERT INTO lockstep.lock (key) VALUES (k) ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      PERFORM lockstep.tidy();
+    END IF;
   END LOOP;
 END $$;
 
@@ -152,10 +155,11 @@ BEGIN
   END IF;
 END $$;
 
--- watch asks to be told when a key becomes free. The lock on the row keeps it from crossing a release.
+-- watch asks to be told when a key becomes free. The lock on the row keeps it from crossing a release. A
+-- sweep removes the watchers together with the row.
 CREATE OR REPLACE FUNCTION lockstep.watch(k bytea, store text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM lockstep.lock WHERE key = k FOR UPDATE;
+  PERFORM lockstep.locked(k);
   INSERT INTO lockstep.watcher (key, channel) VALUES (k, store) ON CONFLICT DO NOTHING;
   RETURN true;
 END $$;

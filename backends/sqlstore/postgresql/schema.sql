@@ -1,8 +1,8 @@
--- The tables of the locks of one database. All times are those of the database server.
-CREATE SCHEMA IF NOT EXISTS lockstep;
+-- The tables of the locks of one database, as of version 1: see migrations.sql. All times are those of the
+-- database server.
 
 -- One row for each key. The row stays when the lock is released: the next grant then changes the row in
--- its place, which writes less than a new row. sweep removes rows that have been free for an hour.
+-- its place, which writes less than a new row. sweep_some removes rows that have been free for an hour.
 -- A key is bytes and not text, because the order of text can change with an update of the operating
 -- system, and an index with a wrong order would admit a key twice.
 CREATE TABLE IF NOT EXISTS lockstep.lock (

@@ -1,2 +1,2 @@
--- Keys that nobody has used for an hour, and whose numbers are no longer needed.
-SELECT key FROM lockstep_lock WHERE max(expires, kept) < unixepoch() * 1000000 - 3600000000 LIMIT 100
+-- The keys whose time has come to be looked at.
+SELECT key FROM lockstep_lock WHERE look < CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000 ORDER BY look LIMIT ?

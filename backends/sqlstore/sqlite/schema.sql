@@ -8,5 +8,12 @@ CREATE TABLE IF NOT EXISTS lockstep_lock (
   expires INTEGER NOT NULL, -- 9223372036854775807: it has no expiry
   holds   BLOB NOT NULL,    -- 3: the holds, as JSON
   last    INTEGER NOT NULL, -- the last number of the key
-  kept    INTEGER NOT NULL  -- how long the number is kept
+  kept    INTEGER NOT NULL, -- how long the number is kept
+  look    INTEGER NOT NULL DEFAULT 0 -- when a sweep looks at the row again
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS lockstep_look ON lockstep_lock (look);
+CREATE TABLE IF NOT EXISTS lockstep_version (
+  one    INTEGER PRIMARY KEY CHECK (one = 1),
+  number INTEGER NOT NULL
+) STRICT;
+INSERT INTO lockstep_version VALUES (1, 2) ON CONFLICT DO NOTHING;
