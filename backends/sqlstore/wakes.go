@@ -94,7 +94,7 @@ func (w *wakes) run(ctx context.Context) {
 		}
 		w.mu.Lock()
 		if w.works {
-			pause = firstReconnect
+			pause, w.works = firstReconnect, false
 		}
 		w.mu.Unlock()
 		select {

@@ -3,7 +3,7 @@
 -- draw is the number of a grant, or 0 if the numbers have come to their end. again says that the token
 -- had the key before: it keeps its number. By count, the number is kept for ever. By clock, it is the
 -- time in microseconds, or the last number plus one if that is greater, and is kept for a day after its
--- last use.
+-- last use, or for ever if it was by count before.
 CREATE OR REPLACE FUNCTION lockstep.draw(k bytea, again boolean, numbering int, t timestamptz) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   n   bigint;
@@ -22,7 +22,7 @@ BEGIN
   END IF;
   INSERT INTO lockstep.number AS o (key, last, kept)
     VALUES (k, n, CASE numbering WHEN 1 THEN 'infinity' ELSE lockstep.after(t, greatest(n - now, 0)) + interval '24 hours' END)
-    ON CONFLICT (key) DO UPDATE SET last = excluded.last, kept = excluded.kept;
+    ON CONFLICT (key) DO UPDATE SET last = excluded.last, kept = greatest(o.kept, excluded.kept);
   RETURN n;
 END $$;
 
