@@ -40,7 +40,7 @@ type SharedStore interface {
 
 // An OrderedStore is a [SharedStore] that keeps a queue of waiters beside each key, as a
 // [QueuedStore] does. When a hold ends, the room goes to the waiters at the head of the queue, as
-// many as fit together: each has a reservation, for [Reservation]. Until it ends or its waiter
+// many as fit together: each has a reservation, as in a QueuedStore. Until it ends or its waiter
 // enters, a reservation keeps others out as a hold does. It is in no Holds or Room. Its waiter is
 // refused only if as many hold as its limit: others came in since, with a larger limit or by other
 // software.
@@ -68,7 +68,7 @@ type Admission struct {
 	Slots bool
 
 	// Turn says how Enter uses the queue; a store without one ignores it. With InOrder, Enter is
-	// refused while the queue has a waiter before this one that does not fit. While a waiter has a
+	// refused while the queue has a waiter before this one that does not fit and is not late. While a waiter has a
 	// position or a reservation, all its calls have one Group and one Limit: a store may count a
 	// call with others as another waiter.
 	Turn

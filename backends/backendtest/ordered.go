@@ -115,6 +115,48 @@ var orderedSentences = []sentence{
 			x.Fatalf("Enter of the waiter that did not come = %+v; want it held, at position 1", res)
 		}
 	}},
+	{"a late waiter keeps others out again after its next attempt, although it is refused", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "before", x.long, writes, 1, 0)
+		all := x.waiters(key, writes, reads, reads)
+		reserved := x.leaveFor(key, "before")
+		for _, reader := range all[1:] {
+			x.eventually("the reader enters past the late writer", reserved, func() bool { return x.enterAs(reader).OK })
+		}
+		if res := x.enterAs(all[0]); res.OK || res.Position != 1 {
+			x.Fatalf("Enter of a late writer beside readers = %+v; want it held, at position 1", res)
+		}
+		if res := x.enterAs(x.waiters(key, reads)[0]); res.OK || res.Position != 2 {
+			x.Fatalf("Enter of a reader behind the writer = %+v; want it held, at position 2", res)
+		}
+		for _, reader := range all[1:] {
+			x.leave(key, reader.value())
+		}
+		x.eventually("the writer enters", life{latest: time.Now()}, func() bool { return x.enterAs(all[0]).OK })
+	}},
+	{"a reservation lasts for three round trips of its waiter", func(x *fixture) {
+		x.inTime("there is a reservation", func(key string) bool {
+			x.admit(key, "before", x.long, writes, 1, 0)
+			far := writes
+			far.RoundTrip = 250 * time.Millisecond
+			x.waiters(key, far)
+			began := time.Now()
+			x.leave(key, "before")
+			res, err := x.shared.Enter(x.Context(), key, "mine", x.long, writes)
+			ended := time.Now()
+			l := life{began.Add(3 * far.RoundTrip), ended.Add(3 * far.RoundTrip)}
+			if !x.lasts(l) {
+				return false
+			}
+			if err != nil || res.OK {
+				x.Fatalf("Enter beside a reservation = %+v, %v; want it held", res, err)
+			}
+			if !x.NoLeft {
+				x.within(l, "Enter", res.Left, began, ended)
+			}
+			return true
+		})
+	}},
 	{"a waiter that leaves gives up its position, and its reservation goes to the next", func(x *fixture) {
 		key := x.key("k")
 		x.admit(key, "before", x.long, writes, 1, 0)

@@ -156,6 +156,16 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 		},
 	},
 	{
+		bug:    "readers pass a writer that was late",
+		breaks: "a late waiter keeps others out again after its next attempt, although it is refused",
+		store:  entering(func(a *backends.Admission) { a.InOrder = a.InOrder && a.Group != "read" }),
+	},
+	{
+		bug:    "a reservation is as long for all",
+		breaks: "a reservation lasts for three round trips of its waiter",
+		store:  entering(func(a *backends.Admission) { a.RoundTrip = 0 }),
+	},
+	{
 		bug:    "a waiter that leaves keeps its position and its reservation",
 		breaks: "a waiter that leaves gives up its position, and its reservation goes to the next",
 		store:  staying,

@@ -16,9 +16,13 @@ import (
 )
 
 var ofQueued = suite[backends.QueuedStore, Outside]{
-	sentences: func(QueuedHarness) []sentence {
-		return slices.Concat(positionSentences, turnSentences, orderSentences, queuedGoneSentences, queuedInputSentences,
-			queuedConcurrencySentences)
+	sentences: func(h QueuedHarness) []sentence {
+		all := slices.Concat(positionSentences, turnSentences, lateSentences, orderSentences, queuedGoneSentences,
+			queuedInputSentences, queuedConcurrencySentences)
+		if h.Bubble {
+			all = append(all, lateForLong)
+		}
+		return all
 	},
 	give: func(x *fixture, store backends.QueuedStore, _ Outside) {
 		x.store, x.queued, x.queue = store, store, store
@@ -146,7 +150,7 @@ var turnSentences = []sentence{
 			return true
 		})
 	}},
-	{"a reserved key is held for all other callers, and Left is at most Reservation", func(x *fixture) {
+	{"a reserved key is held for all other callers, and Left is at most Reservation if the waiter is near", func(x *fixture) {
 		x.inTime("the key is held for all", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 3)
@@ -188,15 +192,6 @@ var turnSentences = []sentence{
 		x.wantWokenAfter(all[1], x.pass(key, "before"))
 		x.askUntilGranted(all[1], true)
 	}},
-	{"a waiter that does not take its reservation loses its position", func(x *fixture) {
-		key := x.key("k")
-		x.grant(key, "before", x.long)
-		all := x.line(key, 3)
-		x.wantWokenAfter(all[1], x.pass(key, "before"))
-		x.askUntilGranted(all[1], true)
-		x.wantPosition(all[2], 1)
-		x.wantPosition(all[0], 2)
-	}},
 	{"a second SetNXQueued of the same value is granted, even if others wait", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
@@ -210,6 +205,133 @@ var turnSentences = []sentence{
 		}
 		x.wantPosition(all[1], 1)
 	}},
+}
+
+// lateSentences are about waiters that do not take their reservation in time.
+var lateSentences = []sentence{
+	{"a late waiter keeps its position, and nobody waits for it until its next attempt", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 3)
+		x.wantWokenAfter(all[1], x.pass(key, "before"))
+		x.askUntilGranted(all[1], true)
+		x.wantPosition(all[2], 1) // the late one does not count
+		x.wantPosition(all[0], 1)
+		x.wantPosition(all[2], 2)
+	}},
+	{"an attempt of a late waiter makes it the head again, also if the key is held", func(x *fixture) {
+		x.inTime("the late waiter is granted the key", func(key string) bool {
+			x.grant(key, "before", x.long)
+			all := x.line(key, 3)
+			x.wantWokenAfter(all[1], x.pass(key, "before"))
+			x.askUntilGranted(all[1], true)
+			x.wantPosition(all[0], 1)
+			reserved := x.pass(key, all[1].value())
+			if !x.heldForOthers(key, reserved, all[2]) {
+				return false
+			}
+			return x.ask(all[0], true).OK && x.lasts(reserved)
+		})
+	}},
+	{"with InOrder, a late waiter is granted a free key before the waiters behind it", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 3)
+		x.lapse(key, x.pass(key, "before"))
+		if res := x.ask(all[0], true); res != (backends.Result{OK: true}) {
+			x.Fatalf("SetNXQueued of a free key with InOrder for a late waiter = %+v; want it granted", res)
+		}
+		x.wantPosition(all[2], 2)
+	}},
+	{"with InOrder, a free key whose waiters are all late is granted to any caller", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 1)
+		x.lapse(key, x.pass(key, "before"))
+		if res := x.askFor(key, "", true, "mine"); res != (backends.Result{OK: true}) {
+			x.Fatalf("SetNXQueued of a free key with InOrder = %+v; want it granted", res)
+		}
+		x.wantPosition(x.newWaiter(key), 1)
+		x.wantPosition(all[0], 1)
+	}},
+	{"a release wakes the waiters if all of them are late, and the key is free", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 3)
+		reserved := x.pass(key, "before")
+		for _, w := range all[:2] {
+			x.wantWoken(w)
+			x.lapse(key, reserved)
+			reserved = life{latest: time.Now().Add(backends.Reservation)}
+			x.askFor(key, "", true, "mine") // so that the next one has a reservation
+		}
+		x.lapse(key, reserved)
+		x.askUntilGranted(all[2], true)
+		x.remove(key, all[2].value())
+		x.wantNothing(key)
+		x.wantWoken(all[0])
+		x.wantWoken(all[1])
+	}},
+	{"a reservation lasts for three round trips of its waiter, at most MaxReservation and its ttl", func(x *fixture) {
+		for _, c := range []struct{ roundTrip, ttl, most time.Duration }{
+			{250 * time.Millisecond, x.long, 750 * time.Millisecond},
+			{time.Hour, x.long, backends.MaxReservation},
+			{time.Hour, 500 * time.Millisecond, 500 * time.Millisecond},
+			{time.Hour, time.Millisecond, backends.Reservation},
+			{time.Nanosecond, x.long, backends.Reservation},
+		} {
+			x.inTime("there is a reservation", func(key string) bool {
+				key += fmt.Sprint(c.roundTrip, c.ttl)
+				x.grant(key, "before", x.long)
+				w := x.newWaiter(key)
+				turn := backends.Turn{Waiter: w.name, RoundTrip: c.roundTrip}
+				if res, err := x.queued.SetNXQueued(x.Context(), key, w.value(), c.ttl, turn); err != nil || res.Position != 1 {
+					x.Fatalf("SetNXQueued = %+v, %v; want it held, and position 1", res, err)
+				}
+				began := time.Now()
+				x.remove(key, "before")
+				_, left, held := x.outside.Get(key)
+				ended := time.Now()
+				l := life{began.Add(c.most), ended.Add(c.most)}
+				if !x.lasts(l) {
+					return false
+				}
+				if !held {
+					x.Fatalf("a round trip of %v: there is no reservation", c.roundTrip)
+				}
+				x.within(l, fmt.Sprintf("a reservation after a round trip of %v and a ttl of %v", c.roundTrip, c.ttl), left, began, ended)
+				return true
+			})
+		}
+	}},
+}
+
+// lateForLong is for fake time.
+var lateForLong = sentence{"a late waiter that makes no attempt for LateLimit loses its position", func(x *fixture) {
+	key := x.key("k")
+	x.grant(key, "before", x.long)
+	all := x.line(key, 2)
+	x.lapse(key, x.pass(key, "before"))
+	x.askUntilGranted(all[1], true)
+	for late := time.Now(); time.Since(late) < backends.LateLimit+2*time.Second; {
+		time.Sleep(x.long / 2)
+		x.extend(key, all[1].value(), x.long)
+	}
+	third := x.newWaiter(key)
+	x.wantPosition(third, 1)
+	x.pass(key, all[1].value())
+	x.take(third)
+	x.wantPosition(x.newWaiter(key), 1)
+	x.wantPosition(all[0], 2)
+}}
+
+// lapse waits for the end of a reservation.
+func (x *fixture) lapse(key string, reserved life) {
+	x.Helper()
+	x.eventually("the reservation ends", reserved, func() bool {
+		_, _, held := x.outside.Get(key)
+		return !held
+	})
 }
 
 // wantWokenAfter waits until w is woken after the end of a reservation.
@@ -281,11 +403,7 @@ var orderSentences = []sentence{
 		x.inTime("the second is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)
 			all := x.line(key, 2)
-			lapsed := x.pass(key, "before")
-			x.eventually("the reservation ends", lapsed, func() bool {
-				_, _, ok := x.outside.Get(key)
-				return !ok
-			})
+			x.lapse(key, x.pass(key, "before"))
 			reserved := life{earliest: time.Now().Add(backends.Reservation)}
 			if res := x.askFor(key, "", true, "mine"); res.OK {
 				x.Fatalf("SetNXQueued of a free key with InOrder = %+v; want it held", res)

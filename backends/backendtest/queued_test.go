@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 )
 
-var queuedDoubles = slices.Concat(positionDoubles, turnDoubles, orderDoubles, queuedGoneDoubles, queuedInputDoubles,
+var queuedDoubles = slices.Concat(positionDoubles, turnDoubles, lateDoubles, orderDoubles, queuedGoneDoubles, queuedInputDoubles,
 	queuedManyDoubles)
 
 // queuedDouble is a memory store with its queues replaced.
@@ -344,7 +344,7 @@ var turnDoubles = []broken[backends.QueuedStore]{
 	},
 	{
 		bug:    "any caller deletes a reserved key",
-		breaks: "a reserved key is held for all other callers, and Left is at most Reservation",
+		breaks: "a reserved key is held for all other callers, and Left is at most Reservation if the waiter is near",
 		store: badTurn(func(m *memory.Store) deleteIfFunc {
 			return func(ctx context.Context, key, value string) (bool, error) {
 				if isReserved(m, key) {
@@ -357,7 +357,7 @@ var turnDoubles = []broken[backends.QueuedStore]{
 	},
 	{
 		bug:    "a reservation lasts a second",
-		breaks: "a reserved key is held for all other callers, and Left is at most Reservation",
+		breaks: "a reserved key is held for all other callers, and Left is at most Reservation if the waiter is near",
 		store:  lasting(time.Second),
 	},
 	{
@@ -388,23 +388,6 @@ var turnDoubles = []broken[backends.QueuedStore]{
 		store:  badWait(onlyInTurn),
 	},
 	{
-		bug:    "a waiter that did not take its reservation is the next again",
-		breaks: "a waiter that does not take its reservation loses its position",
-		store: func(m *memory.Store) backends.QueuedStore {
-			had := make(map[string]bool)
-			return badQueue(func(m *memory.Store) setNXQueuedFunc {
-				return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-					res, err := m.SetNXQueued(ctx, key, value, ttl, t)
-					if had[t.Waiter] && res.Position > 0 {
-						res.Position = 1
-					}
-					had[t.Waiter] = true
-					return res, err
-				}
-			})(m)
-		},
-	},
-	{
 		bug:    "a key with a queue is held, even for its holder",
 		breaks: "a second SetNXQueued of the same value is granted, even if others wait",
 		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
@@ -416,6 +399,101 @@ var turnDoubles = []broken[backends.QueuedStore]{
 			}
 		}),
 	},
+}
+
+var lateDoubles = []broken[backends.QueuedStore]{
+	{
+		bug:    "a late waiter loses its position",
+		breaks: "a late waiter keeps its position, and nobody waits for it until its next attempt",
+		store:  passedOver,
+	},
+	{
+		bug:    "a waiter is late for ever",
+		breaks: "an attempt of a late waiter makes it the head again, also if the key is held",
+		store:  passedOver,
+	},
+	{
+		bug:    "a late waiter is the last again",
+		breaks: "with InOrder, a late waiter is granted a free key before the waiters behind it",
+		store:  passedOver,
+	},
+	{
+		bug:    "a late waiter keeps a free key from others",
+		breaks: "with InOrder, a free key whose waiters are all late is granted to any caller",
+		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+				if state, err := m.Inspect(ctx, key); err == nil && t.Waiter == "" && state.Waiting > 0 {
+					return backends.Result{Left: time.Millisecond}, nil
+				}
+				return m.SetNXQueued(ctx, key, value, ttl, t)
+			}
+		}),
+	},
+	{
+		bug:    "only the waiter with the reservation is woken when all are late",
+		breaks: "a release wakes the waiters if all of them are late, and the key is free",
+		store:  badWait(onlyInTurn),
+	},
+	{
+		bug:    "a reservation is as long for all",
+		breaks: "a reservation lasts for three round trips of its waiter, at most MaxReservation and its ttl",
+		store: misordered(func(t backends.Turn) backends.Turn {
+			t.RoundTrip = 0
+			return t
+		}),
+	},
+	{
+		bug:    "a reservation has no limit",
+		breaks: "a reservation lasts for three round trips of its waiter, at most MaxReservation and its ttl",
+		store:  lasting(3 * time.Hour),
+	},
+	{
+		bug:    "a late waiter is back without an attempt",
+		breaks: "a late waiter that makes no attempt for LateLimit loses its position",
+		store: func(m *memory.Store) backends.QueuedStore {
+			var first string
+			return misplaced(func(_ string, t backends.Turn, right backends.Result) backends.Result {
+				if first == "" {
+					first = t.Waiter
+				}
+				if t.Waiter == first && right.Position > 0 {
+					right.Position = 1
+				}
+				return right
+			})(m)
+		},
+	},
+}
+
+// passedOver is a store whose waiters lose their position if they do not take their reservation.
+func passedOver(m *memory.Store) backends.QueuedStore {
+	had, watches, ends := make(map[string]bool), make(map[string]func()), make(map[string]context.CancelFunc)
+	watch := func(key, waiter string, wake func()) error {
+		ctx, end := context.WithCancel(background)
+		watches[waiter], ends[waiter] = wake, end
+		return m.WatchQueued(ctx, key, waiter, func() {
+			had[waiter] = had[waiter] || isReservedFor(m, key, waiter)
+			wake()
+		})
+	}
+	return queuedDouble{
+		Store: m,
+		watchQueued: func(ctx context.Context, key, waiter string, wake func()) error {
+			context.AfterFunc(ctx, func() { ends[waiter]() })
+			return watch(key, waiter, wake)
+		},
+		setNXQueued: func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+			if had[t.Waiter] && !isReservedFor(m, key, t.Waiter) {
+				had[t.Waiter] = false
+				ends[t.Waiter]()
+				time.Sleep(time.Nanosecond) // until the store has noticed the end
+				if err := watch(key, t.Waiter, watches[t.Waiter]); err != nil {
+					return backends.Result{}, err
+				}
+			}
+			return m.SetNXQueued(ctx, key, value, ttl, t)
+		},
+	}
 }
 
 // lasting is a store whose reservations last for long.

@@ -27,7 +27,7 @@ func TestACLTakenAwayIsToldToWhoWaits(t *testing.T) {
 		{user: "single", permission: "+evalsha"},
 		{user: "single", permission: "~app:*"},
 		{user: "single", permission: "+zscore"},
-		{user: "single", permission: "+zrank"},
+		{user: "single", permission: "+zcount"},
 		{user: "single", permission: "+pexpire"},
 		{user: "single", permission: "+set", turn: true},
 		{user: "single", permission: "+zrem", turn: true},

@@ -23,8 +23,9 @@ func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error)
 // state is what Inspect tells. The mutex must be held.
 func (s *Store) state(key string, now time.Time) (backends.State, error) {
 	f, _ := s.fences.live(key, now)
-	state := backends.State{Fence: f.last, Waiting: len(s.queues[key])}
-	for _, waiter := range s.queues[key][:min(len(s.queues[key]), backends.MaxListed)] {
+	waiters := s.unreserved(key, now)
+	state := backends.State{Fence: f.last, Waiting: len(waiters)}
+	for _, waiter := range waiters[:min(len(waiters), backends.MaxListed)] {
 		state.Waiters = append(state.Waiters, backends.HolderOf(waiter))
 	}
 	switch e, found := s.entries.live(key, now); {

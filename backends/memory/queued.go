@@ -20,6 +20,8 @@ type (
 		wake  func()
 		group string // of the waiter's last Enter
 		limit int
+		keep  time.Duration // how long a reservation for it lasts
+		late  time.Time     // when a reservation that it has not taken ends; zero: it has had none
 	}
 )
 
@@ -50,6 +52,7 @@ func (s *Store) takeTurn(key, value string, ttl time.Duration, t backends.Turn, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
+	s.arrive(key, ttl, t)
 	e, found := s.entries.live(key, now)
 	switch {
 	case found && t.Waiter != "" && e.value == reservedFor(t.Waiter):
@@ -57,7 +60,7 @@ func (s *Store) takeTurn(key, value string, ttl time.Duration, t backends.Turn, 
 	case !found && t.InOrder:
 		var first string
 		if first, wakes = s.reserve(key, t.Waiter, now); first != "" && first != t.Waiter {
-			res.Left = backends.Reservation
+			res.Left = s.turns[waiting{key, first}].keep
 			res.Position = s.enqueue(key, t.Waiter)
 			return res, wakes, nil
 		}
@@ -91,7 +94,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	if err := checkWaiter(waiter); err != nil {
 		return err
 	}
-	p, t := waiting{key, waiter}, &turn{wake: func() {
+	p, t := waiting{key, waiter}, &turn{keep: backends.Reservation, wake: func() {
 		if ctx.Err() == nil { // AfterFunc may run later than the end of ctx
 			wake()
 		}
@@ -108,18 +111,18 @@ func (s *Store) leaveQueue(p waiting, t *turn) {
 	s.mu.Lock()
 	var wakes []func()
 	if s.turns[p] == t { // otherwise the waiter watches again
-		delete(s.turns, p)
-		wasHead := len(s.queues[p.key]) > 0 && s.queues[p.key][0] == p.waiter
-		s.dequeue(p.key, p.waiter)
 		now := s.now()
+		wasHead := s.head(p.key, now) == p.waiter
+		delete(s.turns, p)
+		s.dequeue(p.key, p.waiter)
 		switch e, found := s.entries.live(p.key, now); {
 		case found && e.kind == shared:
 			wakes = s.withdraw(p.key, p.waiter, wasHead, now)
 		case found && e.value == reservedFor(p.waiter):
 			wakes = s.free(p.key, now)
 		}
-		if head := s.head(p.key); wasHead && len(wakes) == 0 && head != nil { // it looks when the lease ends
-			wakes = []func(){head.wake}
+		if head := s.head(p.key, now); wasHead && len(wakes) == 0 && head != "" { // it looks when the lease ends
+			wakes = []func(){s.turns[waiting{p.key, head}].wake}
 		}
 	}
 	s.mu.Unlock()
@@ -134,50 +137,87 @@ func (s *Store) free(key string, now time.Time) (wakes []func()) {
 	if first != "" {
 		return wakes
 	}
+	return append(wakes, s.others(key)...)
+}
+
+// others wakes those that no reservation is for, when all waiters are late: they, and all that watch.
+func (s *Store) others(key string) (wakes []func()) {
 	for _, w := range s.watches[key] {
 		wakes = append(wakes, w.wake)
+	}
+	for _, waiter := range s.unreserved(key, s.now()) {
+		wakes = append(wakes, s.turns[waiting{key, waiter}].wake)
 	}
 	return wakes
 }
 
-// reserve reserves the key for the first waiter in the queue that can be woken, and returns the
-// waiter. If me is first, it needs no reservation, and reserve does not change the key.
+// unreserved returns the waiters in the queue without those that have a reservation now.
+func (s *Store) unreserved(key string, now time.Time) (waiters []string) {
+	e, found := s.entries.live(key, now)
+	for _, waiter := range s.queues[key] {
+		switch {
+		case s.turns[waiting{key, waiter}] == nil:
+		case found && e.value == reservedFor(waiter):
+		case found && e.kind == shared && e.share.reserved[waiter].After(now):
+		default:
+			waiters = append(waiters, waiter)
+		}
+	}
+	return waiters
+}
+
+// reserve reserves the key for the head of the queue, and returns it. If me is the head, it needs no
+// reservation, and reserve does not change the key.
 func (s *Store) reserve(key, me string, now time.Time) (first string, wakes []func()) {
-	for q := s.queues[key]; len(q) > 0; q = s.queues[key] {
-		first = q[0]
-		if first == me {
-			return me, nil
-		}
-		s.dequeue(key, first)
-		t := s.turns[waiting{key, first}]
-		if t == nil {
-			continue
-		}
-		s.entries.put(key, entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)
-		if len(s.queues[key]) > 0 { // if the first waiter does not come, the next must learn of it
-			time.AfterFunc(backends.Reservation, func() { s.remind(key) })
-		}
-		return first, []func(){t.wake}
+	first = s.head(key, now)
+	if first == "" || first == me {
+		return first, nil
 	}
-	return "", nil
+	t := s.turns[waiting{key, first}]
+	t.late = now.Add(t.keep)
+	s.entries.put(key, entry{value: reservedFor(first), expires: t.late}, now)
+	s.remindAfter(key, t.keep, now)
+	return first, []func(){t.wake}
 }
 
-// remind wakes the head of the queue at that time.
-func (s *Store) remind(key string) {
-	s.mu.Lock()
-	t := s.head(key)
-	s.mu.Unlock()
-	if t != nil {
-		t.wake()
+// remindAfter wakes the head of the queue after a reservation: if that is not taken, the head must
+// learn of it.
+func (s *Store) remindAfter(key string, keep time.Duration, now time.Time) {
+	if s.head(key, now) == "" {
+		return
 	}
+	time.AfterFunc(keep, func() {
+		s.mu.Lock()
+		t := s.turns[waiting{key, s.head(key, s.now())}]
+		s.mu.Unlock()
+		if t != nil {
+			t.wake()
+		}
+	})
 }
 
-// head returns the head of the queue, or nil if it can't be woken.
-func (s *Store) head(key string) *turn {
-	if q := s.queues[key]; len(q) > 0 {
-		return s.turns[waiting{key, q[0]}]
+// head returns the first waiter in the queue that is not late, empty for none. It removes waiters
+// before it that can't be woken, and those that were late for too long.
+func (s *Store) head(key string, now time.Time) string {
+	for i := 0; i < len(s.queues[key]); {
+		waiter := s.queues[key][i]
+		switch t := s.turns[waiting{key, waiter}]; {
+		case t == nil || !t.late.IsZero() && now.Sub(t.late) > backends.LateLimit:
+			s.dequeue(key, waiter)
+		case t.late.IsZero():
+			return waiter
+		default:
+			i++
+		}
 	}
-	return nil
+	return ""
+}
+
+// arrive notes an attempt of a waiter, which is not late any more.
+func (s *Store) arrive(key string, ttl time.Duration, t backends.Turn) {
+	if mine := s.turns[waiting{key, t.Waiter}]; mine != nil {
+		mine.keep, mine.late = t.Reservation(ttl), time.Time{}
+	}
 }
 
 // enqueue gives a waiter that can be woken the last position, unless it has one, and returns the
@@ -186,12 +226,23 @@ func (s *Store) enqueue(key, waiter string) (position int) {
 	if waiter == "" || s.turns[waiting{key, waiter}] == nil {
 		return 0
 	}
-	i := slices.Index(s.queues[key], waiter)
-	if i < 0 {
-		i = len(s.queues[key])
+	if !slices.Contains(s.queues[key], waiter) {
 		s.queues[key] = append(s.queues[key], waiter)
 	}
-	return i + 1
+	return s.position(key, waiter)
+}
+
+// position returns the position of a waiter that is not late; 0: it has none.
+func (s *Store) position(key, waiter string) (position int) {
+	for _, other := range s.queues[key] {
+		if t := s.turns[waiting{key, other}]; t == nil || t.late.IsZero() {
+			position++
+		}
+		if other == waiter {
+			return position
+		}
+	}
+	return 0
 }
 
 func (s *Store) dequeue(key, waiter string) {

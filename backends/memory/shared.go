@@ -52,12 +52,14 @@ func (s *Store) enter(key, token string, ttl time.Duration, a backends.Admission
 		e, _ := s.entries.live(key, now)
 		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, nil, nil
 	}
+	s.arrive(key, ttl, a.Turn)
 	reserved := h.reserved.has(a.Waiter)
 	admitted := h.holds.has(token) || reserved
 	delete(h.reserved, a.Waiter)
 	if a.InOrder && !admitted {
 		wakes = s.admit(key, a.Waiter, h, now)
-		admitted = s.isFirst(key, a.Waiter)
+		first := s.head(key, now)
+		admitted = first == "" || first == a.Waiter
 	} else {
 		admitted = true
 	}
@@ -74,7 +76,7 @@ func (s *Store) enter(key, token string, ttl time.Duration, a backends.Admission
 	}
 	if ended || reserved && !res.OK { // there may be room for others
 		wakes = append(wakes, s.admit(key, "", h, now)...)
-		res.Position = slices.Index(s.queues[key], a.Waiter) + 1
+		res.Position = s.position(key, a.Waiter)
 	}
 	switch {
 	case res.OK:
@@ -161,41 +163,30 @@ func (s *Store) withdraw(key, waiter string, wasHead bool, now time.Time) (wakes
 func (s *Store) room(key string, h *share, now time.Time) (wakes []func()) {
 	wakes = s.admit(key, "", h, now)
 	s.keep(key, h, now)
-	if len(s.queues[key]) > 0 {
+	if s.head(key, now) != "" {
 		return wakes
 	}
-	for _, w := range s.watches[key] {
-		wakes = append(wakes, w.wake)
-	}
-	return wakes
+	return append(wakes, s.others(key)...)
 }
 
 // admit reserves room for waiters from the head of the queue, until one does not fit or is me.
 func (s *Store) admit(key, me string, h *share, now time.Time) (wakes []func()) {
-	for q := s.queues[key]; len(q) > 0 && q[0] != me; q = s.queues[key] {
-		waiter := q[0]
+	longest := time.Duration(0)
+	for waiter := s.head(key, now); waiter != "" && waiter != me; waiter = s.head(key, now) {
 		t := s.turns[waiting{key, waiter}]
-		if t != nil && !h.fits(t.group, t.limit) {
+		if !h.fits(t.group, t.limit) {
 			break
 		}
-		s.dequeue(key, waiter)
-		if t == nil { // it can't be told
-			continue
-		}
 		h.group = t.group
-		h.add(h.reserved, waiter, now.Add(backends.Reservation))
+		t.late = now.Add(t.keep)
+		h.add(h.reserved, waiter, t.late)
+		longest = max(longest, t.keep)
 		wakes = append(wakes, t.wake)
 	}
-	if len(wakes) > 0 && len(s.queues[key]) > 0 { // if one of them does not come, the next must learn of it
-		time.AfterFunc(backends.Reservation, func() { s.remind(key) })
+	if len(wakes) > 0 {
+		s.remindAfter(key, longest, now)
 	}
 	return wakes
-}
-
-// isFirst reports whether nobody in the queue is before the waiter.
-func (s *Store) isFirst(key, waiter string) bool {
-	q := s.queues[key]
-	return len(q) == 0 || q[0] == waiter
 }
 
 // shareOf returns the share of key without what has ended, and whether anything had. A free key has

@@ -23,8 +23,9 @@ import (
 //	WatchQueued  SUBSCRIBE             one channel per Store, for all keys; EVALSHA quit.lua when a waiter leaves the queue
 //
 // A waiter whose store has lost its connection has no receiver, and is passed over at once. A
-// frozen waiter has one, and costs the others one reservation. The next waiter in the queue is told
-// when the reservation begins, and looks when it is over.
+// frozen waiter has one, and costs the others one reservation. It is late then, and keeps its
+// position: see place.lua. The next waiter in line is told when the reservation begins, and looks
+// when it is over.
 
 // queueKey is the key of a queue. It has a NUL, which no key of a lock has, so they never collide.
 func queueKey(key string) string { return sideKey(key, "\x00queue") }
@@ -70,7 +71,7 @@ func (s *Store) setInTurn(
 	if t.InOrder {
 		inOrder = "in order"
 	}
-	r, err := s.enqueue(ctx, full, token, ms, member, inOrder, numbered)
+	r, err := s.enqueue(ctx, full, token, ms, member, inOrder, keep(t, ttl), numbered)
 	if !t.InOrder && (isMoving(err) || isKeptOut(err)) {
 		r, alone := s.setAlone(ctx, key, token, ttl, numbered)
 		s.noteKeptOut(err, alone)
@@ -100,18 +101,29 @@ func (s *Store) setIfFree(ctx context.Context, full, token string, ms int64, num
 
 // enqueue asks in the queue.
 func (s *Store) enqueue(
-	ctx context.Context, full, token string, ms int64, member, inOrder string, numbered bool,
+	ctx context.Context, full, token string, ms int64, member, inOrder string, keep int64, numbered bool,
 ) (backends.Result, error) {
 	if numbered {
 		return withNumber(enqueued(once(ctx, s.line, scripts.Numbered,
-			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, byClock)))
+			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, byClock)))
 	}
 	r, _, err := enqueued(once(ctx, s.line, scripts.Enqueue,
-		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs))
+		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep))
 	return r, err
 }
 
 var reservation, queueLifeMs any = milliseconds(backends.Reservation), milliseconds(queueLife)
+
+// keep is how long a reservation for the waiter lasts, in ms, as place.lua has it: in steps, so that
+// it seldom changes.
+func keep(t backends.Turn, ttl time.Duration) int64 {
+	const step = 50
+	ms := milliseconds(t.Reservation(ttl))
+	if ms <= milliseconds(backends.Reservation) {
+		return 0
+	}
+	return ms / step * step
+}
 
 // enqueued reads the reply of enqueue.lua: number is what it says of the number of a grant.
 func enqueued(reply any, err error) (r backends.Result, number any, _ error) {

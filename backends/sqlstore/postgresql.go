@@ -200,7 +200,7 @@ func (s *PostgreSQL) take(
 	var holder string
 	err = s.grant(ctx, key, value, ttl, &outcome,
 		"SELECT outcome, number, left_us, place, "+holderText+", "+serverStarted+" FROM lockstep.take($1,$2,$3,$4,$5,$6,$7,$8)",
-		[]any{s.key(key), []byte(value), us, int64(numbering), waiter, s.channel, t.InOrder, reservation}, &number, &left, &place, &holder)
+		[]any{s.key(key), []byte(value), us, int64(numbering), waiter, s.channel, t.InOrder, t.Reservation(ttl).Microseconds()}, &number, &left, &place, &holder)
 	asked(outcome == done)
 	if err != nil {
 		return backends.Result{}, err

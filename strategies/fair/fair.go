@@ -22,8 +22,10 @@
 // and are one waiter in the queue. So Clients take turns, however many calls each of them has
 // waiting. The Position of a [locker.HeldError] is the position in the queue.
 //
-// A head that does not take the lock loses its position and must queue again. It is passed over at
-// once if its connection is gone, and after [backends.Reservation] otherwise.
+// A head whose connection is gone is passed over at once, and must queue again. For any other the lock
+// is reserved, for [backends.Reservation] or three round trips, at most [backends.MaxReservation]. A
+// head that does not take the lock in that time is late: the others pass it, and it keeps its position
+// until [backends.LateLimit] is over. With its next attempt it is the head again.
 //
 // # What it does not promise
 //

@@ -29,9 +29,9 @@ BEGIN
     'kind', coalesce(r.kind, 0),
     'foreign', coalesce(r.expires = 'infinity', false),
     'fence', coalesce((SELECT last FROM lockstep.number WHERE key = k AND kept > t), 0),
-    'waiting', (SELECT count(*) FROM lockstep.waiter WHERE key = k AND reserved IS NULL),
+    'waiting', (SELECT count(*) FROM lockstep.waiter WHERE key = k AND (reserved IS NULL OR reserved <= t)),
     'waiters', (SELECT coalesce(jsonb_agg(encode(lockstep.label(convert_to(w.waiter, 'UTF8')), 'hex') ORDER BY w.ticket), '[]') FROM
-      (SELECT waiter, ticket FROM lockstep.waiter WHERE key = k AND reserved IS NULL ORDER BY ticket LIMIT listed) AS w));
+      (SELECT waiter, ticket FROM lockstep.waiter WHERE key = k AND (reserved IS NULL OR reserved <= t) ORDER BY ticket LIMIT listed) AS w));
   IF r.kind = 1 AND r.expires < 'infinity' THEN
     shown := shown || jsonb_build_object('holding', 1, 'holds',
       jsonb_build_array(lockstep.shown(r.value, lockstep.until(t, r.expires), -1)));

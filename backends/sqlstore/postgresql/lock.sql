@@ -69,6 +69,7 @@ BEGIN
       IF NOT ours AND NOT mine THEN
         IF attempt = 2 AND me <> '' THEN
           PERFORM lockstep.stand(k, me, channel, '', 0, t);
+          PERFORM lockstep.arrive(k, me, reservation);
         END IF;
         place := lockstep.position(k, me, t);
         IF attempt = 2 OR me = '' OR place > 0 THEN
@@ -80,13 +81,17 @@ BEGIN
     END IF;
     IF attempt = 1 THEN
       r := lockstep.locked(k);
+      IF me <> '' THEN
+        PERFORM lockstep.arrive(k, me, reservation);
+      END IF;
     END IF;
   END LOOP;
   IF in_order AND NOT ours AND NOT mine AND NOT lockstep.offer(k, me, reservation, t) THEN
     IF me <> '' THEN
       PERFORM lockstep.stand(k, me, channel, '', 0, t);
+      PERFORM lockstep.arrive(k, me, reservation);
     END IF;
-    left_us := reservation;
+    SELECT lockstep.until(t, l.expires) INTO left_us FROM lockstep.lock AS l WHERE l.key = k;
     place := lockstep.position(k, me, t);
     RETURN;
   END IF;
@@ -139,6 +144,7 @@ CREATE OR REPLACE FUNCTION lockstep.free(k bytea, reservation bigint) RETURNS vo
 BEGIN
   IF lockstep.offer(k, '', reservation, clock_timestamp()) THEN
     PERFORM lockstep.wake(k);
+    PERFORM lockstep.stir(k, clock_timestamp());
   END IF;
 END $$;
 

@@ -1,4 +1,34 @@
 -- The queue of a key. The row of the key is locked, except in position.
+--
+-- A waiter whose reservation has ended is late: reserved is a time that is over. It keeps its ticket, and
+-- nobody waits for it. Its next attempt puts it in line again.
+
+-- How long a reservation for the waiter lasts, in microseconds; 0: not longer than usual.
+ALTER TABLE lockstep.waiter ADD COLUMN IF NOT EXISTS keep bigint NOT NULL DEFAULT 0;
+
+-- shortest is how long a reservation lasts for a waiter that is near. A call tells what its own waiter
+-- needs.
+CREATE OR REPLACE FUNCTION lockstep.shortest(reservation bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT least(reservation, 200000)
+$$;
+
+-- kept is until when the key is reserved for a waiter.
+CREATE OR REPLACE FUNCTION lockstep.kept(w lockstep.waiter, reservation bigint, t timestamptz) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+  SELECT t + greatest(lockstep.shortest(reservation), least(w.keep, 2000000)) * interval '1 microsecond'
+$$;
+
+-- arrive notes an attempt of a waiter: it is not late.
+CREATE OR REPLACE FUNCTION lockstep.arrive(k bytea, me text, reservation bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE lockstep.waiter SET reserved = NULL, keep = reservation
+    WHERE key = k AND waiter = me AND (reserved IS NOT NULL OR keep <> reservation);
+END $$;
+
+-- tidy removes late waiters that have made no attempt for some time. seen is exact to a minute.
+CREATE OR REPLACE FUNCTION lockstep.tidy(k bytea, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM lockstep.waiter WHERE key = k AND reserved <= t AND seen < t - interval '90 seconds';
+END $$;
 
 -- tell sends a message for a waiter to its store: r (there is a reservation for it) or n (for the waiter
 -- before it: look when that is over), the waiter, @ and the key.
@@ -7,7 +37,17 @@ BEGIN
   PERFORM pg_notify(w.channel, kind || w.waiter || '@' || encode(w.key, 'hex'));
 END $$;
 
--- head is the first waiter in the queue.
+-- stir tells late waiters that a key is free, since nobody is in line.
+CREATE OR REPLACE FUNCTION lockstep.stir(k bytea, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  w lockstep.waiter;
+BEGIN
+  FOR w IN SELECT * FROM lockstep.waiter WHERE key = k AND reserved <= t ORDER BY ticket LIMIT 8 LOOP
+    PERFORM lockstep.tell('r', w);
+  END LOOP;
+END $$;
+
+-- head is the first waiter in line.
 CREATE OR REPLACE FUNCTION lockstep.head(k bytea) RETURNS lockstep.waiter LANGUAGE plpgsql AS $$
 DECLARE
   w lockstep.waiter;
@@ -56,18 +96,19 @@ BEGIN
 END $$;
 
 -- offer reserves a free key for the head of its queue, and reminds the next waiter. It is true if me may
--- have the key: me is the head, or nobody waits. A waiter that has died costs one reservation: nobody
+-- have the key: me is the head, or nobody is in line. A waiter that has died costs one reservation: nobody
 -- counts those that hear a message.
 CREATE OR REPLACE FUNCTION lockstep.offer(k bytea, me text, reservation bigint, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   w lockstep.waiter;
 BEGIN
+  PERFORM lockstep.tidy(k, t);
   SELECT * INTO w FROM lockstep.waiter WHERE key = k AND reserved IS NULL ORDER BY ticket LIMIT 1;
   IF NOT FOUND OR w.waiter = me THEN
     RETURN true;
   END IF;
-  DELETE FROM lockstep.waiter WHERE key = k AND ticket = w.ticket;
-  UPDATE lockstep.lock SET kind = 2, value = convert_to(w.waiter, 'UTF8'), expires = lockstep.after(t, reservation) WHERE key = k;
+  UPDATE lockstep.waiter SET reserved = lockstep.kept(w, reservation, t) WHERE key = k AND ticket = w.ticket;
+  UPDATE lockstep.lock SET kind = 2, value = convert_to(w.waiter, 'UTF8'), expires = lockstep.kept(w, reservation, t) WHERE key = k;
   PERFORM lockstep.tell('r', w);
   PERFORM lockstep.remind(k);
   RETURN false;
@@ -90,7 +131,7 @@ BEGIN
     PERFORM lockstep.free(k, reservation);
     RETURN true;
   END IF;
-  IF r.kind = 3 AND r.expires > t AND r.expires < 'infinity' AND (gone.reserved IS NOT NULL OR coalesce(w.waiter = me, false)) THEN
+  IF r.kind = 3 AND r.expires > t AND r.expires < 'infinity' AND (coalesce(gone.reserved > t, false) OR coalesce(w.waiter = me, false)) THEN
     told := lockstep.room(k, r.value, reservation, t);
   END IF;
   IF coalesce(w.waiter = me, false) AND NOT told THEN

@@ -22,19 +22,20 @@ BEGIN
   RETURN n;
 END $$;
 
--- purge removes what has ended. It is true if anything had.
+-- purge removes what has ended. It is true if anything had. Waiters whose reservation has ended are late,
+-- since minus infinity.
 CREATE OR REPLACE FUNCTION lockstep.purge(r lockstep.lock, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   ended boolean;
 BEGIN
   IF r.kind <> 3 OR r.expires <= t THEN
     DELETE FROM lockstep.hold WHERE key = r.key;
-    DELETE FROM lockstep.waiter WHERE key = r.key AND reserved IS NOT NULL;
+    UPDATE lockstep.waiter SET reserved = '-infinity' WHERE key = r.key AND reserved > '-infinity';
     RETURN true;
   END IF;
   DELETE FROM lockstep.hold WHERE key = r.key AND expires <= t;
   ended := FOUND;
-  DELETE FROM lockstep.waiter WHERE key = r.key AND reserved <= t;
+  UPDATE lockstep.waiter SET reserved = '-infinity' WHERE key = r.key AND reserved <= t AND reserved > '-infinity';
   RETURN ended OR FOUND;
 END $$;
 
@@ -44,10 +45,11 @@ DECLARE
   w lockstep.waiter;
 BEGIN
   n.given := 0;
+  PERFORM lockstep.tidy(k, t);
   LOOP
     w := lockstep.head(k);
     EXIT WHEN w.waiter IS NULL OR w.waiter = me OR NOT lockstep.fits(n, w.holds, w.most);
-    UPDATE lockstep.waiter SET reserved = lockstep.after(t, reservation) WHERE key = k AND ticket = w.ticket;
+    UPDATE lockstep.waiter SET reserved = lockstep.kept(w, reservation, t) WHERE key = k AND ticket = w.ticket;
     PERFORM lockstep.tell('r', w);
     n.reserved := n.reserved + 1;
     n.its := w.holds;
@@ -67,7 +69,7 @@ DECLARE
 BEGIN
   SELECT max(e) INTO last FROM (
     SELECT max(expires) AS e FROM lockstep.hold WHERE key = k
-    UNION ALL SELECT max(reserved) FROM lockstep.waiter WHERE key = k) AS ends;
+    UNION ALL SELECT max(reserved) FROM lockstep.waiter WHERE key = k AND reserved > t) AS ends;
   IF last IS NULL THEN
     UPDATE lockstep.lock SET kind = 0, value = NULL, expires = t WHERE key = k;
   ELSE
@@ -85,6 +87,9 @@ BEGIN
   PERFORM lockstep.keep(k, n.its, false, t);
   IF (lockstep.head(k)).waiter IS NULL THEN
     PERFORM lockstep.wake(k);
+    IF n.reserved = 0 THEN
+      PERFORM lockstep.stir(k, t);
+    END IF;
   END IF;
   RETURN n.given > 0;
 END $$;
@@ -140,8 +145,8 @@ BEGIN
   END LOOP;
 
   IF me <> '' THEN
-    DELETE FROM lockstep.waiter AS w WHERE w.key = k AND w.waiter = me AND w.reserved IS NOT NULL;
-    mine := FOUND;
+    mine := EXISTS (SELECT FROM lockstep.waiter AS w WHERE w.key = k AND w.waiter = me AND w.reserved > t);
+    PERFORM lockstep.arrive(k, me, reservation);
   END IF;
   IF mine THEN
     n.reserved := n.reserved - 1;
@@ -189,6 +194,7 @@ BEGIN
     SELECT l.left_us, l.holder INTO left_us, holder FROM lockstep.left(k, n, its, most, t) AS l;
     IF me <> '' THEN
       PERFORM lockstep.stand(k, me, store, its, most, t);
+      PERFORM lockstep.arrive(k, me, reservation);
     END IF;
   END IF;
   IF ended OR mine AND NOT enters THEN -- there may be room for others
@@ -207,7 +213,7 @@ END $$;
 CREATE OR REPLACE FUNCTION lockstep.ends(k bytea, t timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   RETURN EXISTS (SELECT FROM lockstep.hold WHERE key = k AND expires <= t)
-    OR EXISTS (SELECT FROM lockstep.waiter WHERE key = k AND reserved <= t);
+    OR EXISTS (SELECT FROM lockstep.waiter WHERE key = k AND reserved <= t AND reserved > '-infinity');
 END $$;
 
 -- free_slot is the lowest that no hold has.

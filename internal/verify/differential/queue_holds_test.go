@@ -61,7 +61,7 @@ type terms struct {
 type holders struct {
 	group    string
 	holds    []string // tokens
-	reserved []int    // waiters
+	reserved []int    // waiters, which keep their position
 	waiters  []int    // with a position; no waiter has the number 0
 	asked    map[int]terms
 	number   uint64 // of the last epoch
@@ -74,10 +74,14 @@ func (q *holders) fits(t terms) bool {
 
 // admit reserves room for the waiters before me that fit.
 func (q *holders) admit(me int) {
-	for len(q.waiters) > 0 && q.waiters[0] != me && q.fits(q.asked[q.waiters[0]]) {
-		head := q.waiters[0]
-		q.waiters, q.reserved, q.group = q.waiters[1:], append(q.reserved, head), q.asked[head].group
+	for line := q.line(); len(line) > 0 && line[0] != me && q.fits(q.asked[line[0]]); line = line[1:] {
+		q.reserved, q.group = append(q.reserved, line[0]), q.asked[line[0]].group
 	}
+}
+
+// line is the waiters without a reservation.
+func (q *holders) line() []int {
+	return slices.DeleteFunc(slices.Clone(q.waiters), func(w int) bool { return slices.Contains(q.reserved, w) })
 }
 
 // enter returns the right answer, without its number.
@@ -88,7 +92,8 @@ func (q *holders) enter(waiter int, token string, t terms, inOrder bool) (want a
 	turn := true
 	if inOrder && !there && !invited {
 		q.admit(waiter)
-		turn = len(q.waiters) == 0 || q.waiters[0] == waiter
+		line := q.line()
+		turn = len(line) == 0 || line[0] == waiter
 	}
 	switch {
 	case there, invited && (t.limit == 0 || len(q.holds) < t.limit), !invited && turn && q.fits(t):
@@ -116,7 +121,7 @@ func (q *holders) enter(waiter int, token string, t terms, inOrder bool) (want a
 		q.admit(0)
 	}
 	if !want.ok && waiter != 0 {
-		want.position = slices.Index(q.waiters, waiter) + 1
+		want.position = slices.Index(q.line(), waiter) + 1
 	}
 	return want
 }

@@ -20,7 +20,7 @@ const inCI = 8
 // inCI returns the number for one fault. Some faults vary another one and get half.
 func (f Fault) inCI() int {
 	switch f {
-	case Fast, TooFast, Split, OneWay:
+	case Fast, TooFast, Split, OneWay, Far:
 		return inCI / 2
 	}
 	return inCI

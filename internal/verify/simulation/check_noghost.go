@@ -21,7 +21,7 @@ func checkGhosts(h *History) []string {
 			if !gone {
 				continue
 			}
-			limit, why := end.at+atOnce, "at once"
+			limit, why := end.at+h.atOnce(), "at once"
 			if h.Strategy.Sequential { // each node before may have been silent
 				limit += time.Duration(h.Strategy.Nodes-1) * nodeLimit
 			}
@@ -44,6 +44,14 @@ func checkGhosts(h *History) []string {
 
 // atOnce leaves time for a message or two, and for an attempt whose Client has stopped waiting.
 const atOnce = 200 * time.Millisecond
+
+// atOnce is longer where messages take long.
+func (h *History) atOnce() time.Duration {
+	if h.Fault == Far {
+		return atOnce + 4*far
+	}
+	return atOnce
+}
 
 // probePause is how long a cleanup may wait for the next probe of a node that was out of reach.
 const probePause = time.Second

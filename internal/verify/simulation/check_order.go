@@ -7,23 +7,24 @@ import (
 )
 
 // checkOrder is ORDER: a released lock is reserved for the head of its queue, only the head takes
-// it then, and a position serves once. Under a strategy that grants in order, only the head takes a
-// free lock. And if nothing goes wrong, a Client that knows its position gets the lock before any
-// that asks later.
+// it then, and a position serves once. A waiter that does not take its reservation is late: it keeps
+// its position, and is not the head until its next attempt. Under a strategy that grants in order,
+// nobody takes a free lock past a waiter that is not late. And if nothing goes wrong, a Client that
+// knows its position gets the lock before any that asks later.
 func checkOrder(h *History) []string {
 	if !h.Strategy.Queued {
 		return nil
 	}
 	var found []string
 	for _, key := range h.keys() {
-		q := &lineUp{inOrder: h.Strategy.InOrder}
+		q := &lineUp{inOrder: h.Strategy.InOrder, late: map[string]bool{}}
 		for _, s := range h.statesOf(1, key) {
 			if says := q.next(s); says != "" {
 				found = append(found, fmt.Sprintf("%q at %v: %s", key, s.At, says))
 			}
 		}
 	}
-	return append(found, h.overtakings()...)
+	return slices.Concat(found, h.overtakings(), h.missed(h.lapses()))
 }
 
 // minding are the calls that ask for a lock with a queue.
@@ -33,6 +34,7 @@ var minding = []string{"SetNX", "SetNXQueued", "SetNXNumbered"}
 type lineUp struct {
 	inOrder bool
 	waiters []string
+	late    map[string]bool // they have had a reservation, and made no attempt since
 }
 
 // next follows one step of the node and says what is wrong with it.
@@ -42,12 +44,14 @@ func (q *lineUp) next(s *State) (says string) {
 		q.waiters = nil
 	case s.Op == leaves:
 		q.remove(s.Waiter)
+	case slices.Contains(minding, s.Op):
+		delete(q.late, s.Waiter)
 	}
 	if s.For != "" && (s.For != s.WasFor || s.Ends > s.Until) && s.Op != "jumps" {
-		if len(q.waiters) == 0 || q.waiters[0] != s.For {
-			says = fmt.Sprintf("it is reserved for %s; the queue is %v", s.For, q.waiters)
+		if line := q.line(); len(line) == 0 || line[0] != s.For {
+			says = fmt.Sprintf("it is reserved for %s; the queue is %v", s.For, line)
 		}
-		q.remove(s.For)
+		q.late[s.For] = true
 	}
 	if !slices.Contains(minding, s.Op) {
 		return says
@@ -58,14 +62,14 @@ func (q *lineUp) next(s *State) (says string) {
 		if !slices.Contains(q.waiters, s.Waiter) {
 			q.waiters = append(q.waiters, s.Waiter)
 		}
-		if i := slices.Index(q.waiters, s.Waiter); i+1 != s.Position {
-			says = fmt.Sprintf("%s is told position %d; the queue is %v", s.Waiter, s.Position, q.waiters)
+		if i := slices.Index(q.line(), s.Waiter); i+1 != s.Position {
+			says = fmt.Sprintf("%s is told position %d; the queue is %v", s.Waiter, s.Position, q.line())
 		}
 	case !s.OK: // a caller without a waiter has no position
 	case s.WasFor != "" && s.WasFor != s.Waiter:
 		says = fmt.Sprintf("it is reserved for %s, and granted to %s of waiter %q", s.WasFor, s.Token, s.Waiter)
-	case q.inOrder && free && s.Before != s.Token && len(q.waiters) > 0 && q.waiters[0] != s.Waiter:
-		says = fmt.Sprintf("it is granted to %s of waiter %q; the queue is %v", s.Token, s.Waiter, q.waiters)
+	case q.inOrder && free && s.Before != s.Token && len(q.line()) > 0 && q.line()[0] != s.Waiter:
+		says = fmt.Sprintf("it is granted to %s of waiter %q; the queue is %v", s.Token, s.Waiter, q.line())
 	}
 	if s.OK {
 		q.remove(s.Waiter)
@@ -73,7 +77,13 @@ func (q *lineUp) next(s *State) (says string) {
 	return says
 }
 
+// line is the queue without late waiters.
+func (q *lineUp) line() []string {
+	return slices.DeleteFunc(slices.Clone(q.waiters), func(w string) bool { return q.late[w] })
+}
+
 func (q *lineUp) remove(waiter string) {
+	delete(q.late, waiter)
 	q.waiters = slices.DeleteFunc(q.waiters, func(w string) bool { return w == waiter })
 }
 
@@ -82,13 +92,13 @@ func (q *lineUp) remove(waiter string) {
 type wait struct {
 	client, key        string
 	asked, told, until time.Duration
-	granted            bool
+	granted, uncertain bool
 }
 
 // overtakings finds grants to a Client that came later, in schedules where no message is lost or
 // late and nothing pauses.
 func (h *History) overtakings() []string {
-	if !h.Strategy.InOrder || h.Handover || h.Fault.weather() != still || h.Fault.silences() {
+	if w := h.Fault.weather(); !h.Strategy.InOrder || h.Handover || w != still && w != remote || h.Fault.silences() {
 		return nil
 	}
 	var found []string
@@ -124,10 +134,62 @@ func (h *History) waits() []wait {
 			case m.Kind == Yes:
 				all[open].until, all[open].granted = m.Answered, true
 				open = -1
-			case m.Waiter != "" && m.Position > 0:
+			case h.Fault == Far && m.Kind == Fails && m.Waiter != "":
+				// The call has ended. Its attempt may use up the position for a grant that nobody wants.
+				all[open].told, all[open].uncertain = Never, true
+			case m.Waiter != "" && m.Position > 0 && !all[open].uncertain:
 				all[open].told = min(all[open].told, m.Answered)
 			}
 		}
 	}
 	return all
+}
+
+// A lapse is a reservation that was not taken.
+type lapse struct {
+	waiter, key string
+	Span
+}
+
+// lapses are those of locks that have one holder.
+func (h *History) lapses() (all []lapse) {
+	for _, key := range h.keys() {
+		states := h.statesOf(1, key)
+		for i, s := range states {
+			if s.For != "" && (i+1 == len(states) || states[i+1].At > s.Ends) {
+				all = append(all, lapse{s.For, key, Span{s.At, s.Ends}})
+			}
+		}
+	}
+	return all
+}
+
+// missed finds lapses of waiters that are far away and do all they can: each hears of its reservation,
+// and can take it in time. So no far waiter costs the others a reservation.
+func (h *History) missed(all []lapse) (found []string) {
+	if h.Fault != Far {
+		return nil
+	}
+	for _, x := range all {
+		client := clientOf(x.waiter)
+		for _, l := range h.lines() {
+			if l.client != client || l.key != x.key || h.waiterOf(l, x.To) != x.waiter || h.death(client) < x.To {
+				continue
+			}
+			if calls := l.around(x.From); calls.From < x.From && calls.To > x.To {
+				found = append(found, fmt.Sprintf("%q is reserved for %s from %v to %v, which waits and does not take it", x.key, x.waiter, x.From, x.To))
+			}
+		}
+	}
+	return found
+}
+
+// waiterOf returns the waiter that the line asked for last.
+func (h *History) waiterOf(l *clientLine, at time.Duration) (name string) {
+	for _, m := range h.Messages {
+		if m.Client == l.client && m.Key == l.key && m.Sent <= at && m.Waiter != "" && m.Op != quits {
+			name = m.Waiter
+		}
+	}
+	return name
 }

@@ -28,7 +28,7 @@ func (h *History) followShares(order bool) (found []string) {
 		return nil
 	}
 	for _, key := range h.keys() {
-		f := &shares{h: h, key: key, holds: map[string]share{}, reserved: map[string]share{}, groups: map[string]share{}}
+		f := &shares{h: h, key: key, holds: map[string]share{}, reserved: map[string]share{}, groups: map[string]share{}, late: map[string]bool{}}
 		for _, s := range h.statesOf(1, key) {
 			misplaced, refused := f.next(s)
 			says := misplaced
@@ -38,6 +38,9 @@ func (h *History) followShares(order bool) (found []string) {
 			if says != "" {
 				found = append(found, fmt.Sprintf("%q at %v: %s", key, s.At, says))
 			}
+		}
+		if order {
+			found = append(found, h.missed(f.lapses)...)
 		}
 	}
 	return found
@@ -52,6 +55,8 @@ type shares struct {
 	reserved map[string]share // by waiter
 	queue    []string
 	groups   map[string]share // by waiter: what it asked for last
+	late     map[string]bool  // waiters that have had a reservation, and made no attempt since
+	lapses   []lapse
 }
 
 // share is what a hold or a waiter asks for. It ends at ends.
@@ -59,11 +64,17 @@ type share struct {
 	group string
 	limit int
 	ends  time.Duration
+	keep  time.Duration // how long a reservation for it lasts
 }
 
 // next follows one step. misplaced says that it breaks the order, and refused that it refuses a
 // caller for no reason.
 func (f *shares) next(s *State) (misplaced, refused string) {
+	for waiter, x := range f.reserved {
+		if x.ends <= s.At && s.Op != "forgets" {
+			f.lapses = append(f.lapses, lapse{waiter, f.key, Span{x.ends - x.keep, x.ends}})
+		}
+	}
 	for _, some := range []map[string]share{f.holds, f.reserved} {
 		for name, x := range some {
 			if x.ends <= s.At || s.Op == "forgets" {
@@ -79,11 +90,13 @@ func (f *shares) next(s *State) (misplaced, refused string) {
 		f.drop(s.Waiter)
 		delete(f.reserved, s.Waiter)
 	}
-	wanted := share{s.Group, s.Limit, s.At + s.TTL}
+	turn := backends.Turn{RoundTrip: s.RoundTrip}
+	wanted := share{s.Group, s.Limit, s.At + s.TTL, turn.Reservation(s.TTL)}
 	_, there := f.holds[s.Token]
 	_, invited := f.reserved[s.Waiter]
 	if s.Op == "Enter" {
 		delete(f.reserved, s.Waiter)
+		delete(f.late, s.Waiter)
 		f.groups[s.Waiter] = wanted
 	}
 	if s.Op == "Leave" && s.OK {
@@ -109,7 +122,8 @@ func (f *shares) next(s *State) (misplaced, refused string) {
 	if s.Op != "Enter" || s.Failed {
 		return misplaced, ""
 	}
-	first := len(f.queue) == 0 || f.queue[0] == s.Waiter
+	line := f.line()
+	first := len(line) == 0 || line[0] == s.Waiter
 	switch {
 	case s.OK && !there && s.InOrder && !invited && !first:
 		misplaced = fmt.Sprintf("%s of waiter %q is let in; the queue is %v", s.Token, s.Waiter, f.queue)
@@ -130,7 +144,13 @@ func (f *shares) next(s *State) (misplaced, refused string) {
 	return misplaced, refused
 }
 
+// line is the queue without late waiters.
+func (f *shares) line() []string {
+	return slices.DeleteFunc(slices.Clone(f.queue), func(w string) bool { return f.late[w] })
+}
+
 func (f *shares) drop(waiter string) {
+	delete(f.late, waiter)
 	f.queue = slices.DeleteFunc(f.queue, func(w string) bool { return w == waiter })
 }
 
@@ -146,13 +166,13 @@ func (f *shares) wake(s *State, gave bool) (woken []string) {
 		return nil
 	}
 	for _, w := range f.h.Wakes {
-		if w.Key == f.key && w.Sent == at && slices.Contains(f.queue, w.Waiter) {
+		if w.Key == f.key && w.Sent == at && slices.Contains(f.line(), w.Waiter) {
 			x := f.groups[w.Waiter]
 			if free := len(f.holds)+len(f.reserved) == 0; s.Op == leaves && !gave && (free || !f.fits(x)) {
 				continue // it is the head of the queue now, and no more
 			}
-			f.drop(w.Waiter)
-			x.ends = s.At + backends.Reservation
+			f.late[w.Waiter] = true
+			x.ends = s.At + x.keep
 			f.reserved[w.Waiter] = x
 			woken = append(woken, w.Waiter)
 		}
@@ -162,8 +182,9 @@ func (f *shares) wake(s *State, gave bool) (woken []string) {
 
 // fitting returns the waiters at the head of the queue that fit together beside nobody.
 func (f *shares) fitting() (all []string) {
-	for i, w := range f.queue {
-		x, head := f.groups[w], f.groups[f.queue[0]]
+	line := f.line()
+	for i, w := range line {
+		x, head := f.groups[w], f.groups[line[0]]
 		if x.group != head.group || x.limit > 0 && i >= x.limit {
 			break
 		}

@@ -33,6 +33,9 @@
 // their queues. In half of the schedules the node knows which processes are connected, and skips
 // the others; in the other half it does not, as in a cluster.
 //
+// Under far each message takes more than 100 ms, so a round trip takes longer than the reservation for
+// a waiter that is near. ORDER and RW-ORDER say there that every waiter takes its reservation in time.
+//
 // # Holds that share a key
 //
 // Semaphores and read-write locks have queues too. Under "semaphore-limits" some processes have two

@@ -22,12 +22,13 @@ const (
 	Fast       Fault = "fast-0.9%"  // the clock of a node is fast, by less than the margin of a lease
 	TooFast    Fault = "fast-3%"    // the same, by more
 	Split      Fault = "split"      // a process cannot reach some of the nodes for a while
+	Far        Fault = "far"        // a round trip is longer than a reservation for a waiter that is near
 	OneWay     Fault = "one-way"    // requests of a process arrive and the answers do not, or the reverse
 )
 
 // Faults are all of them.
 func Faults() []Fault {
-	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock, Ahead, Back, Fast, TooFast, Split, OneWay}
+	return []Fault{None, Net, Pause, Partition, Reboot, Storm, Restart, Quarantine, Forget, Clock, Ahead, Back, Fast, TooFast, Split, OneWay, Far}
 }
 
 // rate returns how fast the clock of a node runs: 0.03 is 3 % too fast.
@@ -46,6 +47,7 @@ func (f Fault) silences() bool { return f == Pause || f == Partition || f == Spl
 
 var (
 	still  = weather{}
+	remote = weather{far: true}
 	breeze = weather{lost: 0.02, replyLost: 0.02, reset: 0.5, slow: 0.02, wakeLost: 0.1, wakeLate: 0.05, wakeDoubled: 0.05}
 	gale   = weather{lost: 0.04, replyLost: 0.05, reset: 0.3, doubled: 0.05, slow: 0.1, late: 0.03, wakeLost: 0.3, wakeLate: 0.1, wakeDoubled: 0.1}
 )
@@ -56,6 +58,8 @@ func (f Fault) weather() weather {
 		return still
 	case Net, Storm:
 		return gale
+	case Far:
+		return remote
 	}
 	return breeze
 }

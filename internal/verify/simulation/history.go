@@ -152,6 +152,7 @@ type Message struct {
 	Group                          string // of the hold, with its Limit
 	Limit                          int
 	InOrder                        bool
+	RoundTrip                      time.Duration // that the waiter tells
 	Node                           int
 	TTL                            time.Duration
 	Sent, Answered                 time.Duration
@@ -194,8 +195,9 @@ type State struct {
 	Op, Token, Waiter string // of the command
 	Group             string // of the hold that it asks for, with its Limit
 	Limit             int
-	InOrder, Joins    bool // it asks in order; its Locker does, but it joins the lease before
-	Failed            bool // it had no effect
+	InOrder, Joins    bool          // it asks in order; its Locker does, but it joins the lease before
+	RoundTrip         time.Duration // that its waiter tells
+	Failed            bool          // it had no effect
 	TTL               time.Duration
 	OK                bool
 	Before            string        // the value before, as the name of its token; empty: none

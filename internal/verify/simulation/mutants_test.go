@@ -34,6 +34,13 @@ type defect struct {
 
 const enoughSeeds = 200
 
+// shortReservation is what a release did before waiters told their round trip.
+var shortReservation = patch{
+	"backends", "queued.go",
+	"	return max(Reservation, min(3*t.RoundTrip",
+	"	if DEFECT {\n		return Reservation\n	}\n	return max(Reservation, min(3*t.RoundTrip",
+}
+
 var defects = []defect{
 	{name: "release by DEL without compare", strategy: "single", fault: Net, below: mutant{commands: deletesAnything}},
 	{name: "unconditional PEXPIRE", strategy: "single", fault: Net, below: mutant{commands: extendsAnything}},
@@ -167,14 +174,14 @@ var defects = []defect{
 	}},
 	{name: "a release that wakes nobody, and reserves for ever", strategy: "single", fault: None, patch: patch{
 		"backends/memory", "queued.go",
-		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n",
-		"entry{value: reservedFor(first), expires: now.Add(backends.Reservation)}, now)\n" +
-			"		if DEFECT {\n			s.entries.put(key, entry{value: reservedFor(first)}, now)\n			return first, nil\n		}\n",
+		"entry{value: reservedFor(first), expires: t.late}, now)\n",
+		"entry{value: reservedFor(first), expires: t.late}, now)\n" +
+			"	if DEFECT {\n		s.entries.put(key, entry{value: reservedFor(first)}, now)\n		return first, nil\n	}\n",
 	}},
 	{name: "a release that wakes nobody", strategy: "single", fault: None, patch: patch{
 		"backends/memory", "queued.go",
-		"		return first, []func(){t.wake}\n",
-		"		if DEFECT {\n			return first, nil\n		}\n		return first, []func(){t.wake}\n",
+		"	return first, []func(){t.wake}\n",
+		"	if DEFECT {\n		return first, nil\n	}\n	return first, []func(){t.wake}\n",
 	}},
 	{name: "a newcomer takes the reservation", strategy: "single", fault: None, patch: patch{
 		"backends/memory", "queued.go",
@@ -209,13 +216,28 @@ var defects = []defect{
 	}},
 	{name: "a waiter that does not come gets the reservation again and again", strategy: "fair", fault: Partition, patch: patch{
 		"backends/memory", "queued.go",
-		"		s.dequeue(key, first)\n		t := s.turns",
-		"		if !DEFECT || s.turns[waiting{key, first}] == nil {\n			s.dequeue(key, first)\n		}\n		t := s.turns",
+		"expires: t.late}, now)\n",
+		"expires: t.late}, now)\n	if DEFECT {\n		t.late = time.Time{}\n	}\n",
 	}},
 	{name: "the last waiter of a queue is its head", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",
-		"		first = q[0]\n		if first == me {",
-		"		first = q[0]\n		if DEFECT {\n			first = q[len(q)-1]\n		}\n		if first == me {",
+		"	first = s.head(key, now)\n",
+		"	first = s.head(key, now)\n	if q := s.queues[key]; DEFECT && first != \"\" {\n		first = q[len(q)-1]\n	}\n",
+	}},
+	{name: "a reservation is as long for a far waiter, fair", strategy: "fair", fault: Far, patch: shortReservation},
+	{name: "a reservation is as long for a far waiter, single", strategy: "single", fault: Far, patch: shortReservation},
+	{name: "a reservation is as long for a far waiter, rwlock", strategy: "rwlock", fault: Far, patch: shortReservation},
+	{name: "a reservation is as long for a far waiter, semaphore-ordered", strategy: "semaphore-ordered", fault: Far, patch: shortReservation},
+	{name: "a late waiter loses its position", strategy: "fair", fault: Partition, patch: patch{
+		"backends/memory", "queued.go",
+		"		mine.keep, mine.late = t.Reservation(ttl), time.Time{}\n",
+		"		if DEFECT && !mine.late.IsZero() && s.now().After(mine.late) {\n			s.dequeue(key, t.Waiter)\n		}\n" +
+			"		mine.keep, mine.late = t.Reservation(ttl), time.Time{}\n",
+	}},
+	{name: "a waiter is late for ever", strategy: "rwlock", fault: Partition, patch: patch{
+		"backends/memory", "queued.go",
+		"		mine.keep, mine.late = t.Reservation(ttl), time.Time{}\n",
+		"		if mine.keep = t.Reservation(ttl); !DEFECT {\n			mine.late = time.Time{}\n		}\n",
 	}},
 	{name: "a waiter that leaves the queue keeps its reservation", strategy: "fair", fault: None, patch: patch{
 		"backends/memory", "queued.go",

@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// weather is how the network treats messages. All fields are probabilities.
+// weather is how the network treats messages. All other fields are probabilities.
 type weather struct {
+	far       bool    // every message takes long
 	lost      float64 // the request is not carried out
 	replyLost float64 // it is carried out and not answered
 	reset     float64 // of one of these two: the caller learns at once that the connection broke
@@ -30,6 +31,7 @@ type weather struct {
 // The times of messages.
 const (
 	quickest, quick = 50 * time.Microsecond, 2 * time.Millisecond
+	nearest, far    = 105 * time.Millisecond, 150 * time.Millisecond // a round trip is longer than a short reservation
 	slowest         = 450 * time.Millisecond
 	latest          = 3 * time.Second
 	reaction        = 20 * time.Microsecond // of a client library to the end of a ctx
@@ -47,6 +49,14 @@ type fate struct {
 // trip is how long one copy takes to the node and back.
 type trip struct{ there, back time.Duration }
 
+// trip draws how long a message takes that nothing happens to.
+func (w weather) trip(d dice) time.Duration {
+	if w.far {
+		return d.between(nearest, far)
+	}
+	return d.between(quickest, quick)
+}
+
 func (w weather) draw(d dice) fate {
 	f := fate{reset: Never, reaction: d.between(1, reaction)}
 	var trouble []string
@@ -59,7 +69,7 @@ func (w weather) draw(d dice) fate {
 			trouble = append(trouble, "slow "+which)
 			return d.between(5*time.Millisecond, slowest)
 		}
-		return d.between(quickest, quick)
+		return w.trip(d)
 	}
 	f.copies = []trip{{delay("request"), delay("reply")}}
 	switch p := d.Float64(); {
@@ -238,14 +248,14 @@ func (l *link) Watch(ctx context.Context, key string, wake func()) error {
 	// The draw depends on when the watch begins, not on the number of watches before it: whether a
 	// watch that ends as it begins comes here depends on the order of goroutines.
 	d := l.dice("watch", key, l.h.now().String())
-	time.Sleep(d.between(quickest, quick))
+	time.Sleep(l.weather.trip(d))
 	since := l.h.now().String()
 	l.to.watch(ctx, key, func() {
 		d := l.dice("wake", key, since)
 		if d.chance(l.weather.wakeLost) {
 			return
 		}
-		time.AfterFunc(d.between(quickest, quick), func() {
+		time.AfterFunc(l.weather.trip(d), func() {
 			if ctx.Err() == nil && !l.from.isDead() {
 				wake()
 			}

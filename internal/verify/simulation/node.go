@@ -134,7 +134,7 @@ func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)
 	s.Op, s.Token, s.TTL, s.OK = m.Op, m.Token, lasts(m.TTL, n.rate), a.err == nil && a.ok
 	s.Before, s.Was, s.Until, s.WasFor, s.Waiter = before.After, before.Is, before.Ends, before.For, m.Waiter
 	s.Position, s.Failed = a.Position, a.err != nil
-	s.Group, s.Limit, s.InOrder = m.Group, m.Limit, m.InOrder
+	s.Group, s.Limit, s.InOrder, s.RoundTrip = m.Group, m.Limit, m.InOrder, m.RoundTrip
 	s.Joins = m.Op == "Enter" && !m.InOrder && n.h.Strategy.ordersHolds()
 	n.h.note(func() {
 		m.Arrived = append(m.Arrived, s.At)

@@ -63,7 +63,7 @@ func (l *link) setInTurn(
 	if mine != nil {
 		mine.asked.Store(true)
 	}
-	m.Waiter, m.TTL = t.Waiter, l.ttl(m.TTL)
+	m.Waiter, m.TTL, m.RoundTrip = t.Waiter, l.ttl(m.TTL), t.RoundTrip
 	a := l.ask(ctx, m, func(c commands) answer { return granted(inTurn(c, at, m.Key, m.Token, m.TTL, t)) })
 	l.asked(mine, a)
 	return a.result, a.err
@@ -87,7 +87,7 @@ func (l *link) WatchQueued(ctx context.Context, key, waiter string, wake func())
 	}
 	t := &turn{link: l, ctx: ctx, key: key, waiter: waiter, name: l.h.nameNew(waiter, l.from.name+"~"+key), wake: wake}
 	there, back := l.cutOffFor()
-	time.Sleep(max(there, back) + l.dice("watch", t.name).between(quickest, quick))
+	time.Sleep(max(there, back) + l.weather.trip(l.dice("watch", t.name)))
 	if l.from.isDead() {
 		return errDead
 	}
@@ -154,7 +154,7 @@ func (t *turn) hear(w *Wake, trip time.Duration) {
 
 // wake draws how long the wake takes, or both wakes if it is doubled. A lost wake has no trip.
 func (w weather) wake(d dice) (trips []time.Duration, trouble string) {
-	trip := d.between(quickest, quick)
+	trip := w.trip(d)
 	switch p := d.Float64(); {
 	case p < w.wakeLost:
 		return nil, "lost"

@@ -91,7 +91,7 @@ func (l *link) Enter(ctx context.Context, key, token string, ttl time.Duration, 
 		mine.asked.Store(true)
 	}
 	ttl = l.ttl(ttl)
-	a := l.ask(ctx, Message{Op: "Enter", Key: key, Token: token, TTL: ttl, Waiter: adm.Waiter, Group: adm.Group, Limit: adm.Limit, InOrder: adm.InOrder}, func(c commands) answer {
+	a := l.ask(ctx, Message{Op: "Enter", Key: key, Token: token, TTL: ttl, Waiter: adm.Waiter, Group: adm.Group, Limit: adm.Limit, InOrder: adm.InOrder, RoundTrip: adm.RoundTrip}, func(c commands) answer {
 		return granted(c.Enter(at, key, token, ttl, adm))
 	})
 	l.asked(mine, a)

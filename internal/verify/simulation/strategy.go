@@ -121,6 +121,10 @@ func writes(seed uint64, client string) bool {
 // ordersHolds tells whether holds are granted in the order of a queue.
 func (s Strategy) ordersHolds() bool { return s.RW || s.Name == "semaphore-ordered" }
 
+// lines tells whether waiters stand in the queue of one node. Far is about them: in a quorum no queue
+// decides, and the recipes have none.
+func (s Strategy) lines() bool { return s.Nodes == 1 && !s.Legacy }
+
 // hasSlots tells whether the permits of a schedule have slots, as in half of those of "semaphore".
 func (s Strategy) hasSlots(seed uint64) bool {
 	return s.Name == "semaphore" && throwFor(seed, "slots").chance(0.5)

@@ -105,20 +105,22 @@ func (h *History) idlers() []string {
 	for _, l := range h.lines() {
 		out := h.outOfReach(l)
 		for _, idle := range without(without(l.calls, h.taken(l.key)), out) {
-			position, others, dead := l.position(idle), 0, 0
-			for _, waiter := range h.reservedIn(l, idle) {
-				if others++; h.death(waiter) < idle.To {
-					dead++
+			position, others, all, dead := l.position(idle), 0, time.Duration(0), time.Duration(0)
+			for _, r := range h.reservedIn(l, idle) {
+				others++
+				all += r.lasts
+				if h.death(r.client) < idle.To {
+					dead += r.lasts
 				}
 			}
-			bound := look(idle.To-l.around(idle.From).From, position) + time.Duration(others)*(backends.Reservation+aStep) + aStep
+			bound := look(idle.To-l.around(idle.From).From, position) + all + time.Duration(others+1)*aStep
 			// The next waiter looks when the reservation of the last holder would end. It need not know
 			// that the holder has a shorter lease.
 			if h.ranOut(l.key, idle.From) {
-				dead++
+				dead += backends.Reservation
 			}
 			if nothingLost && position <= lookouts {
-				bound = time.Duration(dead)*backends.Reservation + time.Duration(others+1)*aStep
+				bound = dead + time.Duration(others+1)*aStep
 				// A node whose clock is fast reports too long a rest of the lease, to this waiter
 				// and to each one before it.
 				bound += time.Duration(position+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
@@ -194,9 +196,15 @@ func (h *History) removals(l *clientLine) (sent []*Message) {
 	return sent
 }
 
-// reservedIn returns the Clients of the other waiters that the key was reserved for in a span, once
-// for each waiter. Earlier waiters of the same Client count.
-func (h *History) reservedIn(l *clientLine, in Span) (clients []string) {
+// A reservation is one for a waiter of a Client.
+type reservation struct {
+	client string
+	lasts  time.Duration
+}
+
+// reservedIn returns the reservations of the key for other waiters in a span, the first for each.
+// Earlier waiters of the same Client count.
+func (h *History) reservedIn(l *clientLine, in Span) (all []reservation) {
 	seen := map[string]bool{l.waiter(in.To): true}
 	states := h.statesOf(1, l.key)
 	for i, s := range states {
@@ -206,10 +214,10 @@ func (h *History) reservedIn(l *clientLine, in Span) (clients []string) {
 		}
 		if s.For != "" && !seen[s.For] && s.At <= in.To && ends > in.From {
 			seen[s.For] = true
-			clients = append(clients, clientOf(s.For))
+			all = append(all, reservation{clientOf(s.For), s.Ends - s.At})
 		}
 	}
-	return clients
+	return all
 }
 
 // clientOf returns the Client of a waiter, by its name.

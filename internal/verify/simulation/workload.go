@@ -26,6 +26,9 @@ type worker struct {
 const maxTTL = 2 * time.Second
 
 func (w *worker) ttl() time.Duration {
+	if w.h.Fault == Far { // a lease is worth something only if it lasts for a few round trips
+		return pick(w.dice, time.Second, maxTTL)
+	}
 	return pick(w.dice, 60*time.Millisecond, 150*time.Millisecond, 400*time.Millisecond, time.Second, maxTTL)
 }
 

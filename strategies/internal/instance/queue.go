@@ -14,7 +14,7 @@ import (
 // Queued returns a Locker that keeps its locks in store. Its waiters stand in the store's queues.
 // If inOrder is true, only the head of a queue gets a free lock.
 func Queued(store backends.QueuedStore, inOrder bool) locker.Locker {
-	l := over(queued{store, inOrder}, store)
+	l := over(queued{store, inOrder, new(roundTrips)}, store)
 	if starts, ok := starting.Of(store); ok && !inOrder {
 		return &started{l, starts}
 	}
@@ -24,12 +24,15 @@ func Queued(store backends.QueuedStore, inOrder bool) locker.Locker {
 type queued struct {
 	backends.QueuedStore
 	inOrder bool
+	trips   *roundTrips
 }
 
-func (q queued) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
+func (q queued) Put(ctx context.Context, req locker.Request) (res backends.Result, err error) {
 	if q.inOrder && req.Shared {
 		return backends.Result{}, errShared
 	}
+	began := time.Now()
+	defer func() { q.trips.measure(began, err) }()
 	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, q.turn(req))
 }
 
@@ -55,7 +58,7 @@ func Numbered(store backends.NumberedStore) locker.Locker {
 		}
 		return Over(unqueued{value{store, set}, true}, store)
 	}
-	return Over(numbered{queued{queues, false}, store}, store)
+	return Over(numbered{queued{queues, false, new(roundTrips)}, store}, store)
 }
 
 // numbered is a Place whose grants have numbers.
@@ -64,13 +67,15 @@ type numbered struct {
 	store backends.NumberedStore
 }
 
-func (n numbered) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
+func (n numbered) Put(ctx context.Context, req locker.Request) (res backends.Result, err error) {
+	began := time.Now()
+	defer func() { n.trips.measure(began, err) }()
 	return n.store.SetNXNumbered(ctx, req.Key, req.Token, req.TTL, n.turn(req))
 }
 
 // turn says how the store should treat the request in its queue.
 func (q queued) turn(req locker.Request) backends.Turn {
-	return backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder, Free: req.Free}
+	return q.trips.told(backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder, Free: req.Free})
 }
 
 func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) error {

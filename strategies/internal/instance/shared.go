@@ -14,7 +14,7 @@ import (
 // join. If the store has queues, waiters stand in them.
 func Shared(store backends.SharedStore, admission func(locker.Request) backends.Admission) locker.Locker {
 	queues, _ := store.(backends.OrderedStore)
-	return Over(shared{store, queues, admission}, store)
+	return Over(shared{store, queues, admission, new(roundTrips)}, store)
 }
 
 // shared is a [Place] where a lock is any number of holds.
@@ -22,18 +22,22 @@ type shared struct {
 	backends.SharedStore
 	queues    backends.OrderedStore // nil: the store has none
 	admission func(locker.Request) backends.Admission
+	trips     *roundTrips
 }
 
 // Endpoint returns the address of the store.
 func (s shared) Endpoint() string { return address.Of(s.SharedStore) }
 
-func (s shared) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
+func (s shared) Put(ctx context.Context, req locker.Request) (res backends.Result, err error) {
 	a := s.admission(req)
 	if a.InOrder && req.Shared {
 		return backends.Result{}, errShared
 	}
 	a.Waiter = req.Waiter
 	a.InOrder = a.InOrder && !req.Joins
+	a.Turn = s.trips.told(a.Turn)
+	began := time.Now()
+	defer func() { s.trips.measure(began, err) }()
 	return s.Enter(ctx, req.Key, req.Token, req.TTL, a)
 }
 

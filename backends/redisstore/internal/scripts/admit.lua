@@ -1,6 +1,6 @@
--- The scripts of Enter and Leave, and withdraw.lua, begin with holds.lua and then this file.
+-- The scripts of Enter and Leave, and withdraw.lua, begin with place.lua, holds.lua and this file.
 -- It serves shared holds only. It reads the reservations, and decides which waiters may enter.
--- KEYS[2] the queue of the lock: a sorted set of waiters; the score is the order of arrival
+-- KEYS[2] the queue of the lock: see place.lua
 -- KEYS[3] its reservations: a sorted set of their own, so that no token can forge a reservation
 -- Without these two keys there are no waiters.
 local queueing = #KEYS > 2
@@ -46,15 +46,16 @@ local function remind(head)
   tell(channel, 'n' .. waiter .. '@')
 end
 
--- admit reserves room, for ms milliseconds, for waiters from the head of the queue on. It stops at
--- the first waiter that does not fit, and returns that waiter. If it reaches me or the end of the
--- queue, it returns nil. A waiter whose message no client received loses its position.
--- In a cluster, PUBLISH counts only subscribers of the same node. Then counted is empty, and admit
--- assumes that every message was received.
+-- admit reserves room for waiters from the head of the queue on, for ms milliseconds or as long as
+-- each needs. It stops at the first waiter that does not fit, and returns that waiter. If it reaches
+-- me or the end of the line, it returns nil. A waiter whose message no client received loses its
+-- position. In a cluster, PUBLISH counts only subscribers of the same node. Then counted is empty, and
+-- admit assumes that every message was received.
 local function admit(me, ms, counted)
-  local given, head = 0, nil
-  while queueing do
-    head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  local given, head, i = 0, nil, 1
+  local list = queueing and heads(me, reserved > 0) or {}
+  while true do
+    head = list[i]
     if not head or head == me then
       break
     end
@@ -62,15 +63,22 @@ local function admit(me, ms, counted)
     if not fits(its, limit) then
       break
     end
+    local score = tonumber(list[i + 1])
     redis.call('ZREM', KEYS[2], head)
     local heard = tell(channel, 'R' .. #head .. '@' .. head)
     if heard and (heard > 0 or counted == '') then
-      redis.call('ZADD', KEYS[3], string.format('%.0f', now + ms), head)
+      late(head, score)
+      redis.call('ZADD', KEYS[3], string.format('%.0f', now + keepOf(score, ms)), head)
       reserved, group, given = reserved + 1, its, given + 1
+      someAreLate = true
+    end
+    i = i + 2
+    if i == 5 then -- there may be more
+      i, list = 1, behind()
     end
   end
   if given > 0 then
-    live(KEYS[3], now + ms)
+    live(KEYS[3], now + 2000) -- no reservation lasts longer
     if head and head ~= me then
       remind(head)
     end
@@ -78,14 +86,23 @@ local function admit(me, ms, counted)
   return head ~= me and head or nil
 end
 
--- room gives the room that has become free to waiters. If no waiter is left in the queue, it wakes
--- the callers that watch the lock.
+-- room gives the room that has become free to waiters. If nobody is left in line, it wakes the
+-- callers that watch the lock, and the late waiters.
 local function room(channel, ms, counted)
   if holds + reserved == 0 then
     group = ''
   end
-  if not admit('', ms, counted) and channel ~= '' then
+  if admit('', ms, counted) then
+    return
+  end
+  if channel ~= '' then
     redis.call('PUBLISH', channel, '')
+  end
+  for _, it in ipairs(reserved == 0 and lates(8) or {}) do
+    local _, _, _, its = parse(it)
+    if tell(its, 'R' .. #it .. '@' .. it) == 0 and counted ~= '' then
+      redis.call('ZREM', KEYS[2], it)
+    end
   end
 end
 

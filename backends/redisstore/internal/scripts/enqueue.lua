@@ -4,10 +4,11 @@
 -- ARGV[1] the token  ARGV[2] the TTL in ms
 -- ARGV[3] the member of the queue for the waiter, empty if the caller does not wait
 -- ARGV[4] not empty: only the head of the queue gets a free lock
--- ARGV[5] how long a reservation lasts, in ms
+-- ARGV[5] how long a reservation lasts at least, in ms
 -- ARGV[6] empty if PUBLISH does not count all receivers
 -- ARGV[7] how long the queue lives without an attempt, in ms
--- ARGV[8] how to number a grant, if it is numbered: see draw.lua
+-- ARGV[8] how long a reservation for the caller lasts, in ms, 0 for the shortest
+-- ARGV[9] how to number a grant, if it is numbered: see draw.lua
 -- {1, number, 0} granted; number is a string, or 0 for none
 -- {0, left in ms, position, holder} held; left is -1 for a value without expiry
 local value = redis.call('GET', KEYS[1])
@@ -19,7 +20,7 @@ elseif not value and ARGV[4] ~= '' then
   value = first and first ~= me
 end
 if not value or value == ARGV[1] then
-  local number, problem = draw(value, ARGV[8])
+  local number, problem = draw(value, ARGV[9])
   if problem then
     return problem
   end
@@ -31,11 +32,6 @@ if not value or value == ARGV[1] then
 end
 local place = 0
 if me ~= '' then
-  if not redis.call('ZSCORE', KEYS[2], me) then
-    local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
-    redis.call('ZADD', KEYS[2], (last or 0) + 1, me)
-  end
-  redis.call('PEXPIRE', KEYS[2], ARGV[7])
-  place = redis.call('ZRANK', KEYS[2], me) + 1
+  place = placeOf(me, stand(me, ARGV[8], ARGV[7]))
 end
 return {0, redis.call('PTTL', KEYS[1]), place, type(value) == 'string' and holder(value) or ''}

@@ -3,11 +3,12 @@
 -- ARGV[1] the token  ARGV[2] the TTL in ms  ARGV[3] the group  ARGV[4] the limit, 0 for none
 -- ARGV[5] the member of the queue for the waiter, empty if the caller does not wait
 -- ARGV[6] not empty: the waiters before the caller in the queue go first
--- ARGV[7] how long a reservation lasts, in ms
+-- ARGV[7] how long a reservation lasts at least, in ms
 -- ARGV[8] empty if PUBLISH does not count all receivers
 -- ARGV[9] how long the queue lives without an attempt, in ms
 -- ARGV[10] not empty: the hold gets a slot
--- ARGV[11] how to number a grant, if it is numbered: see draw.lua
+-- ARGV[11] how long a reservation for the caller lasts, in ms, 0 for the shortest
+-- ARGV[12] how to number a grant, if it is numbered: see draw.lua
 -- {1, holds, number, slot} granted; number is a string, or 0 for none; slot is -1 for none
 -- {0, left in ms, holds, position, holder} held; left is -1 for a value without expiry
 -- holder is the label of a hold that must end before the caller can enter.
@@ -45,23 +46,17 @@ if not enters then
     local last = redis.call('ZRANGE', KEYS[1], many - reserved - 1, many - reserved - 1, 'WITHSCORES')
     at, its = last[2] or now, holder(last[1] or '')
   end
-  local place = 0
-  if me ~= '' then
-    if not redis.call('ZSCORE', KEYS[2], me) then
-      local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
-      redis.call('ZADD', KEYS[2], (last or 0) + 1, me)
-    end
-    redis.call('PEXPIRE', KEYS[2], ARGV[9])
-  end
+  local score = me ~= '' and stand(me, ARGV[11], ARGV[9])
   if ended or mine then
     admit('', ARGV[7], ARGV[8])
+    if me ~= '' then
+      score = tonumber(redis.call('ZSCORE', KEYS[2], me) or -1)
+    end
   end
-  if me ~= '' then
-    place = (redis.call('ZRANK', KEYS[2], me) or -1) + 1
-  end
+  local place = placeOf(me, score)
   return {0, math.max(at + 1 - now, 1), holds, place, its}
 end
-local number, problem = draw(holds > 0, ARGV[11])
+local number, problem = draw(holds > 0, ARGV[12])
 if problem then
   return problem
 end

@@ -6,7 +6,8 @@
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-if not redis.pcall('ZRANGE', KEYS[2], 0, 0)[1] then -- or ZRANGE is not permitted
+local queued = redis.pcall('ZRANGE', KEYS[2], 0, 1, 'WITHSCORES')
+if not queued[1] then -- or ZRANGE is not permitted
   redis.call('DEL', KEYS[1])
   redis.call('PUBLISH', ARGV[2], '')
   return 1

@@ -41,13 +41,23 @@ else -- see holds.lua
   end
   foreign = redis.call('ZCOUNT', KEYS[1], '-inf', '(100000000000') > 0 and 1 or 0
 end
-local queue = redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
-for i, member in ipairs(queue) do
-  queue[i] = holder(string.match(member, '^[^@]*'))
+-- Waiters with a reservation are still in the queue: see place.lua.
+local reserved, has = redis.call('ZCOUNT', KEYS[3], now, '+inf'), {}
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], now, '+inf', 'LIMIT', 0, ARGV[1])) do
+  has[member] = true
 end
+if kind == 'reserved' then
+  has[string.sub(value, 19)] = true
+end
+local queue = {}
+for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)) do
+  if not has[member] then
+    queue[#queue + 1] = holder(string.match(member, '^[^@]*'))
+  end
+end
+local late = redis.call('ZCOUNT', KEYS[2], '-inf', '(0') - reserved - (kind == 'reserved' and 1 or 0)
 return {
   kind, redis.call('PTTL', KEYS[1]), tell(value), holds, many, group, foreign,
-  redis.call('ZCOUNT', KEYS[3], now, '+inf'),
-  queue, redis.call('ZCARD', KEYS[2]),
+  reserved, queue, redis.call('ZCOUNT', KEYS[2], 0, '+inf') + math.max(late, 0),
   redis.call('GET', KEYS[4]) or '', now,
 }

@@ -4,5 +4,5 @@
 -- ARGV[1] the token  ARGV[2] the channel of those that watch
 -- ARGV[3] how long a reservation lasts, in ms
 -- ARGV[4] empty if PUBLISH does not count all receivers
-let(ARGV[2], ARGV[3], ARGV[4])
+let(ARGV[2], ARGV[3], ARGV[4], queued)
 return 1

@@ -3,13 +3,13 @@
 -- lease ends.
 -- ARGV[1] the member of the queue  ARGV[2] the channel of those that watch
 -- ARGV[3] how long a reservation lasts, in ms  ARGV[4] empty if PUBLISH does not count all receivers
-local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local head = heads('', false)[1]
 redis.call('ZREM', KEYS[2], ARGV[1])
 if redis.call('GET', KEYS[1]) == reserved .. ARGV[1] then
   let(ARGV[2], ARGV[3], ARGV[4])
   return 1
 end
-local next = head == ARGV[1] and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local next = head == ARGV[1] and heads('', false)[1]
 if next then
   send('n', next)
 end

@@ -19,6 +19,8 @@ var (
 	//go:embed release.lua
 	releaseSource string
 
+	//go:embed place.lua
+	placeSource string
 	//go:embed queue.lua
 	queueSource string
 	//go:embed enqueue.lua
@@ -75,21 +77,21 @@ var (
 	Extend  = newScript(1, extendSource)
 	Release = newScript(1, releaseSource)
 
-	Enqueue  = newScript(2, holderSource+queueSource+grantSource+unnumberedSource+enqueueSource)
-	Numbered = newScript(3, holderSource+queueSource+grantSource+counterSource+drawSource+enqueueSource)
-	Pass     = newScript(2, freeSource+queueSource+passSource)
-	Quit     = newScript(2, queueSource+quitSource)
+	Enqueue  = newScript(2, holderSource+placeSource+queueSource+grantSource+unnumberedSource+enqueueSource)
+	Numbered = newScript(3, holderSource+placeSource+queueSource+grantSource+counterSource+drawSource+enqueueSource)
+	Pass     = newScript(2, freeSource+placeSource+queueSource+passSource)
+	Quit     = newScript(2, placeSource+queueSource+quitSource)
 
 	Number = newScript(2, holderSource+counterSource+grantSource+drawSource+numberSource)
 	Raise  = newScript(2, counterSource+raiseSource)
 
-	Enter         = newScript(3, holderSource+holdsSource+admitSource+unnumberedSource+enterSource)
+	Enter         = newScript(3, holderSource+placeSource+holdsSource+admitSource+unnumberedSource+enterSource)
 	EnterAlone    = Enter.without(2)
-	EnterNumbered = newScript(4, holderSource+holdsSource+admitSource+counterSource+drawSource+enterSource)
+	EnterNumbered = newScript(4, holderSource+placeSource+holdsSource+admitSource+counterSource+drawSource+enterSource)
 	Renew         = newScript(1, holdsSource+renewSource)
-	Leave         = newScript(3, holdsSource+admitSource+leaveSource)
+	Leave         = newScript(3, placeSource+holdsSource+admitSource+leaveSource)
 	LeaveAlone    = Leave.without(2)
-	Withdraw      = newScript(3, holdsSource+admitSource+withdrawSource)
+	Withdraw      = newScript(3, placeSource+holdsSource+admitSource+withdrawSource)
 
 	Transfer             = newScript(1, holderSource+unnumberedSource+transferSource)
 	TransferNumbered     = newScript(2, holderSource+counterSource+drawSource+transferSource)
@@ -97,7 +99,7 @@ var (
 	TransferHoldNumbered = newScript(2, holdsSource+counterSource+drawSource+transferHoldSource)
 
 	Inspect = newScript(4, holderSource+printSource+inspectSource)
-	Evict   = newScript(3, printSource+queueSource+evictSource+holdsSource+admitSource+evictHoldSource)
+	Evict   = newScript(3, printSource+placeSource+queueSource+evictSource+holdsSource+admitSource+evictHoldSource)
 )
 
 // Script is a Lua script. It is sent by its digest, and in full to a server that does not know it.
