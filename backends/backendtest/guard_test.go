@@ -24,7 +24,7 @@ func (s transactions) Begin(context.Context, string) (func(key, token string, sh
 	was := map[string]bool{}
 	page, err := s.List(background, "", "", backends.MaxListed)
 	for _, k := range page.Keys {
-		for _, h := range k.State.Holds {
+		for _, h := range k.Holds {
 			was[h.Print] = true
 		}
 	}
