@@ -13,10 +13,8 @@ import (
 type batch struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	began  time.Time
-	calls  int         // with a ctx that has not ended; guarded by the mutex of the lane
-	late   *time.Timer // ends it; guarded likewise
-	over   bool        // ctx had ended by the time of the answers
+	calls  int  // with a ctx that has not ended; guarded by the mutex of the lane
+	over   bool // ctx had ended by the time of the answers
 }
 
 // lead sends q and the calls that have come by now, hands the permit on, and answers the others.
@@ -104,49 +102,33 @@ func (l *lane) gather(q *caller) []*caller {
 	return kept
 }
 
-// newBatch has the values of the first ctx, and a deadline by the rule of Pipeline.
+// newBatch has the values of the first ctx, and the last deadline, if each ctx has one.
 func newBatch(sent []*caller) *batch {
-	b := &batch{began: time.Now(), calls: len(sent), cancel: func() {}}
+	b := &batch{calls: len(sent), cancel: func() {}}
 	b.ctx = context.WithoutCancel(sent[0].ctx)
-	var first, last time.Time
+	var last time.Time
 	endless, cancellable := false, false
 	for _, q := range sent {
 		cancellable = cancellable || q.ctx.Done() != nil
-		switch end, ok := q.ctx.Deadline(); {
-		case !ok:
-			endless = true
-		case first.IsZero():
-			first, last = end, end
-		case end.Before(first):
-			first = end
-		case end.After(last):
+		end, ends := q.ctx.Deadline()
+		endless = endless || !ends
+		if end.After(last) {
 			last = end
 		}
 	}
-	limit := first
-	if soonest := b.began.Add(patience); limit.Before(soonest) {
-		limit = soonest
-	}
-	if !endless && last.Before(limit) {
-		limit = last
-	}
 	switch {
-	case !first.IsZero():
-		b.ctx, b.cancel = context.WithDeadline(b.ctx, limit)
+	case !endless:
+		b.ctx, b.cancel = context.WithDeadline(b.ctx, last)
 	case cancellable:
 		b.ctx, b.cancel = context.WithCancel(b.ctx)
 	}
 	return b
 }
 
-// leave is for a call whose ctx has ended.
+// leave is for a call whose ctx has ended. The round trip goes on for the others.
 func (b *batch) leave() {
-	b.calls--
-	switch {
-	case b.calls == 0:
+	if b.calls--; b.calls == 0 {
 		b.cancel()
-	case b.late == nil:
-		b.late = time.AfterFunc(time.Until(b.began.Add(patience)), b.cancel)
 	}
 }
 

@@ -16,7 +16,6 @@ const (
 	crowd       = 4                      // calls in a round trip, after which the next ones look for each other
 	maxTogether = 100                    // commands in a round trip
 	overdue     = 500 * time.Microsecond // a send that others wait for is overdue after this, or up to twice this
-	patience    = time.Second            // with a round trip, when the ctx of a call in it has ended
 )
 
 // Pipeline lets calls share round trips. A call that finds a permit of its lane free sends its own
@@ -32,8 +31,8 @@ const (
 //
 // A call whose ctx ends in the queue was not sent, and its error says so. A call that was sent
 // waits for its answer, as it would alone: a caller that does not know when it ends can't clean up
-// after it. If a round trip takes long (patience), it ends with the first ctx in it that ends, else
-// with the last one.
+// after it. A round trip ends when the last ctx in it has ended, so that the end of one call makes
+// the outcome of no other unknown.
 //
 // A send that takes long (overdue) while others wait loses its permit. So a connection that hangs
 // does not delay the others, and a server that is far away gets as many sends at once as calls
