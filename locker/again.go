@@ -30,13 +30,12 @@ func (r *repeats) answered(err error) {
 // one has another Token, and the strategy cleans up. An attempt that redeems a ticket is not repeated:
 // if the first one took the ticket, the next would find it used.
 func (w *waiting) insist(ctx, limit context.Context, req Request, so *effort) (Lease, error) {
-	lease, err := w.attempt(ctx, limit, req)
+	lease, err := w.attempt(ctx, limit, req, so)
 	w.repeats.answered(err)
 	for n := 0; again(err) && req.From == "" && n < maxAgain && w.repeats.take(); n++ {
 		so.failed(err)
-		so.attempts++
 		req.Token = w.lines.holder.token()
-		next, failed := w.attempt(ctx, limit, req)
+		next, failed := w.attempt(ctx, limit, req, so)
 		w.repeats.answered(failed)
 		if failed != nil && cleanup.Unsent(failed) {
 			return Lease{}, err // of this one nothing was sent, but of the one before

@@ -1,45 +1,65 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
 const (
 	answerGrace  = 100 * time.Millisecond // for an attempt under way when the wait limit is reached
 	abandonGrace = 50 * time.Millisecond  // for a Locker to follow its ctx and clean up by itself
+
+	// silence is how long the first attempt of a call with WithWait may have no answer, until the
+	// next one is sent. It is long enough for a few round trips to a server far away.
+	silence = 2 * time.Second
+	// maxDoublings of silence: for each attempt in a row that had no answer
+	maxDoublings = 10
+	// maxHanging is how many attempts of one call may be under way although the call has left them.
+	maxHanging = 8
 )
 
-// attempt asks the store once. It returns as soon as ctx is done, whatever the Locker does: the
-// goroutine that receives a later grant releases it. With a ctx that can't end it needs no
-// goroutine. A lease that has ended when it comes is an error, so that the wait can go on.
-func (w *waiting) attempt(ctx, limit context.Context, req Request) (lease Lease, err error) {
+// attempt asks the store once. It returns when ctx is done, or when the limit for an attempt is
+// over, whatever the Locker does: the goroutine that receives a later grant releases it. A lease
+// that has ended when it comes is an error, so that the wait can go on.
+func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (lease Lease, err error) {
+	if so.tooManyHang() {
+		return Lease{}, &hangingError{w.by()}
+	}
+	so.attempts++
+	if limit == nil && ctx == context.Background() {
+		if shared := w.alone(req); shared != nil {
+			return w.prompt(shared, req)
+		}
+	}
+	a := &attempt{w: w, req: req, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
+	a.ctx.Context, a.ctx.ledger, a.ctx.deadline = ctx, w.ledger, a.began.Add(a.within)
+	if end, ends := ctx.Deadline(); ends {
+		a.ctx.deadline = earlier(a.ctx.deadline, end)
+	}
 	defer func() {
 		if err == nil && lease.Ended() {
 			err = w.tooLate(ctx, req, lease)
 		}
 	}()
-	if ctx.Done() == nil && limit == nil {
-		return w.Locker.Acquire(ctx, req) // the ctx has the ledger from Client.lock
-	}
-	a := &attempt{locker: w.Locker, cleanups: w.cleanups, req: req, done: make(chan struct{}), err: errNoAnswer}
-	a.counted = countedContext{ctx, w.ledger}
-	a.ctx = &a.counted
-	if limit != nil {
-		var cancel context.CancelFunc
-		a.ctx, cancel = context.WithCancel(a.ctx)
-		defer cancel()
-	}
+	timer := w.timer(a.within)
+	defer func() { timer.Stop(); w.timers.Put(timer) }()
 	go a.run()
+	end := context.Canceled
 	select {
 	case <-a.done:
 		return a.lease, a.result()
 	case <-ctx.Done():
+		end = ctx.Err()
+	case <-timer.C:
+		end = context.DeadlineExceeded
 	case <-done(limit):
 		grace := time.NewTimer(answerGrace)
 		defer grace.Stop()
@@ -49,20 +69,80 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request) (lease Lease,
 		case <-grace.C:
 		}
 	}
-	if a.leave() {
-		return Lease{}, errUnderWay
+	if !a.leave(end) {
+		return a.lease, a.result()
 	}
-	return a.lease, a.result()
+	so.left = append(so.left, a)
+	if ctx.Err() == nil && (limit == nil || limit.Err() == nil) {
+		so.silent++
+		return Lease{}, &silentError{by: w.by(), within: a.within}
+	}
+	return Lease{}, errUnderWay
+}
+
+// timer is one that an earlier attempt has used, if there is one: that saves three allocations.
+func (w *waiting) timer(d time.Duration) *time.Timer {
+	if t, ok := w.timers.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
+}
+
+// alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
+// whose calls end by themselves, and for a TTL that is long enough for that: the call then ends by
+// two seconds after the TTL at the latest.
+func (w *waiting) alone(req Request) *sharedContext {
+	const late = prompt.Overrun - 2*time.Second
+	within := w.patience(req, nil) - late
+	if !w.ends || within < late {
+		return nil
+	}
+	now := time.Now()
+	if c := w.shared.Load(); c != nil && c.within == within && now.Before(c.until) {
+		return c
+	}
+	c := &sharedContext{until: now.Add(within / 8), deadline: now.Add(within), within: within, ledger: w.ledger}
+	w.shared.Store(c)
+	return c
+}
+
+// prompt asks on the goroutine of the caller.
+func (w *waiting) prompt(ctx *sharedContext, req Request) (lease Lease, err error) {
+	began := time.Now()
+	lease, err = w.Locker.Acquire(ctx, req)
+	switch {
+	case err == nil && lease.Ended():
+		err = w.tooLate(context.Background(), req, lease)
+	case err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
+	}
+	return lease, err
+}
+
+// patience is how long an attempt may have no answer. A grant that comes after the TTL is of no
+// use. A call with WithWait has time for another attempt, on another connection: it is sent sooner,
+// but not sooner than this store takes to answer.
+func (w *waiting) patience(req Request, so *effort) time.Duration {
+	p := req.wait
+	if p == nil {
+		return req.TTL
+	}
+	ttl := min(cmp.Or(p.ttl, req.TTL), req.TTL)
+	if p.limit == 0 {
+		return ttl
+	}
+	return min(ttl, max(silence<<min(so.silent, maxDoublings), 3*time.Duration(w.slowest.Load())))
 }
 
 // attempt is a call of Acquire that its caller may leave.
 type attempt struct {
-	locker   Locker
-	cleanups *cleanup.Queue
-	counted  countedContext
-	ctx      context.Context
-	req      Request
-	done     chan struct{}
+	w      *waiting
+	ctx    attemptContext
+	req    Request
+	began  time.Time
+	within time.Duration // the limit
+	done   chan struct{}
 
 	lease Lease
 	err   error
@@ -75,8 +155,12 @@ type attempt struct {
 // result is the error of an attempt that was answered. A Locker that follows its ctx may see its
 // end as soon as the caller does, and does not report the cause.
 func (a *attempt) result() error {
-	if err := a.ctx.Err(); err != nil && errors.Is(a.err, err) {
+	err := a.ctx.Context.Err()
+	switch {
+	case err != nil && errors.Is(a.err, err):
 		return errUnderWay
+	case errors.Is(a.err, context.DeadlineExceeded) && !time.Now().Before(a.began.Add(a.within)):
+		return &silentError{by: a.w.by(), within: a.within, err: a.err}
 	}
 	return a.err
 }
@@ -87,7 +171,7 @@ var errUnderWay = errors.New("an attempt is under way")
 func (a *attempt) run() {
 	defer a.answered() // also if the Locker ends the goroutine
 	stack.Grow()
-	a.lease, a.err = a.locker.Acquire(a.ctx, a.req)
+	a.lease, a.err = a.w.Locker.Acquire(&a.ctx, a.req)
 }
 
 func (a *attempt) answered() {
@@ -95,18 +179,30 @@ func (a *attempt) answered() {
 	defer a.mu.Unlock()
 	a.over = true
 	close(a.done)
+	if a.err == nil || errors.Is(a.err, ErrHeld) {
+		a.w.answeredIn(a.req, time.Since(a.began))
+	}
 	if !a.left {
 		return
 	}
 	if first := a.impatience.Stop(); a.err == nil {
 		a.remove(first, true)
 	}
-	a.counted.ledger.Done()
+	a.ctx.ledger.Done()
 }
 
-// leave makes the goroutine that receives the answer responsible for it. It is false if the answer
-// is there already.
-func (a *attempt) leave() bool {
+// answeredIn notes how long the store took. Only calls with WithWait need it.
+func (w *waiting) answeredIn(req Request, took time.Duration) {
+	if req.wait == nil || req.wait.limit == 0 {
+		return
+	}
+	slowest := w.slowest.Load()
+	w.slowest.Store(max(int64(took), slowest-(slowest-int64(took))/8)) // of two at once, one may get lost
+}
+
+// leave makes the goroutine that receives the answer responsible for it, and ends the ctx with err.
+// It is false if the answer is there already.
+func (a *attempt) leave(err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
@@ -114,22 +210,78 @@ func (a *attempt) leave() bool {
 	}
 	// A Locker that follows its ctx cleans up by itself. Do not wait for one that does not: the
 	// store may have granted the lease already.
-	a.counted.ledger.Begin()
+	a.ctx.ledger.Begin()
 	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() { a.remove(false, false) })
+	a.ctx.end(err)
 	return true
+}
+
+func (a *attempt) hangs() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.over
 }
 
 // remove releases a lease that exists, or that may exist now or later. granted says that the store
 // has just granted it.
 func (a *attempt) remove(known, granted bool) {
-	a.cleanups.Add(a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release})
+	a.w.cleanups.Add(&a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release})
 }
 
 // release ends a lease that nobody wants. Key and Token suffice to name it.
 func (a *attempt) release(ctx context.Context) error {
-	err := a.locker.Release(ctx, Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
+	err := a.w.Locker.Release(ctx, Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
 	if errors.Is(err, ErrLost) {
 		return nil
 	}
 	return err
 }
+
+// isSilent tells whether an attempt had no answer, or was not sent since others had none.
+func isSilent(err error) bool {
+	switch err.(type) { //nolint:errorlint // attempt does not wrap them
+
+	case *silentError, *hangingError:
+		return true
+	}
+	return false
+}
+
+// silentError says that an attempt had no answer within its limit. Its outcome is unknown.
+type silentError struct {
+	by     string // who was asked
+	within time.Duration
+	err    error // of a client library that follows the deadline; nil: it has not returned
+}
+
+func (e *silentError) Error() string {
+	s := fmt.Sprintf("no answer from %s within %v", e.by, e.within)
+	if e.err != nil {
+		return s + ": " + text(e.err)
+	}
+	return s + "; the outcome is unknown, and it is cleaned up in the background"
+}
+
+// Is and As look at the error of the library. Is leaves out the deadline, which is not that of the
+// caller's ctx.
+func (e *silentError) Is(target error) bool {
+	return target != context.DeadlineExceeded && errors.Is(e.err, target)
+}
+
+func (e *silentError) As(target any) bool { return errors.As(e.err, target) }
+
+// ErrorType is "timeout".
+func (e *silentError) ErrorType() string { return "timeout" }
+
+// hangingError says that no attempt was sent, since many attempts of the same call hang.
+type hangingError struct{ by string }
+
+func (e *hangingError) Error() string {
+	return fmt.Sprintf("not sent: %d attempts of this call have no answer from %s, and the client library has not given them up", maxHanging, e.by)
+}
+
+// Unsent says that nothing was sent.
+func (*hangingError) Unsent() bool { return true }
+
+// ErrorType is "timeout".
+func (*hangingError) ErrorType() string { return "timeout" }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
@@ -18,25 +19,26 @@ import (
 // It needs no Close: it runs nothing while no lock is held or waited for. After a lock that was
 // waited for, it watches the store for 200 ms more.
 type Client struct {
-	locker     Locker // the waiting Locker inside its middleware
-	inner      Locker // the waiting Locker
-	defaults   config
-	once       waitPolicy
-	lines      lines
-	cleanups   cleanup.Queue
-	background context.Context // for calls with context.Background: see counted
-	ledger     cleanup.Ledger  // of attempts, releases and cleanups without an answer: see Drain
-	renewals   scheduler
+	locker   Locker // the waiting Locker inside its middleware
+	inner    Locker // the waiting Locker
+	defaults config
+	once     waitPolicy
+	lines    lines
+	cleanups cleanup.Queue
+	ledger   cleanup.Ledger // of attempts, releases and cleanups without an answer: see Drain
+	renewals scheduler
 	// Releases that did not return by their deadline. While there are some, Unlock with a ctx that
 	// can't end calls on another goroutine, so that it returns after 3 s whatever the library does
 	hung atomic.Int32
+	ends bool // the calls of the Locker end by themselves: see package prompt
 }
 
 // New returns a Client that takes its locks from l. If an option is wrong, every Lock fails with an
 // error that names it.
 func New(l Locker, opts ...Option) *Client {
-	c := &Client{once: waitPolicy{once: true}}
-	c.defaults = defaults().apply(opts)
+	c := &Client{defaults: defaults().apply(opts)}
+	c.defaults.wait.ttl = c.defaults.ttl
+	c.once = waitPolicy{ttl: c.defaults.ttl, once: true}
 	if l == nil {
 		c.defaults.refuse(invalidf("locker is nil"))
 	}
@@ -45,8 +47,8 @@ func New(l Locker, opts ...Option) *Client {
 	}
 	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
 	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: &c.cleanups, ledger: &c.ledger}
-	w.server = func() string { return address.Of(l) }
-	c.background = &countedContext{context.Background(), &c.ledger}
+	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
+	c.ends = w.ends
 	w.handovers.limit = c.defaults.handover
 	c.inner = w
 	if c.locker = Wrap(w, c.defaults.middleware...); c.locker == nil {
@@ -66,6 +68,9 @@ func New(l Locker, opts ...Option) *Client {
 // Without it, every error ends the wait. What an attempt with an unknown outcome may have left in
 // the store is removed in the background.
 //
+// No attempt lasts longer than the TTL, whatever ctx is and whatever the client library does: a grant
+// would come too late. Its outcome is unknown then, and the ErrorType is "timeout".
+//
 // If ctx descends from the Context of a Lock that this Client holds on the same key, and the
 // strategy admits no further hold, Lock fails at once: it would wait for itself. Use that Lock, or
 // package reentrant with the same owner ([ContextWithOwner]). A ctx that takes only the values of
@@ -76,8 +81,8 @@ func (c *Client) Lock(ctx context.Context, key string, opts ...Option) (*Lock, e
 	return c.lock(ctx, key, opts, call{})
 }
 
-// TryLock makes one attempt and does not wait. The error matches [ErrHeld] if another holder has
-// the lock, also where ctx descends from that hold. Options about waiting are bad input here.
+// TryLock makes one attempt and does not wait. A store that does not answer ends it with ctx, or
+// after the TTL. The error matches [ErrHeld] if another holder has the lock, also where ctx descends from that hold. Options about waiting are bad input here.
 func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.lock(ctx, key, opts, call{once: true})
 }
@@ -136,6 +141,9 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		return nil, &Error{Op: "lock", Key: key, Err: errNoClient}
 	}
 	cfg, wait := &c.defaults, &c.defaults.wait
+	if how.once {
+		wait = &c.once
+	}
 	if len(opts) > 0 {
 		own := c.defaults
 		if how.once {
@@ -145,10 +153,8 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		if option := own.wait.option(); how.once && option != "" {
 			own.refuse(invalidf("%s is for Lock; TryLock and Resume do not wait", option))
 		}
+		own.wait.ttl, own.wait.once = own.ttl, how.once
 		cfg, wait = &own, &own.wait
-	}
-	if how.once {
-		wait = &c.once
 	}
 	if cfg.err != nil {
 		return nil, &Error{Op: "lock", Key: key, Err: cfg.err}
@@ -191,7 +197,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 func (c *Client) acquire(ctx context.Context, req Request) (Lease, error) {
 	c.ledger.Begin() // waiting takes it back while the call sleeps
 	defer c.ledger.Done()
-	return c.locker.Acquire(c.counted(ctx), req)
+	return c.locker.Acquire(ctx, req)
 }
 
 var (
@@ -251,20 +257,6 @@ func (h *hold) lasts() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over == nil && !h.lease.Ended()
-}
-
-// counted is ctx with the ledger, so that Drain waits for what a strategy cleans up after an attempt.
-// A ctx that can end gets the ledger in each attempt, which has a field for that. For
-// context.Background there is one for all calls, which saves an allocation: see docs/performance.md,
-// "What each mechanism brings".
-func (c *Client) counted(ctx context.Context) context.Context {
-	switch {
-	case ctx.Done() != nil:
-		return ctx
-	case ctx == context.Background():
-		return c.background
-	}
-	return &countedContext{ctx, &c.ledger}
 }
 
 // Drain waits until nothing of these is under way, or until ctx ends. It is for a program that is

@@ -342,12 +342,12 @@ func TestALeaseIsNotHandedToAWaiterInTheMiddleOfAnAttempt(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		answer()
 		mustUnlock(t, <-waiter)
-	}, locker.WithHandover(100))
+	}, locker.WithHandover(100), locker.WithTTL(30*time.Second))
 }
 
 func TestAnAttemptThatIsAnsweredLateIsNotHandedALeaseThatHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key")
+		l := mustLock(t, c, "key", locker.WithTTL(locker.DefaultTTL))
 		answer := s.hangAcquire(func(func() (locker.Lease, error)) (locker.Lease, error) {
 			return locker.Lease{}, &locker.HeldError{Key: "key"}
 		})
@@ -356,7 +356,7 @@ func TestAnAttemptThatIsAnsweredLateIsNotHandedALeaseThatHasEnded(t *testing.T) 
 		time.Sleep(20 * time.Second) // longer than the lease of l
 		answer()
 		mustUnlock(t, <-waiter)
-	}, locker.WithHandover(100))
+	}, locker.WithHandover(100), locker.WithTTL(30*time.Second))
 }
 
 // hangAcquire keeps the next attempt until answer is called, which gives it the result of with.

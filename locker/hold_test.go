@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -563,6 +564,8 @@ type acquirer struct {
 	locker.Locker
 	change func(locker.Lease) locker.Lease
 }
+
+func (a acquirer) Prompt() bool { return prompt.Of(a.Locker) }
 
 func (a acquirer) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	lease, err := a.Locker.Acquire(ctx, req)

@@ -197,7 +197,7 @@ func TestHungAcquiresDoNotDelayExtensionsAndReleases(t *testing.T) {
 			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
-				if _, err := c.Lock(ctx, fmt.Sprint("other ", i)); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := c.Lock(ctx, fmt.Sprint("other ", i), locker.WithTTL(30*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Lock = %v", err)
 				}
 			})

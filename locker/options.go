@@ -26,6 +26,7 @@ type config struct {
 
 // waitPolicy travels from Lock to the waiting Locker inside the Request, past any middleware.
 type waitPolicy struct {
+	ttl      time.Duration // the limit of one attempt
 	limit    time.Duration // 0: as long as the ctx
 	attempts int           // 0: any number
 	backoff  Backoff       // nil: the default
@@ -95,8 +96,9 @@ func WithMaxHold(d time.Duration) Option {
 //
 // With it, a Lock outlasts an outage of the store: an attempt that fails is repeated, unless the
 // error is permanent (bad input, a missing permission). The pauses are drawn evenly from 50 ms,
-// doubling up to 1 s until the store answers. Without it, Lock fails with the first error of the
-// store.
+// doubling up to 1 s until the store answers. An attempt without an answer is followed by another one
+// after 2 s, then 4 s, and so on up to the TTL; later, if the store has been slow before. Without it,
+// Lock fails with the first error of the store.
 func WithWait(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
@@ -125,8 +127,8 @@ func WithAttempts(n int) Option {
 // position of a store's queue after 2 s times the position, 15 s at most. All are jittered,
 // downwards to the half.
 //
-// Under [WithWait] the pauses hold after an attempt that the store has failed as well. There the
-// default is drawn from 0 to 50 ms, which doubles with each further failure up to 1 s.
+// Under [WithWait] the pauses hold after an attempt that the store has failed as well, but not after
+// one without an answer, which was waited for. There the default is drawn from 0 to 50 ms, which doubles with each further failure up to 1 s.
 func WithBackoff(b Backoff) Option {
 	return func(c *config) {
 		if b == nil {

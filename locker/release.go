@@ -48,7 +48,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if h.unlock.begin(&h.mu) {
 		h.client.ledger.Begin() // until it is settled
 		h.end(ErrReleased, now)
-		if ctx.Done() == nil && h.client.hung.Load() == 0 {
+		if ctx.Done() == nil && h.client.ends && h.client.hung.Load() == 0 {
 			h.release()
 		} else {
 			go h.releaseAside()

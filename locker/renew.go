@@ -24,7 +24,7 @@ const (
 //
 // The error matches [ErrLost] if the lock is lost, and [ErrReleased] after Unlock. After any other
 // error the outcome is unknown, and the lease lasts at least as long as before. Extend returns when
-// ctx is done; an answer that comes later still counts.
+// ctx is done, or when the lease ends that it was to extend; an answer that comes later still counts.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	defer runtime.KeepAlive(l)
 	h := l.hold()
@@ -45,17 +45,21 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := h.begin(call); err != nil {
 		return err
 	}
-	if ctx.Done() == nil {
+	if ctx.Done() == nil && h.client.ends {
 		call.call()
 		return call.err
 	}
 	call.done = make(chan struct{})
+	end := time.NewTimer(time.Until(h.leaseNow().Expires) + joinLimit)
+	defer end.Stop()
 	go call.run()
 	select {
 	case <-call.done:
 		return call.err
 	case <-ctx.Done():
 		return &Error{Op: "extend", Key: l.Key(), Err: ctxError(ctx)}
+	case <-end.C: // the client library ignores the ctx of the call, which ended with the lease
+		return &Error{Op: "extend", Key: l.Key(), Err: errUnanswered}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/address"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -43,6 +44,10 @@ func newSpy() *spy {
 	faults := new(backendtest.Faults)
 	return &spy{Locker: single.New(faults.Queued(store)), store: store, faults: faults}
 }
+
+// Prompt tells that its calls end by themselves, as those of a store in memory do. So a call with a
+// ctx that can't end runs on the goroutine of its caller.
+func (s *spy) Prompt() bool { return true }
 
 // Endpoint names the server, as a Locker over one server does.
 func (s *spy) Endpoint() string { return s.endpoint }
@@ -110,6 +115,7 @@ type clocked struct {
 }
 
 func (c clocked) WallClock() *wallclock.Clock { return c.clock }
+func (c clocked) Prompt() bool                { return prompt.Of(c.Locker) }
 func (c clocked) Endpoint() string            { return address.Of(c.Locker) }
 
 // onClock is a Locker whose Client has that clock, on a store in memory with a maximum TTL of an

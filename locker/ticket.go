@@ -74,7 +74,7 @@ func (h *hold) canMove(ctx context.Context) error {
 	}
 	c.ledger.Begin()
 	defer c.ledger.Done()
-	lease, err := c.inner.Acquire(c.counted(ctx), req)
+	lease, err := c.inner.Acquire(ctx, req)
 	switch {
 	case err == nil: // the lock is lost, and the strategy does not look at From
 		c.discard(ctx, lease, h.ttl)

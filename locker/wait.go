@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -22,6 +25,10 @@ type waiting struct {
 	cleanups *cleanup.Queue
 	ledger   *cleanup.Ledger
 	server   func() string // that the Locker asks; empty: it does not tell
+	slowest  atomic.Int64  // the time.Duration that the slowest of the last answers took
+	ends     bool          // the calls of the Locker end by themselves: see package prompt
+	shared   atomic.Pointer[sharedContext]
+	timers   sync.Pool
 
 	handovers handovers
 	repeats   repeats
@@ -45,7 +52,6 @@ func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
 func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease Lease, err error) {
 	p := req.wait
 	if p == nil || p.once {
-		so.attempts++
 		lease, err = w.insist(ctx, nil, req, so)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			err = w.unanswered(ctx, req.Key, lastAttempt, nil)
@@ -97,7 +103,6 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 // request has a new Token.
 func (w *waiting) beside(ctx, limit context.Context, req *Request, so *effort) (lease Lease, over bool, err error) {
 	p := req.wait
-	so.attempts++
 	lease, err = w.insist(ctx, limit, *req, so)
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
 		return Lease{}, true, w.unanswered(ctx, req.Key, lastAttempt, nil)
@@ -152,9 +157,11 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 			return *handed, nil
 		}
 		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
-		so.attempts++
 		req.Waiter, req.Free, req.Joins = waiter, free, joins
 		lease, err := w.insist(ctx, limit, req, so)
+		if waiter != "" && isUnknown(err) {
+			w.lines.forgetWatch(ln) // what is on its way gets nothing in the name of this waiter
+		}
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, w.lines.know(ln).fault)
 		}
@@ -254,6 +261,8 @@ func (w *waiting) pause(ln *line, k knowledge, p *waitPolicy, so *effort) time.D
 	switch rest := w.lines.rest(ln.key); {
 	case rest > 0:
 		return rest
+	case isSilent(k.fault): // an answer was waited for already
+		pause = failing(1, rand.Float64())
 	case p.backoff != nil:
 		pause = p.backoff(max(so.attempts, 1), rand.Float64())
 	case k.fault != nil:
@@ -303,6 +312,14 @@ type effort struct {
 	held     bool      // the answer to an attempt
 	unknown  bool      // the outcome of an attempt
 	since    time.Time // when it began to sleep at the head of its line
+	silent   int       // attempts that had no answer, since the store last answered
+	left     []*attempt
+}
+
+// tooManyHang tells whether another attempt must wait until one that the call has left returns.
+func (so *effort) tooManyHang() bool {
+	so.left = slices.DeleteFunc(so.left, func(a *attempt) bool { return !a.hangs() })
+	return len(so.left) >= maxHanging
 }
 
 func (so *effort) contended() bool { return so.queued || so.held }
@@ -311,7 +328,10 @@ func (so *effort) contended() bool { return so.queued || so.held }
 func (so *effort) failed(err error) {
 	held := errors.Is(err, ErrHeld)
 	so.held = so.held || held
-	so.unknown = so.unknown || !held && !cleanup.Unsent(err)
+	so.unknown = so.unknown || isUnknown(err)
+	if held {
+		so.silent = 0
+	}
 }
 
 // count notes the effort in a copy of err, since others may have err as well.
@@ -344,11 +364,20 @@ func ended(ctx context.Context, key string, held *HeldError, fault error) error 
 
 // unanswered is the error of a wait that is over while an attempt is under way.
 func (w *waiting) unanswered(ctx context.Context, key, which string, fault error) error {
-	by := "the store"
+	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), fault: fault, pending: w.by() + which}}
+}
+
+// by names the server that does not answer.
+func (w *waiting) by() string {
 	if server := w.server(); server != "" {
-		by = "server " + server
+		return "server " + server
 	}
-	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), fault: fault, pending: by + which}}
+	return "the store"
+}
+
+// isUnknown tells whether an attempt that ended with err may still be granted.
+func isUnknown(err error) bool {
+	return err != nil && !errors.Is(err, ErrHeld) && !permanent(err) && !cleanup.Unsent(err)
 }
 
 const lastAttempt = " to the last attempt; its outcome is unknown, and it is cleaned up in the background"

@@ -512,8 +512,9 @@ func TestAnErrorSaysAfterHowManyAttempts(t *testing.T) {
 
 func TestAGrantThatComesTooLateIsReleased(t *testing.T) {
 	for name, late := range map[string]func(cancel context.CancelFunc){
-		"the ctx has ended":   func(cancel context.CancelFunc) { cancel() },
-		"the lease has ended": func(context.CancelFunc) { time.Sleep(time.Minute) },
+		"the ctx has ended": func(cancel context.CancelFunc) { cancel() },
+		// before the limit of the attempt, which is the TTL
+		"the lease has ended": func(context.CancelFunc) { time.Sleep(locker.DefaultTTL - 50*time.Millisecond) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {

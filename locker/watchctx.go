@@ -6,57 +6,51 @@ import (
 	"time"
 )
 
-// watchContext is the ctx of a watch. It ends when its line needs the watch no longer. A ctx of
-// [context.WithCancel], with the call that a store asks for at its end ([context.AfterFunc]), takes
-// about 500 bytes more. That is a quarter of what a key costs that is waited for: see
-// docs/performance.md, "What each mechanism brings".
-type watchContext struct {
+// ending is how a ctx of this package ends. Its channel is made only if somebody asks for it, and a
+// call at its end needs no goroutine before: [context.WithCancel] and [context.AfterFunc] find the
+// method AfterFunc. See docs/performance.md, "What each mechanism brings".
+type ending struct {
 	mu    sync.Mutex
 	done  chan struct{} // made when it is asked for
-	ended bool
-	calls []*func() // due at the end; nil: stopped
+	err   error         // nil: the ctx has not ended
+	calls []*func()     // due at the end; nil: stopped
 }
 
-func (c *watchContext) Deadline() (end time.Time, ends bool) { return time.Time{}, false }
-func (c *watchContext) Value(any) any                        { return nil }
-
-func (c *watchContext) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.ended {
-			close(c.done)
+func (e *ending) Done() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done == nil {
+		e.done = make(chan struct{})
+		if e.err != nil {
+			close(e.done)
 		}
 	}
-	return c.done
+	return e.done
 }
 
-func (c *watchContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
-		return context.Canceled
-	}
-	return nil
+func (e *ending) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
 }
 
-// AfterFunc calls f in a goroutine of its own once c has ended. [context.AfterFunc] calls this method.
-func (c *watchContext) AfterFunc(f func()) (stop func() bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
+// AfterFunc calls f in a goroutine of its own once the ctx has ended. [context.AfterFunc] calls this
+// method.
+func (e *ending) AfterFunc(f func()) (stop func() bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
 		go f()
 		return func() bool { return false }
 	}
 	call := &f
-	c.calls = append(c.calls, call)
+	e.calls = append(e.calls, call)
 	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for i, other := range c.calls {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for i, other := range e.calls {
 			if other == call {
-				c.calls[i] = nil
+				e.calls[i] = nil
 				return true
 			}
 		}
@@ -64,20 +58,31 @@ func (c *watchContext) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-func (c *watchContext) cancel() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
+// end ends the ctx with err. The first call counts.
+func (e *ending) end(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
 		return
 	}
-	c.ended = true
-	if c.done != nil {
-		close(c.done)
+	e.err = err
+	if e.done != nil {
+		close(e.done)
 	}
-	for _, call := range c.calls {
+	for _, call := range e.calls {
 		if call != nil {
 			go (*call)()
 		}
 	}
-	c.calls = nil
+	e.calls = nil
 }
+
+// watchContext is the ctx of a watch. It ends when its line needs the watch no longer. A ctx of
+// [context.WithCancel], with the call that a store asks for at its end, takes about 500 bytes more.
+// That is a quarter of what a key costs that is waited for.
+type watchContext struct{ ending }
+
+func (c *watchContext) Deadline() (end time.Time, ends bool) { return time.Time{}, false }
+func (c *watchContext) Value(any) any                        { return nil }
+
+func (c *watchContext) cancel() { c.end(context.Canceled) }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	client "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -398,6 +399,22 @@ func (e executor) Endpoint() string {
 	}
 	return e.addr(nil)
 }
+
+// Prompt tells that a call ends by the timeouts of the client. The deadline of its ctx would not do,
+// since the call may share a round trip with one that has more time.
+func (e executor) Prompt() bool {
+	switch c := e.client.(type) {
+	case interface{ Options() *client.Options }:
+		o := c.Options()
+		return isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
+	case interface{ Options() *client.ClusterOptions }:
+		o := c.Options()
+		return isShort(o.ReadTimeout) && isShort(o.WriteTimeout)
+	}
+	return false
+}
+
+func isShort(timeout time.Duration) bool { return timeout > 0 && timeout <= prompt.Overrun }
 
 // Clustered tells that a PUBLISH reaches those who are connected to other servers.
 func (e executor) Clustered() bool {

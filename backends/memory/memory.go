@@ -84,6 +84,9 @@ var (
 	_ backends.SharedTransferStore = (*Store)(nil)
 )
 
+// Prompt tells that no call waits for anything.
+func (s *Store) Prompt() bool { return true }
+
 // SetNX implements [backends.Store]. It allocates only if the map must grow.
 func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 	if err := s.check(ctx, ttl); err != nil {

@@ -19,8 +19,8 @@ import (
 //
 // A call returns as soon as its ctx is done, whatever the server does, and the connection that it used is closed if the
 // reply has not come. Calls that are made at the same time may share a round trip, and then a connection: it is closed
-// when all of their ctxs are done, or one of them and a second has passed. Redigo by itself waits for ever unless it is
-// given a DialReadTimeout, which is what bounds a call whose ctx can't end. A pool that is exhausted fails the call at
+// when all of their ctxs are done. Redigo by itself waits for ever unless it is given a DialReadTimeout, which is what
+// bounds a call of the store whose ctx can't end; locker.Client uses none such. A pool that is exhausted fails the call at
 // once, or makes it wait for its ctx (Wait). Connections of another make than redigo's need a ReceiveContext for this. A
 // pool with DialContext and TestOnBorrowContext is faster than one with Dial or TestOnBorrow: those know no ctx, so each
 // call needs a goroutine. If a server hangs, 256 of those may go on after their calls; until one of them ends, further

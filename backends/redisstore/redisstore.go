@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/wake"
 	"github.com/lockstep-go/lockstep/internal/address"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
@@ -94,6 +95,10 @@ func New(exec driver.Executor, opts ...Option) *Store {
 // Endpoint is the address of the server, for the texts of errors; empty if the client library does
 // not tell, or has several servers. It sends nothing.
 func (s *Store) Endpoint() string { return address.Of(s.exec) }
+
+// Prompt tells whether the calls of the client library end by themselves, also if their ctx has
+// only a deadline. It sends nothing.
+func (s *Store) Prompt() bool { return prompt.Of(s.exec) }
 
 // SetNX stores token under key for ttl if key is free or holds token already, and never makes that
 // live shorter than it would have.

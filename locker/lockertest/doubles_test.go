@@ -151,6 +151,7 @@ var doubles = slices.Concat(
 	unknownDoubles,
 	watchDoubles,
 	clientDoubles,
+	silentDoubles,
 	renewDoubles,
 	unlockDoubles,
 	minHoldDoubles,

@@ -139,6 +139,7 @@ var sentences = slices.Concat(
 	unknownSentences,
 	foreignSentences,
 	clientSentences,
+	silentSentences,
 	waitSentences,
 	renewSentences,
 	unlockSentences,

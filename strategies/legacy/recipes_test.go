@@ -72,6 +72,8 @@ var noCleanUp = []string{
 	"when ctx ends while the store hangs, Acquire soon returns the error of the ctx, and nothing is left",
 	"when ctx ends while the store hangs, the cleanup has a context of its own",
 	"when the reply to Acquire is lost, the error matches neither ErrHeld nor ErrLost, and the grant is removed",
+	"what a store that never answers has granted to a TryLock or Lock without deadline is removed, and the calls behind it go on",
+	"under WithWait an attempt that was granted without an answer is followed by another one, which gets the lock within 3 s of its release",
 	"a cleanup that fails or hangs is repeated until it is answered",
 	"a grant that the store makes after its attempt has failed is removed too",
 	"the cleanup of one attempt never removes the grant of the next",

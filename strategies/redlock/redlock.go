@@ -99,6 +99,9 @@ var errReleased = errors.New("released while its attempt was under way")
 // The node does not count for an extension, since its own cleanup may still delete the key.
 var errUncertain = errors.New("its attempt was never answered, and its own cleanup may still delete the key")
 
+// Prompt tells that a call ends by the node limit, or by the TTL.
+func (q *quorum) Prompt() bool { return true }
+
 // Acquire makes one attempt on all nodes. If it fails, the error contains a [*QuorumError] with the
 // vote of each node. It matches [locker.ErrHeld] unless more nodes failed than the quorum can do
 // without.

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -52,6 +53,12 @@ type Set func(ctx context.Context, key, token string, ttl time.Duration) (backen
 
 // Endpoint is the address of the store's server, for error texts: see package address.
 func (i *instance) Endpoint() string { return address.Of(i.place) }
+
+// Prompt tells whether the calls of the store end by themselves: see package prompt.
+func (i *instance) Prompt() bool { return prompt.Of(i.place) }
+
+// Prompt tells whether the calls of the store end by themselves.
+func (v value) Prompt() bool { return prompt.Of(v.Store) }
 
 // Endpoint returns the address of the store.
 func (v value) Endpoint() string { return address.Of(v.Store) }

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/starting"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -44,6 +45,9 @@ type invalid string
 func (e invalid) Error() string   { return string(e) }
 func (invalid) Permanent() bool   { return true }
 func (invalid) ErrorType() string { return "invalid" }
+
+// Prompt tells whether the calls of the store end by themselves.
+func (q queued) Prompt() bool { return prompt.Of(q.QueuedStore) }
 
 // Endpoint returns the address of the store.
 func (q queued) Endpoint() string { return address.Of(q.QueuedStore) }

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -24,6 +25,9 @@ type shared struct {
 	admission func(locker.Request) backends.Admission
 	trips     *roundTrips
 }
+
+// Prompt tells whether the calls of the store end by themselves.
+func (s shared) Prompt() bool { return prompt.Of(s.SharedStore) }
 
 // Endpoint returns the address of the store.
 func (s shared) Endpoint() string { return address.Of(s.SharedStore) }

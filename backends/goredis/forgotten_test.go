@@ -1,0 +1,33 @@
+package goredis_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/internal/verify/silent"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	client "github.com/redis/go-redis/v9"
+)
+
+func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, o := range map[string]client.Options{
+		"default options":     {},
+		"without a timeout":   {ReadTimeout: -1, WriteTimeout: -1},
+		"that follow the ctx": {ContextTimeoutEnabled: true, ReadTimeout: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silent.Run(t, server.Addr(), func(t *testing.T, addr string) locker.Locker {
+				set := o
+				set.Addr = addr
+				c := client.NewClient(&set)
+				t.Cleanup(func() { c.Close() })
+				return single.New(goredis.New(c))
+			})
+		})
+	}
+}

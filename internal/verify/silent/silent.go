@@ -1,0 +1,260 @@
+// Package silent tests what becomes of a lock when a connection falls silent for good, as it does
+// when a load balancer or a NAT forgets it: nothing is reset, and no byte comes any more.
+package silent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// A Proxy stands between a client and a server of any protocol over TCP.
+type Proxy struct {
+	listener net.Listener
+	target   string
+
+	mu      sync.Mutex
+	swallow bool          // the connection on which the client writes next
+	reply   bool          // and its request arrives: only the reply is lost
+	met     chan struct{} // closed when there is one
+	open    map[net.Conn]bool
+}
+
+// Before returns a proxy for the server at target. It ends with the test.
+func Before(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Proxy{listener: listener, target: target, open: map[net.Conn]bool{}}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { p.link(client) })
+		}
+	})
+	tb.Cleanup(func() {
+		listener.Close()
+		p.mu.Lock()
+		for c := range p.open {
+			c.Close()
+		}
+		p.open = nil
+		p.mu.Unlock()
+		running.Wait()
+	})
+	return p
+}
+
+// Addr is the address for clients.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Swallow makes the connection on which a client writes next silent for good. If reply is true, the
+// server still gets what the client writes. The channel is closed when a connection is silent.
+func (p *Proxy) Swallow(reply bool) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallow, p.reply, p.met = true, reply, make(chan struct{})
+	return p.met
+}
+
+// link passes bytes on until one side ends, or for good until it is swallowed.
+func (p *Proxy) link(client net.Conn) {
+	server, err := net.Dial("tcp", p.target)
+	if err != nil || !p.add(client, server) {
+		client.Close()
+		return
+	}
+	var mu sync.Mutex
+	isSilent := false // nothing goes to the client any more
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = copyIf(client, server, func() bool { mu.Lock(); defer mu.Unlock(); return !isSilent })
+		mu.Lock()
+		defer mu.Unlock()
+		if !isSilent {
+			client.Close()
+		}
+	})
+	lost := false
+	_, _ = copyIf(server, client, func() bool {
+		if silent, reply := p.takes(); silent {
+			mu.Lock()
+			isSilent = true
+			mu.Unlock()
+			lost = !reply
+		}
+		return !lost
+	})
+	server.Close()
+	back.Wait()
+	client.Close()
+}
+
+// takes tells whether the connection on which the client has just written falls silent.
+func (p *Proxy) takes() (silent, reply bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.swallow {
+		return false, false
+	}
+	p.swallow = false
+	close(p.met)
+	return true, p.reply
+}
+
+func (p *Proxy) add(all ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range all {
+		if p.open == nil {
+			c.Close()
+			continue
+		}
+		p.open[c] = true
+	}
+	return p.open != nil
+}
+
+// copyIf drops what it reads while pass is false.
+func copyIf(to io.Writer, from io.Reader, pass func() bool) (n int64, err error) {
+	buffer := make([]byte, 32<<10)
+	for {
+		k, err := from.Read(buffer)
+		if err != nil {
+			return n, err
+		}
+		if !pass() {
+			continue
+		}
+		if _, err := to.Write(buffer[:k]); err != nil {
+			return n, err
+		}
+		n += int64(k)
+	}
+}
+
+const (
+	ttl      = 2 * time.Second
+	overdue  = 2 * time.Second  // how much longer than its TTL a call may take
+	machine  = 10 * time.Second // for a machine that is busy: without a limit, a call hangs for minutes
+	patience = 30 * time.Second
+)
+
+// Run tests the Locker that over makes of a server at an address. Before, the server is at addr.
+func Run(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker) {
+	for name, reply := range map[string]bool{"the request is lost": false, "the reply is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("TryLock", func(t *testing.T) { t.Parallel(); ends(t, addr, over, reply) })
+			t.Run("a waiter", func(t *testing.T) { t.Parallel(); waits(t, addr, over, reply) })
+		})
+	}
+}
+
+// ends is about a TryLock without a deadline, and about the calls behind it.
+func ends(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker, reply bool) {
+	proxy, key := Before(t, addr), t.Name()
+	c := locker.New(over(t, proxy.Addr()), locker.WithTTL(ttl))
+	warm(t, c, key)
+	met, began := proxy.Swallow(reply), time.Now()
+	type result struct {
+		l   *locker.Lock
+		err error
+		at  time.Duration
+	}
+	tried, behind := make(chan result, 1), make(chan result, 1)
+	go func() {
+		l, err := c.TryLock(context.Background(), key)
+		tried <- result{l, err, time.Since(began)}
+	}()
+	<-met
+	go func() {
+		l, err := c.Lock(context.Background(), key, locker.WithWait(patience))
+		behind <- result{l, err, time.Since(began)}
+	}()
+	select {
+	case r := <-tried:
+		switch {
+		case r.err == nil || errors.Is(r.err, locker.ErrHeld) || errors.Is(r.err, context.DeadlineExceeded):
+			t.Errorf("TryLock = %v, %v; want an unknown outcome", r.l, r.err)
+		default:
+			t.Logf("after %v: %v", r.at.Round(time.Millisecond), r.err)
+		}
+	case <-time.After(ttl + overdue + machine):
+		t.Fatalf("TryLock did not return within %v", ttl+overdue+machine)
+	}
+	r := <-behind
+	if r.err != nil {
+		t.Fatalf("the Lock behind it: %v", r.err)
+	}
+	t.Logf("the lock behind it after %v", r.at.Round(time.Millisecond))
+	if err := r.l.Unlock(t.Context()); err != nil {
+		t.Logf("Unlock: %v", err)
+	}
+	direct := locker.New(over(t, addr)) // nothing is left of the attempt
+	l, err := direct.Lock(t.Context(), key, locker.WithWait(patience))
+	if err != nil {
+		t.Fatalf("the attempt has left something: %v", err)
+	}
+	_ = l.Unlock(t.Context())
+}
+
+// waits is about a waiter whose attempt after the release falls silent.
+func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker, reply bool) {
+	proxy, key := Before(t, addr), t.Name()
+	c, holder := locker.New(over(t, proxy.Addr())), locker.New(over(t, addr))
+	warm(t, c, key)
+	held, err := holder.Lock(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		l, err := c.Lock(context.Background(), key, locker.WithWait(patience))
+		if err == nil {
+			defer func() { _ = l.Unlock(context.Background()) }()
+		}
+		got <- err
+	}()
+	time.Sleep(500 * time.Millisecond) // it waits, or is about to: both are good
+	met := proxy.Swallow(reply)
+	if err := held.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	released := time.Now()
+	<-met
+	select {
+	case err := <-got:
+		if took := time.Since(released); err != nil || took > 3*time.Second+machine {
+			t.Errorf("the waiter has the lock after %v: %v", took, err)
+		} else {
+			t.Logf("the waiter has the lock after %v", took.Round(time.Millisecond))
+		}
+	case <-time.After(patience + machine):
+		t.Error("the waiter hangs")
+	}
+}
+
+// warm opens a connection and leaves it idle.
+func warm(t *testing.T, c *locker.Client, key string) {
+	t.Helper()
+	l, err := c.Lock(t.Context(), key, locker.WithWait(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
