@@ -17,6 +17,11 @@ const (
 	answerGrace  = 100 * time.Millisecond // for an attempt under way when the wait limit is reached
 	abandonGrace = 50 * time.Millisecond  // for a Locker to follow its ctx and clean up by itself
 
+	// for a Locker to follow the deadline of its ctx, and to say more than that there was no answer. It
+	// is no whole millisecond, as other limits are: so an attempt and a node of a quorum never reach
+	// theirs at one instant
+	deadlineGrace = 2500 * time.Microsecond
+
 	// silence is how long the first attempt of a call with WithWait may have no answer, until the
 	// next one is sent. It is long enough for a few round trips to a server far away.
 	silence = 2 * time.Second
@@ -49,7 +54,7 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 			err = w.tooLate(ctx, req, lease)
 		}
 	}()
-	timer := w.timer(a.within)
+	timer := w.timer(a.within + deadlineGrace)
 	defer func() { timer.Stop(); w.timers.Put(timer) }()
 	go a.run()
 	end := context.Canceled

@@ -63,13 +63,15 @@ func sharing(random float64) time.Duration {
 // evenly from 0 to 50 ms; the upper end doubles with each failure, up to 1 s. So waiters that
 // failed at one instant come back one after the other.
 func failing(failures int, random float64) time.Duration {
-	const first, limit = 50 * time.Millisecond, time.Second
+	const limit = time.Second
 	most := limit
 	if failures < 6 {
-		most = min(first<<(max(failures, 1)-1), limit)
+		most = min(baseFailing<<(max(failures, 1)-1), limit)
 	}
 	return time.Duration(random * float64(most))
 }
+
+const baseFailing = 50 * time.Millisecond
 
 // jitter draws from the upper half of d.
 func jitter(d time.Duration, random float64) time.Duration {

@@ -108,7 +108,7 @@ func TestAMinimumHoldDoesNotMakeAnAttemptLonger(t *testing.T) {
 		over := s.hung()
 		began := time.Now()
 		_, err := c.TryLock(t.Context(), "key", locker.WithTTL(time.Second), locker.WithMinHold(14*time.Minute))
-		if took := time.Since(began); err == nil || took != time.Second {
+		if took := time.Since(began); err == nil || took < time.Second || took > 1010*time.Millisecond {
 			t.Errorf("TryLock = %v after %v", err, took)
 		}
 		over()

@@ -159,7 +159,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
 		req.Waiter, req.Free, req.Joins = waiter, free, joins
 		lease, err := w.insist(ctx, limit, req, so)
-		if waiter != "" && isUnknown(err) {
+		if waiter != "" && (err == errUnderWay || isSilent(err)) { //nolint:errorlint // it is not wrapped
 			w.lines.forgetWatch(ln) // what is on its way gets nothing in the name of this waiter
 		}
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
@@ -261,10 +261,13 @@ func (w *waiting) pause(ln *line, k knowledge, p *waitPolicy, so *effort) time.D
 	switch rest := w.lines.rest(ln.key); {
 	case rest > 0:
 		return rest
-	case isSilent(k.fault): // an answer was waited for already
-		pause = failing(1, rand.Float64())
 	case p.backoff != nil:
 		pause = p.backoff(max(so.attempts, 1), rand.Float64())
+		if isSilent(k.fault) { // an answer was waited for already
+			pause = min(pause, baseFailing)
+		}
+	case isSilent(k.fault):
+		pause = failing(1, rand.Float64())
 	case k.fault != nil:
 		pause = failing(k.failures, rand.Float64())
 	case w.lines.shared:
