@@ -86,7 +86,7 @@ var unlockSentences = []sentence{
 	{"after an Unlock whose ctx has ended, the next holder gets the lock and keeps it", needs(faults), func(x *fixture) {
 		c := x.client(locker.WithTTL(x.long))
 		l := x.lock(c, x.key("k"))
-		x.beneath.FaultOnce(Release, backendtest.Hang, backendtest.Hang)
+		x.beneath.FaultOnce(Release, backendtest.Hang, backendtest.Hang, backendtest.Hang, backendtest.Hang)
 		x.ends(l.Unlock)
 		next := x.got(x.waits(x.Context(), c, l.Key()))
 		x.pause(10 * tick)
