@@ -50,7 +50,13 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 		a.ctx.deadline = earlier(a.ctx.deadline, end)
 	}
 	defer func() {
-		if err == nil && lease.Ended() {
+		if err != nil {
+			return
+		}
+		if ttl := req.relied(); ttl < req.TTL {
+			lease.Expires = earlier(lease.Expires, Until(lease.Granted, ttl))
+		}
+		if lease.Ended() {
 			err = w.tooLate(ctx, req, lease)
 		}
 	}()
@@ -133,11 +139,19 @@ func (w *waiting) patience(req Request, so *effort) time.Duration {
 	if p == nil {
 		return req.TTL
 	}
-	ttl := min(cmp.Or(p.ttl, req.TTL), req.TTL)
+	ttl := req.relied()
 	if p.limit == 0 {
 		return ttl
 	}
 	return min(ttl, max(silence<<min(so.silent, maxDoublings), 3*time.Duration(w.slowest.Load())))
+}
+
+// relied is the part of the TTL that the holder relies on: the rest is for a minimum hold.
+func (r Request) relied() time.Duration {
+	if r.wait == nil {
+		return r.TTL
+	}
+	return min(cmp.Or(r.wait.ttl, r.TTL), r.TTL)
 }
 
 // attempt is a call of Acquire that its caller may leave.

@@ -46,7 +46,6 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
 	}
 	now := time.Now()
-	lease.Expires = cfg.reliedUntil(lease)
 	if lease.endedAt(now) {
 		c.discard(ctx, lease, cfg.asks())
 		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}

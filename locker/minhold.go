@@ -62,14 +62,6 @@ func (c *config) relying(ctx context.Context) context.Context {
 	return relied.With(ctx, c.ttl)
 }
 
-// reliedUntil is the end of lease for its holder.
-func (c *config) reliedUntil(lease Lease) time.Time {
-	if c.minHold <= c.ttl {
-		return lease.Expires
-	}
-	return earlier(lease.Expires, Until(lease.Granted, c.ttl))
-}
-
 // minHold is the minimum hold of a hold that has one.
 type minHold struct {
 	d time.Duration // from the grant

@@ -701,3 +701,31 @@ func TestMiddlewareLearnsWhichExtendKeepsTheKey(t *testing.T) {
 		}
 	})
 }
+
+// The TTL decides whether a grant comes too late, and not the minimum hold: then Lock goes on.
+func TestAGrantThatComesAfterItsTTLIsNotTheEndOfALockWithALongMinimumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := 2 // answers that come when the lease is over, and before the limit of an attempt
+		store := memory.New()
+		c := locker.New(delayed{single.New(store), func() time.Duration {
+			if late--; late >= 0 {
+				return 495 * time.Millisecond
+			}
+			return 0
+		}})
+		l := mustLock(t, c, "key", locker.WithTTL(500*time.Millisecond), locker.WithMinHold(time.Minute), locker.WithWait(time.Hour))
+		mustUnlock(t, l)
+	})
+}
+
+// delayed answers after a pause, whatever its ctx.
+type delayed struct {
+	locker.Locker
+	pause func() time.Duration
+}
+
+func (d delayed) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := d.Locker.Acquire(context.WithoutCancel(ctx), req)
+	time.Sleep(d.pause())
+	return lease, err
+}

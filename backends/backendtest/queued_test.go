@@ -467,27 +467,43 @@ var lateDoubles = []broken[backends.QueuedStore]{
 
 // passedOver is a store whose waiters lose their position if they do not take their reservation.
 func passedOver(m *memory.Store) backends.QueuedStore {
+	var mu sync.Mutex // of the maps
 	had, watches, ends := make(map[string]bool), make(map[string]func()), make(map[string]context.CancelFunc)
 	watch := func(key, waiter string, wake func()) error {
 		ctx, end := context.WithCancel(background)
+		mu.Lock()
 		watches[waiter], ends[waiter] = wake, end
+		mu.Unlock()
 		return m.WatchQueued(ctx, key, waiter, func() {
-			had[waiter] = had[waiter] || isReservedFor(m, key, waiter)
+			reserved := isReservedFor(m, key, waiter)
+			mu.Lock()
+			had[waiter] = had[waiter] || reserved
+			mu.Unlock()
 			wake()
 		})
 	}
 	return queuedDouble{
 		Store: m,
 		watchQueued: func(ctx context.Context, key, waiter string, wake func()) error {
-			context.AfterFunc(ctx, func() { ends[waiter]() })
+			context.AfterFunc(ctx, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				ends[waiter]()
+			})
 			return watch(key, waiter, wake)
 		},
 		setNXQueued: func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-			if had[t.Waiter] && !isReservedFor(m, key, t.Waiter) {
+			reserved := isReservedFor(m, key, t.Waiter)
+			mu.Lock()
+			again, wake, end := had[t.Waiter] && !reserved, watches[t.Waiter], ends[t.Waiter]
+			if again {
 				had[t.Waiter] = false
-				ends[t.Waiter]()
+			}
+			mu.Unlock()
+			if again {
+				end()
 				time.Sleep(time.Nanosecond) // until the store has noticed the end
-				if err := watch(key, t.Waiter, watches[t.Waiter]); err != nil {
+				if err := watch(key, t.Waiter, wake); err != nil {
 					return backends.Result{}, err
 				}
 			}

@@ -97,19 +97,39 @@ func (x *fixture) endsInSilence(lost lossOf) {
 func (x *fixture) waitsInSilence(lost lossOf) {
 	x.Helper()
 	x.silent(lost, func(name string, hang backendtest.Fault) {
-		g := x.grant(x.key(name), x.long)
-		waiting := x.waits(x.Context(), x.client(locker.WithTTL(x.long)), g.Key, locker.WithWait(30*time.Second))
-		x.pause(50 * time.Millisecond)
-		x.stillWaits(waiting)
-		met := x.meets(hang)
-		x.release(g.Lease)
-		released := time.Now()
-		answer(x, "an attempt meets the fault", met)
+		for played := false; !played; {
+			played = x.waitsIn(hang, x.key(name))
+		}
+	})
+}
+
+// waitsIn is false if the scene was not played: an attempt that was sent before the store fell
+// silent was granted after the release.
+func (x *fixture) waitsIn(hang backendtest.Fault, key string) (played bool) {
+	x.Helper()
+	g := x.grant(key, x.long)
+	waiting := x.waits(x.Context(), x.client(locker.WithTTL(x.long)), g.Key, locker.WithWait(30*time.Second))
+	x.pause(50 * time.Millisecond)
+	x.stillWaits(waiting)
+	met := x.meets(hang)
+	x.release(g.Lease)
+	released := time.Now()
+	var next locked
+	select {
+	case <-met:
 		x.pause(tick)
 		x.beneath.Fault(Acquire, nil)
-		next := x.got(waiting)
+		next, played = x.got(waiting), true
 		x.soon("Lock returned", released, 3*time.Second)
-		x.unlock(next.Lock)
-		x.emptyInTheEnd(g.Key)
-	})
+	case next = <-waiting:
+		x.beneath.Fault(Acquire, nil)
+		if next.err != nil {
+			x.Fatalf("Lock: %v", next.err)
+		}
+	case <-time.After(x.patience):
+		x.Fatalf("not within %v: an attempt meets the fault", x.patience)
+	}
+	x.unlock(next.Lock)
+	x.emptyInTheEnd(g.Key)
+	return played
 }
