@@ -39,9 +39,14 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 		return Lease{}, &hangingError{w.by()}
 	}
 	so.attempts++
-	if limit == nil && ctx == context.Background() {
+	defer func() {
+		if err == nil {
+			lease, err = w.inTime(ctx, req, lease)
+		}
+	}()
+	if limit == nil && ctx.Done() == nil {
 		if shared := w.alone(req); shared != nil {
-			return w.prompt(shared, req)
+			return w.prompt(shared.with(ctx), req)
 		}
 	}
 	a := &attempt{w: w, req: req, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
@@ -49,17 +54,6 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 	if end, ends := ctx.Deadline(); ends {
 		a.ctx.deadline = earlier(a.ctx.deadline, end)
 	}
-	defer func() {
-		if err != nil {
-			return
-		}
-		if ttl := req.relied(); ttl < req.TTL {
-			lease.Expires = earlier(lease.Expires, Until(lease.Granted, ttl))
-		}
-		if lease.Ended() {
-			err = w.tooLate(ctx, req, lease)
-		}
-	}()
 	timer := w.timer(a.within + deadlineGrace)
 	defer func() { timer.Stop(); w.timers.Put(timer) }()
 	go a.run()
@@ -91,6 +85,17 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 	return Lease{}, errUnderWay
 }
 
+// inTime returns the lease as its holder may rely on it. A lease that has ended by then is an error.
+func (w *waiting) inTime(ctx context.Context, req Request, lease Lease) (Lease, error) {
+	if ttl := req.relied(); ttl < req.TTL {
+		lease.Expires = earlier(lease.Expires, Until(lease.Granted, ttl))
+	}
+	if lease.Ended() {
+		return lease, w.tooLate(ctx, req, lease)
+	}
+	return lease, nil
+}
+
 // timer is one that an earlier attempt has used, if there is one: that saves three allocations.
 func (w *waiting) timer(d time.Duration) *time.Timer {
 	if t, ok := w.timers.Get().(*time.Timer); ok {
@@ -119,13 +124,10 @@ func (w *waiting) alone(req Request) *sharedContext {
 }
 
 // prompt asks on the goroutine of the caller.
-func (w *waiting) prompt(ctx *sharedContext, req Request) (lease Lease, err error) {
+func (w *waiting) prompt(ctx context.Context, req Request) (lease Lease, err error) {
 	began := time.Now()
 	lease, err = w.Locker.Acquire(ctx, req)
-	switch {
-	case err == nil && lease.Ended():
-		err = w.tooLate(context.Background(), req, lease)
-	case err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
 	}
 	return lease, err

@@ -124,6 +124,27 @@ func (c *sharedContext) Value(key any) any {
 	return nil
 }
 
+// with is c, with the values of a ctx that can't end.
+func (c *sharedContext) with(ctx context.Context) context.Context {
+	if ctx == context.Background() {
+		return c
+	}
+	return &givenContext{c, ctx}
+}
+
+// givenContext is a sharedContext with the values of the caller's ctx.
+type givenContext struct {
+	*sharedContext
+	given context.Context
+}
+
+func (c *givenContext) Value(key any) any {
+	if key == (cleanup.LedgerKey{}) {
+		return c.ledger
+	}
+	return c.given.Value(key)
+}
+
 func (c *attemptContext) Value(key any) any {
 	if key == (cleanup.LedgerKey{}) {
 		return c.ledger

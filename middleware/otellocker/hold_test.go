@@ -216,19 +216,19 @@ var renewalScenarios = []scenario{
 		run: func(x *scene) {
 			x.faultOnce(backendtest.ExpireIf, backendtest.Hang)
 			l := x.lock()
-			time.Sleep(20 * time.Second)
+			time.Sleep(25500 * time.Millisecond)
 			x.unlock(l)
 		},
 		spans: []string{
 			acquired, released,
-			`lock renew 6.699333333s root {error.type="timeout" lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
+			`lock renew 15.0735s root {error.type="timeout" lock.key="invoice/42" lock.outcome="timeout" lock.ttl=30.0}` +
 				` Error: lockstep: extend "invoice/42": context deadline exceeded -> lock acquire`,
 		},
 		metrics: samples{
 			"lock.renewals{lock.outcome=timeout}": "1",
 			"lock.renewals{lock.outcome=renewed}": "1",
 			"lock.renewal.slack":                  "13.398666667s",
-		}.with("20s"),
+		}.with("25.5s"),
 	},
 	{
 		name: "extension that Unlock cuts short",

@@ -97,13 +97,13 @@ var extensions = []outcome{
 	{name: "an extension is not answered in its time", do: func(s *scene) {
 		s.faults[0].Once(backendtest.ExpireIf, backendtest.Hang)
 		l := s.lock(locker.WithTTL(3 * time.Second))
-		time.Sleep(2 * time.Second)
+		time.Sleep(2500 * time.Millisecond)
 		l.Unlock(s.ctx)
 	}, want: []string{
 		strings.Replace(got, "9s", "3s", 1),
 		`level=DEBUG msg="lock extended" key=invoice/42 ttl=3s left=1.338666667s trace=7`,
-		`level=WARN msg="lock extension failed" key=invoice/42 ttl=3s left=1.008s error=… error_type=timeout trace=7`,
-		`level=DEBUG msg="lock released" key=invoice/42 held=2s trace=7`,
+		`level=WARN msg="lock extension failed" key=invoice/42 ttl=3s left=502ms error=… error_type=timeout trace=7`,
+		`level=DEBUG msg="lock released" key=invoice/42 held=2.5s trace=7`,
 	}},
 	{name: "an extension by hand is not answered in its time", do: func(s *scene) {
 		s.faults[0].Set(backendtest.ExpireIf, backendtest.Hang)
