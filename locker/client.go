@@ -130,10 +130,11 @@ func both(l *Lock, work, release error) error {
 	return fmt.Errorf("%w; %w", work, release)
 }
 
-// call is how Lock, TryLock, Do and Resume differ.
+// call is how Lock, TryLock, Do, DoAll and Resume differ.
 type call struct {
 	once, scoped bool
-	from         string // the token of a ticket; empty: none
+	from         string          // the token of a ticket; empty: none
+	given        context.Context // to DoAll; nil: another call
 }
 
 func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) (*Lock, error) {
@@ -174,7 +175,11 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	}
 	var chance nesting
 	if !how.once {
-		chance = c.nested(ctx, key, req.Owner)
+		above := ctx
+		if how.given != nil {
+			above = how.given // the locks that DoAll has taken since then are of other keys
+		}
+		chance = c.nested(ctx, above, key, req.Owner)
 	}
 	switch chance {
 	case nestedFull:
@@ -231,14 +236,14 @@ const (
 	nestedAsk
 )
 
-// nested looks at the holds of key by this Client from whose contexts ctx descends. A ctx that can't
-// end does not end with a hold.
-func (c *Client) nested(ctx context.Context, key, owner string) nesting {
+// nested looks at the holds of key by this Client from whose contexts ctx descends: above is ctx, or
+// a ctx above it below which there is no hold of key. A ctx that can't end does not end with a hold.
+func (c *Client) nested(ctx, above context.Context, key, owner string) nesting {
 	if ctx.Done() == nil {
 		return nestedFree
 	}
 	holds, chance := 0, nestedFree
-	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
+	for h := holdOf(above); h != nil; h = holdOf(h.parent) {
 		if h.client != c || h.lease.Key != key || !h.lasts() {
 			continue
 		}

@@ -69,7 +69,7 @@ func (a *doingAll) do(ctx context.Context, keys []string) (err error) {
 	if a.limit > 0 && len(a.held) > 0 {
 		opts = append(slices.Clip(opts), WithWait(max(a.limit-time.Since(a.began), 1)))
 	}
-	l, err := a.client.lock(ctx, keys[0], opts, call{scoped: true})
+	l, err := a.client.lock(ctx, keys[0], opts, call{scoped: true, given: a.given})
 	if err != nil {
 		return err
 	}
@@ -80,5 +80,38 @@ func (a *doingAll) do(ctx context.Context, keys []string) (err error) {
 		}
 		err = both(l, err, l.Unlock(a.given))
 	}()
-	return a.do(l.Context(), keys[1:])
+	if len(keys) == 1 {
+		return a.do(l.Context(), nil)
+	}
+	return a.do(below(l), keys[1:])
 }
+
+// below is the ctx for the lock after l.
+func below(l *Lock) context.Context {
+	values := l.hold().parent
+	if above, ok := values.(*belowContext); ok {
+		values = above.values // no middleware has added to them
+	}
+	return &belowContext{&l.ctx, values}
+}
+
+// belowContext is the Context of a Lock for the next lock of DoAll. It ends like the Context, but
+// looks for values and the deadline past the locks of DoAll above it. Through each of them, a key
+// among 4,000 would cost 1.3 ms instead of 12 µs: see BenchmarkDoAll.
+type belowContext struct {
+	*holdContext
+	values context.Context // the ctx given to DoAll, or what middleware made of a ctx below it
+}
+
+func (c *belowContext) Deadline() (time.Time, bool) { return c.values.Deadline() }
+
+func (c *belowContext) Value(key any) any {
+	if key == (holdKey{}) || ending.Value(key) != nil {
+		return c.holdContext.Value(key)
+	}
+	return c.values.Value(key)
+}
+
+// ending has no values. So its Value returns something only for the key by which package context
+// finds what ends a ctx. The values of a belowContext must not answer that key: they end later.
+var ending, _ = context.WithCancel(context.Background())

@@ -51,3 +51,6 @@ func (c *Client) FillCleanups(ctx context.Context, remove func(context.Context) 
 	for c.cleanups.Add(ctx, cleanup.Entry{TTL: time.Minute, Remove: remove}) {
 	}
 }
+
+// IsHoldKey tells whether key is that by which a ctx is asked for the innermost hold above it.
+func IsHoldKey(key any) bool { return key == holdKey{} }
