@@ -106,12 +106,12 @@ type belowContext struct {
 func (c *belowContext) Deadline() (time.Time, bool) { return c.values.Deadline() }
 
 func (c *belowContext) Value(key any) any {
-	if key == (holdKey{}) || ending.Value(key) != nil {
+	if key == (holdKey{}) || onlyEnds.Value(key) != nil {
 		return c.holdContext.Value(key)
 	}
 	return c.values.Value(key)
 }
 
-// ending has no values. So its Value returns something only for the key by which package context
+// onlyEnds has no values. So its Value returns something only for the key by which package context
 // finds what ends a ctx. The values of a belowContext must not answer that key: they end later.
-var ending, _ = context.WithCancel(context.Background())
+var onlyEnds, _ = context.WithCancel(context.Background())
