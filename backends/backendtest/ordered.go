@@ -247,6 +247,7 @@ var orderedSentences = []sentence{
 	{"a writer is alone, however many readers and writers come at the same time", func(x *fixture) {
 		key := x.key("k")
 		var reading, writing atomic.Int64
+		var failed atomic.Bool
 		var mu sync.Mutex
 		together(callers, func(i int) {
 			a := writes
@@ -255,10 +256,11 @@ var orderedSentences = []sentence{
 			}
 			a.Turn = backends.Turn{}
 			token := fmt.Sprint("token", i)
-			for entered := 0; entered < rounds; {
+			for entered := 0; entered < rounds && !failed.Load(); {
 				res, err := x.shared.Enter(x.Context(), key, token, x.long, a)
 				if err != nil {
 					x.Errorf("Enter: %v", err)
+					failed.Store(true) // the hold may be there: nobody else would enter
 					return
 				}
 				if !res.OK {
