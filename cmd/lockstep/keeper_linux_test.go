@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ func TestTheLockIsFreeWhenAtLeastIsOver(t *testing.T) {
 			t.Parallel()
 			key := fmt.Sprint("k", rand.Uint64())
 			mark := "MARK=" + key
-			call := append(c.args, "run", "-ttl", "10m", "-max-ttl", "10m", "-at-least", "3", key, "--", "sh", "-c", "exit 5")
+			call := slices.Concat(c.args, []string{"run", "-ttl", "10m", "-max-ttl", "10m", "-at-least", "3", key, "--", "sh", "-c", "exit 5"})
 			began := time.Now() // before the grant
 			p := prepare(t, c.store, call...)
 			p.Env = append(p.Env, mark)
@@ -46,7 +47,7 @@ func TestTheLockIsFreeWhenAtLeastIsOver(t *testing.T) {
 			if code := p.code(); code != 5 || p.err.String() != "" {
 				t.Fatalf("exit %d: %s", code, p.err.String())
 			}
-			looks := append(c.args, "test", key)
+			looks := slices.Concat(c.args, []string{"test", key})
 			await(t, "the lock is free", func() bool { code, _, _ := run(t, c.store, looks...); return code == 0 })
 			free := time.Since(began)
 			t.Logf("free %v after the start of the call", free)
