@@ -46,9 +46,6 @@ func (i *Idle) Watch(c net.Conn) net.Conn {
 	}
 	i.born.Do(func() { i.clock = newClock() })
 	w := &idleConn{Conn: c, of: i}
-	if addr := c.RemoteAddr(); addr != nil {
-		w.start.addr = addr.String()
-	}
 	w.used.Store(i.clock.now())
 	if s, ok := c.(syscall.Conn); ok { // go-redis looks for the end of idle connections by it
 		return idleSysConn{w, s}
@@ -61,7 +58,6 @@ type idleConn struct {
 	of     *Idle
 	used   atomic.Int64 // when something was last read or written
 	rested atomic.Bool  // it was idle, and nothing was read since
-	start  opening
 
 	reading sync.Mutex // held while somebody reads: a subscription is not idle
 	mu      sync.Mutex
@@ -86,7 +82,6 @@ func (c *idleConn) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	n, err := c.Conn.Read(b)
-	c.start.read(b[:n])
 	if n > 0 {
 		c.used.Store(c.of.clock.now())
 		c.rested.Store(false)
@@ -95,16 +90,10 @@ func (c *idleConn) Read(b []byte) (int, error) {
 		c.of.broken.Store(c.of.clock.now())
 		err = stale{err, false}
 	}
-	if n == 0 && isEnd(err) {
-		err = c.start.explain(err)
-	}
 	return n, err
 }
 
 func (c *idleConn) Write(b []byte) (int, error) {
-	if refused := c.start.refusal(); refused != nil {
-		return 0, refused
-	}
 	used := c.used.Load()
 	idle := time.Duration(c.of.clock.now() - used)
 	if idle >= testAfter || used < c.of.broken.Load() {
@@ -121,23 +110,7 @@ func (c *idleConn) Write(b []byte) (int, error) {
 		c.of.broken.Store(c.of.clock.now())
 		err = stale{err, true}
 	}
-	if isEnd(err) {
-		err = c.lastWords(err)
-	}
 	return n, err
-}
-
-// lastWords is for a write that failed: the server may have said why before it closed.
-func (c *idleConn) lastWords(err error) error {
-	if c.start.begun.Load() || !c.reading.TryLock() {
-		return err
-	}
-	defer c.reading.Unlock()
-	buf := make([]byte, 1024)
-	_ = c.Conn.SetReadDeadline(time.Now().Add(restedFor)) // nothing else is read after the end
-	n, _ := c.Conn.Read(buf)
-	c.start.read(buf[:n])
-	return c.start.explain(err)
 }
 
 func (c *idleConn) SetDeadline(t time.Time) error {

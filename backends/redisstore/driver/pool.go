@@ -124,14 +124,13 @@ func (p pooled) try(ctx context.Context, commands []*Command) (answered int, bro
 			err = stale{err, false}
 			p.closeIdle(ctx)
 		}
-		demoted, away := false, false
+		demoted := false
 		for _, command := range commands[:answered] {
 			if command.Err != nil && IsDemoted(command.Err) {
 				demoted, command.Alone = true, true
 			}
-			away = away || IsTurnedAway(command.Err)
 		}
-		p.put(c, demoted || away)
+		p.put(c, demoted)
 		err = p.fault(ctx, err)
 	}
 	for _, command := range commands[answered:] {
@@ -315,7 +314,7 @@ func (p pooled) pin(ctx context.Context, fn func(Conn) error) error {
 	if pinned.watching {
 		_, _ = pinned.Pipeline(ctx, []any{"UNWATCH"}) // or the connection is cut
 	}
-	p.put(c, pinned.watching || IsDemoted(err) || IsTurnedAway(err))
+	p.put(c, pinned.watching || IsDemoted(err))
 	return err
 }
 
