@@ -167,7 +167,7 @@ func (e executor) elsewhere(ctx context.Context, err error, do func() (any, erro
 	if !ok {
 		return nil, err
 	}
-	for idle := pool.PoolStats().IdleConns + 1; idle > 0 && driver.Elsewhere(err) && driver.Ended(ctx) == nil; idle-- {
+	for left := pool.PoolStats().TotalConns + 1; left > 0 && driver.Elsewhere(err) && driver.Ended(ctx) == nil; left-- { // others return theirs meanwhile
 		value, err = do()
 	}
 	return value, err
