@@ -277,8 +277,8 @@ var defects = []defect{
 	}},
 	{name: "the loss of one of several locks does not end the work", strategy: "single", fault: Partition, patch: patch{
 		"locker", "doall.go",
-		"	return a.do(l.Context(), keys[1:])\n",
-		"	if DEFECT {\n		return a.do(ctx, keys[1:])\n	}\n	return a.do(l.Context(), keys[1:])\n",
+		"	return a.do(below(l), keys[1:])\n",
+		"	if DEFECT {\n		return a.do(ctx, keys[1:])\n	}\n	return a.do(below(l), keys[1:])\n",
 	}},
 	{name: "no quarantine", strategy: "single", fault: Quarantine, below: mutant{unguarded: true}},
 	{name: "the monotonic clock alone ends a lease", strategy: "single", fault: Ahead, patch: patch{
