@@ -2,7 +2,6 @@ package driver
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,14 +9,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 const (
-	testAfter = time.Second            // of idling
-	testLimit = time.Second            // for the answer
-	restedFor = 100 * time.Millisecond // a connection that was not used for this long was idle
+	testAfter = time.Second // of idling
+	testLimit = time.Second // for the answer
 )
 
 // Idle keeps calls off connections that died while nobody used them: the server has closed them, or
@@ -45,8 +41,7 @@ func (i *Idle) Watch(c net.Conn) net.Conn {
 		return c
 	}
 	i.born.Do(func() { i.clock = newClock() })
-	w := &idleConn{Conn: c, of: i}
-	w.used.Store(i.clock.now())
+	w := &idleConn{rested: newRested(c, i.clock), of: i}
 	if s, ok := c.(syscall.Conn); ok { // go-redis looks for the end of idle connections by it
 		return idleSysConn{w, s}
 	}
@@ -54,10 +49,8 @@ func (i *Idle) Watch(c net.Conn) net.Conn {
 }
 
 type idleConn struct {
-	net.Conn
-	of     *Idle
-	used   atomic.Int64 // when something was last read or written
-	rested atomic.Bool  // it was idle, and nothing was read since
+	*rested
+	of *Idle
 
 	reading sync.Mutex // held while somebody reads: a subscription is not idle
 	mu      sync.Mutex
@@ -69,48 +62,34 @@ type idleSysConn struct {
 	syscall.Conn
 }
 
-// clock tells monotonic times that are greater than zero.
-type clock struct{ born time.Time }
-
-func newClock() clock { return clock{time.Now()} }
-
-func (c clock) now() int64 { return int64(time.Since(c.born)) + 1 }
-
 func (c *idleConn) idleConn() {}
 
 func (c *idleConn) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.used.Store(c.of.clock.now())
-		c.rested.Store(false)
-	}
-	if n == 0 && isEnd(err) && c.rested.Load() {
-		c.of.broken.Store(c.of.clock.now())
-		err = stale{err, false}
-	}
-	return n, err
+	n, err := c.rested.Read(b)
+	return n, c.noted(err)
 }
 
 func (c *idleConn) Write(b []byte) (int, error) {
-	used := c.used.Load()
-	idle := time.Duration(c.of.clock.now() - used)
+	used, idle := c.used.Load(), c.idle()
 	if idle >= testAfter || used < c.of.broken.Load() {
 		if err := c.test(used); err != nil {
 			return 0, stale{err, true}
 		}
 	}
-	if idle >= restedFor {
-		c.rested.Store(true)
-	}
-	n, err := c.Conn.Write(b)
-	c.used.Store(c.of.clock.now())
-	if n == 0 && isEnd(err) && idle >= restedFor {
-		c.of.broken.Store(c.of.clock.now())
+	n, err := c.writeAfter(idle, b)
+	if n == 0 && isStale(err) { // there is one call at a time
 		err = stale{err, true}
 	}
-	return n, err
+	return n, c.noted(err)
+}
+
+func (c *idleConn) noted(err error) error {
+	if isStale(err) {
+		c.of.broken.Store(c.clock.now())
+	}
+	return err
 }
 
 func (c *idleConn) SetDeadline(t time.Time) error {
@@ -153,13 +132,13 @@ func (c *idleConn) test(used int64) error {
 	err := c.ping(end)
 	switch {
 	case err == nil:
-		c.used.Store(c.of.clock.now())
+		c.used.Store(c.clock.now())
 		_ = c.SetReadDeadline(time.Time{})
 		err = c.Conn.SetWriteDeadline(due)
 	case !isTimeout(err):
-		c.of.broken.Store(c.of.clock.now())
+		c.of.broken.Store(c.clock.now())
 	case !hurry:
-		c.of.silent.Store(c.of.clock.now())
+		c.of.silent.Store(c.clock.now())
 	}
 	return err
 }
@@ -182,21 +161,4 @@ func (c *idleConn) ping(end time.Time) error {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
-}
-
-// stale is the error of a connection that ended while it was idle.
-type stale struct {
-	error
-	unsent bool // nothing of the call was written
-}
-
-func (s stale) Unwrap() error { return s.error }
-func (s stale) Stale() bool   { return true }
-func (s stale) Unsent() bool  { return s.unsent }
-
-// IsUnused tells that a call failed on a connection that ended while it was idle, before anything of
-// the call was sent. Another connection may do.
-func IsUnused(err error) bool {
-	s, ok := errors.AsType[stale](err)
-	return ok && s.unsent && cleanup.Unsent(err)
 }

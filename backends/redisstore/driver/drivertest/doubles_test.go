@@ -182,6 +182,17 @@ func vague(err error) error {
 	return errVague
 }
 
+// neverStale hides that a connection had ended while it was idle.
+func neverStale(next call) call {
+	return func(ctx context.Context, args ...any) (any, error) {
+		reply, err := next(ctx, args...)
+		if w, ok := errors.AsType[*driver.WireError](err); ok && w.Stale() {
+			err = driver.Fault(ctx, "", errors.New(err.Error()))
+		}
+		return reply, err
+	}
+}
+
 // forever is a Receive after which nothing comes, as if nobody had noticed the end of a connection.
 func forever(s driver.Subscription) driver.Subscription {
 	return brokenSubscription{Subscription: s, receive: func() (driver.Event, error) {
@@ -393,16 +404,11 @@ var doubles = []double{
 	},
 	{
 		bug: "it is not said that a connection had ended while it was idle", breaks: "idle connections with TLS that were closed fail no lock",
-		fails: "Lock = ", only: "New",
-		harness: doing(func(next call) call {
-			return func(ctx context.Context, args ...any) (any, error) {
-				reply, err := next(ctx, args...)
-				if w, ok := errors.AsType[*driver.WireError](err); ok && w.Stale() {
-					err = driver.Fault(ctx, "", errors.New(err.Error()))
-				}
-				return reply, err
-			}
-		}),
+		fails: "Lock = ", only: "New", harness: doing(neverStale),
+	},
+	{
+		bug: "it is not said that a connection had ended as the command came", breaks: "an idle connection that ends as the next command comes fails no lock",
+		fails: "Lock = ", only: "New", harness: doing(neverStale),
 	},
 	{
 		bug: "a cleanup is pretended", breaks: "a lost reply keeps no lock from others", fails: "the lock is free",

@@ -33,6 +33,7 @@ var patient = []storeSentence{
 	{"a lost reply keeps no lock from others", lostReply},
 	{"idle connections that were forgotten without a reset fail no lock", forgottenConnections},
 	{"idle connections with TLS that were closed fail no lock", closedConnections},
+	{"an idle connection that ends as the next command comes fails no lock", endingConnection},
 	{"TLS carries locks and wake-ups, between those who trust each other", overTLS},
 	{"the users of docs/security.md suffice", usersSuffice},
 	{"locks outlive a switchover that keeps the connections", func(t *testing.T, h Harness) {

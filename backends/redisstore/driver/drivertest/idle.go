@@ -64,6 +64,21 @@ func closedConnections(t *testing.T, h Harness) {
 	}
 }
 
+// endingConnection is about a client that could not know: the connection ends when the next command is
+// on its way.
+func endingConnection(t *testing.T, h Harness) {
+	for name, store := range h.idling() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+			idle(t, h, store(t, Server{Addr: proxy.Addr()}), func() {
+				time.Sleep(300 * time.Millisecond)
+				proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"SET"}})
+			})
+		})
+	}
+}
+
 // idling are the ways to a client for locks.
 func (h Harness) idling() map[string]func(t *testing.T, to Server) Client {
 	opts := []redisstore.Option{redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(time.Hour)}
