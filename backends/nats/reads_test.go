@@ -139,14 +139,21 @@ func TestACallPausesWhileAnotherWriteIsUnderWay(t *testing.T) {
 				"$JS.API.STREAM.INFO.LOCKSTEP":       {fmt.Sprintf(`{"ts":%q}`, time.Now().Format(time.RFC3339Nano))},
 				read:                                 {c.read},
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			err := c.call(ctx, store)
+			var err error
+			for range 20 { // on a busy machine, the ctx may end during a request instead of a pause
+				before := sent.Load()
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				err = c.call(ctx, store)
+				cancel()
+				if n := sent.Load() - before; n > 3*12 { // a slow machine sends less, and never more
+					t.Errorf("%d requests in 300ms; want at most 12 attempts of 3 requests", n)
+				}
+				if !errors.Is(err, context.DeadlineExceeded) || isUnsent(err) {
+					break
+				}
+			}
 			if !errors.Is(err, context.DeadlineExceeded) || !isUnsent(err) {
 				t.Errorf("%v; want the end of the ctx, and nothing done", err)
-			}
-			if n := sent.Load(); n > 3*12 { // a slow machine sends less, and never more
-				t.Errorf("%d requests in 300ms; want at most 12 attempts of 3 requests", n)
 			}
 		})
 	}

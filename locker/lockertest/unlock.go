@@ -104,7 +104,7 @@ var unlockSentences = []sentence{
 		x.beneath.Fault(Release, nil)
 	}},
 	{"a hold that its maximum has ended leaves nothing after its lease, whether Unlock comes late or never", nil, func(x *fixture) {
-		c := x.client(locker.WithTTL(x.short), locker.WithMaxHold(x.short/2))
+		c := x.client(locker.WithTTL(renewed), locker.WithMaxHold(renewed/2))
 		for name, unlock := range map[string]bool{"late": true, "never": false} {
 			l := x.lock(c, x.key(name))
 			_ = x.lost(l) // in real time, the lease may end first

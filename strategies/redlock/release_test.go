@@ -322,9 +322,6 @@ func TestAGrantOfANodeThatTheReleaseHasLeftOutIsReleased(t *testing.T) {
 		if err := l.Release(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
-		if n := nodes[2].count("release"); n != 0 {
-			t.Errorf("the release was sent to the node that does not answer, %d times", n)
-		}
 		time.Sleep(4 * time.Second)
 		if n := nodes[2].count("release"); n == 0 {
 			t.Error("the node was not cleaned up")
