@@ -39,7 +39,7 @@ func TestGrantsTellTheirNumber(t *testing.T) {
 		reply any
 		want  backends.Result // zero: an error
 	}{
-		{[]any{int64(0), int64(7), "ann"}, backends.Result{Left: 7 * time.Millisecond, Holder: "ann"}},
+		{[]any{int64(0), int64(8), "ann"}, backends.Result{Left: 7 * time.Millisecond, Holder: "ann"}},
 		{[]any{int64(0), int64(-1), ""}, backends.Result{Foreign: true}},
 		{[]any{int64(1), "9007199254740991"}, backends.Result{OK: true, Fence: 1<<53 - 1}},
 		{[]any{int64(1), int64(2)}, backends.Result{}},
@@ -64,7 +64,7 @@ func TestEnterTellsTheHolds(t *testing.T) {
 		reply          any
 		want, numbered backends.Result // zero: an error
 	}{
-		{[]any{int64(0), int64(7), int64(2), int64(3), "ann"}, backends.Result{Left: 7 * time.Millisecond, Holds: 2, Position: 3, Holder: "ann"},
+		{[]any{int64(0), int64(8), int64(2), int64(3), "ann"}, backends.Result{Left: 7 * time.Millisecond, Holds: 2, Position: 3, Holder: "ann"},
 			backends.Result{Left: 7 * time.Millisecond, Holds: 2, Position: 3, Holder: "ann"}},
 		{[]any{int64(0), int64(-1), int64(0), int64(0), ""}, backends.Result{Foreign: true}, backends.Result{Foreign: true}},
 		{[]any{int64(1), int64(2), int64(0), int64(-1)}, backends.Result{OK: true, Holds: 2, Room: 3}, backends.Result{}},
@@ -121,7 +121,7 @@ func TestLeftOfAKeyWithExpiryIsNeverZero(t *testing.T) {
 		{reply: int64(-2)},
 		{reply: int64(-1), found: true},
 		{reply: int64(0), left: time.Millisecond, found: true},
-		{reply: int64(1500), left: 1500 * time.Millisecond, found: true},
+		{reply: int64(1501), left: 1500 * time.Millisecond, found: true},
 		{reply: int64(-3), bad: true},
 		{reply: "1", bad: true},
 		{bad: true},
@@ -210,5 +210,14 @@ func TestScriptsNameTheirKeysAndShareNothingBetweenCalls(t *testing.T) {
 	}
 	if !reflect.DeepEqual(first, want) {
 		t.Errorf("a later call has changed it to %q", first)
+	}
+}
+
+// Whatever has a key has some ms left, and 0 says that it is not known.
+func TestTheMsThatAKeyLivesLongerIsNotLeft(t *testing.T) {
+	for pttl, want := range map[int64]time.Duration{-2: 0, 0: 0, 1: time.Millisecond, 2: time.Millisecond, 10_001: 10 * time.Second} {
+		if got := leftOf(pttl); got != want {
+			t.Errorf("%v left of a PTTL of %d, want %v", got, pttl, want)
+		}
 	}
 }

@@ -70,7 +70,7 @@ func TestNoKeyEndsEarly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			watched, early, worst := 0, 0, time.Duration(0)
-			for round := range rounds {
+			for round := 0; round < rounds || watched < 10 && round < 20*rounds; round++ { // on a busy machine few are seen
 				name := func(i int) string { return fmt.Sprintf("%s %d %d", c.name, round, i) }
 				var ends [keys]time.Time // not before
 				for i := range ends {
@@ -99,8 +99,8 @@ func TestNoKeyEndsEarly(t *testing.T) {
 			if early > 0 {
 				t.Errorf("%d of %d keys ended too early, by up to %v", early, watched, worst)
 			}
-			if watched < 10 { // on a busy machine few are
-				t.Errorf("only %d of %d keys were seen before their end", watched, rounds*keys)
+			if watched < 10 {
+				t.Errorf("only %d keys were seen before their end", watched)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
@@ -110,7 +109,7 @@ func inspected(reply any, err error) (backends.State, error) {
 		state.Reserved++
 	case kind == "string":
 		state.Holding = 1
-		state.Holds = []backends.Hold{r.hold(value, max(left, 0), -1)}
+		state.Holds = []backends.Hold{r.hold(value, left, -1)}
 	case kind == "zset":
 		state.Holding, state.Group = many, group
 		for _, part := range holds {
@@ -119,7 +118,7 @@ func inspected(reply any, err error) (backends.State, error) {
 				return backends.State{}, unexpected(reply)
 			}
 			ends, slot := math.Modf(r.number(told[3])) // see holds.lua
-			state.Holds = append(state.Holds, r.hold(told[:3], max(int64(ends-now)+1, 0), int(slot*2048)-1))
+			state.Holds = append(state.Holds, r.hold(told[:3], int64(ends-now)+1, int(slot*2048)-1))
 		}
 	}
 	if !r.ok {
@@ -162,13 +161,13 @@ func (r *reader) label(part any) string {
 	return ""
 }
 
-// hold reads the label of a token, its print and whether it is one. left is in ms.
+// hold reads the label of a token, its print and whether it is one. left is that of the key in ms.
 func (r *reader) hold(told []any, left int64, slot int) backends.Hold {
 	if len(told) != 3 {
 		r.ok = false
 		return backends.Hold{}
 	}
-	return backends.HoldOf(r.text(told[0]), r.text(told[1]), r.count(told[2]) == 1, duration(left, time.Millisecond), slot)
+	return backends.HoldOf(r.text(told[0]), r.text(told[1]), r.count(told[2]) == 1, leftOf(left), slot)
 }
 
 func (r *reader) list(part any) []any {

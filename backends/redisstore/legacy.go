@@ -49,7 +49,7 @@ func (s *Store) GetSet(ctx context.Context, key, value string) (string, bool, er
 	return text(s.plain(ctx, "GETSET", s.config.prefix+key, value))
 }
 
-// Left is PTTL, at least a millisecond if key has an expiry.
+// Left is PTTL without the ms of lifeOfKey, and at least a millisecond if key has an expiry.
 func (s *Store) Left(ctx context.Context, key string) (time.Duration, bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, false, err
@@ -67,7 +67,7 @@ func (s *Store) Left(ctx context.Context, key string) (time.Duration, bool, erro
 	case left == -1:
 		return 0, true, nil
 	}
-	return duration(max(left, 1), time.Millisecond), true, nil
+	return max(leftOf(left), time.Millisecond), true, nil
 }
 
 // Expire is PEXPIRE.

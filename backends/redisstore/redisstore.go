@@ -157,7 +157,7 @@ func refused(left int64, holder string) backends.Result {
 	if left == -1 {
 		return backends.Result{Foreign: true, Holder: holder}
 	}
-	return backends.Result{Left: duration(max(left, 0), time.Millisecond), Holder: holder}
+	return backends.Result{Left: leftOf(left), Holder: holder}
 }
 
 // ExpireIf makes key live for ttl from now if it holds token, and never shorter than it would have
@@ -234,6 +234,12 @@ func (s *Store) granting(ctx context.Context, ttl time.Duration) error {
 // server's clock. Before Redis 8.0, and in Valkey, a key lives until the end of this ms. Since Redis
 // 8.0, the search for expired keys removes it at the beginning.
 func lifeOfKey(ttl time.Duration) int64 { return milliseconds(ttl) + 1 }
+
+// leftOf is how long a lease lasts whose key lives for pttl ms, the ms of lifeOfKey not counted: never
+// more than the TTL. A key that is still there, for 0 ms, has 1. A hold of a shared lock lives as long.
+func leftOf(pttl int64) time.Duration {
+	return duration(max(pttl-1, min(pttl, 1), 0), time.Millisecond)
+}
 
 // milliseconds rounds up: nothing ends before its time. A hold of a shared lock lives until the end
 // of its ms: see holds.lua.

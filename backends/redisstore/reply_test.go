@@ -19,8 +19,8 @@ func TestAcquiredReadsTheReplyOfTheScript(t *testing.T) {
 		bad   bool
 	}{
 		{reply: []any{int64(1), int64(0)}, want: backends.Result{OK: true}},
-		{reply: []any{int64(0), int64(1500), "ann"}, want: backends.Result{Left: 1500 * time.Millisecond, Holder: "ann"}},
-		{reply: []any{int64(0), int64(1500), "ann\xff"}, want: backends.Result{Left: 1500 * time.Millisecond}}, // other software wrote it
+		{reply: []any{int64(0), int64(1501), "ann"}, want: backends.Result{Left: 1500 * time.Millisecond, Holder: "ann"}},
+		{reply: []any{int64(0), int64(1501), "ann\xff"}, want: backends.Result{Left: 1500 * time.Millisecond}}, // other software wrote it
 		{reply: []any{int64(0), int64(-1), ""}, want: backends.Result{Foreign: true}},
 		{reply: []any{int64(0), int64(-2), ""}, want: backends.Result{}}, // expired within the script's millisecond
 		{reply: []any{int64(0), int64(0), ""}, want: backends.Result{}},
