@@ -65,6 +65,11 @@ func (s *rows) guard(ctx context.Context, tx Executor, lease locker.Lease) error
 		if err != nil {
 			return false, err
 		}
+		if err := s.file.stays(ctx, tx); errors.As(err, new(fileMoved)) {
+			return false, nil
+		} else if err != nil {
+			return false, s.explain(ctx, err)
+		}
 		var r record
 		err = r.scan(func(dest ...any) error { return tx.Row(ctx, s.dialect.guard, []any{key}, dest...) })
 		if errors.Is(err, sql.ErrNoRows) {

@@ -26,6 +26,8 @@ type rows struct {
 	// A statement that writes waits for writing. A grant first waits for granting. So one grant at most is
 	// before what holders write: a renewal does not wait behind all who want a lock.
 	writing, granting slot
+
+	file *file // nil: a server has the database
 }
 
 // A slot is for one call at a time; nil: for as many as come.
@@ -36,16 +38,31 @@ type lane func(ctx context.Context, fn func(c *databaseConn) error) error
 
 // grants is the lane of calls that take a lock, and of those that nobody needs to hold one.
 func (s *rows) grants(ctx context.Context, fn func(c *databaseConn) error) error {
-	return s.own.attempt(ctx, fn)
+	return s.own.attempt(ctx, s.inPlace(ctx, fn))
 }
 
 // renewals and releases are the lanes of holders.
 func (s *rows) renewals(ctx context.Context, fn func(c *databaseConn) error) error {
+	fn = s.inPlace(ctx, fn)
 	return s.own.holder(ctx, true, func(c *databaseConn, _ bool) error { return fn(c) })
 }
 
 func (s *rows) releases(ctx context.Context, fn func(c *databaseConn) error) error {
+	fn = s.inPlace(ctx, fn)
 	return s.own.holder(ctx, false, func(c *databaseConn, _ bool) error { return fn(c) })
+}
+
+// inPlace is fn, unless the database is no longer where others find it.
+func (s *rows) inPlace(ctx context.Context, fn func(c *databaseConn) error) func(c *databaseConn) error {
+	if s.file == nil {
+		return fn
+	}
+	return func(c *databaseConn) error {
+		if err := s.file.stays(ctx, c); err != nil {
+			return err
+		}
+		return fn(c)
+	}
 }
 
 // over makes rows of a database whose reserve has no connection.
@@ -73,6 +90,9 @@ func (s *rows) granted(key, token string, ttl time.Duration, res backends.Result
 
 // renewed notes the answer to a renewal.
 func (s *rows) renewed(key, token string, ttl time.Duration, ok bool, err error) (bool, error) {
+	if errors.As(err, new(fileMoved)) { // it is held in a file that nobody else has
+		ok, err = false, nil
+	}
 	if ok {
 		s.own.hold(key, token, ttl)
 	} else if err == nil {
@@ -83,6 +103,9 @@ func (s *rows) renewed(key, token string, ttl time.Duration, ok bool, err error)
 
 // released notes the answer to a release.
 func (s *rows) released(key, token string, ok bool, err error) (bool, error) {
+	if errors.As(err, new(fileMoved)) {
+		ok, err = false, nil
+	}
 	if err == nil {
 		s.own.drop(key, token)
 	}

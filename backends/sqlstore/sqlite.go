@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +26,11 @@ import (
 // one writer at a time. A call that waits for longer than the busy_timeout of its connection fails, and
 // nothing was done. A process that is stopped by SIGSTOP while it writes keeps all others from writing until
 // it goes on or is killed.
+//
+// A program that has the file open goes on with it when it is deleted, moved or replaced, and others get
+// another one. Locks are lost then, at the next renewal, and a call that takes one fails: the program must be
+// restarted. A holder whose lease has not ended may still work beside the next one: do not touch the file, nor
+// those beside it (-wal, -shm), while programs run.
 //
 // Times are those of the clock of the computer, cut to milliseconds: a value lives up to 2 ms longer than
 // asked. A number is the time in microseconds, or the last number plus one if that is greater. It is kept
@@ -61,6 +67,7 @@ func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
 	// SQLite waits for the lock of the file by sleeping. With the wait here, 64 goroutines take 1.6 to 1.9 times
 	// as many locks, and 8 as many as before: BenchmarkSQLiteGoroutines in bench/stores.
 	s.writing, s.granting = make(slot, 1), make(slot, 1)
+	s.file = new(file)
 	return s
 }
 
@@ -151,20 +158,17 @@ func (s *SQLite) Guard(ctx context.Context, tx Executor, lease locker.Lease) err
 	return s.guard(ctx, tx, lease)
 }
 
-// file is the path of the database file; empty: it is in memory.
-func (s *SQLite) file(ctx context.Context) (string, error) {
+// place is the path of the database file; empty: it is in memory.
+func (s *SQLite) place(ctx context.Context) (string, error) {
 	if _, err := s.prepare(ctx, ""); err != nil {
 		return "", err
 	}
-	var path string
-	err := s.db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)
-	if err != nil {
+	defer s.own.settle()
+	if err := s.grants(ctx, func(*databaseConn) error { return nil }); err != nil {
 		return "", s.explain(ctx, err)
 	}
-	if path == "" {
-		return "", nil
-	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	path := s.file.path
+	if target, err := filepath.EvalSymlinks(path); err == nil && path != "" {
 		path = target
 	}
 	return path, nil
@@ -172,7 +176,7 @@ func (s *SQLite) file(ctx context.Context) (string, error) {
 
 // Identify implements [backends.Identifier]. Each file is a server of its own.
 func (s *SQLite) Identify(ctx context.Context) (backends.Identity, error) {
-	path, err := s.file(ctx)
+	path, err := s.place(ctx)
 	if err != nil {
 		return backends.Identity{}, err
 	}
@@ -188,8 +192,9 @@ func (s *SQLite) Identify(ctx context.Context) (backends.Identity, error) {
 // nolock or a VFS without them.
 func (s *SQLite) Check(ctx context.Context) (Report, error) {
 	var r Report
-	path, err := s.file(ctx)
-	if err != nil {
+	path, err := s.place(ctx)
+	moved, isMoved := errors.AsType[fileMoved](err)
+	if err != nil && !isMoved {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
 	var version, journal string
@@ -212,13 +217,15 @@ func (s *SQLite) Check(ctx context.Context) (Report, error) {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
 	r.install(installed, partsOfSQLiteWanted, there)
-	if path == "" {
+	if isMoved {
+		r.find(ProblemFile, true, "its locks exclude nobody who opens the file now: restart the program", "the database file %s was %s while this program had it open", moved.path, moved.how)
+	} else if path == "" {
 		r.find(ProblemFile, true, "each connection has locks of its own", "the database is in memory")
 	} else if kind := networkFileSystem(path); kind != "" {
 		r.find(ProblemFile, true, "its locks do not exclude reliably: put the file on a disk of this computer", "the file is on %s", kind)
 	}
 	switch mode := strings.ToLower(journal); {
-	case mode == "wal" || path == "":
+	case mode == "wal" || path == "" && !isMoved:
 	case mode == "off" || mode == "memory":
 		r.find(ProblemPersistence, true, "a program that is killed while it writes damages the file: set journal_mode to WAL", "journal_mode is %s", mode)
 	default:
