@@ -123,7 +123,7 @@ type executor struct {
 	heard  *driver.Heard
 }
 
-func newExecutor(c Client) executor { return executor{c, new(driver.Heard)} }
+func newExecutor(c Client) executor { return executor{c, &driver.Heard{First: "HELLO"}} }
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, false)

@@ -133,6 +133,8 @@ func ask(c net.Conn, o client.ClientOption) (string, error) {
 	for i := range replies {
 		text, err := readText(r)
 		switch {
+		case driver.IsTurnedAway(err): // nothing comes behind it
+			return "", err
 		case err != nil && !errors.As(err, new(*driver.ReplyError)):
 			return "", err
 		case first == nil:

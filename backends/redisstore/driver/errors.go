@@ -36,7 +36,10 @@ type ReplyError struct {
 // Error is the address, the text without the arguments that some errors quote and without the
 // digest of a script, and what to do next.
 func (e *ReplyError) Error() string {
-	text, _, _ := strings.Cut(e.Text, ", with args beginning with:")
+	text, _, _ := strings.Cut(e.Text, argsQuoted)
+	if isProtected(text) { // it goes on with 800 characters of advice
+		text, _, _ = strings.Cut(text, " because")
+	}
 	// Redis 7.2 and later begin the reply with "ERR ACL failure in script: ".
 	if i := strings.LastIndex(text, " script: "); i >= 0 && strings.Contains(text[i:], "@user_script") {
 		text = text[:i]
@@ -44,8 +47,15 @@ func (e *ReplyError) Error() string {
 	return at(e.Addr, strings.TrimSuffix(text, ".")) + e.next()
 }
 
+// argsQuoted begins what some error replies quote: it may be a password or a token.
+const argsQuoted = ", with args beginning with:"
+
 func (e *ReplyError) next() string {
 	switch code := e.Code(); {
+	case e.turnedAway() && isProtected(e.Text):
+		return nothingSent + ": give the server a password, or set its protected-mode to no"
+	case e.turnedAway():
+		return nothingSent + ": close clients, or raise maxclients of the server"
 	case code == "NOAUTH":
 		return "; give the client a password, and a user name if it needs one"
 	case code == "WRONGPASS":
@@ -95,7 +105,7 @@ func (e *ReplyError) Permanent() bool {
 	case "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "LOCKSTEP":
 		return true
 	}
-	return strings.HasPrefix(e.Text, "ERR unknown command") || e.Connecting && (isDatabase(e.Text) || isPassword(e.Text))
+	return strings.HasPrefix(e.Text, "ERR unknown command") || e.turnedAway() && isProtected(e.Text) || e.Connecting && (isDatabase(e.Text) || isPassword(e.Text))
 }
 
 // isDatabase tells that SELECT was refused for its number.
@@ -123,11 +133,11 @@ func (e *ReplyError) Unsent() bool {
 		return true
 	case "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "NOSCRIPT", "EXECABORT":
 		return !e.inScript()
-	case "ERR":
-		return strings.HasPrefix(e.Text, "ERR max number of clients reached") && !e.inScript()
 	}
-	return false
+	return e.turnedAway() && !e.Permanent()
 }
+
+func (e *ReplyError) turnedAway() bool { return isTurnedAway(e.Text) && !e.inScript() }
 
 // inScript tells that a script had begun.
 func (e *ReplyError) inScript() bool {
@@ -149,8 +159,9 @@ func (e *ReplyError) Is(target error) bool {
 
 // Heard notes whether a server has ever answered. Its zero value is ready to use.
 type Heard struct {
-	TLS bool // the client speaks it, as far as is known
-	yes atomic.Bool
+	TLS   bool   // the client speaks it, as far as is known
+	First string // the command that the client sends first on a connection; empty: not known
+	yes   atomic.Bool
 }
 
 // Note takes the error of a command, or nil. After the first answer it costs next to nothing.
@@ -161,13 +172,18 @@ func (h *Heard) Note(err error) {
 }
 
 // Explain adds to an error what it may mean if no server has ever answered. A server that does not
-// speak TLS waits for the end of what it takes for a command.
+// speak TLS waits for the end of what it takes for a command. A proxy such as twemproxy closes a
+// connection on which it gets a command that it does not know.
 func (h *Heard) Explain(err error) error {
 	switch encrypts := h.TLS || strings.Contains(err.Error(), "TLS"); {
-	case h.yes.Load():
+	case h.yes.Load(), errors.As(err, new(answered)):
 		return err
 	case !encrypts && isEnd(err):
-		return fmt.Errorf("%w before any answer; the server may speak only TLS on this port", err)
+		first := "the first command"
+		if h.First != "" {
+			first += ", " + h.First
+		}
+		return fmt.Errorf("%w before any answer; the server may speak only TLS on this port, or be a proxy that does not know %s", err, first)
 	case encrypts && isTimeout(err):
 		return fmt.Errorf("%w before any answer; the server may not speak TLS on this port", err)
 	}

@@ -55,6 +55,7 @@ func TestErrorRepliesAreOfOneClass(t *testing.T) {
 		{"NOSCRIPT No matching script. Please use EVAL.", "not done", "unknown"},
 		{"EXECABORT Transaction discarded because of previous errors.", "not done", "unknown"},
 		{"ERR max number of clients reached", "not done", "unknown"},
+		{"DENIED Redis is running in protected mode because protected mode is enabled", "permanent", "unknown"},
 
 		// Of these a script meets its first write, or none.
 		{"READONLY You can't write against a read only replica.", "not done", "not done"},
@@ -95,7 +96,10 @@ func TestErrorRepliesNameTheServerAndTheNextStep(t *testing.T) {
 		{"OOM command not allowed when used memory > 'maxmemory'. script: 0f1e2d, on @user_script:9.",
 			"server 10.0.0.7:6379: OOM command not allowed when used memory > 'maxmemory'; nothing was done", "redis_oom"},
 		{"ERR max number of clients reached",
-			"server 10.0.0.7:6379: ERR max number of clients reached; nothing was done", "redis_maxclients"},
+			"server 10.0.0.7:6379: ERR max number of clients reached; nothing was sent: close clients, or raise maxclients of the server", "redis_maxclients"},
+		{"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.",
+			"server 10.0.0.7:6379: DENIED Redis is running in protected mode; nothing was sent: give the server a password, " +
+				"or set its protected-mode to no", "redis_denied"},
 		{"NOAUTH Authentication required.",
 			"server 10.0.0.7:6379: NOAUTH Authentication required; give the client a password, and a user name if it needs one", "redis_noauth"},
 		{"WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -194,7 +198,11 @@ func TestErrorsOfTheWireNameTheServerTheOutcomeAndTheirKind(t *testing.T) {
 				"the outcome is unknown", "tls"},
 		{addr, Connecting(io.EOF), "server 10.0.0.7:6379: EOF; nothing was sent", "eof"},
 		{addr, new(Heard).Explain(io.EOF),
-			"server 10.0.0.7:6379: EOF before any answer; the server may speak only TLS on this port; the outcome is unknown", "eof"},
+			"server 10.0.0.7:6379: EOF before any answer; the server may speak only TLS on this port, or be a proxy that does not know the first command; " +
+				"the outcome is unknown", "eof"},
+		{addr, (&Heard{First: "HELLO"}).Explain(io.EOF),
+			"server 10.0.0.7:6379: EOF before any answer; the server may speak only TLS on this port, or be a proxy that does not know " +
+				"the first command, HELLO; the outcome is unknown", "eof"},
 		{addr, (&Heard{TLS: true}).Explain(op("read", timeout{})),
 			"read tcp 10.0.0.7:6379: i/o timeout before any answer; the server may not speak TLS on this port; the outcome is unknown", "timeout"},
 		{addr, heard.Explain(io.EOF), "server 10.0.0.7:6379: EOF; the outcome is unknown", "eof"},

@@ -42,6 +42,9 @@ func (i *Idle) Watch(c net.Conn) net.Conn {
 	}
 	i.born.Do(func() { i.clock = newClock() })
 	w := &idleConn{rested: newRested(c, i.clock), of: i}
+	if addr := c.RemoteAddr(); addr != nil {
+		w.start.addr = addr.String()
+	}
 	if s, ok := c.(syscall.Conn); ok { // go-redis looks for the end of idle connections by it
 		return idleSysConn{w, s}
 	}
@@ -50,7 +53,8 @@ func (i *Idle) Watch(c net.Conn) net.Conn {
 
 type idleConn struct {
 	*rested
-	of *Idle
+	of    *Idle
+	start opening
 
 	reading sync.Mutex // held while somebody reads: a subscription is not idle
 	mu      sync.Mutex
@@ -68,10 +72,18 @@ func (c *idleConn) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	n, err := c.rested.Read(b)
-	return n, c.noted(err)
+	c.start.read(b[:n])
+	err = c.noted(err)
+	if n == 0 && isEnd(err) {
+		err = c.start.explain(err)
+	}
+	return n, err
 }
 
 func (c *idleConn) Write(b []byte) (int, error) {
+	if refused := c.start.refusal(); refused != nil {
+		return 0, refused
+	}
 	used, idle := c.used.Load(), c.idle()
 	if idle >= testAfter || used < c.of.broken.Load() {
 		if err := c.test(used); err != nil {
@@ -82,7 +94,11 @@ func (c *idleConn) Write(b []byte) (int, error) {
 	if n == 0 && isStale(err) { // there is one call at a time
 		err = stale{err, true}
 	}
-	return n, c.noted(err)
+	err = c.noted(err)
+	if isEnd(err) {
+		err = c.lastWords(err)
+	}
+	return n, err
 }
 
 func (c *idleConn) noted(err error) error {
@@ -90,6 +106,19 @@ func (c *idleConn) noted(err error) error {
 		c.of.broken.Store(c.clock.now())
 	}
 	return err
+}
+
+// lastWords is for a write that failed: the server may have said why before it closed.
+func (c *idleConn) lastWords(err error) error {
+	if c.start.begun.Load() || !c.reading.TryLock() {
+		return err
+	}
+	defer c.reading.Unlock()
+	buf := make([]byte, 1024)
+	_ = c.Conn.SetReadDeadline(time.Now().Add(restedFor)) // nothing else is read after the end
+	n, _ := c.Conn.Read(buf)
+	c.start.read(buf[:n])
+	return c.start.explain(err)
 }
 
 func (c *idleConn) SetDeadline(t time.Time) error {

@@ -124,13 +124,14 @@ func (p pooled) try(ctx context.Context, commands []*Command) (answered int, bro
 			err = stale{err, false}
 			p.closeIdle(ctx)
 		}
-		demoted := false
+		demoted, away := false, false
 		for _, command := range commands[:answered] {
 			if command.Err != nil && IsDemoted(command.Err) {
 				demoted, command.Alone = true, true
 			}
+			away = away || IsTurnedAway(command.Err)
 		}
-		p.put(c, demoted)
+		p.put(c, demoted || away)
 		err = p.fault(ctx, err)
 	}
 	for _, command := range commands[answered:] {
@@ -314,7 +315,7 @@ func (p pooled) pin(ctx context.Context, fn func(Conn) error) error {
 	if pinned.watching {
 		_, _ = pinned.Pipeline(ctx, []any{"UNWATCH"}) // or the connection is cut
 	}
-	p.put(c, pinned.watching || IsDemoted(err))
+	p.put(c, pinned.watching || IsDemoted(err) || IsTurnedAway(err))
 	return err
 }
 

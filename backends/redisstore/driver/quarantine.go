@@ -155,6 +155,9 @@ func (e *endpoint) drop() {
 // If it returns an error, the adapter closes the connection and returns that error to its caller.
 func (q *Quarantine) Saw(name, reply string, err error) error {
 	if err != nil && !isUntold(err) {
+		if reply, ok := errors.AsType[*ReplyError](err); ok && reply.Addr == "" {
+			reply.Addr = name // in the text below
+		}
 		return fmt.Errorf("INFO, which quarantine needs on a new connection: %w", err)
 	}
 	now, fields := time.Now(), info.Parse(reply)
@@ -200,7 +203,7 @@ func (q *Quarantine) Saw(name, reply string, err error) error {
 // does not permit it. A wrong password is told by the next command as well, which says more.
 func isUntold(err error) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
-	if !ok {
+	if !ok || reply.turnedAway() {
 		return false
 	}
 	switch code := reply.Code(); code {

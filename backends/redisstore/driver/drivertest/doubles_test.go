@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -386,6 +387,19 @@ var doubles = []double{
 					return nil, errVague
 				}
 				return next(ctx, args...)
+			}
+		}),
+	},
+	{
+		bug: "what a server said before it closed the connection is not told", breaks: "a server that turns connections away says why",
+		fails: "errors are wrong",
+		harness: doing(func(next call) call {
+			return func(ctx context.Context, args ...any) (any, error) {
+				reply, err := next(ctx, args...)
+				if driver.IsTurnedAway(err) {
+					err = driver.Fault(ctx, "", io.EOF)
+				}
+				return reply, err
 			}
 		}),
 	},

@@ -47,6 +47,11 @@ var patient = []storeSentence{
 			return h.Open(t, Server{Addr: to.Addr, TLS: to.Encrypt, Timeout: to.Timeout, Password: to.Password, Database: to.Database}, opts...)
 		}, h.Greets)
 	}},
+	{"a server that turns connections away says why", func(t *testing.T, h Harness) {
+		wiretest.TurnedAway(t, func(t *testing.T, to wiretest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
+			return h.Open(t, Server{Addr: to.Addr, Timeout: to.Timeout}, opts...)
+		}, h.Greets)
+	}},
 	{"a server that may have forgotten locks is in quarantine", func(t *testing.T, h Harness) {
 		quarantinetest.Run(t, quarantinetest.Adapter{
 			Open: func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store {
