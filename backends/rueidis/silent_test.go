@@ -3,6 +3,8 @@ package rueidis_test
 import (
 	"testing"
 
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
@@ -12,7 +14,22 @@ import (
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	t.Parallel()
-	silent.Run(t, redistest.Start(t).Addr(), func(t *testing.T, addr string) locker.Locker {
-		return single.New(rueidis.New(dial(t, addr)))
+	server := redistest.Start(t)
+	t.Run("New", func(t *testing.T) {
+		t.Parallel()
+		silent.Run(t, server.Addr(), func(t *testing.T, addr string) locker.Locker {
+			return single.New(rueidis.New(dial(t, addr)))
+		})
+	})
+	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		silent.Run(t, server.Addr(), func(t *testing.T, addr string) locker.Locker {
+			store, c, err := rueidis.Open(rueidis.OptionsOf(drivertest.Server{Addr: addr}), redisstore.WithoutQuarantine())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return single.New(store)
+		})
 	})
 }

@@ -211,7 +211,9 @@ func ends(t *testing.T, addr string, over func(t *testing.T, addr string) locker
 	_ = l.Unlock(t.Context())
 }
 
-// waits is about a waiter whose attempt after the release falls silent.
+// waits is about a waiter whose attempt after the release falls silent. It must get the lock within its
+// wait. How soon after the release depends on the client library: it must give up the connection. What
+// the Client adds, 3 s at most, is a sentence of lockertest in fake time.
 func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker, reply bool) {
 	proxy, key := Before(t, addr), t.Name()
 	c, holder := locker.New(over(t, proxy.Addr())), locker.New(over(t, addr))
@@ -237,11 +239,10 @@ func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locke
 	<-met
 	select {
 	case err := <-got:
-		if took := time.Since(released); err != nil || took > 3*time.Second+machine {
-			t.Errorf("the waiter has the lock after %v: %v", took, err)
-		} else {
-			t.Logf("the waiter has the lock after %v", took.Round(time.Millisecond))
+		if err != nil {
+			t.Errorf("the waiter has no lock within its wait: %v", err)
 		}
+		t.Logf("the waiter has the lock after %v", time.Since(released).Round(time.Millisecond))
 	case <-time.After(patience + machine):
 		t.Error("the waiter hangs")
 	}
