@@ -24,7 +24,7 @@ func (s *Store) mayGrant(ctx context.Context) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.guard.Refused(false)
+	return s.guard.mayGrant(ctx)
 }
 
 // plain sends a command that grants, and shares no round trip.

@@ -19,6 +19,9 @@ type config struct {
 	unguarded  bool               // WithoutQuarantine
 	strict     time.Duration      // of WithQuarantine
 	isStrict   bool               // it was given
+
+	forgetsNothing bool // WithServerThatForgetsNothing
+
 	scriptless bool
 	replicas   int   // that must acknowledge; 0: none
 	wait       []any // the WAIT for them
@@ -51,6 +54,26 @@ func WithoutWakes() Option { return func(c *config) { c.polling = true } }
 // at once. For servers that keep each write on disk (appendfsync always) and have no replicas, and
 // for tests.
 func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } }
+
+// WithServerThatForgetsNothing is your word that the server keeps everything that it has answered, through
+// clean restarts, kill -9 and power cuts: appendonly is yes and appendfsync always, from before the first
+// lock on; nobody changes that while it runs (CONFIG SET, a first rewrite that has not ended,
+// no-appendfsync-on-rewrite); the disk keeps what was synced; it is never restored from a backup,
+// nor replaced by a replica. Then quarantine ends as soon as the server is back, and a longest TTL of
+// an hour does not close all locks for an hour.
+//
+// Nothing that a server shows after a restart proves what it kept before. So a wrong word grants locks
+// that are held to others. Quarantine lasts as long as without this option if something speaks against it:
+// another setting now, a promotion, another address, several servers or another store on the client that has
+// no such word, a restart before the last quarantine had ended, or a clock that has gone ahead by over
+// 10 ms while the server was down. The error of a call says which. If the clock was set back, locks last
+// longer than their TTL.
+//
+// It needs the permission for CONFIG GET and INFO, quarantine (as after Open), and go-redis or rueidis with
+// one server: redigo does not tell where a connection leads.
+func WithServerThatForgetsNothing() Option {
+	return func(c *config) { c.forgetsNothing = true }
+}
 
 // WithQuarantine is the strict form, for the nodes of a quorum, which must not fail over: a server
 // that has been up for less than d grants nothing, whether this process used it before or not. So
@@ -98,6 +121,9 @@ func configure(opts []Option) config {
 		if opt != nil {
 			opt(&c)
 		}
+	}
+	if c.forgetsNothing && (c.unguarded || c.quarantine == nil || c.isStrict) && c.invalid == "" {
+		c.invalid = "redisstore.WithServerThatForgetsNothing: it ends quarantine early, and the store has none, or the strict one; use Open, or Quarantine of the adapter"
 	}
 	switch {
 	case c.unguarded:

@@ -76,7 +76,13 @@ func New(exec driver.Executor, opts ...Option) *Store {
 	s.own = s.config.prefix + "lockstep:" + rand.Text()
 	if q := s.config.quarantine; q != nil {
 		q.Attach(s.config.maxTTL, s.config.strict)
-		s.guard = guarded{q}
+		g := guarded{Quarantine: q}
+		if s.config.forgetsNothing {
+			g.cut = &shortCut{exec: exec, quarantine: q, tried: make(chan struct{}, 1)}
+		} else {
+			q.Doubt()
+		}
+		s.guard = g
 	}
 	s.line = &line{exec: exec, sendOnce: exec.Once, send: exec.Do, guard: s.guard}
 	s.ops, s.starter = choose(s), waiting{s}
@@ -227,7 +233,7 @@ func (s *Store) granting(ctx context.Context, ttl time.Duration) error {
 	if err := s.check(ctx, ttl); err != nil {
 		return err
 	}
-	return s.guard.Refused(false)
+	return s.guard.mayGrant(ctx)
 }
 
 // lifeOfKey is ttl in ms for a key: rounded up, and one more. The expiry of a key is a whole ms of the

@@ -76,8 +76,9 @@ func unknown(err error) bool {
 
 // guard keeps grants from servers that may have forgotten locks.
 type guard interface {
-	Refused(sent bool) error // why no grant is sent now, or counts if it was sent
-	Answered(err error)      // notes how a call has ended
+	mayGrant(ctx context.Context) error // why no grant is sent now
+	Refused(sent bool) error            // why no grant is sent now, or counts if it was sent
+	Answered(err error)                 // notes how a call has ended
 
 	// answer is what becomes of reply and err, which came of send.
 	answer(ctx context.Context, send call, args []any, reply any, err error) (any, error)
@@ -86,21 +87,39 @@ type guard interface {
 // unguarded is for WithoutQuarantine, and for clients whose connections are not seen.
 type unguarded struct{}
 
-func (unguarded) Refused(bool) error { return nil }
-func (unguarded) Answered(error)     {}
+func (unguarded) mayGrant(context.Context) error { return nil }
+func (unguarded) Refused(bool) error             { return nil }
+func (unguarded) Answered(error)                 {}
 
 func (unguarded) answer(_ context.Context, _ call, _ []any, reply any, err error) (any, error) {
 	return reply, err
 }
 
 // guarded asks the quarantine of the client.
-type guarded struct{ *driver.Quarantine }
+type guarded struct {
+	*driver.Quarantine
+	cut *shortCut // of WithServerThatForgetsNothing; nil: without
+}
+
+func (g guarded) mayGrant(ctx context.Context) error {
+	err := g.Refused(false)
+	if err != nil && g.cut != nil {
+		return g.cut.take(ctx, err)
+	}
+	return err
+}
 
 // answer sends a command again if its connection was dropped because it showed another server:
 // nothing was sent. It does not send a grant again that the server may not give.
 func (g guarded) answer(ctx context.Context, send call, args []any, reply any, err error) (any, error) {
-	if isDropped(err) && (!driver.Grants(args) || g.Refused(false) == nil) {
-		reply, err = send(ctx, args...)
+	if isDropped(err) {
+		var refused error
+		if driver.Grants(args) {
+			refused = g.mayGrant(ctx)
+		}
+		if err = refused; err == nil {
+			reply, err = send(ctx, args...)
+		}
 	}
 	g.Answered(err)
 	if err == nil && !g.Quiet() && driver.Grants(args) {

@@ -34,6 +34,7 @@ type Quarantine struct {
 
 	mu        sync.Mutex
 	maxTTL    time.Duration // the longest of the Stores
+	doubted   bool          // one of them was not told that the server forgets nothing
 	strict    time.Duration // the longest of the Stores; 0: none has WithQuarantine
 	endpoints map[string]*endpoint
 }
@@ -52,6 +53,9 @@ type endpoint struct {
 	demoted string        // the run_id of a server that was seen as a replica since
 	replica error         // the last connection led to a replica
 	probe   time.Time     // when one attempt may look again whether it still does
+	route   route         // where the connections lead
+	clocks  clocks        // of last, and of the server before it
+	firm    bool          // this quarantine is not cut short, or it was tried: see Lift
 }
 
 // server is what INFO tells of a master.
@@ -92,6 +96,9 @@ func (q *Quarantine) Attach(maxTTL, strict time.Duration) {
 // Track returns a connection to use in place of c. It is closed when endpoint shows another server.
 func (q *Quarantine) Track(endpoint string, c net.Conn) net.Conn {
 	n := netConn{c, q.TrackCloser(endpoint, c.Close)}
+	q.mu.Lock()
+	q.at(endpoint).route.leads(c.RemoteAddr())
+	q.mu.Unlock()
 	if s, ok := c.(syscall.Conn); ok { // go-redis tests idle connections by it
 		return sysConn{n, s}
 	}
@@ -179,12 +186,15 @@ func (q *Quarantine) Saw(name, reply string, err error) error {
 	}
 	changed, isNew := q.changed(e, seen), seen.run == "" || seen.run != e.last.run
 	if changed {
+		wasUp := now.Add(info.UptimeError - up).Before(q.contacted()) // while the one before it answered
+		e.firm = now.Before(q.end(e)) || !isNew || !told || wasUp || seen.promoted() || e.several
 		e.drop() // with the new one: an adapter can't always tell which it is
 		e.changed, e.jitter = q.from(now, up, told && !seen.promoted()), rand.N(maxJitter)
 	}
 	if isNew {
 		e.started = now.Add(-max(up-info.UptimeError, 0))
 	}
+	e.clocks.note(isNew, info.Clock(fields), now)
 	if seen.run != "" {
 		e.last, e.demoted = seen, ""
 	}
@@ -246,12 +256,14 @@ func (q *Quarantine) used(replid string) bool {
 	return false
 }
 
+// contacted is when a server last answered.
+func (q *Quarantine) contacted() time.Time { return q.born.Add(time.Duration(q.contact.Load())) }
+
 // from is when a quarantine that begins now counts from: the start of a server that has forgotten
 // by a restart, if no server has answered this process since then. A replica that was promoted may
 // lack what its master granted later.
 func (q *Quarantine) from(now time.Time, up time.Duration, restarted bool) time.Time {
-	contact := q.born.Add(time.Duration(q.contact.Load()))
-	if restarted && now.Add(-up-info.UptimeError).After(contact) {
+	if restarted && now.Add(-up-info.UptimeError).After(q.contacted()) {
 		return now.Add(-max(up-info.UptimeError, 0))
 	}
 	return now
@@ -337,12 +349,20 @@ func (q *Quarantine) Refused(sent bool) error {
 	return nil
 }
 
+// end is when the quarantine of e ends; zero: there was none.
+func (q *Quarantine) end(e *endpoint) time.Time {
+	if e.changed.IsZero() {
+		return time.Time{}
+	}
+	return e.changed.Add(q.maxTTL + q.maxTTL/100 + time.Second + e.jitter)
+}
+
 func (q *Quarantine) refusal(e *endpoint, sent bool) error {
 	now := time.Now()
 	if e.untold != nil && q.strict > 0 {
 		return e.untold
 	}
-	if end := e.changed.Add(q.maxTTL + q.maxTTL/100 + time.Second + e.jitter); !e.changed.IsZero() && now.Before(end) {
+	if end := q.end(e); now.Before(end) {
 		return e.quarantined(end, whyChanged, sent)
 	}
 	if end := e.started.Add(q.strict); q.strict > 0 && now.Before(end) {
@@ -393,6 +413,7 @@ type QuarantineError struct {
 
 	why           string
 	several, sent bool
+	firm          error // why it is not cut short, though the server was declared to forget nothing
 }
 
 func (e *QuarantineError) Error() string {
@@ -400,6 +421,9 @@ func (e *QuarantineError) Error() string {
 		e.Address, e.Until.Format(time.TimeOnly), e.why)
 	if e.several {
 		text = fmt.Sprintf("several servers answer at %s in turn, and would grant a lock twice: give each an address of its own", e.Address)
+	}
+	if e.firm != nil {
+		text += "; " + e.firm.Error()
 	}
 	if e.sent {
 		text += "; a grant that was on its way does not count"

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/internal/verify/matrix"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
@@ -324,6 +325,10 @@ func (j job) locker(t *testing.T) locker.Locker {
 		stores = append(stores, goredis.New(c))
 	}
 	switch j.Over {
+	case "declared":
+		store, _ := goredis.Open(&redis.Options{Addr: j.Servers[0], DialerRetries: 1, MaxRetries: -1, PoolSize: 10_000},
+			redisstore.WithServerThatForgetsNothing())
+		return single.New(store)
 	case "single":
 		return single.New(stores[0])
 	case "fenced":

@@ -20,6 +20,10 @@ import (
 //   - With a sync after each write, every granted lock is in the file. One instance has no two
 //     holders (S), numbers rise (S), and a bare majority is enough (S), even if two of five have
 //     just come back empty.
+//   - A client that was told that the server forgets nothing (declared) grants again as soon as the server
+//     is back. With a sync after each write that is true: no two holders (S). If somebody sets a sync
+//     each second while the server runs, and the server begins with its own setting again after the power
+//     cut, nothing shows it: two holders (V).
 //   - With a sync each second, a lock may be lost. One instance then has two holders and loses
 //     updates (V). The numbers of fenced still rise, by the server's clock, and a guard that
 //     compares them loses no update (S). A bare majority has two holders, and numbers fall or
@@ -38,6 +42,8 @@ func TestPowerCuts(t *testing.T) {
 	for _, c := range []powerCuts{
 		{strategy: "single", over: "single", servers: 1, fsync: always},
 		{strategy: "single", over: "single", servers: 1, fsync: everysec, overlaps: true},
+		{strategy: "single, declared", over: "declared", servers: 1, fsync: always},
+		{strategy: "single, declared, everysec set while it ran", over: "declared", servers: 1, fsync: always, careless: true, overlaps: true},
 		{strategy: "fenced", over: "fenced", servers: 1, fsync: always, guarded: true},
 		{strategy: "fenced", over: "fenced", servers: 1, fsync: everysec, guarded: true, overlaps: true},
 		{strategy: "redlock 4 of 5", over: "redlock", servers: 5, fsync: everysec, full: true},
@@ -62,6 +68,8 @@ type powerCuts struct {
 	away    int
 	fsync   string
 	guarded bool // the counters refuse numbers that fall
+	// somebody sets a sync each second while the servers run, which is not in their configuration
+	careless bool
 
 	// What the experiment must show.
 	overlaps bool // two holders at once, and without a guard lost updates
@@ -69,6 +77,8 @@ type powerCuts struct {
 
 	full bool // only in full size: a stricter one always runs, or it takes too many cuts
 }
+
+func (c powerCuts) syncsAlways() bool { return c.fsync == "always" && !c.careless }
 
 func (c powerCuts) victims() int { return max(c.together, 1) }
 
@@ -88,6 +98,9 @@ func (c powerCuts) run(t *testing.T) {
 	if torture {
 		cuts, updates = 50, 30
 	}
+	if torture && c.over == "declared" {
+		updates = 200 // 10,000 in all
+	}
 	servers := redistest.StartN(t, c.servers, redistest.WithVolatileDisk(),
 		redistest.WithArgs("--appendonly", "yes", "--appendfsync", c.fsync))
 	bank, book := openBank(t, c.guarded), new(ledger)
@@ -101,7 +114,7 @@ func (c powerCuts) run(t *testing.T) {
 	var bytes int64
 	seen := func() bool { // it has shown all that it must
 		_, overlaps, inversions := book.sums()
-		return book.across(instants) > 0 && (c.fsync == "always" || bytes > 0) &&
+		return book.across(instants) > 0 && (c.syncsAlways() || bytes > 0) &&
 			(!c.overlaps || overlaps > 0) && (!c.overlaps || c.guarded || bank.lost() > 0) && (!c.falls || inversions > 0)
 	}
 	for cut := 0; cut < cuts || !seen() && cut < 50*cuts; cut++ {
@@ -116,6 +129,14 @@ func (c powerCuts) run(t *testing.T) {
 			s.Kill()
 		}
 		bank.await(t, bank.made()+updates)
+		if c.careless { // all have seen the server as it is configured
+			for _, s := range servers {
+				if _, err := s.Do("CONFIG", "SET", "appendfsync", "everysec"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			bank.await(t, bank.made()+updates)
+		}
 		instants = append(instants, time.Now().UnixNano())
 		for _, s := range others[:c.victims()] {
 			bytes += s.CutPower()
@@ -135,7 +156,7 @@ func (c powerCuts) run(t *testing.T) {
 	lost := bank.lost()
 	t.Logf("%d cuts took %d bytes while %d locks were held; %d grants, %d updates, %d refused as late; %d overlaps, %d lost, "+
 		"%d numbers fell or repeated", len(instants), bytes, book.across(instants), grants, bank.made(), bank.late(), overlaps, lost, inversions)
-	if book.across(instants) == 0 || c.fsync != "always" && bytes == 0 {
+	if book.across(instants) == 0 || !c.syncsAlways() && bytes == 0 {
 		t.Error("at no power cut was a lock held, or nothing was lost")
 	}
 	if (overlaps > 0) != c.overlaps {

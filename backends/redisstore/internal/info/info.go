@@ -44,3 +44,12 @@ func Uptime(fields map[string]string) (time.Duration, bool) {
 	seconds, err := strconv.ParseInt(fields["uptime_in_seconds"], 10, 64)
 	return time.Duration(min(max(seconds, 0), math.MaxInt64/int64(time.Second))) * time.Second, err == nil
 }
+
+// Clock is the wall clock of the server; zero: it does not tell.
+func Clock(fields map[string]string) time.Time {
+	us, err := strconv.ParseInt(fields["server_time_usec"], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
+}

@@ -1,0 +1,162 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	client "github.com/redis/go-redis/v9"
+)
+
+// A server that was declared to forget nothing grants again when it is back, and keeps what it has granted.
+func TestAServerThatForgetsNothingGrantsAgainAtOnce(t *testing.T) {
+	for name, end := range map[string]func(s *redistest.Server){
+		"kill -9": func(s *redistest.Server) { s.Kill() },
+		"a clean restart": func(s *redistest.Server) {
+			_, _ = s.Do("SHUTDOWN", "NOSAVE")
+			s.Kill() // reaps it
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
+			locks := declared(t, server)
+			held, err := locks.Lock(t.Context(), "held")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // and once more
+				end(server)
+				server.Restart()
+				back := time.Now()
+				l, err := locks.Lock(t.Context(), "other", locker.WithWait(20*time.Second))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("granted %v after the server was back", time.Since(back).Round(time.Millisecond))
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if _, err := locks.TryLock(t.Context(), "held"); !errors.Is(err, locker.ErrHeld) {
+					t.Errorf("TryLock of what is held = %v", err)
+				}
+			}
+			if err := held.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What speaks against it is in the error, and quarantine lasts as long as without the declaration.
+func TestWhatSpeaksAgainstAServerThatForgetsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts      []redistest.Option
+		meanwhile func(t *testing.T, s *redistest.Server) // while it is down
+		then      func(t *testing.T, s *redistest.Server) // when it is back
+		want      string
+	}{
+		"another appendfsync now": {then: set("appendfsync", "everysec"), want: `appendfsync is "everysec" and not always`},
+		"no append-only file now": {then: set("appendonly", "no"), want: `appendonly is "no" and not yes`},
+		"no sync while it is rewritten": {
+			then: set("no-appendfsync-on-rewrite", "yes"), want: `no-appendfsync-on-rewrite is "yes" and not no`,
+		},
+		"a clock that has gone ahead": {
+			opts:      []redistest.Option{redistest.WithMovableClock()},
+			meanwhile: func(_ *testing.T, s *redistest.Server) { s.MoveClock(time.Second) },
+			want:      "its clock has gone ahead by 1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, append(c.opts, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))...)
+			locks := declared(t, server)
+			l, err := locks.Lock(t.Context(), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			server.Kill()
+			if c.meanwhile != nil {
+				c.meanwhile(t, server)
+			}
+			server.Restart()
+			if c.then != nil {
+				c.then(t, server)
+			}
+			for range 2 {
+				_, err := locks.TryLock(t.Context(), "key")
+				refused := (*redisstore.QuarantineError)(nil)
+				if !errors.As(err, &refused) || !strings.Contains(err.Error(), "that it forgets nothing is not believed, since "+c.want) {
+					t.Errorf("TryLock = %v; want quarantine, since %s", err, c.want)
+				} else if left := time.Until(refused.Until); left < 20*time.Second {
+					t.Errorf("quarantine ends in %v", left)
+				}
+			}
+		})
+	}
+}
+
+// Another store on the client may not know of the declaration.
+func TestAServerForgetsNothingForAllStoresOfAClient(t *testing.T) {
+	server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
+	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redisstore.WithServerThatForgetsNothing())
+	t.Cleanup(func() { c.Close() })
+	options := &client.Options{Addr: server.Addr()}
+	quarantine := goredis.Quarantine(options)
+	shared := client.NewClient(options)
+	t.Cleanup(func() { shared.Close() })
+	told := goredis.New(shared, quarantine, redisstore.WithServerThatForgetsNothing())
+	_ = goredis.New(shared, quarantine)
+	for _, s := range []*redisstore.Store{store, told} {
+		if r, err := s.SetNX(t.Context(), "key", "mine", time.Second); err != nil {
+			t.Fatal(r, err)
+		}
+	}
+	server.Kill()
+	server.Restart()
+	if r, err := store.SetNX(t.Context(), "other", "mine", time.Second); err != nil || !r.OK {
+		t.Errorf("SetNX = %+v, %v", r, err)
+	}
+	if _, err := told.SetNX(t.Context(), "third", "mine", time.Second); err == nil || !strings.Contains(err.Error(), "another store on this client was not told so") {
+		t.Errorf("SetNX = %v; want quarantine", err)
+	}
+}
+
+func TestTheDeclarationNeedsAQuarantine(t *testing.T) {
+	for _, opts := range [][]redisstore.Option{
+		{redisstore.WithServerThatForgetsNothing(), redisstore.WithoutQuarantine()},
+		{redisstore.WithServerThatForgetsNothing(), redisstore.WithQuarantine(time.Minute)},
+	} {
+		store, c := goredis.Open(&client.Options{Addr: "127.0.0.1:1"}, opts...)
+		c.Close()
+		if _, err := store.SetNX(context.Background(), "key", "mine", time.Second); err == nil || !strings.HasPrefix(err.Error(), "redisstore.WithServerThatForgetsNothing: ") {
+			t.Errorf("SetNX = %v; want an error of the option", err)
+		}
+	}
+}
+
+func declared(t *testing.T, server *redistest.Server) *locker.Client {
+	t.Helper()
+	store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redisstore.WithServerThatForgetsNothing())
+	t.Cleanup(func() { c.Close() })
+	return locker.New(single.New(store))
+}
+
+func set(name, value string) func(t *testing.T, s *redistest.Server) {
+	return func(t *testing.T, s *redistest.Server) {
+		t.Helper()
+		if _, err := s.Do("CONFIG", "SET", name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
