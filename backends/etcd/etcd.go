@@ -1,8 +1,9 @@
 // Package etcd keeps locks in etcd, which goes on while a minority of its members is down, and which
 // forgets nothing that it has answered:
 //
-//	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
-//	locks := locker.New(fenced.New(etcd.New(client)))
+//	store, client, err := etcd.Open(clientv3.Config{Endpoints: endpoints})
+//	defer client.Close()
+//	locks := locker.New(fenced.New(store))
 //
 // A lock is a key of etcd with the token as its value and with a lease of its own. It does not use
 // package concurrency of etcd.
@@ -50,8 +51,11 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -60,6 +64,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
@@ -139,7 +144,32 @@ var (
 	_ backends.OneServer           = (*Store)(nil)
 )
 
-// New returns a store that uses the client. The caller closes the client.
+// Open opens a client with settings fit for locks, where config does not set its own, and returns a store
+// on it together with the client, for the caller to close:
+//   - a connection that has fallen silent is found within 11 seconds (DialKeepAliveTime,
+//     DialKeepAliveTimeout): gRPC asks no more often;
+//   - a login is given up after 5 seconds (DialTimeout);
+//   - the client library writes no lines to standard error, since the calls return its errors. It would
+//     write one for each call whose ctx ends. It does if config has a Logger or a LogConfig, or if
+//     ETCD_CLIENT_DEBUG is set.
+//
+// It connects when it is first used, or at once if config has a Username.
+func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, error) {
+	config.DialKeepAliveTime = cmp.Or(config.DialKeepAliveTime, 10*time.Second)
+	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, time.Second)
+	config.DialTimeout = cmp.Or(config.DialTimeout, 5*time.Second)
+	if config.Logger == nil && config.LogConfig == nil && os.Getenv("ETCD_CLIENT_DEBUG") == "" {
+		config.Logger = zap.NewNop()
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lockstep: open: etcd at %s: %w", addresses(config.Endpoints), err)
+	}
+	return New(client, opts...), client, nil
+}
+
+// New returns a store that uses the client. The caller closes the client. Unless the client has a Logger,
+// it writes a line to standard error for each call whose ctx ends: see [Open].
 func New(client *clientv3.Client, opts ...Option) *Store {
 	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
 	for _, opt := range opts {
@@ -352,7 +382,20 @@ func (s *Store) Endpoint() string {
 	if s.client == nil {
 		return ""
 	}
-	return strings.Join(s.client.Endpoints(), ",")
+	return addresses(s.client.Endpoints())
+}
+
+// addresses are those of some members, without a password that may be in them.
+func addresses(endpoints []string) string {
+	all := make([]string, len(endpoints))
+	for i, endpoint := range endpoints {
+		all[i] = endpoint
+		if u, err := url.Parse(endpoint); err == nil && u.User != nil {
+			u.User = nil
+			all[i] = u.String()
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // Identify implements [backends.Identifier]: all members of a cluster are the same node of a quorum.

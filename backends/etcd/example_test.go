@@ -20,7 +20,7 @@ func Example() {
 }
 
 func run(ctx context.Context) error {
-	client, err := clientv3.New(clientv3.Config{
+	store, client, err := etcd.Open(clientv3.Config{
 		Endpoints: []string{"https://a.example:2379", "https://b.example:2379", "https://c.example:2379"},
 		Username:  "app", Password: "secret",
 	})
@@ -28,7 +28,6 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	store := etcd.New(client)
 	report, err := store.Check(ctx)
 	if err != nil {
 		return err
