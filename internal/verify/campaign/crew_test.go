@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -41,12 +42,15 @@ type crew struct {
 
 	unconfirmed int         // releases, the lost ones among them
 	patient     atomic.Bool // a release that is not confirmed soon is waited for
+	slow        int         // such releases
 }
 
 const (
 	keptTTL  = 4 * patience           // of a lock that is kept; it is not renewed within patience
 	crewWait = 200 * time.Millisecond // for one lock
 	crewRest = 20 * time.Millisecond  // between two locks
+
+	releaseLimit = 3 * time.Second // how long Unlock tries
 )
 
 // cleaningUp is time for the cleanups, which take 2.6 s, while the servers still run. With closed
@@ -167,14 +171,22 @@ func (h *hold) end() error {
 			Key: h.Key(), Who: h.who, Start: int64(h.start.Sub(h.crew.began)), End: int64(until.Sub(h.crew.began)),
 		})
 	}
+	began := time.Now()
 	err := h.Unlock(context.Background())
-	if err != nil && h.crew.patient.Load() && !errors.Is(err, locker.ErrLost) { // it took longer than three seconds, and goes on
+	slow := err != nil && h.crew.patient.Load() && !errors.Is(err, locker.ErrLost)
+	if slow { // the release goes on
+		if took := time.Since(began); took < releaseLimit || cleanup.Permanent(err) {
+			h.crew.t.Errorf("Unlock gave up after %v: %v; want it to try for %v", took, err, releaseLimit)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		err = h.Unlock(ctx)
 	}
 	h.crew.mu.Lock()
 	defer h.crew.mu.Unlock()
+	if slow {
+		h.crew.slow++
+	}
 	if err != nil {
 		h.crew.unconfirmed++
 	}

@@ -98,7 +98,7 @@ func (c powerCuts) run(t *testing.T) {
 	if torture {
 		cuts, updates = 50, 30
 	}
-	if torture && c.over == "declared" {
+	if torture && c.over == "declared" && !c.careless {
 		updates = 200 // 10,000 in all
 	}
 	servers := redistest.StartN(t, c.servers, redistest.WithVolatileDisk(),
