@@ -172,7 +172,11 @@ func (s *Store) notConnected(status nats.Status) error {
 	if status == nats.CLOSED {
 		return s.is(nats.ErrConnectionClosed, permanent, "make a new connection, with nats.MaxReconnects(-1)")
 	}
-	return s.is(fmt.Errorf("not connected to %s (%v)", strings.Join(s.addresses(), ", "), status), unsent, "the connection is being made again")
+	why := status.String()
+	if last := s.conn.LastError(); last != nil { // such as a password that is wrong; the connection does not keep all of these
+		why += ", " + strings.TrimPrefix(last.Error(), "nats: ")
+	}
+	return s.is(fmt.Errorf("not connected to %s (%s)", strings.Join(s.addresses(), ", "), why), unsent, "the connection is being made again")
 }
 
 func (s *Store) addresses() (all []string) {
@@ -195,6 +199,8 @@ func (s *Store) explain(ctx context.Context, subject string, before, err error) 
 		return err
 	case cause != nil:
 		return ended{cause, s.error(err)}
+	case errors.Is(err, nats.ErrNoResponders) && strings.HasPrefix(subject, "$JS."):
+		return s.is(fmt.Errorf("nobody takes %s", subject), unsent, "JetStream is off on the server: enable it in its configuration")
 	case errors.Is(err, nats.ErrNoResponders):
 		return s.is(fmt.Errorf("nobody takes %s", subject), unsent,
 			"the stream has no leader at the moment, or it is missing (call Store.Install), or JetStream is off")

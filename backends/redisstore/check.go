@@ -80,8 +80,8 @@ func (r Report) Err(allowed ...Problem) error { return r.Findings.Err(allowed...
 const maxSkew = 500 * time.Millisecond
 
 // Check asks the server what it is and how it is set up, and says what each finding means. What it
-// is not permitted to ask is a finding too. The error is not nil only if the server did not answer, or did
-// not accept the user and the password.
+// is not permitted to ask is a finding too. The error is not nil only if the server did not answer, did
+// not accept the connection, the user or the password, or is not able to answer at the moment.
 // With a cluster client one node answers.
 func (s *Store) Check(ctx context.Context) (Report, error) {
 	r := Report{Uptime: -1}
@@ -112,12 +112,13 @@ func (r *Report) find(p Problem, unsafe bool, consequence, detail string, args .
 	r.Findings = append(r.Findings, Finding{Problem: p, Detail: fmt.Sprintf(detail, args...), Consequence: consequence, Unsafe: unsafe})
 }
 
-// tolerate makes an error reply a finding. It returns any other error, and a reply about the password, since
-// then no command works.
+// tolerate makes a reply that refuses this command a finding. It returns any other error, and a reply that
+// every command gets: about the password, or from a server that has too many clients or is busy.
 func (r *Report) tolerate(err error, command, consequence string) error {
 	var reply *driver.ReplyError
 	switch {
-	case !errors.As(err, &reply), reply.Code() == "NOAUTH", reply.Code() == "WRONGPASS":
+	case !errors.As(err, &reply), reply.Code() == "NOAUTH", reply.Code() == "WRONGPASS", reply.Code() == "DENIED",
+		reply.Connecting, reply.Unsent():
 		return err
 	case reply.Code() == "NOPERM":
 		r.find(ProblemPermission, false, consequence, "%s is not permitted", command)

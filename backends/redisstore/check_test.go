@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,6 +46,16 @@ func TestCheckFindsWhatAServerDoesNotTell(t *testing.T) {
 			return f.Problem == ProblemUnknown && !f.Unsafe && strings.HasPrefix(f.String(), c.says+": ")
 		}) {
 			t.Errorf("%s: findings %v, want one that says %s", name, r.Findings, c.says)
+		}
+	}
+}
+
+// A reply that every command gets says nothing about INFO.
+func TestCheckReturnsAReplyThatEveryCommandGets(t *testing.T) {
+	for _, text := range []string{"ERR max number of clients reached", "DENIED Redis is running in protected mode because", "LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script"} {
+		reply := &driver.ReplyError{Text: text}
+		if r, err := New(driver.Refuse(reply)).Check(t.Context()); !errors.Is(err, reply) || len(r.Findings) > 0 {
+			t.Errorf("%s: Check = %v, %v", text, r.Findings, err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ const (
 
 func (e *StatementError) Error() string {
 	text := e.Err.Error()
-	if e.Unsent() {
+	if e.Unsent() && !strings.HasSuffix(text, "nothing was sent") {
 		text += "; nothing was done"
 	}
 	if e.class == unknown {
@@ -88,18 +88,39 @@ func postgresqlError(err error) *StatementError {
 		e.class, e.interrupted = notDone, e.State == "57014"
 		return e
 	case "25006":
-		e.class, e.next = notDone, "this server follows another one, and takes no writes"
+		e.class, e.next = notDone, "the server is a standby, or default_transaction_read_only is on: connect to the primary (target_session_attrs=read-write), or set it to off for the role of the locks"
 		return e
-	case "3F000", "42P01", "42883", "42704":
-		e.next = "the tables and functions of the locks are missing: run `lockstep install` or call Install once, and give the role the search of the schema lockstep"
+	case "3F000", "42P01", "42883":
+		e.next = missingInPostgreSQL
+	case "42704": // an object of another kind, or a setting
+		if e.next = "the server does not know this: look at the settings in the connection string"; strings.Contains(told.Error(), `"lockstep`) {
+			e.next = missingInPostgreSQL
+		}
 	case "42501":
 		e.next = "give the role the rights that `lockstep install -grant ROLE` and sqlstore.PostgreSQLGrants list"
+	case "3D000":
+		e.next = "create the database, or name another one"
 	}
 	switch e.State[:min(2, len(e.State))] {
 	case "22", "28", "3D", "3F", "42", "0A":
 		e.class = permanentClass
 	}
 	return e
+}
+
+const missingInPostgreSQL = "the tables and functions of the locks are missing: run `lockstep install` or call Install once, and give the role the search of the schema lockstep"
+
+// ofInstall gives an error about rights the next step of a call of Install, which needs others than locks.
+func ofInstall(err error) error {
+	if e, ok := errors.AsType[*StatementError](err); ok {
+		switch e.State {
+		case "42501":
+			e.next = "install as the owner of the schema lockstep, or as a role with CREATE on the database (`lockstep install -print` shows the SQL)"
+		case "1142", "1044", "1227":
+			e.next = "install as a user with CREATE and ALTER on the database"
+		}
+	}
+	return err
 }
 
 // sqliteError classifies an error with a result code of SQLite.
@@ -115,11 +136,19 @@ func sqliteError(err error) *StatementError {
 		e.class, e.next = notDone, "another program wrote for longer than the busy_timeout of the connection"
 	case 9: // INTERRUPT
 		e.class, e.interrupted = notDone, true
-	case 7, 13, 14: // NOMEM, FULL, CANTOPEN
+	case 7: // NOMEM
 		e.class = notDone
+	case 13: // FULL
+		e.class, e.next = notDone, "the disk is full, or the file has reached max_page_count"
+	case 14: // CANTOPEN
+		e.class, e.next = notDone, "there is no such file, or this user may not open it or write to its folder: run `lockstep install` or call Install once"
 	case 1: // ERROR: above all, a table or a function that is missing
 		e.class, e.next = permanentClass, "run `lockstep install` or call Install once; SQLite must be 3.42 or later"
-	case 3, 8, 11, 18, 19, 20, 23, 26: // PERM, READONLY, CORRUPT, TOOBIG, CONSTRAINT, MISMATCH, AUTH, NOTADB
+	case 8: // READONLY
+		e.class, e.next = permanentClass, "remove mode=ro and immutable=1 from the DSN, and give this user the right to write the file and its folder"
+	case 26: // NOTADB
+		e.class, e.next = permanentClass, "give the path of another file"
+	case 3, 11, 18, 19, 20, 23: // PERM, CORRUPT, TOOBIG, CONSTRAINT, MISMATCH, AUTH
 		e.class = permanentClass
 	}
 	return e
@@ -139,17 +168,30 @@ func mysqlError(err error) *StatementError {
 		e.class, e.interrupted = notDone, true
 	case 1205, 1040, 1041, 1021, 1114, 1203, 1226: // waited too long for a row; too many connections, too little memory, a full disk
 		e.class = notDone
-	case 1290, 1792, 1836: // read_only
-		e.class, e.next = notDone, "this server follows another one, and takes no writes"
+	case 1290: // an option of the server forbids the statement; the text names it
+		e.class = permanentClass
+		if text := err.Error(); strings.Contains(text, "read-only") || strings.Contains(text, "read_only") {
+			e.class, e.next = notDone, readOnlyMySQL
+		}
+	case 1836:
+		e.class, e.next = notDone, readOnlyMySQL
+	case 1792:
+		e.class, e.next = notDone, "transactions are read-only here: set transaction_read_only (tx_read_only in MariaDB) to OFF, in the session and on the server"
 	case 1146, 1054:
-		e.class, e.next = permanentClass, "the table of the locks is missing: call Install once, in the database that the DSN names"
+		e.class, e.next = permanentClass, "the table of the locks is missing: run `lockstep install` or call Install once, in the database that the DSN names"
 	case 1142, 1143, 1044:
 		e.class, e.next = permanentClass, "give the user SELECT, INSERT, UPDATE and DELETE on the table lockstep_lock"
-	case 1045, 1046, 1049, 1064, 1227, 1264, 1366, 1406:
+	case 1045:
+		e.class, e.next = permanentClass, "check the user name and the password"
+	case 1046, 1049:
+		e.class, e.next = permanentClass, "create the database, or name another one"
+	case 1064, 1227, 1264, 1366, 1406:
 		e.class = permanentClass
 	}
 	return e
 }
+
+const readOnlyMySQL = "the server is read-only, as a replica is: connect to the server that takes the writes, or set read_only to OFF"
 
 // number is the code of an error of a driver. The drivers have no interface for it in common: some have a
 // method Code, and others a field Number or Code. None of them may be imported here.

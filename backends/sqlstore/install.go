@@ -85,7 +85,7 @@ func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
 // after the other in one transaction.
 func InstallPostgreSQLBy(ctx context.Context, run func(statements []string) error) error {
 	if err := run(postgresqlStatements()); err != nil {
-		return fmt.Errorf("lockstep: install: %w", explain(ctx, err))
+		return fmt.Errorf("lockstep: install: %w", ofInstall(explain(ctx, err)))
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func installing(ctx context.Context, db *sql.DB, classify func(error) *Statement
 		return BadInput("lockstep: install: the *sql.DB is nil")
 	}
 	if err := run(); err != nil {
-		return fmt.Errorf("lockstep: install: %w", explainBy(ctx, classify, err))
+		return fmt.Errorf("lockstep: install: %w", ofInstall(explainBy(ctx, classify, err)))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,16 +34,19 @@ type coded struct{ code int }
 func (c coded) Error() string { return "coded" }
 func (c coded) Code() int     { return c.code }
 
-type numbered struct{ Number uint16 } // as in github.com/go-sql-driver/mysql
+type numbered struct { // as in github.com/go-sql-driver/mysql
+	Number uint16
+	text   string
+}
 
-func (n *numbered) Error() string { return "numbered" }
+func (n *numbered) Error() string { return n.text }
 
 type fielded struct{ Code int } // as in github.com/mattn/go-sqlite3
 
 func (f fielded) Error() string { return "fielded" }
 
 func TestNumberOfAnErrorOfADriver(t *testing.T) {
-	for _, err := range []error{coded{1205}, &numbered{1205}, fielded{1205}, errors.Join(errors.New("first"), coded{1205})} {
+	for _, err := range []error{coded{1205}, &numbered{Number: 1205}, fielded{1205}, errors.Join(errors.New("first"), coded{1205})} {
 		n, ok := number(err)
 		if joined := strings.Contains(err.Error(), "first"); ok == joined || !joined && n != 1205 {
 			t.Errorf("number(%v) = %d, %v", err, n, ok)
@@ -55,9 +59,58 @@ func TestNumberOfAnErrorOfADriver(t *testing.T) {
 
 func TestTheClassesOfErrorsOfMySQL(t *testing.T) {
 	for code, want := range map[uint16]class{1213: raced, 1062: raced, 1205: notDone, 1290: notDone, 1146: permanentClass, 1142: permanentClass, 2013: unknown} {
-		if got := mysqlError(&numbered{code}).class; got != want {
+		if got := mysqlError(&numbered{Number: code, text: "the server is running with the --read-only option"}).class; got != want {
 			t.Errorf("error %d is of class %v; want %v", code, got, want)
 		}
+	}
+	for _, option := range []string{"--skip-grant-tables", "--secure-file-priv"} {
+		if e := mysqlError(&numbered{1290, "running with the " + option + " option"}); !e.Permanent() || strings.Contains(e.Error(), "replica") {
+			t.Errorf("%v is not permanent", e)
+		}
+	}
+}
+
+type stated struct{ state, text string }
+
+func (s stated) Error() string    { return s.text }
+func (s stated) SQLState() string { return s.state }
+
+// An error says what to do, by what has gone wrong. want is empty if there is no next step.
+func TestErrorsOfDatabasesNameTheNextStep(t *testing.T) {
+	const missing, grants, install = "call Install once", "sqlstore.PostgreSQLGrants", "CREATE on the database"
+	for _, c := range []struct {
+		e    *StatementError
+		want string
+	}{
+		{postgresqlError(stated{"3F000", `schema "lockstep" does not exist`}), missing},
+		{postgresqlError(stated{"42704", `type "lockstep.grant" does not exist`}), missing},
+		{postgresqlError(fmt.Errorf("user=lockstep: %w", stated{"42704", `unrecognized configuration parameter "nosuch"`})), "settings in the connection string"},
+		{postgresqlError(stated{"42501", "permission denied for schema lockstep"}), grants},
+		{ofInstall(postgresqlError(stated{"42501", "permission denied for database lockstep"})).(*StatementError), install},
+		{postgresqlError(stated{"25006", "cannot execute UPDATE in a read-only transaction"}), "default_transaction_read_only"},
+		{postgresqlError(stated{"25006", "cannot execute UPDATE in a read-only transaction"}), "standby"},
+		{postgresqlError(stated{"3D000", `database "nowhere" does not exist`}), "create the database"},
+		{mysqlError(&numbered{1290, "running with the --read-only option"}), "set read_only to OFF"},
+		{mysqlError(&numbered{1836, "Running in read-only mode"}), "set read_only to OFF"},
+		{mysqlError(&numbered{1792, "Cannot execute statement in a READ ONLY transaction"}), "transaction_read_only"},
+		{mysqlError(&numbered{1290, "running with the --secure-file-priv option"}), ""},
+		{mysqlError(&numbered{1142, "INSERT command denied"}), "SELECT, INSERT"},
+		{ofInstall(mysqlError(&numbered{1142, "CREATE command denied"})).(*StatementError), "CREATE and ALTER"},
+		{sqliteError(coded{8}), "mode=ro"},
+		{sqliteError(coded{14}), "no such file"},
+		{sqliteError(coded{13}), "disk is full"},
+		{sqliteError(coded{26}), "another file"},
+	} {
+		if !strings.Contains(c.e.next, c.want) || c.want == "" && c.e.next != "" {
+			t.Errorf("%v; want %q", c.e, c.want)
+		}
+	}
+}
+
+func TestAnErrorTellsItsOutcomeOnce(t *testing.T) {
+	e := sqliteError(notSent{coded{14}})
+	if text := e.Error(); strings.Count(text, "nothing was") != 1 || !strings.Contains(text, "nothing was sent: there is") {
+		t.Error(text)
 	}
 }
 

@@ -141,7 +141,7 @@ func TestWhatHoldersWriteToSQLiteWaitsForOneGrantAtMost(t *testing.T) {
 
 func TestACallWhoseReadFailsIsNotDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	for _, told := range []error{errors.New("the connection was reset"), &numbered{2013}, ended{context.DeadlineExceeded, io.ErrUnexpectedEOF}} {
+	for _, told := range []error{errors.New("the connection was reset"), &numbered{Number: 2013}, ended{context.DeadlineExceeded, io.ErrUnexpectedEOF}} {
 		db := sql.OpenDB(&scripted{read: told})
 		defer func() { _ = db.Close() }()
 		for name, s := range map[string]rowStore{"SQLite": NewSQLite(db), "MySQL": NewMySQL(db)} {
@@ -164,7 +164,7 @@ func TestACallWhoseReadFailsIsNotDone(t *testing.T) {
 	if err := NewMySQL(db).notDone(ctx, ctx.Err()); !cleanup.Unsent(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("the end of a ctx: %v", err)
 	}
-	db = sql.OpenDB(&scripted{read: &numbered{1146}})
+	db = sql.OpenDB(&scripted{read: &numbered{Number: 1146}})
 	defer func() { _ = db.Close() }()
 	if _, err := NewMySQL(db).SetNX(t.Context(), "k", "token", time.Second); !cleanup.Permanent(err) || cleanup.Unsent(err) {
 		t.Errorf("a table that is missing: %v; want a permanent error", err)

@@ -15,15 +15,17 @@ import (
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 )
 
+type finding struct {
+	Problem, Found, Meaning, Remedy string
+	Unsafe, Accepted                bool
+}
+
 // diagnosis is what doctor -json says.
 type diagnosis struct {
-	Findings []struct {
-		Problem, Found, Meaning, Remedy string
-		Unsafe, Accepted                bool
-	}
+	Findings  []finding
 	Rehearsal []struct {
-		Step string
-		OK   bool
+		Step, Error string
+		OK          bool
 	}
 	LeastTTLMS int64 `json:"least_ttl_ms"`
 	Exit       int
@@ -272,6 +274,9 @@ func TestDoctorOnPostgreSQL(t *testing.T) {
 	expect(t, doctor(t, store), "replicas", "1 standbys", false)
 	d := doctor(t, postgres(standby.DSN()))
 	expect(t, d, "role", "standby", true)
+	if !slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Problem == "rehearsal" && strings.Contains(f.Remedy, "primary") }) {
+		t.Errorf("the rehearsal on a standby: %+v", d.Findings)
+	}
 
 	if out := must(t, store, "run", "pg", "--", "sh", "-c", "echo $LOCKSTEP_FENCE"); strings.TrimSpace(out) == "" {
 		t.Error("no number")

@@ -62,6 +62,12 @@ func (e *ReplyError) next() string {
 		return "; check the user name and the password of the client, and that the user is on (ACL LIST)"
 	case code == "NOPERM":
 		return e.lacks()
+	case code == "OOM":
+		return "; nothing was done: raise maxmemory of the server, or remove keys"
+	case code == "MISCONF":
+		return "; nothing was done: the server can't write its data to disk (see its log, and INFO persistence)"
+	case code == "NOREPLICAS":
+		return "; nothing was done: too few replicas are connected for min-replicas-to-write"
 	case code == "WRONGTYPE":
 		return "; the key holds something else than this kind of lock: use another key, or a prefix of its own (see redisstore.WithPrefix)"
 	case e.Connecting && isDatabase(e.Text):

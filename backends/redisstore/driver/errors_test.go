@@ -94,7 +94,11 @@ func TestErrorRepliesNameTheServerAndTheNextStep(t *testing.T) {
 		{"READONLY You can't write against a read only replica.",
 			"server 10.0.0.7:6379: READONLY You can't write against a read only replica; nothing was done", "redis_readonly"},
 		{"OOM command not allowed when used memory > 'maxmemory'. script: 0f1e2d, on @user_script:9.",
-			"server 10.0.0.7:6379: OOM command not allowed when used memory > 'maxmemory'; nothing was done", "redis_oom"},
+			"server 10.0.0.7:6379: OOM command not allowed when used memory > 'maxmemory'; nothing was done: raise maxmemory of the server, or remove keys", "redis_oom"},
+		{"MISCONF Errors writing to the AOF file: No space left on device", "server 10.0.0.7:6379: MISCONF Errors writing to the AOF file: No space left on device; " +
+			"nothing was done: the server can't write its data to disk (see its log, and INFO persistence)", "redis_misconf"},
+		{"NOREPLICAS Not enough good replicas to write.", "server 10.0.0.7:6379: NOREPLICAS Not enough good replicas to write; " +
+			"nothing was done: too few replicas are connected for min-replicas-to-write", "redis_noreplicas"},
 		{"ERR max number of clients reached",
 			"server 10.0.0.7:6379: ERR max number of clients reached; nothing was sent: close clients, or raise maxclients of the server", "redis_maxclients"},
 		{"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.",

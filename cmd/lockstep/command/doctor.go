@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -29,7 +30,7 @@ Each finding has what was found, what it means for locks, and what to type again
 		},
 		exits: []exit{
 			{"0", "fit"}, {"1", "warnings"}, {"2", "unsafe: two holders at once are possible in ordinary operation, or a step of the rehearsal went wrong"},
-			{"69", "no answer, or too few nodes of a quorum"}, {"64", "bad flags, or no store is given"},
+			{"69", "no server that can be used, or too few nodes of a quorum"}, {"64", "bad flags, or no store is given"},
 		},
 		setup: func(c *cli, fs *flag.FlagSet) func(context.Context, []string) error {
 			d := &doctor{cli: c, ttl: locker.DefaultTTL}
@@ -94,11 +95,15 @@ type step struct {
 	US    int64  `json:"us"`
 }
 
-// ProblemRefused is the finding that a store refuses the user, or what the user asks for.
-const ProblemRefused backends.Problem = "refused"
+// What an error of a store is a finding of.
+const (
+	problemUnreachable backends.Problem = "unreachable" // nothing has answered
+	problemUnable      backends.Problem = "unable"      // the server has answered that it can't, at the moment or as it is set up
+	problemRefused     backends.Problem = "refused"     // the store refuses the user, or what the user asks for, for good
+)
 
 // The findings of doctor itself.
-var ownProblems = []backends.Problem{ProblemRefused, "role", "unreachable", "unchecked", "identity", "same", "follower", "rehearsal", "wake-ups", "ttl"}
+var ownProblems = []backends.Problem{problemRefused, problemUnable, problemUnreachable, "role", "unchecked", "identity", "same", "follower", "rehearsal", "wake-ups", "ttl"}
 
 // allow accepts kinds of findings. A kind that no store knows is a slip of the pen, and would accept
 // nothing.
@@ -140,7 +145,7 @@ func (d *doctor) run(ctx context.Context, allowed string) error {
 		return nil
 	}
 	if err == nil && d.result.Exit == exitUnavailable {
-		err = errors.New("too few stores have answered")
+		err = errors.New("too few stores can be used")
 	}
 	return &exitError{d.result.Exit, err}
 }
@@ -152,7 +157,7 @@ func (d *doctor) find(store string, unsafe bool, problem, found, meaning, remedy
 	})
 }
 
-// examine calls the check of each store, and returns how many did not answer.
+// examine calls the check of each store, and returns how many can't be used.
 func (d *doctor) examine(ctx context.Context, stores []*Store) (unreachable int) {
 	reports, errs := make([]Report, len(stores)), make([]error, len(stores))
 	var all sync.WaitGroup
@@ -180,13 +185,9 @@ func (d *doctor) examine(ctx context.Context, stores []*Store) (unreachable int)
 			reports[i].Findings = append(reports[i].Findings, backends.Finding{
 				Problem: "role", Detail: errs[i].Error(), Consequence: "a lock can't be taken on it", Unsafe: true,
 			})
-		case exitCode(errs[i]) == exitNoPerm:
-			reports[i].Findings = append(reports[i].Findings, backends.Finding{
-				Problem: ProblemRefused, Detail: errs[i].Error(), Consequence: "no lock can be taken or renewed there by this user",
-			})
 		default:
-			d.find(s.Name, false, "unreachable", errs[i].Error(), "no lock can be taken or renewed there",
-				"start the server; look at address, user, password and firewall")
+			problem, remedy := s.advise(errs[i])
+			d.find(s.Name, false, string(problem), errs[i].Error(), "no lock can be taken or renewed there", remedy)
 		}
 		if s.Check == nil {
 			d.find(s.Name, false, "unchecked", "this store has no check", "nothing is known of how it keeps locks", "")
@@ -196,14 +197,26 @@ func (d *doctor) examine(ctx context.Context, stores []*Store) (unreachable int)
 			if s.Remedy != nil {
 				remedy = s.Remedy(f)
 			}
-			if remedy == "" && f.Problem == ProblemRefused {
-				remedy = "look at user and password, and at the permissions of the user in docs/security.md"
-			}
 			d.find(s.Name, f.Unsafe, string(f.Problem), f.Detail, f.Consequence, remedy)
 		}
 		d.result.Stores = append(d.result.Stores, x)
 	}
 	return unreachable
+}
+
+// advise says what an error of the store is a finding of, and what to do.
+func (s *Store) advise(err error) (problem backends.Problem, remedy string) {
+	answered := false
+	if s.Advise != nil {
+		remedy, answered = s.Advise(err)
+	}
+	switch {
+	case exitCode(err) == exitNoPerm:
+		return problemRefused, cmp.Or(remedy, "look at user and password, and at the permissions of the user in docs/security.md")
+	case answered:
+		return problemUnable, cmp.Or(remedy, "look at the log of the server")
+	}
+	return problemUnreachable, cmp.Or(remedy, "start the server; look at address and firewall")
 }
 
 // nodes checks that the nodes of a quorum are independent. It returns false if there is no quorum
@@ -291,5 +304,5 @@ func (d *doctor) show() {
 			put(d.out, "  type:    %s\n", f.Remedy)
 		}
 	}
-	put(d.out, "\n%s\n", map[int]string{0: "fit", exitWarnings: "fit, with warnings", exitUnsafe: "UNSAFE", exitUnavailable: "unreachable"}[d.result.Exit])
+	put(d.out, "\n%s\n", map[int]string{0: "fit", exitWarnings: "fit, with warnings", exitUnsafe: "UNSAFE", exitUnavailable: "NOT USABLE"}[d.result.Exit])
 }

@@ -53,10 +53,13 @@ type Store struct {
 	ListOwn func(ctx context.Context, after string, limit int) (page backends.Page, others int, err error)
 	Check   func(ctx context.Context) (Report, error) // nil: the store has no check
 	Remedy  func(backends.Finding) string             // what to type against a finding; nil: nothing is known
-	Install func(ctx context.Context) error           // creates what the store needs, such as tables; nil: it needs nothing
-	Schema  string                                    // the SQL of Install; empty: there is none
-	Grants  func(role string) string                  // the SQL that lets a role lock; nil: it is not known
-	Ageless bool                                      // its numbers look like times in µs, and are none
+	// Advise says what to do against an error of the store, and whether the server, or what is at its address,
+	// has answered; nil: nothing is known.
+	Advise  func(err error) (remedy string, answered bool)
+	Install func(ctx context.Context) error // creates what the store needs, such as tables; nil: it needs nothing
+	Schema  string                          // the SQL of Install; empty: there is none
+	Grants  func(role string) string        // the SQL that lets a role lock; nil: it is not known
+	Ageless bool                            // its numbers look like times in µs, and are none
 	Close   func()
 }
 

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
 // rehearse goes through the life of a lock.
@@ -26,18 +28,43 @@ func (d *doctor) rehearse(ctx context.Context, stores []*Store) error {
 	}
 	r := &rehearsal{doctor: d, locker: l}
 	r.run(ctx)
-	if r.failed {
-		d.find("", true, "rehearsal", "a step of the rehearsal went wrong", "locks do not work as they should with these flags and permissions",
-			"look at the error of the step; docs/security.md of Lockstep lists the permissions")
+	if r.err != nil {
+		d.find("", true, "rehearsal", "a step of the rehearsal went wrong: "+r.err.Error(), "locks do not work as they should with these flags and permissions",
+			remedies(stores, r.err))
 	}
 	return nil
+}
+
+// remedies is what to do against an error of the stores, once for nodes that need the same.
+func remedies(stores []*Store, err error) string {
+	var all []string
+	add := func(s *Store, err error) {
+		if problem, remedy := s.advise(err); problem != problemUnreachable && !slices.Contains(all, remedy) {
+			all = append(all, remedy)
+		}
+	}
+	var votes *redlock.QuorumError
+	if errors.As(err, &votes) && len(votes.Votes) == len(stores) {
+		for i, v := range votes.Votes {
+			if v.Outcome == redlock.Failed {
+				add(stores[i], v.Err)
+			}
+		}
+	}
+	if len(stores) == 1 {
+		add(stores[0], err)
+	}
+	if len(all) == 0 { // a lock was granted twice, or an answer came too late
+		return "look at the error of the step; docs/security.md of Lockstep lists the permissions"
+	}
+	return strings.Join(all, "; ")
 }
 
 // rehearsal is the life of a lock, step by step.
 type rehearsal struct {
 	*doctor
 	locker locker.Locker
-	failed bool
+	err    error // of the step that failed
 	trips  []time.Duration
 }
 
@@ -48,7 +75,7 @@ func (d *doctor) rehearsalTTL() time.Duration {
 
 // step does one step under a limit. After a failure, it does no more.
 func (r *rehearsal) step(ctx context.Context, name string, do func(ctx context.Context) error) {
-	if r.failed {
+	if r.err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
@@ -57,7 +84,7 @@ func (r *rehearsal) step(ctx context.Context, name string, do func(ctx context.C
 	err := do(ctx)
 	s := step{Step: name, OK: err == nil, US: time.Since(began).Microseconds()}
 	if err != nil {
-		s.Error, r.failed = err.Error(), true
+		s.Error, r.err = err.Error(), err
 	}
 	r.result.Rehearsal = append(r.result.Rehearsal, s)
 }

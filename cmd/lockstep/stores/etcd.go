@@ -48,6 +48,7 @@ func openEtcd(_ context.Context, text string, o command.Options) (*command.Store
 			return command.Report{Server: "etcd " + strings.Join(r.Versions, ", "), Findings: r.Findings}, err
 		},
 		Remedy: remedyEtcd,
+		Advise: advise(adviseEtcd),
 		Close:  func() { _ = client.Close() }, // nothing is written that it could lose
 	}, nil
 }

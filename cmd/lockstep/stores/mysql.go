@@ -62,6 +62,7 @@ func openMySQL(_ context.Context, text string, o command.Options) (*command.Stor
 			return command.Report{Server: r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		},
 		Remedy:  remedyMySQL,
+		Advise:  advise(adviseMySQL),
 		Install: func(ctx context.Context) error { return sqlstore.InstallMySQL(ctx, db) },
 		Schema:  sqlstore.MySQLSchema(),
 		Close:   func() { _ = db.Close() }, // nothing is written that it could lose

@@ -53,6 +53,13 @@ func openNATS(_ context.Context, text string, o command.Options) (*command.Store
 		}
 		opts = append(opts, natsgo.Secure(files))
 	}
+	failed := make(chan error, 1) // the first attempt to connect: the connection does not keep why
+	opts = append(opts, natsgo.ReconnectErrHandler(func(_ *natsgo.Conn, err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	}))
 	conn, err := natsgo.Connect(natsServers(u, others), opts...)
 	if err != nil {
 		return nil, err
@@ -62,9 +69,17 @@ func openNATS(_ context.Context, text string, o command.Options) (*command.Store
 		Backend: store,
 		Check: func(ctx context.Context) (command.Report, error) {
 			r, err := store.Check(ctx)
+			if err != nil && !conn.IsConnected() {
+				select {
+				case why := <-failed:
+					err = &unconnected{err, why}
+				case <-ctx.Done():
+				}
+			}
 			return command.Report{Server: "NATS " + r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		},
 		Remedy:  remedyNATS,
+		Advise:  advise(adviseNATS),
 		Ageless: true, // a number is the time when the stream was created, and how many messages came since
 		Install: func(ctx context.Context) error {
 			if replicas == 0 {
@@ -77,6 +92,17 @@ func openNATS(_ context.Context, text string, o command.Options) (*command.Store
 		},
 		Close: conn.Close,
 	}, nil
+}
+
+// unconnected is an error of a call without a connection, and why there is none.
+type unconnected struct {
+	error
+	why error
+}
+
+func (e *unconnected) Unwrap() error { return e.error }
+func (e *unconnected) Error() string {
+	return fmt.Sprintf("%v; the attempt to connect: %v", e.error, e.why)
 }
 
 // natsServers is the list of servers, as nats.go takes it.

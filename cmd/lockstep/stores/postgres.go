@@ -67,6 +67,7 @@ func openPostgreSQL(ctx context.Context, text string, o command.Options) (*comma
 			return command.Report{Server: r.Version, Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		},
 		Remedy:  remedyPostgreSQL,
+		Advise:  advise(advisePostgreSQL),
 		Install: func(ctx context.Context) error { return pgx.Install(ctx, pool) },
 		Schema:  sqlstore.PostgreSQLSchema(),
 		Grants:  sqlstore.PostgreSQLGrants,
@@ -112,8 +113,6 @@ func remedyPostgreSQL(f backends.Finding) string {
 		return `psql -c "ALTER SYSTEM SET ` + parameter + ` = ` + value + `" -c "SELECT pg_reload_conf()"`
 	}
 	switch f.Problem {
-	case command.ProblemRefused:
-		return "lockstep install -grant ROLE | psql -d DATABASE, as the owner of the schema; or mend user and password"
 	case sqlstore.ProblemPool:
 		return "pool_max_conns=3 or more in the URL, or a pool for the locks alone"
 	case sqlstore.ProblemRole:

@@ -58,6 +58,7 @@ func openRedis(_ context.Context, text string, o command.Options) (*command.Stor
 			return command.Report{Server: redisServer(r.Version), Findings: r.Findings, ClockSkew: r.ClockSkew}, err
 		},
 		Remedy: remedyRedis,
+		Advise: advise(adviseRedis),
 		Close:  func() { _ = client.Close() }, // nothing is written that it could lose
 	}, nil
 }

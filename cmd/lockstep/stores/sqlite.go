@@ -24,8 +24,11 @@ func SQLite() command.Family {
 
 func openSQLite(_ context.Context, text string, o command.Options) (*command.Store, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Host != "" || u.Path == "" || u.RawQuery != "" {
+	if err != nil || u.Host != "" || u.Path == "" {
 		return nil, errors.New("it is no absolute path: sqlite:///var/lib/app/locks.db has three slashes")
+	}
+	if u.RawQuery != "" {
+		return nil, errors.New("a URL of SQLite has no parameters: the command needs the file to write, and sets a busy_timeout of 5s")
 	}
 	db, err := openFile(u.Path, "rw")
 	if err != nil {
@@ -39,6 +42,7 @@ func openSQLite(_ context.Context, text string, o command.Options) (*command.Sto
 			return command.Report{Server: r.Version, Findings: r.Findings}, err
 		},
 		Remedy: remedySQLite,
+		Advise: advise(adviseSQLite),
 		Install: func(ctx context.Context) error {
 			db, err := openFile(u.Path, "rwc")
 			if err != nil {

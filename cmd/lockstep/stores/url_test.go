@@ -56,7 +56,7 @@ func loopback(text string) string {
 func TestURLsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"sqlite://locks.db":                       "three slashes",
-		"sqlite:///locks.db?mode=memory":          "three slashes",
+		"sqlite:///locks.db?mode=memory":          "has no parameters",
 		"mysql://host:3306/db?maxAllowedPacket=x": "invalid",
 		"nats://host:4222?replicas=three":         "replicas",
 		"etcds://host:2379?ca=/no/such/file":      "no such file",
