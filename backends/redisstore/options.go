@@ -65,9 +65,10 @@ func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } 
 // Nothing that a server shows after a restart proves what it kept before. So a wrong word grants locks
 // that are held to others. Quarantine lasts as long as without this option if something speaks against it:
 // another setting now, a promotion, another address, several servers or another store on the client that has
-// no such word, a restart before the last quarantine had ended, or a clock that has gone ahead by over
-// 10 ms while the server was down. The error of a call says which. If the clock was set back, locks last
-// longer than their TTL.
+// no such word, a restart before the last quarantine had ended, or a clock that has gone ahead
+// by over 5 ms while the server was down. The time that answers take counts as well, so with a round trip
+// of 5 ms or more quarantine is hardly ever cut short. The error of a call says which. If the clock was set
+// back, locks last longer than their TTL.
 //
 // It needs the permission for CONFIG GET and INFO, quarantine (as after Open), and go-redis or rueidis with
 // one server: redigo does not tell where a connection leads.

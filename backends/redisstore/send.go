@@ -102,9 +102,15 @@ type guarded struct {
 }
 
 func (g guarded) mayGrant(ctx context.Context) error {
+	if g.cut == nil {
+		return g.Refused(false)
+	}
+	if g.Unread() {
+		g.cut.read(ctx)
+	}
 	err := g.Refused(false)
-	if err != nil && g.cut != nil {
-		return g.cut.take(ctx, err)
+	if err != nil {
+		err = g.cut.take(ctx, err)
 	}
 	return err
 }

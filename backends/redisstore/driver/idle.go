@@ -115,7 +115,7 @@ func (c *idleConn) lastWords(err error) error {
 	}
 	defer c.reading.Unlock()
 	buf := make([]byte, 1024)
-	_ = c.Conn.SetReadDeadline(time.Now().Add(restedFor)) // nothing else is read after the end
+	_ = c.SetReadDeadline(time.Now().Add(restedFor)) // nothing else is read after the end
 	n, _ := c.Conn.Read(buf)
 	c.start.read(buf[:n])
 	return c.start.explain(err)

@@ -11,7 +11,33 @@ type Back struct {
 	Run   string    // its run_id
 	Clock time.Time // its wall clock
 	Asked time.Time // before the question for both was sent
+	Read  time.Time // when the answer had come
 	Wrong string    // a setting with which it may forget; empty: none
+}
+
+// Exact tells that the clock is known well enough.
+func (b Back) Exact() bool { return b.Read.Sub(b.Asked) <= maxStep/2 }
+
+// Unread tells that the clock of a server was not read by [Quarantine.Read] yet.
+func (q *Quarantine) Unread() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.endpoints {
+		return len(q.endpoints) == 1 && !e.clocks.exact && e.last.run != ""
+	}
+	return false
+}
+
+// Read is told of the clock of a server that was not restarted, for the next time that it is.
+func (q *Quarantine) Read(b Back) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.endpoints {
+		if e.last.run == b.Run {
+			e.clocks.note(false, b.Clock, b.Read)
+			e.clocks.exact = true
+		}
+	}
 }
 
 // Doubt is for a Store that was not told that the server forgets nothing.
@@ -53,8 +79,9 @@ func (q *Quarantine) Lift(b Back) error {
 	return fmt.Errorf("it was restarted again")
 }
 
-// maxStep is the margin of a holder with a TTL of a second: 1 % and 2 ms.
-const maxStep = 10 * time.Millisecond
+// A holder with a TTL of a second has a margin of 12 ms: 1 % and 2 ms. So a step of maxStep may pass,
+// and a reading may be older than another one whose clock is behind by as much.
+const maxStep = 5 * time.Millisecond
 
 func (q *Quarantine) against(e *endpoint, b Back) string {
 	step, known := e.clocks.step(b.Clock, b.Asked)
@@ -95,16 +122,28 @@ func (r *route) leads(to net.Addr) {
 func (r *route) known() bool { return r.addr != "" && !r.varies }
 
 // clocks compares the wall clock of a server with the monotonic one of this process.
-type clocks struct{ before, now reading }
+type clocks struct {
+	before, now reading
+	exact       bool // now is as exact as can be
+}
 
 // reading is a wall clock, and when it was read at the latest.
 type reading struct{ server, read time.Time }
 
 func (c *clocks) note(isNew bool, server, read time.Time) {
 	if isNew {
-		c.before = c.now
+		c.before, c.now, c.exact = c.now, reading{}, false
 	}
-	c.now = reading{server, read}
+	r := reading{server, read}
+	if late := c.now.ahead(r); c.now.server.IsZero() || late < 0 || late > maxStep {
+		c.now = r // the one before was told later, or the clock has been set back since
+	}
+}
+
+// ahead is how much more the server's clock was ahead of ours in r than in the later s. The time that an
+// answer takes counts as well.
+func (r reading) ahead(s reading) time.Duration {
+	return s.read.Sub(r.read) - s.server.Sub(r.server)
 }
 
 // step is how much more the server's clock has advanced than ours, at most, from the last reading before it
@@ -113,5 +152,5 @@ func (c *clocks) step(server, asked time.Time) (step time.Duration, known bool) 
 	if server.IsZero() || c.before.server.IsZero() {
 		return 0, false
 	}
-	return server.Sub(c.before.server) - asked.Sub(c.before.read), true
+	return -c.before.ahead(reading{server, asked}), true
 }

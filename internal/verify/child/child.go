@@ -16,7 +16,7 @@ import (
 func Start(t *testing.T, env ...string) (cmd *exec.Cmd, in io.Writer, out *bufio.Reader) {
 	t.Helper()
 	cmd = Command(t, "TestProcess", env...)
-	cmd.Args = append(cmd.Args, "-test.timeout=10m")
+	cmd.Args = append(cmd.Args, "-test.timeout=1h")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
