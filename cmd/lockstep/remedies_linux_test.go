@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -27,7 +28,11 @@ func remedied(t *testing.T, kind, store, problem, remedy string) {
 	t.Helper()
 	d := doctor(t, store, "-timeout", "2s", "-rounds", "10")
 	found := false
+	for _, s := range d.Rehearsal {
+		forUsers(t, kind, s.Error)
+	}
 	for _, f := range d.Findings {
+		forUsers(t, kind, f.Found+"\n"+f.Meaning+"\n"+f.Remedy)
 		found = found || f.Problem == problem && strings.Contains(f.Remedy, remedy)
 		if f.Problem != "unreachable" && (strings.Contains(f.Remedy, "start the server;") || strings.Contains(f.Remedy, "firewall")) ||
 			strings.Contains(f.Remedy, "look at the error of the step") {
@@ -38,6 +43,16 @@ func remedied(t *testing.T, kind, store, problem, remedy string) {
 		t.Errorf("%s: no %s with the remedy %q in %+v", kind, problem, remedy, d.Findings)
 	}
 }
+
+// forUsers asks for a text without a name of Go: who types a command has no program to change.
+func forUsers(t *testing.T, kind, text string) {
+	t.Helper()
+	if name := goName.FindString(text); name != "" {
+		t.Errorf("%s: %q in %s", kind, name, text)
+	}
+}
+
+var goName = regexp.MustCompile(`\b(redisstore|sqlstore|pgx|etcd|nats|Store|tls)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|\bcall Install`)
 
 // What doctor advises against each kind of trouble, with a real store of each family.
 func TestDoctorAdvisesByTheKindOfTrouble(t *testing.T) {
@@ -100,6 +115,17 @@ func adviceOfRedis(t *testing.T) {
 	remedied(t, "too many clients", url(s), "unable", "CONFIG SET maxclients")
 	s = redistest.Start(t, redistest.WithArgs("--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""))
 	remedied(t, "no scripts", url(s), "rehearsal", "scripts=off in the URL")
+	_, _, stderr := run(t, url(s), "run", "-n", "job", "--", "true")
+	if forUsers(t, "run without scripts", stderr); !strings.Contains(stderr, "unknown command 'EVALSHA'; use scripts=off in the URL, and -strategy single") {
+		t.Error(stderr)
+	}
+	if code, _, stderr := run(t, url(s)+"?scripts=off", "run", "-strategy", "single", "job", "--", "true"); code != 0 || strings.Contains(stderr, "EVAL") {
+		t.Errorf("what it says to use = %d: %s", code, stderr)
+	}
+	_, _, stderr = run(t, url(s)+"?scripts=off", "inspect", "job")
+	if forUsers(t, "inspect without scripts", stderr); !strings.Contains(stderr, "the URL has scripts=off") {
+		t.Error(stderr)
+	}
 }
 
 func adviceOfPostgreSQL(t *testing.T) {

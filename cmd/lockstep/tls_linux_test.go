@@ -188,8 +188,12 @@ func TestTheFilesOfTLS(t *testing.T) {
 			}
 			args[2] = "1s" // what is refused, or not answered, has no code of its own
 			for what, without := range map[string]string{"without the CA": add(store, "cert="+a.file("client")+"&key="+a.file("client-key")), "without a certificate": add(store, "ca="+a.file("ca"))} {
-				if code, _, err := run(t, without, args...); code == 0 || code == 64 || err == "" {
+				code, _, err := run(t, without, args...)
+				if code == 0 || code == 64 || err == "" {
 					t.Errorf("%s: exit %d: %s", what, code, err)
+				}
+				if forUsers(t, what, err); name == "Redis" && what == "without the CA" && !strings.Contains(err, "check ca=FILE in the URL") {
+					t.Errorf("%s: %s", what, err)
 				}
 			}
 			for file, says := range map[string]string{"ca=/no/such/file": "no such file", "cert=" + a.file("client"): "go together", "ca=" + a.file("client-key"): "no certificate"} {

@@ -81,6 +81,22 @@ func (e *ReplyError) next() string {
 	case !e.Permanent():
 		return outcomeUnknown
 	}
+	if option := e.without(); option != "" {
+		return "; use " + option
+	}
+	return ""
+}
+
+// without is the option of a store that does not need the command that the server does not know, or does
+// not permit.
+func (e *ReplyError) without() string {
+	text, _, _ := strings.Cut(e.Text, argsQuoted)
+	switch text = strings.ToUpper(text); {
+	case strings.Contains(text, "'EVAL"), strings.Contains(text, "`EVAL"): // EVALSHA too
+		return "redisstore.WithoutScripts with the strategy single"
+	case strings.Contains(text, "PUBLISH"), strings.Contains(text, "SUBSCRIBE"):
+		return "redisstore.WithoutWakes"
+	}
 	return ""
 }
 

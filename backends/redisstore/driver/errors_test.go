@@ -95,6 +95,12 @@ func TestErrorRepliesNameTheServerAndTheNextStep(t *testing.T) {
 			"server 10.0.0.7:6379: READONLY You can't write against a read only replica; nothing was done", "redis_readonly"},
 		{"OOM command not allowed when used memory > 'maxmemory'. script: 0f1e2d, on @user_script:9.",
 			"server 10.0.0.7:6379: OOM command not allowed when used memory > 'maxmemory'; nothing was done: raise maxmemory of the server, or remove keys", "redis_oom"},
+		{"ERR unknown command `evalsha`, with args beginning with: `f00`", // before Redis 7
+			"server 10.0.0.7:6379: ERR unknown command `evalsha`; use redisstore.WithoutScripts with the strategy single", "redis_err"},
+		{"ERR unknown command 'SUBSCRIBE'", "server 10.0.0.7:6379: ERR unknown command 'SUBSCRIBE'; use redisstore.WithoutWakes", "redis_err"},
+		{"ERR unknown command 'GET', with args beginning with: 'EVAL'", "server 10.0.0.7:6379: ERR unknown command 'GET'", "redis_err"},
+		{"NOPERM this user has no permissions to run the 'evalsha' command", "server 10.0.0.7:6379: NOPERM this user has no permissions to run the 'evalsha' command; " +
+			"allow its user that command, or use redisstore.WithoutScripts with the strategy single" + listed, "redis_noperm"},
 		{"MISCONF Errors writing to the AOF file: No space left on device", "server 10.0.0.7:6379: MISCONF Errors writing to the AOF file: No space left on device; " +
 			"nothing was done: the server can't write its data to disk (see its log, and INFO persistence)", "redis_misconf"},
 		{"NOREPLICAS Not enough good replicas to write.", "server 10.0.0.7:6379: NOREPLICAS Not enough good replicas to write; " +
@@ -394,7 +400,7 @@ func TestReplyErrorsSayWhetherRepeatingHelps(t *testing.T) {
 
 func TestAReplyThatQuotesTheArgumentsDoesNotShowTheToken(t *testing.T) {
 	e := &ReplyError{Text: "ERR unknown command 'EVALSHA', with args beginning with: 'f00' '1' 'key' 'S3CRET' "}
-	if got := e.Error(); got != "ERR unknown command 'EVALSHA'" {
+	if got := e.Error(); got != "ERR unknown command 'EVALSHA'; use redisstore.WithoutScripts with the strategy single" {
 		t.Errorf("Error = %q", got)
 	}
 }

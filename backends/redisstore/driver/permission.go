@@ -43,5 +43,8 @@ func (e *ReplyError) lacks() string {
 	case e.inScript():
 		return "; allow its user the commands of this script" + listed
 	}
+	if option := e.without(); option != "" {
+		return "; allow its user that command, or use " + option + listed
+	}
 	return "; allow its user that command" + listed
 }

@@ -151,8 +151,19 @@ func (c *cli) report(err error) int {
 
 // say prints a line on standard error.
 func (c *cli) say(format string, args ...any) {
-	put(c.err, "lockstep: %s\n", fmt.Sprintf(format, args...))
+	put(c.err, "lockstep: %s\n", c.reworded(fmt.Sprintf(format, args...)))
 }
+
+// worded is an error for a log, or nil.
+func (c *cli) worded(err error) any {
+	if err == nil {
+		return nil
+	}
+	return c.reworded(err.Error())
+}
+
+// reworded makes a text of the library one for users of the command.
+func (c *cli) reworded(text string) string { return c.program.Words().Replace(text) }
 
 // put prints. An error of a terminal or a pipe stops nothing.
 func put(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

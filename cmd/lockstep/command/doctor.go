@@ -153,7 +153,7 @@ func (d *doctor) run(ctx context.Context, allowed string) error {
 func (d *doctor) find(store string, unsafe bool, problem, found, meaning, remedy string) {
 	d.result.Findings = append(d.result.Findings, finding{
 		Store: store, Problem: problem, Unsafe: unsafe, Accepted: slices.Contains(d.allowed, backends.Problem(problem)),
-		Found: found, Meaning: meaning, Remedy: remedy,
+		Found: d.reworded(found), Meaning: d.reworded(meaning), Remedy: remedy,
 	})
 }
 
@@ -175,7 +175,7 @@ func (d *doctor) examine(ctx context.Context, stores []*Store) (unreachable int)
 	for i, s := range stores {
 		x := examined{Store: s.Name, Server: reports[i].Server, SkewUS: reports[i].ClockSkew.Microseconds()}
 		if errs[i] != nil {
-			x.Error = errs[i].Error()
+			x.Error = d.reworded(errs[i].Error())
 			unreachable++
 		}
 		var typed interface{ ErrorType() string }

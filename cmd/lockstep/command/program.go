@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -34,6 +35,19 @@ type Family struct {
 	Schemes  []string                                                               // of its URLs, such as "redis"
 	Examples []string                                                               // URLs, for the help
 	Open     func(ctx context.Context, url string, options Options) (*Store, error) // connects when the store is first used
+
+	// Terms are pairs: what the errors of the store tell a programmer, such as an option of its package, and
+	// what a user of the command can type for it. The first of two that begin alike counts.
+	Terms []string
+}
+
+// Words replaces in a text what the terms of all families have.
+func (p Program) Words() *strings.Replacer {
+	all := []string{"redlock.WithQuorum", "-quorum", "locker.WithHolder", "-holder"}
+	for _, f := range p.Stores {
+		all = append(all, f.Terms...)
+	}
+	return strings.NewReplacer(all...)
 }
 
 // Options are what the flags say about a store.

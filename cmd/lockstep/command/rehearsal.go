@@ -84,7 +84,7 @@ func (r *rehearsal) step(ctx context.Context, name string, do func(ctx context.C
 	err := do(ctx)
 	s := step{Step: name, OK: err == nil, US: time.Since(began).Microseconds()}
 	if err != nil {
-		s.Error, r.err = err.Error(), err
+		s.Error, r.err = r.reworded(err.Error()), err
 	}
 	r.result.Rehearsal = append(r.result.Rehearsal, s)
 }

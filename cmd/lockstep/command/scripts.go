@@ -349,7 +349,7 @@ func (f *forced) release(ctx context.Context, name string) error {
 		what = "forced release failed"
 	}
 	slog.New(slog.NewTextHandler(f.err, nil)).Info(what,
-		"key", name, "prints", strings.Join(f.prints, " "), "by", by, "reason", f.reason, "now", f.now, "released", done, "error", errors.Join(errs...))
+		"key", name, "prints", strings.Join(f.prints, " "), "by", by, "reason", f.reason, "now", f.now, "released", done, "error", f.worded(errors.Join(errs...)))
 	if err := f.enough(stores, errs); err != nil {
 		return err
 	}

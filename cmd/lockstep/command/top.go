@@ -102,7 +102,7 @@ func (t *top) live(ctx context.Context, fd int, every time.Duration) error {
 			return err
 		}
 		if err != nil {
-			text = []byte(wrap("lockstep top: "+err.Error(), "", width) + "\n") // the store may come back
+			text = []byte(wrap("lockstep top: "+t.reworded(err.Error()), "", width) + "\n") // the store may come back
 		}
 		text = bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte(clearRight+"\r\n"))
 		if _, err := t.out.Write(slices.Concat([]byte(home), text, []byte(clearRight+clearBelow))); err != nil {

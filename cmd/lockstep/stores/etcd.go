@@ -23,7 +23,8 @@ func Etcd() command.Family {
 			"etcd://user:password@host1:2379,host2:2379,host3:2379",
 			"etcds://host1:2379,host2:2379?ca=/etc/etcd/ca.pem&cert=/etc/etcd/client.pem&key=/etc/etcd/client-key.pem",
 		},
-		Open: openEtcd,
+		Open:  openEtcd,
+		Terms: etcdTerms,
 	}
 }
 

@@ -21,7 +21,8 @@ func MySQL() command.Family {
 		Examples: []string{"mysql://user:password@host:3306/database?tls=true",
 			"mysql://user@host:3306/database?ca=/etc/mysql/ca.pem&cert=/etc/mysql/client.pem&key=/etc/mysql/client-key.pem",
 		},
-		Open: openMySQL,
+		Open:  openMySQL,
+		Terms: sqlTerms,
 	}
 }
 

@@ -25,7 +25,8 @@ func NATS() command.Family {
 			"nats://user:password@host1:4222,host2:4222,host3:4222",
 			"nats+tls://host:4222?creds=/etc/nats/locks.creds&stream=LOCKS&subject=locks",
 		},
-		Open: openNATS,
+		Open:  openNATS,
+		Terms: natsTerms,
 	}
 }
 

@@ -22,7 +22,8 @@ func PostgreSQL() command.Family {
 			"postgres://user:password@host:5432/database?sslmode=verify-full",
 			"postgres://pooler:6432/database?listener=postgres%3A%2F%2Fhost%3A5432%2Fdatabase",
 		},
-		Open: openPostgreSQL,
+		Open:  openPostgreSQL,
+		Terms: sqlTerms,
 	}
 }
 

@@ -33,7 +33,8 @@ func Redis() command.Family {
 			"redis+cluster://user:password@host1:6379,host2:6379",
 			"redis+sentinel://host1:26379,host2:26379/MASTER/0?username=user&password=secret",
 		},
-		Open: openRedis,
+		Open:  openRedis,
+		Terms: redisTerms,
 	}
 }
 

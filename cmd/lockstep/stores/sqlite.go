@@ -19,6 +19,7 @@ func SQLite() command.Family {
 		Schemes:  []string{"sqlite"},
 		Examples: []string{"sqlite:///var/lib/app/locks.db"},
 		Open:     openSQLite,
+		Terms:    sqlTerms,
 	}
 }
 
