@@ -102,6 +102,7 @@ func TestWhatHoldersWriteToSQLiteWaitsForOneGrantAtMost(t *testing.T) {
 				db := sql.OpenDB(database)
 				defer func() { _ = db.Close() }()
 				s := NewSQLite(db)
+				s.file = nil // the database is no file
 				for i := range grants {
 					go func() {
 						var r backends.Result
@@ -177,6 +178,7 @@ func TestACallThatIsNotItsTurnEndsWithItsCtx(t *testing.T) {
 		db := sql.OpenDB(database)
 		defer func() { _ = db.Close() }()
 		s := NewSQLite(db)
+		s.file = nil // the database is no file
 		for i := range 3 {
 			go func() { _, _ = s.SetNX(t.Context(), fmt.Sprint("key ", i), "token", time.Second) }()
 		}
