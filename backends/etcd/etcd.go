@@ -501,7 +501,7 @@ func (s *Store) ready(ctx context.Context) error {
 	if s.config.invalid != nil {
 		return s.config.invalid
 	}
-	return ctx.Err()
+	return s.notDone(ctx, ctx.Err())
 }
 
 // check refuses what must not be sent, and gives ttl in seconds, rounded up.

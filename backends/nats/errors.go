@@ -18,7 +18,7 @@ import (
 //   - unknown: all others.
 type Error struct {
 	Code   int    // of JetStream (err_code); 0: the error is not from JetStream
-	Server string // the address that the connection had; empty: none
+	Server string // the address that the connection had; without a connection, those that are tried
 	Err    error
 
 	class class
@@ -34,11 +34,7 @@ const (
 )
 
 func (e *Error) Error() string {
-	text := "nats"
-	if e.Server != "" {
-		text += " " + e.Server
-	}
-	text += ": " + strings.TrimPrefix(e.Err.Error(), "nats: ") + "; "
+	text := "nats " + e.Server + ": " + strings.TrimPrefix(e.Err.Error(), "nats: ") + "; "
 	switch {
 	case e.class == unsent && e.next != "":
 		return text + "nothing was done: " + e.next
@@ -67,7 +63,7 @@ func (e *Error) ErrorType() string {
 	return "nats_" + strconv.Itoa(e.Code)
 }
 
-func (s *Store) error(err error) *Error { return &Error{Server: s.conn.ConnectedAddr(), Err: err} }
+func (s *Store) error(err error) *Error { return &Error{Server: s.Endpoint(), Err: err} }
 
 func (s *Store) is(err error, c class, next string) *Error {
 	e := s.error(err)
@@ -176,7 +172,7 @@ func (s *Store) notConnected(status nats.Status) error {
 	if last := s.conn.LastError(); last != nil { // such as a password that is wrong; the connection does not keep all of these
 		why += ", " + strings.TrimPrefix(last.Error(), "nats: ")
 	}
-	return s.is(fmt.Errorf("not connected to %s (%s)", strings.Join(s.addresses(), ", "), why), unsent, "the connection is being made again")
+	return s.is(fmt.Errorf("not connected (%s)", why), unsent, "the connection is being made again")
 }
 
 func (s *Store) addresses() (all []string) {
@@ -196,7 +192,7 @@ func (s *Store) explain(ctx context.Context, subject string, before, err error) 
 	}
 	switch cause := ctx.Err(); {
 	case cause != nil && errors.Is(err, cause):
-		return err
+		return s.at(err)
 	case cause != nil:
 		return ended{cause, s.error(err)}
 	case errors.Is(err, nats.ErrNoResponders) && strings.HasPrefix(subject, "$JS."):
@@ -233,8 +229,19 @@ func notDone(err error) error {
 		}
 		return err
 	}
-	if err != nil {
+	if err != nil && !errors.As(err, new(undone)) {
 		return undone{err}
+	}
+	return err
+}
+
+// at names the server in an error that is none of the server or the connection.
+func (s *Store) at(err error) error { return fmt.Errorf("nats %s: %w", s.Endpoint(), err) }
+
+// over is the error of a call whose ctx has ended before anything was done.
+func (s *Store) over(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return undone{s.at(err)}
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 		return false, err
 	}
 	for i := range attempts {
-		if err := pause(ctx, i); err != nil {
+		if err := s.pause(ctx, i); err != nil {
 			return false, err
 		}
 		found, err := s.last(ctx, key)
@@ -163,5 +163,5 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 			}
 		}
 	}
-	return false, errBusy
+	return false, s.at(errBusy)
 }

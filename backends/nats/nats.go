@@ -60,6 +60,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -179,7 +180,7 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 		return backends.Result{}, err
 	}
 	for i := range attempts {
-		if err := pause(ctx, i); err != nil {
+		if err := s.pause(ctx, i); err != nil {
 			return backends.Result{}, err
 		}
 		seq, err := s.publish(ctx, key, value, &entry{ttl: seconds})
@@ -207,7 +208,7 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 			return backends.Result{OK: true, Fence: found.number}, nil
 		}
 	}
-	return backends.Result{}, errBusy
+	return backends.Result{}, s.at(errBusy)
 }
 
 // renew makes what was found live for so many seconds from now, or for longer. It returns nil if
@@ -215,7 +216,7 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int64) (*entry, error) {
 	value := found.value
 	for i := range attempts {
-		if err := pause(ctx, i); err != nil {
+		if err := s.pause(ctx, i); err != nil {
 			return nil, err
 		}
 		// It is written again whatever its sequence: another write may be older than this call. With the
@@ -244,7 +245,7 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 		}
 		found = nil // it has another sequence now, or another write is under way, or it is gone
 	}
-	return nil, errBusy
+	return nil, s.at(errBusy)
 }
 
 // attempts is how often a call begins anew because the message has changed, or because another write
@@ -254,17 +255,14 @@ const attempts = 64
 // pause waits before attempt i of a call, or until ctx ends. The first two attempts follow at once:
 // the message may have changed since this store wrote it. Then the pauses double from 1 to 64
 // milliseconds, under 4 seconds in all: a stream with replicas may need a while for another write.
-func pause(ctx context.Context, i int) error {
+func (s *Store) pause(ctx context.Context, i int) error {
 	if i >= 2 {
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Millisecond << min(i-2, 6)):
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return undone{err}
-	}
-	return nil
+	return s.over(ctx)
 }
 
 // ExpireIf implements [backends.Store]. A value without a TTL stays as it is, and ok is true.
@@ -293,7 +291,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 	}
 	found := s.grants.take(key, value)
 	for i := range attempts {
-		if err := pause(ctx, i); err != nil {
+		if err := s.pause(ctx, i); err != nil {
 			return false, err
 		}
 		if found == nil {
@@ -311,7 +309,15 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 		}
 		found = nil // it has another sequence now, or is gone
 	}
-	return false, errBusy
+	return false, s.at(errBusy)
+}
+
+// Endpoint returns the address of the server that the connection has, or those of the servers that it tries.
+func (s *Store) Endpoint() string {
+	if s.conn == nil {
+		return ""
+	}
+	return cmp.Or(s.conn.ConnectedAddr(), strings.Join(s.addresses(), ", "))
 }
 
 // OneServer implements [backends.OneServer]: one stream has all keys, and one leader.
@@ -347,7 +353,7 @@ func (s *Store) ready(ctx context.Context, key string) error {
 	if n := s.conn.Stats().Reconnects; s.made.Swap(n) != n {
 		s.grants.clear()
 	}
-	return ctx.Err()
+	return s.over(ctx)
 }
 
 // maxSubject keeps a line of the protocol under the limit of the server, max_control_line, which is

@@ -66,7 +66,7 @@ func (s *Store) flush(ctx context.Context, subject string, before error) error {
 		return denied
 	}
 	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
+		return s.over(ctx)
 	}
 	return nil
 }

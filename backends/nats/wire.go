@@ -184,7 +184,7 @@ func (f failure) failed() *apiError { return f.Error }
 
 // request sends a message once, and waits for the answer.
 func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
-	if err := ctx.Err(); err != nil {
+	if err := s.over(ctx); err != nil {
 		return err
 	}
 	// A message for a connection that is down would be kept, and sent when the ctx has long ended.

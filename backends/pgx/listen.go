@@ -15,6 +15,10 @@ const pingInterval = 5 * time.Second
 
 // Listen implements sqlstore.Listener.
 func (l listens) Listen(ctx context.Context, channel string, active func(), heard func(message string)) error {
+	return locate(addresses(l.config), l.listen(ctx, channel, active, heard))
+}
+
+func (l listens) listen(ctx context.Context, channel string, active func(), heard func(message string)) error {
 	config := l.config.Copy()
 	name(config, "lockstep wake-ups")
 	conn, err := pgx.ConnectConfig(ctx, config)

@@ -24,6 +24,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -103,7 +105,33 @@ func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
 	default:
 		listener = listens{pool.Config().ConnConfig}
 	}
-	return sqlstore.PostgreSQLOver(shared{pool, pool.Config()}, listener, c.store...)
+	config := pool.Config()
+	c.store = append(c.store, sqlstore.WithAddress(addresses(config.ConnConfig)))
+	return sqlstore.PostgreSQLOver(shared{pool, config}, listener, c.store...)
+}
+
+// addresses are where a connection is opened to, as host:port: the first, and those that follow if it fails.
+func addresses(c *pgx.ConnConfig) string {
+	all := []string{address(c.Host, c.Port)}
+	for _, other := range c.Fallbacks {
+		if addr := address(other.Host, other.Port); !slices.Contains(all, addr) { // without TLS, the same one may come again
+			all = append(all, addr)
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+func address(host string, port uint16) string {
+	_, addr := pgconn.NetworkAddress(host, port)
+	return addr
+}
+
+// locate puts addr before an error that does not have it.
+func locate(addr string, err error) error {
+	if err == nil || strings.Contains(err.Error(), addr) {
+		return err
+	}
+	return fmt.Errorf("postgresql at %s: %w", addr, err)
 }
 
 // Configure changes how connections of c end calls: a connection is closed only if the server has not
@@ -232,14 +260,14 @@ func Install(ctx context.Context, pool *pgxpool.Pool) error {
 		return sqlstore.BadInput("lockstep: install: the *pgxpool.Pool is nil")
 	}
 	return sqlstore.InstallPostgreSQLBy(ctx, func(statements []string) error {
-		return unsent(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		return locate(addresses(pool.Config().ConnConfig), unsent(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			for _, statement := range statements {
 				if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec); err != nil {
 					return err
 				}
 			}
 			return nil
-		}))
+		})))
 	})
 }
 

@@ -78,7 +78,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 	err := s.exec.Row(ctx, checkStatement, nil,
 		&server, &follows, &up, &commit, &fsync, &pages, &isolation, &readOnly, &synchronous, &r.Standbys, &oldest, &now)
 	if err != nil {
-		return r, fmt.Errorf("lockstep: check: %w", explain(ctx, err))
+		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
 	r.RoundTrip = time.Since(before)
 	r.Version, _, _ = strings.Cut(server, " on ")

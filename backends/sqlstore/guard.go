@@ -29,7 +29,7 @@ func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease locker.Lease)
 		}
 		var outcome int64
 		err := tx.Row(ctx, "SELECT outcome FROM lockstep.guard($1,$2)", []any{s.key(lease.Key), []byte(lease.Token)}, &outcome)
-		return outcome == done, explain(ctx, err)
+		return outcome == done, s.explain(ctx, err)
 	})
 }
 

@@ -20,7 +20,7 @@ func (s *PostgreSQL) Inspect(ctx context.Context, key string) (backends.State, e
 	}
 	var text string
 	if err := s.exec.Row(ctx, "SELECT lockstep.inspect($1,$2)", []any{s.key(key), int64(backends.MaxListed)}, &text); err != nil {
-		return backends.State{}, explain(ctx, err)
+		return backends.State{}, s.explain(ctx, err)
 	}
 	return shown(text)
 }
@@ -100,7 +100,7 @@ func (s *PostgreSQL) List(ctx context.Context, prefix, after string, limit int) 
 	full := s.key(prefix)
 	err = s.exec.Row(ctx, "SELECT lockstep.list($1,$2,$3,$4,$5)", []any{full, behind(full), seen, int64(limit), int64(backends.MaxListed)}, &text)
 	if err != nil {
-		return backends.Page{}, explain(ctx, err)
+		return backends.Page{}, s.explain(ctx, err)
 	}
 	var list struct {
 		Keys []struct {

@@ -157,7 +157,7 @@ func typeName(text string) string {
 func (s *PostgreSQL) parts(ctx context.Context) (all []part, unlogged []string, err error) {
 	var text string
 	if err := s.exec.Row(ctx, postgresqlPartsThere, nil, &text); err != nil {
-		return nil, nil, explain(ctx, err)
+		return nil, nil, s.explain(ctx, err)
 	}
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		return nil, nil, fmt.Errorf("unexpected answer about the tables: %w", err)
@@ -181,7 +181,7 @@ func (s *PostgreSQL) version(ctx context.Context, there []part) (int, error) {
 	}
 	var version int64
 	err := s.exec.Row(ctx, "SELECT coalesce(max(number), 1)::bigint FROM lockstep.version", nil, &version)
-	return int(version), explain(ctx, err)
+	return int(version), s.explain(ctx, err)
 }
 
 type queryer interface {

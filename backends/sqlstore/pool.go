@@ -70,7 +70,10 @@ func (r *Report) checkPool(connections int, remedy string) {
 const leastPool = 3 // one for the locks, and two for the application
 
 // databasePool is a pool of database/sql.
-type databasePool struct{ db *sql.DB }
+type databasePool struct {
+	db *sql.DB
+	at *place
+}
 
 func (p databasePool) acquire(ctx context.Context) (*databaseConn, error) {
 	if p.db == nil {
@@ -78,6 +81,7 @@ func (p databasePool) acquire(ctx context.Context) (*databaseConn, error) {
 	}
 	c, err := p.db.Conn(ctx)
 	if err == nil {
+		p.at.ask(c)
 		return &databaseConn{Conn: c}, nil
 	}
 	if most, remedy := p.Max(); ctx.Err() != nil && errors.Is(err, ctx.Err()) && !p.Room() {

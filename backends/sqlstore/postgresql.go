@@ -54,8 +54,9 @@ var (
 // a method SQLState, such as pgx or lib/pq. Behind a pooler that gives each transaction another
 // connection, use a driver that prepares no statements.
 func NewPostgreSQL(db *sql.DB, opts ...Option) *PostgreSQL {
-	p := databasePool{db}
-	s := newPostgreSQL(p, nil, nil, opts)
+	c := configure(postgresqlName, opts)
+	p := databasePool{db, c.at}
+	s := newPostgreSQL(p, nil, nil, c)
 	s.own.claim, s.own.unclaim = p.claim, p.unclaim
 	return s
 }
@@ -64,11 +65,13 @@ func NewPostgreSQL(db *sql.DB, opts ...Option) *PostgreSQL {
 // p, and hears of releases through l. Without l, waiters poll. While locks are held, it opens up to two
 // more connections for renewals and releases.
 func PostgreSQLOver(p Pool, l Listener, opts ...Option) *PostgreSQL {
-	return newPostgreSQL(p, p.Open, l, opts)
+	return newPostgreSQL(p, p.Open, l, configure(postgresqlName, opts))
 }
 
-func newPostgreSQL(p pool, open func(context.Context) (Conn, error), l Listener, opts []Option) *PostgreSQL {
-	s := &PostgreSQL{pool: p, config: configure(opts), channel: "lockstep_" + strings.ToLower(rand.Text())}
+const postgresqlName = "postgresql" // in texts
+
+func newPostgreSQL(p pool, open func(context.Context) (Conn, error), l Listener, c config) *PostgreSQL {
+	s := &PostgreSQL{pool: p, config: c, channel: "lockstep_" + strings.ToLower(rand.Text())}
 	s.own = (&reserve[Conn]{
 		acquire: p.Acquire, room: p.Room, open: open, prepare: prepareConn, end: Conn.Close, classify: postgresqlError,
 	}).start()
@@ -108,7 +111,7 @@ const (
 // row calls a function of the database. outcome is among dest.
 func (s *PostgreSQL) row(ctx context.Context, outcome *int64, statement string, args []any, dest ...any) error {
 	if err := s.exec.Row(ctx, statement, args, append([]any{outcome}, dest...)...); err != nil {
-		return explain(ctx, err)
+		return s.explain(ctx, err)
 	}
 	return outcomeError(*outcome)
 }
@@ -124,7 +127,7 @@ func (s *PostgreSQL) grant(
 		s.own.shown(server)
 		err = outcomeError(*outcome)
 	} else {
-		err = explain(ctx, err)
+		err = s.explain(ctx, err)
 	}
 	if err == nil && *outcome == done {
 		s.own.hold(key, token, ttl)
@@ -149,7 +152,7 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 		return c.Row(ctx, statement, args, &outcome)
 	})
 	if err != nil {
-		return false, explain(ctx, err)
+		return false, s.explain(ctx, err)
 	}
 	return outcome == done, outcomeError(outcome)
 }
@@ -294,6 +297,14 @@ func (s *PostgreSQL) yes(ctx context.Context, statement string, args ...any) (bo
 	return err == nil && outcome == done, err
 }
 
+// explain gives an error its class, and the address of the server.
+func (s *PostgreSQL) explain(ctx context.Context, err error) error {
+	return s.config.at.locate(explain(ctx, err))
+}
+
+// Endpoint returns the address of the server, as host:port, if it is known: see [WithAddress].
+func (s *PostgreSQL) Endpoint() string { return s.config.at.Endpoint() }
+
 // OneServer implements [backends.OneServer].
 func (s *PostgreSQL) OneServer() bool { return true }
 
@@ -307,7 +318,7 @@ func (s *PostgreSQL) Identify(ctx context.Context) (backends.Identity, error) {
 	err := s.exec.Row(ctx, "SELECT system_identifier::text || '/' || extract(epoch FROM pg_postmaster_start_time())::text, pg_is_in_recovery() FROM pg_control_system()",
 		nil, &system, &follows)
 	if err != nil {
-		return backends.Identity{}, explain(ctx, err)
+		return backends.Identity{}, s.explain(ctx, err)
 	}
 	id := backends.Identity{Server: system, Role: "master"}
 	if follows {

@@ -66,10 +66,10 @@ func (s *rows) inPlace(ctx context.Context, fn func(c *databaseConn) error) func
 }
 
 // over makes rows of a database whose reserve has no connection.
-func over(db *sql.DB, opts []Option, d dialect) rows {
-	p := databasePool{db}
+func over(db *sql.DB, c config, d dialect) rows {
+	p := databasePool{db, c.at}
 	none := func() bool { return false }
-	return rows{db: db, config: configure(opts), dialect: d, own: (&reserve[*databaseConn]{
+	return rows{db: db, config: c, dialect: d, own: (&reserve[*databaseConn]{
 		acquire: p.acquire, room: p.Room, claim: none, classify: d.classify,
 	}).start()}
 }
@@ -349,10 +349,13 @@ func (s *rows) prepareTTL(ctx context.Context, ttl time.Duration, key string, va
 	return name, ((grains + 1) * s.dialect.grain).Microseconds(), err
 }
 
-// explain gives an error its class.
+// explain gives an error its class, and the address of the server.
 func (s *rows) explain(ctx context.Context, err error) error {
-	return explainBy(ctx, s.dialect.classify, err)
+	return s.config.at.locate(explainBy(ctx, s.dialect.classify, err))
 }
+
+// Endpoint returns the address of the server, as host:port, if it is known: see [WithAddress].
+func (s *rows) Endpoint() string { return s.config.at.Endpoint() }
 
 // notDone is explain for a statement that reads, of a call that has changed nothing.
 func (s *rows) notDone(ctx context.Context, err error) error {

@@ -44,6 +44,7 @@ type Option func(*config)
 type config struct {
 	prefix  string
 	maxTTL  time.Duration
+	at      *place // of the server
 	invalid error
 }
 
@@ -61,8 +62,14 @@ func WithMaxTTL(ttl time.Duration) Option {
 	}
 }
 
-func configure(opts []Option) config {
-	c := config{maxTTL: backends.DefaultMaxTTL}
+// WithAddress says where the server is, for the texts of errors: a *sql.DB does not tell the address that it
+// connects to. Give it as host:port, without a password. A store over the driver of pgx learns it from its
+// first connection. [NewSQLite] ignores it.
+func WithAddress(addr string) Option { return func(c *config) { c.at.addr.Store(addr) } }
+
+// configure makes the config of a store in a system whose servers are called so; empty: there is no server.
+func configure(system string, opts []Option) config {
+	c := config{maxTTL: backends.DefaultMaxTTL, at: &place{system: system}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&c)
@@ -76,7 +83,10 @@ func (c *config) ready(ctx context.Context) error {
 	if c.invalid != nil {
 		return c.invalid
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return notSent{c.at.locate(err)}
+	}
+	return nil
 }
 
 // check refuses what must not be sent, and gives ttl in microseconds, rounded up.

@@ -50,7 +50,7 @@ func (s *PostgreSQL) Sweep(ctx context.Context) error {
 		var n int64
 		err := s.exec.Row(ctx, "SELECT lockstep.sweep_some($1)", []any{int64(sweptAtOnce)}, &n)
 		if n < sweptAtOnce || err != nil {
-			return explain(ctx, err)
+			return s.explain(ctx, err)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func (w *wakes) watch(ctx context.Context, key string, wake func()) error {
 	}
 	var ok bool
 	err = w.store.exec.Row(ctx, "SELECT lockstep.watch($1,$2)", []any{w.store.key(key), w.store.channel}, &ok)
-	if err = explain(ctx, err); err != nil && (cleanup.Permanent(err) || ctx.Err() != nil) {
+	if err = w.store.explain(ctx, err); err != nil && (cleanup.Permanent(err) || ctx.Err() != nil) {
 		go end()
 		return err
 	}

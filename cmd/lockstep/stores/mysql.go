@@ -55,7 +55,7 @@ func openMySQL(_ context.Context, text string, o command.Options) (*command.Stor
 	}
 	db := sql.OpenDB(connector)
 	db.SetConnMaxIdleTime(30 * time.Second) // a NAT forgets connections after a minute or more
-	store := sqlstore.NewMySQL(db, sqlOptions(o)...)
+	store := sqlstore.NewMySQL(db, append(sqlOptions(o), sqlstore.WithAddress(config.Addr))...)
 	return &command.Store{
 		Backend: store,
 		Check: func(ctx context.Context) (command.Report, error) {
