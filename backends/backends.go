@@ -81,7 +81,7 @@ type Result struct {
 	Holds    int           // how many holds the key has now, in a SharedStore
 	Room     int           // granted: how many more holds the key admits beside this one, in a SharedStore; -1: any number
 	Slot     int           // granted: the number of the hold, with [Admission.Slots]
-	Holder   string        // held: the label of the holder, or of one of them, see [HolderOf]; empty: it has none, or the store does not tell
+	Holder   string        // held: the label of the holder, or of one of them, or of an eviction, see [InTheWay]; empty: it has none, or the store does not tell
 	Position int           // held: the waiter's position in the queue, from 1; 0: none
 }
 

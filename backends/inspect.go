@@ -2,8 +2,9 @@ package backends
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/sha1" // the name that the stores for Redis give a hold; it protects nothing
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -99,10 +100,19 @@ func (e Eviction) Validate(seen string) error {
 	return nil
 }
 
-// Value is what a store puts in the place of an evicted token. It is a token that nobody has.
-func (e Eviction) Value() string { return evicted + e.By + " " + rand.Text() }
+// Value is what a store puts in the place of the evicted token whose Print is seen. It is a token that
+// nobody has. It depends on seen, so that the holder of that token knows its own eviction from that of
+// another hold: see [Hold.Replaces].
+func (e Eviction) Value(seen string) string {
+	sum := sha256.Sum256([]byte(evicted + seen))
+	return evicted + e.By + " " + base32.StdEncoding.EncodeToString(sum[:])[:secretLength]
+}
 
 const evicted = "lockstep:evicted:" // which no label begins with
+
+// EvictedBy takes [Eviction.By] out of a [Result.Holder]. It returns false if that is the label of a
+// holder.
+func EvictedBy(holder string) (by string, ok bool) { return strings.CutPrefix(holder, evicted) }
 
 // ErrForeign is matched by the error of an Evict that finds no token of a Client.
 var ErrForeign = errors.New("the value may be no lock: it has no expiry, or not the form of a token (see backends.Eviction)")
@@ -141,11 +151,23 @@ type Hold struct {
 // an Eviction. The label may come from a server that has cut the secret off.
 func HoldOf(label, name string, isToken bool, left time.Duration, slot int) Hold {
 	h := Hold{Left: left, Slot: slot, Print: name, Foreign: !isToken}
-	label, h.Evicted = strings.CutPrefix(label, evicted)
+	label, h.Evicted = EvictedBy(label)
 	if ValidHolder(label) {
 		h.Holder = label
 	}
 	return h
+}
+
+// Replaces reports whether h keeps the key closed in the place of the hold of token, which was evicted.
+// It knows the prints of [PrintOf], and those of Redis, which has no SHA-256.
+func (h Hold) Replaces(token string) bool {
+	e := Eviction{By: h.Holder}
+	return h.Evicted && (h.Print == PrintOf(e.Value(PrintOf(token))) || h.Print == oldPrintOf(e.Value(oldPrintOf(token))))
+}
+
+func oldPrintOf(token string) string {
+	sum := sha1.Sum([]byte(token))
+	return hex.EncodeToString(sum[:8])
 }
 
 // PrintOf is the Print of a token: the first 8 bytes of its SHA-256, in hex. A store may use
@@ -171,6 +193,15 @@ const MaxListed = 100
 // [ValidHolder]. For any other text it is empty. What follows is a secret.
 func HolderOf(text string) string {
 	if label := LabelOf(text); ValidHolder(label) {
+		return label
+	}
+	return ""
+}
+
+// InTheWay is the [Result.Holder] of a key that has a token with this label: see [LabelOf]. It is
+// empty for a label that is not valid, since any program may have written the value.
+func InTheWay(label string) string {
+	if by, ok := EvictedBy(label); ok && by == "" || ValidHolder(by) {
 		return label
 	}
 	return ""

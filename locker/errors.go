@@ -95,10 +95,10 @@ type HeldError struct {
 	Left     time.Duration // of the holder's lease, unless it is renewed; 0: unknown
 	Attempts int           // that this call made
 	Holds    int           // that are in the way, if the strategy admits several; 0: unknown
-	Holder   string        // the label of the holder, or of one of them, if it has one: see [WithHolder]; empty: unknown
+	Holder   string        // the label of the holder, or of one of them, if it has one: see [WithHolder]; or that of an [EvictedError]; empty: unknown
 	Position int           // in line when the wait ended, as far as store and Client know; 1: the head, 0: not in line
 	Foreign  bool          // the value has no expiry, so no lease put it there; then [ErrForeignKey] matches too
-	Err      error         // of a Locker that says more, such as the votes of a quorum; nil: none
+	Err      error         // of a Locker that says more, such as the votes of a quorum, or an [EvictedError]; nil: none
 }
 
 // asHeld is what err says of the holder, or nil if err does not match ErrHeld.
@@ -119,18 +119,20 @@ func (e *HeldError) Error() string {
 }
 
 func (e *HeldError) cause() string {
+	by, renewed := ErrHeld.Error(), " unless renewed"
+	evicted, closed := e.Err.(*EvictedError) //nolint:errorlint // the votes of a quorum say more than one of them
 	switch {
 	case e.Foreign:
 		return "held by a value without expiry, which no lease wrote"
+	case closed:
+		by, renewed = "closed after a forced release: "+evicted.Error(), ""
 	case e.Err != nil:
 		return text(e.Err)
-	}
-	by := ErrHeld.Error()
-	if e.Holder != "" {
+	case e.Holder != "":
 		by = fmt.Sprintf("held by %q", e.Holder)
 	}
 	if e.Left > 0 {
-		return fmt.Sprintf("%s; free in %v unless renewed", by, e.Left.Round(time.Millisecond))
+		return fmt.Sprintf("%s; free in %v%s", by, e.Left.Round(time.Millisecond), renewed)
 	}
 	return by
 }
@@ -156,6 +158,7 @@ const (
 	LostUnavailable LostReason = "unavailable" // its time ran out while extensions failed
 	LostQuorum      LostReason = "quorum"      // too few nodes still have it
 	LostMaxHold     LostReason = "max_hold"    // it was held as long as [WithMaxHold] allows
+	LostEvicted     LostReason = "evicted"     // an operator ended it; Err has an [EvictedError]
 	// nobody unlocked it and nothing referred to it any more, see [WithAbandonedStop]
 	LostAbandoned LostReason = "abandoned"
 )
@@ -164,7 +167,23 @@ const (
 type LostError struct {
 	Key    string
 	Reason LostReason
-	Err    error // of the last failed extension, if that is why; nil: none
+	Err    error // of the last failed extension, if that is why; who has evicted it; nil: none
+}
+
+// EvictedError says that an operator has ended a hold by force ([backends.Evictor]). It is found with
+// [errors.As] in a [LostError] of that hold. It is found in a [HeldError] too, while the key stays
+// closed because the evicted holder may work: no holder has the lock then, and Left says how long.
+//
+// [backends.Evictor]: https://pkg.go.dev/github.com/lockstep-go/lockstep/backends#Evictor
+type EvictedError struct {
+	By string // the label of the operator; empty: it has given none
+}
+
+func (e *EvictedError) Error() string {
+	if e.By == "" {
+		return "evicted by an operator"
+	}
+	return fmt.Sprintf("evicted by %q", e.By)
 }
 
 // Lost is the error for a lease that the store no longer has: [LostExpired] if its time is over,
@@ -189,6 +208,7 @@ func (e *LostError) cause() string {
 		LostQuorum:      "too few nodes still have it",
 		LostMaxHold:     "it was held as long as allowed",
 		LostAbandoned:   "its Lock became garbage without Unlock",
+		LostEvicted:     "it was released by force",
 	}[e.Reason]
 	if s == "" {
 		s = string(e.Reason)

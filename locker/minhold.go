@@ -128,7 +128,7 @@ func (h *hold) keep() (kept bool) {
 // still keep the key for it, since the work may be done. Else at once.
 func (h *hold) releaseLost() {
 	lost, _ := errors.AsType[*LostError](h.over)
-	if left := h.leftToKeep(); left > 0 && lost != nil && lost.Reason != LostStolen {
+	if left := h.leftToKeep(); left > 0 && lost != nil && lost.Reason != LostStolen && lost.Reason != LostEvicted {
 		time.AfterFunc(left, h.releaseLeftover)
 		return
 	}

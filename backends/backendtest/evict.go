@@ -48,6 +48,32 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 			x.wantEvicted(key, by, l)
 		}
 	}},
+	{"an eviction is known to the holder that it ended and to no other, and callers are told its label", func(x *fixture) {
+		for _, by := range []string{"ann's host", ""} {
+			key, token, other := x.key("k"+by), labelled("bob"), labelled("bob")
+			x.grant(key, token, x.long)
+			if h := x.inspect(key).Holds[0]; h.Replaces(token) {
+				x.Errorf("%+v is told as evicted", h)
+			}
+			x.evict(key, x.print(key), backends.Eviction{By: by}, true)
+			if h := x.inspect(key).Holds[0]; !h.Replaces(token) || h.Replaces(other) {
+				x.Errorf("%+v replaces its holder: %v, another one: %v", h, h.Replaces(token), h.Replaces(other))
+			}
+			res, err := x.store.SetNX(x.Context(), key, other, x.long)
+			x.wantInTheWay(res, err, by)
+			if x.shared == nil {
+				continue
+			}
+			key = x.key("shared" + by)
+			x.admit(key, token, x.long, backends.Admission{Limit: 1}, 1, 0)
+			x.evict(key, x.print(key), backends.Eviction{By: by}, true)
+			if h := x.inspect(key).Holds[0]; !h.Replaces(token) || h.Replaces(other) {
+				x.Errorf("%+v replaces its holder: %v, another one: %v", h, h.Replaces(token), h.Replaces(other))
+			}
+			res, err = x.shared.Enter(x.Context(), key, other, x.long, backends.Admission{Limit: 1})
+			x.wantInTheWay(res, err, by)
+		}
+	}},
 	{"an evicted key opens when the hold would have ended, and not before", func(x *fixture) {
 		x.inTime("Evict", func(key string) bool {
 			l := x.grant(key, labelled(""), x.closing())
@@ -365,6 +391,14 @@ func (x *fixture) wantEvicted(key, by string, l life) {
 		x.Errorf("the hold is %+v; want it evicted by %q", h, by)
 	}
 	x.within(l, "the evicted hold", h.Left, began, time.Now())
+}
+
+// wantInTheWay checks the answer to a caller that an eviction keeps out.
+func (x *fixture) wantInTheWay(res backends.Result, err error, by string) {
+	x.Helper()
+	if got, evicted := backends.EvictedBy(res.Holder); err != nil || res.OK || !evicted || got != by {
+		x.Errorf("Result = %+v, %v; want a key that was evicted by %q", res, err, by)
+	}
 }
 
 // closing is a ttl that ends during a sentence, and during which there is time for some calls.

@@ -60,6 +60,7 @@ func altering(change func(h *backends.Hold)) func(*memory.Store) InspectedStore 
 const (
 	evictPrints = "each hold has a print, which stays the same and does nothing without Evict"
 	evictCloses = "an evicted hold is over for its holder, and keeps others out as long as it would have lived"
+	evictKnown  = "an eviction is known to the holder that it ended and to no other, and callers are told its label"
 	evictShared = "an evicted shared hold keeps its room, and leaves the other holds alone"
 	evictNow    = "with Now an evicted key is free at once, and its watchers are woken"
 	evictForeig = "a value that is no token is Foreign, and is evicted only with Foreign"
@@ -80,6 +81,33 @@ var evictDoubles = []broken[InspectedStore]{
 		bug: "the print releases", breaks: evictPrints,
 		store: func(m *memory.Store) InspectedStore {
 			return deletingDouble{inspectDouble{Store: m}}
+		},
+	},
+	{
+		bug: "an eviction leaves a text of its own", breaks: evictKnown,
+		store: afterEvict(func(m *memory.Store, key string, e backends.Eviction) {
+			_, left, _ := m.Get(key)
+			m.Set(key, e.Value("another print"), left)
+		}),
+	},
+	{
+		bug: "callers are not told of an eviction", breaks: evictKnown,
+		store: func(m *memory.Store) InspectedStore {
+			return inspectDouble{Store: m, setNX: func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+				res, err := m.SetNX(ctx, key, value, ttl)
+				res.Holder, _ = backends.EvictedBy(res.Holder)
+				return res, err
+			}}
+		},
+	},
+	{
+		bug: "callers are not told of the eviction of a shared hold", breaks: evictKnown,
+		store: func(m *memory.Store) InspectedStore {
+			return inspectDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, token, ttl, a)
+				res.Holder = ""
+				return res, err
+			}}
 		},
 	},
 	{bug: "an evicted key is free", breaks: evictCloses, store: evicting(always)},

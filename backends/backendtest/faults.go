@@ -136,6 +136,7 @@ const (
 	ExpireIf Op = "ExpireIf"
 	DeleteIf Op = "DeleteIf"
 	Watch    Op = "Watch" // WatchQueued as well
+	Inspect  Op = "Inspect"
 
 	SetNXNumbered Op = "SetNXNumbered"
 	SetNXFenced   Op = "SetNXFenced"

@@ -97,6 +97,19 @@ func (f faultyStore) Transfer(ctx context.Context, key, from, value string, ttl 
 	})
 }
 
+// Inspect fails for good if the store below tells nothing.
+func (f faultyStore) Inspect(ctx context.Context, key string) (backends.State, error) {
+	return inspect(ctx, f.faults, f.store, key)
+}
+
+func inspect(ctx context.Context, f *Faults, store any, key string) (backends.State, error) {
+	s, ok := store.(backends.Inspector)
+	if !ok {
+		return backends.State{}, permanent{errors.ErrUnsupported}
+	}
+	return perform(ctx, f, Inspect, func(ctx context.Context) (backends.State, error) { return s.Inspect(ctx, key) })
+}
+
 func (f faultyStore) Watch(ctx context.Context, key string, wake func()) error {
 	return f.faults.watch(ctx, func() error { return f.store.Watch(ctx, key, wake) })
 }
@@ -183,6 +196,11 @@ func (f faultyShared) TransferHold(ctx context.Context, key, from, token string,
 	return perform(ctx, f.faults, Enter, func(ctx context.Context) (backends.Result, error) {
 		return s.TransferHold(ctx, key, from, token, ttl, numbered)
 	})
+}
+
+// Inspect fails for good if the store below tells nothing.
+func (f faultyShared) Inspect(ctx context.Context, key string) (backends.State, error) {
+	return inspect(ctx, f.faults, f.store, key)
 }
 
 func (f faultyShared) Watch(ctx context.Context, key string, wake func()) error {

@@ -486,7 +486,7 @@ func (s *state) held() backends.Result {
 	if s.lock == nil {
 		return backends.Result{}
 	}
-	return backends.Result{Foreign: s.lock.Lease == 0, Holder: backends.HolderOf(s.token())}
+	return backends.Result{Foreign: s.lock.Lease == 0, Holder: backends.InTheWay(backends.LabelOf(s.token()))}
 }
 
 func (s *state) wrongType() error {

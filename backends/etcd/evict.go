@@ -34,7 +34,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 		return false, errForeign
 	}
 	at := s.at(key)
-	do := clientv3.OpPut(at, mark+e.Value(), clientv3.WithIgnoreLease())
+	do := clientv3.OpPut(at, mark+e.Value(seen), clientv3.WithIgnoreLease())
 	if e.Now {
 		do = clientv3.OpDelete(at, clientv3.WithRange(holdsAt(at))) // with its number
 	}
@@ -66,7 +66,7 @@ func (s *Store) evictHold(ctx context.Context, key, seen string, e backends.Evic
 		do := []clientv3.Op{clientv3.OpDelete(h.key)}
 		if !e.Now {
 			closed := hold{group: h.group, slot: h.slot, epoch: h.number()}
-			do = append(do, clientv3.OpPut(holdsAt(s.at(key))+e.Value(), closed.value(), clientv3.WithLease(clientv3.LeaseID(h.kv.Lease))))
+			do = append(do, clientv3.OpPut(holdsAt(s.at(key))+e.Value(seen), closed.value(), clientv3.WithLease(clientv3.LeaseID(h.kv.Lease))))
 		}
 		r, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).Then(do...).Commit()
 		switch {

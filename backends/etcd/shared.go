@@ -100,7 +100,7 @@ func (h *holds) refused() backends.Result {
 	r := backends.Result{Holds: len(h.all)}
 	if r.Holds > 0 {
 		first := slices.MinFunc(h.all, func(a, b hold) int { return int(a.kv.CreateRevision - b.kv.CreateRevision) })
-		r.Holder = backends.HolderOf(first.token)
+		r.Holder = backends.InTheWay(backends.LabelOf(first.token))
 	}
 	return r
 }

@@ -71,6 +71,7 @@ func (k keys) Expire(key string) { k.Delete(key) } // what the end of a lease do
 func (k keys) SetForeign(key string)      { k.replace(key, at(key), "=foreign") }
 func (k keys) SetForeignHolds(key string) { k.replace(key, at(key)+"/foreign", "-") }
 func (k keys) SetOther(key string)        { k.replace(key, at(key), "-") }
+func (k keys) Evict(key, by string)       { beneath.Evict(k.t, etcd.New(k.client), key, by) }
 
 func (k keys) replace(key, with, value string) {
 	k.t.Helper()

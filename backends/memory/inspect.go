@@ -138,7 +138,7 @@ func (s *Store) evict(key, seen string, e backends.Eviction) (ok bool, wakes []f
 	case e.Now:
 		return true, s.free(key, now), nil
 	}
-	there.value = e.Value()
+	there.value = e.Value(seen)
 	s.entries.put(key, there, now)
 	return true, nil, nil
 }
@@ -159,7 +159,7 @@ func (s *Store) evictHold(key, seen string, e backends.Eviction, now time.Time) 
 			delete(h.slots, token)
 			return true, s.room(key, h, now), nil
 		}
-		h.rename(token, e.Value())
+		h.rename(token, e.Value(seen))
 		return true, nil, nil
 	}
 	return false, nil, nil

@@ -105,7 +105,7 @@ func (s *Store) grant(key, value string, ttl time.Duration, now time.Time) (res 
 	case found && e.kind != text:
 		return backends.Result{}, false, errWrongType
 	case found && e.value != value:
-		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero(), Holder: backends.HolderOf(e.value)}, false, nil
+		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero(), Holder: backends.InTheWay(backends.LabelOf(e.value))}, false, nil
 	}
 	until := now.Add(ttl)
 	if found && e.expires.After(until) { // an extension in between must not be undone

@@ -306,7 +306,7 @@ func (h *share) left(a backends.Admission, now time.Time) (left time.Duration, h
 	}
 	slices.SortFunc(all, func(a, b one) int { return a.end.Compare(b.end) })
 	last := all[tooMany-1]
-	return last.end.Sub(now), backends.HolderOf(last.token)
+	return last.end.Sub(now), backends.InTheWay(backends.LabelOf(last.token))
 }
 
 // last is when the last hold or reservation ends.

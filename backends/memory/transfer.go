@@ -22,7 +22,7 @@ func (s *Store) Transfer(ctx context.Context, key, from, value string, ttl time.
 	case e.kind != text:
 		return backends.Result{}, errWrongType
 	case e.value != from && e.value != value:
-		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero(), Holder: backends.HolderOf(e.value)}, nil
+		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero(), Holder: backends.InTheWay(backends.LabelOf(e.value))}, nil
 	}
 	if numbered {
 		if res.Fence, err = s.number(key, e.value == value, byClock, now); err != nil {

@@ -158,7 +158,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 			}
 			rest := int64((found.left(now) + time.Second - 1) / time.Second)
 			found.ttl = min(max(rest, 1), found.ttl) // it may have ended, and a new leader has another clock
-			if _, err = s.publish(ctx, key, e.Value(), found); !isConflict(err) {
+			if _, err = s.publish(ctx, key, e.Value(seen), found); !isConflict(err) {
 				return err == nil, err
 			}
 		}

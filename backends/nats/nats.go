@@ -198,7 +198,7 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 		case found == nil:
 			continue // it has ended, or, with replicas, a grant is under way that may be our own
 		case found.value != value:
-			return backends.Result{Foreign: found.ttl == 0, Holder: backends.HolderOf(found.value)}, nil
+			return backends.Result{Foreign: found.ttl == 0, Holder: backends.InTheWay(backends.LabelOf(found.value))}, nil
 		}
 		found, err = s.renew(ctx, key, found, seconds)
 		switch {

@@ -30,7 +30,7 @@ func TestEveryStrategyOverNATS(t *testing.T) {
 				New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 					faults := new(backendtest.Faults)
 					l, acquire := over(nats.New(conn, nats.WithMaxTTL(maxTTL)), faults)
-					return l, beneath.Disturber{Outside: keys{newOutside(t, other)}, Faults: faults, Ops: map[lockertest.Op]backendtest.Op{
+					return l, beneath.Disturber{Outside: keys{newOutside(t, other), nats.New(other)}, Faults: faults, Ops: map[lockertest.Op]backendtest.Op{
 						lockertest.Acquire: acquire, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
 					}}
 				},
@@ -40,7 +40,10 @@ func TestEveryStrategyOverNATS(t *testing.T) {
 }
 
 // keys are what a Disturber does to a key past the store.
-type keys struct{ outside }
+type keys struct {
+	outside
+	store *nats.Store
+}
 
 func (k keys) Holds(key string) bool {
 	_, _, ok := k.Get(key)
@@ -50,3 +53,4 @@ func (k keys) Holds(key string) bool {
 func (k keys) Expire(key string)          { k.Delete(key) } // what the end of a lease does
 func (k keys) SetForeign(key string)      { k.Set(key, "foreign", 0) }
 func (k keys) SetForeignHolds(key string) { k.SetOther(key) }
+func (k keys) Evict(key, by string)       { beneath.Evict(k.t, k.store, key, by) }

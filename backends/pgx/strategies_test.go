@@ -28,3 +28,4 @@ func (r rows) Expire(key string) {
 }
 func (r rows) SetForeign(key string)      { r.Set(key, "foreign", 0) }
 func (r rows) SetForeignHolds(key string) { r.SetShared(key) }
+func (r rows) Evict(key, by string)       { beneath.Evict(r.t, pgx.New(r.pool), key, by) }

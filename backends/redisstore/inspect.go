@@ -53,7 +53,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 	if err := s.showing(ctx, "Evict"); err != nil {
 		return false, err
 	}
-	full, value, foreign := s.config.prefix+key, e.Value(), ""
+	full, value, foreign := s.config.prefix+key, e.Value(seen), ""
 	if e.Now {
 		value = ""
 	}

@@ -157,9 +157,7 @@ func granted(reply any, err error) (r backends.Result, told any, _ error) {
 // refused reads a PTTL: -1 is a value without expiry, -2 one that has just expired. holder is what
 // holder.lua gives.
 func refused(left int64, holder string) backends.Result {
-	if !backends.ValidHolder(holder) {
-		holder = ""
-	}
+	holder = backends.InTheWay(holder)
 	if left == -1 {
 		return backends.Result{Foreign: true, Holder: holder}
 	}

@@ -48,7 +48,7 @@ func (s transactional) inspect(ctx context.Context, l link, key, token string, m
 				r.OK, err = s.prolong(ctx, p, key, token, ms, true)
 			default:
 				held, _ := value.(string)
-				r = refused(left, backends.HolderOf(held))
+				r = refused(left, backends.InTheWay(backends.LabelOf(held)))
 				return nil
 			}
 			if r.OK || err != nil {

@@ -111,7 +111,7 @@ func (r *record) full(all []hold, a backends.Admission) backends.Result {
 	if string(r.value) == a.Group {
 		last = all[len(all)-a.Limit]
 	}
-	return backends.Result{Holds: len(all), Left: duration(last.Expires - r.now), Holder: backends.HolderOf(string(last.Token))}
+	return backends.Result{Holds: len(all), Left: duration(last.Expires - r.now), Holder: backends.InTheWay(backends.LabelOf(string(last.Token)))}
 }
 
 // freeSlot is the lowest that no hold has.

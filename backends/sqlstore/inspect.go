@@ -141,7 +141,7 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Evi
 	}
 	var closed []byte
 	if !e.Now {
-		closed = []byte(e.Value())
+		closed = []byte(e.Value(seen))
 	}
 	return s.yes(ctx, "SELECT outcome FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), seen, closed, e.Foreign, reservation)
 }
@@ -289,7 +289,7 @@ func (r *record) evict(seen string, e backends.Eviction) (ok bool, until int64, 
 	if e.Now {
 		r.put(kindFree, "", r.now)
 	} else {
-		r.put(kindLock, e.Value(), r.expires)
+		r.put(kindLock, e.Value(seen), r.expires)
 	}
 	return true, until, nil
 }
@@ -314,7 +314,7 @@ func (r *record) evictHold(seen string, e backends.Eviction) (ok bool, until int
 		return true, until, r.keep(string(r.value), slices.Delete(all, mine, mine+1))
 	}
 	longest := r.expires // as in Renew
-	all[mine].Token = []byte(e.Value())
+	all[mine].Token = []byte(e.Value(seen))
 	err = r.keep(string(r.value), all)
 	r.expires = max(r.expires, longest)
 	return true, until, err

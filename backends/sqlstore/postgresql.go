@@ -224,11 +224,7 @@ const holderText = "coalesce(encode(holder, 'hex'), '')"
 
 // held is the result of a call that finds a key held.
 func held(left int64, holder string) backends.Result {
-	r := backends.Result{Foreign: left < 0, Left: duration(max(left, 0))}
-	if label := plain(holder); backends.ValidHolder(label) {
-		r.Holder = label
-	}
-	return r
+	return backends.Result{Foreign: left < 0, Left: duration(max(left, 0)), Holder: backends.InTheWay(plain(holder))}
 }
 
 // duration is so many microseconds, or the most there can be: 292 years.

@@ -194,7 +194,7 @@ func (r *record) refusal() backends.Result {
 	if r.expires == forever {
 		return backends.Result{Foreign: true}
 	}
-	return backends.Result{Left: duration(r.expires - r.now), Holder: backends.HolderOf(string(r.value))}
+	return backends.Result{Left: duration(r.expires - r.now), Holder: backends.InTheWay(backends.LabelOf(string(r.value)))}
 }
 
 func (r *record) equal(o *record) bool {

@@ -75,5 +75,6 @@ func (l *Ledger) Open() int { return int(l.open.Load()) }
 
 // ByCaller is the key of a value in the ctx of an attempt. It says that the caller cleans up after
 // the attempt: [Queue.Keep] keeps no entry then. A quorum asks its nodes in this way, since a node
-// might clean up late, after an extension that counted it.
+// might clean up late, after an extension that counted it. In the ctx of a release it says that the
+// caller judges a loss, so nobody looks for its cause.
 type ByCaller struct{}

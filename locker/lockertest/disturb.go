@@ -20,6 +20,9 @@ type Disturber interface {
 	// SetOther puts a value of a type that the strategy does not write under key, whatever was
 	// there.
 	SetOther(key string)
+	// Evict ends the hold of key by force, as an operator with the label by does ([backends.Evictor]).
+	// The key stays closed until the hold would have ended.
+	Evict(key, by string)
 
 	// Fault applies f to every call of op that begins from now on; nil means none. A call that is
 	// already in a fault stays in it. Fault of All replaces what is set for each operation.

@@ -153,6 +153,7 @@ var doubles = slices.Concat(
 	clientDoubles,
 	silentDoubles,
 	renewDoubles,
+	evictDoubles,
 	unlockDoubles,
 	minHoldDoubles,
 	transferDoubles,

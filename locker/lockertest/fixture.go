@@ -97,6 +97,7 @@ func (b beneath) use(n need) {
 
 func (b beneath) SetForeign(key string) { b.use(foreign); b.Disturber.SetForeign(key) }
 func (b beneath) SetOther(key string)   { b.use(foreign); b.Disturber.SetOther(key) }
+func (b beneath) Evict(key, by string)  { b.use(evicts); b.Disturber.Evict(key, by) }
 
 func (b beneath) Fault(op Op, f backendtest.Fault) { b.use(faults); b.Disturber.Fault(op, b.ending(f)) }
 

@@ -80,6 +80,11 @@ type Harness struct {
 	// never called, and the sentences that need them do not run.
 	NoForeign bool
 
+	// NoEvict says that the Disturber evicts no holds, or that the Locker does not tell an eviction
+	// from another loss. Evict of the Disturber is never called, and the sentences that need it do not
+	// run.
+	NoEvict bool
+
 	// Except lists sentences, word for word, that the Locker does not promise. They do not run. A
 	// sentence that does not exist is an error, so that the list stays correct.
 	Except []string
@@ -123,6 +128,7 @@ type need string
 const (
 	faults  need = "set faults"
 	foreign need = "store foreign values"
+	evicts  need = "evict holds"
 )
 
 func needs(n ...need) []need { return n }
@@ -142,6 +148,7 @@ var sentences = slices.Concat(
 	silentSentences,
 	waitSentences,
 	renewSentences,
+	evictSentences,
 	unlockSentences,
 	holdSentences,
 	minHoldSentences,
@@ -161,7 +168,7 @@ func (h Harness) plan() (run []sentence, skipped []string, err error) {
 	for _, s := range sentences {
 		var missing []string
 		for _, n := range s.needs {
-			if n == faults && h.NoFaults || n == foreign && h.NoForeign {
+			if n == faults && h.NoFaults || n == foreign && h.NoForeign || n == evicts && h.NoEvict {
 				missing = append(missing, string(n))
 			}
 		}

@@ -109,6 +109,7 @@ type recording struct {
 
 func (r recording) SetForeign(key string) { r.used[foreign] = true; r.reference.SetForeign(key) }
 func (r recording) SetOther(key string)   { r.used[foreign] = true; r.reference.SetOther(key) }
+func (r recording) Evict(key, by string)  { r.used[evicts] = true; r.reference.Evict(key, by) }
 
 func (r recording) Fault(op Op, f backendtest.Fault) {
 	r.used[faults] = r.used[faults] || f != nil

@@ -37,6 +37,8 @@ type reference struct {
 
 type entry struct {
 	token   string
+	was     string    // the token that was evicted; empty: it was not
+	by      string    // who evicted it
 	expires time.Time // zero: never
 	other   bool      // of another type
 }
@@ -154,6 +156,9 @@ func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease,
 		if !held.Foreign {
 			held.Left = time.Until(present.expires)
 		}
+		if present.was != "" {
+			held.Holder, held.Err = present.by, &locker.EvictedError{By: present.by}
+		}
 		return locker.Lease{}, held
 	case err == nil && lease.Ended():
 		err = errTooLate
@@ -190,7 +195,7 @@ func (r *reference) sendExtend(ctx context.Context, lease locker.Lease, ttl time
 	case err != nil:
 		return lease, fault("extend", lease.Key, err)
 	case !ok:
-		return lease, locker.Lost(lease)
+		return lease, r.lost(lease)
 	}
 	if until := locker.Until(r.started(began), ttl); until.After(lease.Expires) {
 		lease.Expires = until
@@ -211,9 +216,18 @@ func (r *reference) sendRelease(ctx context.Context, lease locker.Lease) error {
 	case err != nil:
 		return fault("release", lease.Key, err)
 	case !ok:
-		return locker.Lost(lease)
+		return r.lost(lease)
 	}
 	return nil
+}
+
+func (r *reference) lost(lease locker.Lease) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, found := r.live(lease.Key); found && e.was == lease.Token {
+		return &locker.LostError{Key: lease.Key, Reason: locker.LostEvicted, Err: &locker.EvictedError{By: e.by}}
+	}
+	return locker.Lost(lease)
 }
 
 func (r *reference) cleanOnce(ctx context.Context, req locker.Request) error {
@@ -334,6 +348,14 @@ func (r *reference) put(key string, e entry) {
 func (r *reference) Delete(key string)     { r.Expire(key) }
 func (r *reference) SetForeign(key string) { r.put(key, entry{token: "foreign"}) }
 func (r *reference) SetOther(key string)   { r.put(key, entry{other: true}) }
+
+func (r *reference) Evict(key, by string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, found := r.live(key); found {
+		r.entries[key] = entry{token: "evicted", was: e.token, by: by, expires: e.expires}
+	}
+}
 
 func (r *reference) Expire(key string) {
 	r.mu.Lock()

@@ -34,7 +34,7 @@ func TestTheSeriesOfLossesStartAtZero(t *testing.T) {
 			}
 		}
 	}
-	if found["lock.losses"] != 6 || found["lock.abandoned"] != 1 || found["lock.contentions"] != 1 {
-		t.Errorf("series: %v; want lock.losses for each of 6 reasons, and one of the others", found)
+	if found["lock.losses"] != 7 || found["lock.abandoned"] != 1 || found["lock.contentions"] != 1 {
+		t.Errorf("series: %v; want lock.losses for each of 7 reasons, and one of the others", found)
 	}
 }

@@ -115,7 +115,7 @@ func (m *metrics) begin(ctx context.Context) {
 	m.waiting.Add(ctx, 1, m.base...)
 }
 
-var reasons = []locker.LostReason{locker.LostExpired, locker.LostStolen, locker.LostUnavailable, locker.LostQuorum, locker.LostMaxHold, locker.LostAbandoned}
+var reasons = []locker.LostReason{locker.LostExpired, locker.LostStolen, locker.LostUnavailable, locker.LostQuorum, locker.LostMaxHold, locker.LostAbandoned, locker.LostEvicted}
 
 // countAcquire counts the outcome of a request.
 func (m *metrics) countAcquire(ctx context.Context, r result, took time.Duration) {

@@ -61,7 +61,7 @@ type Waiter struct {
 //
 //   - released: by its holder, in this process
 //   - gone: the store has it no more, for whatever cause
-//   - forced: it was evicted, by this page or by another program
+//   - evicted: an operator ended it, by this page or by another program
 //   - closed: no hold, but what kept the key closed after an eviction
 type Past struct {
 	Holder   string    `json:"holder,omitempty"`

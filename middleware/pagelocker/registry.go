@@ -20,7 +20,7 @@ const (
 	together = 500 * time.Millisecond // holds of one holder that are less apart are one in the history
 	maxEnds  = 10_000                 // of holds of this process that a look at the store may still show
 
-	forced, closed = "forced", "closed" // see Past
+	forced, closed = string(locker.LostEvicted), "closed" // see Past
 )
 
 // registry is what this process holds and waits for, and what was held.

@@ -148,7 +148,7 @@ func TestAReleaseOnThePageIsInTheHistory(t *testing.T) {
 			if w.Code != http.StatusSeeOther {
 				s.Fatalf("status %d: %s", w.Code, mainOf(w.Body.String()))
 			}
-			want := "others/2 forced x1"
+			want := "others/2 evicted x1"
 			if got := s.past("order/1"); got != want {
 				s.Errorf("the history is %s; want %s", got, want)
 			}
@@ -198,15 +198,15 @@ func TestAReleaseByAnotherProgramIsInTheHistory(t *testing.T) {
 		<-ours.Context().Done() // it finds out
 		time.Sleep(20 * time.Second)
 		for key, want := range map[string]string{
-			"others":  "ann closed x1, others/2 forced x1",
-			"here":    "ann closed x1, here/1 forced x1",
-			"permits": "ann closed x1, one/2 forced x1, two/3 gone x1",
+			"others":  "ann closed x1, others/2 evicted x1",
+			"here":    "ann closed x1, here/1 evicted x1",
+			"permits": "ann closed x1, one/2 evicted x1, two/3 gone x1",
 		} {
 			if got := s.past(key); got != want {
 				s.Errorf("the history of %s is %s; want %s", key, got, want)
 			}
 		}
-		if text := s.get("/metrics").Body.String(); !strings.Contains(text, `lockstep_process_lost_total{reason="stolen"} 1`) {
+		if text := s.get("/metrics").Body.String(); !strings.Contains(text, `lockstep_process_lost_total{reason="evicted"} 1`) {
 			s.Errorf("metrics %s", text)
 		}
 	})

@@ -28,7 +28,7 @@ func TestContract(t *testing.T) {
 	for _, r := range recipes {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			beneath.Run(t, lockertest.Harness{NoWatch: true, NoTransfer: true, NoLeft: r.noLeft, Resolution: r.coarse, Except: r.except}, r.disturbed)
+			beneath.Run(t, lockertest.Harness{NoWatch: true, NoTransfer: true, NoEvict: true, NoLeft: r.noLeft, Resolution: r.coarse, Except: r.except}, r.disturbed)
 		})
 	}
 }
@@ -41,7 +41,7 @@ func TestContractOfStampsThatAreCutOff(t *testing.T) {
 			continue
 		}
 		lockertest.Run(t, lockertest.Harness{
-			Bubble: true, NoWatch: true, NoTransfer: true, Resolution: r.coarse, Except: r.except,
+			Bubble: true, NoWatch: true, NoTransfer: true, NoEvict: true, Resolution: r.coarse, Except: r.except,
 			New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
 				time.Sleep(900 * time.Millisecond)
 				return r.disturbed(beneath.Memory(t))

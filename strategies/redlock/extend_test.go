@@ -3,12 +3,14 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -197,6 +199,39 @@ func TestExtendAndReleaseReturnAsSoonAsAQuorumIsImpossible(t *testing.T) {
 		heal(nodes)
 		time.Sleep(2 * time.Minute)
 	})
+}
+
+// As few nodes as the quorum can do without were evicted: then it is another loss that cost the lease.
+// A release looks for no cause: it asks nodes too that never granted the lease.
+func TestALossIsToldAsEvictedIfEvictionsAloneLeftNoQuorum(t *testing.T) {
+	for evicted, want := range map[int]locker.LostReason{2: locker.LostQuorum, 3: locker.LostEvicted} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(5)
+			l := quorumOf(t, nodes)
+			lease := mustAcquire(t, l, request())
+			synctest.Wait()
+			for i, n := range nodes[:3] {
+				if i < evicted {
+					beneath.Evict(t, n.store, "k", "ann")
+				} else {
+					n.store.Delete("k")
+				}
+			}
+			_, err := l.Extend(t.Context(), lease, ttl)
+			lost, _ := errors.AsType[*locker.LostError](err)
+			by, named := errors.AsType[*locker.EvictedError](err)
+			if lost == nil || lost.Reason != want || !named || by.By != "ann" || !strings.Contains(err.Error(), `node 1: evicted by "ann"`) {
+				t.Errorf("%d nodes: %v; want %s", evicted, err, want)
+			}
+			if _, votes := errors.AsType[*redlock.QuorumError](err); !votes {
+				t.Errorf("%d nodes: %v; want the votes", evicted, err)
+			}
+			err = l.Release(t.Context(), lease)
+			if lost, _ := errors.AsType[*locker.LostError](err); lost == nil || lost.Reason != locker.LostQuorum {
+				t.Errorf("%d nodes: Release = %v; want %s", evicted, err, locker.LostQuorum)
+			}
+		})
+	}
 }
 
 func TestALossHasTheReasonQuorumAndTheVotesOfTheNodes(t *testing.T) {

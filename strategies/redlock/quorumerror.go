@@ -65,7 +65,12 @@ func (e *QuorumError) Error() string {
 func (v Vote) String() string {
 	var held *locker.HeldError
 	var own *locker.Error
+	var evicted *locker.EvictedError
 	switch {
+	case errors.As(v.Err, &evicted) && errors.As(v.Err, &held) && held.Left > 0:
+		return fmt.Sprintf("%v, closed for %v more", evicted, held.Left.Round(time.Millisecond))
+	case errors.As(v.Err, &evicted):
+		return evicted.Error()
 	case errors.As(v.Err, &held) && held.Foreign:
 		return "held by a value without expiry"
 	case errors.As(v.Err, &held) && held.Left > 0:
@@ -92,18 +97,31 @@ func (e *QuorumError) Is(target error) bool {
 	return false
 }
 
-// Unwrap returns the errors of the nodes that failed, unless it is contention.
+// Unwrap returns the errors of the nodes that failed, unless it is contention. If an operator has
+// evicted the hold, or what is in the way was evicted, it returns each [locker.EvictedError].
 func (e *QuorumError) Unwrap() []error {
-	if e.contended() {
-		return nil
-	}
 	var errs []error
+	contended := e.contended()
 	for _, v := range e.Votes {
-		if v.Outcome == Failed {
+		var evicted *locker.EvictedError
+		switch {
+		case v.Outcome == Failed && !contended:
 			errs = append(errs, v.Err)
+		case errors.As(v.Err, &evicted):
+			errs = append(errs, evicted)
 		}
 	}
 	return errs
+}
+
+// evicted is how many nodes have lost the lease because an operator has ended it there.
+func (e *QuorumError) evicted() (n int) {
+	for _, v := range e.Votes {
+		if v.Outcome == Lost && errors.As(v.Err, new(*locker.EvictedError)) {
+			n++
+		}
+	}
+	return n
 }
 
 // Permanent reports whether so many nodes have permanent errors that no quorum is possible.
@@ -208,5 +226,9 @@ func (q *quorum) lost(lease locker.Lease, votes []Vote) error {
 	if !lease.Expires.IsZero() && lease.Ended() {
 		return locker.Lost(lease)
 	}
-	return &locker.LostError{Key: lease.Key, Reason: locker.LostQuorum, Err: &QuorumError{Needed: q.need, Votes: votes}}
+	e, reason := &QuorumError{Needed: q.need, Votes: votes}, locker.LostQuorum
+	if e.evicted() > e.spare() {
+		reason = locker.LostEvicted
+	}
+	return &locker.LostError{Key: lease.Key, Reason: reason, Err: e}
 }

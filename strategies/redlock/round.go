@@ -64,14 +64,14 @@ func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round 
 	if q.sequential && k != abandoning {
 		turns = len(q.nodes)
 	}
-	r.ctx, r.cancel = context.WithTimeout(detached{ctx, k == acquiring}, time.Duration(turns)*limit)
+	r.ctx, r.cancel = context.WithTimeout(detached{ctx, k != extending}, time.Duration(turns)*limit)
 	r.users.Store(1)
 	q.rounds.Add(1)
 	return r
 }
 
-// detached has the values of a ctx but not its end. With byCaller the nodes leave the cleanup to
-// the quorum.
+// detached has the values of a ctx but not its end. With byCaller the nodes leave the cleanup, and
+// what a loss means, to the quorum.
 type detached struct {
 	context.Context
 	byCaller bool

@@ -110,3 +110,8 @@ func (c *crowd) Expire(key string)          { c.outside.Expire(key); c.set(key, 
 func (c *crowd) SetForeign(key string)      { c.outside.SetForeign(key); c.set(key, true) }
 func (c *crowd) SetForeignHolds(key string) { c.outside.SetForeignHolds(key); c.set(key, true) }
 func (c *crowd) SetOther(key string)        { c.outside.SetOther(key); c.set(key, true) }
+func (c *crowd) Evict(key, by string)       { c.outside.Evict(key, by) }
+
+func (c *crowd) Inspect(ctx context.Context, key string) (backends.State, error) {
+	return c.OrderedStore.(backends.Inspector).Inspect(ctx, key)
+}

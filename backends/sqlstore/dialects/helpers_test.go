@@ -17,6 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -198,6 +199,7 @@ func (o outside) Expire(key string) {
 }
 func (o outside) SetForeign(key string)      { o.Set(key, "foreign", 0) }
 func (o outside) SetForeignHolds(key string) { o.SetShared(key) }
+func (o outside) Evict(key, by string)       { beneath.Evict(o.t, o.db.store(), key, by) }
 
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()

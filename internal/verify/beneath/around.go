@@ -166,6 +166,7 @@ var ofQuorums = lockertest.Harness{
 		"a wait limit that is reached while the store hangs does not match ErrHeld, since the outcome is unknown",
 		"of concurrent Releases exactly one succeeds",
 		"of concurrent attempts exactly one is granted",
+		"Unlock of a lock that an operator has evicted unnoticed matches ErrLost, evicted, and names the operator",
 	},
 }
 
@@ -224,7 +225,7 @@ func plainOver(t *testing.T, start Start) (locker.Locker, Disturber) {
 func old(strategy string, recipe func(backends.LegacyStore) locker.Locker, noLeft bool, holds func(value string) bool, except ...string) promised {
 	return promised{strategy, false, lockertest.Harness{
 		NoWatch: true, NoLeft: noLeft, NoTransfer: true,
-		NoFaults: true, NoForeign: true,
+		NoFaults: true, NoForeign: true, NoEvict: true,
 		Except: append([]string{ // a second command does not compare the value
 			"a second Acquire with the same token is granted, for ttl from then on",
 			"two grants of the same token count once: one Release frees the lock",
@@ -287,6 +288,7 @@ func (n nodes) Delete(key string)     { n.each(func(d Disturber) { d.Delete(key)
 func (n nodes) Expire(key string)     { n.each(func(d Disturber) { d.Expire(key) }) }
 func (n nodes) SetForeign(key string) { n.each(func(d Disturber) { d.SetForeign(key) }) }
 func (n nodes) SetOther(key string)   { n.each(func(d Disturber) { d.SetOther(key) }) }
+func (n nodes) Evict(key, by string)  { n.each(func(d Disturber) { d.Evict(key, by) }) }
 
 func (n nodes) Fault(op lockertest.Op, f backendtest.Fault) {
 	for _, d := range n.all {

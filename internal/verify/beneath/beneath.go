@@ -111,14 +111,14 @@ func (start Start) with(over Over) func(t *testing.T) (locker.Locker, lockertest
 }
 
 // Memory is a new store in memory.
-func Memory(*testing.T) (Store, Outside) { return inMemory() }
+func Memory(t *testing.T) (Store, Outside) { return inMemory(t) }
 
 // LongMemory is Memory with the limit [MaxTTL].
-func LongMemory(*testing.T) (Store, Outside) { return inMemory(memory.WithMaxTTL(MaxTTL)) }
+func LongMemory(t *testing.T) (Store, Outside) { return inMemory(t, memory.WithMaxTTL(MaxTTL)) }
 
-func inMemory(opts ...memory.Option) (Store, Outside) {
+func inMemory(t *testing.T, opts ...memory.Option) (Store, Outside) {
 	store := memory.New(opts...)
-	return store, mapped{store}
+	return store, mapped{store, t}
 }
 
 // Embedded is a new miniredis, for a bubble of testing/synctest, through go-redis.

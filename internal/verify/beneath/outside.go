@@ -4,7 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/redis/go-redis/v9"
@@ -18,6 +20,26 @@ type Outside interface {
 	SetForeign(key string) // a string
 	SetForeignHolds(key string)
 	SetOther(key string) // a list
+	Evict(key, by string)
+}
+
+// Evict ends the holds of key that Clients have, in the name of by.
+func Evict(t testing.TB, store interface {
+	backends.Inspector
+	backends.Evictor
+}, key, by string,
+) {
+	t.Helper()
+	ctx := context.Background()
+	state, err := store.Inspect(ctx, key)
+	for _, h := range state.Holds {
+		if err == nil && !h.Foreign && !h.Evicted {
+			_, err = store.Evict(ctx, key, h.Print, backends.Eviction{By: by})
+		}
+	}
+	if err != nil {
+		t.Errorf("Evict: %v", err)
+	}
 }
 
 // A Disturber changes the data from outside, and disturbs the calls of a strategy.
@@ -59,7 +81,10 @@ func (d ofHolds) SetForeign(key string) { d.SetForeignHolds(key) }
 func (d ofHolds) SetOther(key string)   { d.Disturber.SetForeign(key) }
 
 // mapped is the outside of a store in memory.
-type mapped struct{ *memory.Store }
+type mapped struct {
+	*memory.Store
+	t *testing.T
+}
 
 func (m mapped) Holds(key string) bool {
 	_, _, ok := m.Get(key)
@@ -69,6 +94,7 @@ func (m mapped) Holds(key string) bool {
 func (m mapped) Expire(key string)          { m.Set(key, "", -1) }
 func (m mapped) SetForeign(key string)      { m.Set(key, "foreign", 0) }
 func (m mapped) SetForeignHolds(key string) { m.SetShared(key) }
+func (m mapped) Evict(key, by string)       { Evict(m.t, m.Store, key, by) }
 
 // keys is the outside of a Redis server.
 type keys struct {
@@ -89,6 +115,7 @@ func (k keys) Expire(key string)          { k.do([]any{"PEXPIRE", key, 0}) }
 func (k keys) SetForeign(key string)      { k.do([]any{"SET", key, "foreign"}) }
 func (k keys) SetForeignHolds(key string) { k.do([]any{"DEL", key}, []any{"ZADD", key, 1, "foreign"}) }
 func (k keys) SetOther(key string)        { k.do([]any{"DEL", key}, []any{"RPUSH", key, "element"}) }
+func (k keys) Evict(key, by string)       { Evict(k.t, goredis.New(k.client), key, by) }
 
 // do sends commands as one transaction, so that no waiter comes between them.
 func (k keys) do(commands ...[]any) {

@@ -25,7 +25,8 @@ import (
 //
 //   - No more hold a key at once than may. An evicted hold counts until its lease ends, since its holder
 //     may work. A hold whose release got no reply counts until its work ended.
-//   - Each evicted hold is over for its holder, and no hold is stolen that was not evicted.
+//   - Each evicted hold is over for its holder, and no hold is stolen or told as evicted that was not
+//     evicted. On a slow machine an evicted hold may be told as stolen.
 type ForcedReleases struct {
 	Kind  Kind
 	Store Evictions
@@ -227,7 +228,7 @@ func (f *forcing) work(ctx context.Context, locks *locker.Client, by int, key st
 		h := endedHold{Hold: history.Hold{Key: key, Start: int64(start), End: int64(max(end, start))}, intact: unlocked == nil}
 		h.expires = int64(l.Lease().Expires.Sub(f.began))
 		lost, _ := errors.AsType[*locker.LostError](unlocked)
-		h.stolen = lost != nil && lost.Reason == locker.LostStolen
+		h.stolen = lost != nil && (lost.Reason == locker.LostStolen || lost.Reason == locker.LostEvicted)
 		token := l.Lease().Token
 		sum := sha1.Sum([]byte(token))
 		h.prints = [2]string{backends.PrintOf(token), hex.EncodeToString(sum[:8])}

@@ -32,6 +32,7 @@ func Over(place Place, store any) locker.Locker { return over(place, store) }
 
 func over(place Place, store any) *instance {
 	i := &instance{place: place}
+	i.evictions, _ = store.(backends.Inspector)
 	if s, ok := store.(backends.OneServer); ok {
 		i.cleanups.OneServer = s.OneServer()
 	}
@@ -94,8 +95,9 @@ func (v value) Put(ctx context.Context, req locker.Request) (backends.Result, er
 }
 
 type instance struct {
-	place    Place
-	cleanups cleanup.Queue
+	place     Place
+	cleanups  cleanup.Queue
+	evictions backends.Inspector // tells why a lease is gone; nil: the store tells nothing
 }
 
 // ErrLate says that the reply to a grant took longer than the lease lasts.
@@ -195,9 +197,13 @@ func outcome(req locker.Request, lease locker.Lease, res backends.Result, err er
 	case err != nil:
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	case !res.OK:
-		return locker.Lease{}, &locker.HeldError{
+		held := &locker.HeldError{
 			Key: req.Key, Left: res.Left, Attempts: 1, Holds: res.Holds, Foreign: res.Foreign, Holder: res.Holder, Position: res.Position,
 		}
+		if by, ok := backends.EvictedBy(res.Holder); ok {
+			held.Holder, held.Err = by, &locker.EvictedError{By: by}
+		}
+		return locker.Lease{}, held
 	}
 	return lease, nil
 }
@@ -248,7 +254,7 @@ func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 	case err != nil:
 		return lease, Fault("extend", lease.Key, err)
 	case !ok:
-		return lease, locker.Lost(lease)
+		return lease, i.lost(ctx, lease)
 	}
 	return Extended(lease, started, ttl), nil
 }
@@ -268,6 +274,9 @@ func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 		return err
 	}
 	ok, err := i.place.DeleteIf(ctx, lease.Key, lease.Token)
+	if err == nil && !ok {
+		return i.lost(ctx, lease)
+	}
 	return released(lease, ok, err)
 }
 

@@ -1,0 +1,57 @@
+package instance
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker"
+)
+
+// lost is the error for a lease that the store no longer has. It looks once for what an eviction has
+// left in its place. A renewal or a release that finds its lease costs nothing more.
+func (i *instance) lost(ctx context.Context, lease locker.Lease) error {
+	if i.mayBeEvicted(ctx, lease) {
+		if mark, ok := i.mark(ctx, lease); ok {
+			return &locker.LostError{Key: lease.Key, Reason: locker.LostEvicted, Err: &locker.EvictedError{By: mark.Holder}}
+		}
+	}
+	return locker.Lost(lease)
+}
+
+// mayBeEvicted is false if the lease is over by itself, or was never granted: a cleanup tells no end.
+// A quorum releases on nodes that never granted the lease, and would look there each time.
+func (i *instance) mayBeEvicted(ctx context.Context, lease locker.Lease) bool {
+	return i.evictions != nil && ctx.Err() == nil && ctx.Value(cleanup.ByCaller{}) == nil && !lease.Expires.IsZero() && !lease.Ended()
+}
+
+// mark is the hold that keeps the key closed in the place of the evicted one. The holder must stop its
+// work, whatever the reason is. So the look has little time, and no more than half of the time of the
+// call: a quorum must hear in time that the lease is lost. A store that ignores its ctx is left alone.
+func (i *instance) mark(ctx context.Context, lease locker.Lease) (backends.Hold, bool) {
+	limit := min(lookLimit, time.Until(lease.Expires))
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	seen := make(chan backends.State, 1)
+	go func() {
+		defer cancel()
+		state, _ := i.evictions.Inspect(ctx, lease.Key) // without an answer the lease is lost all the same
+		seen <- state
+	}()
+	<-ctx.Done()
+	select {
+	case state := <-seen:
+		at := slices.IndexFunc(state.Holds, func(h backends.Hold) bool { return h.Replaces(lease.Token) })
+		if at >= 0 {
+			return state.Holds[at], true
+		}
+	default:
+	}
+	return backends.Hold{}, false
+}
+
+const lookLimit = time.Second / 2

@@ -1,0 +1,109 @@
+package instance_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
+)
+
+// looked is a store that counts its looks at a key.
+type looked struct {
+	*memory.Store
+	inspect func(ctx context.Context) // before a look; nil: nothing
+	looks   int
+}
+
+func (s *looked) Inspect(ctx context.Context, key string) (backends.State, error) {
+	s.looks++
+	if s.inspect != nil {
+		s.inspect(ctx)
+	}
+	return s.Store.Inspect(ctx, key)
+}
+
+func (s *looked) evict(t *testing.T, now bool) {
+	t.Helper()
+	state, err := s.Store.Inspect(t.Context(), "k")
+	if err != nil || len(state.Holds) != 1 {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	if ok, err := s.Evict(t.Context(), "k", state.Holds[0].Print, backends.Eviction{By: "ann", Now: now}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+}
+
+// A lost lease is told in time, whatever becomes of the look for the cause.
+func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
+	const ttl = 9 * time.Second
+	hangs := func(ctx context.Context) { <-ctx.Done() }
+	ignores := func(context.Context) { time.Sleep(time.Hour) }
+	for name, c := range map[string]struct {
+		inspect func(context.Context)
+		lose    func(t *testing.T, s *looked)
+		limit   time.Duration // of the ctx; 0: none
+		looks   int
+		reason  locker.LostReason
+		within  time.Duration
+	}{
+		"evicted":                    {nil, func(t *testing.T, s *looked) { s.evict(t, false) }, 0, 1, locker.LostEvicted, 0},
+		"evicted and opened":         {nil, func(t *testing.T, s *looked) { s.evict(t, true) }, 0, 1, locker.LostStolen, 0},
+		"deleted":                    {nil, func(_ *testing.T, s *looked) { s.Delete("k") }, 0, 1, locker.LostStolen, 0},
+		"ended":                      {nil, func(*testing.T, *looked) { time.Sleep(ttl) }, 0, 0, locker.LostExpired, 0},
+		"the look hangs":             {hangs, func(t *testing.T, s *looked) { s.evict(t, false) }, 0, 1, locker.LostStolen, time.Second / 2},
+		"the look ignores its ctx":   {ignores, func(t *testing.T, s *looked) { s.evict(t, false) }, 0, 1, locker.LostStolen, time.Second / 2},
+		"the call has a short limit": {ignores, func(t *testing.T, s *looked) { s.evict(t, false) }, 50 * time.Millisecond, 1, locker.LostStolen, 25 * time.Millisecond},
+	} {
+		for op, call := range map[string]func(context.Context, locker.Locker, locker.Lease) error{
+			"Extend": func(ctx context.Context, l locker.Locker, lease locker.Lease) error {
+				_, err := l.Extend(ctx, lease, ttl)
+				return err
+			},
+			"Release": func(ctx context.Context, l locker.Locker, lease locker.Lease) error { return l.Release(ctx, lease) },
+		} {
+			t.Run(op+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &looked{Store: memory.New()}
+					l := instance.Queued(s, false)
+					lease, err := l.Acquire(t.Context(), locker.Request{Key: "k", Token: locker.NewToken(), TTL: ttl})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if lease, err = l.Extend(t.Context(), lease, ttl); err != nil || s.looks != 0 {
+						t.Fatalf("Extend = %v, with %d looks", err, s.looks)
+					}
+					c.lose(t, s)
+					s.inspect = c.inspect
+					ctx := t.Context()
+					if c.limit > 0 {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, c.limit)
+						defer cancel()
+					}
+					began := time.Now()
+					err = call(ctx, l, lease)
+					lost, _ := errors.AsType[*locker.LostError](err)
+					if took := time.Since(began); lost == nil || lost.Reason != c.reason || s.looks != c.looks || took != c.within {
+						t.Errorf("%v after %v, with %d looks; want %s after %v, with %d", err, took, s.looks, c.reason, c.within, c.looks)
+					}
+					time.Sleep(2 * time.Hour)
+				})
+			})
+		}
+	}
+}
+
+// An attempt that cleans up after itself names a lease without an end: it has nobody to tell.
+func TestACleanupDoesNotLookForTheCause(t *testing.T) {
+	s := &looked{Store: memory.New()}
+	lease := locker.Lease{Key: "k", Token: locker.NewToken()}
+	if err := instance.Queued(s, false).Release(t.Context(), lease); !errors.Is(err, locker.ErrLost) || s.looks != 0 {
+		t.Errorf("Release = %v, with %d looks", err, s.looks)
+	}
+}
