@@ -3,6 +3,7 @@ package instance_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,11 +18,11 @@ import (
 type looked struct {
 	*memory.Store
 	inspect func(ctx context.Context) // before a look; nil: nothing
-	looks   int
+	looks   atomic.Int32
 }
 
 func (s *looked) Inspect(ctx context.Context, key string) (backends.State, error) {
-	s.looks++
+	s.looks.Add(1)
 	if s.inspect != nil {
 		s.inspect(ctx)
 	}
@@ -48,7 +49,7 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 		inspect func(context.Context)
 		lose    func(t *testing.T, s *looked)
 		limit   time.Duration // of the ctx; 0: none
-		looks   int
+		looks   int32
 		reason  locker.LostReason
 		within  time.Duration
 	}{
@@ -75,8 +76,8 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if lease, err = l.Extend(t.Context(), lease, ttl); err != nil || s.looks != 0 {
-						t.Fatalf("Extend = %v, with %d looks", err, s.looks)
+					if lease, err = l.Extend(t.Context(), lease, ttl); err != nil || s.looks.Load() != 0 {
+						t.Fatalf("Extend = %v, with %d looks", err, s.looks.Load())
 					}
 					c.lose(t, s)
 					s.inspect = c.inspect
@@ -89,8 +90,8 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 					began := time.Now()
 					err = call(ctx, l, lease)
 					lost, _ := errors.AsType[*locker.LostError](err)
-					if took := time.Since(began); lost == nil || lost.Reason != c.reason || s.looks != c.looks || took != c.within {
-						t.Errorf("%v after %v, with %d looks; want %s after %v, with %d", err, took, s.looks, c.reason, c.within, c.looks)
+					if took := time.Since(began); lost == nil || lost.Reason != c.reason || s.looks.Load() != c.looks || took != c.within {
+						t.Errorf("%v after %v, with %d looks; want %s after %v, with %d", err, took, s.looks.Load(), c.reason, c.within, c.looks)
 					}
 					time.Sleep(2 * time.Hour)
 				})
@@ -103,7 +104,7 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 func TestACleanupDoesNotLookForTheCause(t *testing.T) {
 	s := &looked{Store: memory.New()}
 	lease := locker.Lease{Key: "k", Token: locker.NewToken()}
-	if err := instance.Queued(s, false).Release(t.Context(), lease); !errors.Is(err, locker.ErrLost) || s.looks != 0 {
-		t.Errorf("Release = %v, with %d looks", err, s.looks)
+	if err := instance.Queued(s, false).Release(t.Context(), lease); !errors.Is(err, locker.ErrLost) || s.looks.Load() != 0 {
+		t.Errorf("Release = %v, with %d looks", err, s.looks.Load())
 	}
 }
