@@ -281,7 +281,7 @@ func (w *waiting) pause(ln *line, k knowledge, p *waitPolicy, so *effort) time.D
 		pause -= time.Since(k.failedAt)
 	}
 	if k.held != nil && k.fault == nil && k.timed && position <= lookouts {
-		pause = min(pause, k.held.Left+time.Millisecond) // stores count in milliseconds
+		pause = min(pause, k.held.Left+2*time.Millisecond) // stores count in milliseconds, and Redis keeps a key for one more
 	}
 	return max(pause, time.Millisecond)
 }

@@ -215,7 +215,7 @@ func TestScriptsNameTheirKeysAndShareNothingBetweenCalls(t *testing.T) {
 
 // Whatever has a key has some ms left, and 0 says that it is not known.
 func TestTheMsThatAKeyLivesLongerIsNotLeft(t *testing.T) {
-	for pttl, want := range map[int64]time.Duration{-2: 0, 0: 0, 1: time.Millisecond, 2: time.Millisecond, 10_001: 10 * time.Second} {
+	for pttl, want := range map[int64]time.Duration{-2: 0, 0: time.Millisecond, 1: time.Millisecond, 2: time.Millisecond, 10_001: 10 * time.Second} {
 		if got := leftOf(pttl); got != want {
 			t.Errorf("%v left of a PTTL of %d, want %v", got, pttl, want)
 		}

@@ -67,7 +67,7 @@ func (s *Store) Left(ctx context.Context, key string) (time.Duration, bool, erro
 	case left == -1:
 		return 0, true, nil
 	}
-	return max(leftOf(left), time.Millisecond), true, nil
+	return leftOf(left), true, nil
 }
 
 // Expire is PEXPIRE.

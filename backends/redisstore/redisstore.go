@@ -240,9 +240,13 @@ func (s *Store) granting(ctx context.Context, ttl time.Duration) error {
 func lifeOfKey(ttl time.Duration) int64 { return milliseconds(ttl) + 1 }
 
 // leftOf is how long a lease lasts whose key lives for pttl ms, the ms of lifeOfKey not counted: never
-// more than the TTL. A key that is still there, for 0 ms, has 1. A hold of a shared lock lives as long.
+// more than the TTL. A key that is still there has at least a ms; one that has just ended (-2) has 0. A hold
+// of a shared lock lives as long.
 func leftOf(pttl int64) time.Duration {
-	return duration(max(pttl-1, min(pttl, 1), 0), time.Millisecond)
+	if pttl < 0 {
+		return 0
+	}
+	return duration(max(pttl-1, 1), time.Millisecond)
 }
 
 // milliseconds rounds up: nothing ends before its time. A hold of a shared lock lives until the end

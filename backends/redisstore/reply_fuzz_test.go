@@ -118,8 +118,8 @@ func labelOf(text string) string {
 
 // inMilliseconds is not negative, and at most what a duration can be.
 func inMilliseconds(n int64) time.Duration {
-	if n > 1 {
-		n-- // see lifeOfKey
+	if n >= 0 {
+		n = max(n-1, 1) // see lifeOfKey
 	}
 	return time.Duration(max(min(n, (1<<63-1)/int64(time.Millisecond)), 0)) * time.Millisecond
 }

@@ -23,7 +23,7 @@ func TestAcquiredReadsTheReplyOfTheScript(t *testing.T) {
 		{reply: []any{int64(0), int64(1501), "ann\xff"}, want: backends.Result{Left: 1500 * time.Millisecond}}, // other software wrote it
 		{reply: []any{int64(0), int64(-1), ""}, want: backends.Result{Foreign: true}},
 		{reply: []any{int64(0), int64(-2), ""}, want: backends.Result{}}, // expired within the script's millisecond
-		{reply: []any{int64(0), int64(0), ""}, want: backends.Result{}},
+		{reply: []any{int64(0), int64(0), ""}, want: backends.Result{Left: time.Millisecond}},
 		{reply: []any{int64(0), int64(0)}, bad: true},
 		{reply: []any{int64(2), int64(0)}, bad: true},
 		{reply: []any{"1", int64(0)}, bad: true},
