@@ -38,28 +38,30 @@ func (d *demoted) Process(_ context.Context, cmd client.Cmder) error {
 	return nil
 }
 
-// pooled tells how many connections there are. All may be idle by the next try.
+// pooled tells how many connections are idle.
 type pooled struct {
 	*demoted
-	conns uint32
+	idle uint32
 }
 
-func (p pooled) PoolStats() *client.PoolStats { return &client.PoolStats{TotalConns: p.conns} }
+func (p pooled) PoolStats() *client.PoolStats {
+	return &client.PoolStats{IdleConns: p.idle, TotalConns: 100}
+}
 
 func TestWhatMeetsAReplicaIsSentAgainUntilAConnectionLeadsToAMaster(t *testing.T) {
 	for name, c := range map[string]struct {
 		replicas int
-		conns    uint32
+		idle     uint32
 		calls    int
 		granted  bool
 	}{
 		"the next connection is a new one":    {1, 0, 2, true},
-		"three more lead to the replica":      {4, 3, 5, true},
+		"three idle ones lead to the replica": {4, 3, 5, true},
 		"all connections lead to the replica": {100, 3, 5, false},
 	} {
 		for by, call := range map[string]func(e executor, ctx context.Context, args ...any) (any, error){"Do": executor.Do, "Once": executor.Once} {
 			d := &demoted{replicas: c.replicas}
-			got, err := call(newExecutor(pooled{d, c.conns}), t.Context(), "SET", "a", "1")
+			got, err := call(newExecutor(pooled{d, c.idle}), t.Context(), "SET", "a", "1")
 			if d.calls != c.calls || (err == nil && got == "OK") != c.granted || !c.granted && !driver.IsDemoted(err) {
 				t.Errorf("%s, by %s: %v, %v after %d calls", name, by, got, err, d.calls)
 			}

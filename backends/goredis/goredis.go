@@ -171,7 +171,12 @@ func (e executor) elsewhere(ctx context.Context, err error, do func() (any, erro
 	if !ok {
 		return nil, err
 	}
-	for left := pool.PoolStats().TotalConns + 1; left > 0 && driver.Elsewhere(err) && driver.Ended(ctx) == nil; left-- { // others return theirs meanwhile
+	stats := pool.PoolStats()
+	left := stats.IdleConns + 1
+	if driver.IsUnused(err) { // all may be dead, and others return theirs meanwhile
+		left = stats.TotalConns + 1
+	}
+	for ; left > 0 && driver.Elsewhere(err) && driver.Ended(ctx) == nil; left-- {
 		value, err = do()
 	}
 	return value, err
