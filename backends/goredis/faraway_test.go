@@ -38,7 +38,7 @@ func TestALockOfAFarServerIsKeptAndReleased(t *testing.T) {
 	if err := warm.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l, err := locks.Lock(t.Context(), "a", locker.WithTTL(12*time.Second))
+	l, err := locks.Lock(t.Context(), "a", locker.WithTTL(24*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestALockOfAFarServerIsKeptAndReleased(t *testing.T) {
 	select {
 	case <-l.Context().Done():
 		t.Errorf("lost: %v", context.Cause(l.Context()))
-	case <-time.After(13 * time.Second): // past the end of the lease
+	case <-time.After(25 * time.Second): // past the end of the lease
 	}
 	far(300 * time.Millisecond)
 	if err := l.Unlock(context.Background()); err != nil {

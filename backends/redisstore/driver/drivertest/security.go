@@ -93,9 +93,11 @@ func usersSuffice(t *testing.T, h Harness) {
 			}
 			for _, key := range keys {
 				live(t, server, key, locksFor(user, mine), locksFor(user, theirs), user == "single-polling", user != "single-no-scripts")
-			}
-			if got := h.denied(t, server); len(got) > 0 {
-				t.Errorf("refused on the way: %q", got)
+				if got := h.denied(t, server); len(got) > 0 {
+					t.Errorf("refused on the way: %q", got)
+				}
+				lose(t, server, key, locksFor(user, mine))
+				do(t, server, "ACL", "LOG", "RESET") // whoever loses a lock looks why, and does without if it may not
 			}
 		})
 	}
@@ -246,6 +248,13 @@ func live(t *testing.T, server *redistest.Server, key string, mine, theirs *lock
 			must("Unlock of what was resumed", resumed.Unlock(ctx))
 		}
 	}
+}
+
+// lose loses a lock, and learns of it.
+func lose(t *testing.T, server *redistest.Server, key string, mine *locker.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	lost, err := mine.TryLock(ctx, key)
 	if err != nil {
 		t.Fatal(err)
