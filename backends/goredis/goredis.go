@@ -85,9 +85,9 @@ func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest
 //     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
 //     redisstore.WithoutQuarantine);
-//   - go-redis writes no line to standard error for a dial that fails, since the call returns the error. Other clients
-//     of the program log as before. Such a dial counts as a connection that was opened and closed again. Those that
-//     MinIdleConns begins at the start still have their lines.
+//   - go-redis writes no line to standard error for a dial that fails, since the call returns the error.
+//     Other clients of the program log as before. Such a dial counts as a connection that was opened and
+//     closed again. Those that MinIdleConns begins at the start still have their lines.
 //
 // If o is nil, every call of the store and of the client fails.
 func Open(o *client.Options, opts ...redisstore.Option) (*redisstore.Store, *client.Client) {

@@ -161,7 +161,7 @@ func (r *reader) label(part any) string {
 	return ""
 }
 
-// hold reads the label of a token, its print and whether it is one. left is that of the key in ms.
+// hold reads the label of a token, its print and whether it is one. The key lives for left ms.
 func (r *reader) hold(told []any, left int64, slot int) backends.Hold {
 	if len(told) != 3 {
 		r.ok = false

@@ -19,9 +19,7 @@ type config struct {
 	unguarded  bool               // WithoutQuarantine
 	strict     time.Duration      // of WithQuarantine
 	isStrict   bool               // it was given
-
-	forgetsNothing bool // WithServerThatForgetsNothing
-
+	keeps      bool               // WithServerThatForgetsNothing
 	scriptless bool
 	replicas   int   // that must acknowledge; 0: none
 	wait       []any // the WAIT for them
@@ -73,7 +71,7 @@ func WithoutQuarantine() Option { return func(c *config) { c.unguarded = true } 
 // It needs the permission for CONFIG GET and INFO, quarantine (as after Open), and go-redis or rueidis with
 // one server: redigo does not tell where a connection leads.
 func WithServerThatForgetsNothing() Option {
-	return func(c *config) { c.forgetsNothing = true }
+	return func(c *config) { c.keeps = true }
 }
 
 // WithQuarantine is the strict form, for the nodes of a quorum, which must not fail over: a server
@@ -123,7 +121,7 @@ func configure(opts []Option) config {
 			opt(&c)
 		}
 	}
-	if c.forgetsNothing && (c.unguarded || c.quarantine == nil || c.isStrict) && c.invalid == "" {
+	if c.keeps && (c.unguarded || c.quarantine == nil || c.isStrict) && c.invalid == "" {
 		c.invalid = "redisstore.WithServerThatForgetsNothing: it ends quarantine early, and the store has none, or the strict one; use Open, or Quarantine of the adapter"
 	}
 	switch {

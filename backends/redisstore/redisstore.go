@@ -77,7 +77,7 @@ func New(exec driver.Executor, opts ...Option) *Store {
 	if q := s.config.quarantine; q != nil {
 		q.Attach(s.config.maxTTL, s.config.strict)
 		g := guarded{Quarantine: q}
-		if s.config.forgetsNothing {
+		if s.config.keeps {
 			g.cut = &shortCut{exec: exec, quarantine: q, tried: make(chan struct{}, 1)}
 		} else {
 			q.Doubt()

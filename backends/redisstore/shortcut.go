@@ -96,14 +96,17 @@ func (s *shortCut) ask(ctx context.Context, settings bool) (back driver.Back, er
 				return err
 			}
 		}
-		for n := 0; err == nil && n < readings && (n == 0 || !back.Exact()); n++ {
-			var next driver.Back
-			if next, err = clock(ctx, c); err == nil && n == 0 || next.Read.Sub(next.Asked) < back.Read.Sub(back.Asked) {
+		for n := 0; n < readings && (n == 0 || !back.Exact()); n++ {
+			next, failed := clock(ctx, c)
+			if failed != nil {
+				return failed
+			}
+			if n == 0 || next.Read.Sub(next.Asked) < back.Read.Sub(back.Asked) {
 				back = next
 			}
 		}
 		back.Wrong = wrong
-		return err
+		return nil
 	})
 	return back, err
 }

@@ -59,7 +59,8 @@ func Quarantine(o *client.ClientOption) redisstore.Option {
 	return redisstore.Observed(q)
 }
 
-// dial is what rueidis does by itself, but its error says that nothing was sent, and its connection that it ended while it was idle.
+// dial is what rueidis does by itself. Besides, its error says that nothing was sent, and its connection
+// says when it ended while it was idle.
 func dial(ctx context.Context, o client.ClientOption, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	c, err := dialAs(ctx, o, addr, dialer, config)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // A file is the database file of SQLite as the store first saw it. A connection stays with the file that
 // it has opened, also when that has been deleted or moved, or another one was put in its place. Programs that
 // start later open the other one, and get the locks that are held in the first. So every call that takes or
-// renews a lock looks whether the name still leads to the file: one stat, 1 µs.
+// renews a lock looks whether the name still leads to the file: one stat.
 type file struct {
 	mu    sync.Mutex
 	known bool

@@ -58,9 +58,9 @@ func (e *QuarantineError) Firm(why error) *QuarantineError {
 // against it: the error says what. What the server shows now proves nothing about what it kept before, so the
 // declaration is needed. Lift refuses if a setting of the server is another one now, if it was
 // promoted or has loaded what another master had saved, if its connections have ever led to another
-// address, if it was up while the server before it still answered, if another quarantine had not ended, and if its clock has gone ahead by more than
-// maxStep: a server that was down meanwhile finds its locks expired. It is asked once for each
-// quarantine.
+// address, if it was up while the server before it still answered, if another quarantine had not ended,
+// and if its clock has gone ahead by more than maxStep: a server that was down meanwhile finds its locks
+// expired. It is asked once for each quarantine.
 //
 // A clock that was set back is no reason: locks live longer then.
 func (q *Quarantine) Lift(b Back) error {

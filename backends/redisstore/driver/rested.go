@@ -15,8 +15,8 @@ const restedFor = 100 * time.Millisecond // a connection that was not used for t
 // under the first bytes that are written after a pause, before anything was read again, its error has
 // a method Stale() bool, which is true. See [WireError.Stale].
 //
-// It does not say that nothing was sent. It is for client libraries that share one connection among calls. Others have [Idle], which tests
-// connections besides.
+// It does not say that nothing was sent. It is for client libraries that share one connection among
+// calls. Others have [Idle], which tests connections besides.
 func Mark(c net.Conn) net.Conn { return newRested(c, newClock()) }
 
 // rested is a connection that knows whether it was idle.

@@ -97,7 +97,7 @@ func usersSuffice(t *testing.T, h Harness) {
 					t.Errorf("refused on the way: %q", got)
 				}
 				lose(t, server, key, locksFor(user, mine))
-				do(t, server, "ACL", "LOG", "RESET") // whoever loses a lock looks why, and does without if it may not
+				do(t, server, "ACL", "LOG", "RESET") // a loss makes one look for its cause, which these users may not
 			}
 		})
 	}
