@@ -106,12 +106,7 @@ func adviceOfRedis(t *testing.T) {
 	p.Add(redistest.Rule{Fault: redistest.Answer, Commands: []string{"EVALSHA", "EVAL", "SET"}, Times: -1,
 		Reply: "-MISCONF Errors writing to the AOF file: No space left on device\r\n"})
 	remedied(t, "no disk", "redis://"+p.Addr(), "rehearsal", "INFO persistence")
-	set("maxclients", "1")
-	held, err := net.Dial("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
+	s.Fill()
 	remedied(t, "too many clients", url(s), "unable", "CONFIG SET maxclients")
 	s = redistest.Start(t, redistest.WithArgs("--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""))
 	remedied(t, "no scripts", url(s), "rehearsal", "scripts=off in the URL")

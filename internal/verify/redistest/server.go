@@ -183,6 +183,28 @@ func (s *Server) Do(args ...string) (any, error) {
 	return s.call(5*time.Second, args...)
 }
 
+// Fill lets the server take one client at most, and is that client until the test ends.
+func (s *Server) Fill() {
+	s.tb.Helper()
+	if _, err := s.Do("CONFIG", "SET", "maxclients", "1"); err != nil {
+		s.tb.Fatalf("redistest: Fill of %s: %v", s.Addr(), err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		conn, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			s.tb.Fatalf("redistest: Fill of %s: %v", s.Addr(), err)
+		}
+		_ = conn.SetDeadline(deadline)
+		_, _ = conn.Write(encode([]string{"PING"}))
+		if _, reply, _ := newDecoder(conn).next(); reply == "PONG" {
+			s.tb.Cleanup(func() { conn.Close() })
+			return
+		}
+		conn.Close() // turned away: an earlier client, such as that of Do, is not yet gone
+	}
+	s.tb.Fatalf("redistest: Fill of %s: others were connected for 5 s", s.Addr())
+}
+
 // Stop ends the process as an operator would, with SIGTERM, so that it saves what it is configured
 // to save. Redis looks for the signal ten times a second.
 func (s *Server) Stop() {

@@ -219,6 +219,24 @@ func TestPassword(t *testing.T) {
 	dial(t, s.Addr()).ask(Error("NOAUTH Authentication required."), "PING")
 }
 
+func TestFillWaitsForClientsThatLeave(t *testing.T) {
+	s := Start(t)
+	last := dial(t, s.Addr())
+	last.ask("PONG", "PING")
+	filled := make(chan struct{})
+	go func() { s.Fill(); close(filled) }()
+	await(t, "Fill is turned away", func() bool {
+		last.send("INFO", "stats")
+		stats, _ := last.receive(10 * time.Second)
+		return !strings.Contains(stats.(string), "rejected_connections:0")
+	})
+	last.Close()
+	<-filled
+	if v, err := s.Do("PING"); err == nil || !strings.Contains(err.Error(), "max number of clients") {
+		t.Errorf("the server is full and answers %v, %v", v, err)
+	}
+}
+
 func TestRequire(t *testing.T) {
 	Require(t)
 	for _, tc := range []struct{ path, strict, want string }{

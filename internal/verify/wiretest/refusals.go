@@ -13,19 +13,8 @@ import (
 // TurnedAway lets servers close each new connection, and looks whether each error names what the
 // server said before. hello is whether the client library begins with HELLO.
 func TurnedAway(t *testing.T, connect Connect, hello bool) {
-	full := redistest.Start(t, redistest.WithArgs("--maxclients", "1"))
-	only, err := net.Dial("tcp", full.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { only.Close() })
-	const question = "*1\r\n$4\r\nPING\r\n"
-	if _, err := only.Write([]byte(question)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := only.Read(make([]byte, 64)); n == 0 { // it is counted from now on
-		t.Fatal(err)
-	}
+	full := redistest.Start(t)
+	full.Fill()
 	const denied = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. " +
 		"In this mode connections are only accepted from the loopback interface.\r\n"
 	for _, c := range []struct {
