@@ -612,3 +612,38 @@ func TestTheLastOptionAboutQuarantineCounts(t *testing.T) {
 		}
 	}
 }
+
+// clockless is an executor whose server does not tell its clock until the ctx ends.
+type clockless struct{ says }
+
+func (clockless) Pinned(ctx context.Context, _ string, _ func(driver.Conn) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestOneGrantReadsTheClockOfAServerThatForgetsNothingAndTheOthersDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := driver.NewQuarantine()
+		grants := says{once: func([]any) (any, error) { return "OK", nil }}
+		s := New(clockless{grants}, Observed(q), WithServerThatForgetsNothing())
+		if err := q.Saw("", serverA.String(), nil); err != nil {
+			t.Fatal(err)
+		}
+		grant := func(key string, want time.Duration) {
+			began := time.Now()
+			if r, err := s.SetNX(t.Context(), key, "t", time.Second); err != nil || !r.OK || time.Since(began) != want {
+				t.Errorf("SetNX of %s = %+v, %v after %v; want a grant after %v", key, r, err, time.Since(began), want)
+			}
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			grant("the first", shortCutLimit)
+		}()
+		synctest.Wait()
+		grant("the second", 0)
+		grant("the third", 0)
+		<-done
+		grant("a later one", 0) // not read again at once
+	})
+}
