@@ -16,6 +16,10 @@ import (
 
 // An Inspector tells who holds a key. It is for people, and for programs that show or report what
 // is going on. Never decide by it who may work: what it says may be over when it is read.
+//
+// No lease ends the calls for people: of an Inspector, a Lister, an Evictor, an [Identifier], and the
+// Check of a store. Without a deadline in its ctx, such a call of a store of Lockstep is given up after
+// ten seconds. A List that asks for each key has them for each.
 type Inspector interface {
 	// Inspect reads what the store has of key at one instant. It changes nothing, wakes nobody, and
 	// may be resent. A key that nobody holds is a State without holds, and no error. A key of a type

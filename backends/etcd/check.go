@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Report is what a cluster says of itself that matters to locks.
@@ -54,7 +55,9 @@ const (
 // Check asks the members how they are, and says what each finding means. The error is not nil only if
 // the cluster did not answer, or if the user of the client may not read the prefix of the store. If
 // members or alarms are not shown to the user, a finding says so.
-func (s *Store) Check(ctx context.Context) (Report, error) {
+func (s *Store) Check(ctx context.Context) (_ Report, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	var r Report
 	if err := s.ready(ctx); err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)

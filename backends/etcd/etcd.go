@@ -67,6 +67,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -399,7 +400,9 @@ func addresses(endpoints []string) string {
 }
 
 // Identify implements [backends.Identifier]: all members of a cluster are the same node of a quorum.
-func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
+func (s *Store) Identify(ctx context.Context) (_ backends.Identity, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	ctx = clientv3.WithRequireLeader(ctx)
 	if err := s.ready(ctx); err != nil {
 		return backends.Identity{}, err

@@ -7,12 +7,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Evict implements [backends.Evictor]. What closes a key has the lease of the hold. So a renewal that
 // has seen the hold, and comes to its lease after Evict, keeps the key closed for as long as its caller
 // may work. A store uses a lease again only after it has deleted its key, and never revokes one.
-func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (_ bool, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	ctx = clientv3.WithRequireLeader(ctx)
 	if err := e.Validate(seen); err != nil {
 		return false, permanent{err}

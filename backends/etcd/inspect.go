@@ -16,11 +16,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Inspect implements [backends.Inspector]. It asks for the life of each hold, some at a time, since
 // etcd keeps it with the lease. The number of a free key is not known.
-func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
+func (s *Store) Inspect(ctx context.Context, key string) (_ backends.State, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	ctx = clientv3.WithRequireLeader(ctx)
 	if err := s.ready(ctx); err != nil {
 		return backends.State{}, err
@@ -131,8 +134,10 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 	if err != nil {
 		return backends.Page{}, badInput(fmt.Sprintf("after %q is not the Next of a page", after))
 	}
-	r, err := s.client.Get(ctx, cmp.Or(s.config.prefix+string(from), "\x00"), clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.config.prefix)),
+	limited, done := bounded.Context(ctx)
+	r, err := s.client.Get(limited, cmp.Or(s.config.prefix+string(from), "\x00"), clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.config.prefix)),
 		clientv3.WithLimit(int64(limit)), clientv3.WithKeysOnly())
+	done(&err)
 	if err != nil {
 		return backends.Page{}, s.notDone(ctx, err)
 	}

@@ -4,10 +4,9 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -21,13 +20,13 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			silent.Run(t, server.Addr(), func(t *testing.T, addr string) locker.Locker {
+			silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
 				set := o
 				set.Addr = addr
 				c := client.NewClient(&set)
 				t.Cleanup(func() { c.Close() })
-				return single.New(goredis.New(c))
-			})
+				return goredis.New(c)
+			}, (*redisstore.Store).Check)
 		})
 	}
 }

@@ -5,8 +5,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/nats"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
@@ -15,7 +13,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	if err := nats.New(dial(t, server.ClientURL())).Install(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	silent.Run(t, server.Addr().String(), func(t *testing.T, addr string) locker.Locker {
-		return single.New(nats.New(dial(t, "nats://"+addr, fastPings...)))
-	})
+	silent.Run(t, server.Addr().String(), func(t *testing.T, addr string) *nats.Store {
+		return nats.New(dial(t, "nats://"+addr, fastPings...))
+	}, (*nats.Store).Check)
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
@@ -31,24 +29,24 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	}
 	t.Run("pgx", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, direct, func(t *testing.T, addr string) locker.Locker {
+		silent.Run(t, direct, func(t *testing.T, addr string) *sqlstore.PostgreSQL {
 			pool, err := pgxpool.New(t.Context(), through(t, addr))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(pool.Close)
-			return single.New(pgx.New(pool))
-		})
+			return pgx.New(pool)
+		}, (*sqlstore.PostgreSQL).Check)
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, direct, func(t *testing.T, addr string) locker.Locker {
+		silent.Run(t, direct, func(t *testing.T, addr string) *sqlstore.PostgreSQL {
 			db, err := sql.Open("pgx", through(t, addr))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = db.Close() })
-			return single.New(sqlstore.NewPostgreSQL(db))
-		})
+			return sqlstore.NewPostgreSQL(db)
+		}, (*sqlstore.PostgreSQL).Check)
 	})
 }

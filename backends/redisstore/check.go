@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Report is what a server says of itself that matters to locks.
@@ -84,6 +85,10 @@ const maxSkew = 500 * time.Millisecond
 // not accept the connection, the user or the password, or is not able to answer at the moment.
 // With a cluster client one node answers.
 func (s *Store) Check(ctx context.Context) (Report, error) {
+	return bounded.Call(ctx, func(ctx context.Context) (Report, error) { return s.report(ctx) })
+}
+
+func (s *Store) report(ctx context.Context) (Report, error) {
 	r := Report{Uptime: -1}
 	switch {
 	case ctx == nil:

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // What people are told is read by scripts that write nothing:
@@ -18,6 +19,10 @@ import (
 
 // Inspect tells who holds key. It needs scripts. It works in quarantine too.
 func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
+	return bounded.Call(ctx, func(ctx context.Context) (backends.State, error) { return s.inspect(ctx, key) })
+}
+
+func (s *Store) inspect(ctx context.Context, key string) (backends.State, error) {
 	if err := s.showing(ctx, "Inspect"); err != nil {
 		return backends.State{}, err
 	}
@@ -47,6 +52,10 @@ func (s *Store) showing(ctx context.Context, call string) error {
 // sorted set of other software, and one without expiry, is never evicted. The cost grows with the
 // number of holds of the key.
 func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+	return bounded.Call(ctx, func(ctx context.Context) (bool, error) { return s.evict(ctx, key, seen, e) })
+}
+
+func (s *Store) evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 	if err := e.Validate(seen); err != nil {
 		return false, driver.BadInput(err.Error())
 	}

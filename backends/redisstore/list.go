@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // List sends one SCAN, to one server, and Inspect for each key that it finds. It needs scripts. It
@@ -49,13 +50,19 @@ func (s *Store) list(ctx context.Context, full, after string, limit int) (page b
 	if err := s.showing(ctx, "List"); err != nil {
 		return page, 0, err
 	}
-	keys, next, err := s.scan(ctx, at, full, limit)
+	found, err := bounded.Call(ctx, func(ctx context.Context) (found, error) { return s.scan(ctx, at, full, limit) })
 	if err != nil {
 		return page, 0, err
 	}
-	page.Next = next
-	page.Keys, err = s.inspectAll(ctx, keys)
-	return page, len(keys), err
+	page.Next = found.next
+	page.Keys, err = s.inspectAll(ctx, found.keys)
+	return page, len(found.keys), err
+}
+
+// found is what one SCAN shows: keys without the prefix of the store, and the next place.
+type found struct {
+	keys []string
+	next string
 }
 
 // A place is where a SCAN goes on: on the server that has the slots from first to last.
@@ -96,8 +103,7 @@ func readPlace(full, after string) (place, error) {
 
 func (p place) String() string { return fmt.Sprintf("%d-%d:%d", p.first, p.last, p.cursor) }
 
-// scan returns keys without the prefix of the store, and the next place.
-func (s *Store) scan(ctx context.Context, at place, full string, limit int) (keys []string, next string, err error) {
+func (s *Store) scan(ctx context.Context, at place, full string, limit int) (f found, err error) {
 	end, key := slotsOf(full).last, ""
 	if s.clustered() {
 		key = keyIn(full, at.first)
@@ -112,7 +118,7 @@ func (s *Store) scan(ctx context.Context, at place, full string, limit int) (key
 		if err != nil {
 			return err
 		}
-		keys, at.cursor, err = s.scanned(reply, at, full)
+		f.keys, at.cursor, err = s.scanned(reply, at, full)
 		return err
 	}
 	if err = s.line.on(ctx, key, show); isDropped(err) { // see look
@@ -120,11 +126,12 @@ func (s *Store) scan(ctx context.Context, at place, full string, limit int) (key
 	}
 	switch {
 	case err != nil || at.cursor == 0 && at.last == end:
-		return keys, "", err
+		return f, err
 	case at.cursor == 0:
 		at.first, at.last = at.last+1, end
 	}
-	return keys, at.String(), nil
+	f.next = at.String()
+	return f, nil
 }
 
 // reach returns the last slot of the range that one server of a cluster has from at.first on. The

@@ -8,8 +8,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
@@ -17,19 +15,19 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	server := redistest.Start(t)
 	t.Run("New", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server.Addr(), func(t *testing.T, addr string) locker.Locker {
-			return single.New(rueidis.New(dial(t, addr)))
-		})
+		silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
+			return rueidis.New(dial(t, addr))
+		}, (*redisstore.Store).Check)
 	})
 	t.Run("Open", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server.Addr(), func(t *testing.T, addr string) locker.Locker {
+		silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
 			store, c, err := rueidis.Open(rueidis.OptionsOf(drivertest.Server{Addr: addr}), redisstore.WithoutQuarantine())
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(c.Close)
-			return single.New(store)
-		})
+			return store
+		}, (*redisstore.Store).Check)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Report is what a database server says of itself that matters to locks.
@@ -66,7 +67,9 @@ const (
 // Check asks the server how it is set up, and says what each finding means. The error is not nil only if
 // the server did not answer. A role that may not read the statistics of others sees fewer standbys and no
 // old transactions.
-func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
+func (s *PostgreSQL) Check(ctx context.Context) (_ Report, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	var r Report
 	if err := s.config.ready(ctx); err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
@@ -75,7 +78,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (Report, error) {
 	var follows bool
 	var up, oldest, now int64
 	before := time.Now()
-	err := s.exec.Row(ctx, checkStatement, nil,
+	err = s.exec.Row(ctx, checkStatement, nil,
 		&server, &follows, &up, &commit, &fsync, &pages, &isolation, &readOnly, &synchronous, &r.Standbys, &oldest, &now)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))

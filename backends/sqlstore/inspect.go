@@ -11,10 +11,13 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Inspect implements [backends.Inspector].
-func (s *PostgreSQL) Inspect(ctx context.Context, key string) (backends.State, error) {
+func (s *PostgreSQL) Inspect(ctx context.Context, key string) (_ backends.State, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := s.config.ready(ctx); err != nil {
 		return backends.State{}, err
 	}
@@ -85,7 +88,9 @@ func plain(digits string) string {
 
 // List implements [backends.Lister]: the pages are in the order of the keys. The tables have
 // nothing but locks, so prefix may be empty.
-func (s *PostgreSQL) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
+func (s *PostgreSQL) List(ctx context.Context, prefix, after string, limit int) (_ backends.Page, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := backends.ValidateLimit(limit); err != nil {
 		return backends.Page{}, BadInput(err.Error())
 	}
@@ -132,7 +137,9 @@ func behind(prefix []byte) []byte {
 }
 
 // Evict implements [backends.Evictor]. A shared key without expiry is never evicted.
-func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Eviction) (_ bool, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := e.Validate(seen); err != nil {
 		return false, BadInput(err.Error())
 	}
@@ -147,7 +154,9 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Evi
 }
 
 // Inspect implements [backends.Inspector].
-func (s *rows) Inspect(ctx context.Context, key string) (backends.State, error) {
+func (s *rows) Inspect(ctx context.Context, key string) (_ backends.State, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	name, err := s.prepare(ctx, key)
 	if err != nil {
 		return backends.State{}, err
@@ -201,7 +210,9 @@ func holdOf(token string, left time.Duration, slot int) backends.Hold {
 
 // List implements [backends.Lister]: the pages are in the order of the keys. The table has nothing
 // but locks, so prefix may be empty.
-func (s *rows) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
+func (s *rows) List(ctx context.Context, prefix, after string, limit int) (_ backends.Page, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := backends.ValidateLimit(limit); err != nil {
 		return backends.Page{}, BadInput(err.Error())
 	}
@@ -213,15 +224,15 @@ func (s *rows) List(ctx context.Context, prefix, after string, limit int) (backe
 	if err != nil {
 		return backends.Page{}, err
 	}
-	end := behind(from)
-	if end == nil {
-		end = bytes.Repeat([]byte{0xff}, maxKey+1) // longer than any key
+	to := behind(from)
+	if to == nil {
+		to = bytes.Repeat([]byte{0xff}, maxKey+1) // longer than any key
 	}
 	seen = append(seen, 0)
 	if after != "" && bytes.Compare(seen, from) > 0 {
 		from = seen
 	}
-	page, err := s.page(ctx, from, end, limit)
+	page, err := s.page(ctx, from, to, limit)
 	if err != nil {
 		return backends.Page{}, s.notDone(ctx, err)
 	}
@@ -256,6 +267,8 @@ func (s *rows) page(ctx context.Context, from, end []byte, limit int) (page back
 
 // Evict implements [backends.Evictor]. A shared key without expiry is never evicted.
 func (s *rows) Evict(ctx context.Context, key, seen string, e backends.Eviction) (ok bool, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := e.Validate(seen); err != nil {
 		return false, BadInput(err.Error())
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -238,7 +239,9 @@ func (s *MySQL) pairs(ctx context.Context, statement string, into map[string]str
 }
 
 // Identify implements [backends.Identifier]: databases of one server are the same node.
-func (s *MySQL) Identify(ctx context.Context) (backends.Identity, error) {
+func (s *MySQL) Identify(ctx context.Context) (_ backends.Identity, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	is, err := s.variables(ctx)
 	if err != nil {
 		return backends.Identity{}, err
@@ -257,7 +260,9 @@ func readOnly(is map[string]string) bool {
 
 // Check asks the server how it is set up, and says what each finding means. The error is not nil only if the
 // server did not answer. A user that may not see the threads of others sees no replicas of MySQL.
-func (s *MySQL) Check(ctx context.Context) (Report, error) {
+func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	var r Report
 	is, err := s.variables(ctx)
 	if err != nil {

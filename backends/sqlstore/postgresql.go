@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
@@ -305,13 +306,15 @@ func (s *PostgreSQL) Endpoint() string { return s.config.at.Endpoint() }
 func (s *PostgreSQL) OneServer() bool { return true }
 
 // Identify implements [backends.Identifier]: databases of one server are the same node.
-func (s *PostgreSQL) Identify(ctx context.Context) (backends.Identity, error) {
+func (s *PostgreSQL) Identify(ctx context.Context) (_ backends.Identity, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := s.config.ready(ctx); err != nil {
 		return backends.Identity{}, err
 	}
 	var system string
 	var follows bool
-	err := s.exec.Row(ctx, "SELECT system_identifier::text || '/' || extract(epoch FROM pg_postmaster_start_time())::text, pg_is_in_recovery() FROM pg_control_system()",
+	err = s.exec.Row(ctx, "SELECT system_identifier::text || '/' || extract(epoch FROM pg_postmaster_start_time())::text, pg_is_in_recovery() FROM pg_control_system()",
 		nil, &system, &follows)
 	if err != nil {
 		return backends.Identity{}, s.explain(ctx, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -175,7 +176,9 @@ func (s *SQLite) place(ctx context.Context) (string, error) {
 }
 
 // Identify implements [backends.Identifier]. Each file is a server of its own.
-func (s *SQLite) Identify(ctx context.Context) (backends.Identity, error) {
+func (s *SQLite) Identify(ctx context.Context) (_ backends.Identity, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	path, err := s.place(ctx)
 	if err != nil {
 		return backends.Identity{}, err
@@ -190,7 +193,9 @@ func (s *SQLite) Identify(ctx context.Context) (backends.Identity, error) {
 // Check asks the database how it is set up, and says what each finding means. The error is not nil only if
 // it did not answer. It can't see options of the driver that switch the locks of the file off, such as
 // nolock or a VFS without them.
-func (s *SQLite) Check(ctx context.Context) (Report, error) {
+func (s *SQLite) Check(ctx context.Context) (_ Report, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	var r Report
 	path, err := s.place(ctx)
 	moved, isMoved := errors.AsType[fileMoved](err)

@@ -8,8 +8,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
@@ -19,12 +17,12 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent.Run(t, config.Addr, func(t *testing.T, addr string) locker.Locker {
+	silent.Run(t, config.Addr, func(t *testing.T, addr string) *sqlstore.MySQL {
 		db, err := sql.Open("mysql", strings.ReplaceAll(server.dsn, config.Addr, addr))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		return single.New(sqlstore.NewMySQL(db))
-	})
+		return sqlstore.NewMySQL(db)
+	}, (*sqlstore.MySQL).Check)
 }

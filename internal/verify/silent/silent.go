@@ -6,12 +6,17 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 // A Proxy stands between a client and a server of any protocol over TCP.
@@ -23,6 +28,7 @@ type Proxy struct {
 	swallow bool          // the connection on which the client writes next
 	reply   bool          // and its request arrives: only the reply is lost
 	met     chan struct{} // closed when there is one
+	mute    bool          // all connections are silent
 	open    map[net.Conn]bool
 }
 
@@ -46,12 +52,7 @@ func Before(tb testing.TB, target string) *Proxy {
 	})
 	tb.Cleanup(func() {
 		listener.Close()
-		p.mu.Lock()
-		for c := range p.open {
-			c.Close()
-		}
-		p.open = nil
-		p.mu.Unlock()
+		p.Cut()
 		running.Wait()
 	})
 	return p
@@ -67,6 +68,23 @@ func (p *Proxy) Swallow(reply bool) <-chan struct{} {
 	defer p.mu.Unlock()
 	p.swallow, p.reply, p.met = true, reply, make(chan struct{})
 	return p.met
+}
+
+// Mute makes all connections silent for good, those of the future too.
+func (p *Proxy) Mute() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute = true
+}
+
+// Cut ends all connections, those of the future too.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		c.Close()
+	}
+	p.open = nil
 }
 
 // link passes bytes on until one side ends, or for good until it is swallowed.
@@ -106,7 +124,10 @@ func (p *Proxy) link(client net.Conn) {
 func (p *Proxy) takes() (silent, reply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.swallow {
+	switch {
+	case p.mute:
+		return true, false
+	case !p.swallow:
 		return false, false
 	}
 	p.swallow = false
@@ -152,15 +173,41 @@ const (
 	patience = 30 * time.Second
 )
 
-// Run tests the Locker that over makes of a server at an address. Before, the server is at addr.
-func Run(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker) {
+// A Store has locks, and what people ask of them.
+type Store interface {
+	backends.Store
+	backends.Inspector
+	backends.Lister
+	backends.Evictor
+	backends.Identifier
+}
+
+// Run tests the store that over makes of a server at an address. Before, the server is at addr.
+func Run[S Store, R any](t *testing.T, addr string, over func(t *testing.T, addr string) S, check func(S, context.Context) (R, error)) {
+	locks := func(t *testing.T, addr string) locker.Locker { return single.New(over(t, addr)) }
 	for name, reply := range map[string]bool{"the request is lost": false, "the reply is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			t.Run("TryLock", func(t *testing.T) { t.Parallel(); ends(t, addr, over, reply) })
-			t.Run("a waiter", func(t *testing.T) { t.Parallel(); waits(t, addr, over, reply) })
+			t.Run("TryLock", func(t *testing.T) { t.Parallel(); ends(t, addr, locks, reply) })
+			t.Run("a waiter", func(t *testing.T) { t.Parallel(); waits(t, addr, locks, reply) })
 		})
 	}
+	t.Run("calls for people", func(t *testing.T) {
+		t.Parallel()
+		looks(t, addr, func(addr string) map[string]func(context.Context) error {
+			s := over(t, addr)
+			return map[string]func(context.Context) error{
+				"Check":   func(ctx context.Context) error { _, err := check(s, ctx); return err },
+				"Inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, "key"); return err },
+				"List":    func(ctx context.Context) error { _, err := s.List(ctx, "key", "", 1); return err },
+				"Evict": func(ctx context.Context) error {
+					_, err := s.Evict(ctx, "key", "print", backends.Eviction{})
+					return err
+				},
+				"Identify": func(ctx context.Context) error { _, err := s.Identify(ctx); return err },
+			}
+		})
+	})
 }
 
 // ends is about a TryLock without a deadline, and about the calls behind it.
@@ -258,4 +305,39 @@ func warm(t *testing.T, c *locker.Client, key string) {
 	if err := l.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// looks is about calls without a deadline that no lease ends, all at once. through makes them, by way
+// of the proxy.
+func looks(t *testing.T, addr string, through func(addr string) map[string]func(context.Context) error) {
+	proxy := Before(t, addr)
+	calls := through(proxy.Addr())
+	for name, call := range calls { // they open connections, and leave them idle
+		if err := call(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	proxy.Mute()
+	type result struct {
+		name string
+		err  error
+	}
+	ended, began := make(chan result, len(calls)), time.Now()
+	for name, call := range calls {
+		go func() { ended <- result{name, call(context.Background())} }()
+	}
+	late := time.After(bounded.Limit + machine)
+	for len(calls) > 0 {
+		select {
+		case r := <-ended:
+			delete(calls, r.name)
+			t.Logf("%s after %v: %v", r.name, time.Since(began).Round(time.Millisecond), r.err)
+			if r.err == nil {
+				t.Errorf("%s: nobody answers, and there is no error", r.name)
+			}
+		case <-late:
+			t.Fatalf("%v: did not end within %v", slices.Sorted(maps.Keys(calls)), bounded.Limit+machine)
+		}
+	}
+	proxy.Cut() // else some pools wait for an answer when they are closed
 }
