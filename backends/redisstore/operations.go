@@ -81,7 +81,7 @@ func (s scripted) enter(ctx context.Context, l link, key, token string, ms int64
 		script, keys = scripts.Enter, []any{key, queueKey(key), reservedKey(key)}
 	}
 	return entered(a.Admission)(once(ctx, l, script, append(keys,
-		holdName(token), ms, a.Group, a.Limit, a.member, a.inOrder, reservation, s.counted(), queueLifeMs, a.slots, keep(a.Turn, time.Duration(ms)*time.Millisecond), byClock)...))
+		holdName(token), ms, a.Group, a.Limit, a.member, a.inOrder, reservation, s.counted(), queueLifeMs, a.slots, keep(a.Turn, time.Duration(ms)*time.Millisecond), a.lost, byClock)...))
 }
 
 func (s scripted) renew(ctx context.Context, l link, key, token string, ms int64) (bool, error) {

@@ -20,12 +20,13 @@ import (
 //	             EVALSHA enqueue.lua   SET key token PX ttl if key is free or reserved for the waiter; else ZADD the queue
 //	DeleteIf     EVALSHA pass.lua      if key holds token, SET key to a reservation for the head of the queue, and PUBLISH
 //	                                   to its store; DEL if the queue is empty
-//	WatchQueued  SUBSCRIBE             one channel per Store, for all keys; EVALSHA quit.lua when a waiter leaves the queue
+//	WatchQueued  SUBSCRIBE             one channel per Store, for all keys, and one of all stores; EVALSHA quit.lua when a
+//	                                   waiter leaves the queue
 //
 // A waiter whose store has lost its connection has no receiver, and is passed over at once. A
 // frozen waiter has one, and costs the others one reservation. It is late then, and keeps its
 // position: see place.lua. The next waiter in line is told when the reservation begins, and looks
-// when it is over.
+// when it is over. A waiter whose position was lost tells all stores.
 
 // queueKey is the key of a queue. It has a NUL, which no key of a lock has, so they never collide.
 func queueKey(key string) string { return sideKey(key, "\x00queue") }
@@ -71,16 +72,33 @@ func (s *Store) setInTurn(
 	if t.InOrder {
 		inOrder = "in order"
 	}
-	r, err := s.enqueue(ctx, full, token, ms, member, inOrder, keep(t, ttl), numbered)
+	r, err := s.enqueue(ctx, full, token, ms, member, inOrder, keep(t, ttl), s.lostChannel(mine), numbered)
 	if !t.InOrder && (isMoving(err) || isKeptOut(err)) {
 		r, alone := s.setAlone(ctx, key, token, ttl, numbered)
 		s.noteKeptOut(err, alone)
 		return r, alone
 	}
-	if mine != nil && !s.turns.Asked(mine, r.OK) {
+	if mine != nil && !s.asked(mine, r, err) {
 		go s.quit(full, member) // what was sent before may have been there first
 	}
 	return r, err
+}
+
+// lostChannel is where an attempt of the waiter tells that its position was lost; empty: it has none
+// to lose.
+func (s *Store) lostChannel(t *turns.Turn) string {
+	if s.turns.IsPlaced(t) {
+		return s.lost
+	}
+	return ""
+}
+
+// asked notes the answer to an attempt in the queue. It is false if nobody will use the position.
+func (s *Store) asked(t *turns.Turn, r backends.Result, err error) bool {
+	if err == nil && !r.OK {
+		s.turns.Placed(t)
+	}
+	return s.turns.Asked(t, r.OK)
 }
 
 // setAlone asks without the queue.
@@ -101,14 +119,14 @@ func (s *Store) setIfFree(ctx context.Context, full, token string, ms int64, num
 
 // enqueue asks in the queue.
 func (s *Store) enqueue(
-	ctx context.Context, full, token string, ms int64, member, inOrder string, keep int64, numbered bool,
+	ctx context.Context, full, token string, ms int64, member, inOrder string, keep int64, lost string, numbered bool,
 ) (backends.Result, error) {
 	if numbered {
 		return withNumber(enqueued(once(ctx, s.line, scripts.Numbered,
-			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, byClock)))
+			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, lost, byClock)))
 	}
 	r, _, err := enqueued(once(ctx, s.line, scripts.Enqueue,
-		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep))
+		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, lost))
 	return r, err
 }
 
@@ -187,8 +205,8 @@ func isKeptOut(err error) bool {
 	return ok && strings.HasPrefix(reply.Text, "NOPERM ")
 }
 
-// WatchQueued hears on the one channel of the Store, which is opened for the first waiter and
-// closed after the last.
+// WatchQueued hears on the one channel of the Store and on the one of all stores. Both are opened for
+// the first waiter and closed after the last.
 func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
 	if !s.queues() {
 		return s.Watch(ctx, key, wake)
@@ -199,14 +217,17 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	leave, err := s.wakes.Join(ctx, s.own, wake, s.heard)
+	t := &turns.Turn{Key: s.config.prefix + key, Waiter: waiter, Wake: wake}
+	deaf := s.wakes.Listen(s.lost, s.heard)
+	leave, err := s.wakes.Join(ctx, s.own, func() { s.turns.Missed(t) }, s.heard)
 	if err != nil {
+		deaf()
 		return err
 	}
-	t := &turns.Turn{Key: s.config.prefix + key, Waiter: waiter, Wake: wake}
 	s.turns.Add(t)
 	context.AfterFunc(ctx, func() {
 		leave()
+		deaf()
 		switch member := s.turns.Remove(t); {
 		case member == "":
 		case member == s.member(waiter):
@@ -239,8 +260,8 @@ func (s *Store) remove(script scripts.Script, key, member string, args ...any) {
 
 const quitLimit = 5 * time.Second
 
-// heard takes a message: r (the lock is reserved for the waiter) or n (for the waiter before it),
-// then the waiter, @ and the key.
+// heard takes a message: r (the lock is reserved for the waiter), n (for the waiter before it) or l
+// (the waiter, of any store, has lost its position), then the waiter, @ and the key.
 func (s *Store) heard(message string) {
 	if message == "" {
 		return
@@ -250,6 +271,10 @@ func (s *Store) heard(message string) {
 		return
 	}
 	waiter, key, _ := strings.Cut(message[1:], "@")
+	if message[0] == 'l' {
+		s.turns.Lost(key, waiter)
+		return
+	}
 	t := s.turns.Find(waiter)
 	switch waits := t != nil && t.Key == key; {
 	case waits && message[0] == 'r':

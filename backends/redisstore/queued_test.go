@@ -15,7 +15,7 @@ import (
 
 // Anyone may publish on the channel of a store.
 func TestAMessageThatTellsNobodyHisTurnWakesNobody(t *testing.T) {
-	for _, message := range []string{"", "r", "n", "@", "r@", "rw", "rw@", "rw@another key", "nw@another key", "ranother@k", "nanother@k", "w@k"} {
+	for _, message := range []string{"", "r", "n", "@", "r@", "rw", "rw@", "rw@another key", "nw@another key", "ranother@k", "nanother@k", "w@k", "l", "l@", "lw@k", "lanother@another key"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(&answers{reply: int64(0)})
 			s.turns.Add(&turns.Turn{Key: "k", Waiter: "w", Wake: func() { t.Errorf("woken by %q", message) }})

@@ -46,6 +46,7 @@ type Store struct {
 	queueing bool // waiters may stand in a queue, if that is permitted
 	wakes    *wake.Listener
 	own      string // the channel for the waiters of this Store
+	lost     string // the channel for the waiters of all stores with the prefix: see place.lua
 	turns    turns.Turns
 	keptOut  atomic.Bool // the queue of a lock was found not to be permitted
 	multi    atomic.Bool // MULTI and EXEC have been permitted
@@ -73,7 +74,7 @@ func New(exec driver.Executor, opts ...Option) *Store {
 		exec = driver.RefuseNil(nil)
 	}
 	s := &Store{exec: exec, config: configure(opts), guard: unguarded{}, wakes: wake.New(exec.Subscribe)}
-	s.own = s.config.prefix + "lockstep:" + rand.Text()
+	s.own, s.lost = s.config.prefix+"lockstep:"+rand.Text(), s.config.prefix+"lockstep:lost"
 	if q := s.config.quarantine; q != nil {
 		q.Attach(s.config.maxTTL, s.config.strict)
 		g := guarded{Quarantine: q}

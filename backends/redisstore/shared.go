@@ -41,6 +41,7 @@ type admission struct {
 	queueing        bool // the lock and its queue are used together
 	member, inOrder string
 	slots           string // not empty: the hold gets one
+	lost            string // see lostChannel
 }
 
 // Enter adds the hold token to key for ttl if it fits to those that are there. If the lock and its
@@ -73,7 +74,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 	if a.Waiter != "" {
 		member := sharedMember(a, s.own)
 		if mine = s.turns.Ask(full, a.Waiter, member); mine != nil {
-			told.member = member
+			told.member, told.lost = member, s.lostChannel(mine)
 		}
 	}
 	r, err := s.ops.enter(ctx, s.line, full, token, ms, told)
@@ -82,7 +83,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 		s.noteKeptOut(err, alone)
 		return r, alone
 	}
-	if mine != nil && !s.turns.Asked(mine, r.OK) {
+	if mine != nil && !s.asked(mine, r, err) {
 		go s.withdraw(full, told.member) // what was sent before may have been there first
 	}
 	return r, err

@@ -13,6 +13,7 @@ import (
 type Turns struct {
 	mu       sync.Mutex
 	byWaiter map[string]*Turn
+	byKey    map[string]*Turn // the latest for each key
 }
 
 // A Turn is one waiter.
@@ -21,7 +22,10 @@ type Turn struct {
 	Wake        func()
 
 	member string      // what the queue may have of the waiter; empty: it has no position
+	placed bool        // the server has said that it has a position, and no message was missed since
 	later  *time.Timer // to look whether the reservation before it was taken
+
+	before, after *Turn // of the same key
 }
 
 // Add adds a waiter that watches its key.
@@ -29,9 +33,13 @@ func (ts *Turns) Add(t *Turn) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if ts.byWaiter == nil {
-		ts.byWaiter = map[string]*Turn{}
+		ts.byWaiter, ts.byKey = map[string]*Turn{}, map[string]*Turn{}
 	}
 	ts.byWaiter[t.Waiter] = t
+	if t.before = ts.byKey[t.Key]; t.before != nil {
+		t.before.after = t
+	}
+	ts.byKey[t.Key] = t
 }
 
 // Find returns the turn of a waiter, or nil.
@@ -62,13 +70,52 @@ func (ts *Turns) Ask(key, waiter, member string) *Turn {
 	return t
 }
 
+// IsPlaced tells whether the waiter must still have the position that it had.
+func (ts *Turns) IsPlaced(t *Turn) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return t != nil && t.placed
+}
+
+// Placed notes that the server has given the waiter a position.
+func (ts *Turns) Placed(t *Turn) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.placed = true
+}
+
+// Missed notes that messages for the waiter may have been missed, and wakes it. Its position may be
+// lost, and the others look anyway, or will be told by another waiter.
+func (ts *Turns) Missed(t *Turn) {
+	ts.mu.Lock()
+	t.placed = false
+	ts.mu.Unlock()
+	t.Wake()
+}
+
+// Lost wakes the waiters for a key whose queue was lost, other than the waiter that has found out.
+func (ts *Turns) Lost(key, waiter string) {
+	ts.mu.Lock()
+	var wakes []func()
+	for t := ts.byKey[key]; t != nil; t = t.before {
+		if t.Waiter != waiter {
+			t.placed = false
+			wakes = append(wakes, t.Wake)
+		}
+	}
+	ts.mu.Unlock()
+	for _, wake := range wakes {
+		wake()
+	}
+}
+
 // Asked notes the answer to an attempt. It tells whether the waiter still watches, or has the lock.
 // If not, nobody will use its position.
 func (ts *Turns) Asked(t *Turn, granted bool) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if granted { // so it has no position any more
-		t.member = ""
+		t.member, t.placed = "", false
 		t.look(nil)
 	}
 	return granted || ts.byWaiter[t.Waiter] == t
@@ -93,11 +140,26 @@ func (ts *Turns) Remove(t *Turn) (member string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t.look(nil)
+	ts.leaveKey(t)
 	if ts.byWaiter[t.Waiter] != t {
 		return ""
 	}
 	delete(ts.byWaiter, t.Waiter)
 	return t.member
+}
+
+func (ts *Turns) leaveKey(t *Turn) {
+	switch {
+	case t.after != nil:
+		t.after.before = t.before
+	case t.before != nil:
+		ts.byKey[t.Key] = t.before
+	default:
+		delete(ts.byKey, t.Key)
+	}
+	if t.before != nil {
+		t.before.after = t.after
+	}
 }
 
 // WakeAll wakes all waiters: messages for them may have been missed.

@@ -8,7 +8,8 @@
 -- ARGV[9] how long the queue lives without an attempt, in ms
 -- ARGV[10] not empty: the hold gets a slot
 -- ARGV[11] how long a reservation for the caller lasts, in ms, 0 for the shortest
--- ARGV[12] how to number a grant, if it is numbered: see draw.lua
+-- ARGV[12] the channel of all stores if the waiter must still have a position, otherwise empty
+-- ARGV[13] how to number a grant, if it is numbered: see draw.lua
 -- {1, holds, number, slot} granted; number is a string, or 0 for none; slot is -1 for none
 -- {0, left in ms, holds, position, holder} held; left is -1 for a value without expiry
 -- holder is the label of a hold that must end before the caller can enter.
@@ -46,7 +47,7 @@ if not enters then
     local last = redis.call('ZRANGE', KEYS[1], many - reserved - 1, many - reserved - 1, 'WITHSCORES')
     at, its = last[2] or now, holder(last[1] or '')
   end
-  local score = me ~= '' and stand(me, ARGV[11], ARGV[9])
+  local score = me ~= '' and stand(me, ARGV[11], ARGV[9], mine and '' or ARGV[12])
   if ended or mine then
     admit('', ARGV[7], ARGV[8])
     if me ~= '' then
@@ -56,12 +57,15 @@ if not enters then
   local place = placeOf(me, score)
   return {0, math.max(at + 1 - now, 1), holds, place, its}
 end
-local number, problem = draw(holds > 0, ARGV[12])
+local number, problem = draw(holds > 0, ARGV[13])
 if problem then
   return problem
 end
 if me ~= '' then
-  redis.call('ZREM', KEYS[2], me) -- first: if ZREM is not permitted, nothing is granted
+  -- first: if ZREM is not permitted, nothing is granted
+  if redis.call('ZREM', KEYS[2], me) == 0 and not mine and not there then
+    lost(me, ARGV[12])
+  end
 end
 if holds == 0 and oldest then
   redis.call('DEL', KEYS[1]) -- the mark of a group that has ended

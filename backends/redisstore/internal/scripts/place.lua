@@ -86,12 +86,22 @@ local function heads(me, busy, list)
   return behind()
 end
 
+-- lost tells all waiters of the lock that the position of me was lost. Theirs may be lost too, and then
+-- nobody wakes them. channel is that of all stores; empty: me had no position to lose.
+local function lost(me, channel)
+  if channel ~= '' then
+    redis.pcall('PUBLISH', channel, 'l' .. string.match(me, '^[^@]*') .. '@' .. KEYS[1])
+  end
+end
+
 -- stand puts me in line, unless it is there already. keep is as in keepOf. The queue lives for ms.
-local function stand(me, keep, ms)
+-- channel is as in lost.
+local function stand(me, keep, ms, channel)
   local score = redis.call('ZSCORE', KEYS[2], me)
   score = score and tonumber(score)
   local ticket, again = 0, 0
   if not score then
+    lost(me, channel)
     local last = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
     ticket = ticketOf(last) + 1
     if last % 1 >= 0.5 then -- a late waiter may have a later ticket

@@ -25,6 +25,7 @@ type Listener struct {
 
 	mu      sync.Mutex
 	topics  map[string]*topic
+	begun   int // topics so far
 	running bool
 	changed chan struct{} // holds one note that topics came or went
 }
@@ -37,6 +38,7 @@ func New(connect func(context.Context) driver.Subscription) *Listener {
 // topic is a channel that someone waits on.
 type topic struct {
 	channel  string
+	number   int // topics are asked for in this order
 	watchers map[*watcher]bool
 	told     func(message string) // gets the messages; nil: each message wakes all watchers
 	asked    bool                 // on the present connection
@@ -46,7 +48,7 @@ type topic struct {
 
 type watcher struct {
 	wake  func()
-	ready chan error // answers once; nil: the channel was active when the watcher joined
+	ready chan error // answers once; nil: nobody waits for the answer
 }
 
 // request waits for its answer; answers come in order.
@@ -70,26 +72,8 @@ func (w *Listener) Watch(ctx context.Context, channel string, wake func()) error
 // not nil, it gets the messages in place of wake. All who join a channel give the same told, or
 // nil.
 func (w *Listener) Join(ctx context.Context, channel string, wake func(), told func(string)) (leave func(), err error) {
-	me := &watcher{wake: wake}
-	w.mu.Lock()
-	t := w.topics[channel]
-	if t == nil {
-		t = &topic{channel: channel, watchers: map[*watcher]bool{}, told: told}
-		w.topics[channel] = t
-	}
-	t.watchers[me] = true
-	active := t.active
-	if !active {
-		me.ready = make(chan error, 1)
-	}
-	if !w.running {
-		w.running = true
-		go w.run()
-	}
-	w.note()
-	w.mu.Unlock()
-
-	leave = func() { w.leave(t, me) }
+	me := &watcher{wake: wake, ready: make(chan error, 1)}
+	leave, active := w.join(channel, me, told)
 	if active {
 		return leave, nil
 	}
@@ -102,6 +86,31 @@ func (w *Listener) Join(ctx context.Context, channel string, wake func(), told f
 		leave()
 	}
 	return leave, err
+}
+
+// Listen is Join that returns at once. The channel is active, or refused, before any that is joined
+// later.
+func (w *Listener) Listen(channel string, told func(string)) (leave func()) {
+	leave, _ = w.join(channel, &watcher{wake: func() {}}, told)
+	return leave
+}
+
+func (w *Listener) join(channel string, me *watcher, told func(string)) (leave func(), active bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.topics[channel]
+	if t == nil {
+		w.begun++
+		t = &topic{channel: channel, number: w.begun, watchers: map[*watcher]bool{}, told: told}
+		w.topics[channel] = t
+	}
+	t.watchers[me] = true
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+	w.note()
+	return func() { w.leave(t, me) }, t.active
 }
 
 func (w *Listener) leave(t *topic, me *watcher) {

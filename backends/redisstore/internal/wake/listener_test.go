@@ -446,3 +446,45 @@ func TestAnErrorReplyThatPassesEndsNoWait(t *testing.T) {
 		})
 	}
 }
+
+func TestAListenerThatIsRefusedItsChannelDisturbsNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
+		f.refuses["refused"] = &driver.ReplyError{Text: "NOPERM no permissions to access one of the channels"}
+		var heard []string
+		for _, channel := range []string{"refused", "permitted"} {
+			defer w.Listen(channel, func(string) { heard = append(heard, channel) })()
+		}
+		var b bell
+		defer watch(t, w, "a", b.ring)()
+		expectOpen(t, f, "[[a permitted]]")
+		for _, channel := range []string{"refused", "permitted", "a"} {
+			f.publish(channel)
+		}
+		synctest.Wait()
+		if !slices.Equal(heard, []string{"permitted"}) || b.rung() != 1 {
+			t.Errorf("heard on %v, and woken %d times", heard, b.rung())
+		}
+	})
+}
+
+// A connection takes the channels in the order in which they were asked for, also if it is another one.
+func TestAChannelIsActiveBeforeThoseThatAreJoinedLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
+		var want []string
+		for i := range 20 {
+			channel := fmt.Sprint("channel ", i)
+			want = append(want, channel)
+			defer w.Listen(channel, func(string) {})()
+		}
+		for range 3 {
+			synctest.Wait()
+			f.set(func() {
+				if got := f.conns[len(f.conns)-1].subs; !slices.Equal(got, want) {
+					t.Errorf("subscribed to %v, want %v", got, want)
+				}
+			})
+			f.cut()
+			time.Sleep(time.Second)
+		}
+	})
+}

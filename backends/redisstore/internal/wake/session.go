@@ -1,7 +1,9 @@
 package wake
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
@@ -82,13 +84,18 @@ func (s *session) changes() (leaves, joins []string) {
 			delete(s.asked, channel)
 		}
 	}
-	for channel, t := range s.topics {
+	var asks []*topic
+	for _, t := range s.topics {
 		if !t.asked {
-			t.asked = true
-			joins = append(joins, channel)
-			s.requests = append(s.requests, request{t})
-			s.asked[channel] = t
+			asks = append(asks, t)
 		}
+	}
+	slices.SortFunc(asks, func(a, b *topic) int { return cmp.Compare(a.number, b.number) })
+	for _, t := range asks {
+		t.asked = true
+		joins = append(joins, t.channel)
+		s.requests = append(s.requests, request{t})
+		s.asked[t.channel] = t
 	}
 	return leaves, joins
 }
