@@ -52,12 +52,15 @@ func watching(waited time.Duration, position int) time.Duration {
 	return min(max(waited/4, minLook), maxLook)
 }
 
-// sharing is the pause of a waiter for a key that other software locks as well: 50 ms on average,
-// drawn from 25 to 75 ms.
-func sharing(random float64) time.Duration {
+// sharing is the pause of a Client with so many waiters for a key that other software locks as well. It
+// is as if each polled by itself: 50 ms on average, drawn from 25 to 75 ms, for one.
+func sharing(waiters int, random float64) time.Duration {
 	const interval = 50 * time.Millisecond
-	return interval/2 + time.Duration(random*float64(interval))
+	return (interval/2 + time.Duration(random*float64(interval))) / time.Duration(min(max(waiters, 1), maxSharing))
 }
+
+// maxSharing is how many waiters poll by themselves. So a Client makes at most 160 attempts a second.
+const maxSharing = 8
 
 // failing is the pause after so many failures of the store in a row, of whatever kind. It is drawn
 // evenly from 0 to 50 ms; the upper end doubles with each failure, up to 1 s. So waiters that

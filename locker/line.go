@@ -430,12 +430,26 @@ func (ln *line) alert() {
 // calm takes back a wake-up that the head has not read.
 func (ln *line) calm() { ln.woken = false }
 
+// waiters is how many calls wait for the key.
+func (ls *lines) waiters(key string) int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.count(key)
+}
+
+func (ls *lines) count(key string) (n int) {
+	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
+		n += 1 + len(ln.queue)
+	}
+	return n
+}
+
 // restFrom leaves the key to others for one interval. The mutex is held.
 func (ls *lines) restFrom(key string) {
 	if ls.rests == nil {
 		ls.rests = map[string]time.Time{}
 	}
-	d := sharing(rand.Float64())
+	d := sharing(ls.count(key), rand.Float64())
 	ls.rests[key] = time.Now().Add(d)
 	time.AfterFunc(d, func() {
 		ls.mu.Lock()

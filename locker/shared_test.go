@@ -66,6 +66,39 @@ func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
 	}, locker.WithSharedKeys())
 }
 
+// Other software has a poller for each of its goroutines. A Client has one head, which polls for up to
+// eight of its goroutines.
+func TestAClientPollsASharedKeyForEachOfItsWaiters(t *testing.T) {
+	for waiters, as := range map[int]int{1: 1, 2: 2, 5: 5, 8: 8, 100: 8} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l := mustLock(t, c, "key", locker.WithTTL(time.Hour))
+			var wg sync.WaitGroup
+			granted := make(chan time.Time, waiters)
+			for range waiters {
+				wg.Go(func() {
+					l := mustLock(t, c, "key")
+					granted <- time.Now()
+					mustUnlock(t, l)
+				})
+			}
+			synctest.Wait()
+			before, _, _, _ := s.asked()
+			time.Sleep(3 * time.Second)
+			after, _, _, watches := s.asked()
+			if n := after - before; n < 40*as || n > 120*as || watches != 0 {
+				t.Errorf("%d attempts of %d waiters in 3 s, and %d watches; want an attempt every 25 to 75 ms for %d", n, waiters, watches, as)
+			}
+			mustUnlock(t, l)
+			released := time.Now()
+			least, most := 25*time.Millisecond/time.Duration(as), 75*time.Millisecond/time.Duration(as)
+			if took := (<-granted).Sub(released); took < least || took > most {
+				t.Errorf("the next of %d waiters has the key after %v; want a pause of %v to %v", waiters, took, least, most)
+			}
+			wg.Wait()
+		}, locker.WithSharedKeys())
+	}
+}
+
 // The pollers make an attempt every 50 ms, and none for 50 ms after a release. Without the pause
 // after a release, our Clients would get nearly all grants. Without polling they would get hardly
 // any.
