@@ -29,6 +29,7 @@ type Proxy struct {
 	reply   bool          // and its request arrives: only the reply is lost
 	met     chan struct{} // closed when there is one
 	mute    bool          // all connections are silent
+	lost    int64         // commands of Redis on connections that fell silent
 	open    map[net.Conn]bool
 }
 
@@ -98,20 +99,23 @@ func (p *Proxy) link(client net.Conn) {
 	isSilent := false // nothing goes to the client any more
 	var back sync.WaitGroup
 	back.Go(func() {
-		_, _ = copyIf(client, server, func() bool { mu.Lock(); defer mu.Unlock(); return !isSilent })
+		_, _ = copyIf(client, server, func([]byte) bool { mu.Lock(); defer mu.Unlock(); return !isSilent })
 		mu.Lock()
 		defer mu.Unlock()
 		if !isSilent {
 			client.Close()
 		}
 	})
-	lost := false
-	_, _ = copyIf(server, client, func() bool {
+	lost, fell := false, false
+	_, _ = copyIf(server, client, func(b []byte) bool {
 		if silent, reply := p.takes(); silent {
 			mu.Lock()
 			isSilent = true
 			mu.Unlock()
-			lost = !reply
+			lost, fell = !reply, true
+		}
+		if fell {
+			p.loses(commandsIn(b))
 		}
 		return !lost
 	})
@@ -135,6 +139,19 @@ func (p *Proxy) takes() (silent, reply bool) {
 	return true, p.reply
 }
 
+// loses counts commands that have no answer.
+func (p *Proxy) loses(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost += n
+}
+
+func (p *Proxy) swallowed() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
 func (p *Proxy) add(all ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,14 +166,14 @@ func (p *Proxy) add(all ...net.Conn) bool {
 }
 
 // copyIf drops what it reads while pass is false.
-func copyIf(to io.Writer, from io.Reader, pass func() bool) (n int64, err error) {
+func copyIf(to io.Writer, from io.Reader, pass func([]byte) bool) (n int64, err error) {
 	buffer := make([]byte, 32<<10)
 	for {
 		k, err := from.Read(buffer)
 		if err != nil {
 			return n, err
 		}
-		if !pass() {
+		if !pass(buffer[:k]) {
 			continue
 		}
 		if _, err := to.Write(buffer[:k]); err != nil {
