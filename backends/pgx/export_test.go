@@ -9,7 +9,7 @@ import (
 
 // Split is a pool whose connections for renewals lead to the server of another pool.
 func Split(pool, renewals *pgxpool.Pool) sqlstore.Pool {
-	return split{shared{pool, pool.Config()}, shared{renewals, renewals.Config()}}
+	return split{shared{pool: pool, config: pool.Config()}, shared{pool: renewals, config: renewals.Config()}}
 }
 
 type split struct {

@@ -60,7 +60,7 @@ func TestAConnectionForWakeUpsThatIsLostIsReplaced(t *testing.T) {
 		t.Fatalf("SetNXQueued = %+v, %v; want position 1", r, err)
 	}
 	for range 3 {
-		outside{t, pool}.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+		outside{t, pool}.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lockstep wake-ups'")
 		all.await(t, "messages may have been missed")
 		queued.await(t, "messages may have been missed")
 	}

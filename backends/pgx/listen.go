@@ -2,57 +2,313 @@ package pgx
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
 )
 
 // listens hears a channel on a connection of its own.
-type listens struct{ config *pgx.ConnConfig }
+type listens struct {
+	connect func(ctx context.Context) (*pgx.Conn, error)
+	addr    string
+	lender  *lender       // nil: the connections are not made as those of the pool are
+	age     time.Duration // the most for a connection that is lent
+	quiet   func()        // is called every few seconds while the connection can be lent
+}
 
 // pingInterval is how long a connection may be silent before it is asked whether it still lives.
 const pingInterval = 5 * time.Second
 
 // Listen implements sqlstore.Listener.
 func (l listens) Listen(ctx context.Context, channel string, active func(), heard func(message string)) error {
-	return locate(addresses(l.config), l.listen(ctx, channel, active, heard))
+	return locate(l.addr, l.listen(ctx, channel, active, heard))
 }
 
+// Serves implements sqlstore.Listener.
+func (l listens) Serves() bool { return l.lender.session() != nil }
+
 func (l listens) listen(ctx context.Context, channel string, active func(), heard func(message string)) error {
-	config := l.config.Copy()
-	name(config, "lockstep wake-ups")
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := l.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeSoon(ctx, conn)
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+	lends := false
+	if l.lender != nil {
+		if lends, err = isSession(ctx, conn); err != nil {
+			return err
+		}
+	}
+	setUp := "LISTEN " + pgx.Identifier{channel}.Sanitize()
+	if lends {
+		setUp += "; SET lock_timeout = '" + sqlstore.RowLimit + "'"
+		if unnamed(conn.Config()) {
+			setUp += "; SET application_name = '" + nameWakes + "'"
+		}
+	}
+	if _, err := conn.Exec(ctx, setUp); err != nil {
 		return err
 	}
+	s := &session{conn: conn, answered: time.Now(), back: make(chan struct{}, 1)}
+	if lends {
+		s.until, s.quiet = s.answered.Add(l.age), l.quiet
+		l.lender.at.Store(s)
+		defer l.lender.at.CompareAndSwap(s, nil) // there may be another one since
+	}
+	defer s.end()
+	s.received(func(*pgconn.Notification) {}) // behind a pooler, an earlier message may have come with an answer
 	active()
-	for {
-		note, err := l.next(ctx, conn)
+	return s.run(ctx, func(n *pgconn.Notification) {
+		if n.Channel == channel { // the pool's connection may have listened to others
+			heard(n.Payload)
+		}
+	})
+}
+
+// isSession tells whether a connection leads to the same process of the server for as long as it lives. A
+// pooler that gives each transaction another one does not know the process when a client connects.
+func isSession(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	var pid uint32
+	err := conn.QueryRow(ctx, "SELECT pg_backend_pid()::bigint", pgx.QueryExecModeExec).Scan(&pid)
+	return pid == conn.PgConn().PID(), err
+}
+
+// A lender has the connection that listens, if it can be lent to calls of the store.
+type lender struct{ at atomic.Pointer[session] }
+
+func (l *lender) session() *session {
+	if l == nil {
+		return nil
+	}
+	return l.at.Load()
+}
+
+// A session is a connection that listens. A call may borrow it: then messages wait until the call is done.
+type session struct {
+	conn     *pgx.Conn
+	answered time.Time     // when the server has answered last
+	back     chan struct{} // from a call that is done
+	until    time.Time     // it is replaced then: behind one address there may be another server. Zero: never
+	quiet    func()        // see listens; nil: there is nothing to do
+
+	mu       sync.Mutex
+	queue    []chan bool // calls that want the connection
+	over     bool
+	awaiting bool // a message: a call may interrupt that
+}
+
+const (
+	// lendLimit is the time for a call to get the connection, before it takes one of the pool.
+	lendLimit = time.Second
+	// lendMost is how many calls wait for the connection. More than these are no business of a program that
+	// only waits for a lock.
+	lendMost = 2
+	// lendUntested is how long the server may have been silent when the connection is lent.
+	lendUntested = time.Second
+)
+
+// borrow tells whether the caller has the connection, until it calls giveBack. With free, it is false if
+// another call has it.
+func (s *session) borrow(ctx context.Context, free bool) bool {
+	turn := make(chan bool, 1)
+	if !s.ask(turn, free) {
+		return false
+	}
+	limit := time.NewTimer(lendLimit)
+	defer limit.Stop()
+	select {
+	case got := <-turn:
+		return got
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	i := slices.Index(s.queue, turn)
+	if i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
+	s.mu.Unlock()
+	return i < 0 && <-turn // it came meanwhile
+}
+
+func (s *session) ask(turn chan bool, free bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || len(s.queue) >= lendMost || free && (!s.awaiting || len(s.queue) > 0) {
+		return false
+	}
+	s.queue = append(s.queue, turn)
+	if s.awaiting {
+		_ = s.conn.PgConn().Conn().SetReadDeadline(time.Now()) // pgx keeps a connection whose read was late
+	}
+	return true
+}
+
+func (s *session) giveBack() { s.back <- struct{}{} }
+
+// end refuses the calls that want the connection.
+func (s *session) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, turn := range s.queue {
+		turn <- false
+	}
+	s.queue = nil
+}
+
+// run hears messages and lends the connection, until ctx is done or the connection is lost.
+func (s *session) run(ctx context.Context, heard func(*pgconn.Notification)) error {
+	looked := time.Now()
+	for s.until.IsZero() || time.Now().Before(s.until) {
+		if s.quiet != nil && time.Since(looked) >= pingInterval {
+			looked = time.Now()
+			s.quiet()
+		}
+		if err := s.lend(ctx, heard); err != nil {
+			return err
+		}
+		note, err := s.await(ctx)
 		switch {
 		case err != nil:
 			return err
-		case note != "":
+		case note != nil:
 			heard(note)
 		}
 	}
+	return errOld
 }
 
-// next returns a message, or an empty text if none came and the connection lives.
-func (l listens) next(ctx context.Context, conn *pgx.Conn) (string, error) {
+var errOld = errors.New("the connection is as old as one of the pool may be")
+
+// lend gives the connection to those that want it, one after the other.
+func (s *session) lend(ctx context.Context, heard func(*pgconn.Notification)) error {
+	for {
+		turn := s.next()
+		if turn == nil {
+			return nil
+		}
+		if time.Since(s.answered) > lendUntested {
+			if err := s.ping(ctx, lendUntested); err != nil {
+				turn <- false
+				return err
+			}
+		}
+		turn <- true
+		<-s.back
+		if c := s.conn.PgConn(); c.IsClosed() || c.IsBusy() || c.TxStatus() != 'I' {
+			return errBroken
+		}
+		s.answered = time.Now()
+		s.received(heard)
+	}
+}
+
+var errBroken = errors.New("a call has broken the connection")
+
+// next is the next call that wants the connection. If there is none, a call may interrupt what follows.
+func (s *session) next() (turn chan bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		s.awaiting = true
+		return nil
+	}
+	turn, s.queue = s.queue[0], s.queue[1:]
+	return turn
+}
+
+// received hears the messages that came with the answers to calls.
+func (s *session) received(heard func(*pgconn.Notification)) {
+	for {
+		note, _ := s.conn.WaitForNotification(past)
+		if note == nil {
+			return
+		}
+		heard(note)
+	}
+}
+
+// past is a ctx that has ended.
+var past = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// await returns a message. It is nil if none came and the connection lives, or if a call wants the
+// connection.
+func (s *session) await(ctx context.Context) (*pgconn.Notification, error) {
 	quiet, cancel := context.WithTimeout(ctx, pingInterval)
 	defer cancel()
-	note, err := conn.WaitForNotification(quiet)
+	note, err := s.conn.WaitForNotification(quiet)
+	wanted := s.stopAwaiting()
 	if err == nil {
-		return note.Payload, nil
+		s.answered = time.Now()
+		return note, nil
 	}
-	if quiet.Err() == nil || ctx.Err() != nil || conn.IsClosed() {
-		return "", err
+	if ctx.Err() != nil || s.conn.IsClosed() || quiet.Err() == nil && !wanted {
+		return nil, err
 	}
-	ping, cancel := context.WithTimeout(ctx, pingInterval)
+	if wanted {
+		return nil, nil
+	}
+	return nil, s.ping(ctx, pingInterval)
+}
+
+func (s *session) stopAwaiting() (wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaiting = false
+	_ = s.conn.PgConn().Conn().SetReadDeadline(time.Time{})
+	return len(s.queue) > 0
+}
+
+func (s *session) ping(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return "", conn.Ping(ping)
+	err := s.conn.Ping(ctx)
+	s.answered = time.Now()
+	return err
+}
+
+// lent is the connection that listens, while a call has it.
+type lent struct {
+	*session
+
+	pool shared
+	done bool
+}
+
+// Row implements sqlstore.Conn. The connection waits for a row for a moment only, since others want it
+// too. Then the statement has done nothing, and it runs again on a connection of the pool.
+func (l *lent) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	err := conn{Conn: l.conn}.Row(ctx, statement, args, dest...)
+	told, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || told.Code != lockNotAvailable {
+		return err
+	}
+	l.Close()
+	c, err := l.pool.acquire(ctx)
+	if err != nil {
+		return notSent{fmt.Errorf("%w, and then %w", told, err)}
+	}
+	defer c.Close()
+	return c.Row(ctx, statement, args, dest...)
+}
+
+const lockNotAvailable = "55P03"
+
+func (l *lent) Close() {
+	if !l.done {
+		l.done = true
+		l.giveBack()
+	}
 }

@@ -13,8 +13,13 @@
 // A lock needs connections while the transactions of the application use theirs. So [Open] makes a pool
 // for the locks: let the application have another one. Locks on the pool of the application, by [New], are
 // not lost when its transactions use all of it: while a lock is held for longer than a moment, the store
-// has up to two connections beside the pool for renewals and releases. But nobody gets a lock then. The
-// error has the ErrorType pool_exhausted and says that nothing was sent.
+// has up to two connections beside the pool for renewals and releases. But only calls that wait already
+// get a lock then. The error of the others has the ErrorType pool_exhausted and says that nothing was sent.
+//
+// A program that waits for a lock has one connection: it listens for the release, sends the attempts, and
+// after a grant the renewals and the release. It comes out of the pool. The pool of [Open] closes its
+// other connections once they were idle for some seconds. A pool that the program made for [New] keeps
+// them for as long as it is set to.
 //
 // pgx closes a connection whose call was cancelled. [Open] has it wait for the answer for a moment more.
 // A program that makes its own pool for [New] gets the same by [Configure].
@@ -73,41 +78,46 @@ func Open(ctx context.Context, connString string, opts ...Option) (*sqlstore.Pos
 		return nil, nil, fmt.Errorf("lockstep: open: %w", err)
 	}
 	Configure(config)
-	name(config.ConnConfig, "lockstep")
+	name(config.ConnConfig, nameLocks)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lockstep: open: %w", err)
 	}
-	return New(pool, opts...), pool, nil
+	return newStore(pool, giveBack(pool), opts), pool, nil
 }
 
 // New returns a store that uses the pool, one more connection while someone waits, and up to two while locks
-// are held. These are opened as the pool opens its own, and closed a second after the last lock. The
-// caller closes the pool.
-func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL {
+// are held. The first is taken out of the pool if it has an idle one: it counts for the pool no longer.
+// The others are opened as the pool opens its own. They are closed a second or two after the last lock.
+// The caller closes the pool.
+func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL { return newStore(pool, nil, opts) }
+
+func newStore(pool *pgxpool.Pool, quiet func(), opts []Option) *sqlstore.PostgreSQL {
 	var c config
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&c)
 		}
 	}
-	var listener sqlstore.Listener
-	switch {
-	case pool == nil || c.invalid != nil:
+	if pool == nil || c.invalid != nil {
 		why := "the *pgxpool.Pool is nil"
 		if c.invalid != nil {
 			why = fmt.Sprintf("pgx.WithListener: %v", c.invalid)
 		}
 		return sqlstore.PostgreSQLOver(broken(why), nil, c.store...)
+	}
+	s := shared{pool, pool.Config(), new(lender)}
+	var listener sqlstore.Listener
+	switch {
 	case c.polling:
 	case c.direct != nil:
-		listener = listens{c.direct}
+		name(c.direct, nameWakes)
+		listener = listens{func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, c.direct) }, addresses(c.direct), nil, 0, nil}
 	default:
-		listener = listens{pool.Config().ConnConfig}
+		listener = listens{s.listener, addresses(s.config.ConnConfig), s.lender, max(s.config.MaxConnLifetime, leastAge), quiet}
 	}
-	config := pool.Config()
-	c.store = append(c.store, sqlstore.WithAddress(addresses(config.ConnConfig)))
-	return sqlstore.PostgreSQLOver(shared{pool, config}, listener, c.store...)
+	c.store = append(c.store, sqlstore.WithAddress(addresses(s.config.ConnConfig)))
+	return sqlstore.PostgreSQLOver(s, listener, c.store...)
 }
 
 // addresses are where a connection is opened to, as host:port: the first, and those that follow if it fails.
@@ -150,86 +160,26 @@ func Configure(c *pgxpool.Config) {
 	}
 }
 
-// name tells operators what a connection is for, unless the user has named it.
+// The names of connections, for operators.
+const (
+	nameLocks    = "lockstep"
+	nameRenewals = "lockstep renewals"
+	nameWakes    = "lockstep wake-ups"
+)
+
+// name names a connection, unless the user has named it.
 func name(c *pgx.ConnConfig, text string) {
-	if c.RuntimeParams["application_name"] == "" {
+	if unnamed(c) {
 		c.RuntimeParams["application_name"] = text
 	}
 }
 
+func unnamed(c *pgx.ConnConfig) bool {
+	is := c.RuntimeParams["application_name"]
+	return is == "" || is == nameLocks
+}
+
 const answerLimit = 50 * time.Millisecond
-
-// shared is a pool that the application may use too.
-type shared struct {
-	pool   *pgxpool.Pool
-	config *pgxpool.Config
-}
-
-// Acquire implements sqlstore.Pool.
-func (s shared) Acquire(ctx context.Context) (sqlstore.Conn, error) {
-	c, err := s.pool.Acquire(ctx)
-	if err == nil {
-		return conn{c.Conn(), c.Release}, nil
-	}
-	if most, remedy := s.Max(); ctx.Err() != nil && errors.Is(err, ctx.Err()) && !s.Room() {
-		return nil, &sqlstore.PoolError{Max: most, Remedy: remedy, Err: err}
-	}
-	return nil, err
-}
-
-// Open implements sqlstore.Pool: it connects as the pool does.
-func (s shared) Open(ctx context.Context) (sqlstore.Conn, error) {
-	config := s.config.ConnConfig.Copy()
-	name(config, "lockstep renewals")
-	if s.config.BeforeConnect != nil {
-		if err := s.config.BeforeConnect(ctx, config); err != nil {
-			return nil, err
-		}
-	}
-	opened, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	c := conn{opened, func() { closeSoon(ctx, opened) }}
-	if s.config.AfterConnect != nil {
-		if err := s.config.AfterConnect(ctx, opened); err != nil {
-			c.Close()
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-// Room implements sqlstore.Pool.
-func (s shared) Room() bool {
-	is := s.pool.Stat()
-	return is.IdleConns() > 0 || is.TotalConns() < is.MaxConns()
-}
-
-// Max implements sqlstore.Pool.
-func (s shared) Max() (connections int, remedy string) {
-	return int(s.config.MaxConns), "pool_max_conns, or MaxConns"
-}
-
-// conn is a connection of the pool, or one beside it.
-type conn struct {
-	*pgx.Conn
-
-	end func()
-}
-
-func (c conn) Row(ctx context.Context, statement string, args []any, dest ...any) error {
-	return unsent(c.QueryRow(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(dest...))
-}
-
-func (c conn) Close() { c.end() }
-
-// closeSoon closes a connection. The server is not waited for: the connection is done with either way.
-func closeSoon(ctx context.Context, c *pgx.Conn) {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = c.Close(closing)
-}
 
 // unsent tells of an error before anything was sent.
 func unsent(err error) error {

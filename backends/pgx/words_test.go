@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -229,4 +230,29 @@ func TestTheAddressOfAServerThatFallsSilentUnderACall(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A pool that can't connect is not used up: the advice to make it larger would be wrong.
+func TestAPoolThatWaitsForASilentServerIsNotUsedUp(t *testing.T) {
+	t.Parallel()
+	addr := mute(t)
+	host, port, _ := net.SplitHostPort(addr)
+	store, pool, err := pgx.Open(t.Context(), fmt.Sprintf("host=%s port=%s user=postgres sslmode=disable pool_max_conns=4", host, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			_, err := store.SetNX(ctx, fmt.Sprint(i), "token", time.Second)
+			var used *sqlstore.PoolError
+			if errors.As(err, &used) || outcomeOf(err) != notSent || !strings.Contains(fmt.Sprint(err), addr) {
+				t.Errorf("%v: %s; want that nothing was sent to %s, and no word about the size of the pool", err, outcomeOf(err), addr)
+			}
+		})
+	}
+	all.Wait()
 }

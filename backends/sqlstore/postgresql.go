@@ -147,7 +147,7 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 		if kept {
 			// For this statement alone, since a pooler may give the connection to somebody else. The key is
 			// taken from the setting, so it is set first.
-			statement = "SELECT outcome FROM set_config('lock_timeout','" + rowLimit + "',true) AS c, lockstep." + function +
+			statement = "SELECT outcome FROM set_config('lock_timeout','" + RowLimit + "',true) AS c, lockstep." + function +
 				"(CASE WHEN c <> '' THEN $1::bytea END,$2,$3)"
 		}
 		return c.Row(ctx, statement, args, &outcome)
@@ -158,9 +158,9 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 	return outcome == done, outcomeError(outcome)
 }
 
-// rowLimit is how long a call waits for a row on a connection of the reserve: a transaction of the
-// application may have the row, and other renewals wait behind the call.
-const rowLimit = "100ms"
+// RowLimit is how long a call waits for a row on a connection that others want too: a transaction of the
+// application may have the row.
+const RowLimit = "100ms"
 
 // prepareConn tells which server is behind a connection. The time of its start names it: a standby that
 // was promoted has another one. A standby can't renew a lock.

@@ -199,6 +199,12 @@ func (r *reserve[C]) take(ctx context.Context, first bool) (o *own[C], c C, err 
 	}
 	if !first && room || !r.any() {
 		c, err = r.fromPool(ctx)
+		if err != nil && ctx.Err() == nil { // such as too many connections of the server
+			o = r.get()
+		}
+		if o != nil {
+			return o, c, nil
+		}
 		return nil, c, err
 	}
 	// both are waited for
@@ -384,6 +390,13 @@ func (r *reserve[C]) drop(key, token string) {
 	defer r.mu.Unlock()
 	delete(r.holds, key+"\x00"+token)
 	r.settleLocked()
+}
+
+// holding tells whether a lock is held.
+func (r *reserve[C]) holding() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.holds) > 0
 }
 
 // settle gives up connections that nobody needs.

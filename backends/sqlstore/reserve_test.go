@@ -202,3 +202,28 @@ func TestACallWhosePoolIsUsedUpSaysSoBeforeItsCtxEnds(t *testing.T) {
 		}
 	})
 }
+
+// Counterexample: a release asks the pool first, which can open no connection.
+func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFakePool()
+		r := p.reserve()
+		r.hold("k", "token", time.Hour)
+		r.more()
+		synctest.Wait()
+		full := errors.New("too many clients already")
+		r.acquire = func(context.Context) (*fakeConn, error) { return nil, full }
+		release := func() (kept bool, err error) {
+			err = r.holder(t.Context(), false, func(_ *fakeConn, k bool) error { kept = k; return nil })
+			return kept, err
+		}
+		if kept, err := release(); !kept || err != nil {
+			t.Errorf("on a connection of the reserve %v, %v; want it there", kept, err)
+		}
+		r.drop("k", "token")
+		time.Sleep(time.Minute)
+		if _, err := release(); !errors.Is(err, full) || !cleanup.Unsent(err) {
+			t.Errorf("without a reserve: %v; want that of the pool, and nothing was sent", err)
+		}
+	})
+}

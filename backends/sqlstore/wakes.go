@@ -18,6 +18,9 @@ type Listener interface {
 	// Listen calls active when the channel is open, and then heard with each message, until ctx is done or
 	// the connection is lost.
 	Listen(ctx context.Context, channel string, active func(), heard func(message string)) error
+
+	// Serves tells that the connection serves calls of the store too. So it is kept while a lock is held.
+	Serves() bool
 }
 
 // wakes hears for the waiters of a store, while there are any. When the channel is open, it sends a
@@ -30,6 +33,8 @@ type wakes struct {
 	mu       sync.Mutex
 	waiters  int // that want to hear
 	stop     context.CancelFunc
+	look     *time.Timer   // nil: somebody waits, or there is no connection
+	idle     bool          // at the last look nobody waited, and no lock was held
 	state    chan struct{} // closed when err is known, or the channel works
 	works    bool
 	err      error
@@ -77,10 +82,34 @@ func (w *wakes) join(ctx context.Context) (leave func(), err error) {
 func (w *wakes) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiters--; w.waiters == 0 {
+	w.idle = false
+	if w.waiters--; w.waiters == 0 && w.look == nil {
+		w.rest()
+	}
+}
+
+// rest ends the connection if nobody waits. If it serves calls, it ends when no lock is held either, twice
+// in a row: the next call may need it.
+func (w *wakes) rest() {
+	w.look = nil
+	if w.waiters > 0 || w.stop == nil {
+		return
+	}
+	switch serves := w.listen.Serves(); {
+	case serves && w.store.own.holding():
+		w.idle = false
+	case !serves || w.idle:
 		w.stop()
 		w.stop = nil
+		return
+	default:
+		w.idle = true
 	}
+	w.look = time.AfterFunc(reserveIdle, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.rest()
+	})
 }
 
 // run keeps a connection until ctx is done.

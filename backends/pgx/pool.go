@@ -1,0 +1,142 @@
+package pgx
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+)
+
+// shared is a pool that the application may use too.
+type shared struct {
+	pool   *pgxpool.Pool
+	config *pgxpool.Config
+	lender *lender
+}
+
+// Acquire implements sqlstore.Pool. While somebody waits, calls borrow the connection that listens. If
+// another call has it, they wait for it only if the pool would have to open one.
+func (s shared) Acquire(ctx context.Context) (sqlstore.Conn, error) {
+	if is := s.lender.session(); is != nil && is.borrow(ctx, s.pool.Stat().TotalConns() > 0) {
+		return &lent{session: is, pool: s}, nil
+	}
+	return s.acquire(ctx)
+}
+
+func (s shared) acquire(ctx context.Context) (sqlstore.Conn, error) {
+	c, err := s.pool.Acquire(ctx)
+	if err == nil {
+		return conn{c.Conn(), c.Release}, nil
+	}
+	// a pool that opens connections is not used up: then the server does not answer
+	if most, remedy := s.Max(); ctx.Err() != nil && errors.Is(err, ctx.Err()) && int(s.pool.Stat().AcquiredConns()) == most {
+		return nil, &sqlstore.PoolError{Max: most, Remedy: remedy, Err: err}
+	}
+	return nil, err
+}
+
+// listener makes a connection for wake-ups. It takes one out of the pool if the pool has one that is idle.
+func (s shared) listener(ctx context.Context) (*pgx.Conn, error) {
+	if s.config.ConnConfig.OnNotification == nil && s.pool.Stat().IdleConns() > 0 {
+		short, cancel := context.WithTimeout(ctx, takeLimit)
+		defer cancel()
+		if c, err := s.pool.Acquire(short); err == nil { // others may have taken it meanwhile
+			return c.Hijack(), nil
+		}
+	}
+	return s.connect(ctx, nameWakes)
+}
+
+const (
+	takeLimit = time.Second
+	leastAge  = time.Second // of a connection that listens: a pool may allow none at all
+)
+
+// Open implements sqlstore.Pool: it connects as the pool does.
+func (s shared) Open(ctx context.Context) (sqlstore.Conn, error) {
+	opened, err := s.connect(ctx, nameRenewals)
+	if err != nil {
+		return nil, err
+	}
+	return conn{opened, func() { closeSoon(ctx, opened) }}, nil
+}
+
+func (s shared) connect(ctx context.Context, purpose string) (*pgx.Conn, error) {
+	config := s.config.ConnConfig.Copy()
+	name(config, purpose)
+	if s.config.BeforeConnect != nil {
+		if err := s.config.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	opened, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if s.config.AfterConnect != nil {
+		if err := s.config.AfterConnect(ctx, opened); err != nil {
+			closeSoon(ctx, opened)
+			return nil, err
+		}
+	}
+	return opened, nil
+}
+
+// Room implements sqlstore.Pool.
+func (s shared) Room() bool {
+	is := s.pool.Stat()
+	return is.IdleConns() > 0 || is.TotalConns() < is.MaxConns()
+}
+
+// Max implements sqlstore.Pool.
+func (s shared) Max() (connections int, remedy string) {
+	return int(s.config.MaxConns), "pool_max_conns, or MaxConns"
+}
+
+// conn is a connection of the pool, or one beside it.
+type conn struct {
+	*pgx.Conn
+
+	end func()
+}
+
+func (c conn) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	return unsent(c.QueryRow(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(dest...))
+}
+
+func (c conn) Close() { c.end() }
+
+// closeSoon closes a connection. The server is not waited for: the connection is done with either way.
+func closeSoon(ctx context.Context, c *pgx.Conn) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = c.Close(closing)
+}
+
+// giveBack returns a function that closes the idle connections of a pool, if the pool has not been used
+// since the call before. A program that waits needs none of them.
+func giveBack(pool *pgxpool.Pool) func() {
+	var used atomic.Int64
+	used.Store(-1)
+	return func() {
+		is := pool.Stat()
+		if used.Swap(is.AcquireCount()) != is.AcquireCount() {
+			return
+		}
+		config := pool.Config()
+		if config.MinConns > 0 || config.MinIdleConns > 0 { // it would open others
+			return
+		}
+		for _, c := range pool.AcquireAllIdle(context.Background()) {
+			go func() {
+				closeSoon(context.Background(), c.Conn())
+				c.Release()
+			}()
+		}
+		used.Store(pool.Stat().AcquireCount())
+	}
+}
