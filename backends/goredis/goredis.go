@@ -50,8 +50,8 @@ type Client interface {
 // is followed by attempts to clean up, for as long as the TTL, and go-redis writes a line to standard error for each failed
 // dial, unless its logging.Disable or SetLogger was called.
 //
-// New adds a hook to c, which tests the connections that c makes from then on: PING is sent on one that was idle for over a
-// second, before it is used again, and a dead one is closed. See driver.Idle.
+// New adds a hook to c, which tests the connections that c makes from then on: PING is sent on one that was idle for over
+// five seconds, before it is used again, and a dead one is closed. See driver.Idle.
 //
 // With a Ring every call fails, and nothing is sent.
 func New(c Client, opts ...redisstore.Option) *redisstore.Store {

@@ -22,9 +22,20 @@ type pool struct {
 	left *atomic.Int32 // connections being made that nobody waits for any more
 }
 
-// Get needs no goroutine where an idle connection is taken as it is. If it is gone by then, there
-// is still DialContext.
+// Get passes over connections that Quarantine has closed while they were idle: the pool does not look.
 func (p pool) Get(ctx context.Context) (driver.PoolConn, error) {
+	for idle := p.IdleCount(); ; idle-- {
+		c, err := p.borrow(ctx)
+		if err != nil || c.Err() == nil || idle <= 0 {
+			return c, err
+		}
+		_ = c.Close() // which takes it out of the pool
+	}
+}
+
+// borrow needs no goroutine where an idle connection is taken as it is. If it is gone by then, there
+// is still DialContext.
+func (p pool) borrow(ctx context.Context) (client.Conn, error) {
 	if p.DialContext != nil && p.TestOnBorrow == nil && p.IdleCount() > 0 {
 		return p.GetContext(ctx)
 	}

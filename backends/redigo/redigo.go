@@ -26,7 +26,7 @@ import (
 // call needs a goroutine. If a server hangs, 256 of those may go on after their calls; until one of them ends, further
 // calls that need a connection fail at once.
 //
-// When nothing was answered for a second, the store tests the connection that it takes, and closes those that are idle if
+// When nothing was answered for five seconds, the store tests the connection that it takes, and closes those that are idle if
 // it is dead. While other calls are answered, a connection that died is found by the next command on it. An extension is then
 // sent again. Other commands are not, since nobody can tell whether the first was carried out: the call fails, and
 // the strategy cleans up. Set [TestOnBorrow], which tests each connection by its own age.
@@ -74,12 +74,12 @@ func Open(addr string, dial []client.DialOption, opts ...redisstore.Option) (*re
 }
 
 const (
-	testAfter = time.Second // of idling
+	testAfter = 5 * time.Second // of idling, as in package driver
 	testLimit = time.Second
 )
 
 // TestOnBorrow makes a TestOnBorrowContext for one pool of your own. It sends PING on a connection that has been idle for
-// over a second, and gives it a second to answer. So a server that was away for longer than that, or that closes what
+// over five seconds, and gives it a second to answer. So a server that was away for longer than that, or that closes what
 // is idle, leaves no connection on which a command fails; and whoever is busy pays nothing. A refusal (NOPERM) is an answer
 // as good as any.
 func TestOnBorrow() func(ctx context.Context, c client.Conn, lastUsed time.Time) error {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	testAfter = time.Second // of idling
-	testLimit = time.Second // for the answer
+	testAfter = 5 * time.Second // of idling: no network that people use forgets so soon
+	testLimit = time.Second     // for the answer
 )
 
 // Idle keeps calls off connections that died while nobody used them: the server has closed them, or
 // a load balancer or NAT has forgotten them without a reset. It is for the connections of one client
 // whose library lends each to one call at a time.
 //
-// A connection that was idle for over a second is tested before anything is written on it: by PING,
+// A connection that was idle for over five seconds is tested before anything is written on it: by PING,
 // whose answer must come within a second. Any answer will do, also NOPERM. If none comes, the write
 // fails, with an error for which [IsUnused] is true: nothing of the call was sent, and it can go to
 // the next connection. After a test without an answer, connections that were idle all the while are

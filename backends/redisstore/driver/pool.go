@@ -54,7 +54,7 @@ const dialLimit = 5 * time.Second
 // it long ago. A connection to a replica is cut. Calls that the replica has not done go to the other
 // connections of the pool, until one leads to a master.
 //
-// When nothing was answered for a second, a connection is tested before it is used, as [Idle] does.
+// When nothing was answered for five seconds, a connection is tested before it is used, as [Idle] does.
 // If it is dead, it is closed, and so are the idle ones beside it. A Pool that tests its connections
 // itself has a method Tests() bool, which returns true.
 func OverPool(p Pool, addr string) Pipeliner {

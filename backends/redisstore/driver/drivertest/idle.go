@@ -17,7 +17,7 @@ import (
 
 const (
 	idleConns = 5
-	idleFor   = 2 * time.Second // longer than a connection goes untested
+	idleFor   = 6 * time.Second // longer than a connection goes untested
 )
 
 // forgottenConnections is about a load balancer or NAT. Its connections stay silent, so each costs a
@@ -33,7 +33,7 @@ func forgottenConnections(t *testing.T, h Harness) {
 					t.Error("there was no connection to forget")
 				}
 				if h.Shares {
-					time.Sleep(2 * idleFor) // for the client library, which tests the connection by itself
+					time.Sleep(4 * time.Second) // for the client library, which tests the connection by itself
 				}
 			})
 		})
@@ -45,11 +45,12 @@ func forgottenConnections(t *testing.T, h Harness) {
 func closedConnections(t *testing.T, h Harness) {
 	server := redistest.Start(t)
 	pki := httptest.NewTLSServer(nil)
-	defer pki.Close()
+	t.Cleanup(pki.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(pki.Certificate())
 	for name, store := range h.idling() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, after := range []time.Duration{idleFor, 300 * time.Millisecond} {
 				proxy := redistest.NewRelay(t, server.Addr())
 				addr := terminate(t, proxy.Addr(), &tls.Config{Certificates: pki.TLS.Certificates, MinVersion: tls.VersionTLS12})
