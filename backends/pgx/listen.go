@@ -40,20 +40,8 @@ func (l listens) listen(ctx context.Context, channel string, active func(), hear
 		return err
 	}
 	defer closeSoon(ctx, conn)
-	lends := false
-	if l.lender != nil {
-		if lends, err = isSession(ctx, conn); err != nil {
-			return err
-		}
-	}
-	setUp := "LISTEN " + pgx.Identifier{channel}.Sanitize()
-	if lends {
-		setUp += "; SET lock_timeout = '" + sqlstore.RowLimit + "'"
-		if unnamed(conn.Config()) {
-			setUp += "; SET application_name = '" + nameWakes + "'"
-		}
-	}
-	if _, err := conn.Exec(ctx, setUp); err != nil {
+	lends, err := l.setUp(ctx, conn, channel)
+	if err != nil {
 		return err
 	}
 	s := &session{conn: conn, answered: time.Now(), back: make(chan struct{}, 1)}
@@ -70,6 +58,26 @@ func (l listens) listen(ctx context.Context, channel string, active func(), hear
 			heard(n.Payload)
 		}
 	})
+}
+
+// setUp opens the channel, and tells whether the connection can be lent.
+func (l listens) setUp(ctx context.Context, conn *pgx.Conn, channel string) (lends bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pingInterval) // one of the pool may have fallen silent
+	defer cancel()
+	if l.lender != nil {
+		if lends, err = isSession(ctx, conn); err != nil {
+			return false, err
+		}
+	}
+	settings := "LISTEN " + pgx.Identifier{channel}.Sanitize()
+	if lends {
+		settings += "; SET lock_timeout = '" + sqlstore.RowLimit + "'; SET statement_timeout = '" + lentLimit + "'"
+		if unnamed(conn.Config()) {
+			settings += "; SET application_name = '" + nameWakes + "'"
+		}
+	}
+	_, err = conn.Exec(ctx, settings)
+	return lends, err
 }
 
 // isSession tells whether a connection leads to the same process of the server for as long as it lives. A
@@ -102,6 +110,7 @@ type session struct {
 	queue    []chan bool // calls that want the connection
 	over     bool
 	awaiting bool // a message: a call may interrupt that
+	asked    bool // a call has, and may have left since
 }
 
 const (
@@ -135,7 +144,14 @@ func (s *session) borrow(ctx context.Context, free bool) bool {
 		s.queue = slices.Delete(s.queue, i, i+1)
 	}
 	s.mu.Unlock()
-	return i < 0 && <-turn // it came meanwhile
+	if i < 0 { // it is about to come
+		go func() {
+			if <-turn {
+				s.giveBack()
+			}
+		}()
+	}
+	return false
 }
 
 func (s *session) ask(turn chan bool, free bool) bool {
@@ -146,6 +162,7 @@ func (s *session) ask(turn chan bool, free bool) bool {
 	}
 	s.queue = append(s.queue, turn)
 	if s.awaiting {
+		s.asked = true
 		_ = s.conn.PgConn().Conn().SetReadDeadline(time.Now()) // pgx keeps a connection whose read was late
 	}
 	return true
@@ -172,8 +189,15 @@ func (s *session) run(ctx context.Context, heard func(*pgconn.Notification)) err
 			looked = time.Now()
 			s.quiet()
 		}
-		if err := s.lend(ctx, heard); err != nil {
+		lent, err := s.lend(ctx, heard)
+		if err == nil && lent {
+			err = ctx.Err()
+		}
+		if err != nil {
 			return err
+		}
+		if lent { // another call may want it
+			continue
 		}
 		note, err := s.await(ctx)
 		switch {
@@ -188,27 +212,26 @@ func (s *session) run(ctx context.Context, heard func(*pgconn.Notification)) err
 
 var errOld = errors.New("the connection is as old as one of the pool may be")
 
-// lend gives the connection to those that want it, one after the other.
-func (s *session) lend(ctx context.Context, heard func(*pgconn.Notification)) error {
-	for {
-		turn := s.next()
-		if turn == nil {
-			return nil
-		}
-		if time.Since(s.answered) > lendUntested {
-			if err := s.ping(ctx, lendUntested); err != nil {
-				turn <- false
-				return err
-			}
-		}
-		turn <- true
-		<-s.back
-		if c := s.conn.PgConn(); c.IsClosed() || c.IsBusy() || c.TxStatus() != 'I' {
-			return errBroken
-		}
-		s.answered = time.Now()
-		s.received(heard)
+// lend gives the connection to the next call that wants it.
+func (s *session) lend(ctx context.Context, heard func(*pgconn.Notification)) (lent bool, err error) {
+	turn := s.next()
+	if turn == nil {
+		return false, nil
 	}
+	if time.Since(s.answered) > lendUntested {
+		if err := s.ping(ctx, lendUntested); err != nil {
+			turn <- false
+			return false, err
+		}
+	}
+	turn <- true
+	<-s.back
+	if c := s.conn.PgConn(); c.IsClosed() || c.IsBusy() || c.TxStatus() != 'I' {
+		return false, errBroken
+	}
+	s.answered = time.Now()
+	s.received(heard)
+	return true, nil
 }
 
 var errBroken = errors.New("a call has broken the connection")
@@ -249,26 +272,26 @@ func (s *session) await(ctx context.Context) (*pgconn.Notification, error) {
 	quiet, cancel := context.WithTimeout(ctx, pingInterval)
 	defer cancel()
 	note, err := s.conn.WaitForNotification(quiet)
-	wanted := s.stopAwaiting()
+	asked := s.stopAwaiting()
 	if err == nil {
 		s.answered = time.Now()
 		return note, nil
 	}
-	if ctx.Err() != nil || s.conn.IsClosed() || quiet.Err() == nil && !wanted {
+	if ctx.Err() != nil || s.conn.IsClosed() || quiet.Err() == nil && !asked {
 		return nil, err
 	}
-	if wanted {
+	if asked {
 		return nil, nil
 	}
 	return nil, s.ping(ctx, pingInterval)
 }
 
-func (s *session) stopAwaiting() (wanted bool) {
+func (s *session) stopAwaiting() (asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.awaiting = false
+	asked, s.awaiting, s.asked = s.asked, false, false
 	_ = s.conn.PgConn().Conn().SetReadDeadline(time.Time{})
-	return len(s.queue) > 0
+	return asked
 }
 
 func (s *session) ping(ctx context.Context, limit time.Duration) error {
@@ -287,12 +310,13 @@ type lent struct {
 	done bool
 }
 
-// Row implements sqlstore.Conn. The connection waits for a row for a moment only, since others want it
-// too. Then the statement has done nothing, and it runs again on a connection of the pool.
+// Row implements sqlstore.Conn. The connection waits for a row for a moment only, and has a second for a
+// statement, since others want it too. Then the statement has done nothing, and it runs again on a
+// connection of the pool.
 func (l *lent) Row(ctx context.Context, statement string, args []any, dest ...any) error {
 	err := conn{Conn: l.conn}.Row(ctx, statement, args, dest...)
 	told, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || told.Code != lockNotAvailable {
+	if !ok || told.Code != lockNotAvailable && told.Code != queryCanceled {
 		return err
 	}
 	l.Close()
@@ -304,7 +328,11 @@ func (l *lent) Row(ctx context.Context, statement string, args []any, dest ...an
 	return c.Row(ctx, statement, args, dest...)
 }
 
-const lockNotAvailable = "55P03"
+const (
+	lockNotAvailable = "55P03"
+	queryCanceled    = "57014"
+	lentLimit        = "1s"
+)
 
 func (l *lent) Close() {
 	if !l.done {

@@ -114,7 +114,7 @@ func newStore(pool *pgxpool.Pool, quiet func(), opts []Option) *sqlstore.Postgre
 		name(c.direct, nameWakes)
 		listener = listens{func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, c.direct) }, addresses(c.direct), nil, 0, nil}
 	default:
-		listener = listens{s.listener, addresses(s.config.ConnConfig), s.lender, max(s.config.MaxConnLifetime, leastAge), quiet}
+		listener = listens{s.listener, addresses(s.config.ConnConfig), s.lender, s.age(), quiet}
 	}
 	c.store = append(c.store, sqlstore.WithAddress(addresses(s.config.ConnConfig)))
 	return sqlstore.PostgreSQLOver(s, listener, c.store...)

@@ -19,9 +19,9 @@ type shared struct {
 }
 
 // Acquire implements sqlstore.Pool. While somebody waits, calls borrow the connection that listens. If
-// another call has it, they wait for it only if the pool would have to open one.
+// another call has it, they wait for it only if the pool would have to open one, or is used up.
 func (s shared) Acquire(ctx context.Context) (sqlstore.Conn, error) {
-	if is := s.lender.session(); is != nil && is.borrow(ctx, s.pool.Stat().TotalConns() > 0) {
+	if is := s.lender.session(); is != nil && is.borrow(ctx, s.pool.Stat().TotalConns() > 0 && s.Room()) {
 		return &lent{session: is, pool: s}, nil
 	}
 	return s.acquire(ctx)
@@ -53,7 +53,8 @@ func (s shared) listener(ctx context.Context) (*pgx.Conn, error) {
 
 const (
 	takeLimit = time.Second
-	leastAge  = time.Second // of a connection that listens: a pool may allow none at all
+	leastAge  = time.Second      // of a connection that is lent
+	mostAge   = 10 * time.Minute // behind one address there may be another server by then
 )
 
 // Open implements sqlstore.Pool: it connects as the pool does.
@@ -63,6 +64,14 @@ func (s shared) Open(ctx context.Context) (sqlstore.Conn, error) {
 		return nil, err
 	}
 	return conn{opened, func() { closeSoon(ctx, opened) }}, nil
+}
+
+// age is the most for a connection that is lent: as the pool has it, if that is shorter.
+func (s shared) age() time.Duration {
+	if life := s.config.MaxConnLifetime; life > 0 { // else the pool keeps a connection for ever
+		return min(max(life, leastAge), mostAge)
+	}
+	return mostAge
 }
 
 func (s shared) connect(ctx context.Context, purpose string) (*pgx.Conn, error) {
