@@ -52,14 +52,15 @@ func watching(waited time.Duration, position int) time.Duration {
 	return min(max(waited/4, minLook), maxLook)
 }
 
-// sharing is the pause of a Client with so many waiters for a key that other software locks as well. It
-// is as if each polled by itself: 50 ms on average, drawn from 25 to 75 ms, for one.
+// sharing is the pause of a line of so many waiters for a key that other software locks as well. It is
+// as if each polled by itself: 50 ms on average, drawn from 25 to 75 ms, for one.
 func sharing(waiters int, random float64) time.Duration {
 	const interval = 50 * time.Millisecond
 	return (interval/2 + time.Duration(random*float64(interval))) / time.Duration(min(max(waiters, 1), maxSharing))
 }
 
-// maxSharing is how many waiters poll by themselves. So a Client makes at most 160 attempts a second.
+// maxSharing is how many waiters of a line poll by themselves. So a line makes at most 160 attempts a
+// second. A Client has one line for a key and owner.
 const maxSharing = 8
 
 // failing is the pause after so many failures of the store in a row, of whatever kind. It is drawn

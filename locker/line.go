@@ -430,11 +430,11 @@ func (ln *line) alert() {
 // calm takes back a wake-up that the head has not read.
 func (ln *line) calm() { ln.woken = false }
 
-// waiters is how many calls wait for the key.
-func (ls *lines) waiters(key string) int {
+// inLine is how many calls wait in the line.
+func (ls *lines) inLine(ln *line) int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.count(key)
+	return 1 + len(ln.queue)
 }
 
 func (ls *lines) count(key string) (n int) {

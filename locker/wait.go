@@ -271,7 +271,7 @@ func (w *waiting) pause(ln *line, k knowledge, p *waitPolicy, so *effort) time.D
 	case k.fault != nil:
 		pause = failing(k.failures, rand.Float64())
 	case w.lines.shared:
-		return sharing(w.lines.waiters(ln.key), rand.Float64())
+		return sharing(w.lines.inLine(ln), rand.Float64())
 	case k.polls:
 		pause = polling(max(so.attempts, 1), rand.Float64())
 	default:

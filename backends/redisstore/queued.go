@@ -95,7 +95,10 @@ func (s *Store) lostChannel(t *turns.Turn) string {
 
 // asked notes the answer to an attempt in the queue. It is false if nobody will use the position.
 func (s *Store) asked(t *turns.Turn, r backends.Result, err error) bool {
-	if err == nil && !r.OK {
+	switch {
+	case err != nil: // it may be granted, and then the position is not lost
+		s.turns.Unplaced(t)
+	case r.Position > 0:
 		s.turns.Placed(t)
 	}
 	return s.turns.Asked(t, r.OK)

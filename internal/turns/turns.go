@@ -84,6 +84,13 @@ func (ts *Turns) Placed(t *Turn) {
 	t.placed = true
 }
 
+// Unplaced notes that it is not known whether the waiter has a position.
+func (ts *Turns) Unplaced(t *Turn) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.placed = false
+}
+
 // Missed notes that messages for the waiter may have been missed, and wakes it. Its position may be
 // lost, and the others look anyway, or will be told by another waiter.
 func (ts *Turns) Missed(t *Turn) {
