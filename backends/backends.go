@@ -21,8 +21,7 @@ import (
 // Permanent() bool returns true cannot be cured by repeating. One whose method Unsent() bool
 // returns true means that nothing was done, and the call may be repeated. An error of unknown outcome
 // may have a method Stale() bool. If it returns true, the connection had been idle and had ended
-// before the call, or later calls on others were answered, so that a Client may make another attempt at
-// once. A store does not repeat a
+// before the call, so that a Client may make another attempt at once. A store does not repeat a
 // call by itself. Only ExpireIf may be resent: it acts only if it finds the value, also if it
 // arrives late. A call with a ctx that is already done sends nothing and returns the ctx's error.
 //

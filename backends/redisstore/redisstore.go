@@ -91,7 +91,6 @@ func New(exec driver.Executor, opts ...Option) *Store {
 	s.queueing = simple && !s.config.polling
 	if p, ok := exec.(driver.Pipeliner); ok {
 		shared := pipeline.New(p.Once, p.OnceAll, p.Lane)
-		shared.Leave(mayLeave)
 		s.line.sendOnce, s.line.send = shared.Send, pipeline.New(p.Do, p.DoAll, p.Lane).Send
 		if simple && !s.clustered() {
 			s.starter = sharing{waiting{s}, shared}

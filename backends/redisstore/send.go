@@ -6,10 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
-	"github.com/lockstep-go/lockstep/internal/address"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // link is how the commands of a call are sent: a line uses any connection, a pinned uses one.
@@ -33,9 +30,6 @@ type line struct {
 
 func (l *line) once(ctx context.Context, args ...any) (any, error) {
 	reply, err := l.sendOnce(ctx, args...)
-	if late, ok := err.(*pipeline.OvertakenError); ok { //nolint:errorlint // the pipeline does not wrap it
-		err = driver.Fault(ctx, address.Of(l.exec), late)
-	}
 	return l.answer(ctx, l.sendOnce, args, reply, err)
 }
 
@@ -46,19 +40,6 @@ func (l *line) do(ctx context.Context, args ...any) (any, error) {
 
 func (l *line) on(ctx context.Context, key string, fn func(*pinned) error) error {
 	return l.exec.Pinned(ctx, key, func(c driver.Conn) error { return fn(&pinned{Conn: c}) })
-}
-
-// mayLeave tells which calls may end while they are under way on a silent connection: see
-// [pipeline.OvertakenError]. A release may, since the Client repeats it. So may a grant that leaves
-// nothing but its token, if the strategy cleans up when the grant is over at last. A quorum does not.
-func mayLeave(ctx context.Context, args []any) bool {
-	switch {
-	case ctx.Value(cleanup.ByCaller{}) != nil:
-		return false
-	case args[0] == "SET" || scripts.IsNumber(args):
-		return cleanup.From(ctx).MayLeave()
-	}
-	return scripts.Releases(args)
 }
 
 // answer is what the caller gets for reply and err. A NOPERM names the keys of the command.

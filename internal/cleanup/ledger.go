@@ -14,21 +14,7 @@ type Ledger struct {
 	open atomic.Int64
 	mu   sync.Mutex
 	idle chan struct{} // closed when none is open; nil if nobody waits
-
-	leaves atomic.Bool
 }
-
-// Leaves says that the strategy of this Client cleans up after an attempt twice if its error has a
-// method Later(func(error)): at once, and when the attempt is over. Only then may a store leave an
-// attempt that is still under way.
-func (l *Ledger) Leaves() {
-	if l != nil && !l.leaves.Load() {
-		l.leaves.Store(true)
-	}
-}
-
-// MayLeave tells whether Leaves was called.
-func (l *Ledger) MayLeave() bool { return l != nil && l.leaves.Load() }
 
 // LedgerKey is the key of a *Ledger among the values of a ctx.
 type LedgerKey struct{}

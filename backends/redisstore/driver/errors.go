@@ -330,7 +330,7 @@ func isStranger(err error) bool {
 func (e *WireError) Unsent() bool { return e.NotSent && !e.Permanent() }
 
 // Stale says that the connection ended while it was idle, before the call: the server closed it, or
-// it was cut. Or it is silent, while later calls on other connections are answered. Another attempt may get through at once, on another connection.
+// it was cut. Another attempt may get through at once, on another connection.
 func (e *WireError) Stale() bool {
 	var s interface{ Stale() bool }
 	return e.end == nil && errors.As(e.Err, &s) && s.Stale()

@@ -43,10 +43,8 @@ const (
 const Goroutines = 200
 
 // Campaign measures pairs of locks over a client library, with shared round trips and without, each
-// with 40 connections that fall silent. With shared round trips it fails if more than a quarter of the
-// commands on silent connections end in an error: half of them are attempts. How many calls are late also
-// depends on the machine. It takes half a minute, and runs with LOCKSTEP_TORTURE=1 only. What it rests on
-// is tested in fake time.
+// with 40 connections that fall silent. It fails if more calls fail than were on these. It takes half
+// a minute, and runs with LOCKSTEP_TORTURE=1 only.
 func Campaign(t *testing.T, open func(t *testing.T, addr string) (shared, alone *redisstore.Store)) {
 	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
 		t.Skip("a campaign: it runs with LOCKSTEP_TORTURE=1")
@@ -66,8 +64,8 @@ func Campaign(t *testing.T, open func(t *testing.T, addr string) (shared, alone 
 			if cost.First != nil {
 				t.Logf("one of the errors: %v", cost.First)
 			}
-			if isShared && cost.Commands > 4*events && cost.Failed > cost.Commands/4 {
-				t.Errorf("the neighbours of a call on a silent connection fail")
+			if cost.Failed > cost.Commands {
+				t.Errorf("%d calls failed, and %d were on silent connections", cost.Failed, cost.Commands)
 			}
 		})
 	}

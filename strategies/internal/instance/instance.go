@@ -112,7 +112,6 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locke
 	if err := ctx.Err(); err != nil {
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	cleanup.From(ctx).Leaves()
 	call, err := i.cleanups.Reserve(ctx, req.Key)
 	if err != nil {
 		return locker.Lease{}, Fault("acquire", req.Key, err)
@@ -175,7 +174,6 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
 		i.cleanups.Free()
 	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req)) {
-		i.removeLater(ctx, req, err)
 		err = &cleanedUp{err, until}
 	}
 	return outcome(req, lease, res, err)
@@ -216,23 +214,6 @@ func (i *instance) entry(req locker.Request) cleanup.Entry {
 		_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
 		return err
 	}}
-}
-
-// removeLater cleans up again when an attempt ends that the store has left: it may come later than all
-// that is sent on other connections. Drain waits for that.
-func (i *instance) removeLater(ctx context.Context, req locker.Request, err error) {
-	var left interface{ Later(then func(error)) }
-	if !errors.As(err, &left) {
-		return
-	}
-	ledger := cleanup.From(ctx)
-	ledger.Begin()
-	left.Later(func(err error) {
-		e := i.entry(req)
-		e.Known, e.AtOnce = err == nil, err == nil
-		i.cleanups.Add(ctx, e)
-		ledger.Done()
-	})
 }
 
 // cleanedUp is the error of an attempt that may have left its token in the store. The text says

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
@@ -14,32 +13,18 @@ import (
 type batch struct {
 	ctx    context.Context
 	cancel context.CancelFunc
+	calls  int  // with a ctx that has not ended; guarded by the mutex of the lane
 	over   bool // ctx had ended by the time of the answers
-	began  time.Time
-	sent   []*caller // the first leads
-
-	// Guarded by the mutex of the lane.
-	calls     int  // that somebody waits for: their ctx has not ended, and they were not left
-	overtaken bool // the calls that may be left were
-	ended     bool // the library has returned
 }
 
 // lead sends q and the calls that have come by now, hands the permit on, and answers the others.
 func (l *lane) lead(q *caller) {
 	var sent []*caller // nil if q is alone
-	var b *batch
 	q.Err = ErrStranded
 	defer func() { // also if the library panics
-		if b != nil {
-			l.end(b)
-		}
 		l.leave(q.tenure)
 		for _, other := range sent {
-			switch {
-			case other == q:
-			case other.state == overtaken:
-				other.answered()
-			default:
+			if other != q {
 				l.tell(other)
 			}
 		}
@@ -49,17 +34,20 @@ func (l *lane) lead(q *caller) {
 		return
 	}
 	sent = l.gather(q)
-	began := time.Now()
 	if len(sent) <= 1 {
-		if q.Reply, q.Err = l.alone(q.ctx, q.Args...); isAnswered(q.Err) {
-			l.overtake(began)
-		}
+		q.Reply, q.Err = l.alone(q.ctx, q.Args...)
 		return
 	}
-	b = newBatch(sent)
-	b.began = began
+	b := newBatch(sent)
 	defer b.cancel()
-	l.begin(b)
+	l.mu.Lock()
+	for _, each := range sent {
+		each.batch, each.Err = b, ErrStranded
+		if each.left {
+			b.leave()
+		}
+	}
+	l.mu.Unlock()
 	if q.ctx.Done() != nil {
 		defer context.AfterFunc(q.ctx, func() {
 			l.mu.Lock()
@@ -73,9 +61,6 @@ func (l *lane) lead(q *caller) {
 	}
 	l.together(b.ctx, commands)
 	b.over = driver.Ended(b.ctx) != nil
-	if slices.ContainsFunc(sent, func(each *caller) bool { return isAnswered(each.Err) }) {
-		l.overtake(began)
-	}
 }
 
 // gather returns q and the calls in the queue, or nil if the queue is empty. Calls whose ctx has
@@ -119,7 +104,7 @@ func (l *lane) gather(q *caller) []*caller {
 
 // newBatch has the values of the first ctx, and the last deadline, if each ctx has one.
 func newBatch(sent []*caller) *batch {
-	b := &batch{sent: sent, calls: len(sent), cancel: func() {}}
+	b := &batch{calls: len(sent), cancel: func() {}}
 	b.ctx = context.WithoutCancel(sent[0].ctx)
 	var last time.Time
 	endless, cancellable := false, false
@@ -140,7 +125,7 @@ func newBatch(sent []*caller) *batch {
 	return b
 }
 
-// leave is for a call that nobody waits for any more. The round trip goes on for the others.
+// leave is for a call whose ctx has ended. The round trip goes on for the others.
 func (b *batch) leave() {
 	if b.calls--; b.calls == 0 {
 		b.cancel()
@@ -149,7 +134,7 @@ func (b *batch) leave() {
 
 // explain makes an error of the round trip one of the call with ctx.
 func (b *batch) explain(ctx context.Context, err error) error {
-	if isReply(err) {
+	if errors.As(err, new(*driver.ReplyError)) {
 		return err
 	}
 	if w, ok := errors.AsType[*driver.WireError](err); ok {

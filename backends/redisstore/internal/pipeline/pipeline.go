@@ -31,7 +31,7 @@ const (
 //
 // A call whose ctx ends in the queue was not sent, and its error says so. A call that was sent
 // waits for its answer, as it would alone: a caller that does not know when it ends can't clean up
-// after it. One that does may leave it: see [Pipeline.Leave]. A round trip ends when the last ctx in it has ended, so that the end of one call makes
+// after it. A round trip ends when the last ctx in it has ended, so that the end of one call makes
 // the outcome of no other unknown.
 //
 // A send that takes long (overdue) while others wait loses its permit. So a connection that hangs
@@ -44,7 +44,6 @@ type Pipeline struct {
 	together func(ctx context.Context, commands []*driver.Command)
 	laneOf   func(ctx context.Context, args []any) any
 	yield    func() // lets other goroutines run: runtime.Gosched; tests replace it
-	mayLeave func(ctx context.Context, args []any) bool
 	unnamed  lane
 	named    sync.Map // the value of laneOf to *lane
 	calls    sync.Pool
@@ -63,11 +62,6 @@ func New(alone Call, together func(context.Context, []*driver.Command), laneOf f
 	p.unnamed.Pipeline = p
 	return p
 }
-
-// Leave lets calls for which may is true end when their connection is silent: see [OvertakenError].
-// May must be true only for calls whose callers clean up after them also when they are over. Call it
-// before p is used.
-func (p *Pipeline) Leave(may func(ctx context.Context, args []any) bool) { p.mayLeave = may }
 
 // Send waits for the answer.
 func (p *Pipeline) Send(ctx context.Context, args ...any) (any, error) {
@@ -97,11 +91,10 @@ type lane struct {
 	*Pipeline
 	mu          sync.Mutex
 	permits     [sends]permit
-	queued      int      // how many are in the queue
-	company     int      // how many were in the last round trip, or half of it before
-	gathering   bool     // a call is about to send what is in the queue
-	first, last *caller  // the queue; some calls may have withdrawn
-	under       []*batch // round trips of several calls that are under way
+	queued      int     // how many are in the queue
+	company     int     // how many were in the last round trip, or half of it before
+	gathering   bool    // a call is about to send what is in the queue
+	first, last *caller // the queue; some calls may have withdrawn
 	timer       *time.Timer
 	timed       bool // the timer is set
 }
@@ -124,11 +117,10 @@ type caller struct {
 	driver.Command
 	ctx    context.Context
 	next   *caller
-	tenure tenure // to lead
-	batch  *batch // that it is in
-	state  state  // guarded by the mutex of the lane
-	left   bool   // its ctx has ended since it was taken
-	late   *OvertakenError
+	tenure tenure        // to lead
+	batch  *batch        // that it is in
+	state  state         // guarded by the mutex of the lane
+	left   bool          // its ctx has ended since it was taken
 	answer chan struct{} // it leads, or is answered
 	then   Answer        // of a started call; nil: somebody waits
 }
@@ -139,8 +131,7 @@ const (
 	waiting state = iota
 	withdrawn
 	leading
-	taken     // by a leader
-	overtaken // left while it is under way
+	taken // by a leader
 )
 
 func (l *lane) send(ctx context.Context, args []any) (any, error) {
@@ -303,11 +294,8 @@ func (l *lane) wait(q *caller) (any, error) {
 		}
 		<-q.answer
 	}
-	switch q.state {
-	case leading:
+	if q.state == leading {
 		l.lead(q)
-	case overtaken: // the library still uses q
-		return nil, q.late
 	}
 	return l.result(q)
 }

@@ -130,18 +130,8 @@ func (s Script) command(name string, which any, args []any) []any {
 }
 
 // Grants tells whether the command runs a script that grants a lock.
-func Grants(command []any) bool { return isOneOf(granting, command) }
-
-// Releases tells whether the command runs a script that releases a lock.
-func Releases(command []any) bool {
-	return isOneOf([]Script{Release, Pass, Leave, LeaveAlone}, command)
-}
-
-// IsNumber tells whether the command runs Number.
-func IsNumber(command []any) bool { return isOneOf([]Script{Number}, command) }
-
-func isOneOf(scripts []Script, command []any) bool {
-	for _, s := range scripts {
+func Grants(command []any) bool {
+	for _, s := range granting {
 		if command[1] == s.Digest || command[1] == s.source {
 			return true
 		}
