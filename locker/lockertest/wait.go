@@ -76,7 +76,7 @@ var waitSentences = []sentence{
 		x.wantHolds(g)
 	}},
 	{"a wait limit that is reached while the store hangs does not match ErrHeld, since the outcome is unknown", needs(faults), func(x *fixture) {
-		x.inTime(6*x.short, func(limit time.Duration) bool {
+		x.inTime(4*x.short, func(limit time.Duration) bool {
 			g := x.grant(x.key(limit.String()), x.long)
 			x.beneath.Fault(Acquire, backendtest.Hang)
 			x.beneath.FaultOnce(Acquire, nil)
