@@ -25,7 +25,9 @@ func TestALockOfAFarServerIsKeptAndReleased(t *testing.T) {
 		relay.Delay(d)
 		relay.CutAll()
 	}
-	store, c := goredis.Open(&client.Options{Addr: relay.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	// The limit of the library for each step, one second without this, would leave a busy machine 100 ms.
+	const step = 10 * time.Second
+	store, c := goredis.Open(&client.Options{Addr: relay.Addr(), DialTimeout: step, ReadTimeout: step, WriteTimeout: step, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		time.Sleep(time.Duration(rtt.Load())) // as a connection to a server that is far away
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}}, hour)
