@@ -146,8 +146,9 @@ func WithBackoff(b Backoff) Option {
 // With it there is no queue, no reservation and no wake: a waiter polls like the others, about
 // every 50 ms, and a Client that has released a key waits as long before it asks for that key
 // again. If several calls of the Client wait for a key, one of them polls for all, as often as they
-// would together; from the ninth on, no more often. [Client.TryLock] does not wait. Chance decides who is
-// next. It can't be used with [WithHandover] or with package fair.
+// would together; from the ninth on, no more often. The wait after a release is shorter by as much.
+// [Client.TryLock] does not wait. Chance decides who is next. It can't be used with [WithHandover] or
+// with package fair.
 func WithSharedKeys() Option {
 	return func(c *config) {
 		if c.perCall {

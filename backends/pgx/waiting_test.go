@@ -48,7 +48,7 @@ func (o operator) ask(question string, dest any, args ...any) {
 	}
 }
 
-// names counts the connections of clients by name, but for that of the operator.
+// names counts the connections of clients by name. The operator does not count.
 func (o operator) names() map[string]int {
 	o.t.Helper()
 	rows, err := o.Query(o.t.Context(), `SELECT application_name, count(*) FROM pg_stat_activity
@@ -102,6 +102,16 @@ func program(t *testing.T, dsn string, opts ...locker.Option) (*locker.Client, *
 	return locker.New(single.New(store), opts...), pool
 }
 
+// contended starts a server on which a program has the lock k.
+func contended(t *testing.T, settings ...string) (server *pgtest.Server, at operator, first *locker.Lock) {
+	t.Helper()
+	server = pgtest.Start(t, settings...)
+	install(t, server.DSN()).Close()
+	at = watchOver(t, server)
+	holder, _ := program(t, server.DSN())
+	return server, at, lock(t, holder, "k")
+}
+
 // lockBehind asks for a lock in the background.
 func lockBehind(t *testing.T, locks *locker.Client, key string) (granted <-chan *locker.Lock) {
 	t.Helper()
@@ -153,13 +163,13 @@ func unlock(t *testing.T, l *locker.Lock) {
 	}
 }
 
-// full lets a server have so many connections beside that of an operator.
+// full are settings of a server with so many connections, and one more for an operator.
 func full(slots int) []string {
 	return []string{"fsync=off", "superuser_reserved_connections=0", fmt.Sprint("max_connections=", slots+1)}
 }
 
 // Twenty programs start at once and wait for one migration, on a server with 30 connections. The migration
-// has a connection of its own, as that of a service does.
+// opens a connection too, as in a service.
 func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 	t.Parallel()
 	const programs, slots = 20, 30
@@ -204,11 +214,7 @@ func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 func TestAWaiterNeedsNoOtherConnection(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second
-	server := pgtest.Start(t, full(6)...)
-	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	holder, _ := program(t, server.DSN())
-	first := lock(t, holder, "k")
+	server, operator, first := contended(t, full(6)...)
 	waiter, _ := program(t, server.DSN(), locker.WithTTL(ttl))
 	granted := lockBehind(t, waiter, "k")
 	operator.awaitWaiters("k", 1)
@@ -257,13 +263,9 @@ func TestAWaiterNeedsNoOtherConnection(t *testing.T) {
 // it.
 func TestAWaiterIsWokenWhileACallWaitsForATransaction(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
-	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	holder, _ := program(t, server.DSN())
-	first := lock(t, holder, "k")
-	unlock(t, lock(t, holder, "row"))
+	server, operator, first := contended(t, "fsync=off")
 	waiter, _ := program(t, server.DSN())
+	unlock(t, lock(t, waiter, "row"))
 	granted := lockBehind(t, waiter, "k")
 	operator.awaitWaiters("k", 1)
 	operator.awaitNames(map[string]int{"lockstep": 1, "lockstep wake-ups": 1})
@@ -334,11 +336,7 @@ func TestALockSurvivesTheConnectionThatWasGrantedIt(t *testing.T) {
 // The application can use its whole pool while somebody waits.
 func TestAWaiterTakesNothingFromThePoolOfTheApplication(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
-	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	holder, _ := program(t, server.DSN())
-	first := lock(t, holder, "k")
+	server, operator, first := contended(t, "fsync=off")
 	pool := application(t, server.DSN()+" application_name=app", 2)
 	granted := lockBehind(t, locker.New(single.New(pgx.New(pool))), "k")
 	operator.awaitWaiters("k", 1)
@@ -353,11 +351,7 @@ func TestAWaiterTakesNothingFromThePoolOfTheApplication(t *testing.T) {
 // Several calls at once have needed several connections. The pool gives them back while the program waits.
 func TestAProgramThatWaitsGivesConnectionsBack(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
-	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	holder, _ := program(t, server.DSN())
-	first := lock(t, holder, "k")
+	server, operator, first := contended(t, "fsync=off")
 	waiter, pool := program(t, server.DSN())
 	var all []*pgxpool.Conn
 	for range 3 {
@@ -381,11 +375,7 @@ func TestAProgramThatWaitsGivesConnectionsBack(t *testing.T) {
 // address there may be another server since.
 func TestAConnectionThatIsLentIsReplacedInTime(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
-	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	holder, _ := program(t, server.DSN())
-	first := lock(t, holder, "k")
+	server, operator, first := contended(t, "fsync=off")
 	waiter, _ := program(t, server.DSN()+" pool_max_conn_lifetime=1s")
 	granted := lockBehind(t, waiter, "k")
 	seen := map[int]bool{}
@@ -403,10 +393,7 @@ func TestAConnectionThatIsLentIsReplacedInTime(t *testing.T) {
 // Calls of many kinds share the connection that listens, and their ctx may end at any moment.
 func TestCallsThatShareTheConnectionThatListens(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
-	install(t, server.DSN()).Close()
-	holder, _ := program(t, server.DSN())
-	first := lock(t, holder, "k")
+	server, _, first := contended(t, "fsync=off")
 	waiter, _ := program(t, server.DSN())
 	granted := lockBehind(t, waiter, "k")
 	var all sync.WaitGroup
@@ -434,11 +421,7 @@ func TestCallsThatShareTheConnectionThatListens(t *testing.T) {
 // Through database/sql a waiter polls, and gives its connection back after each attempt.
 func TestAProgramThatPollsHasOneConnection(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "fsync=off")
-	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	holder, _ := program(t, server.DSN())
-	first := lock(t, holder, "k")
+	server, operator, first := contended(t, "fsync=off")
 	db, err := sql.Open("pgx", server.DSN()+" application_name=polls")
 	if err != nil {
 		t.Fatal(err)

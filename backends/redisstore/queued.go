@@ -97,9 +97,9 @@ func (s *Store) lostChannel(t *turns.Turn) string {
 func (s *Store) asked(t *turns.Turn, r backends.Result, err error) bool {
 	switch {
 	case err != nil: // it may be granted, and then the position is not lost
-		s.turns.Unplaced(t)
+		s.turns.Placed(t, false)
 	case r.Position > 0:
-		s.turns.Placed(t)
+		s.turns.Placed(t, true)
 	}
 	return s.turns.Asked(t, r.OK)
 }

@@ -223,7 +223,7 @@ func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
 		r.drop("k", "token")
 		time.Sleep(time.Minute)
 		if _, err := release(); !errors.Is(err, full) || !cleanup.Unsent(err) {
-			t.Errorf("without a reserve: %v; want that of the pool, and nothing was sent", err)
+			t.Errorf("without a reserve: %v; want the error of the pool, which says that nothing was sent", err)
 		}
 	})
 }

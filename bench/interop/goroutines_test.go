@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -50,57 +49,23 @@ func (c crew) play(t *testing.T, grants, least int) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 100})
 	defer client.Close()
-	ctx, over := context.WithCancel(t.Context())
-	defer over()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var ours, theirs int
-	work := func(lock locking, share *int) {
-		for ctx.Err() == nil {
-			release, err := lock(ctx, "key")
-			if ctx.Err() != nil && err != nil {
-				return
-			}
-			if err != nil {
-				t.Errorf("no lock: %v", err)
-				over()
-				return
-			}
-			mu.Lock()
-			if all := ours + theirs; all < grants || min(ours, theirs) < least && all < 10*grants {
-				*share++
-			} else {
-				over()
-			}
-			mu.Unlock()
-			time.Sleep(5 * time.Millisecond)
-			if err := release(); err != nil {
-				t.Errorf("release: %v", err)
-			}
-			time.Sleep(time.Duration(2 * rand.Float64() * float64(c.elsewhere)))
-		}
-	}
+	all := newContest(t, grants, least)
+	elsewhere := func() time.Duration { return time.Duration(2 * rand.Float64() * float64(c.elsewhere)) }
 	for range c.clients {
-		locks := locker.New(single.New(lockgoredis.New(client)), locker.WithSharedKeys())
+		locks := ofLockstep(locker.New(single.New(lockgoredis.New(client)), locker.WithSharedKeys()))
 		for range c.each {
-			wg.Go(func() {
-				work(func(ctx context.Context, key string) (func() error, error) {
-					l, err := locks.Lock(ctx, key)
-					return func() error { return l.Unlock(context.Background()) }, err
-				}, &ours)
-			})
+			all.add(locks, &all.ours, elsewhere)
 		}
 	}
 	rs := redsync.New(goredis.NewPool(client))
 	for range c.theirs {
-		wg.Go(func() {
-			work(func(ctx context.Context, key string) (func() error, error) {
-				m := rs.NewMutex(key, redsync.WithExpiry(long), redsync.WithTries(10_000), redsync.WithTimeoutFactor(1))
-				return func() error { return answer(m.Unlock()) }, m.LockContext(ctx)
-			}, &theirs)
-		})
+		all.add(func(ctx context.Context, key string) (func() error, error) {
+			m := rs.NewMutex(key, redsync.WithExpiry(long), redsync.WithTries(10_000), redsync.WithTimeoutFactor(1))
+			return func() error { return answer(m.Unlock()) }, m.LockContext(ctx)
+		}, &all.theirs, elsewhere)
 	}
-	wg.Wait()
+	all.all.Wait()
+	ours, theirs := all.ours, all.theirs
 	t.Logf("%v: %d ours, %d theirs: %d %%", c, ours, theirs, 100*ours/max(ours+theirs, 1))
 	if ours < least || theirs < least {
 		t.Errorf("%v: ours have %d grants, theirs %d; want at least %d each", c, ours, theirs, least)

@@ -93,48 +93,72 @@ func neitherStarves(t *testing.T, client *redis.Client, theirs locking) {
 // a busy machine a program of its own may come late, so it gives up only after ten times as many.
 func shares(t *testing.T, client *redis.Client, grants, least int, other locking, opts ...locker.Option) (ours, theirs int) {
 	t.Helper()
-	ctx, over := context.WithCancel(t.Context())
-	defer over()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	work := func(lock locking, share *int, pause time.Duration) {
-		for ctx.Err() == nil {
-			release, err := lock(ctx, "key")
-			if ctx.Err() != nil && err != nil {
+	c := newContest(t, grants, least)
+	for range 4 {
+		locks := locker.New(single.New(lockgoredis.New(client)), opts...)
+		c.add(ofLockstep(locks), &c.ours, func() time.Duration { return 0 })
+		c.add(other, &c.theirs, func() time.Duration { return interval })
+	}
+	c.all.Wait()
+	return c.ours, c.theirs
+}
+
+// contest is workers of ours and of another program, who want one key.
+type contest struct {
+	t             *testing.T
+	grants, least int
+	ctx           context.Context
+	over          context.CancelFunc
+	all           sync.WaitGroup
+
+	mu           sync.Mutex
+	ours, theirs int // grants
+}
+
+// newContest is over after so many grants, and least for each party, or after ten times as many.
+func newContest(t *testing.T, grants, least int) *contest {
+	c := &contest{t: t, grants: grants, least: least}
+	c.ctx, c.over = context.WithCancel(t.Context())
+	t.Cleanup(c.over)
+	return c
+}
+
+// add is a worker that locks the key, works for 5 ms, and pauses.
+func (c *contest) add(lock locking, share *int, pause func() time.Duration) {
+	c.all.Go(func() {
+		for c.ctx.Err() == nil {
+			release, err := lock(c.ctx, "key")
+			if c.ctx.Err() != nil && err != nil {
 				return
 			}
 			if err != nil {
-				t.Errorf("no lock: %v", err)
-				over()
+				c.t.Errorf("no lock: %v", err)
+				c.over()
 				return
 			}
-			mu.Lock()
-			if all := ours + theirs; all < grants || min(ours, theirs) < least && all < 10*grants {
+			c.mu.Lock()
+			if all := c.ours + c.theirs; all < c.grants || min(c.ours, c.theirs) < c.least && all < 10*c.grants {
 				*share++
 			} else {
-				over()
+				c.over()
 			}
-			mu.Unlock()
-			time.Sleep(5 * time.Millisecond) // of work
+			c.mu.Unlock()
+			time.Sleep(5 * time.Millisecond)
 			if err := release(); err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("release: %v", err)
+				c.t.Errorf("release: %v", err)
 			}
-			time.Sleep(pause)
+			time.Sleep(pause())
 		}
+	})
+}
+
+// ofLockstep locks with a Client of ours.
+func ofLockstep(locks *locker.Client) locking {
+	return func(ctx context.Context, key string) (func() error, error) {
+		l, err := locks.Lock(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return func() error { return l.Unlock(context.Background()) }, nil
 	}
-	for range 4 {
-		c := locker.New(single.New(lockgoredis.New(client)), opts...)
-		wg.Go(func() {
-			work(func(ctx context.Context, key string) (func() error, error) {
-				l, err := c.Lock(ctx, key)
-				if err != nil {
-					return nil, err
-				}
-				return func() error { return l.Unlock(context.Background()) }, nil
-			}, &ours, 0)
-		})
-		wg.Go(func() { work(other, &theirs, interval) })
-	}
-	wg.Wait()
-	return ours, theirs
 }

@@ -77,26 +77,18 @@ func (ts *Turns) IsPlaced(t *Turn) bool {
 	return t != nil && t.placed
 }
 
-// Placed notes that the server has given the waiter a position.
-func (ts *Turns) Placed(t *Turn) {
+// Placed notes that the server has given the waiter a position, or that it is not known any more whether
+// it has one.
+func (ts *Turns) Placed(t *Turn, is bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	t.placed = true
-}
-
-// Unplaced notes that it is not known whether the waiter has a position.
-func (ts *Turns) Unplaced(t *Turn) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t.placed = false
+	t.placed = is
 }
 
 // Missed notes that messages for the waiter may have been missed, and wakes it. Its position may be
 // lost, and the others look anyway, or will be told by another waiter.
 func (ts *Turns) Missed(t *Turn) {
-	ts.mu.Lock()
-	t.placed = false
-	ts.mu.Unlock()
+	ts.Placed(t, false)
 	t.Wake()
 }
 

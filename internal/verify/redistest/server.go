@@ -200,7 +200,7 @@ func (s *Server) Fill() {
 			s.tb.Cleanup(func() { conn.Close() })
 			return
 		}
-		conn.Close() // turned away: an earlier client, such as that of Do, is not yet gone
+		conn.Close() // turned away: the connection of Do, or an earlier one, still counts
 	}
 	s.tb.Fatalf("redistest: Fill of %s: others were connected for 5 s", s.Addr())
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,22 +15,22 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// Cost is what calls pay for connections that fall silent under them.
-type Cost struct {
-	Silent   int   // connections that fell silent
-	Commands int64 // that were on them
-	Pairs    int64 // of Lock and Unlock
-	Stalled  int64 // calls that took longer than stall
-	Failed   int64 // calls with an error
-	First    error // one of them
+// cost is what calls pay for connections that fall silent under them.
+type cost struct {
+	silent   int   // connections that fell silent
+	commands int64 // that were on them
+	pairs    int64 // of Lock and Unlock
+	stalled  int64 // calls that took longer than stall
+	failed   int64 // pairs with an error
+	last     error // of them
 }
 
-// Each is n for each connection that fell silent. It depends on the machine less than n.
-func (c Cost) Each(n int64) float64 { return float64(n) / float64(c.Silent) }
+// each is n for each connection that fell silent. It depends on the machine less than n.
+func (c cost) each(n int64) float64 { return float64(n) / float64(c.silent) }
 
-func (c Cost) String() string {
+func (c cost) String() string {
 	return fmt.Sprintf("for each of %d silent connections %.1f commands were on it, %.1f calls took longer than %v, and %.1f failed (%d pairs)",
-		c.Silent, c.Each(c.Commands), c.Each(c.Stalled), stall, c.Each(c.Failed), c.Pairs)
+		c.silent, c.each(c.commands), c.each(c.stalled), stall, c.each(c.failed), c.pairs)
 }
 
 const (
@@ -47,7 +46,7 @@ const Goroutines = 200
 // a minute, and runs with LOCKSTEP_TORTURE=1 only.
 func Campaign(t *testing.T, open func(t *testing.T, addr string) (shared, alone *redisstore.Store)) {
 	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
-		t.Skip("a campaign: it runs with LOCKSTEP_TORTURE=1")
+		t.Skip("LOCKSTEP_TORTURE=1 runs it")
 	}
 	const events = 40
 	server := redistest.Start(t)
@@ -59,39 +58,24 @@ func Campaign(t *testing.T, open func(t *testing.T, addr string) (shared, alone 
 			if isShared {
 				store = shared
 			}
-			cost := Measure(t, p, Goroutines, events, LockAndUnlock(locker.New(single.New(store))))
-			t.Log(cost)
-			if cost.First != nil {
-				t.Logf("one of the errors: %v", cost.First)
+			c := measure(p, events, locker.New(single.New(store)))
+			t.Log(c)
+			if c.last != nil {
+				t.Logf("one of the errors: %v", c.last)
 			}
-			if cost.Failed > cost.Commands {
-				t.Errorf("%d calls failed, and %d were on silent connections", cost.Failed, cost.Commands)
+			if c.failed > c.commands {
+				t.Errorf("%d pairs failed, and %d commands were on silent connections", c.failed, c.commands)
 			}
 		})
 	}
 }
 
-// Pairs is Lock and Unlock. It calls clock with each of them.
-type Pairs func(ctx context.Context, key string, clock func(call func() error) error) error
-
-// LockAndUnlock makes pairs of locks.
-func LockAndUnlock(locks *locker.Client) Pairs {
-	return func(ctx context.Context, key string, clock func(func() error) error) error {
-		var l *locker.Lock
-		if err := clock(func() (err error) { l, err = locks.Lock(ctx, key); return err }); err != nil {
-			return err
-		}
-		return clock(func() error { return l.Unlock(ctx) })
-	}
-}
-
-// Measure lets goroutines make pairs on keys of their own, over connections through p, of which one
-// after the other falls silent for good. Its request arrives, and its reply is lost.
-func Measure(tb testing.TB, p *Proxy, goroutines, events int, pair Pairs) Cost {
-	tb.Helper()
-	l := &load{stop: make(chan struct{})}
-	for g := range goroutines {
-		l.all.Go(func() { l.run(g, pair) })
+// measure lets goroutines make pairs on keys of their own, over connections through p, of which one after
+// the other falls silent for good. Its request arrives, and its reply is lost.
+func measure(p *Proxy, events int, locks *locker.Client) cost {
+	l := &load{locks: locks, stop: make(chan struct{})}
+	for g := range Goroutines {
+		l.all.Go(func() { l.run(g) })
 	}
 	time.Sleep(pause)
 	before := p.swallowed()
@@ -101,50 +85,55 @@ func Measure(tb testing.TB, p *Proxy, goroutines, events int, pair Pairs) Cost {
 	}
 	close(l.stop)
 	l.all.Wait()
-	l.cost.Silent, l.cost.Commands = events, p.swallowed()-before
+	l.cost.silent, l.cost.commands = events, p.swallowed()-before
 	return l.cost
 }
 
 // load is goroutines that make pairs.
 type load struct {
-	stop chan struct{}
-	all  sync.WaitGroup
+	locks *locker.Client
+	stop  chan struct{}
+	all   sync.WaitGroup
 
 	mu   sync.Mutex
-	cost Cost
+	cost cost
 }
 
-func (l *load) run(g int, pair Pairs) {
+func (l *load) run(g int) {
 	for i := 0; ; i++ {
 		select {
 		case <-l.stop:
 			return
 		default:
-			l.one(fmt.Sprintf("key %d of %d", i%50, g), pair)
+			l.pair(fmt.Sprintf("key %d of %d", i%50, g))
 		}
 	}
 }
 
-func (l *load) one(key string, pair Pairs) {
+func (l *load) pair(key string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var stalled atomic.Int64
-	err := pair(ctx, key, func(call func() error) error {
-		began := time.Now()
-		defer func() {
-			if time.Since(began) > stall {
-				stalled.Add(1)
-			}
-		}()
-		return call()
-	})
+	began := time.Now()
+	lock, err := l.locks.Lock(ctx, key)
+	var stalled int64
+	clock := func() {
+		if time.Since(began) > stall {
+			stalled++
+		}
+		began = time.Now()
+	}
+	clock()
+	if err == nil {
+		err = lock.Unlock(ctx)
+		clock()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cost.Pairs++
-	l.cost.Stalled += stalled.Load()
+	l.cost.pairs++
+	l.cost.stalled += stalled
 	if err != nil {
-		l.cost.Failed++
-		l.cost.First = err
+		l.cost.failed++
+		l.cost.last = err
 	}
 }
 
