@@ -32,10 +32,11 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -skip TheFirstExample ./internal/verify/repository
 
 test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
-	@$(MAKE) --no-print-directory -j 3 $(TESTS)
+	@$(MAKE) --no-print-directory -j 2 $(TESTS)
 
-# Three parts run at once, and test-root runs four packages at once, since tests with real servers wait
-# for most of their time. They leave go vet to make lint. Five things run without the race detector,
+# Two parts run at once, and test-root runs three packages at once, since tests with real servers wait for
+# much of their time. More keep two CPUs no busier, and only make each test wait for them. They leave go vet
+# to make lint. Five things run without the race detector,
 # which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
 #   - the simulation: with the detector it plays one schedule of a third of the cells;
@@ -43,7 +44,7 @@ test: programs ## run all tests, under the race detector; installs Redis, Postgr
 #   - the contract of SQLite, which is C that was translated to Go: with the detector it runs on MariaDB;
 #   - the searches through all states of redlock's protocol, which have one goroutine.
 test-root:
-	@LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -p 4 -parallel 16 -timeout 20m ./...
+	@LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -p 3 -parallel 16 -timeout 20m ./...
 test-rueidis:
 	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
 	@cd backends/rueidis && go test -vet=off -run 'OnEmbedded|InFakeTime' .

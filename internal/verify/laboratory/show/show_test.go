@@ -34,7 +34,14 @@ var smallSize = laboratory.Size{Pairs: 20, HandOvers: 2, Limit: time.Second}
 func TestEveryCellIsShown(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "page.html")
-	if err := Run(t.Context(), &out, laboratory.Options{Servers: "embedded", Size: smallSize}, file); err != nil {
+	options := laboratory.Options{Servers: "embedded", Size: smallSize}
+	err := Run(t.Context(), &out, options, file)
+	for try := 1; err != nil && try < 3; try++ { // a scenario needs its CPU in time; package laboratory judges what comes out
+		t.Log(err)
+		out.Reset()
+		err = Run(t.Context(), &out, options, file)
+	}
+	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	shown := maps.Clone(laboratory.Expected)
