@@ -50,10 +50,10 @@ func TestTheWallClockOfAProgramMovesAndItsMonotonicClockDoesNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	began, lines := time.Now(), bufio.NewReader(out) // before the program can read its clock
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	began, lines := time.Now(), bufio.NewReader(out)
 	for _, by := range []time.Duration{0, time.Hour, -time.Hour, 1500 * time.Millisecond, -1500 * time.Millisecond, 0} {
 		move(by)
 		before := time.Now()
