@@ -121,11 +121,12 @@ simulate: ## play SCHEDULES schedules (4000: a million in all) of each strategy 
 fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with seeds that nobody has played
 	go test -v -run Fresh -timeout 24h ./internal/verify/simulation -fresh $(or $(SCHEDULES),200)
 
-# The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well.
+# The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well. ONLY=PowerCuts
+# makes cells of one of them.
 matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of the tests of that name; with MYSQL=yes too, on MySQL instead of MariaDB
 	$(if $(MYSQL),test -n '$(ONLY)' && folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH="$$folder:$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md \
 		$(if $(ONLY),-keep -by 'make matrix $(if $(MYSQL),MYSQL=yes )ONLY="$(ONLY)"$(if $(filter command,$(firstword $(origin STORES))), STORES="$(STORES)")',-by 'make matrix') -- -timeout 2h $(if $(ONLY),-run '$(ONLY)') \
-		-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$' ./internal/verify/simulation ./internal/verify/campaign \
+		$(if $(ONLY),,-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$') ./internal/verify/simulation ./internal/verify/campaign \
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.

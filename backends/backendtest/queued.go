@@ -233,6 +233,15 @@ var lateSentences = []sentence{
 			return x.ask(all[0], true).OK && x.lasts(reserved)
 		})
 	}},
+	{"if the next reservation is not taken either, the first waiter that is not late is woken", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 4)
+		x.wantWokenAfter(all[1], x.pass(key, "before"))
+		x.askUntilGranted(all[1], true)
+		x.wantWokenAfter(all[3], x.pass(key, all[1].value())) // and not the late one in its place
+		x.askUntilGranted(all[3], true)
+	}},
 	{"with InOrder, a late waiter is granted a free key before the waiters behind it", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)

@@ -413,6 +413,25 @@ var lateDoubles = []broken[backends.QueuedStore]{
 		store:  passedOver,
 	},
 	{
+		bug:    "only the second waiter is woken beside the one with the reservation",
+		breaks: "if the next reservation is not taken either, the first waiter that is not late is woken",
+		store: badWait(func(m *memory.Store) watchQueuedFunc {
+			var mu sync.Mutex
+			waiters := map[string]int{} // by key
+			return func(ctx context.Context, key, waiter string, wake func()) error {
+				mu.Lock()
+				defer mu.Unlock()
+				waiters[key]++
+				second := waiters[key] == 2
+				return m.WatchQueued(ctx, key, waiter, func() {
+					if second || isReservedFor(m, key, waiter) {
+						wake()
+					}
+				})
+			}
+		}),
+	},
+	{
 		bug:    "a late waiter is the last again",
 		breaks: "with InOrder, a late waiter is granted a free key before the waiters behind it",
 		store:  passedOver,
