@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -47,6 +48,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	switch {
 	case b.lost > q.spare():
 		rest.release(r) // fewer nodes than a quorum can keep all other callers from one
+		q.findCauses(ctx, lease, b.votes)
 		return q.lost(lease, b.votes)
 	case b.granted+b.lost >= q.need: // and too few nodes have lost it to show that it had ended before
 		rest.release(r)
@@ -55,6 +57,39 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 		return &locker.Error{Op: "release", Key: lease.Key, Err: ended(ctx)}
 	}
 	return q.noQuorum("release", lease.Key, b.votes)
+}
+
+// findCauses asks the nodes that have lost the lease whether it was evicted there, by an extension that
+// moves nothing. A release can't tell: it also asks nodes that never granted the lease, and each of them
+// would look for a cause at each release.
+func (q *quorum) findCauses(ctx context.Context, lease locker.Lease, votes []Vote) {
+	left := time.Until(lease.Expires)
+	if left <= 0 || ctx.Value(cleanup.ByCaller{}) != nil {
+		return // the lease has ended by itself, or this is a node of another quorum
+	}
+	var lost []int
+	for i, v := range votes {
+		if v.Outcome == Lost && v.Err != errNothing {
+			lost = append(lost, i)
+		}
+	}
+	r := q.begin(ctx, min(q.limit, left), extending)
+	defer r.end()
+	r.ask(func(ctx context.Context, i int, then reply) {
+		stack.Go(func() (uint64, error) {
+			_, err := q.nodes[i].Extend(ctx, lease, locker.MinTTL)
+			return 0, err
+		}, errGone, then)
+	}, func(i int) bool { return !slices.Contains(lost, i) })
+	for range len(lost) - len(r.held) {
+		a, ok := r.next(ctx)
+		if !ok {
+			return
+		}
+		if errors.As(a.err, new(*locker.EvictedError)) {
+			votes[a.node].Err = a.err
+		}
+	}
 }
 
 // untilGone is how long, at least, the nodes may hold the rest of a lease. An extension that failed
