@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -142,12 +143,7 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 			delete(t.since, print)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b found) int {
-		if a.Waiting != b.Waiting {
-			return b.Waiting - a.Waiting
-		}
-		return t.start(a).Compare(t.start(b))
-	})
+	t.sort(all)
 	var text bytes.Buffer
 	waits := strconv.Itoa(waiting)
 	switch {
@@ -169,6 +165,13 @@ func (t *top) screen(ctx context.Context, width, height int) ([]byte, error) {
 	}
 	t.table(&text, all, width, "no lock is held", t.since)
 	return text.Bytes(), nil
+}
+
+// sort has the locks with most waiters first, then those that are held longest.
+func (t *top) sort(all []found) {
+	slices.SortStableFunc(all, func(a, b found) int {
+		return cmp.Or(b.Waiting-a.Waiting, t.start(a).Compare(t.start(b)))
+	})
 }
 
 // count is a number of things.
