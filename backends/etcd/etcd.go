@@ -58,7 +58,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -119,19 +119,40 @@ type Store struct {
 // A streak counts grants, until an attempt gets none. An attempt that does not look first spends two of
 // them, and gets them back if it is granted. If it finds the lock held, its transaction is an entry in
 // the log of the cluster. So there is at most one such transaction for every two grants.
-type streak struct{ atomic.Int64 }
+//
+// After a pause, an attempt always looks first: a load balancer or NAT may have forgotten the connection. The
+// client library sends a Get again when it finds that, but no transaction.
+type streak struct {
+	mu     sync.Mutex
+	grants int
+	last   time.Time // of the grants
+}
 
-const toGoStraight = 2
+const (
+	toGoStraight = 2
+	afterPause   = 5 * time.Second // no network that people use forgets a connection so soon
+)
 
 func (s *streak) spend() bool {
-	for {
-		switch n := s.Load(); {
-		case n < toGoStraight:
-			return false
-		case s.CompareAndSwap(n, n-toGoStraight):
-			return true
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.grants < toGoStraight || time.Since(s.last) >= afterPause {
+		return false
 	}
+	s.grants -= toGoStraight
+	return true
+}
+
+func (s *streak) add(grants int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grants, s.last = s.grants+grants, time.Now()
+}
+
+func (s *streak) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grants = 0
 }
 
 var (
@@ -209,11 +230,11 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	r, err := s.take(ctx, key, value, seconds, straight)
 	switch {
 	case !r.OK:
-		s.streak.Store(0)
+		s.streak.end()
 	case straight:
-		s.streak.Add(toGoStraight + 1)
+		s.streak.add(toGoStraight + 1)
 	default:
-		s.streak.Add(1)
+		s.streak.add(1)
 	}
 	return r, err
 }
