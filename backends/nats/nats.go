@@ -124,6 +124,7 @@ type Store struct {
 	config config
 	grants grants
 	made   atomic.Uint64 // how often the connection was made again, when the grants were last used
+	rests  rests
 }
 
 var (
@@ -138,8 +139,13 @@ var (
 // New returns a store that uses the connection. It sends nothing; see [Store.Install] and
 // [Store.Check]. The caller closes the connection. A connection that has given up to reconnect
 // (nats.MaxReconnects) stays closed, so set that to -1.
+//
+// A load balancer or NAT forgets an idle connection without a reset. So the connection is tested by a PING
+// before a lock is taken, when no call of the store was answered for five seconds. If no PONG and no message
+// comes for a second, the store calls ForceReconnect, unless the connection has NoReconnect. Requests of the
+// application that are under way fail then.
 func New(conn *nats.Conn, opts ...Option) *Store {
-	s := &Store{conn: conn, config: config{stream: "LOCKSTEP", subject: "lockstep", maxTTL: backends.DefaultMaxTTL}}
+	s := &Store{conn: conn, rests: newRests(), config: config{stream: "LOCKSTEP", subject: "lockstep", maxTTL: backends.DefaultMaxTTL}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s.config)
@@ -177,6 +183,9 @@ const maxNumber = 1<<53 - 1 // every language can hold it
 func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 	seconds, err := s.check(ctx, key, ttl)
 	if err != nil {
+		return backends.Result{}, err
+	}
+	if err := s.wakeUp(ctx); err != nil {
 		return backends.Result{}, err
 	}
 	for i := range attempts {

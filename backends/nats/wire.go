@@ -198,6 +198,7 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 	if err != nil {
 		return s.explain(ctx, m.Subject, before, err)
 	}
+	s.rests.heard()
 	if err := json.Unmarshal(got.Data, reply); err != nil {
 		return s.error(fmt.Errorf("the answer to %s is not that of JetStream: %w", m.Subject, err))
 	}
