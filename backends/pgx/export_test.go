@@ -9,7 +9,9 @@ import (
 
 // Split is a pool whose connections for renewals lead to the server of another pool.
 func Split(pool, renewals *pgxpool.Pool) sqlstore.Pool {
-	return split{shared{pool: pool, config: pool.Config()}, shared{pool: renewals, config: renewals.Config()}}
+	return split{
+		shared{pool: pool, config: pool.Config(), uses: newUses()}, shared{pool: renewals, config: renewals.Config(), uses: newUses()},
+	}
 }
 
 type split struct {

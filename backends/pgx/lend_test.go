@@ -21,7 +21,7 @@ func lending(t *testing.T) (shared, *session) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := shared{pool, pool.Config(), new(lender)}
+	s := shared{pool, pool.Config(), new(lender), newUses()}
 	ctx, cancel := context.WithCancel(t.Context())
 	l := listens{func(ctx context.Context) (*pgx.Conn, error) { return s.connect(ctx, nameWakes) }, "", s.lender, time.Hour, nil}
 	active, ended := make(chan struct{}), make(chan error, 1)

@@ -106,7 +106,7 @@ func newStore(pool *pgxpool.Pool, quiet func(), opts []Option) *sqlstore.Postgre
 		}
 		return sqlstore.PostgreSQLOver(broken(why), nil, c.store...)
 	}
-	s := shared{pool, pool.Config(), new(lender)}
+	s := shared{pool, pool.Config(), new(lender), newUses()}
 	var listener sqlstore.Listener
 	switch {
 	case c.polling:
@@ -149,8 +149,8 @@ func locate(addr string, err error) error {
 // this, short deadlines make pgx open a new connection for nearly every call.
 //
 // A pool of pgx tests a connection that was idle for over a second, by default without a limit: one that a
-// NAT has forgotten would hold up its call for minutes. Configure gives the test a second, unless c has a
-// PingTimeout.
+// NAT has forgotten would hold up a call of the application for minutes. Configure gives the test a second,
+// unless c has a PingTimeout. A store tests idle connections itself.
 func Configure(c *pgxpool.Config) {
 	if c.PingTimeout == 0 {
 		c.PingTimeout = time.Second

@@ -3,6 +3,7 @@ package pgx
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ type shared struct {
 	pool   *pgxpool.Pool
 	config *pgxpool.Config
 	lender *lender
+	uses   *uses
 }
 
 // Acquire implements sqlstore.Pool. While somebody waits, calls borrow the connection that listens. If
@@ -28,7 +30,7 @@ func (s shared) Acquire(ctx context.Context) (sqlstore.Conn, error) {
 }
 
 func (s shared) acquire(ctx context.Context) (sqlstore.Conn, error) {
-	c, err := s.pool.Acquire(ctx)
+	c, err := s.living(ctx)
 	if err == nil {
 		return conn{c.Conn(), c.Release}, nil
 	}
@@ -37,6 +39,97 @@ func (s shared) acquire(ctx context.Context) (sqlstore.Conn, error) {
 		return nil, &sqlstore.PoolError{Max: most, Remedy: remedy, Err: err}
 	}
 	return nil, err
+}
+
+// living takes a connection that leads to a server.
+func (s shared) living(ctx context.Context) (*pgxpool.Conn, error) {
+	if s.pool.Stat().IdleConns() > 0 {
+		if c, err := s.fromIdle(ctx); c != nil || err != nil {
+			return c, err
+		}
+	}
+	return s.pool.Acquire(ctx)
+}
+
+// fromIdle takes a connection that was idle. The pool tests one that was for a second, by default without a
+// limit. If it is silent, all that are idle are tested together, and neither a connection nor an error is
+// returned. The pool keeps the room of the dead one for 15 seconds, so after a pause one call is first.
+func (s shared) fromIdle(ctx context.Context) (*pgxpool.Conn, error) {
+	paused := s.uses.paused()
+	if paused {
+		select {
+		case s.uses.first <- struct{}{}:
+			defer func() { <-s.uses.first }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		paused = s.uses.paused() // unless another call was first
+	}
+	if !paused || s.config.MaxConns > 1 {
+		limited, cancel := context.WithTimeout(ctx, testLimit)
+		c, err := s.pool.Acquire(limited)
+		isLate := limited.Err() != nil
+		cancel()
+		if err == nil {
+			s.uses.note()
+		}
+		if err == nil || ctx.Err() != nil || !isLate {
+			return c, err
+		}
+	}
+	s.testIdle(ctx)
+	s.uses.note()
+	return nil, nil
+}
+
+// testIdle tests all connections that are idle. The pool loses those that are dead. It returns when ctx ends,
+// but the tests go on: pgx closes a connection whose call is cancelled.
+func (s shared) testIdle(ctx context.Context) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), testLimit)
+	var all sync.WaitGroup
+	for _, c := range s.pool.AcquireAllIdle(limited) {
+		all.Go(func() {
+			if c.Ping(limited) == nil {
+				c.Release()
+			} else {
+				go closeSoon(ctx, c.Hijack())
+			}
+		})
+	}
+	tested := make(chan struct{})
+	go func() {
+		all.Wait()
+		cancel()
+		close(tested)
+	}()
+	select {
+	case <-tested:
+	case <-ctx.Done():
+	}
+}
+
+// uses knows when a store has last used its pool.
+type uses struct {
+	first chan struct{} // full while a call is the first after a pause
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+func newUses() *uses { return &uses{first: make(chan struct{}, 1)} }
+
+func (u *uses) note() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.last = time.Now()
+}
+
+// paused tells that the last use was over five seconds ago: no network that people use forgets a connection
+// so soon.
+func (u *uses) paused() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Since(u.last) >= testAfter
 }
 
 // listener makes a connection for wake-ups. It takes one out of the pool if the pool has one that is idle.
@@ -52,6 +145,8 @@ func (s shared) listener(ctx context.Context) (*pgx.Conn, error) {
 }
 
 const (
+	testAfter = 5 * time.Second // of idling
+	testLimit = time.Second     // for the answer
 	takeLimit = time.Second
 	leastAge  = time.Second      // of a connection that is lent
 	mostAge   = 10 * time.Minute // behind one address there may be another server by then

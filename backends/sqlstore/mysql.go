@@ -41,8 +41,9 @@ type MySQL struct{ rows }
 // a field Number or Code, such as github.com/go-sql-driver/mysql. With its option interpolateParams=true each
 // statement is one round trip instead of two.
 func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
-	s := &MySQL{over(db, configure("mysql", opts), dialectOf("mysql", time.Microsecond, mysqlError))}
-	p := databasePool{db, s.config.at}
+	c := configure("mysql", opts)
+	p := databasePool{db, c.at, new(seen)}
+	s := &MySQL{over(p, c, dialectOf("mysql", time.Microsecond, mysqlError))}
 	s.own.claim, s.own.unclaim, s.own.prepare, s.own.end = p.claim, p.unclaim, waitShortly, waitAsBefore
 	return s
 }
@@ -297,7 +298,7 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 			"the server runs with sysdate-is-now")
 	}
 	r.clock(now, before)
-	r.checkPool(databasePool{s.db, s.config.at}.Max())
+	r.checkPool(databasePool{db: s.db, at: s.config.at}.Max())
 	return r, nil
 }
 

@@ -71,15 +71,16 @@ const leastPool = 3 // one for the locks, and two for the application
 
 // databasePool is a pool of database/sql.
 type databasePool struct {
-	db *sql.DB
-	at *place
+	db   *sql.DB
+	at   *place
+	seen *seen // nil: there is no server to lose
 }
 
 func (p databasePool) acquire(ctx context.Context) (*databaseConn, error) {
 	if p.db == nil {
 		return nil, BadInput("the *sql.DB is nil")
 	}
-	c, err := p.db.Conn(ctx)
+	c, err := p.living(ctx)
 	if err == nil {
 		p.at.ask(c)
 		return &databaseConn{Conn: c}, nil

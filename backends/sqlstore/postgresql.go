@@ -56,7 +56,7 @@ var (
 // connection, use a driver that prepares no statements.
 func NewPostgreSQL(db *sql.DB, opts ...Option) *PostgreSQL {
 	c := configure(postgresqlName, opts)
-	p := databasePool{db, c.at}
+	p := databasePool{db, c.at, new(seen)}
 	s := newPostgreSQL(p, nil, nil, c)
 	s.own.claim, s.own.unclaim = p.claim, p.unclaim
 	return s

@@ -66,10 +66,9 @@ func (s *rows) inPlace(ctx context.Context, fn func(c *databaseConn) error) func
 }
 
 // over makes rows of a database whose reserve has no connection.
-func over(db *sql.DB, c config, d dialect) rows {
-	p := databasePool{db, c.at}
+func over(p databasePool, c config, d dialect) rows {
 	none := func() bool { return false }
-	return rows{db: db, config: c, dialect: d, own: (&reserve[*databaseConn]{
+	return rows{db: p.db, config: c, dialect: d, own: (&reserve[*databaseConn]{
 		acquire: p.acquire, room: p.Room, claim: none, classify: d.classify,
 	}).start()}
 }

@@ -64,7 +64,8 @@ type rowStore interface {
 // busy_timeout of some seconds, and synchronous NORMAL or FULL: see [SQLite.Check].
 func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
 	// SQLite has one writer at a time, so a connection to spare would wait as well: there are none
-	s := &SQLite{over(db, configure("", opts), dialectOf("sqlite", time.Millisecond, sqliteError))}
+	c := configure("", opts)
+	s := &SQLite{over(databasePool{db: db, at: c.at}, c, dialectOf("sqlite", time.Millisecond, sqliteError))}
 	// SQLite waits for the lock of the file by sleeping. With the wait here, 64 goroutines take 1.6 to 1.9 times
 	// as many locks, and 8 as many as before: BenchmarkSQLiteGoroutines in bench/stores.
 	s.writing, s.granting = make(slot, 1), make(slot, 1)

@@ -19,6 +19,9 @@
 // nobody gets a lock then. The error is a [PoolError] and says that nothing was sent. A smaller pool has
 // none to spare: see the finding pool of Check.
 //
+// A load balancer or NAT forgets idle connections without a reset. So a connection that the store has not
+// used for five seconds is tested by a ping. The pool loses it if it does not answer within a second.
+//
 // Every statement is a transaction of its own. So a store takes a *sql.DB and no *sql.Tx: a lock that a
 // transaction takes is not seen by others before its end.
 package sqlstore
