@@ -62,7 +62,8 @@ const (
 
 	answerTime = 100 * time.Millisecond // for an error to reach the caller of a call whose ctx ends
 
-	reserveTries = 3 // connections that turn out to be dead before anything was done
+	reserveTries = 3   // connections that turn out to be dead before anything was done
+	idledTries   = 100 // those that the server has ended for their idleness: a pool may be full of them
 )
 
 func (r *reserve[C]) start() *reserve[C] {
@@ -85,10 +86,10 @@ func (r *reserve[C]) attempt(ctx context.Context, fn func(c C) error) error {
 		} else {
 			r.keep(c)
 		}
-		if !deadBefore(err) || try == reserveTries || ctx.Err() != nil {
+		if !r.goesOn(ctx, err, try) {
 			return tried(err, maybeSent)
 		}
-		maybeSent = maybeSent || !cleanup.Unsent(err)
+		maybeSent = maybeSent || !cleanup.Unsent(err) && !r.idled(err)
 	}
 }
 
@@ -122,10 +123,10 @@ func (r *reserve[C]) holder(ctx context.Context, first bool, fn func(c C, kept b
 		if o != nil && r.waited(err) && ctx.Err() == nil {
 			return r.attempt(ctx, func(c C) error { return fn(c, false) })
 		}
-		if !deadBefore(err) || try == reserveTries || ctx.Err() != nil {
+		if !r.goesOn(ctx, err, try) {
 			return tried(err, maybeSent)
 		}
-		maybeSent = maybeSent || !cleanup.Unsent(err)
+		maybeSent = maybeSent || !cleanup.Unsent(err) && !r.idled(err)
 	}
 }
 
@@ -140,10 +141,25 @@ func (r *reserve[C]) fromPool(ctx context.Context) (C, error) {
 	return r.acquire(ctx)
 }
 
-// deadBefore tells that a connection was found dead and that the statement was not done, as the driver
-// says.
-func deadBefore(err error) bool {
-	return err != nil && (errors.Is(err, driver.ErrBadConn) || cleanup.Unsent(err))
+// goesOn tells that a call may go to another connection: the driver or the server has said that this one was
+// dead and that the statement was not done.
+func (r *reserve[C]) goesOn(ctx context.Context, err error, try int) bool {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return false
+	case r.idled(err):
+		return try < idledTries
+	}
+	return try < reserveTries && (errors.Is(err, driver.ErrBadConn) || cleanup.Unsent(err))
+}
+
+// idled tells that the server has ended the connection for its idleness, so it has read nothing of the call.
+func (r *reserve[C]) idled(err error) bool {
+	if err == nil {
+		return false
+	}
+	told := r.classify(err)
+	return told != nil && (told.State == "57P05" || told.State == "4031")
 }
 
 // notAcquired is the error of a call that got no connection. maybeSent says that a connection of this
@@ -175,7 +191,9 @@ func (e maybe) Error() string {
 }
 
 // alive tells whether a connection can be used again: there was no error, or the database has told it.
-func (r *reserve[C]) alive(err error) bool { return err == nil || r.classify(err) != nil }
+func (r *reserve[C]) alive(err error) bool {
+	return err == nil || r.classify(err) != nil && !r.idled(err)
+}
 
 // waited tells that a statement has waited for a row for as long as it may.
 func (r *reserve[C]) waited(err error) bool {
