@@ -89,7 +89,9 @@ func (h Harness) idling() map[string]func(t *testing.T, to Server) Client {
 			return Client{New: func(...redisstore.Option) *redisstore.Store { return store }, Close: closes}
 		},
 	}
-	if !h.Shares { // its defaults test a connection too, but take 11 s
+	// Without Open, a library that shares connections gives no access to them, so no attempt is repeated. Its
+	// defaults test a connection too, but take 11 s.
+	if !h.Shares {
 		ways["New"] = func(t *testing.T, to Server) Client { return h.Connect(t, to) }
 	}
 	return ways
