@@ -6,6 +6,7 @@
 package simulation
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -17,17 +18,24 @@ import (
 // each, until one finds it. New ones are found by new seeds, see fresh_test.go, and by make simulate.
 const inCI = 8
 
-// inCI returns the number for one fault. Some faults vary another one and get half.
-func (f Fault) inCI() int {
+// inTorture is the number with LOCKSTEP_TORTURE=1: the cells of docs/matrix.md.
+const inTorture = 42
+
+// played is how many schedules of a fault are played. Some faults vary another one and get half.
+func played(f Fault) int {
+	n := inCI
+	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+		n = inTorture
+	}
 	switch f {
 	case Fast, TooFast, Split, OneWay, Far:
-		return inCI / 2
+		return n / 2
 	}
-	return inCI
+	return n
 }
 
 func TestWhatEachStrategyPromisesUnderEachFault(t *testing.T) {
-	n := Fault.inCI
+	n := played
 	if *schedules > 0 {
 		n = func(Fault) int { return *schedules }
 	}

@@ -10,7 +10,8 @@ import (
 // it then, and a position serves once. A waiter that does not take its reservation is late: it keeps
 // its position, and is not the head until its next attempt. Under a strategy that grants in order,
 // nobody takes a free lock past a waiter that is not late. And if nothing goes wrong, a Client that
-// knows its position gets the lock before any that asks later.
+// knows its position gets the lock before any that asks later, unless a call of it ends while an attempt
+// is under way.
 func checkOrder(h *History) []string {
 	if !h.Strategy.Queued {
 		return nil
@@ -134,7 +135,7 @@ func (h *History) waits() []wait {
 			case m.Kind == Yes:
 				all[open].until, all[open].granted = m.Answered, true
 				open = -1
-			case h.Fault == Far && m.Kind == Fails && m.Waiter != "":
+			case h.Fault == Far && m.Waiter != "" && (m.Kind == Fails || h.hasLeft(m)):
 				// The call has ended. Its attempt may use up the position for a grant that nobody wants.
 				all[open].told, all[open].uncertain = Never, true
 			case m.Waiter != "" && m.Position > 0 && !all[open].uncertain:
@@ -143,6 +144,13 @@ func (h *History) waits() []wait {
 		}
 	}
 	return all
+}
+
+// hasLeft tells whether the waiter of an attempt has left the queue before the answer to it came.
+func (h *History) hasLeft(attempt *Message) bool {
+	return slices.ContainsFunc(h.Messages, func(m *Message) bool {
+		return m.Op == quits && m.Waiter == attempt.Waiter && attempt.Sent < m.Sent && m.Sent < attempt.Answered
+	})
 }
 
 // A lapse is a reservation that was not taken.
