@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -25,6 +27,39 @@ func TestAnIdleConnectionThatWasForgottenFailsNoLock(t *testing.T) {
 	silent.Forgets(t, server.Addr().String(), silent.Untested, func(t *testing.T, addr string) backends.Store {
 		return nats.New(dial(t, "nats://"+addr), nats.WithMaxTTL(time.Hour))
 	})
+}
+
+// Counterexample: a grant is on its way on a connection that falls silent. If another connection is made, what
+// cleans up after the grant overtakes it. Then the network delivers the grant, and nobody releases it.
+func TestAConnectionWithAGrantOnItsWayIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	server := run(t)
+	if err := nats.New(dial(t, server.ClientURL())).Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	relay := redistest.NewRelay(t, server.Addr().String())
+	conn := dial(t, "nats://"+relay.Addr())
+	t.Cleanup(relay.CutAll)
+	store := nats.New(conn)
+	for _, key := range []string{"a", "b"} {
+		if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
+			t.Fatalf("SetNX = %+v, %v", r, err)
+		}
+	}
+	relay.Forsake()
+	if r, err := store.SetNX(t.Context(), "c", "token", 20*time.Second); err == nil {
+		t.Fatalf("SetNX on a silent connection = %+v", r)
+	}
+	for _, key := range []string{"c", "b"} { // over five seconds have passed
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		if _, err := store.DeleteIf(ctx, key, "token"); err == nil {
+			t.Error("DeleteIf on a silent connection succeeds")
+		}
+		cancel()
+	}
+	if n := conn.Stats().Reconnects; n != 0 {
+		t.Errorf("the connection was made again %d times", n)
+	}
 }
 
 // The answer to a test may stand behind many messages for the application.

@@ -140,9 +140,9 @@ var (
 // [Store.Check]. The caller closes the connection. A connection that has given up to reconnect
 // (nats.MaxReconnects) stays closed, so set that to -1.
 //
-// A load balancer or NAT forgets an idle connection without a reset. So the connection is tested by a PING
-// before a lock is taken, when no call of the store was answered for five seconds. If no PONG and no message
-// comes for a second, the store calls ForceReconnect, unless the connection has NoReconnect. Requests of the
+// A load balancer or NAT forgets an idle connection without a reset. So a call tests the connection by a PING
+// when no call of the store was answered for five seconds. If no PONG and no message comes for a second, the
+// store calls ForceReconnect, unless the connection has NoReconnect or MaxReconnects(0). Requests of the
 // application that are under way fail then.
 func New(conn *nats.Conn, opts ...Option) *Store {
 	s := &Store{conn: conn, rests: newRests(), config: config{stream: "LOCKSTEP", subject: "lockstep", maxTTL: backends.DefaultMaxTTL}}
@@ -188,6 +188,13 @@ func (s *Store) acquire(ctx context.Context, key, value string, ttl time.Duratio
 	if err := s.wakeUp(ctx); err != nil {
 		return backends.Result{}, err
 	}
+	end := s.rests.grant()
+	r, err := s.take(ctx, key, value, seconds)
+	end(err)
+	return r, err
+}
+
+func (s *Store) take(ctx context.Context, key, value string, seconds int64) (backends.Result, error) {
 	for i := range attempts {
 		if err := s.pause(ctx, i); err != nil {
 			return backends.Result{}, err
@@ -280,6 +287,9 @@ func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 	if err != nil {
 		return false, err
 	}
+	if err := s.wakeUp(ctx); err != nil {
+		return false, err
+	}
 	found := s.grants.get(key, value)
 	if found == nil {
 		if found, err = s.last(ctx, key); err != nil || found == nil || found.value != value {
@@ -296,6 +306,9 @@ func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 // DeleteIf implements [backends.Store].
 func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err error) {
 	if err := s.ready(ctx, key); err != nil {
+		return false, err
+	}
+	if err := s.wakeUp(ctx); err != nil {
 		return false, err
 	}
 	found := s.grants.take(key, value)

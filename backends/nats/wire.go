@@ -193,12 +193,12 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	before := s.conn.LastError()
+	before, heard := s.conn.LastError(), s.rests.request()
 	got, err := s.conn.RequestMsgWithContext(limited, m)
 	if err != nil {
 		return s.explain(ctx, m.Subject, before, err)
 	}
-	s.rests.heard()
+	heard()
 	if err := json.Unmarshal(got.Data, reply); err != nil {
 		return s.error(fmt.Errorf("the answer to %s is not that of JetStream: %w", m.Subject, err))
 	}
