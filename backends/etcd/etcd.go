@@ -120,23 +120,22 @@ type Store struct {
 // them, and gets them back if it is granted. If it finds the lock held, its transaction is an entry in
 // the log of the cluster. So there is at most one such transaction for every two grants.
 //
-// After a pause, an attempt always looks first: a load balancer or NAT may have forgotten the connection. The
-// client library sends a Get again when it finds that, but no transaction.
+// After a pause, an attempt always looks first: see [Store.wakeUp].
 type streak struct {
 	mu     sync.Mutex
 	grants int
-	last   time.Time // of the grants
+	last   time.Time // that the members were read from, or a lock was granted or released
 }
 
 const (
 	toGoStraight = 2
-	afterPause   = 5 * time.Second // no network that people use forgets a connection so soon
+	afterPause   = 5 * time.Second
 )
 
 func (s *streak) spend() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.grants < toGoStraight || time.Since(s.last) >= afterPause {
+	if s.grants < toGoStraight {
 		return false
 	}
 	s.grants -= toGoStraight
@@ -147,6 +146,12 @@ func (s *streak) add(grants int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.grants, s.last = s.grants+grants, time.Now()
+}
+
+func (s *streak) paused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.last) >= afterPause
 }
 
 func (s *streak) end() {
@@ -226,7 +231,8 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	if t.InOrder {
 		return backends.Result{}, badInput("waiters can't stand in order in etcd: use another store for fair")
 	}
-	straight := s.spares.has(seconds) && s.streak.spend()
+	paused := s.wakeUp(ctx, key)
+	straight := !paused && s.spares.has(seconds) && s.streak.spend()
 	r, err := s.take(ctx, key, value, seconds, straight)
 	switch {
 	case !r.OK:
@@ -237,6 +243,26 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 		s.streak.add(1)
 	}
 	return r, err
+}
+
+// wakeUp reads from each member if the store was not used for five seconds. A load balancer or NAT may have
+// forgotten the connections, of which each member has one. The client library sends a read again when gRPC
+// finds that, but nothing that writes. It asks the members in turn, so reads at once go to all of them.
+func (s *Store) wakeUp(ctx context.Context, key string) (paused bool) {
+	if !s.streak.paused() {
+		return false
+	}
+	if members := len(s.client.Endpoints()); members > 1 { // one is read from anyhow
+		var all sync.WaitGroup
+		for range members {
+			all.Go(func() { _, _ = s.get(ctx, key) }) // what is wrong, the next call finds
+		}
+		all.Wait()
+	}
+	if ctx.Err() == nil {
+		s.streak.add(0)
+	}
+	return true
 }
 
 // take is SetNXNumbered. If it goes straight, it does not look first whether the key is free.
@@ -381,6 +407,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 		return false, now.wrongType()
 	}
 	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease))
+	s.streak.add(0)
 	return true, nil
 }
 

@@ -1,7 +1,9 @@
 package etcd_test
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
 )
 
@@ -26,4 +29,54 @@ func TestAnIdleConnectionThatWasForgottenFailsNoLock(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		return store
 	})
+}
+
+// Each member has a connection of its own.
+func TestIdleConnectionsToAllMembersThatWereForgottenFailNoLock(t *testing.T) {
+	t.Parallel()
+	var relays []*redistest.Proxy
+	var endpoints []string
+	for _, member := range etcdtest.Start(t, 3).Endpoints() {
+		relay := redistest.NewRelay(t, strings.TrimPrefix(member, "http://"))
+		relays, endpoints = append(relays, relay), append(endpoints, "http://"+relay.Addr())
+	}
+	store, client, err := etcd.Open(clientv3.Config{Endpoints: endpoints}, etcd.WithMaxTTL(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	lock := map[string]func(key string) error{
+		"SetNX": func(key string) error {
+			_, err := store.SetNX(t.Context(), key, "token", time.Hour)
+			return err
+		},
+		"Enter": func(key string) error {
+			_, err := store.Enter(t.Context(), key, "token", time.Hour, backends.Admission{Limit: 2})
+			return err
+		},
+	}
+	for name, call := range lock {
+		for i := range 3 * len(relays) { // so that each member has a connection
+			if err := call(fmt.Sprint(name, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	time.Sleep(11 * time.Second)
+	for i, r := range relays {
+		if r.Forsake() == 0 {
+			t.Errorf("there was no connection to member %d", i)
+		}
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for name, call := range lock {
+		all.Go(func() {
+			if err := call(name); err != nil {
+				t.Errorf("%s = %v", name, err)
+			}
+			t.Logf("%s after %v", name, time.Since(began).Round(time.Millisecond))
+		})
+	}
+	all.Wait()
 }

@@ -129,6 +129,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 	if err := a.Validate(); err != nil {
 		return backends.Result{}, permanent{err}
 	}
+	s.wakeUp(ctx, key)
 	for {
 		found, err := s.holds(ctx, key)
 		if err != nil {
@@ -265,6 +266,7 @@ func (s *Store) Leave(ctx context.Context, key, token string) (ok bool, err erro
 		return false, nil
 	}
 	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease))
+	s.streak.add(0)
 	return true, nil
 }
 
