@@ -26,7 +26,7 @@ type rests struct {
 	doubt  uint64 // requests when the last grant ended without an answer; 0: it was answered since
 }
 
-func newRests() rests { return rests{testing: make(chan struct{}, 1)} }
+func newRests() rests { return rests{testing: make(chan struct{}, 1), last: time.Now()} }
 
 // request returns what to call with the answer.
 func (r *rests) request() (heard func()) {
