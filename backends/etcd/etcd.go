@@ -199,6 +199,7 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 // it writes a line to standard error for each call whose ctx ends: see [Open].
 func New(client *clientv3.Client, opts ...Option) *Store {
 	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
+	s.streak.add(0) // the connections are new, most likely
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s.config)
@@ -258,9 +259,9 @@ func (s *Store) wakeUp(ctx context.Context, key string) (paused bool) {
 			all.Go(func() { _, _ = s.get(ctx, key) }) // what is wrong, the next call finds
 		}
 		all.Wait()
-	}
-	if ctx.Err() == nil {
-		s.streak.add(0)
+		if ctx.Err() == nil {
+			s.streak.add(0)
+		}
 	}
 	return true
 }

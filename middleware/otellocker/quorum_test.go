@@ -102,7 +102,8 @@ var quorumScenarios = []scenario{
 				` lock.quorum.acquired=1 lock.quorum.size=3 lock.ttl=30.0}` + noQuorumLeft + ` -> lock acquire`,
 			`lock hold 9.61s under caller {error.type="lost" lock.key="invoice/42" lock.lost.reason="quorum"` +
 				` lock.quorum.acquired=1 lock.quorum.size=3}` + noQuorumLeft + ` -> lock acquire`,
-			`lock release 10ms under caller {lock.key="invoice/42" lock.lost.reason="quorum" lock.quorum.acquired=1 lock.quorum.size=3}`,
+			// it asks the two for the cause
+			`lock release 20ms under caller {lock.key="invoice/42" lock.lost.reason="quorum" lock.quorum.acquired=1 lock.quorum.size=3}`,
 		},
 		metrics: samples{
 			"lock.renewals{lock.outcome=lost}":     "1",
