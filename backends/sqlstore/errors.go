@@ -164,8 +164,6 @@ func mysqlError(err error) *StatementError {
 	switch code {
 	case 1062, 1213, 1020: // a row that is there already, a deadlock, a row that has changed
 		e.class = raced
-	case 4031: // the connection was idle for too long
-		e.class = notDone
 	case 1317: // cancelled
 		e.class, e.interrupted = notDone, true
 	case 1205, 1040, 1041, 1021, 1114, 1203, 1226: // waited too long for a row; too many connections, too little memory, a full disk

@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	testAfter = 5 * time.Second // of idling: no network that people use forgets so soon
+	testAfter = 5 * time.Second // of idling
 	testLimit = time.Second     // for the answer
 )
 
-// living takes a connection that leads to a server. A load balancer or NAT forgets idle connections without
-// a reset, and no driver finds that within a limit. So one that the store has not used for five seconds is
-// tested first. If it is silent, the others that are idle are tested together, or each would cost a second.
+// living takes a connection that leads to a server. A load balancer or NAT forgets idle connections
+// without a reset, and no driver finds that within a limit. So one that the store has not used for
+// five seconds is tested first. If it is silent, the others that are idle are tested together, or
+// each would cost a second.
 func (p databasePool) living(ctx context.Context) (*sql.Conn, error) {
 	if p.seen == nil {
 		return p.db.Conn(ctx)
@@ -37,27 +38,45 @@ func (p databasePool) living(ctx context.Context) (*sql.Conn, error) {
 	return c, err
 }
 
-// tested takes a connection of the pool and tests it. The pool loses one that is dead, and then there is
-// neither a connection nor an error.
+// tested takes a connection of the pool and tests it. The pool loses one that is dead, and then
+// there is neither a connection nor an error.
 func (p databasePool) tested(ctx context.Context) (_ *sql.Conn, silent bool, _ error) {
 	limited, cancel := context.WithTimeout(ctx, testLimit)
 	defer cancel()
 	c, err := p.db.Conn(limited) // some drivers test it themselves, without a limit
-	if err == nil {
-		is := driverConn(c)
-		if !p.seen.lately(is) {
-			err = c.PingContext(limited)
-		}
-		if err == nil {
-			p.seen.note(is)
-			return c, false, nil
-		}
-		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // so that the pool drops it
-		_ = c.Close()
-	} else if limited.Err() == nil { // the pool has tried to open one
+	switch {
+	case err == nil:
+	case limited.Err() == nil: // the pool has tried to open one
 		return nil, false, err
+	default:
+		return nil, true, ctx.Err()
 	}
-	return nil, limited.Err() != nil, ctx.Err()
+	is := driverConn(c)
+	if !p.seen.lately(is) {
+		answer := make(chan error, 1)
+		go func() { answer <- c.PingContext(limited) }()
+		select {
+		case err = <-answer:
+			if err != nil {
+				drop(c)
+				return nil, limited.Err() != nil, ctx.Err()
+			}
+		case <-limited.Done():
+			go func() { // lib/pq waits for minutes, and the pool keeps the room meanwhile
+				<-answer
+				drop(c)
+			}()
+			return nil, true, ctx.Err()
+		}
+	}
+	p.seen.note(is)
+	return c, false, nil
+}
+
+// drop gives a connection back that the pool shall not use again.
+func drop(c *sql.Conn) {
+	_ = c.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.Close()
 }
 
 // testIdle tests all connections that are idle, unless another call does.
@@ -81,20 +100,22 @@ func (p databasePool) testIdle(ctx context.Context) {
 	}
 }
 
-// seen has the connections that a store has taken out of its pool of late.
+// seen remembers the connections that a store used in the last five seconds. It has their addresses,
+// which keep none in memory. One that is at the address of an earlier one was opened after that use,
+// so it needs no test either.
 type seen struct {
 	testing sync.Mutex // held by a call that tests all
 
 	mu     sync.Mutex
-	at     map[any]time.Time // by the connection of the driver
+	at     map[uintptr]time.Time // by the connection of the driver
 	pruned time.Time
 }
 
-// driverConn is what tells a connection from others; nil: nothing does.
-func driverConn(c *sql.Conn) (is any) {
+// driverConn identifies a connection. It is 0 if the driver's value is no pointer.
+func driverConn(c *sql.Conn) (is uintptr) {
 	_ = c.Raw(func(conn any) error {
-		if reflect.ValueOf(conn).Comparable() {
-			is = conn
+		if v := reflect.ValueOf(conn); v.Kind() == reflect.Pointer {
+			is = v.Pointer()
 		}
 		return nil
 	})
@@ -102,26 +123,26 @@ func driverConn(c *sql.Conn) (is any) {
 }
 
 // note notes a connection that leads to a server.
-func (s *seen) note(is any) {
+func (s *seen) note(is uintptr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if now.Sub(s.pruned) >= testAfter {
 		late := s.at
-		s.at, s.pruned = map[any]time.Time{}, now
+		s.at, s.pruned = map[uintptr]time.Time{}, now
 		for other, at := range late {
 			if now.Sub(at) < testAfter {
 				s.at[other] = at
 			}
 		}
 	}
-	if is != nil {
+	if is != 0 {
 		s.at[is] = now
 	}
 }
 
 // lately tells whether a connection was noted in the last five seconds.
-func (s *seen) lately(is any) bool {
+func (s *seen) lately(is uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.at[is]

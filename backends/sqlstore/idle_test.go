@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 // silentDriver opens connections of which some fall silent.
@@ -21,6 +23,7 @@ type silentDriver struct {
 type silentConn struct {
 	of     *silentDriver
 	silent bool
+	deaf   chan struct{} // a ping does not end with its ctx, but when this is closed; nil: it does
 }
 
 func (d *silentDriver) Connect(context.Context) (driver.Conn, error) {
@@ -55,8 +58,12 @@ func (*silentConn) Close() error                        { return nil }
 func (c *silentConn) Ping(ctx context.Context) error {
 	c.of.mu.Lock()
 	c.of.pings++
-	silent := c.silent
+	silent, deaf := c.silent, c.deaf
 	c.of.mu.Unlock()
+	if silent && deaf != nil {
+		<-deaf
+		return nil
+	}
 	if silent {
 		<-ctx.Done()
 		return ctx.Err()
@@ -94,9 +101,12 @@ func (p databasePool) use(t *testing.T) {
 		t.Error(err)
 		return
 	}
-	if is, ok := driverConn(c.Conn).(*silentConn); !ok || is.silent {
-		t.Error("the connection is silent")
-	}
+	_ = c.Raw(func(is any) error {
+		if is.(*silentConn).silent {
+			t.Error("the connection is silent")
+		}
+		return nil
+	})
 	c.Close()
 }
 
@@ -132,6 +142,7 @@ func TestAPoolOfSilentConnectionsCostsTwoSeconds(t *testing.T) {
 				if took := time.Since(began); took > 2*testLimit {
 					t.Errorf("it took %v", took)
 				}
+				synctest.Wait() // what was silent is dropped behind the call
 				opened, pings := d.counts()
 				if opened != idle+1-living || pings != idle || p.db.Stats().OpenConnections != 1 {
 					t.Errorf("%d were tested, %d opened, and %d are left; want each tested once, and one left", pings, opened, p.db.Stats().OpenConnections)
@@ -167,9 +178,44 @@ func TestATestEndsWithItsCall(t *testing.T) {
 		if c, err := p.acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || c != nil {
 			t.Errorf("acquire = %v, %v; want the end of ctx", c, err)
 		}
+		synctest.Wait()
 		if n := p.db.Stats().InUse; n != 0 {
 			t.Errorf("%d connections are still in use", n)
 		}
+	})
+}
+
+// A ping of lib/pq does not end with its ctx.
+func TestATestThatDoesNotEndHoldsUpNoCall(t *testing.T) {
+	const idle = 5
+	withPool(t, idle, func(t *testing.T, d *silentDriver, p databasePool) {
+		returns := make(chan struct{})
+		for _, c := range d.opened {
+			c.deaf = returns
+		}
+		d.fall(d.opened)
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 2 * idle {
+			all.Go(func() { p.use(t) })
+		}
+		all.Wait()
+		if took := time.Since(began); took > 3*testLimit {
+			t.Errorf("it took %v", took)
+		}
+		if !p.seen.testing.TryLock() {
+			t.Fatal("the next call can't test those that are idle")
+		}
+		p.seen.testing.Unlock()
+		if n := p.db.Stats().InUse; n != idle {
+			t.Errorf("%d connections are in use; want those %d whose test goes on", n, idle)
+		}
+		close(returns)
+		synctest.Wait() // and no goroutine may be left when the test ends
+		if stats := p.db.Stats(); stats.InUse != 0 || stats.OpenConnections > 2*idle {
+			t.Errorf("when the tests have ended: %+v; want the pool to have dropped what was silent", stats)
+		}
+		p.use(t)
 	})
 }
 
@@ -184,4 +230,24 @@ func TestWhatAStoreHasSeenDoesNotGrow(t *testing.T) {
 			t.Errorf("%d connections are remembered", n)
 		}
 	})
+}
+
+func TestAStoreKeepsNoClosedConnectionAlive(t *testing.T) {
+	d := new(silentDriver)
+	db := sql.OpenDB(d)
+	p := databasePool{db, new(place), new(seen)}
+	p.use(t)
+	closed := weak.Make(d.opened[0])
+	d.opened = nil
+	_ = db.Close()
+	for range 10 {
+		runtime.GC()
+		if closed.Value() == nil {
+			break
+		}
+	}
+	if closed.Value() != nil {
+		t.Error("the connection is still in memory")
+	}
+	runtime.KeepAlive(p)
 }

@@ -153,13 +153,14 @@ func (r *reserve[C]) goesOn(ctx context.Context, err error, try int) bool {
 	return try < reserveTries && (errors.Is(err, driver.ErrBadConn) || cleanup.Unsent(err))
 }
 
-// idled tells that the server has ended the connection for its idleness, so it has read nothing of the call.
+// idled tells that the server has ended the connection for its idleness, so it has run nothing of the
+// call.
 func (r *reserve[C]) idled(err error) bool {
 	if err == nil {
 		return false
 	}
 	told := r.classify(err)
-	return told != nil && (told.State == "57P05" || told.State == "4031")
+	return told != nil && told.State == "57P05"
 }
 
 // notAcquired is the error of a call that got no connection. maybeSent says that a connection of this

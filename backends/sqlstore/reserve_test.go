@@ -227,3 +227,75 @@ func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
 		}
 	})
 }
+
+// idledError is that of PostgreSQL on a connection that it has ended for its idleness.
+type idledError struct{}
+
+func (idledError) Error() string    { return "terminating connection due to idle-session timeout" }
+func (idledError) SQLState() string { return "57P05" }
+
+func TestACallGoesOnPastConnectionsThatTheServerHasEndedForTheirIdleness(t *testing.T) {
+	calls := map[string]func(r *reserve[*fakeConn], fn func() error) error{
+		"attempt": func(r *reserve[*fakeConn], fn func() error) error {
+			return r.attempt(t.Context(), func(*fakeConn) error { return fn() })
+		},
+		"holder": func(r *reserve[*fakeConn], fn func() error) error {
+			return r.holder(t.Context(), false, func(*fakeConn, bool) error { return fn() })
+		},
+	}
+	lost := errors.New("connection reset")
+	for _, c := range []struct {
+		name   string
+		ended  int   // connections of the pool that the server has ended
+		then   error // of the statement on the next one
+		tries  int
+		unsent bool
+	}{
+		{"a few", 7, nil, 8, true},
+		{"all but the last try", idledTries - 1, nil, idledTries, true},
+		{"all", idledTries + 1, nil, idledTries, true},
+		{"a few, and one that breaks", 7, lost, 8, false},
+	} {
+		for name, call := range calls {
+			t.Run(name+", "+c.name, func(t *testing.T) {
+				tries, closed := 0, 0
+				r := newFakePool().reserve()
+				r.open, r.claim, r.unclaim = nil, func() bool { return true }, func() {} // it keeps what is alive
+				r.classify = postgresqlError
+				r.acquire = func(context.Context) (*fakeConn, error) {
+					return &fakeConn{close: func() { closed++ }}, nil
+				}
+				err := explain(t.Context(), call(r, func() error {
+					if tries++; tries <= c.ended {
+						return idledError{}
+					}
+					return c.then
+				}))
+				if failed := c.ended >= c.tries || c.then != nil; tries != c.tries || (err != nil) != failed {
+					t.Errorf("%v after %d tries; want %d", err, tries, c.tries)
+				}
+				if bad := min(c.ended, c.tries); c.then == nil && (closed != bad || r.have != c.tries-bad) {
+					t.Errorf("%d connections were closed, and %d are kept; want those closed that the server has ended", closed, r.have)
+				}
+				if err != nil && (cleanup.Unsent(err) != c.unsent || errors.As(err, new(maybe))) {
+					t.Errorf("%v: not done %v; want %v, and no doubt of an earlier try", err, cleanup.Unsent(err), c.unsent)
+				}
+			})
+		}
+	}
+	t.Run("then the pool has none", func(t *testing.T) {
+		tries := 0
+		r := newFakePool().reserve()
+		r.classify = postgresqlError
+		r.acquire = func(context.Context) (*fakeConn, error) {
+			if tries++; tries > 1 {
+				return nil, lost
+			}
+			return &fakeConn{close: func() {}}, nil
+		}
+		err := explain(t.Context(), calls["attempt"](r, func() error { return idledError{} }))
+		if !errors.Is(err, lost) || !cleanup.Unsent(err) {
+			t.Errorf("%v: not done %v; want that nothing was sent", err, cleanup.Unsent(err))
+		}
+	})
+}

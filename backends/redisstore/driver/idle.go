@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	testAfter = 5 * time.Second // of idling: no network that people use forgets so soon
+	testAfter = 5 * time.Second // of idling
 	testLimit = time.Second     // for the answer
 )
 

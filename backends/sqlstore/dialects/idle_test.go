@@ -54,17 +54,24 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t)
 	dsn := mariadbtest.Start(t, "wait-timeout=1", "ssl-cert="+cert, "ssl-key="+key).DSN()
+	watch := mariadb.dial(t, dsn+"?wait_timeout=600").DB
+	if err := sqlstore.InstallMySQL(t.Context(), watch); err != nil {
+		t.Fatal(err)
+	}
 	for name, option := range map[string]string{"plain": "?tls=false", "TLS": "?tls=skip-verify"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := mariadb.dial(t, dsn+option)
-			if err := sqlstore.InstallMySQL(t.Context(), db.DB); err != nil {
-				t.Fatal(err)
+			user := strings.ToLower(name)
+			for _, statement := range []string{"CREATE USER " + user, "GRANT ALL ON *.* TO " + user} {
+				if _, err := watch.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
 			}
+			t.Parallel()
+			db := mariadb.dial(t, strings.Replace(dsn, "root", user, 1)+option)
 			several(t, db.DB)
 			locks := locker.New(single.New(db.store()), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
 			for range 3 {
-				time.Sleep(1500 * time.Millisecond)
+				awaitNone(t, watch, user)
 				for range 5 {
 					l, err := locks.TryLock(t.Context(), name)
 					if err != nil {
@@ -77,6 +84,17 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// awaitNone waits until the server has ended all sessions of a user.
+func awaitNone(t *testing.T, watch *sql.DB, user string) {
+	t.Helper()
+	for left := 1; left > 0; time.Sleep(10 * time.Millisecond) {
+		row := watch.QueryRowContext(t.Context(), "SELECT count(*) FROM information_schema.processlist WHERE user = ?", user)
+		if err := row.Scan(&left); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 const (
 	idleTTL   = 10 * time.Minute
-	idleLimit = 12 * time.Second // for a pair: tests of connections take two seconds of it
+	idleLimit = time.Minute // for a pair, on a busy machine
 )
 
 // Untested is longer than a store lets a connection go untested.
