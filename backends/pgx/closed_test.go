@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -19,7 +20,7 @@ import (
 func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off", "idle_session_timeout=300ms")
-	install(t, server.DSN())
+	watch := install(t, server.DSN()+" options='-c idle_session_timeout=0'")
 	port := strconv.Itoa(server.Port())
 	_, secured, _ := strings.Cut(withTLS(t, net.JoinHostPort("127.0.0.1", port)), ":")
 	for way, dsn := range map[string]string{
@@ -29,9 +30,12 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 		for name, open := range ways {
 			t.Run(name+" "+way, func(t *testing.T) {
 				t.Parallel()
-				locks := locker.New(single.New(open(t, dsn)), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
-				for _, pause := range []time.Duration{700 * time.Millisecond, 1300 * time.Millisecond, 700 * time.Millisecond} {
+				program := strings.ReplaceAll(name+"-"+way, " ", "-")
+				store := open(t, dsn+" application_name="+program)
+				locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
+				for _, pause := range []time.Duration{0, 1300 * time.Millisecond, 0} {
 					time.Sleep(pause)
+					awaitNone(t, watch, program)
 					for range 2 {
 						l, err := locks.TryLock(t.Context(), t.Name())
 						if err != nil {
@@ -44,6 +48,17 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// awaitNone waits until the server has ended all sessions of a program.
+func awaitNone(t *testing.T, watch *pgxpool.Pool, program string) {
+	t.Helper()
+	for left := 1; left > 0; time.Sleep(10 * time.Millisecond) {
+		err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", program).Scan(&left)
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -84,10 +99,11 @@ func secure(plain net.Conn, to string, config *tls.Config) {
 	if err != nil {
 		return
 	}
+	defer func() { _ = server.Close() }()
 	client := tls.Server(plain, config)
 	go func() {
 		_, _ = io.Copy(server, client)
-		_ = server.Close()
+		_ = server.(*net.TCPConn).CloseWrite() // what the server has said last is still to be read
 	}()
 	_, _ = io.Copy(client, server)
 	_ = client.Close()

@@ -1,17 +1,25 @@
 package pgx_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	pgxlib "github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
 )
 
@@ -77,6 +85,84 @@ var ways = map[string]func(t *testing.T, dsn string) backends.Store{
 		}
 		return sqlstore.NewPostgreSQL(db, sqlstore.WithMaxTTL(maxTTL))
 	},
+}
+
+// A pool of pgx keeps the room of a connection that is silent for 15 seconds, for each that a call
+// tests. Ten seconds of calls are not enough then.
+func TestCallsWithLittleTimeGetPastConnectionsThatWereForgotten(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	install(t, server.DSN())
+	port := strconv.Itoa(server.Port())
+	for name, calls := range map[string]int{"one after another": 1, "ten at once": 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			relay := redistest.NewRelay(t, net.JoinHostPort("127.0.0.1", port))
+			_, near, _ := strings.Cut(relay.Addr(), ":")
+			store := ways["Open"](t, strings.ReplaceAll(server.DSN(), "port="+port, "port="+near))
+			t.Cleanup(relay.CutAll)
+			time.Sleep(1500 * time.Millisecond) // the pool tests them after a second
+			relay.Forsake()
+			var all sync.WaitGroup
+			for i := range calls {
+				all.Go(func() {
+					var err error
+					for range 20 {
+						ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+						_, err = store.SetNX(ctx, fmt.Sprint(t.Name(), i), "value", time.Minute)
+						cancel()
+						if err == nil {
+							return
+						}
+					}
+					t.Errorf("after 20 calls: %v", err)
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+func TestAHookOfThePoolHoldsUpNoTestOfIdleConnections(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, "fsync=off")
+	config, err := pgxpool.ParseConfig(server.DSN() + " pool_max_conns=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := make(chan struct{})
+	var hooked atomic.Bool
+	config.PrepareConn = func(context.Context, *pgxlib.Conn) (bool, error) {
+		if hooked.Load() {
+			<-ends
+		}
+		return true, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if err := pgx.Install(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	hooked.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	returned := make(chan error, 1)
+	go func() {
+		_, err := pgx.New(pool).SetNX(ctx, t.Name(), "value", time.Second)
+		returned <- err
+	}()
+	select {
+	case err := <-returned:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("SetNX = %v; want the end of its ctx", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the call did not end with its ctx")
+	}
+	close(ends)
 }
 
 // severalOf makes a pool open five connections.

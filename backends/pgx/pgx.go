@@ -90,6 +90,10 @@ func Open(ctx context.Context, connString string, opts ...Option) (*sqlstore.Pos
 // are held. The first is taken out of the pool if it has an idle one: it counts for the pool no longer.
 // The others are opened as the pool opens its own. They are closed a second or two after the last lock.
 // The caller closes the pool.
+//
+// If an idle connection is silent, the store tests all that are idle, within a second. The pool calls
+// PrepareConn and BeforeAcquire for one after the other in that second, and those that are not done are
+// closed.
 func New(pool *pgxpool.Pool, opts ...Option) *sqlstore.PostgreSQL { return newStore(pool, nil, opts) }
 
 func newStore(pool *pgxpool.Pool, quiet func(), opts []Option) *sqlstore.PostgreSQL {

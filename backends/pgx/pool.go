@@ -1,6 +1,7 @@
 package pgx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -31,14 +32,10 @@ func (s shared) Acquire(ctx context.Context) (sqlstore.Conn, error) {
 
 func (s shared) acquire(ctx context.Context) (sqlstore.Conn, error) {
 	c, err := s.living(ctx)
-	if err == nil {
-		return conn{c.Conn(), c.Release}, nil
+	if err != nil {
+		return nil, err
 	}
-	// a pool that opens connections is not used up: then the server does not answer
-	if most, remedy := s.Max(); ctx.Err() != nil && errors.Is(err, ctx.Err()) && int(s.pool.Stat().AcquiredConns()) == most {
-		return nil, &sqlstore.PoolError{Max: most, Remedy: remedy, Err: err}
-	}
-	return nil, err
+	return conn{c.Conn(), c.Release}, nil
 }
 
 // living takes a connection that leads to a server.
@@ -48,59 +45,82 @@ func (s shared) living(ctx context.Context) (*pgxpool.Conn, error) {
 			return c, err
 		}
 	}
-	return s.pool.Acquire(ctx)
+	return s.take(ctx)
 }
 
-// fromIdle takes a connection that was idle. The pool tests one that was for a second, by default without a
-// limit. If it is silent, all that are idle are tested together, and neither a connection nor an error is
-// returned. The pool keeps the room of the dead one for 15 seconds, so after a pause one call is first.
+func (s shared) take(ctx context.Context) (*pgxpool.Conn, error) {
+	c, err := s.pool.Acquire(ctx)
+	if err == nil {
+		return c, nil
+	}
+	// a pool that opens connections is not used up: then the server does not answer
+	most, remedy := s.Max()
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && int(s.pool.Stat().AcquiredConns()) == most {
+		err = &sqlstore.PoolError{Max: most, Remedy: remedy, Err: err}
+	}
+	return nil, err
+}
+
+// fromIdle takes a connection that was idle. The pool tests one that was for a second, by default
+// without a limit. If it is silent, all that are idle are tested together, and neither a connection
+// nor an error is returned, unless ctx has ended. The pool keeps the room of the dead one for 15
+// seconds, so after a pause one call is first.
 func (s shared) fromIdle(ctx context.Context) (*pgxpool.Conn, error) {
-	paused := s.uses.paused()
+	paused, next := s.uses.paused(), func() {}
 	if paused {
 		select {
 		case s.uses.first <- struct{}{}:
-			defer func() { <-s.uses.first }()
+			next = func() { <-s.uses.first }
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 		paused = s.uses.paused() // unless another call was first
 	}
+	var late error
 	if !paused || s.config.MaxConns > 1 {
 		limited, cancel := context.WithTimeout(ctx, testLimit)
-		c, err := s.pool.Acquire(limited)
+		c, err := s.take(limited)
 		isLate := limited.Err() != nil
 		cancel()
 		if err == nil {
 			s.uses.note()
 		}
-		if err == nil || ctx.Err() != nil || !isLate {
+		if err == nil || !isLate {
+			next()
 			return c, err
 		}
+		late = err
 	}
-	s.testIdle(ctx)
-	s.uses.note()
-	return nil, nil
+	s.testIdle(ctx, next) // also if ctx has ended: the calls that follow may have as short a one
+	if ctx.Err() == nil {
+		return nil, nil
+	}
+	return nil, cmp.Or(late, ctx.Err())
 }
 
-// testIdle tests all connections that are idle. The pool loses those that are dead. It returns when ctx ends,
-// but the tests go on: pgx closes a connection whose call is cancelled.
-func (s shared) testIdle(ctx context.Context) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), testLimit)
-	var all sync.WaitGroup
-	for _, c := range s.pool.AcquireAllIdle(limited) {
-		all.Go(func() {
-			if c.Ping(limited) == nil {
-				c.Release()
-			} else {
-				go closeSoon(ctx, c.Hijack())
-			}
-		})
-	}
+// testIdle tests all connections that are idle. The pool loses those that are dead. It returns when
+// ctx ends, but the tests go on: pgx closes a connection whose call is cancelled. next is called when
+// no other call can take one of them.
+func (s shared) testIdle(ctx context.Context, next func()) {
 	tested := make(chan struct{})
 	go func() {
+		defer close(tested)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), testLimit)
+		defer cancel()
+		idle := s.pool.AcquireAllIdle(limited)
+		s.uses.note()
+		next()
+		var all sync.WaitGroup
+		for _, c := range idle {
+			all.Go(func() {
+				if c.Ping(limited) == nil {
+					c.Release()
+				} else {
+					go closeSoon(ctx, c.Hijack())
+				}
+			})
+		}
 		all.Wait()
-		cancel()
-		close(tested)
 	}()
 	select {
 	case <-tested:
@@ -124,8 +144,7 @@ func (u *uses) note() {
 	u.last = time.Now()
 }
 
-// paused tells that the last use was over five seconds ago: no network that people use forgets a connection
-// so soon.
+// paused tells that the last use was over five seconds ago.
 func (u *uses) paused() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
