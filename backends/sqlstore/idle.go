@@ -53,17 +53,20 @@ func (p databasePool) tested(ctx context.Context) (_ *sql.Conn, silent bool, _ e
 	}
 	is := driverConn(c)
 	if !p.seen.lately(is) {
-		answer := make(chan error, 1)
-		go func() { answer <- c.PingContext(limited) }()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			err = c.PingContext(limited)
+		}()
 		select {
-		case err = <-answer:
+		case <-done:
 			if err != nil {
 				drop(c)
 				return nil, limited.Err() != nil, ctx.Err()
 			}
 		case <-limited.Done():
 			go func() { // lib/pq waits for minutes, and the pool keeps the room meanwhile
-				<-answer
+				<-done
 				drop(c)
 			}()
 			return nil, true, ctx.Err()
