@@ -69,7 +69,7 @@ func (q *quorum) findCauses(ctx context.Context, lease locker.Lease, votes []Vot
 	}
 	var lost []int
 	for i, v := range votes {
-		if v.Outcome == Lost && v.Err != errNothing {
+		if v.Outcome == Lost && !errors.Is(v.Err, errNothing) {
 			lost = append(lost, i)
 		}
 	}
