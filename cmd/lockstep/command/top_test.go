@@ -10,8 +10,8 @@ import (
 
 func TestTopHasTheLocksWithMostWaitersFirstAndThenTheOldest(t *testing.T) {
 	now := time.Now()
-	held := func(key, print string, waiting int, number time.Time) found {
-		s := backends.State{Holding: 1, Waiting: waiting, Holds: []backends.Hold{{Print: print}}}
+	held := func(key, hold string, waiting int, number time.Time) found {
+		s := backends.State{Holding: 1, Waiting: waiting, Holds: []backends.Hold{{Print: hold}}}
 		if !number.IsZero() { // it is of the store's clock, in microseconds
 			s.Fence = uint64(number.UnixMicro())
 		}
