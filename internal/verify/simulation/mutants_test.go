@@ -157,7 +157,7 @@ var defects = []defect{
 		"i.cleanups.Settle(ctx, req.Key); ghost != nil {\n			err = &cleanup.GhostError{Err: ghost}\n		} else if found || haunted {",
 		"i.cleanups.Settle(ctx, req.Key); ghost != nil && !DEFECT {\n			err = &cleanup.GhostError{Err: ghost}\n		} else if (found || haunted) && !DEFECT {",
 	}},
-	{name: "a node of a quorum cleans up by itself", strategy: "redlock-3/2", fault: Net, patch: patch{
+	{name: "a node of a quorum cleans up by itself", strategy: "redlock-5/3", fault: Storm, patch: patch{
 		"strategies/internal/instance", "start.go",
 		"		then(outcome(req, lease, res, err))\n",
 		"		if err != nil && DEFECT {\n			s.cleanups.Add(ctx, s.entry(req))\n		}\n		then(outcome(req, lease, res, err))\n",
