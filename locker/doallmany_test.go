@@ -186,11 +186,11 @@ func TestALockOfDoAllHasTheValuesAndTheDeadlinesOfThoseAbove(t *testing.T) {
 // A ctx that package context does not know as one of its own costs a goroutine each.
 func TestTheContextsOfDoAllNeedNoGoroutine(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		err := c.DoAll(t.Context(), manyKeys(100), func(ctx context.Context, _ []*locker.Lock) error {
 			child, cancel := context.WithCancel(ctx)
 			defer cancel()
-			if more := runtime.NumGoroutine() - before; more > 50 {
+			if more := goroutines() - before; more > 50 {
 				t.Errorf("100 locks have %d goroutines", more)
 			}
 			return child.Err()

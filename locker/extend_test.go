@@ -184,12 +184,12 @@ func TestLocksLostAtOnceAreCleanedUpAFewAtATime(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		for i := range 2000 {
 			mustLock(t, c, fmt.Sprint(i), locker.WithTTL(3*time.Second), locker.WithoutExtension())
 		}
 		time.Sleep(3500 * time.Millisecond)
-		if n := runtime.NumGoroutine() - before; n > 200 {
+		if n := goroutines() - before; n > 200 {
 			t.Errorf("%d goroutines for 2000 lost locks; want 200 at most", n)
 		}
 		time.Sleep(4 * time.Second) // until the cleanups have ended

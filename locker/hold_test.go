@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -375,14 +374,14 @@ func TestRenewalSparesALeaseThatWasMadeLonger(t *testing.T) {
 
 func TestAThousandLocksAreKeptAliveByOneTimer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		idle := runtime.NumGoroutine()
+		idle := goroutines()
 		var locks []*locker.Lock
 		for i := range 1000 {
 			locks = append(locks, mustLock(t, c, string(rune('a'+i%26))+string(rune('0'+i/26)), locker.WithTTL(3*time.Second)))
 		}
 		time.Sleep(time.Second / 2)
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - idle; n > 10 { // the process has others that begin and end
+		if n := goroutines() - idle; n > 10 { // the process has others that begin and end
 			t.Errorf("%d goroutines for 1000 locks", n)
 		}
 		time.Sleep(10 * time.Second)

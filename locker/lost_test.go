@@ -164,7 +164,7 @@ func TestTheCostOfManyLossesOnASilentServerIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		const n = 12_000
 		locks := locker.New(s, locker.WithTTL(3*time.Second))
-		idle := runtime.NumGoroutine()
+		idle := goroutines()
 		s.faults.Set(backendtest.ExpireIf, backendtest.Hang)
 		s.faults.Set(backendtest.DeleteIf, backendtest.Hang)
 		for i := range n {
@@ -172,8 +172,8 @@ func TestTheCostOfManyLossesOnASilentServerIsBounded(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		if goroutines := runtime.NumGoroutine() - idle; goroutines > 50 {
-			t.Errorf("%d goroutines after the loss of %d locks", goroutines, n)
+		if more := goroutines() - idle; more > 50 {
+			t.Errorf("%d goroutines after the loss of %d locks", more, n)
 		}
 		if stats := locks.Cleanups(); stats.Dropped == 0 || int(stats.Dropped)+stats.Entries != n {
 			t.Errorf("%d leftovers are kept and %d dropped; want %d in all", stats.Entries, stats.Dropped, n)

@@ -3,6 +3,7 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,13 @@ func bubbleWithAClock(t *testing.T, clock *wallclock.Clock, test func(t *testing
 			t.Errorf("left over: %d lines, %d scheduled, timer set: %v", c.Lines(), c.Scheduled(), c.TimerIsSet())
 		}
 	})
+}
+
+// goroutines is how many the process has. While the runtime collects garbage, its count may have hundreds
+// too many: those that have ended, and whose stacks are being freed.
+func goroutines() int {
+	runtime.GC()
+	return runtime.NumGoroutine()
 }
 
 func mustLock(t *testing.T, c *locker.Client, key string, opts ...locker.Option) *locker.Lock {

@@ -151,9 +151,9 @@ func TestHooksOfUnconfirmedReleasesAreCalledByFewGoroutines(t *testing.T) {
 		}
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		time.Sleep(2 * time.Second)
-		after := runtime.NumGoroutine()
+		after := goroutines()
 		time.Sleep(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
