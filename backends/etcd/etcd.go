@@ -59,6 +59,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -114,50 +115,45 @@ type Store struct {
 	config config
 	spares spares
 	streak streak
+	uses   uses
 }
 
 // A streak counts grants, until an attempt gets none. An attempt that does not look first spends two of
 // them, and gets them back if it is granted. If it finds the lock held, its transaction is an entry in
 // the log of the cluster. So there is at most one such transaction for every two grants.
-//
-// After a pause, an attempt always looks first: see [Store.wakeUp].
-type streak struct {
-	mu     sync.Mutex
-	grants int
-	last   time.Time // that the members were read from, or a lock was granted or released
-}
+type streak struct{ atomic.Int64 }
 
-const (
-	toGoStraight = 2
-	afterPause   = 5 * time.Second
-)
+const toGoStraight = 2
 
 func (s *streak) spend() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.grants < toGoStraight {
-		return false
+	for {
+		switch n := s.Load(); {
+		case n < toGoStraight:
+			return false
+		case s.CompareAndSwap(n, n-toGoStraight):
+			return true
+		}
 	}
-	s.grants -= toGoStraight
-	return true
 }
 
-func (s *streak) add(grants int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.grants, s.last = s.grants+grants, time.Now()
+// uses knows when the store was last used: members were read from, or a lock was granted or released.
+type uses struct {
+	mu   sync.Mutex
+	last time.Time
 }
 
-func (s *streak) paused() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.last) >= afterPause
+const afterPause = 5 * time.Second
+
+func (u *uses) note() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.last = time.Now()
 }
 
-func (s *streak) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.grants = 0
+func (u *uses) paused() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Since(u.last) >= afterPause
 }
 
 var (
@@ -199,7 +195,7 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 // it writes a line to standard error for each call whose ctx ends: see [Open].
 func New(client *clientv3.Client, opts ...Option) *Store {
 	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
-	s.streak.add(0) // the connections are new, most likely
+	s.uses.note() // the connections are new, most likely
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s.config)
@@ -232,16 +228,19 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	if t.InOrder {
 		return backends.Result{}, badInput("waiters can't stand in order in etcd: use another store for fair")
 	}
-	paused := s.wakeUp(ctx, key)
+	paused := s.wakeUp(ctx, key) // then it looks first
 	straight := !paused && s.spares.has(seconds) && s.streak.spend()
 	r, err := s.take(ctx, key, value, seconds, straight)
 	switch {
 	case !r.OK:
-		s.streak.end()
+		s.streak.Store(0)
 	case straight:
-		s.streak.add(toGoStraight + 1)
+		s.streak.Add(toGoStraight + 1)
 	default:
-		s.streak.add(1)
+		s.streak.Add(1)
+	}
+	if r.OK {
+		s.uses.note()
 	}
 	return r, err
 }
@@ -250,7 +249,7 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 // forgotten the connections, of which each member has one. The client library sends a read again when gRPC
 // finds that, but nothing that writes. It asks the members in turn, so reads at once go to all of them.
 func (s *Store) wakeUp(ctx context.Context, key string) (paused bool) {
-	if !s.streak.paused() {
+	if !s.uses.paused() {
 		return false
 	}
 	if members := len(s.client.Endpoints()); members > 1 { // one is read from anyhow
@@ -260,7 +259,7 @@ func (s *Store) wakeUp(ctx context.Context, key string) (paused bool) {
 		}
 		all.Wait()
 		if ctx.Err() == nil {
-			s.streak.add(0)
+			s.uses.note()
 		}
 	}
 	return true
@@ -408,7 +407,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 		return false, now.wrongType()
 	}
 	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease))
-	s.streak.add(0)
+	s.uses.note()
 	return true, nil
 }
 

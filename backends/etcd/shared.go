@@ -266,7 +266,7 @@ func (s *Store) Leave(ctx context.Context, key, token string) (ok bool, err erro
 		return false, nil
 	}
 	s.spares.give(clientv3.LeaseID(r.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease))
-	s.streak.add(0)
+	s.uses.note()
 	return true, nil
 }
 

@@ -76,14 +76,13 @@ func pair(b *testing.B, away time.Duration) {
 	store := New(client)
 	ways := []struct {
 		name   string
-		streak int
+		streak int64
 		spares bool
 	}{{"store", 2, true}, {"looks", 0, true}, {"without-spares", 0, false}}
 	took := make([][]time.Duration, len(ways))
 	for b.Loop() {
 		for i, way := range ways {
-			store.streak.end()
-			store.streak.add(way.streak)
+			store.streak.Store(way.streak)
 			if !way.spares {
 				store.spares.take(10)
 			}

@@ -167,7 +167,7 @@ func TestAReservationByAnOlderVersionIsNoLoss(t *testing.T) {
 	if r, err := s.Enter(t.Context(), "b", "other", 20*time.Second, shared); err != nil || !r.OK {
 		t.Errorf("Enter with a reservation = %+v, %v", r, err)
 	}
-	if n := published(t, server); n != 1 { // that of the older version
+	if n := published(t, server); n != 1 { // the message of the older version
 		t.Errorf("%d messages about lost queues", n-1)
 	}
 }

@@ -21,9 +21,9 @@ type rests struct {
 
 	mu     sync.Mutex
 	last   time.Time
-	sent   uint64 // requests
-	grants int    // calls
-	doubt  uint64 // requests when the last grant ended without an answer; 0: it was answered since
+	sent   uint64 // requests so far
+	grants int    // calls that are under way
+	doubt  uint64 // requests that were sent when a grant failed; 0: a later one was answered since
 }
 
 func newRests() rests { return rests{testing: make(chan struct{}, 1), last: time.Now()} }

@@ -55,12 +55,14 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 // awaitNone waits until the server has ended all sessions of a program.
 func awaitNone(t *testing.T, watch *pgxpool.Pool, program string) {
 	t.Helper()
-	for left := 1; left > 0; time.Sleep(10 * time.Millisecond) {
+	eventually(t, "the server has ended the sessions of "+program, func() bool {
+		var left int
 		err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", program).Scan(&left)
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
+		return left == 0
+	})
 }
 
 // withTLS speaks TLS before a server that does not.

@@ -88,7 +88,7 @@ var ways = map[string]func(t *testing.T, dsn string) backends.Store{
 }
 
 // A pool of pgx keeps the room of a connection that is silent for 15 seconds, for each that a call
-// tests. Ten seconds of calls are not enough then.
+// tests. Calls of 13.5 seconds are not enough then.
 func TestCallsWithLittleTimeGetPastConnectionsThatWereForgotten(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")
@@ -107,15 +107,15 @@ func TestCallsWithLittleTimeGetPastConnectionsThatWereForgotten(t *testing.T) {
 			for i := range calls {
 				all.Go(func() {
 					var err error
-					for range 20 {
-						ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+					for range 15 {
+						ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 						_, err = store.SetNX(ctx, fmt.Sprint(t.Name(), i), "value", time.Minute)
 						cancel()
 						if err == nil {
 							return
 						}
 					}
-					t.Errorf("after 20 calls: %v", err)
+					t.Errorf("after 15 calls: %v", err)
 				})
 			}
 			all.Wait()

@@ -53,8 +53,8 @@ import (
 //
 // If a connection ends under a grant, the outcome is unknown, and the Client makes another attempt at once only if the connection
 // was idle before. Open and [Quarantine] wrap the connections of a client, to know that. New can't: rueidis gives no access to
-// its connections, and an error does not say which of them a command was on. The application shares them, so a pause of the
-// store is none of the connection.
+// its connections, and an error does not say which of them a command was on. The application uses the same connections, so they
+// may be busy while the store is idle.
 //
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
 // asked the cluster anew.

@@ -228,7 +228,7 @@ func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
 	})
 }
 
-// idledError is that of PostgreSQL on a connection that it has ended for its idleness.
+// idledError is what PostgreSQL says on a connection that it has closed because it was idle.
 type idledError struct{}
 
 func (idledError) Error() string    { return "terminating connection due to idle-session timeout" }

@@ -90,12 +90,14 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 // awaitNone waits until the server has ended all sessions of a user.
 func awaitNone(t *testing.T, watch *sql.DB, user string) {
 	t.Helper()
-	for left := 1; left > 0; time.Sleep(10 * time.Millisecond) {
+	eventually(t, "the server has ended the sessions of "+user, func() bool {
+		var left int
 		row := watch.QueryRowContext(t.Context(), "SELECT count(*) FROM information_schema.processlist WHERE user = ?", user)
 		if err := row.Scan(&left); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return left == 0
+	})
 }
 
 // certificate makes files of a certificate and its key.

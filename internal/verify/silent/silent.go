@@ -312,11 +312,11 @@ func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locke
 	}
 }
 
-// warm opens a connection and leaves it idle. Nothing is silent yet: on a busy machine a release may get no
-// answer before the lease ends, and then it opens another one.
+// warm opens a connection and leaves it idle. Nothing is silent yet. On a busy machine a release may get
+// no answer before the lease ends, which may cost the connection: then warm opens another one.
 func warm(t *testing.T, c *locker.Client, key string) {
 	t.Helper()
-	for {
+	for range 5 {
 		l, err := c.Lock(t.Context(), key, locker.WithWait(patience))
 		if err != nil {
 			t.Fatal(err)
@@ -326,6 +326,7 @@ func warm(t *testing.T, c *locker.Client, key string) {
 		}
 		t.Logf("opened again: %v", err)
 	}
+	t.Fatal("no release was confirmed")
 }
 
 // looks is about calls without a deadline that no lease ends, all at once. through makes them, by way
