@@ -12,7 +12,7 @@ import (
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, 1)
-	silent.Run(t, strings.TrimPrefix(server.Endpoints()[0], "http://"), func(t *testing.T, addr string) *etcd.Store {
+	silent.Run(t, strings.TrimPrefix(server.Endpoints()[0], "http://"), silent.Late, func(t *testing.T, addr string) *etcd.Store {
 		return etcd.New(dial(t, []string{"http://" + addr}))
 	}, (*etcd.Store).Check)
 }
