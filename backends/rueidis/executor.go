@@ -22,6 +22,7 @@ type executor struct {
 // state is shared by the copies of an executor.
 type state struct {
 	driver.Heard
+	first     first
 	closed    atomic.Bool   // the client has said that it is closed
 	demoted   chan struct{} // holds one value: the right to look for another server
 	connected time.Time     // when that was last done; guarded by demoted
@@ -82,7 +83,13 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 			cmd = cmd.SetSlot(key)
 		}
 	}
-	reply, err := decode(e.client.Do(pipelined(ctx), cmd))
+	over, after, err := e.line(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result := over.Do(pipelined(ctx), cmd)
+	after(result.NonRedisError())
+	reply, err := decode(result)
 	e.Note(err)
 	if err != nil {
 		return nil, e.translate(ctx, err)

@@ -26,7 +26,16 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 	for i, c := range commands {
 		all[i] = command(e.client, c.Args)
 	}
-	for i, result := range e.client.DoMulti(pipelined(ctx), all...) {
+	over, after, err := e.line(ctx)
+	if err != nil {
+		for _, c := range commands {
+			c.Err = err
+		}
+		return
+	}
+	results := over.DoMulti(pipelined(ctx), all...)
+	after(results[len(results)-1].NonRedisError())
+	for i, result := range results {
 		c := commands[i]
 		c.Reply, c.Err = decode(result)
 		e.Note(c.Err)

@@ -20,6 +20,10 @@
 // backends.LegacyStore) heed the deadline of a ctx while they wait for a reply, and not its cancellation. A server that does
 // not answer is given up after Dialer.KeepAlive and ConnWriteTimeout, and then all that waited get an error.
 //
+// When the connection of all calls has left a call without an answer for a second, further calls share one more connection, from
+// the pool for blocking commands, until the first one answers or is given up. Then what is sent to clean up may overtake the
+// abandoned command, and is sent again later. A store on a ClusterClient goes on with the connection that it has.
+//
 // # What is sent twice
 //
 // Nothing, with options that rueidis has by default: after a fault it repeats commands that are known to only read, and ours are not
@@ -48,6 +52,7 @@ import (
 // options of c went through [Quarantine].
 //
 // With the options that rueidis has by default, a server that does not answer is given up after 11 s; Open sets shorter ones.
+// While only the connection is silent, and not the server, further calls get through after a second.
 // SendToReplicas must be false for all commands but those that IsReadOnly. Wake-ups have one connection more, from the first
 // waiter to the last.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
@@ -23,6 +24,7 @@ type subscription struct {
 
 	conn client.DedicatedClient // nil before the first request
 	lost <-chan error           // ends with the connection
+	over atomic.Bool            // Close was called
 
 	mu       sync.Mutex
 	requests []request // not sent yet
@@ -145,9 +147,19 @@ func (s *subscription) answered(r request, result client.RedisResult) bool {
 		s.add(event{err: refused})
 		return true
 	}
-	s.fail(s.translate(s.ctx, err))
+	s.fail(s.reason(err))
 	return false
 }
+
+// reason is why the connection has ended. A client that is closed says the same of all its connections.
+func (s *subscription) reason(err error) error {
+	if s.over.Load() {
+		return errEnded
+	}
+	return s.translate(s.ctx, err)
+}
+
+var errEnded = errors.New("nobody waits any more")
 
 func (s *subscription) add(e event) {
 	s.mu.Lock()
@@ -196,13 +208,14 @@ func (s *subscription) Receive() (driver.Event, error) {
 		select {
 		case <-s.news:
 		case err := <-s.lost:
-			s.fail(s.translate(s.ctx, because(err)))
+			s.fail(s.reason(because(err)))
 		}
 	}
 }
 
 // Close takes up to a second if the server does not answer.
 func (s *subscription) Close() error {
+	s.over.Store(true)
 	if s.conn != nil {
 		s.conn.Close()
 	}

@@ -14,7 +14,8 @@ const (
 	maxSlots = 10_000 // attempts under way and entries
 	// slots in use at which Add drops: the rest is for attempts
 	maxLeftovers = maxSlots * 3 / 4
-	workers      = 4 // calls at once while the server answers
+	maxConfirmed = maxSlots / 2 // slots in use at which the last confirmation is left out
+	workers      = 4            // calls at once while the server answers
 	// calls that have not returned, however long they are under way
 	maxHanging  = 8
 	hangLimit   = tryLimit + 100*time.Millisecond // for a call until another one is made beside it
@@ -24,8 +25,9 @@ const (
 
 // confirmations are the pauses after which an answered cleanup is repeated. The call of the unknown
 // attempt may arrive later than the cleanup: from the socket of a server that was stopped, a proxy,
-// TCP's retransmission queue.
-var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
+// TCP's retransmission queue. The last one is for a connection that was silent and answers again: the
+// cleanup went over another one. Client libraries and gRPC give a silent connection up within 11 s.
+var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 10 * time.Second}
 
 // Entry is a value that an operation may have left in the store.
 type Entry struct {
@@ -495,7 +497,8 @@ func (q *Queue) answered(e *entry, now time.Time, removed bool) {
 		return
 	}
 	e.due = now.Add(confirmations[e.stage])
-	if e.due.After(e.end) {
+	last := e.stage == len(confirmations)-1
+	if e.due.After(e.end) || last && q.slots.Load() > maxConfirmed { // attempts need the slots
 		q.drop(e)
 		return
 	}

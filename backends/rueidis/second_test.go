@@ -1,0 +1,180 @@
+package rueidis_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// silently is a store whose connection goes through a proxy, and is given up by rueidis limit after it has
+// fallen silent.
+func silently(t *testing.T, limit time.Duration) (*redisstore.Store, *redistest.Server, *redistest.Proxy) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	o := options(proxy.Addr())
+	o.ForceSingleClient = true
+	o.ConnWriteTimeout = limit
+	store := rueidis.New(connect(t, o))
+	setNX(t, store, "warm")
+	return store, server, proxy
+}
+
+func within(t *testing.T, limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// While the connection of all calls is silent they share one other connection, and go back to the first one.
+func TestCallsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
+	t.Parallel()
+	store, _, proxy := silently(t, 5*time.Second)
+	before := proxy.Open()
+	proxy.Forsake()
+	_, err := store.SetNX(within(t, 1200*time.Millisecond), "a", "token", 20*time.Second)
+	if err == nil || cleanup.Unsent(err) {
+		t.Fatalf("SetNX on a silent connection: %v; want an unknown outcome", err)
+	}
+	for range 100 {
+		setNX(t, store, "b")
+		if ok, err := store.DeleteIf(t.Context(), "b", "token"); !ok || err != nil {
+			t.Fatalf("DeleteIf = %v, %v", ok, err)
+		}
+	}
+	if n := proxy.Open(); n != before+1 {
+		t.Errorf("%d connections; want one more than %d", n, before)
+	}
+	for proxy.Open() != before { // rueidis has given the first one up, and calls go over its successor
+		setNX(t, store, "b")
+		if ok, err := store.DeleteIf(t.Context(), "b", "token"); !ok || err != nil {
+			t.Fatalf("DeleteIf = %v, %v", ok, err)
+		}
+	}
+}
+
+// A server that answers nobody gets one more connection, and calls that wait for it were not sent.
+func TestAServerThatAnswersNobodyGetsOneMoreConnection(t *testing.T) {
+	t.Parallel()
+	store, _, proxy := silently(t, 20*time.Second)
+	before := proxy.Open()
+	proxy.BlackHole(true)
+	if _, err := store.SetNX(within(t, 1200*time.Millisecond), "a", "token", 20*time.Second); err == nil || cleanup.Unsent(err) {
+		t.Fatalf("SetNX on a silent connection: %v; want an unknown outcome", err)
+	}
+	for range 5 {
+		if _, err := store.SetNX(within(t, 100*time.Millisecond), "a", "token", 20*time.Second); !cleanup.Unsent(err) {
+			t.Errorf("SetNX while a connection is opened: %v; want one that was not sent", err)
+		}
+		if n := proxy.Open(); n > before+1 {
+			t.Errorf("%d connections; want one more than %d at most", n, before)
+		}
+	}
+	proxy.BlackHole(false)
+	ended := within(t, 20*time.Second)
+	for {
+		if _, err := store.SetNX(ended, "a", "another", 20*time.Second); err == nil {
+			break // held by the first token: what was withheld has gone on
+		}
+		if ended.Err() != nil {
+			t.Fatal("the server answers again, and no call succeeds")
+		}
+	}
+}
+
+// Calls whose ctx ends early on a slow server cost no connection in the end. On a busy machine a second may
+// pass without an answer. Then up to three are tried, one after the other.
+func TestASlowServerKeepsNoSecondConnection(t *testing.T) {
+	t.Parallel()
+	relay := redistest.NewRelay(t, redistest.Start(t).Addr())
+	o := options(relay.Addr())
+	o.ForceSingleClient = true
+	store := rueidis.New(connect(t, o))
+	setNX(t, store, "slow")
+	before := relay.Open()
+	relay.Delay(300 * time.Millisecond)
+	for range 20 {
+		if _, err := store.SetNX(within(t, 150*time.Millisecond), "a", "token", 20*time.Second); err == nil {
+			t.Error("SetNX was answered before the round trip was over")
+		}
+		if n := relay.Open(); n > before+3 {
+			t.Errorf("%d connections; want %d", n, before)
+		}
+	}
+	relay.Delay(0)
+	for ended := within(t, 20*time.Second); relay.Open() != before; time.Sleep(time.Millisecond) {
+		if ended.Err() != nil {
+			t.Fatalf("%d connections in the end; want %d", relay.Open(), before)
+		}
+	}
+}
+
+// The connection answers again, and the server carries out what it was sent long ago. By then the cleanup
+// of it was answered over the second connection.
+func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
+	t.Parallel()
+	store, server, proxy := silently(t, 20*time.Second)
+	const late = 4 * time.Second // after the third confirmation
+	rule := proxy.Add(redistest.Rule{Fault: redistest.DelayRequest, Delay: late, Commands: []string{"SET"}})
+	c := locker.New(single.New(store), locker.WithTTL(20*time.Second))
+	sent := time.Now()
+	if _, err := c.TryLock(within(t, 1200*time.Millisecond), "key"); err == nil {
+		t.Fatal("TryLock: no error")
+	}
+	<-rule.Fired()
+	token := func() string {
+		reply, err := server.Do("GET", "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, _ := reply.(string)
+		return value
+	}
+	for token() == "" {
+		if time.Since(sent) > 10*time.Second {
+			t.Fatal("the late grant did not come: the scene was not played")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for token() != "" {
+		if time.Since(sent) > late+18*time.Second { // its TTL is longer
+			t.Fatal("the late grant keeps the lock until its TTL")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A client that is closed meanwhile leaves nothing that runs.
+func TestAClientThatIsClosedWhileASecondConnectionIsUsed(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	o := options(proxy.Addr())
+	o.ForceSingleClient = true
+	client := connect(t, o)
+	store := rueidis.New(client)
+	setNX(t, store, "warm")
+	proxy.Forsake()
+	if _, err := store.SetNX(within(t, 1200*time.Millisecond), "a", "token", 20*time.Second); err == nil {
+		t.Fatal("SetNX: no error")
+	}
+	setNX(t, store, "b")
+	client.Close()
+	stacks := make([]byte, 1<<20)
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		all := string(stacks[:runtime.Stack(stacks, true)])
+		if !strings.Contains(all, "executor).settle") && !strings.Contains(all, "executor).open") {
+			return
+		}
+		if time.Since(began) > 15*time.Second {
+			t.Fatalf("still running:\n%s", all)
+		}
+	}
+}
