@@ -15,7 +15,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	server := redistest.Start(t)
 	t.Run("New", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server.Addr(), silent.Late, func(t *testing.T, addr string) *redisstore.Store {
+		silent.Run(t, server.Addr(), silent.Soon, func(t *testing.T, addr string) *redisstore.Store {
 			return rueidis.New(dial(t, addr))
 		}, (*redisstore.Store).Check)
 	})
