@@ -21,6 +21,13 @@
 // Every call is made WithRequireLeader: a member that has lost its leader refuses it at once, and not
 // after some seconds. The client library asks the members in turn, so one of three calls meets it.
 //
+// The client has one connection to each member. If a call on it ends without an answer, after about a
+// second or more, the next calls for locks go over a connection that the store opens to one member, and
+// closes when the client is answered again. A waiter has its lock about two seconds after the release
+// then. Wake-ups stay on the connection of the client. A waiter that hears none looks by itself, after
+// six seconds at most. A client whose KV was replaced, as package namespace of the client library does,
+// keeps its connections.
+//
 // Only a transaction decides who has a lock. What Get returns may be out of date, and then the
 // transaction fails. An attempt that finds the lock held changes no key.
 //
@@ -112,6 +119,7 @@ func WithMaxTTL(ttl time.Duration) Option {
 // [backends.Identifier].
 type Store struct {
 	client *clientv3.Client
+	ways   *ways
 	config config
 	spares spares
 	streak streak
@@ -169,8 +177,8 @@ var (
 
 // Open opens a client with settings fit for locks, where config does not set its own, and returns a store
 // on it together with the client, for the caller to close:
-//   - a connection that has fallen silent is found within 11 seconds (DialKeepAliveTime,
-//     DialKeepAliveTimeout): gRPC asks no more often;
+//   - gRPC finds a connection that has fallen silent within 11 seconds (DialKeepAliveTime,
+//     DialKeepAliveTimeout): it asks no more often. Until then, calls for locks go over another one;
 //   - a login is given up after 5 seconds (DialTimeout);
 //   - the client library writes no lines to standard error, since the calls return its errors. It would
 //     write one for each call whose ctx ends. It does if config has a Logger or a LogConfig, or if
@@ -205,6 +213,7 @@ func New(client *clientv3.Client, opts ...Option) *Store {
 		s.config.invalid = badInput("the *clientv3.Client is nil")
 		return s
 	}
+	s.ways = newWays(client, s.at(""))
 	// For each renewal, the client library then logs in again, which a majority writes to disk too.
 	s.spares.none = client.Username != "" && client.Token == ""
 	return s
@@ -351,9 +360,10 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 	return false, readTxn(at, r), nil
 }
 
-// renew starts a lease anew, and reports whether it lasts for so many seconds. No lease is not enough.
+// renew starts a lease anew, and reports whether it lasts for so many seconds. If not, or if it did not
+// start, the key gets another lease.
 func (s *Store) renew(ctx context.Context, lease clientv3.LeaseID, seconds int64) (enough bool, err error) {
-	if lease == 0 {
+	if lease == 0 || s.spares.none && s.ways.left() { // to log in would go over the connection that is silent
 		return false, nil
 	}
 	lives, err := s.keepAlive(ctx, lease)
@@ -492,7 +502,7 @@ func getOp(at string) clientv3.Op {
 
 func (s *Store) get(ctx context.Context, key string) (state, error) {
 	at := s.at(key)
-	r, err := s.client.Do(ctx, getOp(at))
+	r, err := s.ways.read(ctx, getOp(at))
 	if err != nil {
 		return state{}, err
 	}

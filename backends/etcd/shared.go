@@ -44,10 +44,11 @@ type holds struct {
 // store has written.
 func (s *Store) holds(ctx context.Context, key string) (found holds, err error) {
 	at := s.at(key)
-	r, err := s.client.Get(ctx, at, clientv3.WithRange(end(at)))
+	got, err := s.ways.read(ctx, clientv3.OpGet(at, clientv3.WithRange(end(at))))
 	if err != nil {
 		return found, err
 	}
+	r := got.Get()
 	found.revision = r.Header.Revision
 	for _, kv := range r.Kvs {
 		token, ok := strings.CutPrefix(string(kv.Key), holdsAt(at))

@@ -1,18 +1,310 @@
 package etcd_test
 
 import (
+	"context"
+	"errors"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
+	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/internal/verify/silent"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t, 1)
-	silent.Run(t, strings.TrimPrefix(server.Endpoints()[0], "http://"), silent.Late, func(t *testing.T, addr string) *etcd.Store {
-		return etcd.New(dial(t, []string{"http://" + addr}))
-	}, (*etcd.Store).Check)
+	server := strings.TrimPrefix(etcdtest.Start(t, 1, etcdtest.Fast).Endpoints()[0], "http://")
+	t.Run("New", func(t *testing.T) {
+		t.Parallel()
+		silent.Run(t, server, silent.Soon, func(t *testing.T, addr string) *etcd.Store {
+			return etcd.New(deaf(t, clientv3.Config{Endpoints: []string{"http://" + addr}}))
+		}, (*etcd.Store).Check)
+	})
+	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		silent.Run(t, server, silent.Soon, func(t *testing.T, addr string) *etcd.Store {
+			store, client, err := etcd.Open(clientv3.Config{Endpoints: []string{"http://" + addr}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			return store
+		}, (*etcd.Store).Check)
+	})
+}
+
+// deaf returns a client without a keep-alive: it never finds that a connection is silent.
+func deaf(t *testing.T, config clientv3.Config) *clientv3.Client {
+	t.Helper()
+	config.Logger = zap.NewNop()
+	client, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// relays stand before the members of a cluster.
+type relays []*redistest.Proxy
+
+func before(t *testing.T, c *etcdtest.Cluster) (all relays) {
+	for _, m := range c.Members {
+		all = append(all, redistest.NewRelay(t, m.Addr()))
+	}
+	return all
+}
+
+func (all relays) endpoints() (urls []string) {
+	for _, r := range all {
+		urls = append(urls, "http://"+r.Addr())
+	}
+	return urls
+}
+
+func (all relays) open() (n int) {
+	for _, r := range all {
+		n += r.Open()
+	}
+	return n
+}
+
+// meet asks each member, so that the client has a connection to all that are there.
+func meet(t *testing.T, store *etcd.Store) {
+	t.Helper()
+	for range 9 {
+		if _, err := store.Inspect(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The client asks its members in turn, so each attempt meets the one that is silent.
+func TestAMemberThatFallsSilentKeepsNoWaiter(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 3, etcdtest.Fast)
+	holder := locker.New(single.New(etcd.New(dial(t, c.Endpoints()))))
+	for name, fault := range map[string]func(t *testing.T, r *redistest.Proxy){
+		"forgotten":       func(_ *testing.T, r *redistest.Proxy) { r.Forsake() },
+		"silent for good": func(t *testing.T, r *redistest.Proxy) { r.BlackHole(true); t.Cleanup(r.CutAll) },
+	} {
+		for i := range c.Members {
+			t.Run(name+" "+c.Members[i].Name, func(t *testing.T) {
+				t.Parallel()
+				key := t.Name()
+				all := before(t, c)
+				store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints()}))
+				meet(t, store)
+				locks := locker.New(single.New(store))
+				held, err := holder.Lock(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fault(t, all[i])
+				if err := held.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				l, err := locks.Lock(t.Context(), key, locker.WithWait(patience))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("after %v", time.Since(began).Round(time.Millisecond))
+				if err := l.Extend(t.Context(), 10*time.Second); err != nil {
+					t.Errorf("Extend = %v", err)
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock = %v", err)
+				}
+			})
+		}
+	}
+}
+
+// falls lets a call fall silent. The next one goes over another connection.
+func falls(t *testing.T, store *etcd.Store, all relays) {
+	t.Helper()
+	for _, r := range all {
+		r.Forsake()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if r, err := store.SetNX(ctx, "silent", "token", 10*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("SetNX on a silent connection = %+v, %v", r, err)
+	}
+}
+
+// eachCall makes each kind of call once.
+func eachCall(t *testing.T, store *etcd.Store) {
+	t.Helper()
+	for range 3 { // with spare leases, too
+		if r, err := store.SetNXNumbered(t.Context(), "k", "one", 10*time.Second, backends.Turn{}); err != nil || !r.OK || r.Fence == 0 {
+			t.Errorf("SetNXNumbered = %+v, %v", r, err)
+		}
+		if ok, err := store.ExpireIf(t.Context(), "k", "one", 20*time.Second); err != nil || !ok {
+			t.Errorf("ExpireIf = %v, %v", ok, err)
+		}
+		if r, err := store.Transfer(t.Context(), "k", "one", "two", 20*time.Second, true); err != nil || !r.OK {
+			t.Errorf("Transfer = %+v, %v", r, err)
+		}
+		if ok, err := store.DeleteIf(t.Context(), "k", "two"); err != nil || !ok {
+			t.Errorf("DeleteIf = %v, %v", ok, err)
+		}
+		if r, err := store.Enter(t.Context(), "shared", "one", 10*time.Second, backends.Admission{}); err != nil || !r.OK {
+			t.Errorf("Enter = %+v, %v", r, err)
+		}
+		if ok, err := store.Renew(t.Context(), "shared", "one", 20*time.Second); err != nil || !ok {
+			t.Errorf("Renew = %v, %v", ok, err)
+		}
+		if r, err := store.TransferHold(t.Context(), "shared", "one", "two", 20*time.Second, true); err != nil || !r.OK {
+			t.Errorf("TransferHold = %+v, %v", r, err)
+		}
+		if ok, err := store.Leave(t.Context(), "shared", "two"); err != nil || !ok {
+			t.Errorf("Leave = %v, %v", ok, err)
+		}
+	}
+}
+
+func TestEachCallGoesOverAnotherConnectionAndBack(t *testing.T) {
+	t.Parallel()
+	all := before(t, etcdtest.Start(t, 1, etcdtest.Fast))
+	store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints()}))
+	eachCall(t, store)
+	falls(t, store, all)
+	eachCall(t, store)
+	if n := all.open(); n != 2 {
+		t.Errorf("%d connections; want one beside that of the client", n)
+	}
+	all[0].CutAll() // now the client finds that its connection is dead
+	eventually(t, "the store has no connection of its own", func() bool {
+		_, _ = store.Inspect(t.Context(), "k")
+		return all.open() == 1
+	})
+	eachCall(t, store)
+	if n := all.open(); n != 1 {
+		t.Errorf("%d connections; want that of the client", n)
+	}
+}
+
+func TestAMemberThatIsDownFailsNoCallWhileAnotherIsSilent(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 3, etcdtest.Fast)
+	all := before(t, c)
+	direct := etcd.New(dial(t, c.Endpoints()))
+	for down := range c.Members {
+		client := deaf(t, clientv3.Config{Endpoints: all.endpoints()})
+		store := etcd.New(client)
+		meet(t, store)
+		c.Members[down].Kill()
+		eventually(t, "the others can do it", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := direct.SetNX(ctx, "first", "token", 10*time.Second)
+			return err == nil
+		})
+		falls(t, store, all)
+		eachCall(t, store)
+		_ = client.Close()
+		c.Members[down].Restart()
+	}
+}
+
+// The connection of the store has the token of the client.
+func TestAUserCanCallOverAnotherConnection(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 1, etcdtest.Fast)
+	root := dial(t, c.Endpoints())
+	for _, step := range []func() error{
+		func() error { _, err := root.RoleAdd(t.Context(), "root"); return err },
+		func() error { _, err := root.UserAdd(t.Context(), "root", "secret"); return err },
+		func() error { _, err := root.UserGrantRole(t.Context(), "root", "root"); return err },
+		func() error { _, err := root.AuthEnable(t.Context()); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := before(t, c)
+	store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints(), Username: "root", Password: "secret"}))
+	falls(t, store, all)
+	eachCall(t, store)
+}
+
+func TestNothingIsLeftOfAConnectionWhenTheClientIsClosed(t *testing.T) {
+	c := etcdtest.Start(t, 1, etcdtest.Fast)
+	all := before(t, c)
+	goroutines := func() int {
+		return strings.Count(stacks(), "google.golang.org/grpc") + strings.Count(stacks(), "backends/etcd.(")
+	}
+	already := goroutines()
+	client := deaf(t, clientv3.Config{Endpoints: all.endpoints()})
+	store := etcd.New(client)
+	meet(t, store)
+	falls(t, store, all)
+	eachCall(t, store)
+	if n := all.open(); n != 2 {
+		t.Fatalf("%d connections; want one beside that of the client", n)
+	}
+	_ = client.Close()
+	eventually(t, "no connection and no goroutine is left", func() bool { return all.open() <= 1 && goroutines() <= already })
+	_, err := store.SetNX(t.Context(), "k", "token", 10*time.Second)
+	if err == nil {
+		t.Error("SetNX of a client that is closed: no error")
+	}
+}
+
+// stacks are those of all goroutines.
+func stacks() string {
+	b := make([]byte, 4<<20)
+	return string(b[:runtime.Stack(b, true)])
+}
+
+// The attempt and its cleanup go over different connections, so the attempt may arrive later.
+func TestAnAttemptThatArrivesAfterItsCleanupEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 1, etcdtest.Fast)
+	p := new(tap)
+	store := etcd.New(dial(t, c.Endpoints(), p.option()))
+	arrive, withheld := make(chan struct{}), make(chan struct{})
+	var second atomic.Bool
+	p.set(func(method string, call func() error) error {
+		if method == "Txn" && !second.Swap(true) {
+			close(withheld)
+			<-arrive
+		}
+		return call()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	attempt := make(chan error, 1)
+	go func() {
+		_, err := store.SetNX(ctx, "k", "token", 5*time.Second)
+		attempt <- err
+	}()
+	<-withheld
+	<-ctx.Done()
+	if ok, err := store.DeleteIf(t.Context(), "k", "token"); ok || err != nil {
+		t.Fatalf("the cleanup = %v, %v", ok, err)
+	}
+	close(arrive)
+	if err := <-attempt; err != nil {
+		t.Fatalf("it has not arrived: %v", err)
+	}
+	eventually(t, "the key is free", func() bool {
+		r, err := store.SetNX(t.Context(), "k", "next", 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.OK
+	})
 }

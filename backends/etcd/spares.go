@@ -107,7 +107,9 @@ func (s *Store) begin(ctx context.Context, seconds int64) (lease clientv3.LeaseI
 // newLease returns a lease that begins now.
 func (s *Store) newLease(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
 	began := time.Now()
-	granted, err := s.client.Grant(ctx, seconds)
+	c := s.ways.begin(ctx)
+	granted, err := c.lease.Grant(ctx, seconds)
+	c.end(err)
 	if err != nil {
 		return 0, err
 	}

@@ -18,20 +18,22 @@ import (
 // attempt of three calls to three members in turn would send its transaction to the same member each time.
 type txn struct {
 	ctx       context.Context
-	client    *clientv3.Client
+	ways      *ways
 	cmps      []clientv3.Cmp
 	then, not []clientv3.Op
 }
 
-func (s *Store) txn(ctx context.Context) *txn { return &txn{ctx: ctx, client: s.client} }
+func (s *Store) txn(ctx context.Context) *txn { return &txn{ctx: ctx, ways: s.ways} }
 
 func (t *txn) If(cmps ...clientv3.Cmp) *txn { t.cmps = cmps; return t }
 func (t *txn) Then(ops ...clientv3.Op) *txn { t.then = ops; return t }
 func (t *txn) Else(ops ...clientv3.Op) *txn { t.not = ops; return t }
 
 func (t *txn) Commit() (r *clientv3.TxnResponse, err error) {
-	for range max(len(t.client.Endpoints()), 1) {
-		r, err = t.client.Txn(t.ctx).If(t.cmps...).Then(t.then...).Else(t.not...).Commit()
+	for range max(len(t.ways.client.Endpoints()), 1) {
+		c := t.ways.begin(t.ctx)
+		r, err = c.kv.Txn(t.ctx).If(t.cmps...).Then(t.then...).Else(t.not...).Commit()
+		c.end(err)
 		if !errors.Is(err, rpctypes.ErrNoLeader) {
 			break
 		}
@@ -46,10 +48,11 @@ func (t *txn) Commit() (r *clientv3.TxnResponse, err error) {
 // without a pause until ctx ends.
 type renewal struct {
 	ctx    context.Context
-	client *clientv3.Client
+	ways   *ways
 	lease  clientv3.LeaseID
+	call   *call
 	stream pb.Lease_LeaseKeepAliveClient
-	end    context.CancelFunc // it ends the stream
+	stop   context.CancelFunc // it ends the stream
 }
 
 // keepAlive renews a lease, and returns for how many seconds it now lives.
@@ -63,14 +66,14 @@ func (s *Store) keepAlive(ctx context.Context, lease clientv3.LeaseID) (seconds 
 
 // renewal sends the request. The caller waits for the answer, or drops it.
 func (s *Store) renewal(ctx context.Context, lease clientv3.LeaseID) (*renewal, error) {
-	r := &renewal{ctx: ctx, client: s.client, lease: lease}
+	r := &renewal{ctx: ctx, ways: s.ways, lease: lease}
 	return r, r.send()
 }
 
 func (r *renewal) send() (err error) {
-	ctx, end := context.WithCancel(r.ctx)
-	r.end = end
-	r.stream, err = pb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(ctx, grpc.WaitForReady(true)) // as the client library waits
+	ctx, stop := context.WithCancel(r.ctx)
+	r.call, r.stop = r.ways.begin(r.ctx), stop
+	r.stream, err = pb.NewLeaseClient(r.call.conn).LeaseKeepAlive(ctx, grpc.WaitForReady(r.call.waits))
 	if err == nil {
 		err = r.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(r.lease)})
 	}
@@ -78,21 +81,26 @@ func (r *renewal) send() (err error) {
 	case errors.Is(err, io.EOF): // the answer tells why
 		return nil
 	case err != nil:
-		end()
+		r.end(err)
 	}
 	return err
+}
+
+func (r *renewal) end(err error) {
+	r.call.end(err)
+	r.stop()
 }
 
 // drop ends a renewal whose answer nobody needs. One that is nil was not sent.
 func (r *renewal) drop() {
 	if r != nil {
-		r.end()
+		r.end(context.Canceled)
 	}
 }
 
 // wait returns for how many seconds the lease now lives.
 func (r *renewal) wait() (seconds int64, err error) {
-	for more := len(r.client.Endpoints()); ; more-- {
+	for more := len(r.ways.client.Endpoints()); ; more-- {
 		seconds, err = r.answer()
 		if code := status.Code(err); code != codes.Unavailable && code != codes.Internal || more <= 1 {
 			return seconds, err
@@ -104,8 +112,8 @@ func (r *renewal) wait() (seconds int64, err error) {
 }
 
 func (r *renewal) answer() (seconds int64, err error) {
-	defer r.end()
 	alive, err := r.stream.Recv()
+	r.end(err)
 	switch {
 	case err != nil:
 		return 0, err

@@ -74,7 +74,7 @@ func TestWordsOfErrors(t *testing.T) {
 				_ = client.Close()
 			}
 			if c.silent {
-				proxy.Swallow(false)
+				proxy.Mute()
 			}
 			for call, fn := range map[string]func(context.Context) error{
 				"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "a", "token", time.Second); return err },

@@ -1,0 +1,273 @@
+package etcd
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// ways choose the connection for each call for a lock.
+//
+// The client has one connection to each member, and asks the members in turn. gRPC tests a silent one
+// every ten seconds at most, and without a keep-alive it never does. So if a call ends without an answer,
+// the next ones go over a connection of the store to one member. If that is silent too, or if its member
+// is down, they go to the next member.
+//
+// Meanwhile reads wait on the connections of the client. When all have ended, each of these has answered,
+// or gRPC has made it anew. Then calls go over the client again.
+//
+// A call goes over one way, once. What reads may go over another one if its member could not be reached.
+type ways struct {
+	client *clientv3.Client
+	home   string // a key that the user of the client may read
+
+	mu    sync.Mutex
+	first *way            // that of the client
+	now   *way            // that of the next call
+	more  map[string]*way // those of the store, by endpoint. They end when calls go over the client again
+	turn  int             // of the endpoints, for the next one
+	since time.Time       // the connections of the store that are counted were made after it
+	made  int
+}
+
+// silence is how long a call has had no answer when its ctx ends, if its connection counts as silent. It
+// is a bit less than a second, which is the shortest limit of a cleanup.
+const silence = 900 * time.Millisecond
+
+// pause is the time in which a store makes one connection to each member at most. A server may be slow,
+// and answer what waits on the connections of the client.
+const pause = 10 * time.Second
+
+// A way is a connection, and the calls that are under way on it, in the order in which they began.
+type way struct {
+	kv       clientv3.KV
+	lease    clientv3.Lease
+	conn     *grpc.ClientConn
+	waits    bool // for a member that can't be reached, as the client library does: there is no other one
+	calls    list.List
+	answered bool
+	spent    bool   // it has answered, and is silent now
+	close    func() // nil: the client closes it
+	leaving  bool   // it is closed when its calls have ended
+}
+
+// A call is what goes over a way.
+type call struct {
+	*way
+	ways  *ways
+	ctx   context.Context
+	began time.Time
+	at    *list.Element
+}
+
+func newWays(client *clientv3.Client, home string) *ways {
+	first := &way{kv: client, lease: client, conn: client.ActiveConnection(), waits: true}
+	return &ways{client: client, home: home, first: first, now: first, more: map[string]*way{}}
+}
+
+// begin returns a call for its caller to make and to end.
+func (w *ways) begin(ctx context.Context) *call {
+	began := time.Now()
+	for _, c := range w.overdue(began) { // whoever makes one may be told of its end sooner than end is called
+		if c.ctx.Err() != nil {
+			w.leave(c.way, true)
+			break
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &call{way: w.now, ways: w, ctx: ctx, began: began}
+	c.at = c.calls.PushBack(c)
+	return c
+}
+
+// overdue are the calls that have had no answer for so long that the end of their ctx counts.
+func (w *ways) overdue(now time.Time) (all []*call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for e := w.now.calls.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*call)
+		if now.Sub(c.began) < silence {
+			break
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// end is told the error of a call.
+func (c *call) end(err error) {
+	silent, answered := false, isAnswer(err)
+	if !answered && c.ctx.Err() != nil {
+		silent = time.Since(c.began) >= silence
+	}
+	c.ways.remove(c, answered)
+	if silent || c.away(err) {
+		c.ways.leave(c.way, silent)
+	}
+}
+
+// away tells that the member of a way of the store can't be reached, or can do nothing. The client finds
+// another member by itself.
+func (c *call) away(err error) bool {
+	code := status.Code(err)
+	var told rpctypes.EtcdError
+	if errors.As(rpctypes.Error(err), &told) {
+		code = told.Code()
+	}
+	return c.close != nil && code == codes.Unavailable
+}
+
+// isAnswer tells whether a member has answered.
+func isAnswer(err error) bool {
+	var told rpctypes.EtcdError
+	return err == nil || errors.As(rpctypes.Error(err), &told)
+}
+
+func (w *ways) remove(c *call, answered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.calls.Remove(c.at)
+	c.answered = c.answered || answered
+	if c.leaving && c.calls.Len() == 0 {
+		c.close()
+	}
+}
+
+// leave lets the next calls go over another way than old, if there is one. A way of the store that is
+// silent is made anew if it has answered before. Another one may yet answer: until then there is no more
+// than one to each member.
+func (w *ways) leave(old *way, silent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old != w.now || !w.mayDial() {
+		return
+	}
+	old.spent = silent && old.answered
+	w.now = w.next()
+	if old == w.first && w.now != old {
+		go w.await()
+	}
+}
+
+// mayDial is false for a client that is closed, and for one whose KV was replaced: package namespace of
+// the client library does so, and over another connection the keys would have other names.
+func (w *ways) mayDial() bool {
+	return w.client.Ctx().Err() == nil && len(w.client.Endpoints()) > 0 &&
+		reflect.TypeOf(w.client.KV) == reflect.TypeOf(clientv3.NewKVFromKVClient(nil, nil))
+}
+
+// next is the way to the next member. To dial blocks nobody, whatever options the client has: gRPC
+// connects for the first call. The connection has the credentials of the client, and its token.
+func (w *ways) next() *way {
+	endpoints := w.client.Endpoints()
+	w.turn = (w.turn + 1) % len(endpoints)
+	endpoint := endpoints[w.turn]
+	there := w.more[endpoint]
+	if there != nil && !there.spent {
+		return there
+	}
+	if now := time.Now(); now.Sub(w.since) >= pause {
+		w.since, w.made = now, 0
+	}
+	if w.made >= len(endpoints) {
+		return w.now
+	}
+	conn, err := w.client.Dial(endpoint)
+	if err != nil { // the client has dialled it before
+		return w.now
+	}
+	w.made++
+	closed := context.AfterFunc(w.client.Ctx(), func() { _ = conn.Close() })
+	waits := len(endpoints) == 1
+	other := &way{
+		kv:    clientv3.NewKVFromKVClient(pb.NewKVClient(own{conn, waits}), w.client),
+		lease: clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(own{conn, waits}), w.client, 0),
+		conn:  conn,
+		waits: waits,
+		close: func() {
+			if closed() {
+				go func() { _ = conn.Close() }() // it waits for a connection that takes no more bytes
+			}
+		},
+	}
+	if there != nil {
+		there.retire()
+	}
+	w.more[endpoint] = other
+	return other
+}
+
+// own is a connection of the store. Without waits, its calls fail at once if the member can't be
+// reached. The client library tells each call to wait.
+type own struct {
+	*grpc.ClientConn
+	waits bool
+}
+
+func (o own) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return o.ClientConn.Invoke(ctx, method, args, reply, append(opts, grpc.WaitForReady(o.waits))...)
+}
+
+// retire closes a way when its calls have ended.
+func (o *way) retire() {
+	if o.leaving = true; o.calls.Len() == 0 {
+		o.close()
+	}
+}
+
+// await waits until each connection of the client has answered or was made anew. The client library asks
+// the members in turn, and sends a read again if gRPC finds that its connection is dead. Three times as
+// many reads as members meet all of them, also if the application asks some in between.
+func (w *ways) await() {
+	var all sync.WaitGroup
+	reads := len(w.client.Endpoints())
+	if reads > 1 {
+		reads *= 3
+	}
+	for range reads {
+		all.Go(func() {
+			_, _ = w.client.Get(clientv3.WithRequireLeader(w.client.Ctx()), w.home, clientv3.WithCountOnly())
+		})
+	}
+	all.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.first = &way{kv: w.first.kv, lease: w.first.lease, conn: w.first.conn, waits: true} // what goes over it now is judged anew
+	w.now = w.first
+	for _, other := range w.more {
+		other.retire()
+	}
+	clear(w.more)
+}
+
+// left tells that calls go over a way of the store.
+func (w *ways) left() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now != w.first
+}
+
+// read makes a call that changes nothing. A member that can't be reached is no error while there are
+// others.
+func (w *ways) read(ctx context.Context, op clientv3.Op) (r clientv3.OpResponse, err error) {
+	for range max(len(w.client.Endpoints()), 1) {
+		c := w.begin(ctx)
+		r, err = c.kv.Do(ctx, op)
+		c.end(err)
+		if !c.away(err) {
+			break
+		}
+	}
+	return r, err
+}

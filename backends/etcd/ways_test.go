@@ -1,0 +1,249 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// waysTo returns ways to members that nobody runs, and what lets the reads on the connections of the
+// client end. Nothing is sent.
+func waysTo(t *testing.T, members int) (w *ways, answer func()) {
+	t.Helper()
+	var endpoints []string
+	for i := range members {
+		endpoints = append(endpoints, fmt.Sprintf("127.0.0.1:%d", i+1))
+	}
+	answered := make(chan struct{})
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			select {
+			case <-answered:
+				return status.Error(codes.Aborted, "it has answered")
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return newWays(client, "key"), sync.OnceFunc(func() { close(answered) })
+}
+
+// under begins a call some time ago, and ends its ctx.
+func under(w *ways, age time.Duration) *call {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := w.begin(ctx)
+	w.mu.Lock()
+	c.began = c.began.Add(-age)
+	w.mu.Unlock()
+	cancel()
+	return c
+}
+
+// fallSilent ends a call that had no answer.
+func fallSilent(w *ways) { under(w, silence).end(context.Canceled) }
+
+// answer ends a call that was answered.
+func answer(w *ways, err error) { w.begin(context.Background()).end(err) }
+
+func onlyOne(t *testing.T, w *ways) *way {
+	t.Helper()
+	if len(w.more) != 1 {
+		t.Fatalf("%d connections of the store; want one", len(w.more))
+	}
+	for _, only := range w.more {
+		return only
+	}
+	return nil
+}
+
+func wantClosed(t *testing.T, o *way) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for a busy machine
+	defer cancel()
+	for s := o.conn.GetState(); s != connectivity.Shutdown; s = o.conn.GetState() {
+		if !o.conn.WaitForStateChange(ctx, s) {
+			t.Fatal("a connection of the store stays open")
+		}
+	}
+}
+
+func TestWhatCountsAsSilent(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(w *ways)
+		left bool
+	}{
+		"no answer":                            {fallSilent, true},
+		"no answer, and not told yet":          {func(w *ways) { under(w, silence); answer(w, nil) }, true},
+		"no answer in a short time":            {func(w *ways) { under(w, silence/2).end(context.Canceled) }, false},
+		"a short time, and not told yet":       {func(w *ways) { under(w, silence/2); answer(w, nil) }, false},
+		"an answer when the caller has left":   {func(w *ways) { under(w, silence).end(nil) }, false},
+		"an error when the caller has left":    {func(w *ways) { under(w, silence).end(rpctypes.ErrGRPCNoSpace) }, false},
+		"an error of the member":               {func(w *ways) { answer(w, rpctypes.ErrGRPCTimeout) }, false},
+		"a member that the client can't reach": {func(w *ways) { answer(w, status.Error(codes.Unavailable, "")) }, false},
+		"a long call that goes on": {func(w *ways) {
+			w.begin(t.Context()).began = time.Now().Add(-time.Hour)
+			answer(w, nil)
+		}, false},
+		"behind a long call that goes on": {func(w *ways) {
+			w.begin(t.Context()).began = time.Now().Add(-time.Hour)
+			under(w, silence)
+			answer(w, nil)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := waysTo(t, 1)
+			c.make(w)
+			if w.left() != c.left {
+				t.Errorf("calls go over another connection: %v, want %v", w.left(), c.left)
+			}
+		})
+	}
+}
+
+func TestManyCallsWithoutAnAnswerCostOneConnection(t *testing.T) {
+	w, _ := waysTo(t, 1)
+	var all []*call
+	for range 100 {
+		all = append(all, under(w, silence))
+	}
+	for _, c := range all {
+		c.end(context.Canceled)
+	}
+	other := onlyOne(t, w)
+	for range 100 { // nothing has answered on the other one
+		w.since = w.since.Add(-pause)
+		fallSilent(w)
+		answer(w, status.Error(codes.Unavailable, "refused"))
+	}
+	if onlyOne(t, w) != other {
+		t.Error("a connection that has answered nothing was made again")
+	}
+}
+
+func TestAnotherConnectionThatHasAnsweredIsMadeAnew(t *testing.T) {
+	w, _ := waysTo(t, 1)
+	fallSilent(w)
+	old := onlyOne(t, w)
+	goesOn := w.begin(t.Context())
+	answer(w, nil)
+	fallSilent(w)
+	if onlyOne(t, w) != old {
+		t.Error("two connections to a member were made at once")
+	}
+	w.since = w.since.Add(-pause)
+	fallSilent(w)
+	if onlyOne(t, w) == old || w.now == old {
+		t.Fatal("it was not made anew")
+	}
+	if old.conn.GetState() == connectivity.Shutdown {
+		t.Error("it was closed under a call")
+	}
+	goesOn.end(nil)
+	wantClosed(t, old)
+}
+
+func TestAMemberThatCannotBeReachedIsPassedOver(t *testing.T) {
+	w, _ := waysTo(t, 3)
+	fallSilent(w)
+	seen := map[*way]bool{}
+	for range 3 {
+		seen[w.now] = true
+		answer(w, status.Error(codes.Unavailable, "refused"))
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d members were asked; want all three", len(seen))
+	}
+	for range 30 {
+		seen[w.now] = true
+		before := w.now
+		answer(w, rpctypes.ErrNoLeader) // as the calls of the client library tell it
+		if w.now == before {
+			t.Fatal("a member without a leader was not passed over")
+		}
+		answer(w, rpctypes.ErrGRPCNoLeader)
+		fallSilent(w)
+	}
+	if len(seen) != 3 || seen[w.first] {
+		t.Errorf("%d connections; want one to each member", len(seen))
+	}
+	last := w.now
+	answer(w, nil)
+	answer(w, rpctypes.ErrNoSpace)
+	if w.now != last {
+		t.Error("a member that answers was passed over")
+	}
+}
+
+func TestCallsGoBackWhenTheClientIsAnswered(t *testing.T) {
+	w, answered := waysTo(t, 3)
+	early := w.begin(t.Context())
+	fallSilent(w)
+	other := w.now
+	goesOn := w.begin(t.Context())
+	answered()
+	for limit := time.Now().Add(time.Minute); w.left(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("calls do not go over the client again")
+		}
+	}
+	if other.conn.GetState() == connectivity.Shutdown {
+		t.Error("a connection was closed under a call")
+	}
+	goesOn.end(nil)
+	wantClosed(t, other)
+	early.ways.leave(early.way, true) // it was sent before
+	if w.left() {
+		t.Error("a call that was sent before tells that the client is silent now")
+	}
+	if w.begin(t.Context()).conn != w.client.ActiveConnection() {
+		t.Error("calls do not go over the connection of the client")
+	}
+}
+
+// The keys would have other names.
+func TestAClientWhoseKVWasReplacedKeepsItsConnection(t *testing.T) {
+	w, _ := waysTo(t, 1)
+	w.client.KV = namespace.NewKV(w.client.KV, "prefix/")
+	fallSilent(w)
+	if w.left() || len(w.more) > 0 {
+		t.Error("calls go over another connection")
+	}
+}
+
+func TestConnectionsEndWithTheClient(t *testing.T) {
+	w, _ := waysTo(t, 3)
+	fallSilent(w)
+	first := w.now
+	w.begin(t.Context()) // it goes on
+	answer(w, status.Error(codes.Unavailable, "refused"))
+	second := w.now
+	if err := w.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	wantClosed(t, first)
+	wantClosed(t, second)
+	fallSilent(w)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for endpoint, other := range w.more {
+		if other != first && other != second {
+			t.Errorf("a connection to %s was made after Close", endpoint)
+		}
+	}
+}
