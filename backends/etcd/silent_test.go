@@ -26,13 +26,13 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	server := strings.TrimPrefix(etcdtest.Start(t, 1, etcdtest.Fast).Endpoints()[0], "http://")
 	t.Run("New", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server, silent.Soon, func(t *testing.T, addr string) *etcd.Store {
+		silent.Run(t, server, func(t *testing.T, addr string) *etcd.Store {
 			return etcd.New(deaf(t, clientv3.Config{Endpoints: []string{"http://" + addr}}))
 		}, (*etcd.Store).Check)
 	})
 	t.Run("Open", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server, silent.Soon, func(t *testing.T, addr string) *etcd.Store {
+		silent.Run(t, server, func(t *testing.T, addr string) *etcd.Store {
 			store, client, err := etcd.Open(clientv3.Config{Endpoints: []string{"http://" + addr}})
 			if err != nil {
 				t.Fatal(err)

@@ -20,7 +20,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			silent.Run(t, server.Addr(), silent.Soon, func(t *testing.T, addr string) *redisstore.Store {
+			silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
 				set := o
 				set.Addr = addr
 				c := client.NewClient(&set)

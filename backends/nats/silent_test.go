@@ -13,7 +13,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	if err := nats.New(dial(t, server.ClientURL())).Install(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	silent.Run(t, server.Addr().String(), silent.Soon, func(t *testing.T, addr string) *nats.Store {
+	silent.Run(t, server.Addr().String(), func(t *testing.T, addr string) *nats.Store {
 		return nats.New(dial(t, "nats://"+addr, fastPings...))
 	}, (*nats.Store).Check)
 }

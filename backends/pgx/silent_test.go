@@ -29,7 +29,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	}
 	t.Run("pgx", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, direct, silent.Soon, func(t *testing.T, addr string) *sqlstore.PostgreSQL {
+		silent.Run(t, direct, func(t *testing.T, addr string) *sqlstore.PostgreSQL {
 			pool, err := pgxpool.New(t.Context(), through(t, addr))
 			if err != nil {
 				t.Fatal(err)
@@ -40,7 +40,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	})
 	t.Run("database/sql", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, direct, silent.Soon, func(t *testing.T, addr string) *sqlstore.PostgreSQL {
+		silent.Run(t, direct, func(t *testing.T, addr string) *sqlstore.PostgreSQL {
 			db, err := sql.Open("pgx", through(t, addr))
 			if err != nil {
 				t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	silent.Run(t, server.Addr(), silent.Soon, func(t *testing.T, addr string) *redisstore.Store {
+	silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
 		return redigo.New(dial(t, addr))
 	}, (*redisstore.Store).Check)
 }

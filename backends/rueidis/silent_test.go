@@ -15,13 +15,13 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	server := redistest.Start(t)
 	t.Run("New", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server.Addr(), silent.Soon, func(t *testing.T, addr string) *redisstore.Store {
+		silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
 			return rueidis.New(dial(t, addr))
 		}, (*redisstore.Store).Check)
 	})
 	t.Run("Open", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server.Addr(), silent.Soon, func(t *testing.T, addr string) *redisstore.Store {
+		silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
 			store, c, err := rueidis.Open(rueidis.OptionsOf(drivertest.Server{Addr: addr}), redisstore.WithoutQuarantine())
 			if err != nil {
 				t.Fatal(err)

@@ -17,7 +17,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent.Run(t, config.Addr, silent.Soon, func(t *testing.T, addr string) *sqlstore.MySQL {
+	silent.Run(t, config.Addr, func(t *testing.T, addr string) *sqlstore.MySQL {
 		db, err := sql.Open("mysql", strings.ReplaceAll(server.dsn, config.Addr, addr))
 		if err != nil {
 			t.Fatal(err)
