@@ -12,7 +12,8 @@
 //	          Txn: if CreateRevision(key) = 0 then Put. Meanwhile LeaseKeepAlive, if the lease is that
 //	          of a released lock
 //	ExpireIf  Get, and LeaseKeepAlive. If the lease is shorter than ttl: a new lease, and
-//	          Txn: if ModRevision(key) has not changed then Put
+//	          Txn: if ModRevision(key) has not changed then Put. If such a Txn had no answer, the next
+//	          call makes one with the old lease, so that the first can't come late
 //	DeleteIf  Txn: if Value(key) = token then Delete
 //	Enter     Get of all holds. If they admit one more: a lease, and Txn: if none of them is newer,
 //	          and one of them is still there, then Put. Meanwhile LeaseKeepAlive, as for SetNX
@@ -122,6 +123,7 @@ type Store struct {
 	ways   *ways
 	config config
 	spares spares
+	moves  moves
 	streak streak
 	uses   uses
 }
@@ -326,22 +328,27 @@ func (s *Store) create(ctx context.Context, key, value string, seconds int64) (d
 // keep makes a key live for so many seconds from now at least, and stores next there if that is not
 // what it has. It returns done, or what is there now because the key has changed.
 func (s *Store) keep(ctx context.Context, key string, found, next state, seconds int64) (done bool, now state, err error) {
+	at := s.at(key)
 	lease := clientv3.LeaseID(found.lock.Lease)
 	enough, err := s.renew(ctx, lease, seconds)
+	move := s.moves.of(at) // not before the renewal: a lease that is granted later ends later
 	switch {
 	case isLeaseGone(err):
 		now, err = s.get(ctx, key)
 		return false, now, err
 	case err != nil:
 		return false, now, err
-	case enough && next.value == found.value:
+	case enough && next.value == found.value && move == nil:
 		return true, found, nil
 	case !enough:
+		move = s.moves.begin(at)
+	}
+	defer func() { s.moves.end(at, move, done, s.config.maxTTL) }()
+	if !enough {
 		if lease, err = s.newLease(ctx, seconds); err != nil {
 			return false, now, err
 		}
 	}
-	at := s.at(key)
 	puts := []clientv3.Op{clientv3.OpPut(at, next.value, clientv3.WithLease(lease))}
 	if next.number > 0 {
 		puts = append(puts, clientv3.OpPut(numberAt(at), strconv.FormatInt(next.number, 10), clientv3.WithLease(lease)))

@@ -196,14 +196,23 @@ func (s *Store) again(ctx context.Context, key string, h hold, seconds int64) (b
 }
 
 // keepHold lets a hold live for so many seconds from now at least. It is false if the hold has changed.
-func (s *Store) keepHold(ctx context.Context, h hold, seconds int64) (bool, error) {
-	enough, err := s.renew(ctx, clientv3.LeaseID(h.kv.Lease), seconds)
-	if enough || isLeaseGone(err) || err != nil {
-		return enough, ignoreGone(err)
+func (s *Store) keepHold(ctx context.Context, h hold, seconds int64) (done bool, err error) {
+	lease := clientv3.LeaseID(h.kv.Lease)
+	enough, err := s.renew(ctx, lease, seconds)
+	move := s.moves.of(h.key) // as in keep
+	switch {
+	case err != nil:
+		return false, ignoreGone(err)
+	case enough && move == nil:
+		return true, nil
+	case !enough:
+		move = s.moves.begin(h.key)
 	}
-	lease, err := s.newLease(ctx, seconds)
-	if err != nil {
-		return false, err
+	defer func() { s.moves.end(h.key, move, done, s.config.maxTTL) }()
+	if !enough {
+		if lease, err = s.newLease(ctx, seconds); err != nil {
+			return false, err
+		}
 	}
 	r, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).
 		Then(clientv3.OpPut(h.key, string(h.kv.Value), clientv3.WithLease(lease))).Commit()
@@ -315,7 +324,10 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 	if err != nil {
 		return backends.Result{}, ignoreGone(err)
 	}
+	stored := false
 	if !enough {
+		move := s.moves.begin(old.key)
+		defer func() { s.moves.end(old.key, move, stored, s.config.maxTTL) }()
 		if lease, err = s.newLease(ctx, seconds); err != nil {
 			return backends.Result{}, err
 		}
@@ -339,5 +351,6 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 	case !r.Succeeded:
 		return backends.Result{}, nil
 	}
+	stored = true
 	return entered(next, r), nil
 }
