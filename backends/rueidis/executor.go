@@ -29,7 +29,7 @@ type state struct {
 }
 
 func newExecutor(c client.Client) executor {
-	return executor{c, c.Mode() == client.ClientModeCluster, &state{demoted: make(chan struct{}, 1)}}
+	return executor{c, c.Mode() == client.ClientModeCluster, &state{first: first{since: time.Now()}, demoted: make(chan struct{}, 1)}}
 }
 
 // Clustered tells the family that a message may be heard on another node than the one that it was published on.
@@ -57,7 +57,7 @@ func (e executor) elsewhere(ctx context.Context, args []any, err error) (any, er
 		return nil, err
 	}
 	reply, err := e.send(ctx, args)
-	if err == nil || !driver.IsDemoted(err) || time.Since(e.connected) < reconnectEvery {
+	if err == nil || !driver.IsDemoted(err) || time.Since(e.connected) < reconnectEvery || e.doubtful() {
 		return reply, err
 	}
 	e.connected = time.Now()
@@ -83,13 +83,11 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 			cmd = cmd.SetSlot(key)
 		}
 	}
-	over, after, err := e.line(ctx)
-	if err != nil {
-		return nil, err
-	}
-	result := over.Do(pipelined(ctx), cmd)
-	after(result.NonRedisError())
-	reply, err := decode(result)
+	var reply any
+	err := e.over(ctx, func(c client.CommandClient) (err error) {
+		reply, err = decode(c.Do(pipelined(ctx), cmd))
+		return err
+	})
 	e.Note(err)
 	if err != nil {
 		return nil, e.translate(ctx, err)

@@ -26,18 +26,23 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 	for i, c := range commands {
 		all[i] = command(e.client, c.Args)
 	}
-	over, after, err := e.line(ctx)
-	if err != nil {
+	var results []client.RedisResult
+	ended := e.over(ctx, func(over client.CommandClient) error {
+		results = over.DoMulti(pipelined(ctx), all...)
+		_, err := decode(results[len(results)-1]) // if any has no answer, the last one has none
+		return err
+	})
+	if results == nil {
 		for _, c := range commands {
-			c.Err = err
+			c.Err = ended
 		}
 		return
 	}
-	results := over.DoMulti(pipelined(ctx), all...)
-	after(results[len(results)-1].NonRedisError())
 	for i, result := range results {
 		c := commands[i]
-		c.Reply, c.Err = decode(result)
+		if c.Reply, c.Err = decode(result); result.NonRedisError() != nil {
+			c.Err = ended
+		}
 		e.Note(c.Err)
 		if c.Err != nil {
 			c.Err = e.translate(ctx, c.Err)

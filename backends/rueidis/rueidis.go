@@ -21,8 +21,9 @@
 // not answer is given up after Dialer.KeepAlive and ConnWriteTimeout, and then all that waited get an error.
 //
 // When the connection of all calls has left a call without an answer for a second, further calls share one more connection, from
-// the pool for blocking commands, until the first one answers or is given up. Then what is sent to clean up may overtake the
-// abandoned command, and is sent again later. A store on a ClusterClient goes on with the connection that it has.
+// the pool for blocking commands, until the first one answers or is given up: leave room for it in BlockingPoolSize. What is sent
+// to clean up may overtake the abandoned command, and is sent again when that can no longer arrive. After a pause of seven seconds
+// the connection is tested before it is used. A store on a ClusterClient does none of this.
 //
 // # What is sent twice
 //
@@ -56,10 +57,9 @@ import (
 // SendToReplicas must be false for all commands but those that IsReadOnly. Wake-ups have one connection more, from the first
 // waiter to the last.
 //
-// If a connection ends under a grant, the outcome is unknown, and the Client makes another attempt at once only if the connection
-// was idle before. Open and [Quarantine] wrap the connections of a client, to know that. New can't: rueidis gives no access to
-// its connections, and an error does not say which of them a command was on. The application uses the same connections, so they
-// may be busy while the store is idle.
+// If a connection ends under a grant, the outcome is unknown, and the Client makes another attempt at once only if the store had
+// not used the connection for a tenth of a second. Open and [Quarantine] wrap the connections of a client, so they know that too
+// if the application uses them.
 //
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
 // asked the cluster anew.

@@ -2,6 +2,7 @@ package rueidis
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,11 @@ import (
 
 const (
 	silence = time.Second // how long the first connection may leave calls without an answer
-	tries   = 3           // connections of the pool that are tried: some may be as silent as the first
+	tries   = 8           // connections of the pool that are tried at once, if an idle one of it is silent too
+
+	// A connection on which nothing was answered for so long is tested before the next call. A waiter
+	// looks more often, so that costs it nothing.
+	idle = 7 * time.Second
 )
 
 // A first is the connection that all calls share, until it falls silent. Then they go over a second one,
@@ -20,109 +25,160 @@ const (
 // goes to, so its calls stay where they are.
 type first struct {
 	mu    sync.Mutex
-	calls int       // without an answer
-	since time.Time // the last answer, or when the oldest call was sent that came after it
-	doubt *doubt    // nil: it answers
+	calls int           // without an answer
+	since time.Time     // the last answer, or when the oldest call was sent that came after it
+	idle  time.Duration // before that call
+	doubt *doubt        // nil: it answers
 }
 
 // A doubt is whether the first connection still answers.
 type doubt struct {
-	since   time.Time     // what was sent then has no answer
-	settled chan struct{} // closed when it is known whether there is a second connection
+	from    time.Time       // from then on, calls wait until it is settled
+	settled chan struct{}   // closed when it is known whether there is a second connection
+	over    context.Context // ends with the doubt: what was sent over the first connection has arrived, or is lost
+	end     context.CancelFunc
 
 	calls  sync.RWMutex // held for reading by each call over the second connection
 	second client.DedicatedClient
-	broke  atomic.Bool // the second connection did
+	addr   string      // of the server that it leads to
+	broke  atomic.Bool // the second connection did, or leads to a server that is a replica now
 }
 
-// line returns the connection for a call, and what to do after the call with its error. While a second
-// connection is being opened, line waits.
-func (e executor) line(ctx context.Context) (over client.CommandClient, after func(error), err error) {
+// over makes a call over one of the connections. While a second one is being opened, it waits.
+func (e executor) over(ctx context.Context, call func(client.CommandClient) error) (err error) {
 	if e.cluster {
-		return e.client, func(error) {}, nil
+		return call(e.client)
 	}
-	if d := e.silent(); d != nil {
+	if d := e.doubted(); d != nil {
 		select {
 		case <-d.settled:
 		case <-ctx.Done():
-			return nil, nil, driver.NotSent(ctx, e.addr(), ctx.Err())
+		}
+		if ctx.Err() != nil {
+			return driver.NotSent(ctx, e.addr(), ctx.Err())
 		}
 		if d.calls.TryRLock() { // else it is being closed
-			if d.second != nil && !d.broke.Load() {
-				return d.second, func(err error) { d.after(ctx, err) }, nil
+			defer d.calls.RUnlock()
+			if d.second != nil && !d.broke.Load() && d.addr == e.addr() { // a Sentinel's client may know another master
+				return d.call(ctx, call)
 			}
-			d.calls.RUnlock()
 		}
 	}
-	e.first.before()
-	return e.client, func(err error) { e.after(ctx, err) }, nil
+	idle := e.first.before()
+	err = errGone
+	defer func() { err = e.after(ctx, err, idle) }()
+	err = call(e.client)
+	return err
 }
 
-func (d *doubt) after(ctx context.Context, err error) {
-	if err != nil && ctx.Err() == nil {
-		d.broke.Store(true)
-	}
-	d.calls.RUnlock()
+// errGone is the error of a call that has not returned: rueidis panicked, or ended the goroutine.
+var errGone = errors.New("the client library ended the call")
+
+func (d *doubt) call(ctx context.Context, call func(client.CommandClient) error) (err error) {
+	err = errGone
+	defer func() {
+		if !isAnswer(err) && ctx.Err() == nil || driver.IsDemoted(err) {
+			d.broke.Store(true)
+		}
+	}()
+	err = call(d.second)
+	return err
 }
 
-func (f *first) before() {
+func isAnswer(err error) bool { return err == nil || errors.As(err, new(*driver.ReplyError)) }
+
+// before tells for how long the connection was idle.
+func (f *first) before() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls++; f.calls == 1 {
-		f.since = time.Now()
+		now := time.Now()
+		f.since, f.idle = now, now.Sub(f.since)
 	}
+	return f.idle
 }
 
 // after begins a doubt if the ctx of a call has ended and nothing was answered.
-func (e executor) after(ctx context.Context, err error) {
+func (e executor) after(ctx context.Context, err error, idle time.Duration) error {
+	left := !isAnswer(err) && ctx.Err() != nil
 	f := &e.first
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls--
-	switch {
-	case err == nil || ctx.Err() == nil:
-		f.since = time.Now()
-	case f.doubt == nil:
-		e.begin()
+	if !left {
+		f.since, f.idle = time.Now(), 0
+		return driver.EndedIdle(err, idle)
 	}
+	if f.doubt == nil {
+		late := f.since.Add(silence)
+		e.begin(late, late)
+	}
+	return onTheWay{err, f.doubt.over}
 }
 
-// silent returns a doubt that has lasted for long.
-func (e executor) silent() *doubt {
+// onTheWay is the error of a call that may still arrive over the first connection.
+type onTheWay struct {
+	error
+	over context.Context
+}
+
+func (e onTheWay) Unwrap() error         { return e.error }
+func (e onTheWay) Late() context.Context { return e.over }
+
+// doubted returns the doubt for which a call must wait. There is one if nothing was answered for a while.
+func (e executor) doubted() *doubt {
 	f := &e.first
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.doubt == nil && f.calls == 0 || time.Since(f.since) < silence:
+	now := time.Now()
+	if f.doubt == nil {
+		switch quiet := now.Sub(f.since); {
+		case f.calls > 0 && quiet >= silence:
+			e.begin(now, now)
+		case f.calls == 0 && quiet >= idle:
+			e.begin(now, now.Add(silence))
+		}
+	}
+	if f.doubt == nil || now.Before(f.doubt.from) {
 		return nil
-	case f.doubt == nil:
-		e.begin()
 	}
 	return f.doubt
 }
 
-func (e executor) begin() {
-	e.first.doubt = &doubt{since: e.first.since, settled: make(chan struct{})}
-	go e.settle(e.first.doubt)
+func (e executor) doubtful() bool {
+	e.first.mu.Lock()
+	defer e.first.mu.Unlock()
+	return e.first.doubt != nil
+}
+
+// begin asks the first connection. If it has not answered at late, a second one is opened.
+func (e executor) begin(from, late time.Time) {
+	d := &doubt{from: from, settled: make(chan struct{})}
+	d.over, d.end = context.WithCancel(context.Background())
+	e.first.doubt = d
+	go e.settle(d, late)
 }
 
 // settle ends a doubt. Nothing but a PING is sent twice.
-func (e executor) settle(d *doubt) {
+func (e executor) settle(d *doubt, late time.Time) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
 		_ = ping(context.Background(), e.client)
 	}()
+	timer := time.NewTimer(time.Until(late))
+	defer timer.Stop()
 	select {
 	case <-answered:
-	case <-time.After(time.Until(d.since.Add(silence))):
-		d.second = e.open(answered)
+	case <-timer.C:
+		d.second, d.addr = e.open(answered), e.addr()
 	}
 	close(d.settled)
 	<-answered
 	e.first.mu.Lock()
-	e.first.doubt, e.first.since = nil, time.Now()
+	e.first.doubt, e.first.since, e.first.idle = nil, time.Now(), 0
 	e.first.mu.Unlock()
+	d.end()
 	d.calls.Lock() // after the last one
 	defer d.calls.Unlock()
 	if d.second != nil {
@@ -131,20 +187,19 @@ func (e executor) settle(d *doubt) {
 	}
 }
 
-// open opens a connection that answers. It returns nil if none does, or when the first one has answered.
+// open takes a connection out of the pool that answers. It returns nil if there is none, or when the first
+// one has answered.
 func (e executor) open(answered <-chan struct{}) client.DedicatedClient {
 	opened := make(chan client.DedicatedClient)
 	go func() {
-		var second client.DedicatedClient
-		for n := 0; n < tries && second == nil; n++ {
-			second = e.dedicate()
+		second, wasIdle := e.answering(1)
+		if second.c == nil && wasIdle {
+			second, _ = e.answering(tries)
 		}
 		select {
-		case opened <- second:
+		case opened <- second.c:
 		case <-answered:
-			if second != nil {
-				second.Close()
-			}
+			second.giveBack()
 		}
 	}()
 	select {
@@ -155,15 +210,55 @@ func (e executor) open(answered <-chan struct{}) client.DedicatedClient {
 	}
 }
 
-func (e executor) dedicate() client.DedicatedClient {
-	c, _ := e.client.Dedicate()
-	ctx, cancel := context.WithTimeout(context.Background(), silence)
-	defer cancel()
-	if ping(ctx, c) != nil {
-		c.Close()
-		return nil
+// taken is a connection of the pool, or none.
+type taken struct {
+	c       client.DedicatedClient
+	release func()
+}
+
+func (t taken) giveBack() {
+	if t.c != nil {
+		t.release()
 	}
-	return c
+}
+
+// answering takes n connections out of the pool, and returns the first that answers. wasIdle tells that one
+// without an answer was in the pool before: a new one would have been answered while it was opened.
+func (e executor) answering(n int) (_ taken, wasIdle bool) {
+	all, silent := make(chan taken, n), make(chan bool, n)
+	for range n {
+		go func() {
+			began := time.Now()
+			c, release := e.client.Dedicate()
+			idle := time.Since(began) < silence
+			ctx, cancel := context.WithTimeout(context.Background(), silence)
+			defer cancel()
+			if ping(ctx, c) == nil {
+				all <- taken{c, release}
+				return
+			}
+			silent <- idle
+			c.Close() // takes up to a second
+		}()
+	}
+	for left := n; left > 0; left-- {
+		select {
+		case first := <-all:
+			go func() {
+				for range left - 1 {
+					select {
+					case other := <-all:
+						other.giveBack()
+					case <-silent:
+					}
+				}
+			}()
+			return first, false
+		case idle := <-silent:
+			wasIdle = wasIdle || idle
+		}
+	}
+	return taken{}, wasIdle
 }
 
 func ping(ctx context.Context, c client.CommandClient) error {

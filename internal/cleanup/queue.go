@@ -14,8 +14,7 @@ const (
 	maxSlots = 10_000 // attempts under way and entries
 	// slots in use at which Add drops: the rest is for attempts
 	maxLeftovers = maxSlots * 3 / 4
-	maxConfirmed = maxSlots / 2 // slots in use at which the last confirmation is left out
-	workers      = 4            // calls at once while the server answers
+	workers      = 4 // calls at once while the server answers
 	// calls that have not returned, however long they are under way
 	maxHanging  = 8
 	hangLimit   = tryLimit + 100*time.Millisecond // for a call until another one is made beside it
@@ -25,9 +24,8 @@ const (
 
 // confirmations are the pauses after which an answered cleanup is repeated. The call of the unknown
 // attempt may arrive later than the cleanup: from the socket of a server that was stopped, a proxy,
-// TCP's retransmission queue. The last one is for a connection that was silent and answers again: the
-// cleanup went over another one. Client libraries and gRPC give a silent connection up within 11 s.
-var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 10 * time.Second}
+// TCP's retransmission queue.
+var confirmations = [...]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
 // Entry is a value that an operation may have left in the store.
 type Entry struct {
@@ -45,7 +43,22 @@ type Entry struct {
 	// call then does not wait for a probe, nor behind one that hangs.
 	AtOnce bool
 
+	// Late is done when the operation can no longer arrive; nil: nobody knows. Until then the entry stays,
+	// and then it is removed again.
+	Late context.Context
+
 	removed bool // once
+}
+
+// LateOf is the end of what err, the error of an operation, has left under way; nil: nobody knows. The
+// error has a method Late() context.Context if the connection of the operation is silent and is not given
+// up, while others are used.
+func LateOf(err error) context.Context {
+	var l interface{ Late() context.Context }
+	if errors.As(err, &l) {
+		return l.Late()
+	}
+	return nil
 }
 
 // Queue has the cleanups of one server. Their cost is bounded: there are at most 10,000 entries;
@@ -111,9 +124,20 @@ type entry struct {
 	end    time.Time // the store has forgotten the value
 	due    time.Time // of the next confirmation
 	stage  int       // answers so far
-	done   bool      // answered at least once, or ended
-	next   *entry    // of the same key
+	late   lateness
+	done   bool   // answered at least once, or ended
+	next   *entry // of the same key
 }
+
+// lateness is what an entry knows of its operation.
+type lateness int
+
+const (
+	arrived  lateness = iota // or nobody knows
+	expected                 // it may arrive
+	parked                   // it may arrive, and the entry was confirmed before
+	missed                   // it may have arrived since the last call for the entry was made
+)
 
 type call struct {
 	of      *entry
@@ -253,6 +277,10 @@ func (q *Queue) add(ctx context.Context, of Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.entries++
+	if of.Late != nil {
+		e.late = expected
+		context.AfterFunc(of.Late, func() { q.arrive(e) })
+	}
 	if e.done {
 		q.answered(e, now, true)
 	} else {
@@ -463,7 +491,7 @@ func (e *entry) revive(now time.Time) {
 // awaits tells whether the server may have the value or may still write it. If very many calls
 // hang, it no longer waits for a server that hangs.
 func (q *Queue) awaits(e *entry, now time.Time) bool {
-	return now.Before(e.end) || q.hung && !e.Known && len(q.calls) < maxHanging
+	return now.Before(e.end) || e.late == expected || q.hung && !e.Known && len(q.calls) < maxHanging
 }
 
 // fail is called when a call was not answered.
@@ -492,18 +520,44 @@ func refused(err error) bool {
 // answered moves an entry to its next confirmation, or drops it.
 func (q *Queue) answered(e *entry, now time.Time, removed bool) {
 	q.finish(e)
-	if !removed || e.Known || e.stage == len(confirmations) {
+	if !removed || e.Known {
 		q.drop(e)
+		return
+	}
+	if last := e.stage == len(confirmations); last || now.Add(confirmations[e.stage]).After(e.end) {
+		switch e.late {
+		case expected:
+			e.late = parked
+		case missed:
+			q.anew(e)
+		default:
+			q.drop(e)
+		}
 		return
 	}
 	e.due = now.Add(confirmations[e.stage])
-	last := e.stage == len(confirmations)-1
-	if e.due.After(e.end) || last && q.slots.Load() > maxConfirmed { // attempts need the slots
-		q.drop(e)
-		return
-	}
 	q.later[e.stage].push(e)
 	e.stage++
+}
+
+// arrive is called when the operation of an entry can no longer arrive. What came just before may still be
+// in a buffer of the server.
+func (q *Queue) arrive(e *entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	e.end = now.Add(e.TTL)
+	if e.late == expected {
+		e.late = missed
+		return
+	}
+	q.anew(e)
+	q.pump(now)
+}
+
+func (q *Queue) anew(e *entry) {
+	e.late, e.stage = arrived, 0
+	q.fresh.push(e)
 }
 
 // finish records that nobody needs to wait for the entry.

@@ -115,13 +115,15 @@ func (p pooled) elsewhere(ctx context.Context, do func() error) error {
 // try tells how many commands were answered, and whether the others were not because the connection
 // broke.
 func (p pooled) try(ctx context.Context, commands []*Command) (answered int, broke bool) {
-	rested := p.idle() >= restedFor
+	idle := p.idle()
 	c, err := p.get(ctx)
 	if err == nil {
 		answered, err = p.exchange(ctx, c, commands)
 		broke = err != nil && !isTimeout(err)
-		if rested && answered == 0 && isEnd(err) {
-			err = stale{err, false}
+		if answered == 0 {
+			err = EndedIdle(err, idle)
+		}
+		if isStale(err) {
 			p.closeIdle(ctx)
 		}
 		demoted, away := false, false

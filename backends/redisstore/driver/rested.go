@@ -81,6 +81,15 @@ func (s stale) Unwrap() error { return s.error }
 func (s stale) Stale() bool   { return true }
 func (s stale) Unsent() bool  { return s.unsent }
 
+// EndedIdle is err, the error of a call on a connection that nothing was sent on for so long before. If the
+// connection has ended, the error has a method Stale() bool, which is true: see [WireError.Stale].
+func EndedIdle(err error, idle time.Duration) error {
+	if idle >= restedFor && isEnd(err) && !IsUnsent(err) {
+		return stale{err, false}
+	}
+	return err
+}
+
 func isStale(err error) bool {
 	_, is := errors.AsType[stale](err)
 	return is

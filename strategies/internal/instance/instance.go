@@ -173,7 +173,7 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 	lease, err := granted(req, started, res, err)
 	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
 		i.cleanups.Free()
-	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req)) {
+	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req, err)) {
 		err = &cleanedUp{err, until}
 	}
 	return outcome(req, lease, res, err)
@@ -209,8 +209,8 @@ func outcome(req locker.Request, lease locker.Lease, res backends.Result, err er
 }
 
 // entry is the cleanup after an attempt whose outcome is unknown.
-func (i *instance) entry(req locker.Request) cleanup.Entry {
-	return cleanup.Entry{Key: req.Key, TTL: req.TTL, Remove: func(ctx context.Context) error {
+func (i *instance) entry(req locker.Request, unknown error) cleanup.Entry {
+	return cleanup.Entry{Key: req.Key, TTL: req.TTL, Late: cleanup.LateOf(unknown), Remove: func(ctx context.Context) error {
 		_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
 		return err
 	}}

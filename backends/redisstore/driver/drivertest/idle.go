@@ -33,7 +33,7 @@ func forgottenConnections(t *testing.T, h Harness) {
 					t.Error("there was no connection to forget")
 				}
 				if h.Shares {
-					time.Sleep(4 * time.Second) // for the client library, which tests the connection by itself
+					time.Sleep(4 * time.Second) // such a connection is tested later, or by the client library
 				}
 			})
 		})
@@ -83,18 +83,13 @@ func endingConnection(t *testing.T, h Harness) {
 // idling are the ways to a client for locks.
 func (h Harness) idling() map[string]func(t *testing.T, to Server) Client {
 	opts := []redisstore.Option{redisstore.WithoutQuarantine(), redisstore.WithMaxTTL(time.Hour)}
-	ways := map[string]func(t *testing.T, to Server) Client{
+	return map[string]func(t *testing.T, to Server) Client{
 		"Open": func(t *testing.T, to Server) Client {
 			store, closes := h.Open(t, to, opts...)
 			return Client{New: func(...redisstore.Option) *redisstore.Store { return store }, Close: closes}
 		},
+		"New": func(t *testing.T, to Server) Client { return h.Connect(t, to) },
 	}
-	// Without Open, a library that shares connections gives no access to them, so no attempt is repeated. Its
-	// defaults test a connection too, but take 11 s.
-	if !h.Shares {
-		ways["New"] = func(t *testing.T, to Server) Client { return h.Connect(t, to) }
-	}
-	return ways
 }
 
 // idle locks after a pause in which the connections die.
