@@ -196,6 +196,27 @@ func TestEachCallGoesOverAnotherConnectionAndBack(t *testing.T) {
 	}
 }
 
+// With two clusters there would be two holders.
+func TestNoCallGoesToAClusterThatTheClientHasLeft(t *testing.T) {
+	t.Parallel()
+	old, next := etcdtest.Start(t, 1, etcdtest.Fast), etcdtest.Start(t, 1, etcdtest.Fast)
+	all := before(t, old)
+	client := deaf(t, clientv3.Config{Endpoints: all.endpoints()})
+	store := etcd.New(client)
+	meet(t, store)
+	falls(t, store, all)
+	if r, err := store.SetNX(t.Context(), "before", "token", 10*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	client.SetEndpoints(next.Endpoints()...)
+	if r, err := store.SetNX(t.Context(), "k", "token", 10*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	if there(t, dial(t, old.Endpoints()), "k") || !there(t, dial(t, next.Endpoints()), "k") {
+		t.Error("the lock is in the cluster that the client has left")
+	}
+}
+
 func TestAMemberThatIsDownFailsNoCallWhileAnotherIsSilent(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, 3, etcdtest.Fast)

@@ -4,7 +4,9 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,18 +28,22 @@ import (
 // Meanwhile reads wait on the connections of the client. When all have ended, each of these has answered,
 // or gRPC has made it anew. Then calls go over the client again.
 //
+// If the client gets other endpoints meanwhile, calls go over it again at once: they may be those of
+// another cluster.
+//
 // A call goes over one way, once. What reads may go over another one if its member could not be reached.
 type ways struct {
 	client *clientv3.Client
 	home   string // a key that the user of the client may read
 
-	mu    sync.Mutex
-	first *way            // that of the client
-	now   *way            // that of the next call
-	more  map[string]*way // those of the store, by endpoint. They end when calls go over the client again
-	turn  int             // of the endpoints, for the next one
-	since time.Time       // the connections of the store that are counted were made after it
-	made  int
+	mu        sync.Mutex
+	first     *way            // that of the client. Each time that calls go over it again, it is a new one
+	now       *way            // that of the next call
+	more      map[string]*way // those of the store, by endpoint. They end when calls go over the client again
+	endpoints []string        // of the client, when calls left it
+	turn      int             // of the endpoints, for the next one
+	since     time.Time       // the connections of the store that are counted were made after it
+	made      int
 }
 
 // silence is how long a call has had no answer when its ctx ends, if its connection counts as silent. It
@@ -47,6 +53,8 @@ const silence = 900 * time.Millisecond
 // pause is the time in which a store makes one connection to each member at most. A server may be slow,
 // and answer what waits on the connections of the client.
 const pause = 10 * time.Second
+
+const maxOverdue = 8
 
 // A way is a connection, and the calls that are under way on it, in the order in which they began.
 type way struct {
@@ -71,8 +79,26 @@ type call struct {
 }
 
 func newWays(client *clientv3.Client, home string) *ways {
-	first := &way{kv: client, lease: client, conn: client.ActiveConnection(), waits: true}
-	return &ways{client: client, home: home, first: first, now: first, more: map[string]*way{}}
+	w := &ways{client: client, home: home, more: map[string]*way{}, turn: rand.IntN(1 << 16)}
+	w.goBack()
+	return w
+}
+
+// goBack lets calls go over the client. What goes over it from now on is judged anew.
+func (w *ways) goBack() {
+	w.first = &way{kv: w.client, lease: w.client, conn: w.client.ActiveConnection(), waits: true}
+	w.now = w.first
+	for _, other := range w.more {
+		other.retire()
+	}
+	clear(w.more)
+}
+
+// follow goes back if the client has other endpoints than when calls left it.
+func (w *ways) follow(endpoints []string) {
+	if w.now != w.first && !slices.Equal(endpoints, w.endpoints) {
+		w.goBack()
+	}
 }
 
 // begin returns a call for its caller to make and to end.
@@ -86,16 +112,20 @@ func (w *ways) begin(ctx context.Context) *call {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.now != w.first {
+		w.follow(w.client.Endpoints())
+	}
 	c := &call{way: w.now, ways: w, ctx: ctx, began: began}
 	c.at = c.calls.PushBack(c)
 	return c
 }
 
-// overdue are the calls that have had no answer for so long that the end of their ctx counts.
+// overdue are some calls that have had no answer for so long that the end of their ctx counts: the oldest
+// ones. The others tell it themselves when they end.
 func (w *ways) overdue(now time.Time) (all []*call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for e := w.now.calls.Front(); e != nil; e = e.Next() {
+	for e := w.now.calls.Front(); e != nil && len(all) < maxOverdue; e = e.Next() {
 		c := e.Value.(*call)
 		if now.Sub(c.began) < silence {
 			break
@@ -150,27 +180,30 @@ func (w *ways) remove(c *call, answered bool) {
 func (w *ways) leave(old *way, silent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if old != w.now || !w.mayDial() {
+	endpoints := w.client.Endpoints()
+	w.follow(endpoints)
+	if old != w.now || !w.mayDial(endpoints) {
 		return
 	}
 	old.spent = silent && old.answered
-	w.now = w.next()
+	w.now = w.next(endpoints)
 	if old == w.first && w.now != old {
-		go w.await()
+		w.endpoints = endpoints
+		go w.await(old, len(endpoints))
 	}
 }
 
 // mayDial is false for a client that is closed, and for one whose KV was replaced: package namespace of
 // the client library does so, and over another connection the keys would have other names.
-func (w *ways) mayDial() bool {
-	return w.client.Ctx().Err() == nil && len(w.client.Endpoints()) > 0 &&
+func (w *ways) mayDial(endpoints []string) bool {
+	return w.client.Ctx().Err() == nil && len(endpoints) > 0 &&
 		reflect.TypeOf(w.client.KV) == reflect.TypeOf(clientv3.NewKVFromKVClient(nil, nil))
 }
 
 // next is the way to the next member. To dial blocks nobody, whatever options the client has: gRPC
-// connects for the first call. The connection has the credentials of the client, and its token.
-func (w *ways) next() *way {
-	endpoints := w.client.Endpoints()
+// connects for the first call. The connection has the credentials of the client, and its token. Dial of
+// the client library reads the endpoints without a lock, so beside SetEndpoints it is a data race there.
+func (w *ways) next(endpoints []string) *way {
 	w.turn = (w.turn + 1) % len(endpoints)
 	endpoint := endpoints[w.turn]
 	there := w.more[endpoint]
@@ -228,10 +261,10 @@ func (o *way) retire() {
 
 // await waits until each connection of the client has answered or was made anew. The client library asks
 // the members in turn, and sends a read again if gRPC finds that its connection is dead. Three times as
-// many reads as members meet all of them, also if the application asks some in between.
-func (w *ways) await() {
+// many reads as members nearly always meet all of them, also if the application asks some in between.
+func (w *ways) await(first *way, members int) {
 	var all sync.WaitGroup
-	reads := len(w.client.Endpoints())
+	reads := members
 	if reads > 1 {
 		reads *= 3
 	}
@@ -241,14 +274,16 @@ func (w *ways) await() {
 		})
 	}
 	all.Wait()
+	w.answered(first)
+}
+
+// answered goes back, if first was not left again since: after follow, another await may be under way.
+func (w *ways) answered(first *way) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.first = &way{kv: w.first.kv, lease: w.first.lease, conn: w.first.conn, waits: true} // what goes over it now is judged anew
-	w.now = w.first
-	for _, other := range w.more {
-		other.retire()
+	if w.first == first {
+		w.goBack()
 	}
-	clear(w.more)
 }
 
 // left tells that calls go over a way of the store.

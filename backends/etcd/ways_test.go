@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -213,6 +214,51 @@ func TestCallsGoBackWhenTheClientIsAnswered(t *testing.T) {
 	}
 	if w.begin(t.Context()).conn != w.client.ActiveConnection() {
 		t.Error("calls do not go over the connection of the client")
+	}
+}
+
+// The others may be members of another cluster.
+func TestCallsGoBackWhenTheClientHasOtherEndpoints(t *testing.T) {
+	w, _ := waysTo(t, 2)
+	first := w.first
+	fallSilent(w)
+	other := w.now
+	goesOn := w.begin(t.Context())
+	w.client.SetEndpoints("127.0.0.1:8", "127.0.0.1:9")
+	if c := w.begin(t.Context()); c.conn != w.client.ActiveConnection() {
+		t.Error("a call goes to an endpoint that the client no longer has")
+	}
+	goesOn.end(status.Error(codes.Unavailable, "refused"))
+	wantClosed(t, other)
+	if w.left() {
+		t.Error("a call that went to the old endpoints tells that the client is silent")
+	}
+	fallSilent(w)
+	for endpoint := range w.more {
+		if !slices.Contains(w.client.Endpoints(), endpoint) {
+			t.Errorf("a connection to %s, which the client no longer has", endpoint)
+		}
+	}
+	if w.answered(first); !w.left() {
+		t.Error("answers from the old endpoints tell that the client is answered by the new ones")
+	}
+	c := w.begin(t.Context())
+	w.client.SetEndpoints()
+	c.end(status.Error(codes.Unavailable, "refused"))
+	fallSilent(w)
+	if w.left() {
+		t.Error("calls go to an endpoint, and the client has none")
+	}
+}
+
+func TestTheFirstMemberIsAnyOfThem(t *testing.T) {
+	seen := map[int]bool{}
+	for range 200 {
+		w, _ := waysTo(t, 3)
+		seen[w.turn%3] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d of three members come first; want each of them some time", len(seen))
 	}
 }
 
