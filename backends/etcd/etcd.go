@@ -26,8 +26,9 @@
 // second or more, the next calls for locks go over a connection that the store opens to one member, and
 // closes when the client is answered again. A waiter has its lock about two seconds after the release
 // then. Wake-ups stay on the connection of the client. A waiter that hears none looks by itself, after
-// six seconds at most. A client whose KV was replaced, as package namespace of the client library does,
-// keeps its connections.
+// six seconds at most. A client keeps its connections if it has a user name, if its endpoints have
+// different schemes, or if its KV was replaced, as package namespace of the client library does. Then
+// gRPC finds one that is silent, if the client has a keep-alive: see [Open].
 //
 // Only a transaction decides who has a lock. What Get returns may be out of date, and then the
 // transaction fails. An attempt that finds the lock held changes no key.
@@ -180,7 +181,8 @@ var (
 // Open opens a client with settings fit for locks, where config does not set its own, and returns a store
 // on it together with the client, for the caller to close:
 //   - gRPC finds a connection that has fallen silent within 11 seconds (DialKeepAliveTime,
-//     DialKeepAliveTimeout): it asks no more often. Until then, calls for locks go over another one;
+//     DialKeepAliveTimeout): it asks no more often. Until then, calls for locks go over another one, but
+//     not if config has a Username;
 //   - a login is given up after 5 seconds (DialTimeout);
 //   - the client library writes no lines to standard error, since the calls return its errors. It would
 //     write one for each call whose ctx ends. It does if config has a Logger or a LogConfig, or if
@@ -367,10 +369,9 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 	return false, readTxn(at, r), nil
 }
 
-// renew starts a lease anew, and reports whether it lasts for so many seconds. If not, or if it did not
-// start, the key gets another lease.
+// renew starts a lease anew, and reports whether it lasts for so many seconds. No lease is not enough.
 func (s *Store) renew(ctx context.Context, lease clientv3.LeaseID, seconds int64) (enough bool, err error) {
-	if lease == 0 || s.spares.none && s.ways.left() { // to log in would go over the connection that is silent
+	if lease == 0 {
 		return false, nil
 	}
 	lives, err := s.keepAlive(ctx, lease)

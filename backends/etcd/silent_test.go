@@ -240,27 +240,6 @@ func TestAMemberThatIsDownFailsNoCallWhileAnotherIsSilent(t *testing.T) {
 	}
 }
 
-// The connection of the store has the token of the client.
-func TestAUserCanCallOverAnotherConnection(t *testing.T) {
-	t.Parallel()
-	c := etcdtest.Start(t, 1, etcdtest.Fast)
-	root := dial(t, c.Endpoints())
-	for _, step := range []func() error{
-		func() error { _, err := root.RoleAdd(t.Context(), "root"); return err },
-		func() error { _, err := root.UserAdd(t.Context(), "root", "secret"); return err },
-		func() error { _, err := root.UserGrantRole(t.Context(), "root", "root"); return err },
-		func() error { _, err := root.AuthEnable(t.Context()); return err },
-	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all := before(t, c)
-	store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints(), Username: "root", Password: "secret"}))
-	falls(t, store, all)
-	eachCall(t, store)
-}
-
 func TestNothingIsLeftOfAConnectionWhenTheClientIsClosed(t *testing.T) {
 	c := etcdtest.Start(t, 1, etcdtest.Fast)
 	all := before(t, c)

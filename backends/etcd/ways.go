@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -193,11 +194,73 @@ func (w *ways) leave(old *way, silent bool) {
 	}
 }
 
-// mayDial is false for a client that is closed, and for one whose KV was replaced: package namespace of
-// the client library does so, and over another connection the keys would have other names.
+// mayDial is true if a connection of the store does the same as that of the client:
+//   - the client is open, and has endpoints;
+//   - all have the same scheme. It says whether a connection is encrypted, and the connection of the client
+//     goes by the first endpoint;
+//   - the client has no user name. Its calls log in over the connection of the client, again and again;
+//   - its KV was not replaced: package namespace of the client library does so, and over another connection
+//     the keys would have other names.
 func (w *ways) mayDial(endpoints []string) bool {
-	return w.client.Ctx().Err() == nil && len(endpoints) > 0 &&
-		reflect.TypeOf(w.client.KV) == reflect.TypeOf(clientv3.NewKVFromKVClient(nil, nil))
+	if w.client.Ctx().Err() != nil || len(endpoints) == 0 || w.client.Username != "" {
+		return false
+	}
+	for _, endpoint := range endpoints {
+		if scheme(endpoint) != scheme(endpoints[0]) {
+			return false
+		}
+	}
+	own, ok := madeOf(clientv3.NewKV(w.client))
+	now, _ := madeOf(w.client.KV)
+	return ok && now == own
+}
+
+func scheme(endpoint string) string {
+	if name, _, ok := strings.Cut(endpoint, "://"); ok {
+		return name
+	}
+	for _, name := range []string{"unix", "unixs"} { // a path may follow at once
+		if strings.HasPrefix(endpoint, name+":") {
+			return name
+		}
+	}
+	return ""
+}
+
+// parts are the types that the KV of a client is made of, and the connection that it calls.
+type parts struct {
+	kv, remote, calls, over reflect.Type
+	conn                    uintptr
+}
+
+// madeOf looks into a KV of the client library, which tells nothing about it. It is false if one of its
+// parts is missing or has another name: in another KV, or in another version.
+func madeOf(kv clientv3.KV) (p parts, ok bool) {
+	v := reflect.ValueOf(kv)
+	inside := func(name string) (of reflect.Type) {
+		if of = typeOf(v); of == nil || of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct || v.IsNil() {
+			v = reflect.Value{}
+			return of
+		}
+		if v = v.Elem().FieldByName(name); v.IsValid() && v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+		return of
+	}
+	p.kv, p.remote, p.calls, p.over = inside("remote"), inside("kc"), inside("cc"), typeOf(v)
+	if p.over == nil || p.over.Kind() != reflect.Pointer {
+		return p, false
+	}
+	p.conn = v.Pointer()
+	return p, true
+}
+
+// typeOf is nil for no value.
+func typeOf(v reflect.Value) reflect.Type {
+	if !v.IsValid() {
+		return nil
+	}
+	return v.Type()
 }
 
 // next is the way to the next member. To dial blocks nobody, whatever options the client has: gRPC
@@ -284,13 +347,6 @@ func (w *ways) answered(first *way) {
 	if w.first == first {
 		w.goBack()
 	}
-}
-
-// left tells that calls go over a way of the store.
-func (w *ways) left() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now != w.first
 }
 
 // read makes a call that changes nothing. A member that can't be reached is no error while there are

@@ -2,13 +2,16 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
@@ -43,6 +46,13 @@ func waysTo(t *testing.T, members int) (w *ways, answer func()) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return newWays(client, "key"), sync.OnceFunc(func() { close(answered) })
+}
+
+// left tells that calls go over a way of the store.
+func (w *ways) left() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now != w.first
 }
 
 // under begins a call some time ago, and ends its ctx.
@@ -262,13 +272,97 @@ func TestTheFirstMemberIsAnyOfThem(t *testing.T) {
 	}
 }
 
-// The keys would have other names.
-func TestAClientWhoseKVWasReplacedKeepsItsConnection(t *testing.T) {
-	w, _ := waysTo(t, 1)
-	w.client.KV = namespace.NewKV(w.client.KV, "prefix/")
+// renaming gives each key another name. Its KV has the type of that of the client.
+type renaming struct{ pb.KVClient }
+
+func TestAClientKeepsItsConnection(t *testing.T) {
+	another, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:9"}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = another.Close() }()
+	for name, change := range map[string]func(c *clientv3.Client){
+		"keys of another name":            func(c *clientv3.Client) { c.KV = namespace.NewKV(c.KV, "prefix/") },
+		"keys of another name, on a call": func(c *clientv3.Client) { c.KV = clientv3.NewKVFromKVClient(renaming{clientv3.RetryKVClient(c)}, c) },
+		"no KV":                           func(c *clientv3.Client) { c.KV = nil },
+		"a KV of nothing":                 func(c *clientv3.Client) { c.KV = clientv3.NewKVFromKVClient(nil, c) },
+		"the KV of another client":        func(c *clientv3.Client) { c.KV = another.KV },
+		"a user":                          func(c *clientv3.Client) { c.Username = "root" },
+		"an endpoint in plain text":       func(c *clientv3.Client) { c.SetEndpoints("https://127.0.0.1:1", "http://127.0.0.1:2") },
+		"an endpoint without a scheme":    func(c *clientv3.Client) { c.SetEndpoints("https://127.0.0.1:1", "127.0.0.1:2") },
+		"an endpoint on this machine":     func(c *clientv3.Client) { c.SetEndpoints("127.0.0.1:1", "unix:/path") },
+		"some encrypted endpoints":        func(c *clientv3.Client) { c.SetEndpoints("unix:/path:1", "unixs:/path:2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := waysTo(t, 1)
+			change(w.client)
+			fallSilent(w)
+			if w.left() || len(w.more) > 0 {
+				t.Error("calls go over another connection")
+			}
+		})
+	}
+	for _, endpoints := range [][]string{
+		{"https://127.0.0.1:1", "https://127.0.0.1:2"},
+		{"unix:///path:1", "unix:/path:2"},
+		{"127.0.0.1:1", "localhost:2"},
+	} {
+		w, _ := waysTo(t, 1)
+		w.client.SetEndpoints(endpoints...)
+		if fallSilent(w); !w.left() {
+			t.Errorf("endpoints of the same kind: no other connection for %q", endpoints)
+		}
+	}
+}
+
+// The client encrypts its connections to all members if the first endpoint says so.
+func TestNothingIsSentInPlainTextIfTheFirstEndpointIsEncrypted(t *testing.T) {
+	member, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := make(chan bool, 100)
+	go func() {
+		for {
+			conn, err := member.Accept()
+			if err != nil {
+				close(plain)
+				return
+			}
+			first := make([]byte, 1)
+			_, _ = conn.Read(first)
+			plain <- first[0] == 'P' // HTTP/2 begins so, and TLS with another byte
+			_ = conn.Close()
+		}
+	}()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"https://127.0.0.1:1", "http://" + member.Addr().String()},
+		Logger:    zap.NewNop(), TLS: &tls.Config{}, Token: "secret",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	w := newWays(client, "key")
 	fallSilent(w)
-	if w.left() || len(w.more) > 0 {
-		t.Error("calls go over another connection")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+	defer cancel()
+	if _, err := w.read(ctx, clientv3.OpGet("key")); err == nil {
+		t.Error("it was answered")
+	}
+	select {
+	case is := <-plain: // of the client, since it was asked
+		if is {
+			t.Error("a connection is not encrypted")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the member was not reached: this test shows nothing")
+	}
+	_ = member.Close()
+	for is := range plain {
+		if is {
+			t.Error("a connection is not encrypted")
+		}
 	}
 }
 
