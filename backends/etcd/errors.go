@@ -76,7 +76,12 @@ func (e *Error) refused() bool {
 	if e.is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrNotCapable, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision) {
 		return true
 	}
-	return strings.Contains(e.Err.Error(), rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)) // it has no error of its own
+	return isOfLearner(e.Err)
+}
+
+// isOfLearner tells that a member has no vote yet, and refuses calls. The client library has no error for it.
+func isOfLearner(err error) bool {
+	return err != nil && strings.Contains(err.Error(), rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner))
 }
 
 func (e *Error) is(some ...error) bool {

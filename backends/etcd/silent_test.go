@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
@@ -147,29 +150,30 @@ func falls(t *testing.T, store *etcd.Store, all relays) {
 // eachCall makes each kind of call once.
 func eachCall(t *testing.T, store *etcd.Store) {
 	t.Helper()
+	lock, shared := t.Name(), t.Name()+" shared"
 	for range 3 { // with spare leases, too
-		if r, err := store.SetNXNumbered(t.Context(), "k", "one", 10*time.Second, backends.Turn{}); err != nil || !r.OK || r.Fence == 0 {
+		if r, err := store.SetNXNumbered(t.Context(), lock, "one", 10*time.Second, backends.Turn{}); err != nil || !r.OK || r.Fence == 0 {
 			t.Errorf("SetNXNumbered = %+v, %v", r, err)
 		}
-		if ok, err := store.ExpireIf(t.Context(), "k", "one", 20*time.Second); err != nil || !ok {
+		if ok, err := store.ExpireIf(t.Context(), lock, "one", 20*time.Second); err != nil || !ok {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
-		if r, err := store.Transfer(t.Context(), "k", "one", "two", 20*time.Second, true); err != nil || !r.OK {
+		if r, err := store.Transfer(t.Context(), lock, "one", "two", 20*time.Second, true); err != nil || !r.OK {
 			t.Errorf("Transfer = %+v, %v", r, err)
 		}
-		if ok, err := store.DeleteIf(t.Context(), "k", "two"); err != nil || !ok {
+		if ok, err := store.DeleteIf(t.Context(), lock, "two"); err != nil || !ok {
 			t.Errorf("DeleteIf = %v, %v", ok, err)
 		}
-		if r, err := store.Enter(t.Context(), "shared", "one", 10*time.Second, backends.Admission{}); err != nil || !r.OK {
+		if r, err := store.Enter(t.Context(), shared, "one", 10*time.Second, backends.Admission{}); err != nil || !r.OK {
 			t.Errorf("Enter = %+v, %v", r, err)
 		}
-		if ok, err := store.Renew(t.Context(), "shared", "one", 20*time.Second); err != nil || !ok {
+		if ok, err := store.Renew(t.Context(), shared, "one", 20*time.Second); err != nil || !ok {
 			t.Errorf("Renew = %v, %v", ok, err)
 		}
-		if r, err := store.TransferHold(t.Context(), "shared", "one", "two", 20*time.Second, true); err != nil || !r.OK {
+		if r, err := store.TransferHold(t.Context(), shared, "one", "two", 20*time.Second, true); err != nil || !r.OK {
 			t.Errorf("TransferHold = %+v, %v", r, err)
 		}
-		if ok, err := store.Leave(t.Context(), "shared", "two"); err != nil || !ok {
+		if ok, err := store.Leave(t.Context(), shared, "two"); err != nil || !ok {
 			t.Errorf("Leave = %v, %v", ok, err)
 		}
 	}
@@ -193,6 +197,54 @@ func TestEachCallGoesOverAnotherConnectionAndBack(t *testing.T) {
 	eachCall(t, store)
 	if n := all.open(); n != 1 {
 		t.Errorf("%d connections; want that of the client", n)
+	}
+}
+
+// A learner refuses all calls for locks, and a member that is behind those that change something.
+func TestAMemberThatRefusesCallsFailsNoneWhileAnotherIsSilent(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 1, etcdtest.Fast)
+	for method, told := range map[string]error{
+		"Range":          rpctypes.ErrGRPCNotSupportedForLearner,
+		"LeaseGrant":     rpctypes.ErrGRPCRequestTooManyRequests,
+		"Txn":            rpctypes.ErrGRPCRequestTooManyRequests,
+		"LeaseKeepAlive": rpctypes.ErrGRPCNotSupportedForLearner,
+	} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			all := append(append(before(t, c), before(t, c)...), before(t, c)...)
+			var client *clientv3.Client
+			var refuses atomic.Pointer[grpc.ClientConn] // the first connection of the store with such a call
+			refused := func(cc *grpc.ClientConn, full string) bool {
+				if !strings.HasSuffix(full, "/"+method) || client == nil || cc == client.ActiveConnection() {
+					return false
+				}
+				refuses.CompareAndSwap(nil, cc)
+				return refuses.Load() == cc
+			}
+			client = deaf(t, clientv3.Config{Endpoints: all.endpoints(), DialOptions: []grpc.DialOption{
+				grpc.WithChainUnaryInterceptor(func(ctx context.Context, full string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+					if refused(cc, full) {
+						return told
+					}
+					return invoke(ctx, full, req, reply, cc, opts...)
+				}),
+				grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, full string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+					stream, err := next(ctx, desc, cc, full, opts...)
+					if err == nil && refused(cc, full) {
+						return renewed{stream, func(*pb.LeaseKeepAliveResponse, func() error) error { return told }}, nil
+					}
+					return stream, err
+				}),
+			}})
+			store := etcd.New(client)
+			meet(t, store)
+			falls(t, store, all)
+			eachCall(t, store)
+			if refuses.Load() == nil {
+				t.Error("nothing was refused: this test shows nothing")
+			}
+		})
 	}
 }
 

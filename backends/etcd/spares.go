@@ -107,9 +107,16 @@ func (s *Store) begin(ctx context.Context, seconds int64) (lease clientv3.LeaseI
 // newLease returns a lease that begins now.
 func (s *Store) newLease(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
 	began := time.Now()
-	c := s.ways.begin(ctx)
-	granted, err := c.lease.Grant(ctx, seconds)
-	c.end(err)
+	var granted *clientv3.LeaseGrantResponse
+	var err error
+	for range max(len(s.client.Endpoints()), 1) {
+		c := s.ways.begin(ctx)
+		granted, err = c.lease.Grant(ctx, seconds)
+		c.end(err)
+		if !c.refused(err) {
+			break
+		}
+	}
 	if err != nil {
 		return 0, err
 	}

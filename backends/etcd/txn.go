@@ -14,7 +14,7 @@ import (
 )
 
 // A txn is a transaction that goes to the next member if one has no leader, as the reads of the client
-// library do. That member has done nothing, so the transaction is still made once. Without this, an
+// library do, or refuses it on a connection of the store. That member has done nothing, so the transaction is still made once. Without this, an
 // attempt of three calls to three members in turn would send its transaction to the same member each time.
 type txn struct {
 	ctx       context.Context
@@ -34,7 +34,7 @@ func (t *txn) Commit() (r *clientv3.TxnResponse, err error) {
 		c := t.ways.begin(t.ctx)
 		r, err = c.kv.Txn(t.ctx).If(t.cmps...).Then(t.then...).Else(t.not...).Commit()
 		c.end(err)
-		if !errors.Is(err, rpctypes.ErrNoLeader) {
+		if !errors.Is(err, rpctypes.ErrNoLeader) && !c.refused(err) {
 			break
 		}
 	}
@@ -102,7 +102,9 @@ func (r *renewal) drop() {
 func (r *renewal) wait() (seconds int64, err error) {
 	for more := len(r.ways.client.Endpoints()); ; more-- {
 		seconds, err = r.answer()
-		if code := status.Code(err); code != codes.Unavailable && code != codes.Internal || more <= 1 {
+		code := status.Code(err)
+		goesOn := code == codes.Unavailable || code == codes.Internal || r.call.refused(err)
+		if !goesOn || more <= 1 {
 			return seconds, err
 		}
 		if err := r.send(); err != nil {

@@ -24,7 +24,7 @@ import (
 // The client has one connection to each member, and asks the members in turn. gRPC tests a silent one
 // every ten seconds at most, and without a keep-alive it never does. So if a call ends without an answer,
 // the next ones go over a connection of the store to one member. If that is silent too, or if its member
-// is down, they go to the next member.
+// is down or refuses calls, they go to the next member.
 //
 // Meanwhile reads wait on the connections of the client. When all have ended, each of these has answered,
 // or gRPC has made it anew. Then calls go over the client again.
@@ -65,9 +65,10 @@ type way struct {
 	waits    bool // for a member that can't be reached, as the client library does: there is no other one
 	calls    list.List
 	answered bool
-	spent    bool   // it has answered, and is silent now
-	close    func() // nil: the client closes it
-	leaving  bool   // it is closed when its calls have ended
+	spent    bool      // it has answered, and is silent now
+	refused  time.Time // its member has refused a call, which another one may do
+	close    func()    // nil: the client closes it
+	leaving  bool      // it is closed when its calls have ended
 }
 
 // A call is what goes over a way.
@@ -142,7 +143,7 @@ func (c *call) end(err error) {
 	if !answered && c.ctx.Err() != nil {
 		silent = time.Since(c.began) >= silence
 	}
-	c.ways.remove(c, answered)
+	c.ways.remove(c, answered, c.refused(err))
 	if silent || c.away(err) {
 		c.ways.leave(c.way, silent)
 	}
@@ -156,7 +157,13 @@ func (c *call) away(err error) bool {
 	if errors.As(rpctypes.Error(err), &told) {
 		code = told.Code()
 	}
-	return c.close != nil && code == codes.Unavailable
+	return c.close != nil && code == codes.Unavailable || c.refused(err)
+}
+
+// refused tells that the member of a way of the store did nothing, and that the next one may do it.
+func (c *call) refused(err error) bool {
+	err = rpctypes.Error(err)
+	return c.close != nil && (errors.Is(err, rpctypes.ErrTooManyRequests) || isOfLearner(err))
 }
 
 // isAnswer tells whether a member has answered.
@@ -165,11 +172,14 @@ func isAnswer(err error) bool {
 	return err == nil || errors.As(rpctypes.Error(err), &told)
 }
 
-func (w *ways) remove(c *call, answered bool) {
+func (w *ways) remove(c *call, answered, refused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.calls.Remove(c.at)
 	c.answered = c.answered || answered
+	if refused {
+		c.way.refused = time.Now()
+	}
 	if c.leaving && c.calls.Len() == 0 {
 		c.close()
 	}
@@ -263,13 +273,19 @@ func typeOf(v reflect.Value) reflect.Type {
 	return v.Type()
 }
 
-// next is the way to the next member. To dial blocks nobody, whatever options the client has: gRPC
+// next is the way to the next member that has not refused a call of late. To dial blocks nobody, whatever options the client has: gRPC
 // connects for the first call. The connection has the credentials of the client, and its token. Dial of
 // the client library reads the endpoints without a lock, so beside SetEndpoints it is a data race there.
 func (w *ways) next(endpoints []string) *way {
-	w.turn = (w.turn + 1) % len(endpoints)
-	endpoint := endpoints[w.turn]
-	there := w.more[endpoint]
+	var endpoint string
+	var there *way
+	for range endpoints {
+		w.turn = (w.turn + 1) % len(endpoints)
+		endpoint = endpoints[w.turn]
+		if there = w.more[endpoint]; there == nil || time.Since(there.refused) >= pause {
+			break
+		}
+	}
 	if there != nil && !there.spent {
 		return there
 	}

@@ -201,6 +201,37 @@ func TestAMemberThatCannotBeReachedIsPassedOver(t *testing.T) {
 	}
 }
 
+func TestAMemberThatRefusesCallsIsPassedOver(t *testing.T) {
+	for _, told := range []error{rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrTooManyRequests} {
+		w, _ := waysTo(t, 3)
+		answer(w, told)
+		if w.left() {
+			t.Errorf("%v: the connection of the client was left", told)
+		}
+		fallSilent(w)
+		refuses := w.now
+		answer(w, told)
+		for range 10 {
+			if w.now == refuses {
+				t.Fatalf("%v: the next calls go to the member that refuses them", told)
+			}
+			answer(w, status.Error(codes.Unavailable, "refused"))
+		}
+		refuses.refused = refuses.refused.Add(-pause)
+		seen := map[*way]bool{}
+		for range 3 {
+			seen[w.now] = true
+			answer(w, told)
+		}
+		if len(seen) != 3 || !seen[refuses] {
+			t.Errorf("%v: %d members were asked after a while; want all", told, len(seen))
+		}
+		if answer(w, told); w.begin(t.Context()).way == nil {
+			t.Errorf("%v: no way is left when all refuse", told)
+		}
+	}
+}
+
 func TestCallsGoBackWhenTheClientIsAnswered(t *testing.T) {
 	w, answered := waysTo(t, 3)
 	early := w.begin(t.Context())
