@@ -38,6 +38,9 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 		}
 		return
 	}
+	if results[0].NonRedisError() == nil && ctx.Err() == nil {
+		ended = results[len(results)-1].NonRedisError() // the connection was in use when it ended
+	}
 	for i, result := range results {
 		c := commands[i]
 		if c.Reply, c.Err = decode(result); result.NonRedisError() != nil {

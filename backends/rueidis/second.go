@@ -171,7 +171,8 @@ func (e executor) settle(d *doubt, late time.Time) {
 	select {
 	case <-answered:
 	case <-timer.C:
-		d.second, d.addr = e.open(answered), e.addr()
+		d.addr = e.addr()
+		d.second = e.open(answered)
 	}
 	close(d.settled)
 	<-answered
@@ -237,8 +238,8 @@ func (e executor) answering(n int) (_ taken, wasIdle bool) {
 				all <- taken{c, release}
 				return
 			}
-			silent <- idle
-			c.Close() // takes up to a second
+			silent <- idle && ctx.Err() != nil // and not refused
+			c.Close()                          // takes up to a second
 		}()
 	}
 	for left := n; left > 0; left-- {

@@ -547,12 +547,24 @@ func (q *Queue) arrive(e *entry) {
 	defer q.mu.Unlock()
 	now := time.Now()
 	e.end = now.Add(e.TTL)
-	if e.late == expected {
+	if e.late == expected && !q.confirms(e) {
 		e.late = missed
 		return
 	}
 	q.anew(e)
 	q.pump(now)
+}
+
+// confirms takes an entry out that waits for its next confirmation.
+func (q *Queue) confirms(e *entry) (waited bool) {
+	if e.stage == 0 {
+		return false
+	}
+	q.later[e.stage-1].filter(func(other *entry) bool {
+		waited = waited || other == e
+		return other != e
+	})
+	return waited
 }
 
 func (q *Queue) anew(e *entry) {
