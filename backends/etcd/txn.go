@@ -14,8 +14,9 @@ import (
 )
 
 // A txn is a transaction that goes to the next member if one has no leader, as the reads of the client
-// library do, or refuses it on a connection of the store. That member has done nothing, so the transaction is still made once. Without this, an
-// attempt of three calls to three members in turn would send its transaction to the same member each time.
+// library do, or if one refuses it on a connection of the store. That member has done nothing, so the
+// transaction is still made once. Without this, an attempt of three calls to three members in turn would
+// send its transaction to the same member each time.
 type txn struct {
 	ctx       context.Context
 	ways      *ways

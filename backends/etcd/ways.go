@@ -273,9 +273,10 @@ func typeOf(v reflect.Value) reflect.Type {
 	return v.Type()
 }
 
-// next is the way to the next member that has not refused a call of late. To dial blocks nobody, whatever options the client has: gRPC
-// connects for the first call. The connection has the credentials of the client, and its token. Dial of
-// the client library reads the endpoints without a lock, so beside SetEndpoints it is a data race there.
+// next is the way to the next member that has not refused a call of late. To dial blocks nobody, whatever
+// options the client has: gRPC connects for the first call. The connection has the credentials of the
+// client, and its token. Dial of the client library reads the endpoints without a lock, so beside
+// SetEndpoints it is a data race there.
 func (w *ways) next(endpoints []string) *way {
 	var endpoint string
 	var there *way

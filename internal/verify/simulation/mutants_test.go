@@ -160,7 +160,7 @@ var defects = []defect{
 	{name: "a node of a quorum cleans up by itself", strategy: "redlock-5/3", fault: Storm, patch: patch{
 		"strategies/internal/instance", "start.go",
 		"		then(outcome(req, lease, res, err))\n",
-		"		if err != nil && DEFECT {\n			s.cleanups.Add(ctx, s.entry(req))\n		}\n		then(outcome(req, lease, res, err))\n",
+		"		if err != nil && DEFECT {\n			s.cleanups.Add(ctx, s.entry(req, err))\n		}\n		then(outcome(req, lease, res, err))\n",
 	}},
 	{name: "renewal not joined before the release", strategy: "single", fault: Net, patch: patch{
 		"locker", "release.go",
