@@ -10,8 +10,8 @@ import (
 // later renewal of the old lease, the new one ends too early. So while a key is here, each renewal stores
 // it again, with its lease. Then the transaction does nothing, since the revision of the key has changed.
 //
-// Who holds the key renews it within the longest TTL of the store. So a move is of no use a while later:
-// the renewal was one that has stored the key, or the lock was lost.
+// The holder of a key renews it within the longest TTL of the store. Some time later the move can do no
+// harm any more: a renewal has stored the key again, or the lock was lost.
 type moves struct {
 	mu    sync.Mutex
 	byKey map[string]*move // the last one of each key

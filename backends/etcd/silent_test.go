@@ -187,7 +187,7 @@ func TestEachCallGoesOverAnotherConnectionAndBack(t *testing.T) {
 	falls(t, store, all)
 	eachCall(t, store)
 	if n := all.open(); n != 2 {
-		t.Errorf("%d connections; want one beside that of the client", n)
+		t.Errorf("%d connections; want the client's and one more", n)
 	}
 	all[0].CutAll() // now the client finds that its connection is dead
 	eventually(t, "the store has no connection of its own", func() bool {
@@ -196,7 +196,7 @@ func TestEachCallGoesOverAnotherConnectionAndBack(t *testing.T) {
 	})
 	eachCall(t, store)
 	if n := all.open(); n != 1 {
-		t.Errorf("%d connections; want that of the client", n)
+		t.Errorf("%d connections; want the client's only", n)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestNothingIsLeftOfAConnectionWhenTheClientIsClosed(t *testing.T) {
 	falls(t, store, all)
 	eachCall(t, store)
 	if n := all.open(); n != 2 {
-		t.Fatalf("%d connections; want one beside that of the client", n)
+		t.Fatalf("%d connections; want the client's and one more", n)
 	}
 	_ = client.Close()
 	eventually(t, "no connection and no goroutine is left", func() bool { return all.open() <= 1 && goroutines() <= already })

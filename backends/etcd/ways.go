@@ -38,8 +38,8 @@ type ways struct {
 	home   string // a key that the user of the client may read
 
 	mu        sync.Mutex
-	first     *way            // that of the client. Each time that calls go over it again, it is a new one
-	now       *way            // that of the next call
+	first     *way            // the client's own. A new value is made each time that calls go back to it
+	now       *way            // where the next call goes
 	more      map[string]*way // those of the store, by endpoint. They end when calls go over the client again
 	endpoints []string        // of the client, when calls left it
 	turn      int             // of the endpoints, for the next one
@@ -106,7 +106,7 @@ func (w *ways) follow(endpoints []string) {
 // begin returns a call for its caller to make and to end.
 func (w *ways) begin(ctx context.Context) *call {
 	began := time.Now()
-	for _, c := range w.overdue(began) { // whoever makes one may be told of its end sooner than end is called
+	for _, c := range w.overdue(began) { // its caller may go on before end is called
 		if c.ctx.Err() != nil {
 			w.leave(c.way, true)
 			break
@@ -204,7 +204,7 @@ func (w *ways) leave(old *way, silent bool) {
 	}
 }
 
-// mayDial is true if a connection of the store does the same as that of the client:
+// mayDial is true if a connection of the store would do what the client's own does:
 //   - the client is open, and has endpoints;
 //   - all have the same scheme. It says whether a connection is encrypted, and the connection of the client
 //     goes by the first endpoint;

@@ -303,7 +303,7 @@ func TestTheFirstMemberIsAnyOfThem(t *testing.T) {
 	}
 }
 
-// renaming gives each key another name. Its KV has the type of that of the client.
+// renaming gives each key another name. Its KV has the same type as the client's own.
 type renaming struct{ pb.KVClient }
 
 func TestAClientKeepsItsConnection(t *testing.T) {

@@ -35,7 +35,7 @@ type first struct {
 type doubt struct {
 	from    time.Time       // from then on, calls wait until it is settled
 	settled chan struct{}   // closed when it is known whether there is a second connection
-	over    context.Context // ends with the doubt: what was sent over the first connection has arrived, or is lost
+	over    context.Context // ends with the doubt: the first connection has answered, or rueidis has given it up
 	end     context.CancelFunc
 
 	calls  sync.RWMutex // held for reading by each call over the second connection

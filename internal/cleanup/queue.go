@@ -43,8 +43,8 @@ type Entry struct {
 	// call then does not wait for a probe, nor behind one that hangs.
 	AtOnce bool
 
-	// Late is done when the operation can no longer arrive; nil: nobody knows. Until then the entry stays,
-	// and then it is removed again.
+	// Late is done when the connection of the operation has answered or was given up; nil: nobody knows.
+	// Until then the operation may arrive, so the entry stays. Then the value is removed once more.
 	Late context.Context
 
 	removed bool // once
