@@ -116,7 +116,7 @@ func TestCallsWithLittleTimeFindTheSecondConnection(t *testing.T) {
 }
 
 // Calls whose ctx ends early on a slow server cost no connection in the end. On a busy machine a second may
-// pass without an answer. Then up to three are tried, one after the other.
+// pass without an answer. Then one is opened, and eight if that one answers too late as well.
 func TestASlowServerKeepsNoSecondConnection(t *testing.T) {
 	t.Parallel()
 	relay := redistest.NewRelay(t, redistest.Start(t).Addr())
@@ -130,7 +130,7 @@ func TestASlowServerKeepsNoSecondConnection(t *testing.T) {
 		if _, err := store.SetNX(within(t, 150*time.Millisecond), "a", "token", 20*time.Second); err == nil {
 			t.Error("SetNX was answered before the round trip was over")
 		}
-		if n := relay.Open(); n > before+3 {
+		if n := relay.Open(); n > before+1+8 {
 			t.Errorf("%d connections; want %d", n, before)
 		}
 	}
