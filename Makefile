@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects cmd/lockstep
-# the stores whose modules have campaigns of their own: see internal/verify/rivals
+# the stores whose modules have campaigns of their own: see proof/rivals
 STORES := backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -24,12 +24,12 @@ fmt: ## format all Go files
 # of the rest: the contract in fake time, two schedules of each cell, and the documentation.
 check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
-		| grep -v -e /internal/verify/redistest -e /internal/verify/beneath -e /internal/verify/simulation | cut -d ' ' -f 1)
+		| grep -v -e /proof/redistest -e /proof/beneath -e /proof/simulation | cut -d ' ' -f 1)
 	@go test -run 'Contract/fake_time' ./strategies/single ./strategies/fair ./strategies/fenced ./strategies/reentrant
 	@go test -run 'Contract.*InFakeTime' ./strategies/redlock
 	@go test -run 'Contract//fake_time' ./strategies/legacy
-	@go test -run Promises ./internal/verify/simulation -schedules 2
-	@go test -skip TheFirstExample ./internal/verify/repository
+	@go test -run Promises ./proof/simulation -schedules 2
+	@go test -skip TheFirstExample ./proof/repository
 
 test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 2 $(TESTS)
@@ -58,16 +58,16 @@ test-command:
 test-bench:
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-again:
-	@go test -vet=off ./internal/verify/simulation
+	@go test -vet=off ./proof/simulation
 	@go test -vet=off -run OnEmbedded ./backends/goredis ./backends/redigo
 	@go test -vet=off -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
 	@go test -vet=off -run 'Contract//embedded' ./strategies/legacy
 test-servers:
-	@folders=$$(.ci/servers newest) && go run ./internal/verify/servers -small -check docs/choosing-a-store.md $$folders
+	@folders=$$(.ci/servers newest) && go run ./proof/servers -small -check docs/choosing-a-store.md $$folders
 
 # .ci/servers fails if it leaves a server out: see LOCKSTEP_WITHOUT_NEWER_SERVERS there.
 servers: programs ## run the tests on Redis and Valkey of several versions, and write the table of docs/choosing-a-store.md (an hour)
-	@folders=$$(.ci/servers) && go run ./internal/verify/servers -docs docs/choosing-a-store.md - $$folders
+	@folders=$$(.ci/servers) && go run ./proof/servers -docs docs/choosing-a-store.md - $$folders
 
 # Without packages of Debian there is no folder, and .ci/servers fails.
 mysql: ## run the tests of sqlstore on MySQL instead of MariaDB (3 minutes)
@@ -102,16 +102,16 @@ regress: programs ## compare the speed of this tree with that of the commit BASE
 # them again. The campaigns are large and run once. Both run without the race detector, as the
 # commands in docs/safety.md do; make test runs a part of each with it.
 torture: programs ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
-	LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -- \
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html matrix.html -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
-		$$(go list ./... | grep -v -e '/internal/verify/campaign$$' -e '/internal/verify/simulation$$') \
+		$$(go list ./... | grep -v -e '/proof/campaign$$' -e '/proof/simulation$$') \
 		$(foreach m,$(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
 		-- -C cmd/lockstep -timeout 12h -count=$(or $(COUNT),20) -run 'BeforeTheLeaseEnds|NothingOutlives' . \
-		-- -parallel 8 -timeout 12h -skip Promises ./internal/verify/campaign ./internal/verify/simulation \
+		-- -parallel 8 -timeout 12h -skip Promises ./proof/campaign ./proof/simulation \
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 12h -run Campaign ./...) \
 		-- $(simulation)
 
-simulation = -run Promises -timeout 24h ./internal/verify/simulation -schedules $(or $(SCHEDULES),4000)
+simulation = -run Promises -timeout 24h ./proof/simulation -schedules $(or $(SCHEDULES),4000)
 
 # 1,000 of each take 25 minutes on 2 free CPUs: 10 ms of one CPU for each schedule, as small runs have it.
 simulate: ## play SCHEDULES schedules (4000: a million in all) of each strategy under each fault, and print what they have shown
@@ -119,26 +119,26 @@ simulate: ## play SCHEDULES schedules (4000: a million in all) of each strategy 
 
 # The seeds are the date and time; they are printed, and a failure prints the command that plays its schedule again.
 fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with seeds that nobody has played
-	go test -v -run Fresh -timeout 24h ./internal/verify/simulation -fresh $(or $(SCHEDULES),200)
+	go test -v -run Fresh -timeout 24h ./proof/simulation -fresh $(or $(SCHEDULES),200)
 
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well. ONLY=PowerCuts
 # makes cells of one of them.
 matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of the tests of that name; with MYSQL=yes too, on MySQL instead of MariaDB
-	$(if $(MYSQL),test -n '$(ONLY)' && folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH="$$folder:$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./internal/verify/torture -html matrix.html -docs docs/matrix.md \
+	$(if $(MYSQL),test -n '$(ONLY)' && folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH="$$folder:$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html matrix.html -docs docs/matrix.md \
 		$(if $(ONLY),-keep -by 'make matrix $(if $(MYSQL),MYSQL=yes )ONLY="$(ONLY)"$(if $(filter command,$(firstword $(origin STORES))), STORES="$(STORES)")',-by 'make matrix') -- -timeout 2h $(if $(ONLY),-run '$(ONLY)') \
-		$(if $(ONLY),,-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$') ./internal/verify/simulation ./internal/verify/campaign \
+		$(if $(ONLY),,-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$') ./proof/simulation ./proof/campaign \
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.
 cover: programs ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out \
 		-coverpkg=./locker/...,./backends/...,./strategies/...,./middleware/...,./internal/cleanup \
-		$$(go list ./... | grep -v -e /internal/verify/campaign -e /internal/verify/simulation)
-	@go run ./internal/verify/coverage -list docs/safety.md coverage.out
+		$$(go list ./... | grep -v -e /proof/campaign -e /proof/simulation)
+	@go run ./proof/coverage -list docs/safety.md coverage.out
 
 # A dry run, in a throw-away clone. Nothing is ever pushed: see docs/releasing.md.
 release: ## try the release VERSION out as a consumer gets it; TAG=yes then makes its tags here
-	@go run ./internal/verify/release $(if $(filter yes,$(TAG)),-tag) "$(VERSION)"
+	@go run ./proof/release $(if $(filter yes,$(TAG)),-tag) "$(VERSION)"
 
 # The tests start their own servers. The race detector and the libraries that set a server's clock need a C compiler, and the tests
 # beside node-redlock need node and npm.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/internal/verify/child"
+	"github.com/lockstep-go/lockstep/proof/child"
 )
 
 func TestAStoreWithoutFaultsKeepsTheContract(t *testing.T) {

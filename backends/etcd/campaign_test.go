@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
-	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+	"github.com/lockstep-go/lockstep/proof/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
 // The campaigns of etcd: rivals want the same locks while members, connections and holders fail. A

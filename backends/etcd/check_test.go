@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/etcdtest"
 )
 
 func check(t *testing.T, client *clientv3.Client) etcd.Report {

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/etcdtest"
 )
 
 const patience = time.Minute // for a busy machine

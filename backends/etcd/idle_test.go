@@ -11,9 +11,9 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
-	"github.com/lockstep-go/lockstep/internal/verify/silent"
+	"github.com/lockstep-go/lockstep/proof/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/silent"
 )
 
 // After ten seconds without a call, gRPC tests the connection beside the next one. It gives up a connection

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/internal/verify/child"
-	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/child"
+	"github.com/lockstep-go/lockstep/proof/etcdtest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/etcdtest"
 )
 
 func TestSparesAreYoungAndNoTTLKeepsOthersOut(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
-	"github.com/lockstep-go/lockstep/internal/verify/etcdtest"
-	"github.com/lockstep-go/lockstep/internal/verify/silent"
+	"github.com/lockstep-go/lockstep/proof/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/silent"
 )
 
 // TestWordsOfErrors: each error has the address, what became of the call and, where there is one, the next

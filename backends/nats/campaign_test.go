@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
-	"github.com/lockstep-go/lockstep/internal/verify/goclock"
-	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+	"github.com/lockstep-go/lockstep/proof/goclock"
+	"github.com/lockstep-go/lockstep/proof/rivals"
 	natsgo "github.com/nats-io/nats.go"
 )
 

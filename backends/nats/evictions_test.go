@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/nats"
-	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
 // TestForcedReleases evicts holds while their Clients renew and release them: 30, and

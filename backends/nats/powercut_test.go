@@ -16,7 +16,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
-	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+	"github.com/lockstep-go/lockstep/proof/rivals"
 	"golang.org/x/sys/unix"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/nats"
-	"github.com/lockstep-go/lockstep/internal/verify/silent"
+	"github.com/lockstep-go/lockstep/proof/silent"
 )
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {

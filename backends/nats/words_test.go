@@ -13,8 +13,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/lockstep-go/lockstep/backends/nats"
-	"github.com/lockstep-go/lockstep/internal/verify/silent"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/silent"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
-	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
 // TestForcedReleases evicts holds while their Clients renew and release them: 30 of each kind, and

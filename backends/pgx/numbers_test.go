@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgx"
-	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
 )
 
 func TestNumbersAreKeptForADayAndThoseByCountForEver(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
 )
 
 // The cases are made from the catalog of a fresh installation, so none can be forgotten here. Each is undone.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/pgx"
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
-	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
+	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
 )
 
 func TestEveryStrategyOverPostgreSQL(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/verify/silent"
+	"github.com/lockstep-go/lockstep/proof/silent"
 )
 
 func TestWhatASilentConnectionCostsItsNeighbours(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
-	"github.com/lockstep-go/lockstep/internal/verify/race"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/race"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 var harness = drivertest.Harness{

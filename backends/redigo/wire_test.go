@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 func TestAURLIsNoAddress(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
-	"github.com/lockstep-go/lockstep/internal/verify/race"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/race"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/rueidis"
 )
 

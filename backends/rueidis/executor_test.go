@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/rueidis"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 // TestALifetimeOfConnectionsSendsTwice is why Open takes none.

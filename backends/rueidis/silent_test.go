@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
-	"github.com/lockstep-go/lockstep/internal/verify/silent"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/silent"
 )
 
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {

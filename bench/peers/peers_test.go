@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

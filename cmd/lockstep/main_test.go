@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 // TestMain makes this test binary the command if it is called by its name, or as one of its

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/verify/pgtest"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 // What an operator may get wrong: the exit code, and what the message says.

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
 	"github.com/lockstep-go/lockstep/cmd/lockstep/stores"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 // The page shows what doctor finds on the store, and what to type against it.

@@ -1,5 +1,5 @@
 // Command compare prints a table of all strategies: the commands and round trips of a lock, and what
-// becomes of it under each fault. Every cell is a run of internal/verify/laboratory, on servers of its
+// becomes of it under each fault. Every cell is a run of proof/laboratory, on servers of its
 // own, in which the fault was made to happen; the verdict is computed from who held the lock when.
 //
 //	go run ./examples/compare                                      embedded servers: nothing to install
@@ -21,8 +21,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/verify/laboratory"
-	"github.com/lockstep-go/lockstep/internal/verify/laboratory/show"
+	"github.com/lockstep-go/lockstep/proof/laboratory"
+	"github.com/lockstep-go/lockstep/proof/laboratory/show"
 	"github.com/redis/go-redis/v9/logging"
 )
 

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/redis/go-redis/v9/logging"
 )
 

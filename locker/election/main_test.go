@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker/fence"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

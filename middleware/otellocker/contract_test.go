@@ -3,9 +3,9 @@ package otellocker_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
+	"github.com/lockstep-go/lockstep/proof/beneath"
 )
 
 // TestContractOfEveryStrategyUnderTheMiddleware also checks that both gauges are back at zero.

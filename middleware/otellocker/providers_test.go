@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/internal/verify/child"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
+	"github.com/lockstep-go/lockstep/proof/child"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 

@@ -4,9 +4,9 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/sloglocker"
+	"github.com/lockstep-go/lockstep/proof/beneath"
 )
 
 // TestContractOfEveryStrategyUnderTheMiddleware also looks for tokens in what was logged.

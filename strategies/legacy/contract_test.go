@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"flag"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	"os"
 	"strconv"
 	"testing"
@@ -10,9 +10,9 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/proof/beneath"
 )
 
 // TestMain runs more tests at once than there are processors: on real servers they mostly sleep.

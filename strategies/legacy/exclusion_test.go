@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
-	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/verify/history"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/history"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 // load is contenders for many locks. A holder keeps its lock for the whole lease and lets it run

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/verify/race"
+	"github.com/lockstep-go/lockstep/proof/race"
 )
 
 // The number of states includes those that differ only in names and so are not visited. A search

@@ -8,8 +8,8 @@ import (
 
 	redigolib "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/verify/redistest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 

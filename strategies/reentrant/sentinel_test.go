@@ -3,7 +3,7 @@ package reentrant_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/internal/verify/beneath"
+	"github.com/lockstep-go/lockstep/proof/beneath"
 )
 
 func TestContractThroughClusterAndSentinel(t *testing.T) { beneath.RunReplicated(t, harness, over) }

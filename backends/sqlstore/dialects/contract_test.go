@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/verify/race"
+	"github.com/lockstep-go/lockstep/proof/race"
 )
 
 func TestContract(t *testing.T) {

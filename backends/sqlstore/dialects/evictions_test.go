@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/verify/rivals"
+	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
 // TestForcedReleases evicts holds while their Clients renew and release them: 30 of each kind, and

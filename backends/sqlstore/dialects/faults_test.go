@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
+	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 )
 
 // With innodb_flush_log_at_trx_commit = 1 a grant that was told is on disk. With 2 it is with the operating

@@ -14,9 +14,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
-	"github.com/lockstep-go/lockstep/internal/verify/silent"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/mariadbtest"
+	"github.com/lockstep-go/lockstep/proof/silent"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 

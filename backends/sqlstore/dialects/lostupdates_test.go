@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/verify/counting"
-	"github.com/lockstep-go/lockstep/internal/verify/rivals"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/counting"
+	"github.com/lockstep-go/lockstep/proof/rivals"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/verify/child"
-	"github.com/lockstep-go/lockstep/internal/verify/history"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/child"
+	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/verify/mariadbtest"
-	"github.com/lockstep-go/lockstep/internal/verify/sessions"
+	"github.com/lockstep-go/lockstep/proof/mariadbtest"
+	"github.com/lockstep-go/lockstep/proof/sessions"
 )
 
 const (

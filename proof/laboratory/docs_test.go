@@ -1,0 +1,72 @@
+package laboratory
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestTheTableIsThatOfTheDocumentation reads the table of anomalies in docs/safety.md: the one that has our columns.
+func TestTheTableIsThatOfTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/safety.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := Matrix{}
+	var names []string
+	for l := range strings.Lines(string(text)) {
+		fields := fieldsOf(l)
+		switch {
+		case slices.ContainsFunc(headers(), func(h []string) bool { return slices.Equal(h, fields) }):
+			names = fields[1:]
+		case len(names) == 0 || len(fields) > 0 && strings.HasPrefix(fields[0], "---"):
+		case len(fields) != len(names)+1:
+			names = nil // the table is over
+		default:
+			cells := map[string]Outcome{}
+			for i, name := range names {
+				cells[name] = Outcome(fields[i+1])
+			}
+			documented[fields[0]] = cells
+		}
+	}
+	if n := len(RowNames()); len(documented) != n || len(Expected) != n {
+		t.Errorf("docs/safety.md has %d strategies, %d are expected, and there are %d", len(documented), len(Expected), n)
+	}
+	for _, name := range RowNames() {
+		if !maps.Equal(documented[name], Expected[name]) {
+			t.Errorf("%s: docs/safety.md says %v, expected is %v", name, documented[name], Expected[name])
+		}
+	}
+	for _, column := range Columns() {
+		if command := "go run ./examples/compare -only " + column; column != SpeedColumn && !strings.Contains(string(text), command) {
+			t.Errorf("docs/safety.md does not say %q", command)
+		}
+	}
+}
+
+// headers are the first lines of the tables.
+func headers() (all [][]string) {
+	for _, t := range tables {
+		names := []string{"strategy"}
+		for _, sc := range t.scenarios {
+			names = append(names, sc.Name)
+		}
+		all = append(all, names)
+	}
+	return all
+}
+
+// fieldsOf are those of a line of a table, without their marks.
+func fieldsOf(line string) (fields []string) {
+	line, isRow := strings.CutPrefix(strings.TrimSpace(line), "|")
+	if !isRow {
+		return nil
+	}
+	for f := range strings.SplitSeq(strings.TrimSuffix(line, "|"), "|") {
+		fields = append(fields, strings.Trim(strings.TrimSpace(f), "`*"))
+	}
+	return fields
+}

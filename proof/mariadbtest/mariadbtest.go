@@ -1,0 +1,96 @@
+// Package mariadbtest gives tests real MariaDB servers that can be killed, paused and restarted.
+//
+// Servers end with the test that made them. Nothing here uses a driver, so a bug of a driver cannot hide
+// in its own test bed.
+package mariadbtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/proof/daemon"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+)
+
+// A Server is one MariaDB with a fixed address and data directory, and at most one process at a time.
+type Server struct {
+	*daemon.Server
+	move func(by time.Duration)
+}
+
+// Start runs a server with an empty database test and a user root without a password. settings are options
+// of mariadbd, such as "innodb-flush-log-at-trx-commit=0".
+func Start(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return launch(tb, false, settings)
+}
+
+// StartWithMovableClock is Start of a server whose clock [Server.MoveClock] moves. It needs a C compiler.
+func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return launch(tb, true, settings)
+}
+
+// MoveClock sets the clock of the server to so long after the true time. It is for servers of
+// [StartWithMovableClock].
+func (s *Server) MoveClock(by time.Duration) { s.move(by) }
+
+func launch(tb testing.TB, movable bool, settings []string) *Server {
+	tb.Helper()
+	program, install := find(tb, "mariadbd"), find(tb, "mariadb-install-db")
+	dir, err := os.MkdirTemp("", "mariadbtest") // short, since a path of a socket must be
+	if err != nil {
+		tb.Fatalf("mariadbtest: %v", err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	me, err := user.Current()
+	if err != nil {
+		tb.Fatalf("mariadbtest: %v", err)
+	}
+	data := filepath.Join(dir, "data")
+	// in the common folder for temporary files, servers that start at once remove each other's
+	common := []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--tmpdir=" + dir, "--innodb-log-file-size=8M"}
+	if out, err := exec.Command(install, append(slices.Clip(common), "--auth-root-authentication-method=normal")...).CombinedOutput(); err != nil {
+		tb.Fatalf("mariadbtest: %v\n%s", err, out)
+	}
+	var env []string
+	var move func(by time.Duration)
+	if movable {
+		env, move = redistest.MovableClock(tb, dir)
+	}
+	serve := func(port *daemon.Port) (*daemon.Process, error) {
+		args := append(slices.Clip(common), "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port.Number), "--socket="+filepath.Join(dir, "socket"),
+			"--innodb-buffer-pool-size=32M", "--max-connections=300", "--skip-name-resolve", "--performance-schema=OFF")
+		for _, setting := range settings {
+			args = append(args, "--"+setting)
+		}
+		cmd := exec.Command(program, args...)
+		cmd.Env = append(os.Environ(), env...)
+		p, err := daemon.Start(dir, cmd)
+		return daemon.Ready(p, err, func(log string) bool { return strings.Contains(log, "ready for connections") })
+	}
+	return &Server{daemon.Serve(tb, serve, (*daemon.Process).Kill), move}
+}
+
+// DSN is how github.com/go-sql-driver/mysql is told of the server.
+func (s *Server) DSN() string { return "root@tcp(" + s.Addr() + ")/test" }
+
+// find returns the path of a program. Without it the test is left out. Debian has the server in a folder
+// that is only in the PATH of root.
+func find(tb testing.TB, program string) string {
+	tb.Helper()
+	for _, path := range []string{program, "/usr/sbin/" + program} {
+		if path, err := exec.LookPath(path); err == nil {
+			return path
+		}
+	}
+	redistest.Missing(tb, "MariaDB is not installed")
+	return ""
+}

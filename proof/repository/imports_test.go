@@ -1,0 +1,222 @@
+package repository
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/lockstep-go/lockstep"
+
+// goList runs the go command in dir and returns the lines that it prints.
+func goList(t *testing.T, dir string, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v\n%s", args, err, stderr.String())
+	}
+	return strings.Fields(string(out))
+}
+
+func isStandard(pkg string) bool {
+	first, _, _ := strings.Cut(pkg, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
+	for _, pkg := range goList(t, "../..", "-deps", "./locker/...", "./strategies/...", "./internal/cleanup", "./proof/history",
+		"./middleware/pagelocker", "./backends", "./backends/backendtest", "./backends/memory", "./backends/redisstore/...", "./backends/sqlstore/...") {
+		if !isStandard(pkg) && !strings.HasPrefix(pkg, module+"/") {
+			t.Errorf("%s is needed", pkg)
+		}
+	}
+}
+
+// TestMiddlewareNeedsNoSDK checks that a program with otellocker gets only the API of
+// OpenTelemetry, and one with sloglocker nothing of it.
+func TestMiddlewareNeedsNoSDK(t *testing.T) {
+	for pkg, mayImport := range map[string]string{"otellocker": "go.opentelemetry.io/otel", "sloglocker": module} {
+		for _, imported := range goList(t, "../..", "-f", `{{join .Imports "\n"}}`, "./middleware/"+pkg) {
+			if !isStandard(imported) && imported != module+"/locker" && imported != module+"/locker/election" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
+				t.Errorf("%s imports %s", pkg, imported)
+			}
+		}
+		for _, needed := range goList(t, "../..", "-deps", "./middleware/"+pkg) {
+			if strings.HasPrefix(needed, "go.opentelemetry.io/otel/sdk") {
+				t.Errorf("%s needs %s", pkg, needed)
+			}
+		}
+	}
+}
+
+// TestWhoImportsWhom checks the picture in docs/design.md.
+func TestWhoImportsWhom(t *testing.T) {
+	allowed := []struct {
+		below   string
+		imports []string // of this module
+	}{
+		{"locker/fence", nil},
+		{"locker/lockertest", []string{"backends/backendtest", "locker"}},
+		{"locker/election", []string{"backends", "locker"}},
+		{"locker", []string{"internal/address", "internal/cleanup", "internal/prompt", "internal/relied", "internal/stack", "internal/wallclock", "locker"}},
+		{"backends/backendtest", []string{"backends", "internal/relied"}},
+		{"backends/memory", []string{"backends"}},
+		{"backends/redisstore/internal/info", nil},
+		{"backends/redisstore/internal/scripts", nil},
+		{"backends/redisstore/internal/pipeline", []string{"backends/redisstore/driver", "internal/stack"}},
+		{"backends/redisstore/internal/wake", []string{"backends/redisstore/driver", "internal/cleanup"}},
+		{"backends/redisstore/driver/drivertest", []string{"backends", "backends/backendtest", "backends/redisstore", "backends/redisstore/driver", "internal/cleanup", "internal/starting", "proof/differential/wire", "proof/quarantinetest", "proof/redistest", "proof/wiretest", "locker", "strategies/fair", "strategies/fenced", "strategies/reentrant", "strategies/rwlock", "strategies/single"}},
+		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup"}},
+		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/pipeline", "backends/redisstore/internal/scripts", "backends/redisstore/internal/wake", "internal/address", "internal/bounded", "internal/cleanup", "internal/prompt", "internal/stack", "internal/turns"}},
+		{"backends/sqlstore", []string{"backends", "internal/bounded", "internal/cleanup", "internal/turns", "locker"}},
+		{"backends/goredis", []string{"backends/redisstore", "backends/redisstore/driver", "internal/prompt"}},
+		{"backends/redigo", []string{"backends/redisstore", "backends/redisstore/driver"}},
+		{"backends/embedded", nil},
+		{"backends", []string{"internal/relied"}},
+		{"strategies", []string{"locker", "backends", "internal/address", "internal/cleanup", "internal/prompt", "internal/stack", "internal/starting", "internal/wallclock", "strategies/internal/instance", "strategies/single", "strategies/fair", "strategies/fenced", "strategies/legacy", "strategies/redlock", "strategies/reentrant", "strategies/rwlock", "strategies/semaphore"}},
+		{"middleware/pagelocker", []string{"backends", "locker"}},
+		{"middleware", []string{"locker", "locker/election"}},
+		{"internal/address", nil},
+		{"internal/bounded", nil},
+		{"internal/prompt", nil},
+		{"internal/cleanup", nil},
+		{"proof/history", nil},
+		{"proof/redistest", nil},
+		{"internal/relied", nil},
+		{"internal/stack", nil},
+		{"internal/starting", []string{"backends"}},
+		{"internal/turns", []string{"backends"}},
+		{"internal/wallclock", nil},
+	}
+	for _, line := range goList(t, "../..", "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...") {
+		parts := strings.Split(line, ",")
+		pkg := strings.TrimPrefix(parts[0], module+"/")
+		for _, rule := range allowed {
+			if pkg != rule.below && !strings.HasPrefix(pkg, rule.below+"/") {
+				continue
+			}
+			for _, imported := range parts[1:] {
+				if own, ok := strings.CutPrefix(imported, module+"/"); ok && !slices.Contains(rule.imports, own) {
+					t.Errorf("%s imports %s", pkg, own)
+				}
+			}
+			break // the first rule that matches is the narrowest
+		}
+	}
+}
+
+// TestAConsumerGetsWhatItAskedForAndNoMore builds a program outside of this module for each
+// adapter.
+func TestAConsumerGetsWhatItAskedForAndNoMore(t *testing.T) {
+	adapters := map[string]struct{ client, store string }{
+		"goredis": {"github.com/redis/go-redis/v9", "goredis.New(redis.NewClient(&redis.Options{}))"},
+		"redigo":  {"github.com/gomodule/redigo/redis", "redigo.New(&redis.Pool{})"},
+	}
+	for adapter, a := range adapters {
+		t.Run(adapter, func(t *testing.T) {
+			dir := consumer(t)
+			write(t, filepath.Join(dir, "main.go"), `package main
+
+import (
+	"context"
+
+	"`+module+`/backends/`+adapter+`"
+	"`+module+`/locker"
+	"`+module+`/strategies/single"
+	"`+a.client+`"
+)
+
+func main() {
+	locks := locker.New(single.New(`+a.store+`))
+	_ = locks.Do(context.Background(), "key", func(context.Context, *locker.Lock) error { return nil })
+}
+`)
+			packages := goList(t, dir, "-deps", ".")
+			if !slices.Contains(packages, a.client) {
+				t.Errorf("%s is not in the program: this test is wrong", a.client)
+			}
+			unwanted := []string{"miniredis", "opentelemetry", "gopher-lua", "rueidis", "backends/embedded", "backends/memory", "testing"}
+			for other, b := range adapters {
+				if other != adapter {
+					unwanted = append(unwanted, b.client, "backends/"+other)
+				}
+			}
+			for _, pkg := range packages {
+				for _, u := range unwanted {
+					if strings.Contains(pkg, u) {
+						t.Errorf("%s is in the program", pkg)
+					}
+				}
+			}
+			build(t, dir)
+		})
+	}
+}
+
+// TestPackagesWorkOn32Bits is about numbers that an int of 64 bits holds, such as the difference of
+// two times.
+func TestPackagesWorkOn32Bits(t *testing.T) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("only linux on amd64 is sure to run programs for 386")
+	}
+	for _, args := range [][]string{
+		{"build", "./locker/...", "./strategies/...", "./backends/backendtest", "./backends/redisstore/..."},
+		{"test", "-vet=off", "-run", "Contract/in_fake_time", "./backends/memory"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("go %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// consumer makes a module that requires this one, from its directory.
+func consumer(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It requires the same versions as this module, so that nothing must be downloaded.
+	text := strings.Replace(string(mod), "module "+module, "module consumer", 1)
+	write(t, filepath.Join(dir, "go.mod"), text+"\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "go.sum"), string(sum))
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func build(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-ldflags=-s", "./...") // no debugger will see it
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("go build: %v\n%s", err, out)
+	}
+}

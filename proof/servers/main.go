@@ -1,0 +1,154 @@
+// Servers runs the suites on several Redis and Valkey servers, one after the other, and makes the
+// table of supported versions.
+//
+//	go run ./proof/servers [-small] [-docs FILE | -check FILE] FOLDER...
+//
+// Each folder has a program named redis-server, as .ci/servers unpacks them; "-" is the redis-server
+// in PATH. With -docs it puts the table between the marks in that file, unless a suite has failed.
+// With -check it fails if the table in that file lacks one of the servers. `make servers` runs
+// everything, and `make test` a small part on the newest servers. Without a folder it fails, unless
+// the variable LOCKSTEP_WITHOUT_NEWER_SERVERS is 1.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/lockstep-go/lockstep/proof/redistest"
+)
+
+// A suite is a column of the table.
+type suite struct {
+	name string
+	runs []run
+}
+
+// A run is one run of go test.
+type run struct {
+	module string
+	args   string
+}
+
+const (
+	contract    = " -run ^TestContractOnRedis$/^plain$"
+	permissions = " -run ^TestACL|^TestSecurity|^TestDriver$/users|^TestWhatRueidis|^TestRueidis"
+)
+
+var (
+	all = []suite{
+		{"adapters", []run{
+			{".", "./backends/goredis ./backends/redigo ./backends/redisstore/... -skip ^TestACL|^TestSecurity"},
+			{"backends/rueidis", "."},
+		}},
+		{"permissions", []run{
+			{".", "./backends/goredis ./backends/redigo" + permissions},
+			{"backends/rueidis", "." + permissions},
+		}},
+		{"strategies", []run{{".", "./strategies/... ./locker/..."}}},
+		{"campaigns", []run{{".", "./proof/redistest ./proof/differential ./proof/campaign"}}},
+	}
+	small = []suite{
+		{"adapters", []run{
+			{".", "./backends/goredis ./backends/redigo" + contract},
+			{".", "./backends/redisstore -run ^TestNoKeyEndsEarly"},
+			{"backends/rueidis", "." + contract},
+		}},
+		all[1],
+	}
+)
+
+func main() {
+	bounded := flag.Bool("small", false, "run the contract of each adapter and the tests of permissions only")
+	docs := flag.String("docs", "", "put the table between the marks in this `file`")
+	check := flag.String("check", "", "fail if the table in this `file` lacks a server")
+	flag.Parse()
+	suites := all
+	if *bounded {
+		suites = small
+	}
+	if err := serve(flag.Args(), suites, *docs, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "servers:", err)
+		os.Exit(1)
+	}
+}
+
+// without says that no server is needed.
+const without = "LOCKSTEP_WITHOUT_NEWER_SERVERS"
+
+func serve(folders []string, suites []suite, docs, check string) error {
+	if len(folders) == 0 {
+		if os.Getenv(without) != "1" {
+			return fmt.Errorf("no folder of a server is given, so nothing would be tested; .ci/servers prints them (%s=1 makes this pass)", without)
+		}
+		fmt.Printf("LEFT OUT: the tests on newer servers, since %s is 1\n", without)
+		return nil
+	}
+	path := os.Getenv("PATH")
+	var rows []row
+	var failed []error
+	for _, folder := range folders {
+		if folder != "-" {
+			if _, err := os.Stat(folder + "/redis-server"); err != nil { // the one in PATH would do instead
+				return err
+			}
+			if err := os.Setenv("PATH", folder+string(os.PathListSeparator)+path); err != nil {
+				return err
+			}
+		}
+		server, version, err := redistest.Version()
+		if err != nil {
+			return err
+		}
+		r := row{server, version, nil}
+		for _, s := range suites {
+			verdict := "passed"
+			if err := s.test(); err != nil {
+				verdict = "FAILED"
+				failed = append(failed, fmt.Errorf("%s %s, %s: %w", server, version, s.name, err))
+			}
+			r.verdicts = append(r.verdicts, verdict)
+			fmt.Printf("%s %s: %s %s\n", server, version, s.name, verdict)
+		}
+		rows = append(rows, r)
+		if err := os.Setenv("PATH", path); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("\n%s\n", table(suites, rows))
+	switch err := errors.Join(failed...); {
+	case err != nil:
+		return err
+	case docs != "":
+		by := "make servers"
+		if len(suites) < len(all) {
+			by = "go run ./proof/servers -small"
+		}
+		return publish(docs, by, table(suites, rows))
+	case check != "":
+		return lacks(check, rows)
+	}
+	return nil
+}
+
+// test prints the output of a run only if it has failed. A run without tests has failed too.
+func (s suite) test() error {
+	for _, r := range s.runs {
+		cmd := exec.Command("go", append([]string{"test", "-vet=off", "-parallel", "16", "-timeout", "30m"}, strings.Fields(r.args)...)...)
+		cmd.Dir = r.module
+		cmd.Env = append(os.Environ(), "LOCKSTEP_REQUIRE_REDIS=1")
+		out, err := cmd.CombinedOutput()
+		if err == nil && bytes.Contains(out, []byte("[no tests to run]")) {
+			err = errors.New("a package has no such tests")
+		}
+		if err != nil {
+			fmt.Printf("%s", out)
+			return fmt.Errorf("cd %s && %s: %w", r.module, strings.Join(cmd.Args, " "), err)
+		}
+	}
+	return nil
+}

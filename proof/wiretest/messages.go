@@ -1,0 +1,193 @@
+package wiretest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"math/big"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+)
+
+// Server says how to open a store.
+type Server struct {
+	Addr     string
+	Encrypt  *tls.Config
+	Timeout  time.Duration // of calls, which are not repeated; 0: no timeout
+	Password string
+	Database int
+}
+
+// Connect opens a store through the Open of an adapter.
+type Connect func(t *testing.T, to Server, opts ...redisstore.Option) (store *redisstore.Store, closes func())
+
+// Messages compares the texts of errors. Without quarantine, some client libraries send a command
+// on a new connection before the call, and say whether it was answered: then tells is true.
+func Messages(t *testing.T, connect Connect, tells bool) {
+	server := redistest.Start(t)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close() // now nothing listens there
+	guarded := redistest.Start(t, redistest.WithPassword("secret"))
+	certificate := selfSigned(t)
+	encrypted := listen(t, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
+	wary := listen(t, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert})
+	hung, silent := redistest.Start(t), redistest.Start(t)
+	silent.Pause()
+	credulous := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // no secret is sent
+	noQuarantine := redisstore.WithoutQuarantine()
+
+	const port = `127\.0\.0\.1:\d+`
+	const anyText = `(server ADDR: |read tcp ` + port + `->ADDR: ).*`
+	for _, c := range []struct {
+		name    string
+		to      Server
+		opt     redisstore.Option // nil: quarantine
+		prepare func(store *redisstore.Store, closes func())
+		want    string // ADDR is the address
+		kind    string
+		class   class // empty: it depends on the client library
+	}{
+		{name: "nobody listens", to: Server{Addr: free.Addr().String()}, opt: noQuarantine, kind: "connection_refused", class: notDone,
+			want: `dial tcp ADDR: connect: connection refused; nothing was sent`},
+		{name: "no password", to: Server{Addr: guarded.Addr()}, opt: noQuarantine, kind: "redis_noauth", class: permanent,
+			want: `server ADDR: NOAUTH .*; give the client a password, and a user name if it needs one`},
+		{name: "a wrong password", to: Server{Addr: guarded.Addr(), Password: "other"}, opt: noQuarantine, kind: "redis_wrongpass", class: permanent,
+			want: `server ADDR: WRONGPASS invalid username-password pair or user is disabled; ` +
+				`check the user name and the password of the client, and that the user is on \(ACL LIST\)`},
+		{name: "a wrong database", to: Server{Addr: server.Addr(), Database: 99}, opt: noQuarantine, kind: "redis_err", class: permanent,
+			want: `server ADDR: ERR DB index is out of range; nothing was sent: choose a database that the server has \(CONFIG GET databases\)`},
+		{name: "an address without a port", to: Server{Addr: "localhost"}, opt: noQuarantine, kind: "address", class: permanent,
+			want: `dial tcp: address localhost: missing port in address; give the address as host:port; nothing was sent`},
+		{name: "a certificate that is not trusted", to: Server{Addr: encrypted, Encrypt: &tls.Config{}}, opt: noQuarantine, kind: "tls", class: permanent,
+			want: `server ADDR: tls: failed to verify certificate: x509: .*; check RootCAs and ServerName of the client's tls.Config; nothing was sent`},
+		{name: "no certificate of the client", to: Server{Addr: wary, Encrypt: credulous}, opt: noQuarantine, kind: "tls", class: permanent,
+			want: `server ADDR: remote error: tls: certificate required; check Certificates of the client's tls.Config; nothing was sent`},
+		{name: "TLS to a server without", to: Server{Addr: server.Addr(), Encrypt: credulous}, opt: noQuarantine, kind: "timeout", class: notDone,
+			want: anyText + ` before any answer; the server may not speak TLS on this port; nothing was sent`},
+		{name: "no TLS to a server with it", to: Server{Addr: encrypted}, opt: noQuarantine, kind: "eof", class: outcome(tells),
+			want: `server ADDR: EOF before any answer; the server may speak only TLS on this port, or be a proxy that does not know the first command(, HELLO)?` + text(outcome(tells))},
+		{name: "no TLS to a server with it, quarantine", to: Server{Addr: encrypted}, kind: "eof", class: notDone,
+			want: `server ADDR: .*EOF before any answer; the server may speak only TLS on this port, or be a proxy that does not know the first command(, HELLO)?; nothing was sent`},
+		{name: "silence from the first", to: Server{Addr: silent.Addr(), Timeout: 200 * time.Millisecond}, opt: noQuarantine, kind: "timeout",
+			class: outcome(tells), want: anyText + `timeout` + text(outcome(tells))},
+		{name: "silence from the first, quarantine", to: Server{Addr: silent.Addr(), Timeout: 200 * time.Millisecond}, kind: "timeout",
+			class: notDone, want: `(INFO, which quarantine needs on a new connection: )?` + anyText + `timeout; nothing was sent`},
+		{name: "silence", to: Server{Addr: hung.Addr(), Timeout: 200 * time.Millisecond}, opt: noQuarantine, kind: "timeout", class: unknown,
+			prepare: func(store *redisstore.Store, _ func()) {
+				store.SetNX(t.Context(), "before", "token", short)
+				hung.Pause()
+			},
+			want: anyText + `timeout; the outcome is unknown`},
+		{name: "closed", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "closed", class: permanent,
+			prepare: func(store *redisstore.Store, closes func()) {
+				closes()
+				// the first call may still use an old connection
+				store.SetNX(t.Context(), "after", "token", short)
+			},
+			want: `server ADDR: .*clos.*; nothing was sent`},
+		{name: "another type", to: Server{Addr: server.Addr()}, opt: noQuarantine, kind: "redis_wrongtype", class: permanent,
+			prepare: func(*redisstore.Store, func()) { server.Do("RPUSH", "a", "element") },
+			want: `server ADDR: WRONGTYPE Operation against a key holding the wrong kind of value; the key holds something else than this kind of lock: ` +
+				`use another key, or a prefix of its own \(see redisstore.WithPrefix\)`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store, closes := connect(t, c.to, c.opt, redisstore.WithMaxTTL(long))
+			if c.prepare != nil {
+				c.prepare(store, closes)
+			}
+			_, err := store.SetNX(context.Background(), "a", "token", short)
+			// A machine with much other work may not connect within the timeout of the client.
+			for begun := time.Now(); c.kind != "timeout" && typeOf(err) == "timeout" && time.Since(begun) < patience; {
+				_, err = store.SetNX(context.Background(), "a", "token", short)
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			want := regexp.MustCompile("^" + strings.ReplaceAll(c.want, "ADDR", regexp.QuoteMeta(c.to.Addr)) + "$")
+			if !want.MatchString(err.Error()) || typeOf(err) != c.kind {
+				t.Errorf("%s, %q\nwant %s, %s", err, typeOf(err), want, c.kind)
+			}
+			if classOf(err) != c.class {
+				t.Errorf("%v is %s; want %s", err, classOf(err), c.class)
+			}
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				t.Errorf("%v matches the end of a ctx that has none", err)
+			}
+		})
+	}
+}
+
+// typeOf returns what err says of its type; empty: nothing.
+func typeOf(err error) string {
+	typed := interface{ ErrorType() string }(nil)
+	if !errors.As(err, &typed) {
+		return ""
+	}
+	return typed.ErrorType()
+}
+
+// outcome returns the class of the first call on a new connection that breaks.
+func outcome(tells bool) class {
+	if tells {
+		return notDone
+	}
+	return unknown
+}
+
+func text(c class) string {
+	if c == notDone {
+		return "; nothing was sent"
+	}
+	return "; the outcome is unknown"
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// listen speaks only TLS.
+func listen(t *testing.T, config *tls.Config) string {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				buf := make([]byte, 4096)
+				_, _ = c.Read(buf) // the handshake, which fails
+				c.Close()
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
