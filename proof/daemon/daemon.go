@@ -89,14 +89,26 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Terminate asks the process to end, and kills it if it does not within some seconds.
-func (p *Process) Terminate() {
+// Alive reports whether the process has not ended.
+func (p *Process) Alive() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Terminate asks the process to end. If it does not, Terminate kills it and returns an error.
+func (p *Process) Terminate() error {
 	p.Signal(sigCont)
 	p.Signal(sigTerm)
 	select {
 	case <-p.done:
-	case <-time.After(15 * time.Second):
+		return nil
+	case <-time.After(15 * time.Second): // longer than the shutdown-timeout of Redis
 		p.Kill()
+		return fmt.Errorf("it ignored SIGTERM and was killed; its log:\n%s", p.Log())
 	}
 }
 
@@ -108,7 +120,7 @@ func (p *Process) Pause() error {
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	deadline := time.After(5 * time.Second)
-	for !standsStill(p.PID) {
+	for !StandsStill(p.PID) {
 		select {
 		case <-poll.C:
 		case <-p.done:

@@ -24,9 +24,9 @@ func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// standsStill reports whether every thread of the process has stopped. After SIGSTOP they stop one
+// StandsStill reports whether every thread of the process has stopped. After SIGSTOP they stop one
 // after the other.
-func standsStill(pid int) bool {
+func StandsStill(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil || len(threads) == 0 {
 		return false

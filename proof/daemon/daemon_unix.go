@@ -17,5 +17,5 @@ const (
 // died without its cleanup, servers may have to be killed by hand.
 func dieWithParent(*exec.Cmd) {}
 
-// standsStill has to trust the signal: there is no portable way to look.
-func standsStill(int) bool { return true }
+// StandsStill has to trust the signal: there is no portable way to look.
+func StandsStill(int) bool { return true }

@@ -38,19 +38,19 @@ type Cluster struct {
 }
 
 // A Member is one etcd with fixed addresses and a data directory, and at most one process at a time.
+// The address of its Server is that for clients.
 type Member struct {
+	*daemon.Server
+
 	Name string
 
-	cluster      *Cluster
-	dir          string
-	client, peer *daemon.Port
-	wire         *wire // what the other members use to reach it
-	joined       []string
-	clock        string // of the environment
-	moveClock    func(by time.Duration)
-
-	mu   sync.Mutex
-	proc *daemon.Process
+	cluster   *Cluster
+	dir       string
+	peer      *daemon.Port
+	wire      *wire // what the other members use to reach it
+	joined    []string
+	clock     string // of the environment
+	moveClock func(by time.Duration)
 }
 
 // Fast makes a member answer before its data are on disk. Only a crash of the machine would show it.
@@ -85,16 +85,15 @@ func start(tb testing.TB, program string, members int, flags []string) *Cluster 
 		m := c.prepare()
 		all = append(all, m.Name+"="+m.PeerURL())
 	}
-	for _, m := range c.Members {
+	errs := make([]error, members)
+	var starts sync.WaitGroup
+	for i, m := range c.Members {
 		m.joined = []string{"--initial-cluster", strings.Join(all, ",")}
-		if err := m.start(); err != nil {
-			tb.Fatal(err)
-		}
+		starts.Go(func() { m.Server, errs[i] = daemon.Launch(tb, m.start, (*daemon.Process).Kill) })
 	}
-	for _, m := range c.Members {
-		if err := m.await(); err != nil {
-			tb.Fatal(err)
-		}
+	starts.Wait()
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatal(err)
 	}
 	return c
 }
@@ -105,16 +104,12 @@ func (c *Cluster) prepare() *Member {
 	m := &Member{Name: "m" + strconv.Itoa(c.made), cluster: c, dir: c.tb.TempDir()}
 	m.clock, m.moveClock = redistest.ClockFile(c.tb, m.dir)
 	c.made++
-	for _, port := range []**daemon.Port{&m.client, &m.peer} {
-		p, err := daemon.ReservePort()
-		if err != nil {
-			c.tb.Fatal(err)
-		}
-		c.tb.Cleanup(p.Close)
-		*port = p
+	var err error
+	if m.peer, err = daemon.ReservePort(); err != nil {
+		c.tb.Fatal(err)
 	}
+	c.tb.Cleanup(m.peer.Close)
 	m.wire = c.wires.add(c.tb, m.peer.Addr())
-	c.tb.Cleanup(m.Kill)
 	c.Members = append(c.Members, m)
 	return m
 }
@@ -165,27 +160,20 @@ func (m *Member) URL() string { return "http://" + m.Addr() }
 // PeerURL is the address for other members.
 func (m *Member) PeerURL() string { return "http://" + m.wire.addr() }
 
-// start starts the process.
-func (m *Member) start() error {
+// start starts the process, and waits until it serves clients, which needs a leader.
+func (m *Member) start(client *daemon.Port) (*daemon.Process, error) {
+	url := "http://" + client.Addr()
 	args := slices.Concat([]string{
 		"--name", m.Name, "--data-dir", filepath.Join(m.dir, "data"), "--log-level", "warn",
-		"--listen-client-urls", m.URL(), "--advertise-client-urls", m.URL(),
+		"--listen-client-urls", url, "--advertise-client-urls", url,
 		"--listen-peer-urls", "http://" + m.peer.Addr(), "--initial-advertise-peer-urls", m.PeerURL(),
 	}, m.joined, m.cluster.flags)
 	cmd := exec.Command(m.cluster.program, args...)
 	cmd.Env = append(os.Environ(), m.clock)
-	proc, err := daemon.Start(m.dir, cmd)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.proc = proc
-	return err
-}
-
-// await waits until the member serves clients, which needs a leader.
-func (m *Member) await() error {
-	return m.proc.Await(func(string) bool {
+	p, err := daemon.Start(m.dir, cmd)
+	return daemon.Ready(p, err, func(string) bool {
 		client := http.Client{Timeout: time.Second}
-		r, err := client.Get(m.URL() + "/health")
+		r, err := client.Get(url + "/health")
 		if err != nil {
 			return false
 		}
@@ -194,53 +182,18 @@ func (m *Member) await() error {
 	})
 }
 
-// Kill ends the process like a crash. It does nothing if there is none.
-func (m *Member) Kill() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.proc != nil {
-		m.proc.Resume()
-		m.proc.Kill()
-		m.proc = nil
-	}
-}
-
-// Restart starts a member that was killed, with the data that it had.
-func (m *Member) Restart() {
-	m.cluster.tb.Helper()
-	err := m.start()
-	if err == nil {
-		err = m.await()
-	}
-	if err != nil {
-		m.cluster.tb.Fatal(err)
-	}
-}
-
-// Pause stops the process with SIGSTOP, and Resume lets it go on.
-func (m *Member) Pause() {
-	m.cluster.tb.Helper()
-	if err := m.proc.Pause(); err != nil {
-		m.cluster.tb.Fatal(err)
-	}
-}
-
-// Resume lets a paused member go on.
-func (m *Member) Resume() { m.proc.Resume() }
-
 // MoveClock moves the wall clock of a member of [StartWithMovableClocks]: it is by ahead of the clock of
 // this machine, until the next call and across restarts. It returns when the member, which must run,
 // says so.
 func (m *Member) MoveClock(by time.Duration) {
 	m.cluster.tb.Helper()
 	m.moveClock(by)
-	err := m.proc.Await(func(string) bool {
-		said, err := m.clockSays()
-		return err == nil && time.Until(said.Add(-by)).Abs() < 15*time.Second
+	m.With(func(p *daemon.Process) error {
+		return p.Await(func(string) bool {
+			said, err := m.clockSays()
+			return err == nil && time.Until(said.Add(-by)).Abs() < 15*time.Second
+		})
 	})
-	if err != nil {
-		m.cluster.tb.Fatalf("the clock of %s was moved by %v: %v", m.Name, by, err)
-	}
 }
 
 // clockSays is the date of an answer.
@@ -267,7 +220,7 @@ func (c *Cluster) Join(add func(peerURL string) error) *Member {
 	}
 	all = append(all, m.Name+"="+m.PeerURL())
 	m.joined = []string{"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "existing"}
-	m.Restart()
+	m.Server = daemon.Serve(c.tb, m.start, (*daemon.Process).Kill)
 	return m
 }
 
@@ -276,9 +229,6 @@ func (c *Cluster) Removed(m *Member) {
 	m.Kill()
 	c.Members = slices.DeleteFunc(c.Members, func(other *Member) bool { return other == m })
 }
-
-// Addr is the address for clients, as host:port.
-func (m *Member) Addr() string { return m.client.Addr() }
 
 // ID is the id of the member, in the form that members use among themselves.
 func (m *Member) ID() string {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/proof/daemon"
 )
 
 // A Cluster is a Redis Cluster on loopback ports. Only the goroutine of the test may call its
@@ -70,22 +72,22 @@ func StartCluster(tb testing.TB, masters, replicas int) *Cluster {
 // launchNode starts a server with a second port for the other nodes.
 func launchNode(tb testing.TB, dir string) (*Server, error) {
 	for attempt := 1; ; attempt++ {
-		bus, err := reservePort()
+		bus, err := daemon.ReservePort()
 		if err != nil {
 			return nil, err
 		}
 		s, err := launch(tb, dir, config{args: []string{
-			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus.number), "--cluster-announce-ip", "127.0.0.1",
+			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus.Number), "--cluster-announce-ip", "127.0.0.1",
 			"--cluster-node-timeout", lively, "--cluster-replica-validity-factor", "0",
 			// a replica with offset 0 is not listed
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
-		}}, reservePort)
+		}})
 		if err == nil {
 			tb.Cleanup(bus.Close)
 			return s, nil
 		}
 		bus.Close()
-		if !isPortTaken(err) || attempt == 3 {
+		if !daemon.IsPortTaken(err) || attempt == 3 {
 			return nil, err
 		}
 	}

@@ -2,8 +2,8 @@ package redistest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/proof/child"
+	"github.com/lockstep-go/lockstep/proof/daemon"
 )
 
 func TestFailureToStartShowsTheLog(t *testing.T) {
 	Require(t)
-	_, err := launch(t, t.TempDir(), config{args: []string{"--no-such-option", "1"}}, reservePort)
+	_, err := launch(t, t.TempDir(), config{args: []string{"--no-such-option", "1"}})
 	if err == nil || !strings.Contains(err.Error(), "no-such-option") {
 		t.Errorf("got %v", err)
 	}
@@ -24,37 +25,20 @@ func TestFailureToStartShowsTheLog(t *testing.T) {
 // The other server answers PING, as ours would.
 func TestPortTakenByAnotherServer(t *testing.T) {
 	other := Start(t)
-	sign, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := &Server{dir: t.TempDir()}
 	tries := 0
-	s, err := launch(t, t.TempDir(), config{}, func() (*reservation, error) {
+	var err error
+	s.Server, err = daemon.Launch(t, func(port *daemon.Port) (*daemon.Process, error) {
 		if tries++; tries == 1 {
-			return &reservation{other.port.number, sign}, nil
+			return s.start(&daemon.Port{Number: other.Port()})
 		}
-		return reservePort()
-	})
+		return s.start(port)
+	}, (*daemon.Process).Kill)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if tries != 2 || s.Addr() == other.Addr() {
 		t.Errorf("%d tries; at %s, the other at %s", tries, s.Addr(), other.Addr())
-	}
-}
-
-func TestReservationsAreDistinct(t *testing.T) {
-	taken := map[int]bool{}
-	for range 300 {
-		r, err := reservePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		if taken[r.number] {
-			t.Fatalf("port %d was given twice", r.number)
-		}
-		taken[r.number] = true
 	}
 }
 
@@ -96,16 +80,19 @@ func TestServersOutliveTheThreadThatAskedForThem(t *testing.T) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		s, err = launch(t, t.TempDir(), config{}, reservePort)
+		s, err = launch(t, t.TempDir(), config{})
 	}()
 	<-done
 	if err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-s.proc.done:
-		t.Fatal("the server died with the thread")
-	case <-time.After(50 * time.Millisecond): // time to die
-	}
+	s.With(func(p *daemon.Process) error {
+		select {
+		case <-p.Done():
+			return errors.New("it died with the thread")
+		case <-time.After(50 * time.Millisecond): // time to die
+			return nil
+		}
+	})
 	want(t, s, "PONG", "PING")
 }

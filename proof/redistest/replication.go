@@ -86,11 +86,7 @@ func field(s *Server, name string, command ...string) string {
 
 // living returns the servers that have a process, paused or not.
 func living(servers []*Server) []*Server {
-	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.proc.alive()
-	})
+	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool { return !s.Alive() })
 }
 
 func addrs(servers []*Server) []string {

@@ -77,7 +77,7 @@ func (s *Sentinel) watch(host, port string) {
 		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 			s.tb.Fatalf("redistest: %v", err)
 		}
-		starts.Go(func() { s.sentinels[i], errs[i] = launch(s.tb, dir, config{sentinel: file}, reservePort) })
+		starts.Go(func() { s.sentinels[i], errs[i] = launch(s.tb, dir, config{sentinel: file}) })
 	}
 	starts.Wait()
 	for i, err := range errs {

@@ -16,10 +16,15 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/proof/daemon"
 )
 
 // Start runs one redis-server without persistence on a free loopback port, and returns when it
@@ -48,7 +53,7 @@ func StartN(tb testing.TB, n int, opts ...Option) []*Server {
 	var starts sync.WaitGroup
 	for i := range n {
 		dir := tb.TempDir()
-		starts.Go(func() { servers[i], errs[i] = launch(tb, dir, c, reservePort) })
+		starts.Go(func() { servers[i], errs[i] = launch(tb, dir, c) })
 	}
 	starts.Wait()
 	for _, err := range errs {
@@ -84,48 +89,33 @@ func WithPassword(password string) Option {
 }
 
 // A Server is one redis-server with a fixed address and data directory, and at most one process at
-// a time. Its methods may be called from any goroutine until the test ends. They report failures
-// with Errorf, which, unlike Fatal, any goroutine may call.
+// a time.
 type Server struct {
-	tb   testing.TB
-	dir  string
-	port *reservation
+	*daemon.Server
+	tb  testing.TB
+	dir string
 	config
-
-	mu    sync.Mutex // held while the process changes its state
-	proc  *process   // the last one started
-	ended bool       // after the test, when a late Restart must not start a process
 }
 
-// launch starts a server on a port from reserve. If another process has bound that port, it tries
-// the next one.
-func launch(tb testing.TB, dir string, c config, reserve func() (*reservation, error)) (*Server, error) {
+const program = "redis-server"
+
+// launch starts a server. Any goroutine may call it.
+func launch(tb testing.TB, dir string, c config) (*Server, error) {
 	s := &Server{tb: tb, dir: dir, config: c}
-	for attempt := 1; ; attempt++ {
-		port, err := reserve()
-		if err != nil {
-			return nil, err
-		}
-		s.port = port
-		if err = s.start(); err == nil {
-			tb.Cleanup(s.end)
-			return s, nil
-		}
-		port.Close()
-		if !isPortTaken(err) || attempt == 10 {
-			return nil, err
-		}
-	}
+	var err error
+	s.Server, err = daemon.Launch(tb, s.start, (*daemon.Process).Kill)
+	return s, err
 }
 
-// start runs a process and waits until it has loaded its data and answers.
-func (s *Server) start() error {
+// start runs a process and waits until it has loaded its data and answers. An answer alone does not
+// suffice: it may come from another redis-server that has bound the port.
+func (s *Server) start(port *daemon.Port) (*daemon.Process, error) {
 	data, err := s.dataDir()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	args := []string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port.number),
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(port.Number),
 		"--dir", data, "--save", "", "--appendonly", "no",
 	}
 	if s.password != "" {
@@ -136,44 +126,18 @@ func (s *Server) start() error {
 	}
 	env, err := s.shimEnv()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	proc, err := startProcess(s.dir, env, append(args, s.args...))
-	if err != nil {
-		return err
-	}
-	err = proc.awaitReady(func() bool {
-		_, err := s.call(time.Second, "PING")
+	cmd := exec.Command(program, append(args, s.args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	p, err := daemon.Start(s.dir, cmd)
+	return daemon.Ready(p, err, func(log string) bool {
+		if !strings.Contains(log, "Ready to accept connections") && !strings.Contains(log, "Sentinel ID is") {
+			return false
+		}
+		_, err := call(port.Addr(), s.password, time.Second, "PING")
 		return isReply(err)
 	})
-	if err != nil {
-		proc.kill()
-		return err
-	}
-	s.proc = proc
-	return nil
-}
-
-// end kills the process for good.
-func (s *Server) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	s.proc.signal(sigCont)
-	s.proc.kill()
-	s.port.Close()
-}
-
-// Addr returns host:port. It stays the same across restarts.
-func (s *Server) Addr() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port.number))
-}
-
-// PID returns the process id of the last process started.
-func (s *Server) PID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proc.pid
 }
 
 // Do sends one command over a connection of its own, as the default user, and waits
@@ -205,73 +169,13 @@ func (s *Server) Fill() {
 	s.tb.Fatalf("redistest: Fill of %s: others were connected for 5 s", s.Addr())
 }
 
-// Stop ends the process as an operator would, with SIGTERM, so that it saves what it is configured
-// to save. Redis looks for the signal ten times a second.
-func (s *Server) Stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.proc.signal(sigCont)
-	s.proc.signal(sigTerm)
-	select {
-	case <-s.proc.done:
-	case <-time.After(15 * time.Second): // longer than Redis's own shutdown-timeout
-		s.proc.kill()
-		s.tb.Errorf("redistest: %s ignored SIGTERM and was killed; its log:\n%s", s.Addr(), s.proc.log())
-	}
-}
-
-// Kill ends the process with SIGKILL, like a crash, and waits until it is gone.
-func (s *Server) Kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.proc.kill()
-}
-
-// Restart starts a new process with the address and data of the one that was stopped or killed, and
-// returns when it answers.
-func (s *Server) Restart() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return
-	}
-	if s.proc.alive() {
-		s.tb.Errorf("redistest: Restart of %s: it was not stopped", s.Addr())
-		return
-	}
-	deadline := time.Now().Add(5 * time.Second)
-	for {
-		err := s.start()
-		if err == nil {
-			return
-		}
-		if !isPortTaken(err) || time.Now().After(deadline) {
-			s.tb.Errorf("redistest: Restart of %s: %v", s.Addr(), err)
-			return
-		}
-	}
-}
-
-// Pause stops the process with SIGSTOP, and returns when all its threads have stopped. The kernel
-// still accepts connections and bytes for it, and nothing is answered.
-func (s *Server) Pause() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.proc.pause(); err != nil {
-		s.tb.Errorf("redistest: Pause of %s: %v", s.Addr(), err)
-	}
-}
-
-// Resume lets a paused process go on, with everything that arrived during the pause.
-func (s *Server) Resume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.proc.signal(sigCont)
-}
-
 // call is Do with a time limit.
 func (s *Server) call(limit time.Duration, args ...string) (any, error) {
-	conn, err := net.DialTimeout("tcp", s.Addr(), limit)
+	return call(s.Addr(), s.password, limit, args...)
+}
+
+func call(addr, password string, limit time.Duration, args ...string) (any, error) {
+	conn, err := net.DialTimeout("tcp", addr, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -280,8 +184,8 @@ func (s *Server) call(limit time.Duration, args ...string) (any, error) {
 		return nil, err
 	}
 	replies := newDecoder(conn)
-	if s.password != "" {
-		if _, err := roundTrip(conn, replies, "AUTH", s.password); err != nil {
+	if password != "" {
+		if _, err := roundTrip(conn, replies, "AUTH", password); err != nil {
 			return nil, fmt.Errorf("AUTH: %w", err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/proof/daemon"
 )
 
 // TestMain checks that all tests together leave no goroutine and no server behind. It also runs in
@@ -28,7 +30,7 @@ func ownGoroutines() []string {
 	buf := make([]byte, 1<<20)
 	var own []string
 	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(stack, "/redistest.") && !strings.Contains(stack, "redistest.TestMain") {
+		if (strings.Contains(stack, "/redistest.") || strings.Contains(stack, "/daemon.")) && !strings.Contains(stack, "redistest.TestMain") {
 			own = append(own, stack)
 		}
 	}
@@ -97,11 +99,11 @@ func TestServersAreIndependentAndEndWithTheTest(t *testing.T) {
 		servers[1].Pause() // must not hinder the cleanup
 	})
 	for i, s := range servers {
-		if s.proc.alive() || !refuses(s.Addr()) {
+		if s.Alive() || !refuses(s.Addr()) {
 			t.Errorf("server %d still runs after its test", i)
 		}
 		s.Restart()
-		if s.proc.alive() {
+		if s.Alive() {
 			t.Errorf("server %d was restarted after its test", i)
 		}
 	}
@@ -142,7 +144,7 @@ func TestStopIsGraceful(t *testing.T) {
 	want(t, s, "OK", "SET", "k", "v")
 	s.Pause()
 	s.Stop()
-	if log := s.proc.log(); !strings.Contains(log, "bye bye") {
+	if log := logOf(s); !strings.Contains(log, "bye bye") {
 		t.Errorf("the server did not say goodbye:\n%s", log)
 	}
 	s.Restart()
@@ -154,7 +156,7 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	c := dial(t, s.Addr())
 	for range 20 {
 		s.Pause()
-		if !standsStill(s.PID()) {
+		if !daemon.StandsStill(s.PID()) {
 			t.Fatal("Pause returned while the process was running")
 		}
 		c.send("PING")
@@ -168,11 +170,29 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	want(t, s, "PONG", "PING")
 }
 
-func TestPauseOfADeadServerFails(t *testing.T) {
-	s := Start(t)
-	s.Kill()
+// reported starts a server and returns it with what it reports.
+func reported(t *testing.T) (*Server, *recorder) {
+	t.Helper()
+	Require(t)
 	report := &recorder{TB: t}
-	s.tb = report
+	s, err := launch(report, t.TempDir(), config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, report
+}
+
+func logOf(s *Server) (log string) {
+	s.With(func(p *daemon.Process) error {
+		log = p.Log()
+		return nil
+	})
+	return log
+}
+
+func TestPauseOfADeadServerFails(t *testing.T) {
+	s, report := reported(t)
+	s.Kill()
 	s.Pause()
 	if !strings.Contains(report.text, "process already finished") {
 		t.Errorf("reported: %q", report.text)
@@ -180,9 +200,7 @@ func TestPauseOfADeadServerFails(t *testing.T) {
 }
 
 func TestRestartOfARunningServerFails(t *testing.T) {
-	s := Start(t)
-	report := &recorder{TB: t}
-	s.tb = report
+	s, report := reported(t)
 	s.Restart()
 	if !strings.Contains(report.text, "not stopped") {
 		t.Errorf("reported: %q", report.text)

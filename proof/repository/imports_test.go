@@ -89,7 +89,8 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"internal/prompt", nil},
 		{"internal/cleanup", nil},
 		{"proof/history", nil},
-		{"proof/redistest", nil},
+		{"proof/daemon", nil},
+		{"proof/redistest", []string{"proof/daemon"}}, // the processes of all servers
 		{"internal/relied", nil},
 		{"internal/stack", nil},
 		{"internal/starting", []string{"backends"}},
