@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -91,8 +90,8 @@ const (
 )
 
 func (c powerCuts) run(t *testing.T) {
-	if c.full {
-		full.Only(t)
+	if c.full && !torture {
+		t.Skip("LOCKSTEP_TORTURE=1 runs it")
 	}
 	rivals.TwoAtOnce(t)
 	cuts, updates := 1, 10

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,19 +116,17 @@ func (c *Cluster) prepare() *Member {
 
 const tool = "go.etcd.io/etcd/server/v3"
 
-// module is the directory of module bench, whose tool is etcd. The module of the test replaces the root
-// by its folder. (A binary that was built with -trimpath does not know where its source is.)
+// module is the directory of module bench, whose tool is etcd.
 func module() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/lockstep-go/lockstep").Output()
-	if err != nil {
-		return "", fmt.Errorf("go list -m: %w", err)
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("this binary does not know where its source is")
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "bench"), nil
+	return filepath.Join(filepath.Dir(here), "../../bench"), nil
 }
 
 // program is the path of etcd, which the go command builds and keeps in its cache.
 var program = sync.OnceValues(func() (string, error) {
-	_ = os.Getenv(redistest.VersionsEnv)
 	dir, err := module()
 	if err != nil {
 		return "", err

@@ -68,6 +68,15 @@ const rivals = 3
 
 var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
+// InTortureAlone leaves out an experiment that takes too long for make test. make torture and make matrix
+// run it.
+func InTortureAlone(t *testing.T) {
+	t.Helper()
+	if !torture {
+		t.Skip("LOCKSTEP_TORTURE=1 runs it")
+	}
+}
+
 // Run runs the experiment. It fails the test if there are violations and none are expected, or the
 // other way round, and reports a cell for each strategy and fault. A cell is unavailable if nobody
 // held the lock for more than two TTLs although it was wanted. A grant whose answer was lost explains

@@ -16,7 +16,6 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
-	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -80,9 +79,7 @@ func TestContractWithALongNodeLimitInFakeTime(t *testing.T) {
 	lockertest.Run(t, lockertest.Harness{Bubble: true, New: over(beneath.Memory, 5, 3, patient, true), Except: except[1:]})
 }
 
-// TestContractOnMemory runs in real time what TestContractInFakeTime runs in fake time.
 func TestContractOnMemory(t *testing.T) {
-	full.Only(t)
 	for _, q := range quorums {
 		t.Run(fmt.Sprintf("%d of %d", q.w, q.n), func(t *testing.T) {
 			t.Parallel()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/rivals"
 )
@@ -47,7 +46,7 @@ func campaign(t *testing.T, server *mariadbtest.Server, faults ...rivals.Fault) 
 }
 
 // violated is a campaign that must find violations. It strikes until it has, up to 20 times, which can take
-// ten minutes beside other tests. So make test leaves it out.
+// ten minutes beside other tests. So it runs in make torture and make matrix alone.
 func violated(t *testing.T, setting string, server *mariadbtest.Server, faults ...rivals.Fault) rivals.Campaign {
 	t.Helper()
 	c := campaign(t, server, faults...)
@@ -86,7 +85,7 @@ func TestCampaignOfHoldersThatFail(t *testing.T) {
 
 // With 0 the log is written once a second, so a crash forgets what was granted last.
 func TestCampaignOfServersThatForget(t *testing.T) {
-	full.Only(t)
+	rivals.InTortureAlone(t)
 	rivals.TwoAtOnce(t)
 	server := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit=0")
 	violated(t, "innodb_flush_log_at_trx_commit 0", server, rivals.ServersKilled(server)).Run(t)
@@ -95,7 +94,7 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 func TestCampaignOfClocks(t *testing.T) {
 	t.Parallel()
 	t.Run("ahead", func(t *testing.T) {
-		full.Only(t)
+		rivals.InTortureAlone(t)
 		rivals.TwoAtOnce(t)
 		server := mariadbtest.StartWithMovableClock(t)
 		violated(t, "", server, rivals.ServerClockAhead(server)).Run(t)
