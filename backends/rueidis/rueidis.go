@@ -20,10 +20,11 @@
 // backends.LegacyStore) heed the deadline of a ctx while they wait for a reply, and not its cancellation. A server that does
 // not answer is given up after Dialer.KeepAlive and ConnWriteTimeout, and then all that waited get an error.
 //
-// When the connection of all calls has left a call without an answer for a second, further calls share one more connection, from
-// the pool for blocking commands, until the first one answers or is given up: leave room for it in BlockingPoolSize. What is sent
-// to clean up may overtake the abandoned command, and is sent again when the first connection has answered or is given up. After
-// a pause of seven seconds the connection is tested before it is used. A store on a ClusterClient does none of this.
+// When the connection of all calls has left a call without an answer for a second, further calls share
+// one more connection, from the pool for blocking commands, until the first one answers or is given up:
+// leave room for it in BlockingPoolSize. What is sent to clean up may overtake the abandoned command, and
+// is sent again when the first connection has answered or is given up. After a pause of seven seconds the
+// connection is tested before it is used. A store on a ClusterClient does none of this.
 //
 // # What is sent twice
 //

@@ -189,10 +189,14 @@ func (m *Member) MoveClock(by time.Duration) {
 	m.cluster.tb.Helper()
 	m.moveClock(by)
 	m.With(func(p *daemon.Process) error {
-		return p.Await(func(string) bool {
+		err := p.Await(func(string) bool {
 			said, err := m.clockSays()
 			return err == nil && time.Until(said.Add(-by)).Abs() < 15*time.Second
 		})
+		if err != nil {
+			err = fmt.Errorf("the clock of %s was moved by %v: %w", m.Name, by, err)
+		}
+		return err
 	})
 }
 

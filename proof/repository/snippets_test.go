@@ -160,6 +160,7 @@ func TestASnippetThatDoesNotCompileIsFound(t *testing.T) {
 		"package main\n\nfunc Main() {}\n":                                                 "without a function main",
 		"package p\n\nfunc f() int {}\n":                                                   "missing return",
 		"package p\n\nimport \"" + module + "/internal/cleanup\"\n\nvar x cleanup.Queue\n": "internal",
+		"package p\n\nimport \"" + module + "/proof/daemon\"\n\nvar x daemon.Port\n":       "not for consumers",
 	} {
 		errs := typeErrors(t, map[string]map[string]string{"p": {"p": source}})
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
@@ -184,8 +185,11 @@ func typeErrors(t *testing.T, packages map[string]map[string]string) (errs []err
 			for _, spec := range f.Imports {
 				path, _ := strconv.Unquote(spec.Path.Value) // parsed before
 				imported[path] = true
-				if strings.HasPrefix(path, module+"/internal/") || strings.HasPrefix(path, module+"/proof/") {
+				if strings.HasPrefix(path, module+"/internal/") {
 					errs = append(errs, fmt.Errorf("%s.go: import of %s, which is internal", name, path))
+				}
+				if strings.HasPrefix(path, module+"/proof/") {
+					errs = append(errs, fmt.Errorf("%s.go: import of %s, which is not for consumers", name, path))
 				}
 			}
 		}
