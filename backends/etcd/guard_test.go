@@ -166,7 +166,7 @@ func TestAnElectionGoesOnWithTheNextCandidate(t *testing.T) {
 	all.Wait()
 }
 
-// The table of permissions in docs/choosing-a-store.md.
+// The table of permissions in docs/stores/etcd.md.
 func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
 	c, root := one(t)
 	ctx := t.Context()

@@ -50,14 +50,20 @@ func TestCitedTestsExist(t *testing.T) {
 	}
 }
 
-// documents are the pages for users and contributors.
+// documents are the pages for users and contributors: those under docs, and those at the top.
 func documents(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../docs/*.md")
+	files := []string{"../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md"}
+	err := filepath.WalkDir("../../docs", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(files, "../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md")
+	return files
 }
 
 func read(t *testing.T, file string) string {

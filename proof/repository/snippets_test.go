@@ -105,11 +105,8 @@ func save(ctx context.Context, number uint64) error { return ctx.Err() }
 // or statements. Blocks of statements are files of one package. The others may declare the same
 // names, so each has a package of its own.
 func TestSnippetsCompile(t *testing.T) {
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	snippets := map[string]map[string]string{} // the source of each file, by package
+	nested := map[string]map[string]map[string]string{}
 	add := func(in, name, source string) {
 		if snippets[in] == nil {
 			snippets[in] = map[string]string{}
@@ -117,7 +114,7 @@ func TestSnippetsCompile(t *testing.T) {
 		snippets[in][name] = source
 	}
 	blocks := 0
-	for _, file := range append(files, "../../README.md") {
+	for _, file := range documents(t) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -129,8 +126,16 @@ func TestSnippetsCompile(t *testing.T) {
 				continue
 			}
 			blocks++
-			name := fmt.Sprintf("%s_%d", strings.TrimSuffix(filepath.Base(file), ".md"), i+1)
+			name := fmt.Sprintf("%s_%d", regexp.MustCompile(`\W`).ReplaceAllString(file, "_"), i+1)
 			source, in := block[1], name
+			if store := ofAModule.FindStringSubmatch(source); store != nil { // the root module does not require its client library
+				dir := "../../backends/" + store[1]
+				if nested[dir] == nil {
+					nested[dir] = map[string]map[string]string{}
+				}
+				nested[dir][name] = map[string]string{name: source}
+				continue
+			}
 			if !strings.HasPrefix(source, "package ") {
 				if source, err = complete(source); err != nil {
 					t.Errorf("%s, block %d: %v\n%s", file, i+1, err, block[1])
@@ -147,10 +152,18 @@ func TestSnippetsCompile(t *testing.T) {
 	if blocks < 5 {
 		t.Errorf("only %d blocks; is the pattern of this test right?", blocks)
 	}
-	for _, err := range typeErrors(t, snippets) {
+	for _, err := range typeErrors(t, "../..", snippets) {
 		t.Error(err)
 	}
+	for dir, programs := range nested {
+		for _, err := range typeErrors(t, dir, programs) {
+			t.Error(err)
+		}
+	}
 }
+
+// ofAModule finds a whole file that uses a store which is a module of its own.
+var ofAModule = regexp.MustCompile(`(?m)^\t"` + module + `/backends/(pgx|etcd|nats|rueidis)"$`)
 
 func TestASnippetThatDoesNotCompileIsFound(t *testing.T) {
 	for source, want := range map[string]string{
@@ -162,16 +175,16 @@ func TestASnippetThatDoesNotCompileIsFound(t *testing.T) {
 		"package p\n\nimport \"" + module + "/internal/cleanup\"\n\nvar x cleanup.Queue\n": "internal",
 		"package p\n\nimport \"" + module + "/proof/daemon\"\n\nvar x daemon.Port\n":       "not for consumers",
 	} {
-		errs := typeErrors(t, map[string]map[string]string{"p": {"p": source}})
+		errs := typeErrors(t, "../..", map[string]map[string]string{"p": {"p": source}})
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("%v instead of %q, of\n%s", errs, want, source)
 		}
 	}
 }
 
-// typeErrors type-checks packages, given as the source of each file. To compile them finds nothing
+// typeErrors type-checks packages in the module of dir, given as the source of each file. To compile them finds nothing
 // more, and takes half a minute of CPU.
-func typeErrors(t *testing.T, packages map[string]map[string]string) (errs []error) {
+func typeErrors(t *testing.T, dir string, packages map[string]map[string]string) (errs []error) {
 	t.Helper()
 	fset, parsed, imported := token.NewFileSet(), map[string][]*ast.File{}, map[string]bool{}
 	for pkg, files := range packages {
@@ -196,7 +209,7 @@ func typeErrors(t *testing.T, packages map[string]map[string]string) (errs []err
 	}
 	exports := map[string]string{} // time is there so that there is something to list
 	list := []string{"-deps", "-export", "-f", "{{if .Export}}{{.ImportPath}}={{.Export}}{{end}}", "time"}
-	for _, line := range goList(t, "../..", append(list, slices.Collect(maps.Keys(imported))...)...) {
+	for _, line := range goList(t, dir, append(list, slices.Collect(maps.Keys(imported))...)...) {
 		path, file, _ := strings.Cut(line, "=")
 		exports[path] = file
 	}

@@ -347,7 +347,7 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 	})
 }
 
-// What docs/choosing-a-store.md says of the rights of the user is enough, and less is told.
+// What docs/stores/mysql.md says of the rights of the user is enough, and less is told.
 func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
 	db := mariadb.fresh(t)
 	for _, statement := range []string{
