@@ -102,7 +102,7 @@ regress: programs ## compare the speed of this tree with that of the commit BASE
 # them again. The campaigns are large and run once. Both run without the race detector, as the
 # commands in docs/safety.md do; make test runs a part of each with it.
 torture: programs ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
-	LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html matrix.html -- \
+	LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html artefacts/matrix.html -matrix artefacts/matrix.md -by 'make torture' -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
 		$$(go list ./... | grep -v -e '/proof/campaign$$' -e '/proof/simulation$$') \
 		$(foreach m,$(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
@@ -123,8 +123,8 @@ fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with 
 
 # The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well. ONLY=PowerCuts
 # makes cells of one of them.
-matrix: programs ## make docs/matrix.md anew, or with ONLY=Shares the cells of the tests of that name; with MYSQL=yes too, on MySQL instead of MariaDB
-	$(if $(MYSQL),test -n '$(ONLY)' && folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH="$$folder:$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html matrix.html -docs docs/matrix.md \
+matrix: programs ## make artefacts/matrix.md and the cells of docs/matrix.md, or with ONLY=Shares the cells of the tests of that name; with MYSQL=yes too, on MySQL instead of MariaDB
+	$(if $(MYSQL),test -n '$(ONLY)' && folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH="$$folder:$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html artefacts/matrix.html -matrix artefacts/matrix.md -docs docs/matrix.md \
 		$(if $(ONLY),-keep -by 'make matrix $(if $(MYSQL),MYSQL=yes )ONLY="$(ONLY)"$(if $(filter command,$(firstword $(origin STORES))), STORES="$(STORES)")',-by 'make matrix') -- -timeout 2h $(if $(ONLY),-run '$(ONLY)') \
 		$(if $(ONLY),,-skip '^(TestSoak|TestPowerCuts|TestFailovers|TestReshardings)$$') ./proof/simulation ./proof/campaign \
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
@@ -138,7 +138,7 @@ cover: programs ## tell which statements no test runs, package by package, and c
 
 # A dry run, in a throw-away clone. Nothing is ever pushed: see docs/releasing.md.
 release: ## try the release VERSION out as a consumer gets it; TAG=yes then makes its tags here
-	@go run ./proof/release $(if $(filter yes,$(TAG)),-tag) "$(VERSION)"
+	@go run ./proof/release $(if $(filter yes,$(TAG)),-tag) $(if $(filter yes,$(STALE)),-stale) "$(VERSION)"
 
 # The tests start their own servers. The race detector and the libraries that set a server's clock need a C compiler, and the tests
 # beside node-redlock need node and npm.

@@ -5,8 +5,9 @@ import (
 	"io"
 )
 
-// Page writes the table as a page that needs no network: a picture, and the command of each cell.
-func (t *Table) Page(w io.Writer, title string) error {
+// Page writes the table as a page that needs no network: how it was made, a picture, and the command
+// of each cell.
+func (t *Table) Page(w io.Writer, title, made string) error {
 	type square struct {
 		X, Y    int
 		Colour  string
@@ -41,7 +42,7 @@ func (t *Table) Page(w io.Writer, title string) error {
 		}
 		pictures = append(pictures, p)
 	}
-	return page.Execute(w, map[string]any{"Title": title, "Pictures": pictures, "Cells": t.Cells()})
+	return page.Execute(w, map[string]any{"Title": title, "Made": made, "Pictures": pictures, "Cells": t.Cells()})
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"plus": func(a, b int) int { return a + b }}).Parse(`<!doctype html>
@@ -52,6 +53,7 @@ table { border-collapse: collapse } td, th { text-align: left; padding: .2em 1em
 svg text { font: 12px system-ui, sans-serif; fill: #1b2430 } svg .in { fill: #fff }
 </style>
 <h1>{{.Title}}</h1>
+<p>{{.Made}}</p>
 <p>S: safe in all trials. U: for that long at most nobody could have the lock, where that was measured, and nothing worse.
 N: numbers fell or came twice in so many trials, and nothing worse. V: two held at once, or an update was lost, in so many.</p>
 {{range .Pictures}}<h2>On {{.Where}}</h2>

@@ -26,7 +26,7 @@ func (t *Table) Text(w io.Writer) error {
 	return nil
 }
 
-// Markdown writes the table for docs/matrix.md, with the commands.
+// Markdown writes the whole table, with the commands.
 func (t *Table) Markdown(w io.Writer) error {
 	var text strings.Builder
 	for _, g := range t.grids() {

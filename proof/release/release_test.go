@@ -1,12 +1,15 @@
 package main
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-go/lockstep/proof/stamp"
 )
 
 // library are the files of a small repository: a root, a nested module, a command in a third module
@@ -69,6 +72,36 @@ func must(t *testing.T, repo git, args ...string) string {
 func state(t *testing.T, repo git) string {
 	t.Helper()
 	return must(t, repo, "show-ref", "--head") + "\n" + must(t, repo, "status", "--porcelain")
+}
+
+// The pages of this repository stand in for the new ones, which have the commit that is given.
+func TestFiguresOfOlderCodeAreNotReleasedUnlessTheyAreAccepted(t *testing.T) {
+	t.Parallel()
+	repo := repository(t, map[string]string{"locker/locker.go": "package locker\n"})
+	made := stamp.Now(repo.dir, "locker")
+	figured := func() (string, error, error) {
+		for _, page := range stamp.Pages {
+			write(t, filepath.Join(repo.dir, page), "Made by hand.\n"+made.String()+".\n")
+		}
+		var out strings.Builder
+		refused := figures(&out, repo.dir, false)
+		return out.String(), refused, figures(io.Discard, repo.dir, true)
+	}
+	if out, refused, accepted := figured(); refused != nil || accepted != nil || strings.Count(out, "nothing measured has changed") != len(stamp.Pages) {
+		t.Errorf("%v, %v, and it prints\n%s", refused, accepted, out)
+	}
+	write(t, filepath.Join(repo.dir, "locker/locker.go"), "package locker // changed\n")
+	if out, refused, accepted := figured(); refused == nil || accepted != nil || strings.Count(out, "OLDER THAN THE CODE") != len(stamp.Pages) {
+		t.Errorf("%v, %v, and it prints\n%s", refused, accepted, out)
+	}
+	made.Commit = "0123456789ab"
+	if out, refused, accepted := figured(); refused == nil || accepted != nil || strings.Count(out, "NOT KNOWN") != len(stamp.Pages) {
+		t.Errorf("%v, %v, and it prints\n%s", refused, accepted, out)
+	}
+	write(t, filepath.Join(repo.dir, stamp.Pages[0]), "Made by hand.\n")
+	if err := figures(io.Discard, repo.dir, true); err == nil {
+		t.Error("a page without a stamp is accepted")
+	}
 }
 
 func TestADryRunChangesNothing(t *testing.T) {

@@ -1,12 +1,13 @@
 // Torture runs tests in full size, shows their progress, and ends with the anomaly matrix: the
 // verdict of each strategy under each fault.
 //
-//	go run ./proof/torture [-html FILE] [-docs FILE -by COMMAND [-keep]] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
+//	go run ./proof/torture [-html FILE] [-matrix FILE] [-docs FILE] [-by COMMAND] [-keep] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
 // `make torture` and `make matrix` call it. Each -- begins another run of `go test`, which -C
 // backends/pgx does in that module; the matrix has the cells of all runs. This program only reads the
-// output of `go test -json`, in which tests report cells (package matrix). With -docs it puts the matrix between the marks in that file,
-// unless a test has failed. With -keep, it leaves the cells there that this run does not report.
+// output of `go test -json`, in which tests report cells (package matrix). Unless a test has failed, it
+// writes the whole matrix into the file of -matrix; with -keep, the cells stay there that this run does
+// not report. With -docs it also puts the cells that docs/matrix.md shows between their marks.
 package main
 
 import (
@@ -29,11 +30,12 @@ import (
 func main() {
 	var to output
 	flag.StringVar(&to.html, "html", "", "write the matrix as a page to this `file`")
-	flag.StringVar(&to.docs, "docs", "", "put the matrix between the marks in this `file`")
-	flag.StringVar(&to.by, "by", "go run ./proof/torture", "the `command` that makes the matrix again, for -docs")
-	flag.BoolVar(&to.keep, "keep", false, "with -docs, leave the cells there that this run does not report")
+	flag.StringVar(&to.whole, "matrix", "", "write the matrix with its commands into this `file`")
+	flag.StringVar(&to.docs, "docs", "", "put the cells that it shows between the marks in this `file`")
+	flag.StringVar(&to.by, "by", "go run ./proof/torture", "the `command` that makes the matrix again")
+	flag.BoolVar(&to.keep, "keep", false, "with -matrix, leave the cells there that this run does not report")
 	flag.Usage = func() {
-		fmt.Println("usage: torture [-html FILE] [-docs FILE -by COMMAND [-keep]] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...")
+		fmt.Println("usage: torture [-html FILE] [-matrix FILE] [-docs FILE] [-by COMMAND] [-keep] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -48,9 +50,9 @@ func main() {
 
 // output is where the matrix goes besides standard output.
 type output struct {
-	html, docs string
-	by         string // the command that makes it again
-	keep       bool   // the cells in docs that are not made again
+	html, whole, docs string
+	by                string // the command that makes it again
+	keep              bool   // the cells in whole that are not made again
 }
 
 // runs splits the arguments at each --.
@@ -68,6 +70,7 @@ func runs(args []string) [][]string {
 
 // run goes on when a test has failed, for the results of the others.
 func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
+	made := made(to.by) // before the tests, while the tree is what they run
 	p := newProgress(out, time.Now())
 	var table matrix.Table
 	var failed []error
@@ -81,15 +84,21 @@ func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 		return err
 	}
 	if to.html != "" {
-		if err := writePage(to.html, &table); err != nil {
+		if err := writePage(to.html, made, &table); err != nil {
 			return err
 		}
 	}
 	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
 		return fmt.Errorf("after %v: %w", time.Since(p.began).Round(time.Second), err)
 	}
-	if to.docs != "" { // the results of a run that failed are not for the documentation
-		return publish(to.docs, to.by, to.keep, &table)
+	// The results of a run that failed are not to be quoted.
+	if to.docs != "" {
+		if err := publish(out, to.docs, made, &table); err != nil {
+			return err
+		}
+	}
+	if to.whole != "" { // last, since it adds the cells that are kept
+		return keep(to.whole, made, to.keep, &table)
 	}
 	return nil
 }
@@ -125,10 +134,10 @@ func test(ctx context.Context, args []string, p *progress, table *matrix.Table) 
 	return wrong
 }
 
-func writePage(file string, table *matrix.Table) error {
-	f, err := os.Create(file)
-	if err != nil {
+func writePage(file, made string, table *matrix.Table) error {
+	var page strings.Builder
+	if err := table.Page(&page, "What each strategy did under each fault", made); err != nil {
 		return err
 	}
-	return errors.Join(table.Page(f, "What each strategy did under each fault"), f.Close())
+	return write(file, page.String())
 }

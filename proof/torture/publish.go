@@ -1,57 +1,115 @@
 package main
 
 import (
-	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"runtime"
+	"path/filepath"
+	"regexp"
 	"strings"
-	"time"
 
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/stamp"
 )
 
-// The matrix is between these marks.
-const (
-	begin = "<!-- matrix: written by make matrix -->\n"
-	end   = "<!-- end of the matrix -->\n"
-)
+// head is what the artefact says before its figures.
+//
+//go:embed head.md
+var head string
 
-// publish replaces the text between the marks of file by the table, and names the command that made
-// it. With keep, the cells that were there stay, unless the table has newer ones.
-func publish(file, by string, keep bool, table *matrix.Table) error {
+// begin follows the head of the artefact. What is behind it is written by this program alone.
+const begin = "\n<!-- the matrix -->\n"
+
+// marks enclose a part of docs/matrix.md.
+func marks(where string) (begin, end string) {
+	return "<!-- matrix: " + where + ", written by make matrix -->\n", "<!-- end of " + where + " -->\n"
+}
+
+// made is the line that says when, at which commit, with what and by which command figures were made.
+func made(by string) string {
+	return fmt.Sprintf("%v, with %s, by `%s`.\n", stamp.Now(".", stamp.Measured...), versions(), by)
+}
+
+var errNoCells = errors.New("no test has reported a cell")
+
+// keep writes the whole table into a file. With kept, the cells that are there stay, unless the table
+// has newer ones.
+func keep(file, made string, kept bool, table *matrix.Table) error {
 	if len(table.Cells()) == 0 {
-		return errors.New("no test has reported a cell")
+		return errNoCells
 	}
-	page, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	before, rest, _ := bytes.Cut(page, []byte(begin))
-	old, after, closed := bytes.Cut(rest, []byte(end))
-	if !closed { // it is false as well if the first mark is missing
-		return fmt.Errorf("%s has no marks for the matrix", file)
-	}
-	var text bytes.Buffer
-	if header, cells, _ := strings.Cut(string(old), "\n\n"); keep {
+	var text strings.Builder
+	text.WriteString(head + begin)
+	old, err := os.ReadFile(file)
+	switch {
+	case err == nil && kept:
+		_, written, found := strings.Cut(string(old), begin)
+		header, cells, closed := strings.Cut(written, "\n\n")
+		if !found || !closed {
+			return fmt.Errorf("%s is no matrix: move it away", file)
+		}
 		if err := table.Keep(cells); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		text.WriteString(header + "\nSome cells are newer. ")
+	case err != nil && !os.IsNotExist(err):
+		return err
 	}
-	fmt.Fprintf(&text, "Made on %s with %s, %s, %d CPUs, by `%s`.\n\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.Version(), serverVersions(), runtime.NumCPU(), by)
+	text.WriteString(made + "\n")
 	if err := table.Markdown(&text); err != nil {
 		return err
 	}
-	return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), text.Bytes(), []byte(end), after}, nil), 0o644)
+	return write(file, text.String())
 }
 
-// serverVersions returns the versions of the servers that are installed.
-func serverVersions() string {
+// publish replaces the parts of a page of which the table has all cells, and says which it leaves.
+func publish(out io.Writer, file, made string, table *matrix.Table) error {
+	if len(table.Cells()) == 0 {
+		return errNoCells
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	page := string(text)
+	for _, p := range matrix.Parts {
+		begin, end := marks(p.Where)
+		before, rest, found := strings.Cut(page, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !found || !closed {
+			return fmt.Errorf("%s has no marks for the cells of %s", file, p.Where)
+		}
+		shown, has, of, err := table.Show(p)
+		if err != nil {
+			return err
+		}
+		if has < of {
+			if has > 0 {
+				fmt.Fprintf(out, "%s keeps its older cells of %s: this run made %d of the %d that it shows\n", file, p.Where, has, of)
+			}
+			continue
+		}
+		page = before + begin + made + "\n" + shown + end + after
+	}
+	return os.WriteFile(file, []byte(page), 0o644)
+}
+
+// write also makes the folder of the file.
+func write(file, text string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+var number = regexp.MustCompile(`\d+\.\d[\w.]*`)
+
+// versions are those of the servers that are installed, of Go and of what the modules require.
+func versions() string {
 	found := []string{"no redis-server"}
 	switch server, version, err := redistest.Version(); {
 	case err != nil:
@@ -60,10 +118,11 @@ func serverVersions() string {
 	default:
 		found[0] = server + " " + version
 	}
-	if out, err := exec.Command("psql", "--version").Output(); err == nil { // "psql (PostgreSQL) 15.1 (…)"
-		if fields := strings.Fields(string(out)); len(fields) > 2 {
-			found = append(found, "PostgreSQL "+fields[2])
+	for _, s := range []struct{ name, program string }{{"PostgreSQL", "psql"}, {"MariaDB", "mariadbd"}, {"MySQL", "mysqld"}} {
+		out, err := exec.Command(s.program, "--version").Output()
+		if text := string(out); err == nil && (s.name == "MariaDB" || !strings.Contains(text, "MariaDB")) { // its mysqld is MariaDB too
+			found = append(found, s.name+" "+number.FindString(text))
 		}
 	}
-	return strings.Join(found, ", ")
+	return strings.Join(append(found, stamp.Versions(".")), ", ")
 }

@@ -2,16 +2,28 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/proof/matrix"
+	"github.com/lockstep-go/lockstep/proof/stamp"
 )
 
-const page = "before\n" + begin + "old\n" + end + "after\n"
+// page has marks for all parts, and in them what is older.
+var page = func() string {
+	text := "before\n"
+	for _, p := range matrix.Parts {
+		begin, end := marks(p.Where)
+		text += begin + "old " + p.Where + "\n" + end
+	}
+	return text + "after\n"
+}()
 
 func pageOf(t *testing.T, text string) (file string) {
 	t.Helper()
@@ -40,16 +52,67 @@ func tableOf(t *testing.T) *matrix.Table {
 	return table
 }
 
-func TestTheMatrixIsPutBetweenTheMarksWithTheCommandThatMakesIt(t *testing.T) {
-	file := pageOf(t, page)
-	if err := publish(file, "make it", false, tableOf(t)); err != nil {
+// partOf is a table with the cells that the page shows of a place, or all but one of them.
+func partOf(t *testing.T, where string, but int) *matrix.Table {
+	t.Helper()
+	var table matrix.Table
+	for _, p := range matrix.Parts {
+		if p.Where != where {
+			continue
+		}
+		for _, key := range p.Cells()[but:] {
+			c := matrix.Cell{Strategy: key[0], Fault: key[1], Where: where, Trials: 7, Violations: 2, Command: "go test ./p -run A"}
+			text, err := json.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if known, err := table.Add("cell", string(text)); !known || err != nil {
+				t.Fatal(known, err)
+			}
+		}
+	}
+	return &table
+}
+
+func TestThePartsThatARunHasMadeAreReplacedAndNoOther(t *testing.T) {
+	for _, p := range matrix.Parts {
+		file := pageOf(t, page)
+		if err := publish(io.Discard, file, "Made now.\n", partOf(t, p.Where, 0)); err != nil {
+			t.Fatal(err)
+		}
+		text := read(t, file)
+		begin, end := marks(p.Where)
+		before, rest, _ := strings.Cut(text, begin)
+		part, after, _ := strings.Cut(rest, end)
+		if !strings.HasPrefix(part, "Made now.\n\n| ") || strings.Count(part, " V |") != len(p.Cells()) || !strings.Contains(part, "`go test ./p -run A`") {
+			t.Errorf("%s:\n%s", p.Where, part)
+		}
+		if before+begin+"old "+p.Where+"\n"+end+after != page {
+			t.Errorf("%s: the page has changed outside of its marks:\n%s", p.Where, text)
+		}
+	}
+}
+
+func TestAPartOfWhichARunLacksACellIsKeptAndNamed(t *testing.T) {
+	for _, p := range matrix.Parts {
+		file := pageOf(t, page)
+		var out bytes.Buffer
+		if err := publish(&out, file, "Made now.\n", partOf(t, p.Where, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if read(t, file) != page || !strings.Contains(out.String(), "older cells of "+p.Where) {
+			t.Errorf("%s: %q, and the page is\n%s", p.Where, &out, read(t, file))
+		}
+	}
+}
+
+func TestTheArtefactHasEachCellAndTheCommandThatMakesIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new", "matrix.md")
+	if err := keep(file, "Made now.\n", false, tableOf(t)); err != nil {
 		t.Fatal(err)
 	}
 	text := read(t, file)
-	if !strings.HasPrefix(text, "before\n"+begin+"Made on ") || !strings.HasSuffix(text, end+"after\n") || strings.Contains(text, "old") {
-		t.Errorf("published:\n%s", text)
-	}
-	for _, want := range []string{", by `make it`.\n", "| single | S 7 |\n", "`go test ./p -run A` |\n"} {
+	for _, want := range []string{head + begin + "Made now.\n\n", "| single | S 7 |\n", "`go test ./p -run A` |\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -62,41 +125,68 @@ func TestCellsThatAreNotMadeAgainAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := pageOf(t, page)
-	if err := publish(file, "make all", false, first); err != nil {
+	file := filepath.Join(t.TempDir(), "matrix.md")
+	if err := keep(file, "Made first.\n", true, first); err != nil { // there is nothing yet to keep
 		t.Fatal(err)
 	}
-	if err := publish(file, "make some", true, tableOf(t)); err != nil {
+	if err := keep(file, "Made later.\n", true, tableOf(t)); err != nil {
 		t.Fatal(err)
 	}
 	text := read(t, file)
-	for _, want := range []string{", by `make all`.\nSome cells are newer. Made on ", ", by `make some`.\n\n", "| single | S 7 |", "`go test ./p -run Other` |\n"} {
+	for _, want := range []string{begin + "Made first.\nSome cells are newer. Made later.\n\n", "| single | S 7 |", "`go test ./p -run Other` |\n"} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%q is not there once in\n%s", want, text)
 		}
 	}
+	if err := keep(file, "Made at last.\n", false, tableOf(t)); err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, file); strings.Contains(text, "Other") || strings.Contains(text, "first") {
+		t.Errorf("it has kept\n%s", text)
+	}
 }
 
-func TestNothingIsPublishedWithoutMarksOrCells(t *testing.T) {
+func TestNothingIsWrittenWithoutMarksOrCells(t *testing.T) {
+	first, firstEnd := marks(matrix.Parts[0].Where)
+	last, lastEnd := marks(matrix.Parts[len(matrix.Parts)-1].Where)
 	for what, text := range map[string]string{
-		"no marks": "before\nafter\n", "only the first": "before\n" + begin + "after\n", "only the second": "before\n" + end + "after\n",
-		"in another order": end + begin,
+		"no marks": "before\nafter\n", "one begin is missing": strings.Replace(page, first, "", 1), "one end is missing": strings.Replace(page, lastEnd, "", 1),
+		"in another order": strings.Replace(page, last, firstEnd, 1),
 	} {
 		file := pageOf(t, text)
-		if err := publish(file, "make it", false, tableOf(t)); err == nil || read(t, file) != text {
+		if err := publish(io.Discard, file, "Made now.\n", tableOf(t)); err == nil || read(t, file) != text {
 			t.Errorf("%s: %v, and the file is\n%s", what, err, read(t, file))
 		}
 	}
 	file := pageOf(t, page)
-	if err := publish(file, "make it", false, new(matrix.Table)); err == nil || read(t, file) != page {
+	if err := publish(io.Discard, file, "Made now.\n", new(matrix.Table)); err == nil || read(t, file) != page {
 		t.Errorf("no cells: %v, and the file is\n%s", err, read(t, file))
+	}
+	if err := keep(file, "Made now.\n", false, new(matrix.Table)); err == nil || read(t, file) != page {
+		t.Errorf("no cells: %v, and the file is\n%s", err, read(t, file))
+	}
+	if err := keep(file, "Made now.\n", true, tableOf(t)); err == nil || read(t, file) != page {
+		t.Errorf("to be kept is no matrix: %v, and the file is\n%s", err, read(t, file))
+	}
+}
+
+// What is written says when it was made, of which commit, with which versions and by which command.
+func TestWhatIsMadeIsStamped(t *testing.T) {
+	line := made("make it")
+	if found := stamp.Find(line); len(found) != 1 || !strings.HasSuffix(line, ", by `make it`.\n") {
+		t.Errorf("stamps %v in %s", found, line)
+	}
+	for _, want := range []string{"redis-server", runtime.Version()} {
+		if !strings.Contains(line, want) {
+			t.Errorf("no %s in %s", want, line)
+		}
 	}
 }
 
 func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
-	docs, html := pageOf(t, page), filepath.Join(t.TempDir(), "matrix.html")
+	docs, html, whole := pageOf(t, page), filepath.Join(t.TempDir(), "matrix.html"), filepath.Join(t.TempDir(), "matrix.md")
 	var out bytes.Buffer
-	err := run(t.Context(), &out, [][]string{{"./nowhere"}, {"-run", "^TestAnAttributeThatIsNoCellIsPassedOver$", "."}}, output{html: html, docs: docs})
+	err := run(t.Context(), &out, [][]string{{"./nowhere"}, {"-run", "^TestAnAttributeThatIsNoCellIsPassedOver$", "."}}, output{html: html, docs: docs, whole: whole})
 	if err == nil || !strings.Contains(err.Error(), "./nowhere") {
 		t.Errorf("run = %v; want what has failed", err)
 	}
@@ -106,8 +196,11 @@ func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
 	if read(t, docs) != page {
 		t.Errorf("published:\n%s", read(t, docs))
 	}
-	if !strings.Contains(read(t, html), "<h1>") {
-		t.Error("no page")
+	if _, err := os.Stat(whole); !os.IsNotExist(err) {
+		t.Errorf("the artefact: %v", err)
+	}
+	if text := read(t, html); !strings.Contains(text, "<h1>") || len(stamp.Find(text)) != 1 {
+		t.Error("no page, or no stamp on it")
 	}
 }
 
