@@ -25,12 +25,22 @@ import (
 // The least ACLs: what suffices, what each permission is for, what go-redis needs.
 
 func TestSecurityEveryUserOfThePageIsTested(t *testing.T) {
+	inTable := map[string]bool{} // the first cells of the rows above the lines
+	above, _, _ := strings.Cut(readPage(t), "```redis-acl\n")
+	for line := range strings.Lines(above) {
+		if row, ok := strings.CutPrefix(line, "| "); ok {
+			first, _, _ := strings.Cut(row, " | ")
+			for i, quoted := range strings.Split(first, "`") {
+				inTable[quoted] = inTable[quoted] || i%2 == 1
+			}
+		}
+	}
 	for user := range users(t) {
 		if _, tested := variants[user]; !tested && !slices.Contains([]string{"check", "inspect", "list", "evict", "legacy"}, user) {
 			t.Errorf("nothing tests the user %s", user)
 		}
-		if !strings.Contains(readPage(t), "`"+user+"` |\n") {
-			t.Errorf("the user %s is not in the table of strategies", user)
+		if !inTable[user] {
+			t.Errorf("the user %s is not in the table of users", user)
 		}
 	}
 }
