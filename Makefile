@@ -100,7 +100,7 @@ regress: programs ## compare the speed of this tree with that of the commit BASE
 
 # The simulation plays a schedule the same every time, so it plays more schedules instead of playing
 # them again. The campaigns are large and run once. Both run without the race detector, as the
-# commands in docs/safety.md do; make test runs a part of each with it.
+# commands in proof/README.md do; make test runs a part of each with it.
 torture: programs ## run every test in full size, COUNT times (20) but for campaigns and simulation, and end with the matrix (a day)
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html artefacts/matrix.html -matrix artefacts/matrix.md -by 'make torture' -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
@@ -121,7 +121,7 @@ simulate: ## play SCHEDULES schedules (4000: a million in all) of each strategy 
 fresh: ## play SCHEDULES schedules (200) of each strategy under each fault with seeds that nobody has played
 	go test -v -run Fresh -timeout 24h ./proof/simulation -fresh $(or $(SCHEDULES),200)
 
-# The campaigns that take longest have tables of their own in docs/safety.md; make torture runs them as well. ONLY=PowerCuts
+# The campaigns that take longest have figures of their own in docs/safety.md; make torture runs them as well. ONLY=PowerCuts
 # makes cells of one of them.
 matrix: programs ## make artefacts/matrix.md and the cells of docs/matrix.md, or with ONLY=Shares the cells of the tests of that name; with MYSQL=yes too, on MySQL instead of MariaDB
 	$(if $(MYSQL),test -n '$(ONLY)' && folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH="$$folder:$$PATH" )LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html artefacts/matrix.html -matrix artefacts/matrix.md -docs docs/matrix.md \
@@ -130,11 +130,11 @@ matrix: programs ## make artefacts/matrix.md and the cells of docs/matrix.md, or
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.
-cover: programs ## tell which statements no test runs, package by package, and check the list of them in docs/safety.md
+cover: programs ## tell which statements no test runs, package by package, and check the list of them in proof/coverage/unrun.md
 	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out \
 		-coverpkg=./locker/...,./backends/...,./strategies/...,./middleware/...,./internal/cleanup \
 		$$(go list ./... | grep -v -e /proof/campaign -e /proof/simulation)
-	@go run ./proof/coverage -list docs/safety.md coverage.out
+	@go run ./proof/coverage -list proof/coverage/unrun.md coverage.out
 
 # A dry run, in a throw-away clone. Nothing is ever pushed: see docs/releasing.md.
 release: ## try the release VERSION out as a consumer gets it; TAG=yes then makes its tags here

@@ -106,3 +106,9 @@ func TestWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+func TestTheListOfThisRepositoryCanBeRead(t *testing.T) {
+	if reasons, err := listed("unrun.md"); err != nil || reasons["locker.hold.act"] == "" {
+		t.Errorf("listed = %v, %v", reasons, err)
+	}
+}

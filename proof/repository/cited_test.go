@@ -50,18 +50,25 @@ func TestCitedTestsExist(t *testing.T) {
 	}
 }
 
-// documents are the pages for users and contributors: those under docs, and those at the top.
+// documents are the pages for users and contributors: those under docs and proof, and those at the top.
 func documents(t *testing.T) []string {
 	t.Helper()
 	files := []string{"../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md"}
-	err := filepath.WalkDir("../../docs", func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".md") {
-			files = append(files, path)
+	for _, folder := range []string{"../../docs", "../../proof"} {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.Name() == "testdata":
+				return filepath.SkipDir
+			case strings.HasSuffix(path, ".md") && filepath.Base(path) != "head.md": // which is the top of an artefact
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return files
 }

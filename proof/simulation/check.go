@@ -2,7 +2,7 @@ package simulation
 
 import "fmt"
 
-// An Invariant is a rule that must hold, by its name in docs/safety.md.
+// An Invariant is a rule that must hold, by its name in proof/promises.md.
 type Invariant string
 
 // The invariants. Each has a checker in a file of its own.

@@ -15,7 +15,7 @@
 //   - network.go is what happens to a message, queues.go to a position in a queue and to a wake.
 //   - node.go is what can happen to a node, and fault.go when it happens.
 //   - history.go is what is recorded, and transcript.go how it is printed.
-//   - Each check_*.go is one invariant of docs/safety.md, and checks a history.
+//   - Each check_*.go is one invariant of proof/promises.md, and checks a history.
 //   - expect.go says which invariants a strategy keeps under which fault. cells.go counts.
 //
 // # Queues
@@ -126,5 +126,5 @@
 // worker may not look at its context for a while. The times of a bubble have no monotonic reading
 // of their own. The bubble's time is the monotonic clock, and each process has a wall clock beside
 // it that can jump (package wallclock). Its Client and the stamps of legacy-getset use that wall
-// clock. Real servers, client libraries and machines are in other tests: see docs/safety.md.
+// clock. Real servers, client libraries and machines are in other tests: see proof/README.md.
 package simulation
