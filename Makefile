@@ -89,11 +89,11 @@ bench: programs ## measure beside raw commands and other lock libraries, in one 
 	@cd bench && go run . && go run . -pin=false
 	@go test -run '^$$' -bench . ./locker ./backends/memory
 
-headlines: programs ## measure all cases three times and write the ranges and the last run into docs/performance.md (3 hours)
-	@cd bench && go run ./peers -repeat 3 -runs 3 -docs ../docs/performance.md -headlines ../docs/performance.md
+headlines: programs ## measure all cases three times and write the ranges into docs/performance.md, and the last run into artefacts (3 hours)
+	@cd bench && go run ./peers -repeat 3 -runs 3 -page ../artefacts/performance.md -headlines ../docs/performance.md
 
-bench-peers: programs ## measure all cases beside other lock libraries and write them into docs/performance.md (70 minutes); CASE=a,d for some
-	@cd bench && go run ./peers -docs ../docs/performance.md $(if $(CASE),-case $(CASE))
+bench-peers: programs ## measure all cases beside other lock libraries and write them into artefacts/performance.md (70 minutes); CASE=a,d for some
+	@cd bench && go run ./peers -page ../artefacts/performance.md $(if $(CASE),-case $(CASE))
 
 regress: programs ## compare the speed of this tree with that of the commit BASE, which takes 20 turns of each case (15 minutes)
 	@cd bench && go run ./regress -base $(or $(BASE),HEAD)

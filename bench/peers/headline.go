@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -67,12 +66,4 @@ func (h headline) span(all []float64, runs int) string {
 		text += fmt.Sprintf(" (none in %d of the runs)", runs-len(all))
 	}
 	return text
-}
-
-// publishHeadlines puts the headlines between their marks.
-func publishHeadlines(file, text string) error {
-	if _, err := os.Stat(file); err != nil {
-		return err
-	}
-	return publish(file, map[string]string{"headlines": text})
 }

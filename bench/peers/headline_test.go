@@ -33,7 +33,9 @@ func TestHeadlinesAreRangesAndNeverTheBestRun(t *testing.T) {
 }
 
 func TestHeadlinesAreNotWrittenFromFewerThanThreeRuns(t *testing.T) {
-	for _, s := range []settings{{runs: 2, quoted: "performance.md"}, {runs: 3, quoted: "performance.md", only: []string{"a"}}} {
+	for _, s := range []settings{
+		{runs: 2, quoted: "performance.md", page: "all.md"}, {runs: 3, quoted: "performance.md", page: "all.md", only: []string{"a"}}, {runs: 3, quoted: "performance.md"},
+	} {
 		if err := several(s, io.Discard); err == nil || !strings.Contains(err.Error(), "3") {
 			t.Errorf("%+v: %v", s, err)
 		}

@@ -7,8 +7,10 @@
 //	cd bench && go run ./peers                                  # everything, about 70 minutes
 //	cd bench && go run ./peers -case a,d -repeat 3              # some of it
 //	cd bench && go run ./peers -short -v                        # a short run without meaning, with a line for each turn
-//	cd bench && go run ./peers -docs ../docs/performance.md     # and write the results into the page
-//	cd bench && go run ./peers -runs 3 -headlines ../docs/performance.md    # the figures to quote, as ranges of three runs
+//	cd bench && go run ./peers -page ../artefacts/performance.md    # and write the results into that page
+//	cd bench && go run ./peers -runs 3 -page ../artefacts/performance.md -headlines ../docs/performance.md
+//
+// The last one also writes the figures to quote, as ranges of three runs.
 //
 // Each case is a file that begins with what it measures; contender.go has the rows.
 package main
@@ -25,6 +27,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
+	"github.com/lockstep-go/lockstep/proof/stamp"
 	"github.com/redis/go-redis/v9/logging"
 )
 
@@ -41,9 +44,9 @@ func main() {
 	flag.DurationVar(&s.turn, "turn", time.Second, "how long many goroutines work, per contender and repetition")
 	flag.BoolVar(&s.pinned, "pin", true, "give client and servers a CPU each, as if they were on two machines")
 	flag.BoolVar(&s.verbose, "v", false, "tell of every turn, on standard error")
-	flag.StringVar(&s.docs, "docs", "", "put the results between the marks of this `file`, and charts in a folder of its name")
+	flag.StringVar(&s.page, "page", "", "put the results between the marks of this `file`, and charts in a folder of its name; makes both")
 	flag.IntVar(&s.runs, "runs", 1, "`runs` of all of it, each with servers of its own; headline figures are their range")
-	flag.StringVar(&s.quoted, "headlines", "", "put the headline figures between the marks of this `file`; needs 3 runs at least")
+	flag.StringVar(&s.quoted, "headlines", "", "put the headline figures between the marks of this `file`, and the charts that it shows beside it; needs -page and 3 runs at least")
 	only := flag.String("case", "", "the `cases` to run, such as a,d; all by default")
 	flag.Parse()
 	if *only != "" {
@@ -57,17 +60,18 @@ func main() {
 	}
 }
 
-// several makes s.runs runs and prints the range of the headline figures. -docs writes the last
+// several makes s.runs runs and prints the range of the headline figures. -page writes the last
 // run.
 func several(s settings, out io.Writer) error {
-	if s.quoted != "" && (s.runs < 3 || len(s.only) > 0) {
-		return errors.New("-headlines needs all cases and -runs 3 or more: one run may be the best one")
+	if s.quoted != "" && (s.runs < 3 || len(s.only) > 0 || s.page == "") {
+		return errors.New("-headlines needs -page, all cases and -runs 3 or more: one run may be the best one")
 	}
+	made := stamp.Now("..", stamp.Measured...).String() // before the runs, while the tree is what they measure
 	var all []map[string]*report
 	for n := range s.runs {
 		one := s
 		if n < s.runs-1 {
-			one.docs = ""
+			one.page = ""
 		}
 		reports, err := run(one, out)
 		if err != nil {
@@ -82,7 +86,8 @@ func several(s settings, out io.Writer) error {
 	if s.quoted == "" {
 		return nil
 	}
-	return publishHeadlines(s.quoted, text)
+	made = fmt.Sprintf("%s, with %s, by `cd bench && go run ./peers -runs %d`, each with `-repeat %d`.\n\n", made, strings.Join(versions(), ", "), s.runs, s.repeat)
+	return publishHeadlines(s.quoted, made+text, s.page)
 }
 
 type settings struct {
@@ -91,7 +96,7 @@ type settings struct {
 	repeat, rounds int
 	turn           time.Duration
 	only           []string
-	docs           string
+	page           string
 	runs           int
 	quoted         string
 }
@@ -122,6 +127,9 @@ func run(s settings, out io.Writer) (map[string]*report, error) {
 		if !slices.ContainsFunc(studies, func(c study) bool { return c.id == id }) {
 			return nil, fmt.Errorf("there is no case %q", id)
 		}
+	}
+	if err := begin(s.page); err != nil {
+		return nil, err
 	}
 	if s.pinned {
 		if err := lab.PinSelf(); err != nil {
@@ -159,15 +167,15 @@ func run(s settings, out io.Writer) (map[string]*report, error) {
 		reports[c.id] = r
 		pages[c.id] = made + r.markdown()
 		b.print("%s\n(%v)\n\n", pages[c.id], time.Since(began).Round(time.Second))
-		if s.docs == "" {
+		if s.page == "" {
 			continue
 		}
-		if err := r.draw(s.docs); err != nil {
+		if err := r.draw(s.page); err != nil {
 			return nil, err
 		}
 	}
-	if s.docs == "" {
+	if s.page == "" {
 		return reports, nil
 	}
-	return reports, publish(s.docs, pages)
+	return reports, publish(s.page, pages)
 }

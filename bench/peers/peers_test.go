@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/stamp"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -71,16 +72,9 @@ var (
 // fail, as some peers do in full, and all do on a machine that is slow enough; but not everybody everywhere.
 func TestTheShortFormHasEveryRow(t *testing.T) {
 	redistest.Require(t)
-	page := filepath.Join(t.TempDir(), "performance.md")
-	before, err := os.ReadFile("../../docs/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(page, before, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	page := filepath.Join(t.TempDir(), "artefacts", "performance.md") // there is none yet
 	var out bytes.Buffer
-	reports, err := run(settings{short: true, repeat: 1, rounds: 20, turn: 50 * time.Millisecond, docs: page}, &out)
+	reports, err := run(settings{short: true, repeat: 1, rounds: 20, turn: 50 * time.Millisecond, page: page}, &out)
 	t.Logf("%s", &out)
 	if err != nil {
 		t.Fatal(err)
@@ -116,8 +110,11 @@ func TestTheShortFormHasEveryRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if outside(after) != outside(before) {
+	if outside(after) != outside(cases) {
 		t.Error("what stands outside of the marks has changed")
+	}
+	if made := stamp.Find(string(after)); len(made) != 1 {
+		t.Errorf("stamps: %v", made)
 	}
 	for id, r := range reports {
 		if !strings.Contains(string(after), r.markdown()) {
@@ -180,6 +177,54 @@ func TestAPageWithoutMarksIsLeftAlone(t *testing.T) {
 		}
 		if after, err := os.ReadFile(page); err != nil || string(after) != text {
 			t.Errorf("%q has become %q, %v", text, after, err)
+		}
+	}
+}
+
+// TestHeadlinesAreWrittenIntoThePageWithTheChartsThatItShows writes them into a copy of the page.
+func TestHeadlinesAreWrittenIntoThePageWithTheChartsThatItShows(t *testing.T) {
+	before, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	page, from := filepath.Join(dir, "docs", "performance.md"), filepath.Join(dir, "artefacts", "performance.md")
+	for _, folder := range []string{"docs", "artefacts/performance"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(page, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := publishHeadlines(page, "new\n", from); err == nil {
+		t.Error("the charts that the page shows are not there, and that is no error")
+	}
+	charts := shown.FindAllStringSubmatch(string(before), -1)
+	for _, chart := range charts {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(from), chart[1]), []byte("<svg>"+chart[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := publishHeadlines(page, "new\n", from); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, last := marks("headlines")
+	if outside(after) != outside(before) || !bytes.Contains(after, slices.Concat(first, []byte("new\n"), last)) {
+		t.Errorf("the page is\n%s", after)
+	}
+	drawn, err := filepath.Glob("../../docs/performance/*")
+	if err != nil || len(drawn) != len(charts) || len(charts) == 0 {
+		t.Errorf("the page shows %d charts, and beside it lie %q, %v", len(charts), drawn, err)
+	}
+	for _, chart := range charts {
+		svg, err := os.ReadFile(filepath.Join(filepath.Dir(page), chart[1]))
+		if err != nil || string(svg) != "<svg>"+chart[1] {
+			t.Errorf("%s: %s, %v", chart[1], svg, err)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/lockstep-go/lockstep/proof/stamp"
 )
 
 // A report is the result of a case.
@@ -97,8 +98,8 @@ func (b *bench) made() string {
 	if b.pinned {
 		where = "on a CPU each"
 	}
-	return fmt.Sprintf("Made on %s by `cd bench && go run ./peers%s`: %d repetitions, client and servers %s.\n",
-		time.Now().UTC().Format(time.DateOnly), b.flags(), b.repeat, where)
+	return fmt.Sprintf("%v, by `cd bench && go run ./peers%s`: %d repetitions, client and servers %s.\n",
+		stamp.Now("..", stamp.Measured...), b.flags(), b.repeat, where)
 }
 
 func (b *bench) flags() string {

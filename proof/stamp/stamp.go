@@ -43,7 +43,7 @@ func Now(dir string, folders ...string) Stamp {
 	if err != nil {
 		return s
 	}
-	changes, err := git(dir, append([]string{"status", "--porcelain", "--"}, folders...)...)
+	changes, err := git(dir, append([]string{"status", "--porcelain", "--"}, top(folders)...)...)
 	s.Commit, s.Changed = strings.TrimSpace(head), err != nil || changes != ""
 	return s
 }
@@ -61,7 +61,7 @@ func (s Stamp) String() string {
 var Measured = []string{"locker", "strategies", "backends", "internal"}
 
 // Pages are the pages with such figures.
-var Pages = []string{"docs/matrix.md"}
+var Pages = []string{"docs/matrix.md", "docs/performance.md"}
 
 // ErrNoHistory says that nobody can tell here: the tree is no clone, or the clone is too shallow.
 var ErrNoHistory = errors.New("the history has no such commit")
@@ -72,7 +72,7 @@ func (s Stamp) Since(dir string, folders ...string) (files []string, err error) 
 	if _, err := git(dir, "cat-file", "-e", s.Commit+"^{commit}"); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrNoHistory, s.Commit)
 	}
-	names, err := git(dir, append([]string{"diff", "--name-only", "--no-renames", s.Commit, "--", "go.mod"}, folders...)...)
+	names, err := git(dir, append([]string{"diff", "--name-only", "--no-renames", s.Commit, "--", ":/go.mod"}, top(folders)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +82,14 @@ func (s Stamp) Since(dir string, folders ...string) (files []string, err error) 
 		}
 	}
 	return files, nil
+}
+
+// top returns the folders of the repository as git names them from any of its folders.
+func top(folders []string) (all []string) {
+	for _, folder := range folders {
+		all = append(all, ":/"+folder)
+	}
+	return all
 }
 
 // counts tells whether a change of a file may change a figure.

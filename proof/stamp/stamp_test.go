@@ -89,6 +89,14 @@ func TestChangesThatAreNotCommittedAreToldToo(t *testing.T) {
 	if files, err := first.Since(dir, "locker"); err != nil || !slices.Equal(files, []string{"locker/a.go"}) {
 		t.Errorf("Since = %q, %v", files, err)
 	}
+	for _, below := range []string{"docs", "locker"} {
+		if files, err := first.Since(filepath.Join(dir, below), "locker"); err != nil || !slices.Equal(files, []string{"locker/a.go"}) {
+			t.Errorf("Since in %s = %q, %v", below, files, err)
+		}
+		if now := Now(filepath.Join(dir, below), "locker"); !now.Changed {
+			t.Errorf("Now in %s = %+v", below, now)
+		}
+	}
 	if now := Now(dir, "locker"); !now.Changed || now.Commit != first.Commit {
 		t.Errorf("Now = %+v after %+v; want it to say that there are changes", now, first)
 	}
