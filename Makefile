@@ -66,8 +66,8 @@ test-servers:
 	@folders=$$(.ci/servers newest) && go run ./proof/servers -small -check docs/choosing-a-store.md $$folders
 
 # .ci/servers fails if it leaves a server out: see LOCKSTEP_WITHOUT_NEWER_SERVERS there.
-servers: programs ## run the tests on Redis and Valkey of several versions, and write the table of docs/choosing-a-store.md (an hour)
-	@folders=$$(.ci/servers) && go run ./proof/servers -docs docs/choosing-a-store.md - $$folders
+servers: programs ## run the tests on Redis and Valkey of several versions, and write artefacts/servers.md and the list of docs/choosing-a-store.md (an hour)
+	@folders=$$(.ci/servers) && go run ./proof/servers -table artefacts/servers.md -docs docs/choosing-a-store.md - $$folders
 
 # Without packages of Debian there is no folder, and .ci/servers fails.
 mysql: ## run the tests of sqlstore on MySQL instead of MariaDB (3 minutes)

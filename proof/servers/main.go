@@ -1,11 +1,11 @@
 // Servers runs the suites on several Redis and Valkey servers, one after the other, and makes the
 // table of supported versions.
 //
-//	go run ./proof/servers [-small] [-docs FILE | -check FILE] FOLDER...
+//	go run ./proof/servers [-small] [-table FILE] [-docs FILE | -check FILE] FOLDER...
 //
 // Each folder has a program named redis-server, as .ci/servers unpacks them; "-" is the redis-server
-// in PATH. With -docs it puts the table between the marks in that file, unless a suite has failed.
-// With -check it fails if the table in that file lacks one of the servers. `make servers` runs
+// in PATH. Unless a suite has failed, it writes the table into the file of -table, and with -docs a list of
+// the servers between the marks in that file. With -check it fails if that list lacks one of the servers. `make servers` runs
 // everything, and `make test` a small part on the newest servers. Without a folder it fails, unless
 // the variable LOCKSTEP_WITHOUT_NEWER_SERVERS is 1.
 package main
@@ -64,14 +64,15 @@ var (
 
 func main() {
 	bounded := flag.Bool("small", false, "run the contract of each adapter and the tests of permissions only")
-	docs := flag.String("docs", "", "put the table between the marks in this `file`")
-	check := flag.String("check", "", "fail if the table in this `file` lacks a server")
+	whole := flag.String("table", "", "write the table into this `file`")
+	docs := flag.String("docs", "", "put a list of the servers between the marks in this `file`")
+	check := flag.String("check", "", "fail if the list in this `file` lacks a server")
 	flag.Parse()
 	suites := all
 	if *bounded {
 		suites = small
 	}
-	if err := serve(flag.Args(), suites, *docs, *check); err != nil {
+	if err := serve(flag.Args(), suites, *whole, *docs, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "servers:", err)
 		os.Exit(1)
 	}
@@ -80,7 +81,12 @@ func main() {
 // without says that no server is needed.
 const without = "LOCKSTEP_WITHOUT_NEWER_SERVERS"
 
-func serve(folders []string, suites []suite, docs, check string) error {
+func serve(folders []string, suites []suite, whole, docs, check string) error {
+	by := "make servers"
+	if len(suites) < len(all) {
+		by = "go run ./proof/servers -small"
+	}
+	made := made(by) // before the suites, while the tree is what they run
 	if len(folders) == 0 {
 		if os.Getenv(without) != "1" {
 			return fmt.Errorf("no folder of a server is given, so nothing would be tested; .ci/servers prints them (%s=1 makes this pass)", without)
@@ -120,15 +126,17 @@ func serve(folders []string, suites []suite, docs, check string) error {
 		}
 	}
 	fmt.Printf("\n%s\n", table(suites, rows))
-	switch err := errors.Join(failed...); {
-	case err != nil:
+	if err := errors.Join(failed...); err != nil {
 		return err
-	case docs != "":
-		by := "make servers"
-		if len(suites) < len(all) {
-			by = "go run ./proof/servers -small"
+	}
+	if whole != "" {
+		if err := keep(whole, made, table(suites, rows)); err != nil {
+			return err
 		}
-		return publish(docs, by, table(suites, rows))
+	}
+	switch {
+	case docs != "":
+		return publish(docs, made, list(rows))
 	case check != "":
 		return lacks(check, rows)
 	}

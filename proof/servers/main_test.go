@@ -14,7 +14,7 @@ import (
 func TestWithoutAServerNothingPasses(t *testing.T) {
 	for value, passes := range map[string]bool{"": false, "0": false, "1": true} {
 		t.Setenv(without, value)
-		if err := serve(nil, small, "", ""); (err == nil) != passes {
+		if err := serve(nil, small, "", "", ""); (err == nil) != passes {
 			t.Errorf("%s=%s: %v", without, value, err)
 		}
 	}

@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/lockstep-go/lockstep/proof/stamp"
 )
 
-// The table is between these marks.
+// The list of servers is between these marks.
 const (
 	begin = "<!-- servers: written by make servers -->\n"
 	end   = "<!-- end of servers -->\n"
@@ -48,17 +50,39 @@ func cut(file string) (before, between, after string, err error) {
 	return before, between, after, nil
 }
 
-// publish replaces what is between the marks by the table, and names the command that made it.
-func publish(file, by, table string) error {
+// list names the servers in a sentence.
+func list(rows []row) string {
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.server+" "+r.version)
+	}
+	return "Passed on: " + strings.Join(names, ", ") + ".\n"
+}
+
+// made is the line that says when and by which command the suites have passed.
+func made(by string) string {
+	return fmt.Sprintf("%v, by `%s`.\n", stamp.Now(".", stamp.Measured...), by)
+}
+
+// keep writes the table into a file, with the versions of the client libraries.
+func keep(file, made, table string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	text := "# Which suites have passed on which server\n\n" + made + "\nWith " + stamp.Versions(".") + ".\n\n" + table
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+// publish replaces what is between the marks by the list.
+func publish(file, made, list string) error {
 	before, _, after, err := cut(file)
 	if err != nil {
 		return err
 	}
-	made := "Made on " + time.Now().UTC().Format(time.DateOnly) + " by `" + by + "`.\n\n"
-	return os.WriteFile(file, []byte(before+begin+made+table+end+after), 0o644)
+	return os.WriteFile(file, []byte(before+begin+made+list+end+after), 0o644)
 }
 
-// lacks returns an error if a row has no counterpart in the table of the file. The last number of a
+// lacks returns an error if a row has no counterpart in the list of the file. The last number of a
 // version is left aside: Debian mends a server without notice.
 func lacks(file string, rows []row) error {
 	_, between, _, err := cut(file)
@@ -67,8 +91,8 @@ func lacks(file string, rows []row) error {
 	}
 	for _, r := range rows {
 		series := r.version[:strings.LastIndex(r.version, ".")+1]
-		if !strings.Contains(between, fmt.Sprintf("| %s | %s", r.server, series)) {
-			return fmt.Errorf("the table in %s has no %s %sx: run make servers, and remove what Debian no longer has", file, r.server, series)
+		if !strings.Contains(between, fmt.Sprintf(" %s %s", r.server, series)) {
+			return fmt.Errorf("the list in %s has no %s %sx: run make servers, and remove what Debian no longer has", file, r.server, series)
 		}
 	}
 	return nil

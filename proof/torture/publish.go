@@ -118,11 +118,16 @@ func versions() string {
 	default:
 		found[0] = server + " " + version
 	}
-	for _, s := range []struct{ name, program string }{{"PostgreSQL", "psql"}, {"MariaDB", "mariadbd"}, {"MySQL", "mysqld"}} {
-		out, err := exec.Command(s.program, "--version").Output()
-		if text := string(out); err == nil && (s.name == "MariaDB" || !strings.Contains(text, "MariaDB")) { // its mysqld is MariaDB too
-			found = append(found, s.name+" "+number.FindString(text))
+	if out, err := exec.Command("psql", "--version").Output(); err == nil {
+		found = append(found, "PostgreSQL "+number.FindString(string(out)))
+	}
+	// With MYSQL=yes the folder that comes first in PATH has MySQL under this name.
+	if out, err := exec.Command("mariadbd", "--version").Output(); err == nil {
+		name := "MySQL "
+		if strings.Contains(string(out), "MariaDB") {
+			name = "MariaDB "
 		}
+		found = append(found, name+number.FindString(string(out)))
 	}
 	return strings.Join(append(found, stamp.Versions(".")), ", ")
 }
