@@ -152,7 +152,7 @@ func run(s settings, out io.Writer) (map[string]*report, error) {
 	reports := map[string]*report{}
 	pages, made := map[string]string{"run": intro}, ""
 	if len(s.only) > 0 { // the rest of the page is of another run
-		pages, made = map[string]string{}, b.made()+"\n"
+		pages, made = map[string]string{}, intro+"\n"
 	}
 	for _, c := range studies {
 		if len(s.only) > 0 && !slices.Contains(s.only, c.id) {

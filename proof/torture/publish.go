@@ -89,7 +89,9 @@ func publish(out io.Writer, file, made string, table *matrix.Table) error {
 		}
 		if has < of {
 			if has > 0 {
-				fmt.Fprintf(out, "%s keeps its older cells of %s: this run made %d of the %d that it shows\n", file, p.Where, has, of)
+				if _, err := fmt.Fprintf(out, "%s keeps its older cells of %s: this run made %d of the %d that it shows\n", file, p.Where, has, of); err != nil {
+					return err
+				}
 			}
 			continue
 		}
