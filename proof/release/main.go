@@ -115,9 +115,9 @@ func run(out io.Writer, dir, version string, tag bool) error {
 	if err := repo.copyTags(c.git.dir, tags); err != nil {
 		return err
 	}
+	say(out, "put the artefacts of this commit, artefacts/*, beside the release\n")
 	say(out, "the tags are made, and not pushed. A version that was fetched once can't be changed. To push:\n")
 	say(out, "  git push --atomic origin %s\n", strings.Join(tags, " "))
-	say(out, "put the artefacts of the runs at this commit, artefacts/*, beside the release\n")
 	return nil
 }
 
