@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/lockstep-go/lockstep/proof/stamp"
@@ -69,7 +70,7 @@ func keep(file, made, table string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	text := "# Which suites have passed on which server\n\n" + made + "\nWith " + stamp.Versions(".") + ".\n\n" + table
+	text := "# Which suites have passed on which server\n\n" + made + "\nWith " + runtime.Version() + ", " + stamp.Versions(".") + ".\n\n" + table
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 

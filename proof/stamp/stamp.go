@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -135,9 +134,9 @@ func Report(dir, page string, folders ...string) (lines []string, stale bool, er
 // libraries are the client libraries and embedded servers whose versions may change a figure.
 var libraries = regexp.MustCompile(`(?m)^\s*(?:require )?(\S*(?:go-redis/v9|redigo|rueidis|pgx/v5|go-sql-driver/mysql|modernc\.org/sqlite|etcd/(?:client|server)/v3|nats-server/v2|nats\.go)) (v\S+)`)
 
-// Versions returns the versions of Go, and of the libraries that the modules of the tree at dir require.
+// Versions returns the versions of the libraries that the modules of the tree at dir require.
 func Versions(dir string) string {
-	all := []string{runtime.Version()}
+	var all []string
 	for _, pattern := range []string{"go.mod", "backends/*/go.mod", "backends/*/*/go.mod"} {
 		files, _ := filepath.Glob(filepath.Join(dir, pattern)) // the patterns are right
 		for _, file := range files {
@@ -150,7 +149,7 @@ func Versions(dir string) string {
 			}
 		}
 	}
-	slices.Sort(all[1:])
+	slices.Sort(all)
 	return strings.Join(slices.Compact(all), ", ")
 }
 

@@ -84,7 +84,7 @@ func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 		return err
 	}
 	if to.html != "" {
-		if err := writePage(to.html, made, &table); err != nil {
+		if err := writePage(to.html, made+libraries(), &table); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func run(ctx context.Context, out io.Writer, runs [][]string, to output) error {
 		}
 	}
 	if to.whole != "" { // last, since it adds the cells that are kept
-		return keep(to.whole, made, to.keep, &table)
+		return keep(to.whole, made+libraries(), to.keep, &table)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 
 	"github.com/lockstep-go/lockstep/proof/matrix"
@@ -110,15 +111,18 @@ func write(file, text string) error {
 
 var number = regexp.MustCompile(`\d+\.\d[\w.]*`)
 
-// versions are those of the servers that are installed, of Go and of what the modules require.
+// libraries is the line of the artefact about the client libraries and embedded servers.
+func libraries() string { return "Libraries: " + stamp.Versions(".") + ".\n" }
+
+// versions are those of Go and of the servers that are installed.
 func versions() string {
-	found := []string{"no redis-server"}
+	found := []string{runtime.Version(), "no redis-server"}
 	switch server, version, err := redistest.Version(); {
 	case err != nil:
 	case server == "Redis":
-		found[0] = "redis-server " + version
+		found[1] = "redis-server " + version
 	default:
-		found[0] = server + " " + version
+		found[1] = server + " " + version
 	}
 	if out, err := exec.Command("psql", "--version").Output(); err == nil {
 		found = append(found, "PostgreSQL "+number.FindString(string(out)))
@@ -131,5 +135,5 @@ func versions() string {
 		}
 		found = append(found, name+number.FindString(string(out)))
 	}
-	return strings.Join(append(found, stamp.Versions(".")), ", ")
+	return strings.Join(found, ", ")
 }
