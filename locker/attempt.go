@@ -45,8 +45,9 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 		}
 	}()
 	if limit == nil && ctx.Done() == nil {
-		if shared := w.alone(req); shared != nil {
-			return w.prompt(shared.with(ctx), req)
+		now := time.Now()
+		if shared := w.alone(req, now); shared != nil {
+			return w.prompt(shared.with(ctx), req, now)
 		}
 	}
 	a := &attempt{w: w, req: req, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
@@ -108,26 +109,25 @@ func (w *waiting) timer(d time.Duration) *time.Timer {
 // alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
 // whose calls end by themselves, and for a TTL that is long enough for that: the call then ends by
 // two seconds after the TTL at the latest.
-func (w *waiting) alone(req Request) *sharedContext {
+func (w *waiting) alone(req Request, now time.Time) *sharedContext {
 	const late = prompt.Overrun - 2*time.Second
 	within := w.patience(req, nil) - late
 	if !w.ends || within < late {
 		return nil
 	}
-	now := time.Now()
 	if c := w.shared.Load(); c != nil && c.within == within && now.Before(c.until) {
 		return c
 	}
-	c := &sharedContext{until: now.Add(within / 8), deadline: now.Add(within), within: within, ledger: w.ledger}
+	c := newSharedContext(now, within, w.ledger)
 	w.shared.Store(c)
 	return c
 }
 
 // prompt asks on the goroutine of the caller.
-func (w *waiting) prompt(ctx context.Context, req Request) (lease Lease, err error) {
-	began := time.Now()
+func (w *waiting) prompt(ctx context.Context, req Request, began time.Time) (lease Lease, err error) {
 	lease, err = w.Locker.Acquire(ctx, req)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+	end, _ := ctx.Deadline() // the Locker may see it pass before the timer of ctx does
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && !time.Now().Before(end) {
 		err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
 	}
 	return lease, err

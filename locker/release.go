@@ -145,11 +145,9 @@ func (h *hold) firstRelease() {
 	left := time.Until(h.leaseNow().Expires)
 	limit := min(releaseLimit, left)
 	ctx := &deadlineContext{valuesContext: valuesContext{h}, deadline: time.Now().Add(limit)}
-	over := time.AfterFunc(limit, func() { ctx.end(context.DeadlineExceeded) })
-	late := time.AfterFunc(min(lateAfter, left), h.releaseIsLate)
+	late := time.AfterFunc(min(lateAfter, left), func() { h.releaseIsLate(ctx) })
 	returned := false
 	defer func() {
-		over.Stop()
 		if !late.Stop() {
 			h.client.hung.Add(-1)
 		}
@@ -166,9 +164,10 @@ func (h *hold) firstRelease() {
 	}
 }
 
-// releaseIsLate is called when the first Release takes long.
-func (h *hold) releaseIsLate() {
+// releaseIsLate is called when the first Release takes long. Only then a second timer ends its ctx.
+func (h *hold) releaseIsLate(ctx *deadlineContext) {
 	h.client.hung.Add(1)
+	time.AfterFunc(time.Until(ctx.deadline), func() { ctx.end(context.DeadlineExceeded) })
 	h.resend()
 }
 

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,7 +14,7 @@ type ending struct {
 	mu    sync.Mutex
 	done  chan struct{} // made when it is asked for
 	err   error         // nil: the ctx has not ended
-	calls []*func()     // due at the end; nil: stopped
+	calls []*func()     // due at the end
 }
 
 func (e *ending) Done() <-chan struct{} {
@@ -48,13 +49,12 @@ func (e *ending) AfterFunc(f func()) (stop func() bool) {
 	return func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		for i, other := range e.calls {
-			if other == call {
-				e.calls[i] = nil
-				return true
-			}
+		i := slices.Index(e.calls, call)
+		if i < 0 {
+			return false
 		}
-		return false
+		e.calls = slices.Delete(e.calls, i, i+1)
+		return true
 	}
 }
 
@@ -70,9 +70,7 @@ func (e *ending) end(err error) {
 		close(e.done)
 	}
 	for _, call := range e.calls {
-		if call != nil {
-			go (*call)()
-		}
+		go (*call)()
 	}
 	e.calls = nil
 }

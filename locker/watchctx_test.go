@@ -57,3 +57,18 @@ func TestTheCtxOfAWatchBehavesLikeOneOfPackageContext(t *testing.T) {
 		<-over.Done()
 	})
 }
+
+// Many attempts share one ctx for seconds, and each may ask to be called at its end.
+func TestACtxKeepsNothingOfTheCallsThatWereStopped(t *testing.T) {
+	c := &watchContext{}
+	defer c.AfterFunc(func() {})()
+	for range 1000 {
+		first, second := c.AfterFunc(func() {}), c.AfterFunc(func() {})
+		if !first() || !second() {
+			t.Fatal("stop returned false before the end")
+		}
+	}
+	if len(c.calls) != 1 || cap(c.calls) > 8 {
+		t.Errorf("%d calls are left of 1, in %d places", len(c.calls), cap(c.calls))
+	}
+}
