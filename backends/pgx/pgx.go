@@ -213,7 +213,7 @@ func Install(ctx context.Context, pool *pgxpool.Pool) error {
 	if pool == nil {
 		return sqlstore.BadInput("lockstep: install: the *pgxpool.Pool is nil")
 	}
-	return sqlstore.InstallPostgreSQLBy(ctx, func(statements []string) error {
+	return sqlstore.InstallPostgreSQLBy(ctx, func(ctx context.Context, statements []string) error {
 		return locate(addresses(pool.Config().ConnConfig), unsent(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			for _, statement := range statements {
 				if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeExec); err != nil {

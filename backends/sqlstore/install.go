@@ -6,6 +6,9 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 //go:embed postgresql/*.sql sqlite/*.sql mysql/*.sql
@@ -64,9 +67,11 @@ func postgresqlStatements() []string {
 }
 
 // InstallPostgreSQL runs [PostgreSQLSchema]. Programs may call it at every start, several at once. The role
-// needs the right to create a schema; afterwards a store can do with less, see [PostgreSQLGrants].
+// needs the right to create a schema; afterwards a store can do with less, see [PostgreSQLGrants]. It gives up
+// after 10 s if ctx has no deadline, as all functions that install do. What was begun then is undone by the
+// database, or done: call it again.
 func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
-	return installing(ctx, db, postgresqlError, func() error {
+	return installing(ctx, db, postgresqlError, func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -82,22 +87,31 @@ func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
 }
 
 // InstallPostgreSQLBy is [InstallPostgreSQL] for a driver without database/sql. run runs the statements one
-// after the other in one transaction.
-func InstallPostgreSQLBy(ctx context.Context, run func(statements []string) error) error {
-	if err := run(postgresqlStatements()); err != nil {
-		return fmt.Errorf("lockstep: install: %w", ofInstall(explain(ctx, err)))
+// after the other in one transaction, under the ctx that it is given.
+func InstallPostgreSQLBy(ctx context.Context, run func(ctx context.Context, statements []string) error) error {
+	return installed(ctx, postgresqlError, func(ctx context.Context) error { return run(ctx, postgresqlStatements()) })
+}
+
+func installing(ctx context.Context, db *sql.DB, classify func(error) *StatementError, run func(context.Context) error) error {
+	if db == nil {
+		return BadInput("lockstep: install: the *sql.DB is nil")
+	}
+	return installed(ctx, classify, run)
+}
+
+func installed(ctx context.Context, classify func(error) *StatementError, run func(context.Context) error) error {
+	_, err := bounded.Call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, explainBy(ctx, classify, run(ctx))
+	})
+	if err != nil {
+		return fmt.Errorf("lockstep: install: %w", ofInstall(err))
 	}
 	return nil
 }
 
-func installing(ctx context.Context, db *sql.DB, classify func(error) *StatementError, run func() error) error {
-	if db == nil {
-		return BadInput("lockstep: install: the *sql.DB is nil")
-	}
-	if err := run(); err != nil {
-		return fmt.Errorf("lockstep: install: %w", ofInstall(explainBy(ctx, classify, err)))
-	}
-	return nil
+// undo is the ctx of a statement that must also be sent after the end of ctx.
+func undo(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
 
 // newerVersion is the error of an Install that would replace what a newer program has installed.

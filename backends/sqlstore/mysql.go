@@ -98,7 +98,7 @@ func MySQLSchema() string { return script("mysql", "schema") }
 // The user needs the rights to create and alter a table. Afterwards SELECT, INSERT, UPDATE and DELETE on that
 // table are enough.
 func InstallMySQL(ctx context.Context, db *sql.DB) error {
-	return installing(ctx, db, mysqlError, func() error {
+	return installing(ctx, db, mysqlError, func(ctx context.Context) error {
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return err
@@ -112,7 +112,9 @@ func InstallMySQL(ctx context.Context, db *sql.DB) error {
 			return errors.New("another program installs at the moment: try again")
 		}
 		defer func() {
-			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)))")
+			ctx, cancel := undo(ctx)
+			defer cancel()
+			_, _ = conn.ExecContext(ctx, "DO RELEASE_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)))")
 		}()
 		return migrateMySQL(ctx, conn)
 	})

@@ -81,7 +81,7 @@ func SQLiteSchema() string { return script("sqlite", "schema") }
 // may call it at every start, several at once, also while locks are held. It refuses to replace what a newer
 // program has installed.
 func InstallSQLite(ctx context.Context, db *sql.DB) error {
-	return installing(ctx, db, sqliteError, func() error {
+	return installing(ctx, db, sqliteError, func(ctx context.Context) error {
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return err
@@ -97,7 +97,9 @@ func InstallSQLite(ctx context.Context, db *sql.DB) error {
 			_, err = conn.ExecContext(ctx, "COMMIT")
 		}
 		if err != nil {
-			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			ctx, cancel := undo(ctx)
+			defer cancel()
+			_, _ = conn.ExecContext(ctx, "ROLLBACK")
 		}
 		return err
 	})
