@@ -1,26 +1,10 @@
--- The scripts that use a queue begin with this file, before queue.lua and admit.lua.
--- KEYS[2] the queue: a sorted set of waiters. The score of a waiter is one of:
---   ticket + keep/4096 (+ 1/2)        the waiter is in line. Tickets are given in the order of arrival.
---                                     keep is how long a reservation for the waiter lasts, in ms; 0 is
---                                     the shortest. With 1/2 the waiter was late before.
---   (ticket - 2^30) * 2^22 + noted    the waiter is late: it has had a reservation. noted is when a
---                                     script has noted that, in seconds modulo 2^22; 0: none has yet
--- Late waiters have negative scores, so they are first in the set, and those in line follow. To older
--- versions all of them are in line.
-local span, lateLimit = 4194304, 30
+-- Who is the head of the queue. This file follows score.lua.
+local lateLimit = 30
 local someAreLate = false
-
-local function ticketOf(score)
-  return math.floor(score < 0 and score / span + 1073741824 or score)
-end
 
 -- keepOf returns how long a reservation lasts for a waiter in line, in ms.
 local function keepOf(score, shortest)
-  return math.max(math.min(score % 0.5 * 4096, 2000), tonumber(shortest))
-end
-
-local function put(member, score)
-  redis.call('ZADD', KEYS[2], string.format('%.17g', score), member)
+  return math.max(math.min(score % 2048, 2000), tonumber(shortest))
 end
 
 -- leave takes the head out of the queue. It is the first to write: once a script has written, even a
@@ -78,55 +62,10 @@ local function heads(me, busy, list)
   someAreLate = true
   local score = me ~= '' and redis.call('ZSCORE', KEYS[2], me)
   if score and tonumber(score) < 0 then
-    put(me, ticketOf(tonumber(score)) + 0.5)
+    put(me, ticketOf(tonumber(score)) * 4096 + 2048)
   end
   if not busy then
     tidy()
   end
   return behind()
 end
-
--- lost tells all waiters of the lock that the position of me was lost. Theirs may be lost too, and then
--- nobody wakes them. channel is that of all stores; empty: me had no position to lose.
-local function lost(me, channel)
-  if channel ~= '' then
-    redis.pcall('PUBLISH', channel, 'l' .. string.match(me, '^[^@]*') .. '@' .. KEYS[1])
-  end
-end
-
--- stand puts me in line, unless it is there already. keep is as in keepOf. The queue lives for ms.
--- channel is as in lost.
-local function stand(me, keep, ms, channel)
-  local score = redis.call('ZSCORE', KEYS[2], me)
-  score = score and tonumber(score)
-  local ticket, again = 0, 0
-  if not score then
-    lost(me, channel)
-    local last = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
-    ticket = ticketOf(last) + 1
-    if last % 1 >= 0.5 then -- a late waiter may have a later ticket
-      local many = redis.call('ZCOUNT', KEYS[2], '-inf', '(0')
-      local it = many > 0 and redis.call('ZRANGE', KEYS[2], many - 1, many - 1, 'WITHSCORES')[2]
-      ticket = math.max(ticket, it and ticketOf(tonumber(it)) + 1 or 0)
-    end
-  elseif score < 0 or score % 0.5 * 4096 ~= tonumber(keep) then
-    ticket = ticketOf(score)
-    again = (score < 0 or score % 1 >= 0.5) and 0.5 or 0
-  end
-  if ticket > 0 then
-    score = ticket + again + keep / 4096
-    put(me, score)
-  end
-  redis.call('PEXPIRE', KEYS[2], ms)
-  return score
-end
-
--- placeOf returns the position of a waiter with the score, from 1. 0: it has none, or is late.
-local function placeOf(me, score)
-  if not score or score < 0 then
-    return 0
-  end
-  local place = redis.pcall('ZCOUNT', KEYS[2], 0, string.format('%.17g', score))
-  return type(place) == 'number' and place or redis.call('ZRANK', KEYS[2], me) + 1
-end
-

@@ -35,7 +35,7 @@ local function offer(me, ms, counted, list)
     local heard = send('r', first)
     if heard and (heard > 0 or counted == '') then
       late(first, score)
-      redis.call('SET', KEYS[1], reserved .. first, 'PX', string.format('%.0f', keepOf(score, ms)))
+      redis.call('SET', KEYS[1], reserved .. first, 'PX', keepOf(score, ms))
       if list[3] then
         send('n', list[3])
       end

@@ -19,10 +19,18 @@ var (
 	//go:embed release.lua
 	releaseSource string
 
+	//go:embed score.lua
+	scoreSource string
+	//go:embed stand.lua
+	standSource string
 	//go:embed place.lua
 	placeSource string
 	//go:embed queue.lua
 	queueSource string
+	//go:embed turn.lua
+	turnSource string
+	//go:embed held.lua
+	heldSource string
 	//go:embed enqueue.lua
 	enqueueSource string
 	//go:embed free.lua
@@ -71,27 +79,30 @@ var (
 	evictHoldSource string
 )
 
+// queueing follows turn.lua. Each part ends the script if what follows is not needed.
+var queueing = holderSource + scoreSource + standSource + heldSource + placeSource + queueSource + enqueueSource
+
 // The scripts, each named by what it does. Scripts that grant are also listed in granting.
 var (
 	Acquire = newScript(1, holderSource+grantSource+acquireSource)
 	Extend  = newScript(1, extendSource)
 	Release = newScript(1, releaseSource)
 
-	Enqueue  = newScript(2, holderSource+placeSource+queueSource+grantSource+unnumberedSource+enqueueSource)
-	Numbered = newScript(3, holderSource+placeSource+queueSource+grantSource+counterSource+drawSource+enqueueSource)
-	Pass     = newScript(2, freeSource+placeSource+queueSource+passSource)
-	Quit     = newScript(2, placeSource+queueSource+quitSource)
+	Enqueue  = newScript(2, grantSource+unnumberedSource+turnSource+queueing)
+	Numbered = newScript(3, grantSource+counterSource+drawSource+turnSource+queueing)
+	Pass     = newScript(2, freeSource+scoreSource+placeSource+queueSource+passSource)
+	Quit     = newScript(2, scoreSource+placeSource+queueSource+quitSource)
 
 	Number = newScript(2, holderSource+counterSource+grantSource+drawSource+numberSource)
 	Raise  = newScript(2, counterSource+raiseSource)
 
-	Enter         = newScript(3, holderSource+placeSource+holdsSource+admitSource+unnumberedSource+enterSource)
+	Enter         = newScript(3, holderSource+scoreSource+standSource+placeSource+holdsSource+admitSource+unnumberedSource+enterSource)
 	EnterAlone    = Enter.without(2)
-	EnterNumbered = newScript(4, holderSource+placeSource+holdsSource+admitSource+counterSource+drawSource+enterSource)
+	EnterNumbered = newScript(4, holderSource+scoreSource+standSource+placeSource+holdsSource+admitSource+counterSource+drawSource+enterSource)
 	Renew         = newScript(1, holdsSource+renewSource)
-	Leave         = newScript(3, placeSource+holdsSource+admitSource+leaveSource)
+	Leave         = newScript(3, scoreSource+placeSource+holdsSource+admitSource+leaveSource)
 	LeaveAlone    = Leave.without(2)
-	Withdraw      = newScript(3, placeSource+holdsSource+admitSource+withdrawSource)
+	Withdraw      = newScript(3, scoreSource+placeSource+holdsSource+admitSource+withdrawSource)
 
 	Transfer             = newScript(1, holderSource+unnumberedSource+transferSource)
 	TransferNumbered     = newScript(2, holderSource+counterSource+drawSource+transferSource)
@@ -99,7 +110,7 @@ var (
 	TransferHoldNumbered = newScript(2, holdsSource+counterSource+drawSource+transferHoldSource)
 
 	Inspect = newScript(4, holderSource+printSource+inspectSource)
-	Evict   = newScript(3, printSource+placeSource+queueSource+evictSource+holdsSource+admitSource+evictHoldSource)
+	Evict   = newScript(3, printSource+scoreSource+placeSource+queueSource+evictSource+holdsSource+admitSource+evictHoldSource)
 )
 
 // Script is a Lua script. It is sent by its digest, and in full to a server that does not know it.
