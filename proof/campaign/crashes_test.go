@@ -128,7 +128,7 @@ func (c crashes) run(t *testing.T) {
 	for _, w := range staff {
 		w.end()
 	}
-	t.Logf("%d updates, %d refused as late, %d lost, %d kills or stops", bank.made(), bank.late(), bank.lost(), kills)
+	matrix.Figures(t, "%d updates, %d refused as late, %d lost, %d kills or stops", bank.made(), bank.late(), bank.lost(), kills)
 	if lost := bank.lost(); (lost > 0) != c.violated {
 		t.Errorf("%d updates were lost; want some: %v", lost, c.violated)
 	}

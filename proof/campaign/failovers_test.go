@@ -114,8 +114,8 @@ func (f failovers) run(t *testing.T) {
 	c.dismiss()
 
 	overlaps, lost, inversions := history.Overlaps(c.holds), c.bank.lost(), c.inversions()
-	t.Logf("%d failovers: %v", times, c)
-	t.Logf("no grants for p50, p99, max %s", spread(outages))
+	matrix.Figures(t, "%d failovers: %v", times, c)
+	matrix.Figures(t, "no grants for p50, p99, max %s", spread(outages))
 	if (len(overlaps) > 0) != f.overlaps || !f.overlaps && c.stolen > 0 {
 		t.Errorf("%d overlaps, %d locks lost before their time; want some: %v", len(overlaps), c.stolen, f.overlaps)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -81,8 +82,8 @@ func TestAMillionLocks(t *testing.T) {
 	}
 
 	renewals := float64(n) * kept.at.Sub(taken.at).Seconds() / (ttl.Seconds() / 3)
-	t.Logf("memory of a held lock: %d bytes of heap in the client, %d in its master", (taken.heap-before.heap)/n, (taken.memory-before.memory)/n)
-	t.Logf("CPU time of the masters: %.1f µs to take one, %.1f to renew it; %.0f renewals/s",
+	matrix.Figures(t, "memory of a held lock: %d bytes of heap in the client, %d in its master", (taken.heap-before.heap)/n, (taken.memory-before.memory)/n)
+	matrix.Figures(t, "CPU time of the masters: %.1f µs to take one, %.1f to renew it; %.0f renewals/s",
 		1e6*(taken.cpu-before.cpu)/float64(n), 1e6*(kept.cpu-taken.cpu)/renewals, renewals/kept.at.Sub(taken.at).Seconds())
 }
 

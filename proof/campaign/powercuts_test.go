@@ -154,7 +154,7 @@ func (c powerCuts) run(t *testing.T) {
 
 	grants, overlaps, inversions := book.sums()
 	lost := bank.lost()
-	t.Logf("%d cuts took %d bytes while %d locks were held; %d grants, %d updates, %d refused as late; %d overlaps, %d lost, "+
+	matrix.Figures(t, "%d cuts took %d bytes while %d locks were held; %d grants, %d updates, %d refused as late; %d overlaps, %d lost, "+
 		"%d numbers fell or repeated", len(instants), bytes, book.across(instants), grants, bank.made(), bank.late(), overlaps, lost, inversions)
 	if book.across(instants) == 0 || !c.syncsAlways() && bytes == 0 {
 		t.Error("at no power cut was a lock held, or nothing was lost")

@@ -95,7 +95,7 @@ func (r reshardings) run(t *testing.T) {
 	c.dismiss()
 
 	gap := c.longestGap(c.began, keys)
-	t.Logf("%d moves: %v; %d releases were not confirmed within %v, and were later", moves, c, c.slow, releaseLimit)
+	matrix.Figures(t, "%d moves: %v; %d releases were not confirmed within %v, and were later", moves, c, c.slow, releaseLimit)
 	t.Logf("the longest time between two holds was %v; locks that only one caller wanted were granted %d and %d times",
 		gap.Round(time.Millisecond), unwanted[0].grants, unwanted[1].grants)
 	violations, inversions := len(history.Overlaps(c.holds))+c.bank.lost()+c.stolen, len(c.inversions())

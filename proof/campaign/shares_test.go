@@ -185,7 +185,7 @@ func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...s
 	for _, v := range found[:min(len(found), 5)] {
 		t.Log(v.Text)
 	}
-	t.Logf("%d grants, %d looks at the store, %d violations%s", len(all), looked, len(found), f)
+	matrix.Figures(t, "%d grants, %d looks at the store, %d violations%s", len(all), looked, len(found), f)
 	for _, fault := range faults {
 		f.phases.Cell(matrix.Cell{Strategy: s.strategy, Fault: fault.name, Where: "redis-server", Command: command(t.Name())}, all, found).Report(t)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -73,7 +74,7 @@ func TestSoak(t *testing.T) {
 		t.Errorf("it grows: %s", what)
 	}
 	t.Logf("%v\n%s", time.Since(s.began).Round(time.Second), table(before, s.samples, after))
-	t.Logf("%v", &s.tally)
+	matrix.Figures(t, "%v", &s.tally)
 	for _, c := range s.teams {
 		c.report(t, lasting)
 	}

@@ -96,7 +96,8 @@ const also = "; "
 
 // Table has the results of several experiments. The zero value is empty.
 type Table struct {
-	cells []Cell
+	cells   []Cell
+	counted []counted
 }
 
 // Add adds an attribute of a test, and tells whether that was a cell. Cells of one strategy, fault

@@ -11,8 +11,8 @@ import (
 // row is a line of the second table of [Table.Markdown].
 var row = regexp.MustCompile("(?m)^\\| (.*?) \\| (.*?) \\| (.*?) \\| ([SUNV]) (.*?) \\| `(.*)` \\|$")
 
-// Keep adds the cells of a table that [Table.Markdown] has written, except those of an experiment
-// that the table has already.
+// Keep adds the cells and figures of a table that [Table.Markdown] has written, except those of an
+// experiment or a test that the table has already.
 func (t *Table) Keep(markdown string) error {
 	for _, r := range row.FindAllStringSubmatch(markdown, -1) {
 		c := Cell{Where: r[1], Strategy: r[2], Fault: r[3], Command: r[6]}
@@ -23,6 +23,7 @@ func (t *Table) Keep(markdown string) error {
 			t.cells = append(t.cells, c)
 		}
 	}
+	t.keepFigures(markdown)
 	return nil
 }
 

@@ -26,7 +26,7 @@ func (t *Table) Text(w io.Writer) error {
 	return nil
 }
 
-// Markdown writes the whole table, with the commands.
+// Markdown writes the whole table, with the commands, and the figures of tests.
 func (t *Table) Markdown(w io.Writer) error {
 	var text strings.Builder
 	for _, g := range t.grids() {
@@ -40,8 +40,10 @@ func (t *Table) Markdown(w io.Writer) error {
 	for _, c := range t.Cells() {
 		fmt.Fprintf(&text, "| %s | %s | %s | %v | `%s` |\n", c.Where, c.Strategy, c.Fault, c, c.Command)
 	}
-	_, err := io.WriteString(w, text.String())
-	return err
+	if _, err := io.WriteString(w, text.String()); err != nil {
+		return err
+	}
+	return t.figures(w)
 }
 
 func (g grid) row(strategy string) (texts []string) {

@@ -55,6 +55,9 @@ func handle(e event, p *progress, table *matrix.Table, printed map[string][]stri
 	case "output":
 		printed[name] = append(printed[name], e.Output)
 	case "attr":
+		if table.Count(name, e.Key, e.Value) {
+			break
+		}
 		known, err := table.Add(e.Key, e.Value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

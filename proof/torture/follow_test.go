@@ -68,6 +68,21 @@ func TestProgressCountsWhatHasEndedAndWhatRuns(t *testing.T) {
 	}
 }
 
+func TestWhatATestHasCountedIsKeptWithTheName(t *testing.T) {
+	_, p, table, err := followed(t, reported(t, aCell),
+		`{"Action":"attr","Package":"p","Test":"TestCuts/always","Key":"figures","Value":"50 cuts took 7 | 8 bytes"}`)
+	if err != nil || p.cells != 1 {
+		t.Errorf("%v, %d cells", err, p.cells)
+	}
+	var text strings.Builder
+	if err := table.Markdown(&text); err != nil {
+		t.Fatal(err)
+	}
+	if row := "| `p.TestCuts/always` | 50 cuts took 7 / 8 bytes |\n"; !strings.HasSuffix(text.String(), row) {
+		t.Errorf("no %q at the end of\n%s", row, &text)
+	}
+}
+
 func TestWhatAFailedTestHasPrintedIsShownAndNothingOfOthers(t *testing.T) {
 	shown, p, _, err := followed(t,
 		`{"Action":"run","Package":"p","Test":"TestA"}`,
