@@ -22,11 +22,13 @@ import (
 	"io"
 	"log"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/stamp"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -86,7 +88,12 @@ func several(s settings, out io.Writer) error {
 	if s.quoted == "" {
 		return nil
 	}
-	made = fmt.Sprintf("%s, with %s, by `cd bench && go run ./peers -runs %d`, each with `-repeat %d`.\n\n", made, strings.Join(versions(), ", "), s.runs, s.repeat)
+	server, version, err := redistest.Version()
+	if err != nil {
+		return err
+	}
+	made = fmt.Sprintf("%s, with %s, %s %s, %s, by `cd bench && go run ./peers -runs %d -repeat %d`.\n\n",
+		made, runtime.Version(), server, version, strings.Join(versions(), ", "), s.runs, s.repeat)
 	return publishHeadlines(s.quoted, made+text, s.page)
 }
 
