@@ -16,7 +16,7 @@ import (
 // deafDriver opens connections whose statements never return, whatever happens to their ctx.
 type deafDriver struct{ until chan struct{} }
 
-func (d deafDriver) Connect(context.Context) (driver.Conn, error) { return deafConn{d.until}, nil }
+func (d deafDriver) Connect(context.Context) (driver.Conn, error) { return deafConn(d), nil }
 func (deafDriver) Driver() driver.Driver                          { return nil }
 
 type deafConn struct{ until chan struct{} }
