@@ -36,32 +36,43 @@ test: programs ## run all tests, under the race detector; installs Redis, Postgr
 
 # Two parts run at once, and test-root runs three packages at once, since tests with real servers wait for
 # much of their time. More keep two CPUs no busier, and only make each test wait for them. They leave go vet
-# to make lint. Five things run without the race detector,
+# to make lint.
+#
+# The go command takes cached results of packages whose code, files and LOCKSTEP_ variables are as they
+# were. So nothing here is shuffled, which would switch that off; -trimpath makes the results hold in other
+# folders, and .ci/versions tells the tests what else they depend on. Nothing is cached of the packages
+# that look at files of other modules: bench, cmd/lockstep, proof/release and proof/repository.
+# -ldflags=-w leaves out what only a debugger reads, a third of the time to link. Five things run without the race detector,
 # which makes them many times slower:
 #   - the benchmark: nearly all of its code is from other projects, and takes two minutes to build;
-#   - the simulation: with the detector it plays one schedule of a third of the cells;
+#   - the simulation, which plays 8 schedules of each cell: the detector finds nothing more in them than in
+#     the tests of the strategies, and `make torture` plays some with it;
 #   - the contracts on embedded servers: with the detector they run on memory and on real servers;
 #   - the contract of SQLite, which is C that was translated to Go: with the detector it runs on MariaDB;
 #   - the searches through all states of redlock's protocol, which have one goroutine.
+cached = LOCKSTEP_REQUIRE_REDIS=1 LOCKSTEP_SERVERS="$$($(CURDIR)/.ci/versions)" go test -vet=off -trimpath -ldflags=-w
+race := -race -parallel 16 -timeout 20m
+uncached := proof/release proof/repository
 test-root:
-	@LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -p 3 -parallel 16 -timeout 20m ./...
+	@$(cached) $(race) -p 3 $$(go list ./... | grep -v $(patsubst %,-e /%$$,proof/simulation $(uncached)))
+	@LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -p 1 -timeout 20m $(addprefix ./,$(uncached))
 test-rueidis:
-	@cd backends/rueidis && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
-	@cd backends/rueidis && go test -vet=off -run 'OnEmbedded|InFakeTime' .
+	@cd backends/rueidis && $(cached) $(race) ./...
+	@cd backends/rueidis && $(cached) -run 'OnEmbedded|InFakeTime' .
 test-pgx test-etcd test-nats:
-	@cd backends/$(@:test-%=%) && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
+	@cd backends/$(@:test-%=%) && $(cached) $(race) ./...
 test-dialects:
-	@cd backends/sqlstore/dialects && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -race -shuffle=on -parallel 16 -timeout 20m ./...
-	@cd backends/sqlstore/dialects && go test -vet=off -run '(Contract|EveryStrategy)/SQLite' .
+	@cd backends/sqlstore/dialects && $(cached) $(race) ./...
+	@cd backends/sqlstore/dialects && $(cached) -run '(Contract|EveryStrategy)/SQLite' .
 test-command:
 	@cd cmd/lockstep && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-bench:
 	@cd bench && LOCKSTEP_REQUIRE_REDIS=1 go test -vet=off -shuffle=on -timeout 20m ./...
 test-again:
-	@go test -vet=off ./proof/simulation
-	@go test -vet=off -run OnEmbedded ./backends/goredis ./backends/redigo
-	@go test -vet=off -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
-	@go test -vet=off -run 'Contract//embedded' ./strategies/legacy
+	@$(cached) ./proof/simulation
+	@$(cached) -run OnEmbedded ./backends/goredis ./backends/redigo
+	@$(cached) -run 'Contract/embedded|OnEmbedded|AllStates|Refuted|Symmetry' $(addprefix ./strategies/,single fair fenced reentrant redlock)
+	@$(cached) -run 'Contract//embedded' ./strategies/legacy
 test-servers:
 	@folders=$$(.ci/servers newest) && go run ./proof/servers -small -check docs/choosing-a-store.md $$folders
 
@@ -81,9 +92,10 @@ fuzz: ## fuzz every target of every module for TIME (10s)
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),10s) "$$package" </dev/null || exit 1; \
 		done) || exit 1; done
 
-lint: ## gofmt, go vet, golangci-lint and go mod tidy, for every module
+# golangci-lint runs the analyzers of go vet (govet).
+lint: ## gofmt, golangci-lint and go mod tidy, for every module
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
-	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && go vet ./... && $(GOLANGCI) run ./... && go mod tidy -diff) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(GOLANGCI) run ./... && go mod tidy -diff) || exit 1; done
 
 bench: programs ## measure beside raw commands and other lock libraries, in one run
 	@cd bench && go run . && go run . -pin=false
@@ -106,6 +118,7 @@ torture: programs ## run every test in full size, COUNT times (20) but for campa
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
 		$$(go list ./... | grep -v -e '/proof/campaign$$' -e '/proof/simulation$$') \
 		$(foreach m,$(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
+		-- -race -timeout 12h -run Fresh ./proof/simulation \
 		-- -C cmd/lockstep -timeout 12h -count=$(or $(COUNT),20) -run 'BeforeTheLeaseEnds|NothingOutlives' . \
 		-- -parallel 8 -timeout 12h -skip Promises ./proof/campaign ./proof/simulation \
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 12h -run Campaign ./...) \

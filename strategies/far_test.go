@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/far"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -32,7 +33,7 @@ func TestFarClientsTakeTurns(t *testing.T) {
 			return semaphore.New(s, 1, semaphore.WithOrder())
 		}, true, true},
 	} {
-		if name != "fair" && !torture { // the fault far of the simulation plays all of them
+		if name != "fair" && !full.Size() { // the fault far of the simulation plays all of them
 			continue
 		}
 		for _, roundTrip := range far.RoundTrips() {

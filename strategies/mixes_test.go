@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -21,7 +22,7 @@ import (
 // again, until there were enough grants. No party gets less than a third of its fair share.
 func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 	grants, clients := 300, 4
-	if torture {
+	if full.Size() {
 		grants = 3000
 	}
 	server := redistest.Start(t)
@@ -81,7 +82,7 @@ func TestNoStrategyOfTheQueueStarvesAnother(t *testing.T) {
 // the waiters in the queue: the last grant of every party comes.
 func TestALockOutsideTheQueueStillExcludes(t *testing.T) {
 	grants := 40 // of each party
-	if torture {
+	if full.Size() {
 		grants = 400
 	}
 	server := redistest.Start(t)

@@ -1,7 +1,6 @@
 package strategies_test
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -20,14 +20,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
-
 // TestAHandOverCostsFewCommandsHoweverManyWait: many Clients wait for one key, each with a Store of
 // its own. The release wakes only the head of the queue. These strategies send only scripts and
 // commands about channels; all other commands that the server counts come from the scripts.
 func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 	clients, locks := 60, 10
-	if torture {
+	if full.Size() {
 		clients = 300
 	}
 	for name, over := range map[string]func(s *redisstore.Store) locker.Locker{

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/proof/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
@@ -112,7 +113,7 @@ func TestCampaignOfConnectionsThatFail(t *testing.T) {
 // A lease ends by the monotonic clock of the leader. Each strike moves the wall clock of the member that
 // leads then.
 func TestCampaignOfClocks(t *testing.T) {
-	rivals.InTortureAlone(t) // it builds etcd with the standard library
+	full.Only(t) // it builds etcd with the standard library
 	c := etcdtest.StartWithMovableClocks(t, 3, etcdtest.Fast)
 	clock := leaderClock{t, c, dial(t, c.Endpoints())}
 	campaign(c, rivals.ServerClockAhead(clock), rivals.ServerClockBack(clock)).Run(t)

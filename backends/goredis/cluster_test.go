@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -20,7 +20,7 @@ import (
 func TestContractThroughACluster(t *testing.T) {
 	t.Parallel()
 	replicas, modes := 0, []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
-	if torture {
+	if full.Size() {
 		replicas = 1
 		modes = append(modes, drivertest.Prefixed, drivertest.Polling, drivertest.Replicated)
 	}
@@ -29,8 +29,6 @@ func TestContractThroughACluster(t *testing.T) {
 		m.Run(t, func(*testing.T) drivertest.Client { return goredis.Driven(c) })
 	}
 }
-
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 func dialCluster(t *testing.T, cluster *redistest.Cluster) *client.ClusterClient {
 	t.Helper()

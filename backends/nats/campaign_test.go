@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/goclock"
 	"github.com/lockstep-go/lockstep/proof/rivals"
 	natsgo "github.com/nats-io/nats.go"
@@ -71,7 +72,7 @@ func TestCampaignOfConnectionsThatFail(t *testing.T) {
 
 // The wall clock of the leader ends a lock. Each strike moves the clock of the server that leads then.
 func TestCampaignOfClocks(t *testing.T) {
-	rivals.InTortureAlone(t) // it builds the server with the standard library
+	full.Only(t) // it builds the server with the standard library
 	program := goclock.Build(t, ".", "test", "-c", ".")
 	t.Run("ahead", func(t *testing.T) {
 		c := startProgram(t, program, 3, always)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/rueidis"
@@ -76,10 +76,6 @@ func Driven(c client.Client) drivertest.Client {
 	return drivertest.Client{Executor: e, Close: c.Close, New: func(opts ...redisstore.Option) *redisstore.Store { return New(c, opts...) }}
 }
 
-// torture runs the contracts in every mode and everywhere. Otherwise those run that another client
-// library may fail.
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
-
 func TestDriver(t *testing.T) { drivertest.Run(t, harness) }
 
 func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
@@ -87,7 +83,7 @@ func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
 	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
-	if torture {
+	if full.Size() {
 		modes = append(modes, drivertest.Prefixed, drivertest.Polling)
 	}
 	for _, m := range modes {
@@ -118,7 +114,7 @@ func runContracts(t *testing.T, o client.ClientOption) client.Client {
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	m := drivertest.Plain
-	m.Bubble, m.Brief = true, !torture
+	m.Bubble, m.Brief = true, !full.Size()
 	m.Run(t, Embed)
 }
 

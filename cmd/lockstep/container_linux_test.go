@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -79,7 +80,7 @@ func TestProcess1WaitsForOrphans(t *testing.T) {
 func TestProcess1TellsTheCodeOfItsCommand(t *testing.T) {
 	s := redistest.Start(t)
 	rounds := 8
-	if torture {
+	if full.Size() {
 		rounds = 200
 	}
 	for i := range rounds {

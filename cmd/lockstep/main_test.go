@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -518,7 +519,7 @@ func TestAListWithoutAPrefixPassesOverOtherData(t *testing.T) {
 
 // others is how many keys of other software there are of each kind.
 func others(testing.TB) string {
-	if torture {
+	if full.Size() {
 		return "100000"
 	}
 	return "300"

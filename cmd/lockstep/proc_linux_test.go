@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -34,10 +35,6 @@ func living(t testing.TB, text string) (pids []string) {
 // stubborn ignores TERM, forks, and writes down when it was alive, in microseconds.
 const stubborn = `beat() { trap '' TERM INT HUP; while :; do echo ${EPOCHREALTIME/[.,]/} >> %[1]s.$1; sleep 0.02; done; }
 beat 1 & beat 2`
-
-// torture asks for the whole campaign, and for a machine with nothing else to do: a process is killed a
-// twentieth of the TTL before the lease ends, and other work can hold up the killer for longer.
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 func beats(t *testing.T, file string) (last time.Time) {
 	for _, f := range []string{file + ".1", file + ".2"} {
@@ -111,7 +108,7 @@ func TestTheCommandIsKilledBeforeTheLeaseEnds(t *testing.T) {
 			await(t, "nothing lives", func() bool { return len(living(t, "LOCKSTEP_HOLDER="+holder)) == 0 })
 			if late := beats(t, file).Sub(c.end()); late < 0 {
 				inTime.Add(1)
-			} else if torture {
+			} else if full.Size() {
 				t.Errorf("the command lived for %v after the lease: %s", late, c.err.String())
 			}
 			if !strings.Contains(c.err.String(), `"exit":74`) {
@@ -152,7 +149,7 @@ func TestKeepGoingOnlyReports(t *testing.T) {
 func TestNothingOutlivesTheLease(t *testing.T) {
 	s := redistest.Start(t)
 	rounds, ttl := 12, "6s" // the grace ends long before the lease, unless lockstep is stopped
-	if torture {
+	if full.Size() {
 		rounds, ttl = 200, "900ms"
 	}
 	ran := 0
@@ -183,7 +180,7 @@ func TestNothingOutlivesTheLease(t *testing.T) {
 			continue // it was killed before the command ran
 		}
 		ran++
-		if end := c.end(); !last.Before(end) && (torture || sig == syscall.SIGKILL) {
+		if end := c.end(); !last.Before(end) && (full.Size() || sig == syscall.SIGKILL) {
 			t.Errorf("round %d: the command lived for %v after the lease: %s", i, last.Sub(end), c.err.String())
 		}
 	}

@@ -2,7 +2,6 @@ package otellocker_test
 
 import (
 	"context"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // scenario is a sequence of events with all spans and metrics that it makes.
@@ -29,13 +29,11 @@ type scenario struct {
 // scenarios are all scenarios. Checks that hold for every outcome run with each.
 var scenarios = slices.Concat(acquireScenarios, holdScenarios, minimumHoldScenarios, renewalScenarios, lossScenarios, releaseScenarios, quorumScenarios, sharedScenarios, heldScenarios, ticketScenarios, termScenarios)
 
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
-
 func TestSpansAndMetricsOfEveryScenario(t *testing.T) { playAll(t, scenarios) }
 
 func playAll(t *testing.T, scenarios []scenario) {
 	repeat := 1
-	if torture {
+	if full.Size() {
 		repeat = 200
 	}
 	for _, s := range scenarios {

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/middleware/pagelocker"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -24,6 +25,7 @@ const patience = 3 * time.Minute // for a busy machine
 // LOCKSTEP_REQUIRE_CHROMIUM=1 it fails then.
 func browse(ctx context.Context, t *testing.T, page string, flags ...string) {
 	t.Helper()
+	_ = os.Getenv(redistest.VersionsEnv)
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("LOCKSTEP_REQUIRE_CHROMIUM") == "1" {

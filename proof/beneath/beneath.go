@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/redis/go-redis/v9"
@@ -40,8 +41,19 @@ type Over func(store Store, outside Outside) (locker.Locker, lockertest.Disturbe
 // limit.
 const MaxTTL = time.Hour
 
-// Run runs the contract of a Locker on every store; h says what the strategy does not promise.
-func Run(t *testing.T, h lockertest.Harness, over Over) {
+// Run runs the contract of a Locker on every store; h says what the strategy does not promise. Of the
+// stores in real time it runs on redis-server through go-redis, and in full size on all of them: memory
+// says in real time what it says in fake time, and the suites of package drivertest have shown that the
+// client libraries do the same.
+func Run(t *testing.T, h lockertest.Harness, over Over) { run(t, h, over, "redis by go-redis") }
+
+// RunThroughAllClients is Run through all client libraries of this module. It is for strategies that
+// together use all kinds of commands.
+func RunThroughAllClients(t *testing.T, h lockertest.Harness, over Over) {
+	run(t, h, over, "redis by go-redis", "redis by redigo")
+}
+
+func run(t *testing.T, h lockertest.Harness, over Over, always ...string) {
 	for name, start := range map[string]Start{"memory": Memory, "embedded": Embedded} {
 		t.Run(name+" in fake time", func(t *testing.T) {
 			if name == "embedded" {
@@ -59,6 +71,9 @@ func Run(t *testing.T, h lockertest.Harness, over Over) {
 	})
 	for name, on := range inRealTime {
 		t.Run(name, func(t *testing.T) {
+			if !slices.Contains(always, name) {
+				full.Only(t)
+			}
 			t.Parallel()
 			h := h
 			h.New, h.Bubble, h.MaxTTL = on(t).with(over), false, MaxTTL
@@ -70,12 +85,15 @@ func Run(t *testing.T, h lockertest.Harness, over Over) {
 // A Test is a test of one strategy.
 type Test func(t *testing.T, store Store, outside Outside)
 
-// Each runs a test on every store, in fake time where possible.
+// Each runs a test on every store, in fake time where possible. Through redigo it runs in full size only.
 func Each(t *testing.T, test Test) {
 	InFakeTime(t, test)
 	for name, on := range inRealTime {
 		if name != "memory" {
 			t.Run(name, func(t *testing.T) {
+				if name == "redis by redigo" {
+					full.Only(t)
+				}
 				store, outside := on(t)(t)
 				test(t, store, outside)
 			})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
@@ -83,7 +84,7 @@ const (
 func (c crashes) run(t *testing.T) {
 	rivals.TwoAtOnce(t)
 	kills, updates := 5, 300
-	if torture {
+	if full.Size() {
 		kills, updates = 35, 5500 // of each: 350 and 55,000 in all
 	}
 	if c.pause > 0 {

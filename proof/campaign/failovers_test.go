@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -92,7 +93,7 @@ const (
 func (f failovers) run(t *testing.T) {
 	t.Parallel() // the sentinels and the crew wait most of the time
 	times := 1
-	if torture {
+	if full.Size() {
 		times = 20
 	}
 	var opts []redistest.Option

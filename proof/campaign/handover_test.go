@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -35,7 +36,7 @@ import (
 // To change it: ways are the faults, and the constants say after how many holds they come.
 func TestHandOversWithBrokenWakes(t *testing.T) {
 	handOvers := 400
-	if torture {
+	if full.Size() {
 		handOvers = 4000
 	}
 	for _, way := range ways {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/child"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -36,7 +37,7 @@ import (
 // To change it: what the processes do is in waitAndReport.
 func TestWaitersOfOtherProcessesGoOnWhenOneIsKilled(t *testing.T) {
 	kills := 6
-	if torture {
+	if full.Size() {
 		kills = 200
 	}
 	atLast := nothingRunsOn(t)

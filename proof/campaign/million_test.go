@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -35,7 +36,7 @@ import (
 func TestAMillionLocks(t *testing.T) {
 	t.Parallel()
 	n, ttl := 1_000, 20*time.Second
-	if torture {
+	if full.Size() {
 		n, ttl = 1_000_000, 2*time.Minute
 	}
 	cluster := redistest.StartCluster(t, 3, 0)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
@@ -26,7 +27,7 @@ import (
 // Run it: go test ./proof/campaign -run TestAProcessThatDidNotSeeTheRestart -v
 func TestAProcessThatDidNotSeeTheRestart(t *testing.T) {
 	trials := 3
-	if torture {
+	if full.Size() {
 		trials = 50
 	}
 	const longest = 10 * time.Second

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
@@ -33,7 +34,7 @@ import (
 //	go test ./proof/campaign -run TestTheWallClockOfAClientJumps -v
 func TestTheWallClockOfAClientJumps(t *testing.T) {
 	locks := 3 // each an experiment
-	if torture {
+	if full.Size() {
 		locks = 50
 	}
 	servers := redistest.StartN(t, 5)

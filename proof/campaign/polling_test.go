@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -31,7 +32,7 @@ import (
 // To change it: each pair has a lock of its own.
 func TestWaitersWhoMissAWake(t *testing.T) {
 	rounds := 10
-	if torture {
+	if full.Size() {
 		rounds = 100
 	}
 	for _, half := range []deafness{

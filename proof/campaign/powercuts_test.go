@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -90,15 +91,15 @@ const (
 )
 
 func (c powerCuts) run(t *testing.T) {
-	if c.full && !torture {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it")
+	if c.full {
+		full.Only(t)
 	}
 	rivals.TwoAtOnce(t)
 	cuts, updates := 1, 10
-	if torture {
+	if full.Size() {
 		cuts, updates = 50, 30
 	}
-	if torture && c.over == "declared" && !c.careless {
+	if full.Size() && c.over == "declared" && !c.careless {
 		updates = 200 // 10,000 in all
 	}
 	servers := redistest.StartN(t, c.servers, redistest.WithVolatileDisk(),

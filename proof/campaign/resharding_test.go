@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -63,7 +64,7 @@ type reshardings struct {
 func (r reshardings) run(t *testing.T) {
 	t.Parallel()
 	moves, answers := 2, 3
-	if torture {
+	if full.Size() {
 		moves, answers = 20, 30
 	}
 	cluster := redistest.StartCluster(t, 3, 0)

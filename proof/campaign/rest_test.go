@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,9 +10,6 @@ import (
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
-
-// torture runs every experiment in full size.
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 // command returns the command that runs a test in its present size.
 func command(name string) string { return matrix.Again("./proof/campaign", name) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -143,7 +144,7 @@ const fleetSize = 3 // processes
 func (s share) run(t *testing.T, faults []shareFault, violated bool, server ...string) {
 	t.Parallel()
 	rounds := 1
-	if torture {
+	if full.Size() {
 		rounds = 20
 	}
 	f := &fleet{t: t, share: s, server: redistest.Start(t, redistest.WithArgs(server...)), record: rivals.NewRecord(t)}

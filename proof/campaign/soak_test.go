@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
@@ -96,7 +97,7 @@ func soakTime(t *testing.T) time.Duration {
 	lasting := *soakFlag
 	if lasting == 0 {
 		lasting = 4 * time.Second
-		if torture && !soakedInFull {
+		if full.Size() && !soakedInFull {
 			lasting, soakedInFull = time.Hour, true
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // TestFaultsOnTheWire asks what happens to a lock when a request or its reply is lost, late or
@@ -39,7 +41,7 @@ func TestFaultsOnTheWire(t *testing.T) {
 	stage := setUp(t)
 	cases, crowd := all(), atOnce
 	total := len(cases)
-	if !torture {
+	if !full.Size() {
 		cases, crowd = cases[:part], part
 	}
 	began := time.Now()

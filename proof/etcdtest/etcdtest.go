@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,17 +115,19 @@ func (c *Cluster) prepare() *Member {
 
 const tool = "go.etcd.io/etcd/server/v3"
 
-// module is the directory of module bench, whose tool is etcd.
+// module is the directory of module bench, whose tool is etcd. The module of the test replaces the root
+// by its folder. (A binary that was built with -trimpath does not know where its source is.)
 func module() (string, error) {
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		return "", errors.New("this binary does not know where its source is")
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/lockstep-go/lockstep").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m: %w", err)
 	}
-	return filepath.Join(filepath.Dir(here), "../../bench"), nil
+	return filepath.Join(strings.TrimSpace(string(out)), "bench"), nil
 }
 
 // program is the path of etcd, which the go command builds and keeps in its cache.
 var program = sync.OnceValues(func() (string, error) {
+	_ = os.Getenv(redistest.VersionsEnv)
 	dir, err := module()
 	if err != nil {
 		return "", err

@@ -26,6 +26,7 @@ func startRedis(dir string) (server, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	_ = os.Getenv("LOCKSTEP_SERVERS") // its version: see redistest.VersionsEnv
 	s := &redisServer{socket: name + "/socket"}
 	if err := s.start(); err != nil {
 		return nil, nil, err

@@ -86,6 +86,7 @@ func (s *Server) DSN() string { return "root@tcp(" + s.Addr() + ")/test" }
 // that is only in the PATH of root.
 func find(tb testing.TB, program string) string {
 	tb.Helper()
+	_ = os.Getenv(redistest.VersionsEnv)
 	for _, path := range []string{program, "/usr/sbin/" + program} {
 		if path, err := exec.LookPath(path); err == nil {
 			return path

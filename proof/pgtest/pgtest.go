@@ -166,6 +166,7 @@ func (s *Server) Promote() {
 // Programs is the folder with the programs of PostgreSQL. Without them the test is left out.
 func Programs(tb testing.TB) string {
 	tb.Helper()
+	_ = os.Getenv(redistest.VersionsEnv)
 	if path, err := exec.LookPath("pg_basebackup"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil && isThere(filepath.Join(filepath.Dir(path), "postgres")) {
 			return filepath.Dir(path)

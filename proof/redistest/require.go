@@ -15,9 +15,15 @@ import (
 // With "1" the test fails. Otherwise it is left out, and the package says so at its end: see Main.
 const requireEnv = "LOCKSTEP_REQUIRE_REDIS"
 
+// VersionsEnv names the variable with the versions of servers and programs, which `make test` sets. To
+// read it is all that a test does with it: the go command then takes a cached result only as long as
+// the variable has the same value. So whatever runs a program that is not built from this repository reads it.
+const VersionsEnv = "LOCKSTEP_SERVERS"
+
 // Require leaves the test out if redis-server is not in PATH.
 func Require(tb testing.TB) {
 	tb.Helper()
+	_ = os.Getenv(VersionsEnv)
 	if _, err := exec.LookPath(program); err != nil {
 		Missing(tb, "redis-server is not installed")
 	}
@@ -27,6 +33,7 @@ func Require(tb testing.TB) {
 // LOCKSTEP_REQUIRE_REDIS=1 the test fails.
 func Missing(tb testing.TB, format string, args ...any) {
 	tb.Helper()
+	_ = os.Getenv(VersionsEnv) // another machine may have it
 	what := fmt.Sprintf(format, args...)
 	if os.Getenv(requireEnv) == "1" {
 		tb.Fatalf("%s, and %s=1 forbids to leave the test out", what, requireEnv)

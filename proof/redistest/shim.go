@@ -40,6 +40,7 @@ func (s *Server) shimEnv() ([]string, error) {
 // buildShim compiles a library in dir and returns its path.
 func buildShim(tb testing.TB, dir, name string, source []byte) string {
 	tb.Helper()
+	_ = os.Getenv(VersionsEnv)
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
 		Missing(tb, "there is no C compiler (cc) to build the library for the %s of a server", name)

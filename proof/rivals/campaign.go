@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/proof/child"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies"
@@ -66,17 +67,6 @@ var experiments = make(chan struct{}, 2)
 // rivals is how many there are.
 const rivals = 3
 
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
-
-// InTortureAlone leaves out an experiment that takes too long for make test. make torture and make matrix
-// run it.
-func InTortureAlone(t *testing.T) {
-	t.Helper()
-	if !torture {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it")
-	}
-}
-
 // Run runs the experiment. It fails the test if there are violations and none are expected, or the
 // other way round, and reports a cell for each strategy and fault. A cell is unavailable if nobody
 // held the lock for more than two TTLs although it was wanted. A grant whose answer was lost explains
@@ -121,7 +111,7 @@ func (c Campaign) wrong(cells []matrix.Cell, found []Violation) (wrong []string)
 func (c Campaign) play(t *testing.T) (cells []matrix.Cell, found []Violation) {
 	t.Helper()
 	rounds, grants := 1, 5
-	if torture {
+	if full.Size() {
 		rounds, grants = 5, 15
 	}
 	if c.Rounds > 0 {
@@ -130,7 +120,7 @@ func (c Campaign) play(t *testing.T) (cells []matrix.Cell, found []Violation) {
 	if c.Grants > 0 {
 		grants = c.Grants
 	}
-	if c.Brief != nil && !torture {
+	if c.Brief != nil && !full.Size() {
 		c.Strategies = c.Brief
 	}
 	crew := c.assemble(t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
@@ -98,7 +99,7 @@ func (f ForcedReleases) Run(t *testing.T) {
 func (f ForcedReleases) Violations(t *testing.T) []string {
 	t.Helper()
 	if f.Many == 0 {
-		if f.Many = 30; torture {
+		if f.Many = 30; full.Size() {
 			f.Many = 1000
 		}
 	}

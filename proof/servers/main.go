@@ -113,7 +113,7 @@ func serve(folders []string, suites []suite, whole, docs, check string) error {
 		r := row{server, version, nil}
 		for _, s := range suites {
 			verdict := "passed"
-			if err := s.test(); err != nil {
+			if err := s.test(server + " " + version); err != nil {
 				verdict = "FAILED"
 				failed = append(failed, fmt.Errorf("%s %s, %s: %w", server, version, s.name, err))
 			}
@@ -144,11 +144,11 @@ func serve(folders []string, suites []suite, whole, docs, check string) error {
 }
 
 // test prints the output of a run only if it has failed. A run without tests has failed too.
-func (s suite) test() error {
+func (s suite) test(version string) error {
 	for _, r := range s.runs {
 		cmd := exec.Command("go", append([]string{"test", "-vet=off", "-parallel", "16", "-timeout", "30m"}, strings.Fields(r.args)...)...)
 		cmd.Dir = r.module
-		cmd.Env = append(os.Environ(), "LOCKSTEP_REQUIRE_REDIS=1")
+		cmd.Env = append(os.Environ(), "LOCKSTEP_REQUIRE_REDIS=1", redistest.VersionsEnv+"="+version)
 		out, err := cmd.CombinedOutput()
 		if err == nil && bytes.Contains(out, []byte("[no tests to run]")) {
 			err = errors.New("a package has no such tests")

@@ -51,7 +51,7 @@ func TestATableHasTheServersThatRanAndNoOther(t *testing.T) {
 }
 
 func TestASuiteWithoutTestsHasFailed(t *testing.T) {
-	if err := (suite{runs: []run{{".", ". -run ^TestOfNothing$"}}}).test(); err == nil {
+	if err := (suite{runs: []run{{".", ". -run ^TestOfNothing$"}}}).test(""); err == nil {
 		t.Error("a suite without tests has passed")
 	}
 }

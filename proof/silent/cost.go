@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -45,9 +45,7 @@ const Goroutines = 200
 // with 40 connections that fall silent. It fails if more calls fail than were on these. It takes half
 // a minute, and runs with LOCKSTEP_TORTURE=1 only.
 func Campaign(t *testing.T, open func(t *testing.T, addr string) (shared, alone *redisstore.Store)) {
-	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
-		t.Skip("LOCKSTEP_TORTURE=1 runs it")
-	}
+	full.Only(t)
 	const events = 40
 	server := redistest.Start(t)
 	for _, isShared := range []bool{true, false} {

@@ -206,9 +206,9 @@ func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
 
 func TestARunInAnotherModuleNamesItsDirectoryFirst(t *testing.T) {
 	for want, args := range map[string][]string{
-		"test -json -v ./p":               {"-v", "./p"},
-		"test -C backends/pgx -json -v .": {"-C", "backends/pgx", "-v", "."},
-		"test -json":                      nil,
+		"test -json -count=1 -v ./p":               {"-v", "./p"},
+		"test -C backends/pgx -json -count=1 -v .": {"-C", "backends/pgx", "-v", "."},
+		"test -json -count=1":                      nil,
 	} {
 		if got := strings.Join(command(args), " "); got != want {
 			t.Errorf("go %s; want go %s", got, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/redis/go-redis/v9"
@@ -88,7 +89,7 @@ var faults = map[string]faulty{
 		behind: true,
 		begin: func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) {
 			delay := 100 * time.Millisecond
-			if torture {
+			if full.Size() {
 				delay = 500 * time.Millisecond
 			}
 			p.Add(redistest.Rule{Fault: redistest.DelayReply, Delay: delay, Commands: []string{"SET", "EVAL", "EVALSHA"}, Times: -1})
@@ -141,7 +142,7 @@ func damage(tb testing.TB, n, bad int, how faulty) *damaged {
 		stores[i] = store
 	}
 	limit := 5 * time.Second // for a machine that is busy
-	if torture {
+	if full.Size() {
 		limit = redlock.DefaultNodeLimit
 	}
 	d.quorum = quorumOver(tb, stores, plain, redlock.WithNodeLimit(limit))
@@ -212,12 +213,12 @@ func (d *damaged) asked(how faulty) (commands int) {
 func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 	const goroutines = 16
 	pairs, healthyPairs := 1000, 200
-	if torture { // compares how long they take
+	if full.Size() { // compares how long they take
 		pairs, healthyPairs = 30_000, 30_000
 	}
 	for _, size := range []struct{ n, bad int }{{3, 1}, {5, 2}} {
 		for name, how := range faults {
-			if size.n == 5 && !torture && name != "stopped" && name != "killed" {
+			if size.n == 5 && !full.Size() && name != "stopped" && name != "killed" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d of %d %s", size.bad, size.n, name), func(t *testing.T) {
@@ -241,7 +242,7 @@ func TestTheCostOfAFaultyNodeIsBounded(t *testing.T) {
 					t.Errorf("%d of %d failed", failed, pairs)
 				}
 				ratio, room := quick.Seconds()/took.Seconds()*float64(pairs)/float64(healthyPairs), 300*size.bad
-				if torture { // a busy machine shows nothing
+				if full.Size() { // a busy machine shows nothing
 					room = 50 * size.bad
 					if how.judged && ratio < 0.7 {
 						t.Errorf("%.2f of the healthy throughput", ratio)

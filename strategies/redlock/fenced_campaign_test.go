@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -23,7 +24,7 @@ import (
 
 func TestNumbersOnlyRiseUnderKillsAndRandomExpiry(t *testing.T) {
 	kills, grants := 5, 60
-	if torture {
+	if full.Size() {
 		kills, grants = 60, 100
 	}
 	for _, n := range []int{3, 5} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -36,7 +37,7 @@ func TestThreeOfFiveLoseLocksToAServerThatForgetsEverySecond(t *testing.T) {
 // forgetful puts a load on a quorum of w of five nodes.
 func forgetful(t *testing.T, w int) []history.Overlap {
 	keys, grants := 60, int64(300)
-	if torture {
+	if full.Size() {
 		keys, grants = 600, 20_000
 	} else {
 		t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
@@ -16,11 +17,11 @@ import (
 // test runs beside it.
 func TestGoroutinesLeftByAStoppedServerAreBoundedAndEnd(t *testing.T) {
 	locks := 2000
-	if torture {
+	if full.Size() {
 		locks = 10_000
 	}
 	for client, kept := range map[string]int{"go-redis": 300, "redigo": 700} { // goroutines, however many locks there were
-		if client == "redigo" && !torture {
+		if client == "redigo" && !full.Size() {
 			continue // its dials fail after half a minute
 		}
 		t.Run(client, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 )
 
@@ -40,8 +41,8 @@ func TestFencesOfAQuorumAreDistinctAndOrderedInAllStates(t *testing.T) {
 		{"2 of 5 forget, a quorum of 4", protocol{nodes: 5, quorum: 4, attempts: "AB", forgetful: 2}, 40_809_818, true},
 	} {
 		t.Run(c.says, func(t *testing.T) {
-			if c.torture && !torture {
-				t.Skipf("%d states take long: LOCKSTEP_TORTURE=1 visits them", c.states)
+			if c.torture {
+				full.Only(t) // there are so many states
 			}
 			x := explore(&c.p, symmetryOf(&c.p), orderedAndDistinct, unlimited)
 			if x.violation != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -103,12 +104,12 @@ func trusted(t *testing.T, store backends.Store) {
 // that forget.
 func TestQuarantineSavesABareMajority(t *testing.T) {
 	keys, grants := 60, int64(300)
-	if torture {
+	if full.Size() {
 		keys, grants = 600, 20_000
 	}
 	for client, reach := range inQuarantine {
 		t.Run(client, func(t *testing.T) {
-			if !torture {
+			if !full.Size() {
 				t.Parallel()
 			}
 			servers := redistest.StartN(t, 5)

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -30,7 +31,7 @@ func TestContractInFakeTime(t *testing.T) {
 	for _, q := range quorums {
 		for name, start := range map[string]beneath.Start{"memory": beneath.Memory, "embedded": beneath.Embedded} {
 			for kind, build := range kinds {
-				if name == "embedded" && (kind != "plain" || q.w != 3) && !torture {
+				if name == "embedded" && (kind != "plain" || q.w != 3) && !full.Size() {
 					continue // these take long
 				}
 				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
@@ -79,7 +80,9 @@ func TestContractWithALongNodeLimitInFakeTime(t *testing.T) {
 	lockertest.Run(t, lockertest.Harness{Bubble: true, New: over(beneath.Memory, 5, 3, patient, true), Except: except[1:]})
 }
 
+// TestContractOnMemory runs in real time what TestContractInFakeTime runs in fake time.
 func TestContractOnMemory(t *testing.T) {
+	full.Only(t)
 	for _, q := range quorums {
 		t.Run(fmt.Sprintf("%d of %d", q.w, q.n), func(t *testing.T) {
 			t.Parallel()

@@ -2,7 +2,6 @@ package redlock_test
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -11,20 +10,23 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
-
-// TestContractOnServers runs for one quorum; with LOCKSTEP_TORTURE=1 for all.
+// TestContractOnServers runs for one quorum through go-redis; with LOCKSTEP_TORTURE=1 for all, and
+// through redigo.
 func TestContractOnServers(t *testing.T) {
 	for _, q := range quorums {
-		if !torture && (q.n != 5 || q.w != 3) {
+		if !full.Size() && (q.n != 5 || q.w != 3) {
 			continue
 		}
 		for _, kind := range []string{"plain", "fenced"} {
 			for name, on := range map[string]func(t *testing.T) beneath.Start{"go-redis": beneath.GoRedis, "redigo": beneath.Redigo} {
 				t.Run(fmt.Sprintf("%s %d of %d, %s", kind, q.w, q.n, name), func(t *testing.T) {
+					if name == "redigo" {
+						full.Only(t)
+					}
 					t.Parallel()
 					h := behind(inTurn(t, q.n, on), q.n, q.w, unhurried(kinds[kind]))
 					h.NoTransfer = kind == "fenced"

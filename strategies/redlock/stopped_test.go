@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -23,7 +24,7 @@ func TestNoLockIsLostWhileOneOrTwoOfFiveServersAreGone(t *testing.T) {
 		longest  = 18 * time.Second
 	)
 	renewals := 250 // four times
-	if torture {
+	if full.Size() {
 		renewals = 1000
 	}
 	for client, reach := range byDefault {

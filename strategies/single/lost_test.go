@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
@@ -22,15 +22,13 @@ import (
 // 100,000 locks, five times, and each reports the loss between its end and the margin after it.
 func TestManyLossesAreReportedInTime(t *testing.T) {
 	runs, locks, ttl := 1, 2_000, 2*time.Second
-	if torture {
+	if full.Size() {
 		runs, locks, ttl = 5, 100_000, 10*time.Second
 	}
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) { loseMany(t, locks, ttl) })
 	}
 }
-
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 func loseMany(t *testing.T, n int, ttl time.Duration) {
 	s := redistest.Start(t)
@@ -71,7 +69,7 @@ func loseMany(t *testing.T, n int, ttl time.Duration) {
 			t.Fatalf("the context of %q ended because of %v", l.Key(), cause)
 		}
 	}
-	if torture {
+	if full.Size() {
 		judge(t, held, told, paused, ttl)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
@@ -24,7 +25,7 @@ import (
 // cost of go-redis calls without batches.
 func TestWhatASilentConnectionCosts(t *testing.T) {
 	events := 3
-	if torture {
+	if full.Size() {
 		events = 40
 	}
 	lock := func(opts ...locker.Option) func(c *client.Client) pairOfCalls {
@@ -41,7 +42,7 @@ func TestWhatASilentConnectionCosts(t *testing.T) {
 		{"lockstep", lock(), false},
 		{"go-redis", setAndDelete, false},
 	} {
-		if !contender.must && !torture {
+		if !contender.must && !full.Size() {
 			continue
 		}
 		t.Run(contender.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	beneath.Run(t, lockertest.Harness{}, over)
+	beneath.RunThroughAllClients(t, lockertest.Harness{}, over)
 }
 
 func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {

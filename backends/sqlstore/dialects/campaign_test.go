@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/rivals"
 )
@@ -46,7 +47,7 @@ func campaign(t *testing.T, server *mariadbtest.Server, faults ...rivals.Fault) 
 }
 
 // violated is a campaign that must find violations. It strikes until it has, up to 20 times, which can take
-// ten minutes beside other tests. So it runs in make torture and make matrix alone.
+// ten minutes beside other tests. So make test leaves it out.
 func violated(t *testing.T, setting string, server *mariadbtest.Server, faults ...rivals.Fault) rivals.Campaign {
 	t.Helper()
 	c := campaign(t, server, faults...)
@@ -85,7 +86,7 @@ func TestCampaignOfHoldersThatFail(t *testing.T) {
 
 // With 0 the log is written once a second, so a crash forgets what was granted last.
 func TestCampaignOfServersThatForget(t *testing.T) {
-	rivals.InTortureAlone(t)
+	full.Only(t)
 	rivals.TwoAtOnce(t)
 	server := mariadbtest.Start(t, "innodb-flush-log-at-trx-commit=0")
 	violated(t, "innodb_flush_log_at_trx_commit 0", server, rivals.ServersKilled(server)).Run(t)
@@ -94,7 +95,7 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 func TestCampaignOfClocks(t *testing.T) {
 	t.Parallel()
 	t.Run("ahead", func(t *testing.T) {
-		rivals.InTortureAlone(t)
+		full.Only(t)
 		rivals.TwoAtOnce(t)
 		server := mariadbtest.StartWithMovableClock(t)
 		violated(t, "", server, rivals.ServerClockAhead(server)).Run(t)
