@@ -480,10 +480,11 @@ func (s *Store) Identify(ctx context.Context) (_ backends.Identity, err error) {
 	return backends.Identity{Server: "etcd cluster " + clusterID(r.Header), Role: "master"}, nil
 }
 
-// at is the key of etcd for the lock of a key.
+// at is the key of etcd for the lock of a key. The length keeps keys apart, whatever bytes they have.
 func (s *Store) at(key string) string { return s.config.prefix + strconv.Itoa(len(key)) + "/" + key }
 
-// What etcd has of a key lies from at up to end: the lock, its number, and the holds.
+// What etcd has of a key lies from at up to end: the lock, its number, and the holds. So one compare of
+// a range says that nobody has the lock or a hold, one Get reads all of it, and one Watch hears it.
 func numberAt(at string) string { return at + "#" }
 func holdsAt(at string) string  { return at + "/" }
 func end(at string) string      { return at + "0" } // what follows "/"

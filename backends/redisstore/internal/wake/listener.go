@@ -1,5 +1,6 @@
 // Package wake keeps the one connection of a Store for wake-ups, and calls the waiters of a
-// channel.
+// channel. It replaces that connection itself: PubSub of go-redis hides error replies in its channel
+// interface, and redigo does not reconnect.
 package wake
 
 import (
