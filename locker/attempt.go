@@ -45,9 +45,8 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 		}
 	}()
 	if limit == nil && ctx.Done() == nil {
-		now := time.Now()
-		if shared := w.alone(req, now); shared != nil {
-			return w.prompt(shared.with(ctx), req, now)
+		if shared := w.alone(req); shared != nil {
+			return w.prompt(shared.with(ctx), req)
 		}
 	}
 	a := &attempt{w: w, req: req, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
@@ -109,25 +108,26 @@ func (w *waiting) timer(d time.Duration) *time.Timer {
 // alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
 // whose calls end by themselves, and for a TTL that is long enough for that: the call then ends by
 // two seconds after the TTL at the latest.
-func (w *waiting) alone(req Request, now time.Time) *sharedContext {
+func (w *waiting) alone(req Request) *sharedContext {
 	const late = prompt.Overrun - 2*time.Second
 	within := w.patience(req, nil) - late
 	if !w.ends || within < late {
 		return nil
 	}
+	now := time.Now()
 	if c := w.shared.Load(); c != nil && c.within == within && now.Before(c.until) {
 		return c
 	}
-	c := newSharedContext(now, within, w.ledger)
+	c := &sharedContext{until: now.Add(within / 8), deadline: now.Add(within), within: within, ledger: w.ledger}
 	w.shared.Store(c)
 	return c
 }
 
 // prompt asks on the goroutine of the caller.
-func (w *waiting) prompt(ctx context.Context, req Request, began time.Time) (lease Lease, err error) {
+func (w *waiting) prompt(ctx context.Context, req Request) (lease Lease, err error) {
+	began := time.Now()
 	lease, err = w.Locker.Acquire(ctx, req)
-	end, _ := ctx.Deadline() // the Locker may see it pass before the timer of ctx does
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && !time.Now().Before(end) {
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
 	}
 	return lease, err
