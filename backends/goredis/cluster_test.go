@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"
 )

@@ -8,7 +8,7 @@ import (
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )

@@ -12,8 +12,8 @@ import (
 	client "github.com/gomodule/redigo/redis"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )

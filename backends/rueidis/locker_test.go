@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/proof/beneath"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )

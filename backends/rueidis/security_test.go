@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/rueidis"
 )

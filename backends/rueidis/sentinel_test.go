@@ -3,8 +3,8 @@ package rueidis_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/rueidis"
 )

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver/drivertest"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/silent"
 )

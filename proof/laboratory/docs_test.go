@@ -41,7 +41,7 @@ func TestTheTableIsThatOfTheDocumentation(t *testing.T) {
 		}
 	}
 	for _, column := range Columns() {
-		if command := "go run ./examples/compare -only " + column; column != SpeedColumn && !strings.Contains(string(text), command) {
+		if command := "go run ./proof/compare -only " + column; column != SpeedColumn && !strings.Contains(string(text), command) {
 			t.Errorf("docs/safety.md does not say %q", command)
 		}
 	}

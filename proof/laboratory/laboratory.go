@@ -1,6 +1,6 @@
 // Package laboratory makes faults happen to strategies on real or embedded servers, and says what became of the lock.
 // Nothing in its table is asserted: every cell is a run, on servers of its own, in which the fault was made to happen, and
-// what it says was computed from who held the lock when. Command examples/compare shows what it finds.
+// what it says was computed from who held the lock when. Command proof/compare shows what it finds.
 //
 // A scenario plays on a stage. Owners that are killed or stopped are processes of their own: the program calls Own if
 // IsOwner says that it is one of them. All others are actors in this process.
@@ -25,7 +25,7 @@ type Options struct {
 // A Report is what a run has found.
 type Report struct {
 	On      string // which servers
-	Flags   string // of examples/compare, that choose them
+	Flags   string // of proof/compare, that choose them
 	NoTimes string // why no times were measured; empty: they were
 	Took    time.Duration
 	Tables  []Table // those in which something was wanted

@@ -23,7 +23,7 @@ func TestCitedTestsExist(t *testing.T) {
 	tests := declaredTests(t)
 	contracts := map[string]string{
 		"lockertest": sources(t, "../../locker/lockertest"), "backendtest": sources(t, "../../backends/backendtest"),
-		"drivertest": sources(t, "../../backends/redisstore/driver/drivertest"),
+		"drivertest": sources(t, "../../proof/drivertest"),
 	}
 	cited, quoted := 0, 0
 	for _, file := range documents(t) {

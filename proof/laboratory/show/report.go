@@ -270,5 +270,5 @@ func (r report) seen() (cells []laboratory.Cell) {
 }
 
 func (r report) command(c laboratory.Cell) string {
-	return fmt.Sprintf("go run ./examples/compare%s -only %s -strategy %s", r.Flags, c.Scenario.Name, c.Row)
+	return fmt.Sprintf("go run ./proof/compare%s -only %s -strategy %s", r.Flags, c.Scenario.Name, c.Row)
 }

@@ -1,5 +1,5 @@
 // Package show runs the laboratory and shows what it has found: as a table, as the story of one cell,
-// and as a page with a timeline for each anomaly. Command examples/compare is its front.
+// and as a page with a timeline for each anomaly. Command proof/compare is its front.
 package show
 
 import (

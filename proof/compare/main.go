@@ -2,11 +2,11 @@
 // becomes of it under each fault. Every cell is a run of proof/laboratory, on servers of its
 // own, in which the fault was made to happen; the verdict is computed from who held the lock when.
 //
-//	go run ./examples/compare                                      embedded servers: nothing to install
-//	go run ./examples/compare -servers redis                       redis-server processes: times and strict quarantine too
-//	REDIS_ADDR=a:6379,b:6379,c:6379 go run ./examples/compare      your servers; none of them is restarted
-//	go run ./examples/compare -only pause -strategy single         one cell, told step by step
-//	go run ./examples/compare -html compare.html                   also as a page, with a timeline for each anomaly
+//	go run ./proof/compare                                      embedded servers: nothing to install
+//	go run ./proof/compare -servers redis                       redis-server processes: times and strict quarantine too
+//	REDIS_ADDR=a:6379,b:6379,c:6379 go run ./proof/compare      your servers; none of them is restarted
+//	go run ./proof/compare -only pause -strategy single         one cell, told step by step
+//	go run ./proof/compare -html compare.html                   also as a page, with a timeline for each anomaly
 //
 // It exits with 1 if a cell is not what docs/safety.md says, or if nothing could be run, such as for want of servers.
 package main
