@@ -3,14 +3,16 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects cmd/lockstep
+MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects proof/differential cmd/lockstep
 # the stores whose modules have campaigns of their own: see proof/rivals
 STORES := backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
+# the modules that are apart for the sake of what they require; everything runs their tests as it runs those of the root
+APART := proof/differential
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The parts of make test: as soon as one ends, the next one begins. The longest come first, and those
 # that mostly wait stand beside test-root, which computes.
-TESTS := test-root test-etcd test-pgx test-nats test-command test-dialects test-rueidis test-servers test-again test-bench
+TESTS := test-root test-etcd test-pgx test-nats test-command test-dialects test-rueidis test-differential test-servers test-again test-bench
 
 .PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers mysql torture simulate fresh matrix cover release programs
 
@@ -61,6 +63,8 @@ test-rueidis:
 	@cd backends/rueidis && $(cached) -run 'OnEmbedded|InFakeTime' .
 test-pgx test-etcd test-nats:
 	@cd backends/$(@:test-%=%) && $(cached) $(race) ./...
+test-differential:
+	@cd proof/differential && $(cached) $(race) ./...
 test-dialects:
 	@cd backends/sqlstore/dialects && $(cached) $(race) ./...
 	@cd backends/sqlstore/dialects && $(cached) -run '(Contract|EveryStrategy)/SQLite' .
@@ -117,7 +121,7 @@ torture: programs ## run every test in full size, COUNT times (20) but for campa
 	LOCKSTEP_REQUIRE_REDIS=1 go run ./proof/torture -html artefacts/matrix.html -matrix artefacts/matrix.md -by 'make torture' -- \
 		-race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h \
 		$$(go list ./... | grep -v -e '/proof/campaign$$' -e '/proof/simulation$$') \
-		$(foreach m,$(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
+		$(foreach m,$(APART) $(STORES),-- -C $(m) -race -shuffle=on -parallel 16 -count=$(or $(COUNT),20) -timeout 12h -skip Campaign ./...) \
 		-- -race -timeout 12h -run Fresh ./proof/simulation \
 		-- -C cmd/lockstep -timeout 12h -count=$(or $(COUNT),20) -run 'BeforeTheLeaseEnds|NothingOutlives' . \
 		-- -parallel 8 -timeout 12h -skip Promises ./proof/campaign ./proof/simulation \
@@ -143,10 +147,12 @@ matrix: programs ## make artefacts/matrix.md and the cells of docs/matrix.md, or
 		$(foreach m,$(STORES),-- -C $(m) -parallel 16 -timeout 2h -run '$(or $(ONLY),Campaign|GuardedCounter)' ./...)
 
 # The campaigns and the simulation are left out: they take longest, and the figures do not need them.
+covered := $(subst @,github.com/lockstep-go/lockstep,@/locker/...,@/backends/...,@/strategies/...,@/middleware/...,@/internal/cleanup)
 cover: programs ## tell which statements no test runs, package by package, and check the list of them in proof/coverage/unrun.md
-	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out \
-		-coverpkg=./locker/...,./backends/...,./strategies/...,./middleware/...,./internal/cleanup \
+	@LOCKSTEP_REQUIRE_REDIS=1 go test -coverprofile=coverage.out -coverpkg=$(covered) \
 		$$(go list ./... | grep -v -e /proof/campaign -e /proof/simulation)
+	@for m in $(APART); do LOCKSTEP_REQUIRE_REDIS=1 go test -C $$m -coverprofile=$(CURDIR)/coverage.apart.out -coverpkg=$(covered) ./... && \
+		cat coverage.apart.out >>coverage.out || exit 1; done
 	@go run ./proof/coverage -list proof/coverage/unrun.md coverage.out
 
 # A dry run, in a throw-away clone. Nothing is ever pushed: see docs/releasing.md.

@@ -46,7 +46,7 @@ func TestAllStoresAnswerAlike(t *testing.T) {
 				if f := tr.run(t, draw(seed, min(sequence, operations-done))); f != nil {
 					length := len(f.steps)
 					f = tr.shorten(t, f)
-					t.Fatalf("seed %d: %d operations are enough of %d:\n%s      again: go test ./proof/differential -run '%s$' -seed %d -operations %d",
+					t.Fatalf("seed %d: %d operations are enough of %d:\n%s      again: go test -C proof/differential -run '%s$' -seed %d -operations %d",
 						seed, len(f.steps), length, f, t.Name(), seed, sequence)
 				}
 			}

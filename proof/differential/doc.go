@@ -10,8 +10,8 @@
 // both. A sequence with a wrong answer is shortened, and printed with the command that performs it
 // again:
 //
-//	go test ./proof/differential -run TestAllStoresAnswerAlike -operations 50000
-//	go test ./proof/differential -run 'TestAllStoresAnswerAlike/redis_by_redigo$' -seed 42 -operations 250
+//	go test -C proof/differential -run TestAllStoresAnswerAlike -operations 50000
+//	go test -C proof/differential -run 'TestAllStoresAnswerAlike/redis_by_redigo$' -seed 42 -operations 250
 //
 // TestAllStoresKeepTheSameQueue does the same with waiters, which have a model of their own:
 // grants, held answers and positions. It leaves out the length of a reservation, and when a waiter

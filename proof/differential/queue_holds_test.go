@@ -38,7 +38,7 @@ func TestAllStoresKeepTheSameQueueOfHolds(t *testing.T) {
 			for seed := first; seed < first+uint64(sequences); seed++ {
 				n, wrong := tr.holds(t, seed)
 				if steps += n; wrong != "" {
-					t.Fatalf("%s\n      again: go test ./proof/differential -run '%s$' -seed %d", wrong, t.Name(), seed)
+					t.Fatalf("%s\n      again: go test -C proof/differential -run '%s$' -seed %d", wrong, t.Name(), seed)
 				}
 			}
 			t.Logf("%d calls", steps)

@@ -33,7 +33,7 @@ func TestAllStoresKeepTheSameQueue(t *testing.T) {
 			tr := newTrial(t, s)
 			for seed := first; seed < first+uint64(sequences); seed++ {
 				if wrong := tr.queue(t, seed); wrong != "" {
-					t.Fatalf("%s\n      again: go test ./proof/differential -run '%s$' -seed %d", wrong, t.Name(), seed)
+					t.Fatalf("%s\n      again: go test -C proof/differential -run '%s$' -seed %d", wrong, t.Name(), seed)
 				}
 			}
 		})

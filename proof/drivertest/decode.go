@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/proof/differential/wire"
+	"github.com/lockstep-go/lockstep/proof/wire"
 )
 
 // FuzzDecoding checks that the adapter hands on every reply of a server in the terms of the family:

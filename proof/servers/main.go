@@ -50,7 +50,10 @@ var (
 			{"backends/rueidis", "." + permissions},
 		}},
 		{"strategies", []run{{".", "./strategies/... ./locker/..."}}},
-		{"campaigns", []run{{".", "./proof/redistest ./proof/differential ./proof/campaign"}}},
+		{"campaigns", []run{
+			{".", "./proof/redistest ./proof/campaign"},
+			{"proof/differential", "."},
+		}},
 	}
 	small = []suite{
 		{"adapters", []run{
