@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	pgxlib "github.com/jackc/pgx/v5"
 	"github.com/lockstep-go/lockstep/backends"
@@ -85,5 +86,28 @@ func wantFinding(t *testing.T, pool interface {
 	})
 	if !errors.Is(err, errUndo) {
 		t.Error(err)
+	}
+}
+
+// Programs install at each start. An ALTER TABLE that changes nothing would still wait for transactions, and
+// all calls would wait behind it.
+func TestInstallWaitsForNoTransactionIfAllIsThere(t *testing.T) {
+	pool := install(t, pgtest.Start(t).DSN())
+	for _, lock := range []string{"ACCESS SHARE", "ROW EXCLUSIVE"} {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "LOCK TABLE lockstep.lock, lockstep.number, lockstep.hold, lockstep.waiter, lockstep.watcher IN "+lock+" MODE"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := pgx.Install(ctx, pool); err != nil {
+			t.Errorf("Install beside a transaction with %s = %v", lock, err)
+		}
+		cancel()
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func postgresqlStatements() []string {
 // InstallPostgreSQL runs [PostgreSQLSchema]. Programs may call it at every start, several at once. The role
 // needs the right to create a schema; afterwards a store can do with less, see [PostgreSQLGrants]. It gives up
 // after 10 s if ctx has no deadline, as all functions that install do. What was begun then is undone by the
-// database, or done: call it again.
+// database, or done: call it again. A change of large tables may take longer: give ctx a deadline then.
 func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
 	return installing(ctx, db, postgresqlError, func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, nil)

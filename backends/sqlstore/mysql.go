@@ -105,7 +105,8 @@ func InstallMySQL(ctx context.Context, db *sql.DB) error {
 		}
 		defer func() { _ = conn.Close() }()
 		var locked sql.NullInt64
-		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)), 30)").Scan(&locked); err != nil {
+		const wait = "SELECT GET_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)), ?)"
+		if err := conn.QueryRowContext(ctx, wait, secondsToWait(ctx)).Scan(&locked); err != nil {
 			return err
 		}
 		if locked.Int64 != 1 {
@@ -118,6 +119,16 @@ func InstallMySQL(ctx context.Context, db *sql.DB) error {
 		}()
 		return migrateMySQL(ctx, conn)
 	})
+}
+
+// secondsToWait is how long an Install waits for another one: so long that the error which says so comes
+// before the end of ctx.
+func secondsToWait(ctx context.Context) int {
+	const longest = 30
+	if end, ends := ctx.Deadline(); ends {
+		return max(0, min(longest, int(time.Until(end).Seconds())-1))
+	}
+	return longest
 }
 
 // migrateMySQL makes or changes the table. A change waits for transactions that use the table, and all calls wait

@@ -240,6 +240,48 @@ func TestInstallAgainAndAtTheSameTime(t *testing.T) {
 	})
 }
 
+// Programs install at each start: see TestInstallWaitsForNoTransactionIfAllIsThere in backends/pgx.
+func TestInstallWaitsForNoReaderIfAllIsThere(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) {
+		dsn := d.dsn(t)
+		db := d.dial(t, dsn)
+		if err := d.install(t.Context(), db.DB); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		var rows int
+		if err := tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock").Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := d.install(ctx, d.dial(t, dsn).DB); err != nil {
+			t.Errorf("Install beside a transaction that reads = %v", err)
+		}
+	})
+}
+
+func TestAnInstallThatWaitsForAnotherSaysSo(t *testing.T) {
+	db := mariadb.fresh(t)
+	other, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	if _, err := other.ExecContext(t.Context(), "DO GET_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)), 0)"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	if err := sqlstore.InstallMySQL(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "another program installs") {
+		t.Errorf("InstallMySQL = %v; want an error that says why it ended", err)
+	}
+}
+
 // rowsOf counts the rows of the table.
 func rowsOf(t *testing.T, db database) (n int) {
 	t.Helper()

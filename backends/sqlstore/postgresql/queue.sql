@@ -3,9 +3,6 @@
 -- A waiter whose reservation has ended is late: reserved is a time that is over. It keeps its ticket, and
 -- nobody waits for it. Its next attempt puts it in line again.
 
--- How long a reservation for the waiter lasts, in microseconds; 0: not longer than usual.
-ALTER TABLE lockstep.waiter ADD COLUMN IF NOT EXISTS keep bigint NOT NULL DEFAULT 0;
-
 -- shortest is how long a reservation lasts for a waiter that is near. A call tells what its own waiter
 -- needs.
 CREATE OR REPLACE FUNCTION lockstep.shortest(reservation bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$

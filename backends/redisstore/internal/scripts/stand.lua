@@ -17,7 +17,7 @@ local function stand(me, keep, ms, channel)
     lost(me, channel)
     local last = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
     ticket = ticketOf(last) + 1
-    if last % 4096 >= 2048 then -- a late waiter may have a later ticket
+    if last > 0 and last % 4096 >= 2048 then -- a late waiter may have a later ticket
       local many = redis.call('ZCOUNT', KEYS[2], '-inf', '(0')
       local it = many > 0 and redis.call('ZRANGE', KEYS[2], many - 1, many - 1, 'WITHSCORES')[2]
       ticket = math.max(ticket, it and ticketOf(tonumber(it)) + 1 or 0)
