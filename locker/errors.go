@@ -90,6 +90,7 @@ func isAny(err error, targets []error) bool {
 }
 
 // HeldError says that someone else has the lock. It matches [ErrHeld].
+// Foreign is a field and no error that ends the wait, since locks of legacy recipes look like that.
 type HeldError struct {
 	Key      string
 	Left     time.Duration // of the holder's lease, unless it is renewed; 0: unknown

@@ -27,6 +27,9 @@ type lines struct {
 
 // line is a head, which is not in queue, and the waiters behind it. What the head learns stays with
 // the line, so the next head goes on where the last one stopped.
+//
+// A head whose attempt hangs keeps its line waiting until the attempt has reached its limit: the next
+// waiter would only hang as well, and each waiter leaves with its own ctx.
 type line struct {
 	key, owner string        // do not change while a call is in the line
 	signal     chan struct{} // holds one signal for the head

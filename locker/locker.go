@@ -81,7 +81,9 @@ type Request struct {
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
 	Scoped bool          // from [Client.Do]: the hold ends, at the latest, when the work returns
 
-	wait *waitPolicy // how the waiting Locker inside a Client waits; nil: not at all
+	// how the waiting Locker inside a Client waits; nil: not at all. It travels in here, so middleware
+	// sees one Acquire for each Lock and need not know what waiting is
+	wait *waitPolicy
 }
 
 // Validate is an error if the request is bad input, or has a From. Every strategy calls it before it
@@ -159,7 +161,8 @@ func (r Request) LogValue() slog.Value {
 
 // A Lease says that a lock is held, by which attempt and until when. It is a plain value: copy it,
 // log it. String, GoString, LogValue and JSON leave the Token out, since any program that has it
-// can release the lock.
+// can release the lock. What only some strategies know, such as Holds and Quorum, stands in it too:
+// a method of a Locker would be lost behind the first middleware.
 type Lease struct {
 	Key     string    // name of the lock
 	Token   string    `json:"-"` // the attempt that won
@@ -172,7 +175,7 @@ type Lease struct {
 	Expires time.Time // when the lease ends by the holder's clock; never later than in the store
 	Quorum  Quorum    // the nodes that granted it, if there are several
 
-	Attempts  int  // of the [Client.Lock] that won it; 0 from a Locker that does not wait
+	Attempts  int  // of the [Client.Lock] that won it, which middleware outside the wait can't count; 0 from a Locker that does not wait
 	Contended bool // the lock was held, or another call of the Client was before this one in its line
 
 	// in one Extend: the Lock of this lease has become garbage without Unlock; see

@@ -45,7 +45,9 @@ func WithMaxTTL(ttl time.Duration) Option {
 	}
 }
 
-// WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe.
+// WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe. A release
+// then wakes no waiter of a store that has channels either, which would need the permission to publish. That
+// waiter looks by itself, as after a lost wake-up.
 func WithoutWakes() Option { return func(c *config) { c.polling = true } }
 
 // WithoutQuarantine does without quarantine: a server that has forgotten locks grants them again

@@ -55,7 +55,8 @@ func (e *Election) campaign(
 		opts = append(opts, locker.WithWait(reportInterval))
 	}
 	// The lock is renewed until its ctx ends. So its ctx follows that of Run before lead is called,
-	// and after lead has returned, but not in between.
+	// and after lead has returned, but not in between. It has no owner: reentrant would grant the lock to
+	// every candidate of the same one.
 	hold, cancel := context.WithCancelCause(locker.ContextWithOwner(context.WithoutCancel(ctx), ""))
 	defer cancel(nil)
 	end := func() { cancel(context.Cause(ctx)) }

@@ -62,8 +62,8 @@ var ErrNotLeader = errors.New("not the leader")
 //
 // If lead panics or calls runtime.Goexit, the lock is released, and Run ends in the same way.
 //
-// An Election has one Run at a time: another one fails at once with a permanent error. When it has
-// ended, Run may be called again. Run fails too if ctx descends from a lock of the same Client on
+// An Election has one Run at a time: another one fails at once with a permanent error, since it could
+// begin a term beside a lead that ignores its ctx. When Run has ended, it may be called again. Run fails too if ctx descends from a lock of the same Client on
 // the same key, which it would wait for.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t Term) error) error {
 	switch {

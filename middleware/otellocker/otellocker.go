@@ -182,7 +182,8 @@ func seenOf(ctx context.Context, lock string) seen {
 	return seen{lock: lock}
 }
 
-// mark returns a ctx that tells inner ones what is recorded.
+// mark returns a ctx that tells inner ones what is recorded. An option "spans only" for the inner ones
+// would do too, but where it was forgotten, attempts would be counted as locks.
 func (s seen) mark(ctx context.Context, counting, following bool) context.Context {
 	s.counted, s.followed = s.counted || counting, s.followed || following
 	return context.WithValue(ctx, seenKey{}, s)

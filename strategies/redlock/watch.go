@@ -82,7 +82,8 @@ const lateWake = 50 * time.Millisecond
 
 // hear wakes the waiter at the last wake-up of a quorum. A wake-up is mistaken for an echo if its
 // node had no part in the released lease, or had sent its own before. So when w nodes have sent
-// one, but some did not count, hear wakes the waiter a little later.
+// one, but some did not count, hear wakes the waiter a little later. To count the wake-ups of each
+// node would miss one whenever other nodes answer than before.
 func (h *wakeUps) hear(i int) {
 	h.mu.Lock()
 	now := time.Now()

@@ -16,6 +16,8 @@ import (
 // No store shortens a lease. So when the command has ended and -at-least has not, the lock would stay
 // locked for the rest of its TTL. The keeper is a process of this program that stays until -at-least is
 // over, and releases the lock then: for less than a TTL. If it is killed, the lease ends by itself.
+// lockstep itself does not stay: its exit code would come late, and a pipe or a script would wait.
+// A first lease of -at-least would be lost in a short outage.
 
 const keeperName = "lockstep-keeper" // argv[0] of the keeper
 

@@ -19,7 +19,7 @@ import (
 // adopt makes this process the parent of what its descendants leave behind, as process 1 of a
 // container is, and takes the exit codes of all that are left to it. Without that they would stay as
 // zombies: in a container for ever, and under a process 1 that waits for nobody as long as it runs. It
-// never takes the exit code of a process that somebody waits for here.
+// never takes the exit code of a process that somebody waits for here, as Wait4(-1) would.
 func adopt() (stop func()) {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // a sandbox may refuse: then only process 1 has orphans
 	died, end := make(chan os.Signal, 1), make(chan struct{})

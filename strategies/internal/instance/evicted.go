@@ -11,7 +11,8 @@ import (
 )
 
 // lost is the error for a lease that the store no longer has. It looks once for what an eviction has
-// left in its place. A renewal or a release that finds its lease costs nothing more.
+// left in its place. A renewal or a release that finds its lease costs nothing more, and no call of a
+// store has another answer for a case in a million.
 func (i *instance) lost(ctx context.Context, lease locker.Lease) error {
 	if i.mayBeEvicted(ctx, lease) {
 		if mark, ok := i.mark(ctx, lease); ok {

@@ -34,7 +34,9 @@ if oldest and not foreign then
 end
 
 -- The slot of a hold is the fraction of its score: slot 0 is 1/2048 ms. A score below 2^42 has room
--- for this fraction. The time in ms stays below 2^42 until 2109. A whole score has no slot.
+-- for this fraction. The time in ms stays below 2^42 until 2109. A whole score has no slot. So a slot is
+-- written, renewed and removed with its hold. A set of its own could disagree with the holds, and the
+-- member can't have it: renewals and releases know the token alone.
 local function slotOf(score)
   return score % 1 * 2048
 end

@@ -2,6 +2,8 @@
 -- before them stand.lua where a waiter may join.
 -- KEYS[2] the queue: a sorted set of waiters. The score of a waiter is one of:
 --   ticket * 2^12 + keep (+ 2^11)     the waiter is in line. Tickets are given in the order of arrival.
+--                                     They are no times: a clock that goes back would let a waiter in
+--                                     ahead of others.
 --                                     keep is how long a reservation for the waiter lasts, in ms; 0 is
 --                                     the shortest. With 2^11 the waiter was late before.
 --   (ticket - 2^30) * 2^22 + noted    the waiter is late: it has had a reservation. noted is when a
