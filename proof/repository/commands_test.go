@@ -17,15 +17,19 @@ var (
 )
 
 // TestCommandsInTheDocumentationRunTests checks each `go test … -run` of the documentation: the
-// pattern selects a test of that package, or of any package if the command names none. It does not
-// check names of subtests, which only a run knows.
+// pattern selects a test of that package, or of any package if the command names none. A command with
+// TEST stands below a table of such patterns. It does not check names of subtests, which only a run knows.
 func TestCommandsInTheDocumentationRunTests(t *testing.T) {
 	tests := declaredTests(t)
 	commands := 0
 	for _, file := range documents(t) {
 		text := strings.ReplaceAll(read(t, file), `\|`, "|") // in tables | is written like this
+		var rows []string                                    // patterns of the table
 		for _, code := range span.FindAllStringSubmatch(text, -1) {
 			lines := strings.Split(code[1], "\n")
+			if strings.HasPrefix(code[2], "^Test") {
+				rows = append(rows, code[2])
+			}
 			if code[2] != "" {
 				lines = []string{strings.Join(strings.Fields(code[2]), " ")}
 			}
@@ -43,8 +47,14 @@ func TestCommandsInTheDocumentationRunTests(t *testing.T) {
 					if module := folder.FindStringSubmatch(line); module != nil {
 						in = path.Join(module[1]+module[2], in)
 					}
-					if !selectsOne(tests, in, run[1]+run[2]) {
-						t.Errorf("%s: %s runs no test", file, line)
+					patterns := []string{run[1] + run[2]}
+					if patterns[0] == "TEST" && len(rows) > 0 {
+						patterns, rows = rows, nil
+					}
+					for _, p := range patterns {
+						if !selectsOne(tests, in, p) {
+							t.Errorf("%s: %s runs no test %s", file, line, p)
+						}
 					}
 				}
 			}

@@ -61,7 +61,7 @@ func partOf(t *testing.T, where string, but int) *matrix.Table {
 			continue
 		}
 		for _, key := range p.Cells()[but:] {
-			c := matrix.Cell{Strategy: key[0], Fault: key[1], Where: where, Trials: 7, Violations: 2, Command: "go test ./p -run A"}
+			c := matrix.Cell{Strategy: key[0], Fault: key[1], Where: where, Trials: 7, Violations: 2, Command: "go test ./p -run 'A'"}
 			text, err := json.Marshal(c)
 			if err != nil {
 				t.Fatal(err)
@@ -84,7 +84,11 @@ func TestThePartsThatARunHasMadeAreReplacedAndNoOther(t *testing.T) {
 		begin, end := marks(p.Where)
 		before, rest, _ := strings.Cut(text, begin)
 		part, after, _ := strings.Cut(rest, end)
-		if !strings.HasPrefix(part, "Made now.\n\n| ") || strings.Count(part, " V |") != len(p.Cells()) || !strings.Contains(part, "`go test ./p -run A`") {
+		command := "`go test ./p -run 'TEST'`"
+		if p.Where == "simulation" {
+			command = "`go test ./p -run 'A'`"
+		}
+		if !strings.HasPrefix(part, "Made now.\n\n| ") || strings.Count(part, " V |") != len(p.Cells()) || !strings.Contains(part, command) {
 			t.Errorf("%s:\n%s", p.Where, part)
 		}
 		if before+begin+"old "+p.Where+"\n"+end+after != page {
@@ -112,7 +116,7 @@ func TestTheArtefactHasEachCellAndTheCommandThatMakesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := read(t, file)
-	for _, want := range []string{head + begin + "Made now.\n\n", "| single | S 7 |\n", "`go test ./p -run A` |\n"} {
+	for _, want := range []string{head + begin + "Made now.\n\n", "| single | S 7 |\n", "`go test ./p -run 'A'` |\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
