@@ -116,7 +116,7 @@ func TestTheArtefactHasEachCellAndTheCommandThatMakesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := read(t, file)
-	for _, want := range []string{head + begin + "Made now.\n\n", "| single | S 7 |\n", "`go test ./p -run 'A'` |\n"} {
+	for _, want := range []string{head + begin + "Made now.\n\n", "| single | S 7 |\n", "`go test ./p -run A` |\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
