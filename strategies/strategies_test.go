@@ -11,17 +11,19 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/lockstep-go/lockstep/strategies"
 )
 
 func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 	for _, name := range strategies.Names() {
 		t.Run(name, func(t *testing.T) {
+			row := rowOf(t, name)
 			c := strategies.Config{Strategy: name, Backend: "memory", Addrs: []string{"a"}}
-			if strings.HasPrefix(name, "redlock") {
+			if len(row.Sizes) > 0 {
 				c.Addrs, c.Quorum, c.Drift = []string{"a", "b", "c", "d", "e"}, 4, 0.02
 			}
-			if name == "semaphore" {
+			if row.Limited {
 				c.Permits = 1
 			}
 			f := newFarm()
@@ -34,7 +36,7 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if numbered := strings.HasSuffix(name, "fenced") || strings.HasPrefix(name, "rw-"); numbered != (lease.Fence > 0) {
+			if row.Numbered != (lease.Fence > 0) {
 				t.Errorf("Fence = %d", lease.Fence)
 			}
 			req.Token = locker.NewToken()
@@ -50,6 +52,17 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rowOf returns the row of the table that has the name here.
+func rowOf(t *testing.T, name string) table.Row {
+	for _, r := range table.All() {
+		if slices.Contains(r.Config, name) {
+			return r
+		}
+	}
+	t.Fatalf("%s is in no row of proof/table, so nothing tests it", name)
+	return table.Row{}
 }
 
 func TestTheOptionsOfASemaphoreAreInItsConfig(t *testing.T) {
@@ -86,21 +99,27 @@ func (s *asked) Enter(ctx context.Context, key, token string, ttl time.Duration,
 
 func TestWhatCannotBeChosenIsAnErrorThatListsWhatCan(t *testing.T) {
 	five := []string{"a", "b", "c", "d", "e"}
+	var fit []string // what a plain store can serve
+	for _, name := range strategies.Names() {
+		if slices.Contains(rowOf(t, name).Takes, table.Plain) {
+			fit = append(fit, name)
+		}
+	}
+	narrow := strings.Join(fit, ", ")
 	for says, c := range map[string]strategies.Config{
-		`no strategy "rdlock": choose one of fair, fenced, legacy-expire, legacy-getbit, legacy-getset, legacy-setbit, redlock, ` +
-			`redlock-fenced, reentrant, rw-readers, rw-writers, semaphore, single`: {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
+		`no strategy "rdlock": choose one of ` + strings.Join(strategies.Names(), ", "):                 {Strategy: "rdlock", Backend: "memory", Addrs: five[:1]},
 		`no backend "redis": choose one of broken, memory, narrow, replica, stranger, twice, unordered`: {Strategy: "single", Backend: "redis", Addrs: five[:1]},
 		`strategy "redlock" needs several stores, and Addrs has one address`:                            {Strategy: "redlock", Backend: "memory", Addrs: five[:1]},
 		`no addresses of stores: set Addrs`:                                                             {Strategy: "single", Backend: "memory"},
-		`strategy "fenced" uses one store, and Addrs has 5 addresses; several stores are used by redlock, redlock-fenced`: {
+		`strategy "fenced" uses one store, and Addrs has 5 addresses; several stores are used by redlock`: {
 			Strategy: "fenced", Backend: "memory", Addrs: five},
-		`strategy "single" has no quorum and no drift; these are options of redlock, redlock-fenced`: {
+		`strategy "single" has no quorum and no drift; these are options of redlock`: {
 			Strategy: "single", Backend: "memory", Addrs: five[:1], Quorum: 1},
-		`strategy "reentrant" needs a backends.SharedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
+		`strategy "reentrant" needs a backends.SharedStore, which "narrow" is not: choose one of ` + narrow + `, or another backend`: {
 			Strategy: "reentrant", Backend: "narrow", Addrs: five[:1]},
-		`strategy "fair" needs a backends.QueuedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
+		`strategy "fair" needs a backends.QueuedStore, which "narrow" is not: choose one of ` + narrow + `, or another backend`: {
 			Strategy: "fair", Backend: "narrow", Addrs: five[:1]},
-		`strategy "redlock-fenced" needs a backends.FencedStore, which "narrow" is not: choose one of redlock, single, or another backend`: {
+		`strategy "redlock-fenced" needs a backends.FencedStore, which "narrow" is not: choose one of ` + narrow + `, or another backend`: {
 			Strategy: "redlock-fenced", Backend: "narrow", Addrs: five},
 		`strategy "semaphore" of 0 permits admits nobody: set Permits to 1 or more`: {Strategy: "semaphore", Backend: "memory", Addrs: five[:1]},
 		`strategy "semaphore" of 2048 permits is too large for Slots: set Permits to 2047 or less`: {
@@ -217,8 +236,15 @@ func (n node) Identify(ctx context.Context) (backends.Identity, error) {
 	return id, errors.Join(err, n.err)
 }
 
-func TestNamesAreSorted(t *testing.T) {
-	if !slices.IsSorted(strategies.Names()) || len(strategies.Names()) != 13 {
+func TestNamesAreSortedAndComplete(t *testing.T) {
+	if !slices.IsSorted(strategies.Names()) {
 		t.Errorf("Names() = %v", strategies.Names())
+	}
+	for _, r := range table.All() {
+		for _, name := range r.Config {
+			if !slices.Contains(strategies.Names(), name) {
+				t.Errorf("%s can be chosen as %s, says proof/table, and it can't: Names() = %v", r.Name, name, strategies.Names())
+			}
+		}
 	}
 }

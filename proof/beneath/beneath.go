@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -41,17 +42,32 @@ type Over func(store Store, outside Outside) (locker.Locker, lockertest.Disturbe
 // limit.
 const MaxTTL = time.Hour
 
-// Run runs the contract of a Locker on every store; h says what the strategy does not promise. Of the
-// stores in real time it runs on redis-server through go-redis, and in full size on all of them: memory
-// says in real time what it says in fake time, and the suites of package drivertest have shown that the
-// client libraries do the same.
-func Run(t *testing.T, h lockertest.Harness, over Over) { run(t, h, over, "redis by go-redis") }
-
-// RunThroughAllClients is Run through all client libraries of this module. It is for strategies that
-// together use all kinds of commands.
-func RunThroughAllClients(t *testing.T, h lockertest.Harness, over Over) {
-	run(t, h, over, "redis by go-redis", "redis by redigo")
+// Contract runs the contract of a Locker on a row of the table, on every store. Of the stores in real
+// time it runs on redis-server through go-redis, and in full size on all of them: memory says in real
+// time what it says in fake time, and the suites of package drivertest have shown that the client
+// libraries do the same.
+func Contract(t *testing.T, strategy string) {
+	r := table.Named(strategy)
+	Run(t, harness(r), over(r))
 }
+
+// ContractThroughAllClients is Contract through all client libraries of this module. It is for
+// strategies that together use all kinds of commands.
+func ContractThroughAllClients(t *testing.T, strategy string) {
+	r := table.Named(strategy)
+	run(t, harness(r), over(r), "redis by go-redis", "redis by redigo")
+}
+
+// ContractOn runs the contract in fake time on stores of one kind, which may lack what [Store] has.
+func ContractOn(t *testing.T, strategy string, kind table.Kind, start Start) {
+	r := table.Named(strategy)
+	h := harness(r)
+	h.New, h.Bubble = start.with(overKind(r, kind)), true
+	lockertest.Run(t, h)
+}
+
+// Run is Contract for a strategy that is no row of the table as it is; h says what it does not promise.
+func Run(t *testing.T, h lockertest.Harness, over Over) { run(t, h, over, "redis by go-redis") }
 
 func run(t *testing.T, h lockertest.Harness, over Over, always ...string) {
 	for name, start := range map[string]Start{"memory": Memory, "embedded": Embedded} {

@@ -6,15 +6,18 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/redis/go-redis/v9"
 )
 
-// RunReplicated runs the contract of a Locker through Redis Cluster and through Sentinel.
-func RunReplicated(t *testing.T, h lockertest.Harness, over Over) {
+// ContractReplicated runs the contract of a row of the table through Redis Cluster and through Sentinel.
+func ContractReplicated(t *testing.T, strategy string) {
+	r := table.Named(strategy)
 	for name, on := range map[string]func(t *testing.T) Start{"cluster": Cluster, "sentinel": Sentinel} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h.New, h.MaxTTL = on(t).with(over), MaxTTL
+			h := harness(r)
+			h.New, h.MaxTTL = on(t).with(over(r)), MaxTTL
 			lockertest.Run(t, h)
 		})
 	}

@@ -70,8 +70,8 @@ func TestTheWallClockOfAClientJumps(t *testing.T) {
 				back.Report(t)
 				ahead.Report(t)
 				for _, c := range []matrix.Cell{back, ahead} {
-					if all := c.Violations == locks; all != s.sendsTimes || !all && c.Violations > 0 {
-						t.Errorf("%s: two holders in %d of %d; expected in all of them: %v", c.Fault, c.Violations, locks, s.sendsTimes)
+					if all := c.Violations == locks; all != s.SendsTimes || !all && c.Violations > 0 {
+						t.Errorf("%s: two holders in %d of %d; expected in all of them: %v", c.Fault, c.Violations, locks, s.SendsTimes)
 					}
 				}
 			})
@@ -172,7 +172,7 @@ func clockedClient(
 	}
 	clock := new(wallclock.Clock)
 	l, err := build(stores)
-	if s.sendsTimes {
+	if s.SendsTimes {
 		l = legacy.GetSet(clockedStore{stores[0], clock})
 	}
 	if err != nil {

@@ -139,8 +139,8 @@ func (s sample) String() string {
 	return text
 }
 
-// table returns about as many lines as fit on a page.
-func table(before sample, samples []sample, after sample) string {
+// printed has about as many lines as fit on a page.
+func printed(before sample, samples []sample, after sample) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%9s", "")
 	for _, m := range measures {

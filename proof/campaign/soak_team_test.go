@@ -19,8 +19,6 @@ import (
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/rivals"
-	"github.com/lockstep-go/lockstep/strategies/redlock"
-	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 const (
@@ -111,14 +109,6 @@ func (c counted) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		c.extensions.Add(1)
 	}
 	return lease, err
-}
-
-func fourOfFive(stores []*redisstore.Store) (locker.Locker, error) {
-	var nodes []locker.Locker
-	for _, s := range stores {
-		nodes = append(nodes, single.New(s))
-	}
-	return redlock.New(nodes, redlock.WithQuorum(4))
 }
 
 // A member is one goroutine of a team.

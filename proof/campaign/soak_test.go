@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/table"
 )
 
 // TestSoak asks what happens to a program that locks for a long time under faults. Goroutines and
@@ -74,7 +75,7 @@ func TestSoak(t *testing.T) {
 	for _, what := range trend(s.samples) {
 		t.Errorf("it grows: %s", what)
 	}
-	t.Logf("%v\n%s", time.Since(s.began).Round(time.Second), table(before, s.samples, after))
+	t.Logf("%v\n%s", time.Since(s.began).Round(time.Second), printed(before, s.samples, after))
 	matrix.Figures(t, "%v", &s.tally)
 	for _, c := range s.teams {
 		c.report(t, lasting)
@@ -144,13 +145,13 @@ func setUpSoak(t *testing.T) *soak {
 	}
 	one, remember, forget := s.groups[0], s.groups[1], s.groups[2]
 	s.teams = []*team{
-		{strategy: "single, AOF always", over: one, build: strategies[0].build},
-		{strategy: "fenced, guarded, AOF always", over: one, build: strategies[1].build, guarded: true, processes: "fenced"},
-		{strategy: "reentrant, AOF always", over: one, build: strategies[2].build, nested: true},
-		{strategy: "redlock 4 of 5", over: forget, build: fourOfFive},
+		{strategy: "single, AOF always", over: one, build: of(table.Named("single"), 1, table.Setup{}).build},
+		{strategy: "fenced, guarded, AOF always", over: one, build: of(table.Named("fenced"), 1, table.Setup{}).build, guarded: true, processes: "fenced"},
+		{strategy: "reentrant, AOF always", over: one, build: of(table.Named("reentrant"), 1, table.Setup{}).build, nested: true},
+		{strategy: "redlock 4 of 5", over: forget, build: of(table.Named("redlock"), 5, table.Setup{Quorum: 4}).build},
 		{
-			strategy: "redlock numbered 3 of 5, AOF always", over: remember, build: numberedQuorum, guarded: true,
-			processes: "numbered",
+			strategy: "redlock numbered 3 of 5, AOF always", over: remember, build: of(table.Named("redlock-fenced"), 5, table.Setup{}).build,
+			guarded: true, processes: "numbered",
 		},
 	}
 	for _, c := range s.teams {

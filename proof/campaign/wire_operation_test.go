@@ -84,7 +84,7 @@ func (c wireCase) run(t *testing.T, stage *stage) result {
 	s.around = len(beside)
 	r := c.given(false)
 	r.outcome = c.operation.do(s)
-	if s.strategy.ownerless {
+	if s.strategy.Ownerless {
 		s.untilStill() // a release that is sent again would free the lock of the next holder
 	}
 	if !s.mayLeave(r.outcome) {
@@ -109,7 +109,7 @@ func (c wireCase) run(t *testing.T, stage *stage) result {
 
 // mayLeave tells whether the case is one of the few in which a legacy recipe may leave its key.
 func (s *scene) mayLeave(o outcome) bool {
-	return s.strategy.ownerless && o == unknown && strings.HasPrefix(s.operation.name, "acquire")
+	return s.strategy.Ownerless && o == unknown && strings.HasPrefix(s.operation.name, "acquire")
 }
 
 // struck runs call under the fault, with a ctx that ends after callLimit. It returns when the
@@ -203,7 +203,7 @@ func (s *scene) extend() outcome {
 		s.Errorf("the lease ended at %v, and now at %v", before, after)
 	}
 	// An answer that came after the caller had stopped waiting counts as well.
-	if n := s.extended(); after.After(before) && n < s.strategy.need() && !s.strategy.ownerless {
+	if n := s.extended(); after.After(before) && n < s.strategy.need() && !s.strategy.Ownerless {
 		s.Errorf("the lease lasts until %v for its holder, and %d nodes have extended it", after, n)
 	}
 	s.held(l)
@@ -304,7 +304,7 @@ func (s *scene) lock(from party, key string) *locker.Lock {
 			return l
 		}
 		// nothing else removes the key of a failed attempt
-		if s.strategy.ownerless && !errors.Is(err, locker.ErrHeld) {
+		if s.strategy.Ownerless && !errors.Is(err, locker.ErrHeld) {
 			s.looking[s.strategy.replicated][0].Del(context.Background(), key)
 		}
 		time.Sleep(time.Second)
@@ -338,7 +338,7 @@ func (s *scene) unlock(l *locker.Lock) {
 // gone waits until no node has the key, and records how long this takes after the network worked
 // again.
 func (s *scene) gone(well time.Time) {
-	if s.strategy.ownerless && s.operation.name != "release" {
+	if s.strategy.Ownerless && s.operation.name != "release" {
 		return
 	}
 	free := eventually(s.T, fmt.Sprintf("%s: no node has it", s.key), func() bool { return s.taken() == 0 })

@@ -1,41 +1,30 @@
 package campaign
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/fenced"
-	"github.com/lockstep-go/lockstep/strategies/legacy"
-	"github.com/lockstep-go/lockstep/strategies/redlock"
-	"github.com/lockstep-go/lockstep/strategies/reentrant"
-	"github.com/lockstep-go/lockstep/strategies/rwlock"
-	"github.com/lockstep-go/lockstep/strategies/semaphore"
-	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/lockstep-go/lockstep/proof/table"
 )
 
-// A strategy is a strategy under test, on a number of nodes.
+// A strategy is a row of the table on a number of nodes, and one way to use it.
 type strategy struct {
+	table.Promises
 	name  string
 	nodes int
-	build func(stores []*redisstore.Store) (locker.Locker, error)
+	build build
 
 	// commands are the ones that faults meet; nil: all that concern the key.
 	commands []string
-	// ownerless: the store does not know the holder of a lock. An unknown attempt is not cleaned
-	// up, and a release that is repeated may free the lock of another holder. The doc comments of
-	// these recipes say so.
-	ownerless bool
-	// sendsTimes: the value of a key is a time by the clock of the client that set it.
-	sendsTimes bool
 	// nested: an owner has several holds at once; each operation is within another hold of its
 	// owner.
 	nested bool
 	// against builds the Locker of the other party; nil: it has the same.
-	against func(*redisstore.Store) locker.Locker
+	against build
 	// beside is how many others hold the key all the time.
 	beside int
 	// replicated: the strategy has a server of its own, with replicas.
@@ -43,53 +32,99 @@ type strategy struct {
 	options    []redisstore.Option // of the stores
 }
 
-var strategies = []strategy{
-	{name: "single", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return single.New(s) })},
-	{name: "fenced", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return fenced.New(s) })},
-	{name: "reentrant", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return reentrant.New(s) })},
-	{name: "reentrant, nested", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return reentrant.New(s) }), nested: true},
-	{
-		name: "semaphore, the last of 3 permits", nodes: 1, beside: permits - 1,
-		build: over(func(s *redisstore.Store) locker.Locker { return semaphore.New(s, permits) }),
-	},
-	{
-		name: "semaphore in order, the last of 3 permits", nodes: 1, beside: permits - 1,
-		build: over(func(s *redisstore.Store) locker.Locker { return semaphore.New(s, permits, semaphore.WithOrder()) }),
-	},
-	{name: "rwlock, a writer", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Writers() })},
-	{
-		name: "rwlock, a reader against a writer", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Readers() }),
-		against: func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Writers() },
-	},
-	{
-		name: "single, without scripts", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return single.New(s) }),
-		options: scriptless, commands: []string{"SET", "EXEC"},
-	},
-	{
-		name: "single, with replicas", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return single.New(s) }),
-		options: withReplicas, replicated: true,
-	},
-	{
-		name: "fenced, with replicas", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return fenced.New(s) }),
-		options: withReplicas, replicated: true,
-	},
-	{name: "redlock 2 of 3", nodes: 3, build: quorum},
-	{name: "redlock 3 of 5", nodes: 5, build: quorum},
-	{name: "redlock 2 of 3, without scripts", nodes: 3, build: quorum, options: scriptless},
-	{name: "redlock numbered 2 of 3", nodes: 3, build: numberedQuorum},
-	{name: "redlock numbered 3 of 5", nodes: 5, build: numberedQuorum},
-	{
-		name: "legacy-expire", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return legacy.Expire(s) }),
-		commands: []string{"SETNX", "PEXPIRE", "EXEC"},
-	},
-	{
-		name: "legacy-getset", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return legacy.GetSet(s) }),
-		commands: []string{"SETNX", "GETSET", "DEL"}, ownerless: true, sendsTimes: true,
-	},
-	{
-		name: "legacy-setbit", nodes: 1, build: over(func(s *redisstore.Store) locker.Locker { return legacy.SetBit(s) }),
-		ownerless: true,
-	},
+type build = func(stores []*redisstore.Store) (locker.Locker, error)
+
+// strategies are the rows of the table, each in all ways that change what is on the wire.
+var strategies = func() (all []strategy) {
+	rows := table.Of(table.Wire)
+	for _, r := range rows {
+		if len(r.Sizes) == 0 && !r.Legacy {
+			all = append(all, onOneNode(r)...)
+		}
+	}
+	for _, r := range rows {
+		if r.Name == "single" || r.Name == "fenced" { // the other plain keys are written as these are
+			all = append(all, onOneStore(r)...)
+		}
+	}
+	for _, r := range rows {
+		if len(r.Sizes) > 0 {
+			all = append(all, onSeveralNodes(r)...)
+		}
+	}
+	for _, r := range rows {
+		if r.Legacy {
+			s := of(r, 1, table.Setup{Seconds: true})
+			s.commands = recipes[r.Name]
+			all = append(all, s)
+		}
+	}
+	return all
+}()
+
+// of is a row of the table.
+func of(r table.Row, nodes int, setup table.Setup) strategy {
+	name := r.Name
+	if other := called[name]; other != "" {
+		name = other
+	}
+	return strategy{name: name, nodes: nodes, Promises: r.Promises, build: func(stores []*redisstore.Store) (locker.Locker, error) {
+		return table.New(r, stores, setup)
+	}}
+}
+
+// called are the names that all campaigns have for some rows.
+var called = map[string]string{"redlock-fenced": "redlock numbered", "semaphore-ordered": "semaphore in order"}
+
+func onOneNode(r table.Row) []strategy {
+	s := of(r, 1, table.Setup{Permits: permits})
+	switch {
+	case r.Limited:
+		s.name, s.beside = fmt.Sprintf("%s, the last of %d permits", s.name, permits), permits-1
+		return []strategy{s}
+	case r.RW:
+		s.name += ", a writer"
+		reader := of(r, 1, table.Setup{Reads: true})
+		reader.name, reader.against = reader.name+", a reader against a writer", s.build
+		return []strategy{s, reader}
+	case r.Nested:
+		nested := s
+		nested.name, nested.nested = s.name+", nested", true
+		return []strategy{s, nested}
+	}
+	return []strategy{s}
+}
+
+// onOneStore are ways of the store.
+func onOneStore(r table.Row) (all []strategy) {
+	if !r.Numbered {
+		without := of(r, 1, table.Setup{})
+		without.name, without.options, without.commands = without.name+", without scripts", scriptless, []string{"SET", "EXEC"}
+		all = append(all, without)
+	}
+	with := of(r, 1, table.Setup{})
+	with.name, with.options, with.replicated = with.name+", with replicas", withReplicas, true
+	return append(all, with)
+}
+
+func onSeveralNodes(r table.Row) (all []strategy) {
+	for _, nodes := range []int{3, 5} {
+		s := of(r, nodes, table.Setup{})
+		s.name = fmt.Sprintf("%s %d of %d", s.name, s.need(), nodes)
+		all = append(all, s)
+	}
+	if !r.Numbered {
+		without := all[0]
+		without.name, without.options = without.name+", without scripts", scriptless
+		all = append(all, without)
+	}
+	return all
+}
+
+// recipes are the commands of them that faults meet; none: all that concern the key.
+var recipes = map[string][]string{
+	"legacy-expire": {"SETNX", "PEXPIRE", "EXEC"},
+	"legacy-getset": {"SETNX", "GETSET", "DEL"},
 }
 
 const replicas = 2 // of the replicated server
@@ -99,26 +134,6 @@ var (
 	// less than the reply timeout of the libraries
 	withReplicas = []redisstore.Option{redisstore.WithReplicas(replicas, 800*time.Millisecond)}
 )
-
-func over(build func(*redisstore.Store) locker.Locker) func([]*redisstore.Store) (locker.Locker, error) {
-	return func(stores []*redisstore.Store) (locker.Locker, error) { return build(stores[0]), nil }
-}
-
-func quorum(stores []*redisstore.Store) (locker.Locker, error) {
-	var nodes []locker.Locker
-	for _, s := range stores {
-		nodes = append(nodes, single.New(s))
-	}
-	return redlock.New(nodes)
-}
-
-func numberedQuorum(stores []*redisstore.Store) (locker.Locker, error) {
-	var nodes []backends.FencedStore
-	for _, s := range stores {
-		nodes = append(nodes, s)
-	}
-	return redlock.NewFenced(nodes)
-}
 
 // strikes tells whether a fault meets a command.
 func (s strategy) strikes(args []string, key string) bool {
@@ -133,7 +148,7 @@ func (s strategy) others(stores []*redisstore.Store) (locker.Locker, error) {
 	if s.against == nil {
 		return s.build(stores)
 	}
-	return s.against(stores[0]), nil
+	return s.against(stores)
 }
 
 // need returns how many nodes must have the lock.

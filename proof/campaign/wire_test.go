@@ -33,9 +33,9 @@ import (
 //	LOCKSTEP_TORTURE=1 go test ./proof/campaign -run TestFaultsOnTheWire -v            all
 //	LOCKSTEP_TORTURE=1 go test ./proof/campaign -run 'TestFaultsOnTheWire/redlock_2_of_3/redigo$/extend/reply_lost' -v
 //
-// To change it: the faults are in wire_fault_test.go, the strategies in wire_strategy_test.go, the
-// clients and servers in wire_stage_test.go, the operations and assertions in
-// wire_operation_test.go. A new line in one of the tables is combined with all others.
+// To change it: the faults are in wire_fault_test.go, the ways to use a row of package table in
+// wire_strategy_test.go, the clients and servers in wire_stage_test.go, the operations and
+// assertions in wire_operation_test.go. A new line in one of the tables is combined with all others.
 func TestFaultsOnTheWire(t *testing.T) {
 	atLast := nothingRunsOn(t)
 	stage := setUp(t)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
-	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/redis/go-redis/v9"
@@ -24,12 +24,17 @@ var broken = []Row{
 	one("broken-believes-too-long", func(s *redisstore.Store) locker.Locker { return believesTooLong{single.New(s)} }),
 	one("broken-numbers-repeat", func(s *redisstore.Store) locker.Locker { return numbersRepeat{fenced.New(s)} }),
 	one("broken-numbers-fall", func(s *redisstore.Store) locker.Locker { return numbersFall{fenced.New(s)} }),
-	endless(one("broken-looks-first", func(s *redisstore.Store) locker.Locker { return legacy.GetBit(s) })),
+	named("broken-looks-first", onOne(table.Named("legacy-getbit"))),
 	pair("broken-grants-beside", "", anyNumber, func(s *redisstore.Store, _ *redis.Client) (beside, alone locker.Locker) {
 		rw := rwlock.New(s)
 		return rw.Readers(), grantsToAll{rw.Writers()}
 	}),
-	{Name: "broken-quorum", servers: 5, quorum: 3, build: plain},
+	named("broken-quorum", quorum(table.Named("redlock"), 5, 3)),
+}
+
+func named(name string, r Row) Row {
+	r.Name = name
+	return r
 }
 
 type grantsToAll struct{ locker.Locker }

@@ -7,26 +7,20 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/fair"
-	"github.com/lockstep-go/lockstep/strategies/fenced"
-	"github.com/lockstep-go/lockstep/strategies/legacy"
-	"github.com/lockstep-go/lockstep/strategies/redlock"
-	"github.com/lockstep-go/lockstep/strategies/reentrant"
-	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/redis/go-redis/v9"
 )
 
 // A Row is a strategy of the table, with its servers.
 type Row struct {
+	table.Promises
 	Name    string
 	About   string // what it is, unless the name says it
 	servers int    // that it locks on
 	quorum  int    // how many of them have to grant
 	build   func(stores []*redisstore.Store, quorum int) (locker.Locker, error)
-	endless bool // what a dead owner leaves is there for ever, so that there is no lock of one that died to take over
 	strict  bool // quarantine holds every server back that was started a short time ago
 
 	// Of the second table:
@@ -84,22 +78,29 @@ func (r Row) awake(ctx context.Context, servers []server) error {
 	return nil
 }
 
-// GetSet counts milliseconds here, so that nobody has to wait for its whole seconds.
-var rows = []Row{
-	one("single", func(s *redisstore.Store) locker.Locker { return single.New(s) }),
-	one("fair", func(s *redisstore.Store) locker.Locker { return fair.New(s) }),
-	one("fenced", func(s *redisstore.Store) locker.Locker { return fenced.New(s) }),
-	one("reentrant", func(s *redisstore.Store) locker.Locker { return reentrant.New(s) }),
-	{Name: "redlock-3/2", servers: 3, quorum: 2, build: plain},
-	{Name: "redlock-5/3", servers: 5, quorum: 3, build: plain},
-	{Name: "redlock-5/4", servers: 5, quorum: 4, build: plain},
-	{Name: "redlock-5/3-strict", servers: 5, quorum: 3, build: plain, strict: true},
-	{Name: "redlock-fenced-5/3", servers: 5, quorum: 3, build: numbered},
-	{Name: "redlock-fenced-5/4", servers: 5, quorum: 4, build: numbered},
-	one("legacy-getset", func(s *redisstore.Store) locker.Locker { return legacy.GetSet(s, legacy.InMilliseconds()) }),
-	one("legacy-expire", func(s *redisstore.Store) locker.Locker { return legacy.Expire(s) }),
-	endless(one("legacy-setbit", func(s *redisstore.Store) locker.Locker { return legacy.SetBit(s) })),
-	endless(one("legacy-getbit", func(s *redisstore.Store) locker.Locker { return legacy.GetBit(s) })),
+// rows are those of the table that one owner holds, each on some numbers of servers.
+var rows = func() (all []Row) {
+	for _, r := range table.Of(table.Laboratory) {
+		switch {
+		case r.Limited || r.RW:
+		case r.Name == "redlock":
+			strict := quorum(r, 5, 3)
+			strict.Name, strict.strict = strict.Name+"-strict", true
+			all = append(all, quorum(r, 3, 2), quorum(r, 5, 3), quorum(r, 5, 4), strict)
+		case len(r.Sizes) > 0:
+			all = append(all, quorum(r, 5, 3), quorum(r, 5, 4))
+		default:
+			all = append(all, onOne(r))
+		}
+	}
+	return all
+}()
+
+// onOne is a row of the table on one server.
+func onOne(r table.Row) Row {
+	l := one(r.Name, func(s *redisstore.Store) locker.Locker { return table.Over(r, s, table.Setup{}) })
+	l.Promises = r.Promises
+	return l
 }
 
 func one(name string, build func(*redisstore.Store) locker.Locker) Row {
@@ -108,25 +109,13 @@ func one(name string, build func(*redisstore.Store) locker.Locker) Row {
 	}}
 }
 
-func endless(r Row) Row {
-	r.endless = true
-	return r
-}
-
-func plain(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
-	nodes := make([]locker.Locker, len(stores))
-	for i, s := range stores {
-		nodes[i] = single.New(s)
+func quorum(r table.Row, servers, quorum int) Row {
+	return Row{
+		Name: fmt.Sprintf("%s-%d/%d", r.Name, servers, quorum), Promises: r.Promises, servers: servers, quorum: quorum,
+		build: func(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
+			return table.New(r, stores, table.Setup{Quorum: quorum, NodeLimit: slow})
+		},
 	}
-	return redlock.New(nodes, redlock.WithQuorum(quorum), redlock.WithNodeLimit(slow))
-}
-
-func numbered(stores []*redisstore.Store, quorum int) (locker.Locker, error) {
-	nodes := make([]backends.FencedStore, len(stores))
-	for i, s := range stores {
-		nodes[i] = s
-	}
-	return redlock.NewFenced(nodes, redlock.WithQuorum(quorum), redlock.WithNodeLimit(slow))
 }
 
 // RowNames returns the names of all rows.

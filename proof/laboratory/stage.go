@@ -211,7 +211,7 @@ func (s *stage) leaveStale(ctx context.Context, keys ...string) error {
 			return fmt.Errorf("an owner that is to die: %w", err)
 		}
 		a.wire.settle()
-		if s.row.endless {
+		if s.row.Endless {
 			if err := a.locker.Release(ctx, lease); err != nil {
 				return fmt.Errorf("an owner that is to die: %w", err)
 			}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
-	"github.com/lockstep-go/lockstep/strategies/rwlock"
-	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/redis/go-redis/v9"
 )
@@ -23,11 +23,7 @@ const permits = 2
 // anyNumber is the limit of the readers.
 const anyNumber = -1
 
-var togetherRows = []Row{
-	pair("semaphore", "package semaphore with 2 permits", permits, func(s *redisstore.Store, _ *redis.Client) (beside, alone locker.Locker) {
-		l := semaphore.New(s, permits)
-		return l, l
-	}),
+var togetherRows = slices.Concat(ofSeveral(), []Row{
 	pair("semaphore-counter", "INCR for a permit, DECR to give it back", permits, func(_ *redisstore.Store, c *redis.Client) (beside, alone locker.Locker) {
 		l := counterSemaphore{client: c, permits: permits}
 		return l, l
@@ -36,10 +32,6 @@ var togetherRows = []Row{
 		l := clockSemaphore{client: c, permits: permits}
 		return l, l
 	}),
-	pair("rwlock", "package rwlock: two hold it as readers, and then a writer asks", anyNumber, func(s *redisstore.Store, _ *redis.Client) (beside, alone locker.Locker) {
-		rw := rwlock.New(s)
-		return rw.Readers(), rw.Writers()
-	}),
 	pair("rwlock-set", "a set of readers with one TTL for all, and SET NX PX for the writer", anyNumber, func(_ *redisstore.Store, c *redis.Client) (beside, alone locker.Locker) {
 		return readerSet{client: c}, setWriter{client: c}
 	}),
@@ -47,6 +39,27 @@ var togetherRows = []Row{
 	job(one("cron-setnx", setNX), "package single alone: SET NX PX, and DEL when the job is done"),
 	leads(one("election", func(s *redisstore.Store) locker.Locker { return fenced.New(s) }), "package election over package fenced", elected),
 	leads(one("election-setnx", setNX), "a loop over SET NX PX that resigns as soon as it is told to stop", releasedFirst),
+})
+
+// ofSeveral are the rows of the table that admit several holders.
+func ofSeveral() (all []Row) {
+	for _, r := range table.Of(table.Laboratory) {
+		about, most := fmt.Sprintf("package %s with %d permits", r.Name, permits), permits
+		switch {
+		case r.RW:
+			about, most = "package "+r.Name+": two hold it as readers, and then a writer asks", anyNumber
+		case !r.Limited:
+			continue
+		}
+		l := pair(r.Name, about, most, func(s *redisstore.Store, _ *redis.Client) (beside, alone locker.Locker) {
+			setup := table.Setup{Permits: permits}
+			alone, setup.Reads = table.Over(r, s, setup), true
+			return table.Over(r, s, setup), alone
+		})
+		l.Promises = r.Promises
+		all = append(all, l)
+	}
+	return all
 }
 
 func setNX(s *redisstore.Store) locker.Locker { return single.New(s) }

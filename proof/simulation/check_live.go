@@ -15,8 +15,8 @@ func checkLiveness(h *History) []string {
 	}
 	for _, s := range h.Remains {
 		busy := s.Is
-		if h.Strategy.busy != nil {
-			busy = busy && h.Strategy.busy(s.After, h.began.Add(s.At))
+		if h.Strategy.Busy != nil {
+			busy = busy && h.Strategy.Busy(s.After, h.began.Add(s.At))
 		}
 		if busy {
 			found = append(found, fmt.Sprintf("at the end node %d still has %q under %q", s.Node, s.After, s.Key))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/table"
 )
 
 const ms = time.Millisecond
@@ -151,7 +152,7 @@ func TestEachCheckerCanFail(t *testing.T) {
 // first is extended once.
 func exemplary() *History {
 	return &History{
-		Strategy: Strategy{Name: "hand-made", Nodes: 1, Quorum: 1, Numbered: true, Tokens: true},
+		Strategy: Strategy{Name: "hand-made", Nodes: 1, Quorum: 1, Promises: table.Promises{Numbered: true, Tokens: true}},
 		Wants: []*Want{
 			{Client: "c1", Worker: "c1w1", Key: "a", Began: 0, Ended: 2 * ms, Calls: []Span{{0, 2 * ms}}},
 			{Client: "c2", Worker: "c2w1", Key: "a", Began: 55 * ms, Ended: 60 * ms, Calls: []Span{{55 * ms, 60 * ms}}},
@@ -206,7 +207,7 @@ func exemplary() *History {
 func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 	t.Run("LEASE counts nodes, and those that grant nothing", func(t *testing.T) {
 		h := &History{
-			Strategy: Strategy{Nodes: 3, Quorum: 2, Tokens: true},
+			Strategy: Strategy{Nodes: 3, Quorum: 2, Promises: table.Promises{Tokens: true}},
 			Wants:    []*Want{{Key: "a"}},
 			Holds: []*Hold{{
 				Key: "a", Token: "x", Expires: 97 * ms, Unlocking: Never, Ended: 97 * ms, Final: 97 * ms,
@@ -265,7 +266,7 @@ func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 	})
 	t.Run("NOGHOST looks into nests", func(t *testing.T) {
 		h := &History{
-			Strategy: Strategy{Nodes: 1, Quorum: 1, Tokens: true, Shared: true, Nested: true},
+			Strategy: Strategy{Nodes: 1, Quorum: 1, Promises: table.Promises{Tokens: true, Shared: true, Nested: true}},
 			Wants:    []*Want{{Key: "a"}},
 			States: []*State{
 				{At: 1 * ms, Node: 1, Key: "a", Op: "Enter", Token: "x", TTL: time.Second, OK: true, Is: true},
@@ -286,7 +287,7 @@ func TestEachCheckerCanFailForQuorumsAndNests(t *testing.T) {
 		hold := func(token, owner string, from, to time.Duration) *Hold {
 			return &Hold{Key: "a", Token: token, Owner: owner, Granted: from, Expires: to, Unlocking: Never, Ended: to}
 		}
-		h := &History{Strategy: Strategy{Nested: true}, Holds: []*Hold{
+		h := &History{Strategy: Strategy{Promises: table.Promises{Nested: true}}, Holds: []*Hold{
 			hold("1", "o", 0, 50*ms), hold("2", "o", 10*ms, 70*ms), hold("3", "p", 70*ms, 90*ms),
 		}}
 		if found := checkExclusion(h); found != nil {

@@ -104,7 +104,7 @@
 // # How to change it
 //
 //   - A new fault is a constant and a case of befall in fault.go, and a line in expect.go.
-//   - A new strategy is a line in strategy.go.
+//   - A new strategy is a row of package table.
 //   - A new invariant is a file, a line in check.go, and a case in checkers_test.go that shows it
 //     fail.
 //   - A new defect is a few lines in mutants_test.go: a store that does something else, or a patch

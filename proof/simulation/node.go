@@ -135,7 +135,7 @@ func (n *node) carryOut(m *Message, do func(commands) answer, reply func(answer)
 	s.Before, s.Was, s.Until, s.WasFor, s.Waiter = before.After, before.Is, before.Ends, before.For, m.Waiter
 	s.Position, s.Failed = a.Position, a.err != nil
 	s.Group, s.Limit, s.InOrder, s.RoundTrip = m.Group, m.Limit, m.InOrder, m.RoundTrip
-	s.Joins = m.Op == "Enter" && !m.InOrder && n.h.Strategy.ordersHolds()
+	s.Joins = m.Op == "Enter" && !m.InOrder && n.h.Strategy.HoldsInOrder
 	n.h.note(func() {
 		m.Arrived = append(m.Arrived, s.At)
 		n.h.States = append(n.h.States, s)

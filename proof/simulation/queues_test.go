@@ -3,6 +3,8 @@ package simulation
 import (
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/proof/table"
 )
 
 // TestEachCheckerCanFailForQueues is about the rules for queues.
@@ -90,7 +92,7 @@ func queued(f Fault) *History {
 		}
 	}
 	h := &History{
-		Strategy: Strategy{Name: "hand-made", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, InOrder: true},
+		Strategy: Strategy{Name: "hand-made", Nodes: 1, Quorum: 1, Promises: table.Promises{Tokens: true, Queued: true, InOrder: true}},
 		Fault:    f,
 		States: []*State{
 			has(state(0, "SetNX", "c1w1#1", ""), "c1w1#1", true),

@@ -3,6 +3,8 @@ package simulation
 import (
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/proof/table"
 )
 
 // TestEachCheckerCanFailForShares is about the rules for holds that share a key.
@@ -54,7 +56,7 @@ func entered(at time.Duration, token, waiter, group string, limit int, ok bool) 
 // permitted is a correct history of a semaphore of two permits.
 func permitted() *History {
 	h := &History{
-		Strategy: Strategy{Name: "two permits", Nodes: 1, Quorum: 1, Tokens: true, Shared: true, Permits: 2},
+		Strategy: Strategy{Name: "two permits", Nodes: 1, Quorum: 1, Permits: 2, Promises: table.Promises{Tokens: true, Shared: true}},
 		States: []*State{
 			entered(0, "c1w1#1", "", "", 2, true),
 			entered(ms, "c2w1#1", "", "", 2, true),
@@ -76,7 +78,7 @@ func permitted() *History {
 // reading is a correct history of a writer, two readers that wait for it, and a writer that waits
 // for them.
 func reading() *History {
-	h := &History{Strategy: Strategy{Name: "readers", Nodes: 1, Quorum: 1, Tokens: true, Shared: true, RW: true, Numbered: true}, Wants: []*Want{{Key: "a"}}}
+	h := &History{Strategy: Strategy{Name: "readers", Nodes: 1, Quorum: 1, Promises: table.Promises{Tokens: true, Shared: true, RW: true, Numbered: true}}, Wants: []*Want{{Key: "a"}}}
 	for !writes(h.Seed, "c3") { // so that c3 writes, and c6 too
 		h.Seed++
 	}

@@ -3,75 +3,78 @@ package simulation
 import (
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/strategies/fair"
-	"github.com/lockstep-go/lockstep/strategies/fenced"
-	"github.com/lockstep-go/lockstep/strategies/legacy"
-	"github.com/lockstep-go/lockstep/strategies/redlock"
-	"github.com/lockstep-go/lockstep/strategies/reentrant"
-	"github.com/lockstep-go/lockstep/strategies/rwlock"
-	"github.com/lockstep-go/lockstep/strategies/semaphore"
-	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/lockstep-go/lockstep/proof/table"
 )
 
-// A Strategy is a strategy under test, as users build it.
+// A Strategy is a strategy under test: a row of the table, with its number of nodes.
 type Strategy struct {
 	Name          string
 	Nodes, Quorum int
-	Numbered      bool // its grants have fences
-	Shared        bool // a key has several holds
-	Nested        bool // those of one owner
-	Permits       int  // so many of them, of a semaphore; 0: it is none
-	RW            bool // readers together, or one writer
-	Legacy        bool // a recipe, which promises less
-	Queued        bool // waiters stand in a queue of the store
-	InOrder       bool // and nobody passes them
-	Mixed         bool // the processes use different strategies with the queue
-	Sequential    bool // the nodes are asked one after the other
-	Tokens        bool // the value of a key is the token, or names it
+	table.Promises
+	Permits int  // of a semaphore; 0: it is none
+	Mixed   bool // the processes use different strategies with the queue
 
 	build func(nodes []*link) (locker.Locker, error)
-	// whether a value keeps others out; nil: every value does
-	busy func(value string, now time.Time) bool
 }
 
 // Strategies are all of them.
-func Strategies() []Strategy {
-	all := []Strategy{
-		{Name: "single", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, build: one(func(l *link) locker.Locker { return single.New(l) })},
-		{Name: "fair", Nodes: 1, Quorum: 1, Tokens: true, Queued: true, InOrder: true, build: one(func(l *link) locker.Locker { return fair.New(l) })},
-		{Name: "fenced", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, Queued: true, build: one(func(l *link) locker.Locker { return fenced.New(l) })},
-		{Name: "mixed", Nodes: 1, Quorum: 1, Tokens: true, Numbered: true, Queued: true, Mixed: true, build: one(ofTheQueue)},
-		{Name: "reentrant", Nodes: 1, Quorum: 1, Tokens: true, Shared: true, Nested: true, build: one(func(l *link) locker.Locker { return reentrant.New(l) })},
-		{Name: "semaphore", Nodes: 1, Quorum: 1, Tokens: true, Shared: true, Permits: 2, build: one(func(l *link) locker.Locker {
-			if l.h.Slots {
-				return semaphore.New(l, 2, semaphore.WithSlots())
-			}
-			return semaphore.New(l, 2)
-		})},
-		{Name: "semaphore-ordered", Nodes: 1, Quorum: 1, Tokens: true, Shared: true, Permits: 2, build: one(func(l *link) locker.Locker {
-			return semaphore.New(l, 2, semaphore.WithOrder())
-		})},
-		{Name: "semaphore-limits", Nodes: 1, Quorum: 1, Tokens: true, Shared: true, Permits: 3, build: one(twoOrThree)},
-		{Name: "rwlock", Nodes: 1, Quorum: 1, Tokens: true, Shared: true, RW: true, Numbered: true, build: one(readerOrWriter)},
+func Strategies() (all []Strategy) {
+	for _, r := range table.Of(table.Simulation) {
+		if len(r.Sizes) == 0 {
+			all = append(all, of(r, table.Size{Nodes: 1, Quorum: 1}))
+		}
+		for _, size := range r.Sizes {
+			s := of(r, size)
+			s.Name += "-" + strconv.Itoa(size.Nodes) + "/" + strconv.Itoa(size.Quorum)
+			all = append(all, s)
+		}
 	}
-	for _, q := range [][2]int{{3, 2}, {3, 3}, {5, 3}, {5, 4}} {
-		all = append(all, quorum("redlock", q, false), quorum("redlock-fenced", q, true))
+	return append(all, mixed(), limits())
+}
+
+// permits is the limit of the semaphores.
+const permits = 2
+
+// of is a row of the table on some nodes.
+func of(r table.Row, size table.Size) Strategy {
+	s := Strategy{Name: r.Name, Nodes: size.Nodes, Quorum: size.Quorum, Promises: r.Promises}
+	if r.Limited {
+		s.Permits = permits
 	}
-	for _, q := range [][2]int{{3, 2}, {5, 4}} {
-		all = append(all, quorum("redlock-sequential", q, false, redlock.WithSequential()))
+	s.build = func(nodes []*link) (locker.Locker, error) {
+		l := nodes[0]
+		return table.New(r, nodes, table.Setup{
+			Permits: permits, Slots: l.h.Slots, Reads: !writes(l.h.Seed, l.from.name), Quorum: size.Quorum,
+		})
 	}
-	all = append(all, quorumOfReaders([2]int{3, 2}), quorumOfReaders([2]int{5, 4}))
-	return append(all,
-		Strategy{Name: "legacy-getset", Nodes: 1, Quorum: 1, Legacy: true, busy: stampToCome, build: one(func(l *link) locker.Locker {
-			return legacy.GetSet(l, legacy.InMilliseconds())
-		})},
-		Strategy{Name: "legacy-expire", Nodes: 1, Quorum: 1, Legacy: true, build: one(func(l *link) locker.Locker { return legacy.Expire(l) })},
-		Strategy{Name: "legacy-setbit", Nodes: 1, Quorum: 1, Legacy: true, busy: bitOn, build: one(func(l *link) locker.Locker { return legacy.SetBit(l) })},
-	)
+	return s
+}
+
+// mixed are single, fair and fenced on one key. Processes with neighbouring numbers get different
+// ones.
+func mixed() Strategy {
+	s := Strategy{Name: "mixed", Nodes: 1, Quorum: 1, Mixed: true, Promises: table.Promises{Tokens: true, Numbered: true, Queued: true}}
+	s.build = func(nodes []*link) (locker.Locker, error) {
+		l := nodes[0]
+		number, _ := strconv.Atoi(strings.TrimPrefix(l.from.name, "c"))
+		name := []string{"single", "fair", "fenced"}[(throwFor(l.h.Seed, "mix").IntN(3)+number)%3]
+		return table.New(table.Named(name), nodes, table.Setup{})
+	}
+	return s
+}
+
+// limits is a semaphore of two or of three permits, as when a limit is being changed.
+func limits() Strategy {
+	s := of(table.Named("semaphore"), table.Size{Nodes: 1, Quorum: 1})
+	s.Name, s.Permits = "semaphore-limits", permits+1
+	s.build = func(nodes []*link) (locker.Locker, error) {
+		l := nodes[0]
+		limit := permits + throwFor(l.h.Seed, "limit", l.from.name).IntN(2)
+		return table.New(table.Named("semaphore"), nodes, table.Setup{Permits: limit})
+	}
+	return s
 }
 
 // StrategyNamed finds a strategy by its name.
@@ -84,42 +87,11 @@ func StrategyNamed(name string) (Strategy, bool) {
 	return Strategy{}, false
 }
 
-// ofTheQueue returns single, fair or fenced. Processes with neighbouring numbers get different
-// ones.
-func ofTheQueue(l *link) locker.Locker {
-	number, _ := strconv.Atoi(strings.TrimPrefix(l.from.name, "c"))
-	switch (throwFor(l.h.Seed, "mix").IntN(3) + number) % 3 {
-	case 0:
-		return single.New(l)
-	case 1:
-		return fair.New(l)
-	}
-	return fenced.New(l)
-}
-
-// twoOrThree returns a semaphore of two or of three permits, as when a limit is being changed.
-func twoOrThree(l *link) locker.Locker {
-	return semaphore.New(l, 2+throwFor(l.h.Seed, "limit", l.from.name).IntN(2))
-}
-
-// readerOrWriter returns the Locker for readers or that for writers. Two of three processes with
-// neighbouring numbers read.
-func readerOrWriter(l *link) locker.Locker {
-	rw := rwlock.New(l)
-	if writes(l.h.Seed, l.from.name) {
-		return rw.Writers()
-	}
-	return rw.Readers()
-}
-
-// writes tells whether a process writes.
+// writes tells whether a process writes. Two of three processes with neighbouring numbers read.
 func writes(seed uint64, client string) bool {
 	number, _ := strconv.Atoi(strings.TrimPrefix(client, "c"))
 	return (throwFor(seed, "rw").IntN(3)+number)%3 == 0
 }
-
-// ordersHolds tells whether holds are granted in the order of a queue.
-func (s Strategy) ordersHolds() bool { return s.RW || s.Name == "semaphore-ordered" }
 
 // lines tells whether waiters stand in the queue of one node. Far is about them: in a quorum no queue
 // decides, and the recipes have none.
@@ -141,54 +113,8 @@ func (s Strategy) exclusion() Invariant {
 	return ME
 }
 
-func one(build func(*link) locker.Locker) func([]*link) (locker.Locker, error) {
-	return func(nodes []*link) (locker.Locker, error) { return build(nodes[0]), nil }
-}
-
-func quorum(name string, q [2]int, numbers bool, opts ...redlock.Option) Strategy {
-	s := Strategy{Name: name + "-" + strconv.Itoa(q[0]) + "/" + strconv.Itoa(q[1]), Nodes: q[0], Quorum: q[1], Tokens: true, Numbered: numbers}
-	s.Sequential = len(opts) > 0
-	opts = append(opts, redlock.WithQuorum(s.Quorum))
-	s.build = func(nodes []*link) (locker.Locker, error) {
-		if numbers {
-			stores := make([]backends.FencedStore, len(nodes))
-			for i, n := range nodes {
-				stores[i] = n
-			}
-			return redlock.NewFenced(stores, opts...)
-		}
-		lockers := make([]locker.Locker, len(nodes))
-		for i, n := range nodes {
-			lockers[i] = single.New(n)
-		}
-		return redlock.New(lockers, opts...)
-	}
-	return s
-}
-
-// quorumOfReaders is a read-write lock on several nodes.
-func quorumOfReaders(q [2]int) Strategy {
-	s := quorum("redlock-rwlock", q, false)
-	s.Shared, s.RW = true, true
-	s.build = func(nodes []*link) (locker.Locker, error) {
-		lockers := make([]locker.Locker, len(nodes))
-		for i, n := range nodes {
-			lockers[i] = readerOrWriter(n)
-		}
-		return redlock.New(lockers, redlock.WithQuorum(s.Quorum))
-	}
-	return s
-}
-
 // Bears returns how many nodes may forget during the life of a lease without a second holder.
 func (s Strategy) Bears() int { return 2*s.Quorum - s.Nodes - 1 }
 
 // enough returns how many nodes keep everyone else from a quorum.
 func (s Strategy) enough() int { return s.Nodes - s.Quorum + 1 }
-
-func stampToCome(value string, now time.Time) bool {
-	stamp, err := strconv.ParseInt(value, 10, 64)
-	return err != nil || stamp > now.UnixMilli()
-}
-
-func bitOn(value string, _ time.Time) bool { return value != "" && value[0]&0x80 != 0 }

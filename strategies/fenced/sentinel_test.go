@@ -6,14 +6,13 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 )
 
 func TestContractThroughClusterAndSentinel(t *testing.T) {
-	beneath.RunReplicated(t, lockertest.Harness{}, over)
+	beneath.ContractReplicated(t, "fenced")
 }
 
 // The replica has neither the grant nor its number, so two hold the lock at once. But the later

@@ -6,4 +6,4 @@ import (
 	"github.com/lockstep-go/lockstep/proof/beneath"
 )
 
-func TestContractThroughClusterAndSentinel(t *testing.T) { beneath.RunReplicated(t, harness, over) }
+func TestContractThroughClusterAndSentinel(t *testing.T) { beneath.ContractReplicated(t, "reentrant") }

@@ -12,12 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 )
 
-func TestAWriterHoldsALock(t *testing.T) {
-	beneath.Run(t, lockertest.Harness{}, func(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-		faults := new(backendtest.Faults)
-		return rwlock.New(faults.Ordered(store)).Writers(), beneath.OfHolds(outside, faults)
-	})
-}
+func TestAWriterHoldsALock(t *testing.T) { beneath.Contract(t, "rwlock") }
 
 func TestAReaderExcludesAWriterAndAWriterAReader(t *testing.T) {
 	beneath.Run(t, lockertest.Harness{

@@ -15,19 +15,9 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 )
 
-func TestASemaphoreOfOneIsALock(t *testing.T) {
-	beneath.Run(t, lockertest.Harness{}, func(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-		faults := new(backendtest.Faults)
-		return semaphore.New(faults.Ordered(store), 1), beneath.OfHolds(outside, faults)
-	})
-}
+func TestASemaphoreOfOneIsALock(t *testing.T) { beneath.Contract(t, "semaphore") }
 
-func TestASemaphoreOfOneInOrderIsALock(t *testing.T) {
-	beneath.Run(t, lockertest.Harness{}, func(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-		faults := new(backendtest.Faults)
-		return semaphore.New(faults.Ordered(store), 1, semaphore.WithOrder()), beneath.OfHolds(outside, faults)
-	})
-}
+func TestASemaphoreOfOneInOrderIsALock(t *testing.T) { beneath.Contract(t, "semaphore-ordered") }
 
 // The last of five permits is a lock as well.
 func TestASemaphoreOfFiveWithFourTakenIsALock(t *testing.T) {

@@ -8,14 +8,13 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestContractThroughClusterAndSentinel(t *testing.T) {
-	beneath.RunReplicated(t, lockertest.Harness{}, over)
+	beneath.ContractReplicated(t, "single")
 }
 
 // inCluster returns a Client with its own client library, which learns the slots by itself.

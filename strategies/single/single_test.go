@@ -3,23 +3,16 @@ package single_test
 import (
 	"testing"
 
-	"github.com/lockstep-go/lockstep/backends/backendtest"
-	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/race"
-	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/lockstep-go/lockstep/proof/table"
 )
 
-func TestContract(t *testing.T) {
-	beneath.RunThroughAllClients(t, lockertest.Harness{}, over)
-}
+func TestContract(t *testing.T) { beneath.ContractThroughAllClients(t, "single") }
 
 func TestContractThroughRedigoOnEmbeddedInFakeTime(t *testing.T) {
 	race.LeaveOut(t)
-	lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
-		return over(beneath.EmbeddedRedigo(t))
-	}})
+	beneath.ContractOn(t, "single", table.Queued, beneath.EmbeddedRedigo)
 }
 
 // TestContractWithoutQueues uses stores that wake all waiters.
@@ -29,22 +22,7 @@ func TestContractWithoutQueues(t *testing.T) {
 			if name == "embedded" {
 				race.LeaveOut(t)
 			}
-			lockertest.Run(t, lockertest.Harness{Bubble: true, New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
-				store, outside := start(t)
-				faults := new(backendtest.Faults)
-				return single.New(faults.Store(store)), beneath.Disturber{Outside: outside, Faults: faults, Ops: ops}
-			}})
+			beneath.ContractOn(t, "single", table.Plain, start)
 		})
 	}
-}
-
-func over(store beneath.Store, outside beneath.Outside) (locker.Locker, lockertest.Disturber) {
-	faults := new(backendtest.Faults)
-	return single.New(faults.Queued(store)), beneath.Disturber{Outside: outside, Faults: faults, Ops: ops}
-}
-
-var ops = map[lockertest.Op]backendtest.Op{
-	lockertest.Acquire: backendtest.SetNX,
-	lockertest.Extend:  backendtest.ExpireIf,
-	lockertest.Release: backendtest.DeleteIf,
 }
