@@ -1,4 +1,4 @@
-// Package full leaves out tests that `make torture` runs and `make test` does not.
+// Package full leaves out tests that `make nightly` runs and `make test` does not.
 package full
 
 import (
@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Size is whether tests run in full size, as `make torture` runs them. Call it in a test: the go command
-// does not note what a package reads while it is initialized, and a cached result would hide the rest.
+// Size is whether tests run in full size, as `make nightly` runs them. Call it in a test: the go
+// command does not note what a package reads while it is initialized, and a cached result would
+// hide the rest.
 func Size() bool { return os.Getenv("LOCKSTEP_TORTURE") == "1" }
 
 // Only leaves out the test, unless tests run in full size. It is for tests that take too long for
@@ -16,6 +17,6 @@ func Size() bool { return os.Getenv("LOCKSTEP_TORTURE") == "1" }
 func Only(t testing.TB) {
 	t.Helper()
 	if !Size() {
-		t.Skip("make torture runs it")
+		t.Skip("make nightly runs it")
 	}
 }

@@ -1,6 +1,6 @@
 // Package matrix makes one table of the results of experiments: under which fault a strategy keeps
 // its promise, is unavailable for a time, or breaks its promise. Tests report cells as attributes
-// of their output. The program proof/torture reads them, prints the table, writes it into an artefact,
+// of their output. The program proof/runs reads them, prints the table, writes it into an artefact,
 // and the cells of [Parts] into docs/matrix.md.
 package matrix
 

@@ -2,13 +2,10 @@
 // nothing more with it.
 package race
 
-import (
-	"os"
-	"testing"
-)
+import "testing"
 
-// LeaveOut leaves out the test under the race detector. `make test` runs it without the detector.
-// With LOCKSTEP_TORTURE=1 nothing is left out. Three kinds of tests call it:
+// LeaveOut leaves out the test under the race detector. Each run has it without the detector, which
+// proof/ledger checks. Three kinds of tests call it:
 //
 //   - Contracts on embedded servers, where a Lua interpreter written in Go runs the scripts. The
 //     same sentences run with the detector on real servers and on stores in memory, and with them
@@ -18,7 +15,7 @@ import (
 //   - Searches through all states of a model, which have one goroutine.
 func LeaveOut(t testing.TB) {
 	t.Helper()
-	if Enabled && os.Getenv("LOCKSTEP_TORTURE") != "1" {
+	if Enabled {
 		t.Skip("run it without -race: make test does")
 	}
 }

@@ -190,7 +190,7 @@ func TestWhatIsMadeIsStamped(t *testing.T) {
 func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
 	docs, html, whole := pageOf(t, page), filepath.Join(t.TempDir(), "matrix.html"), filepath.Join(t.TempDir(), "matrix.md")
 	var out bytes.Buffer
-	err := run(t.Context(), &out, [][]string{{"./nowhere"}, {"-run", "^TestAnAttributeThatIsNoCellIsPassedOver$", "."}}, output{html: html, docs: docs, whole: whole})
+	err := makeMatrix(t.Context(), &out, [][]string{{"./nowhere"}, {"-run", "^TestAnAttributeThatIsNoCellIsPassedOver$", "."}}, output{html: html, docs: docs, whole: whole})
 	if err == nil || !strings.Contains(err.Error(), "./nowhere") {
 		t.Errorf("run = %v; want what has failed", err)
 	}
@@ -210,9 +210,10 @@ func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
 
 func TestARunInAnotherModuleNamesItsDirectoryFirst(t *testing.T) {
 	for want, args := range map[string][]string{
-		"test -json -count=1 -v ./p":               {"-v", "./p"},
-		"test -C backends/pgx -json -count=1 -v .": {"-C", "backends/pgx", "-v", "."},
-		"test -json -count=1":                      nil,
+		"test -json -v ./p":                        {"-v", "./p"},
+		"test -C backends/pgx -json -v .":          {"-C", "backends/pgx", "-v", "."},
+		"test -C backends/pgx -json -count=1 -v .": {"-count=1", "-C", "backends/pgx", "-v", "."},
+		"test -json":                               nil,
 	} {
 		if got := strings.Join(command(args), " "); got != want {
 			t.Errorf("go %s; want go %s", got, want)
@@ -221,7 +222,7 @@ func TestARunInAnotherModuleNamesItsDirectoryFirst(t *testing.T) {
 }
 
 func TestTwoDashesBeginAnotherRun(t *testing.T) {
-	got := runs([]string{"-race", "./a", "--", "-timeout", "1h", "./b"})
+	got := split([]string{"-race", "./a", "--", "-timeout", "1h", "./b"})
 	if want := [][]string{{"-race", "./a"}, {"-timeout", "1h", "./b"}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q; want %q", got, want)
 	}

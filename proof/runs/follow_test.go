@@ -16,11 +16,16 @@ import (
 // followed returns what follow makes of lines of `go test -json`.
 func followed(t *testing.T, lines ...string) (shown string, p *progress, table *matrix.Table, err error) {
 	t.Helper()
+	f, shown, err := follows(lines...)
+	return shown, f.progress, &f.table, err
+}
+
+func follows(lines ...string) (f *follower, shown string, err error) {
 	var out bytes.Buffer
-	p, table = newProgress(&out, time.Now()), new(matrix.Table)
-	p.shown = time.Now() // otherwise it shows the progress
-	err = follow(bufio.NewReader(strings.NewReader(strings.Join(lines, "\n"))), p, table)
-	return out.String(), p, table, err
+	f = &follower{progress: newProgress(&out, time.Now())}
+	f.progress.shown = time.Now() // otherwise it shows the progress
+	err = f.follow(bufio.NewReader(strings.NewReader(strings.Join(lines, "\n"))))
+	return f, out.String(), err
 }
 
 // reported is the line of a cell.
@@ -125,12 +130,12 @@ func TestABadCellIsAnErrorAndTheRestIsReadAllTheSame(t *testing.T) {
 		fmt.Fprintln(out, cell)
 		out.Close()
 	}()
-	p, table := newProgress(io.Discard, time.Now()), new(matrix.Table)
-	err := follow(bufio.NewReader(in), p, table)
+	f := &follower{progress: newProgress(io.Discard, time.Now())}
+	err := f.follow(bufio.NewReader(in))
 	if err == nil || !strings.Contains(err.Error(), "p.TestA") {
 		t.Errorf("%v; want it to say whose cell is bad", err)
 	}
-	if len(table.Cells()) != 1 {
-		t.Errorf("cells: %v; want the one that came later", table.Cells())
+	if len(f.table.Cells()) != 1 {
+		t.Errorf("cells: %v; want the one that came later", f.table.Cells())
 	}
 }

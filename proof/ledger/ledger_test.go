@@ -1,0 +1,148 @@
+package ledger
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const book = `# about it
+reason full "make nightly runs it"
+reason race "run it without -race"
+
+a 2
+  TestLong nightly
+b/c 1
+  TestIt skips race full
+`
+
+func parsed(t *testing.T, text string) *Ledger {
+	t.Helper()
+	l, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// tree writes files and returns the packages that have tests.
+func tree(t *testing.T, files map[string]string) []Package {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := Packages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestTheTestsOfAllModulesAreRead(t *testing.T) {
+	got := tree(t, map[string]string{
+		"go.mod":                   "module m\n",
+		"a/a_test.go":              "package a\nfunc TestB(t *testing.T) {}\nfunc TestMain(m *testing.M) {}\nfunc Testing(t *testing.T) {}\nfunc (x) TestOfAType(t *testing.T) {}\nfunc BenchmarkA(b *testing.B) {}\n",
+		"a/more_test.go":           "package a_test\nfunc FuzzA(f *testing.F) {}\nfunc Test(t *testing.T) {}\nfunc ExampleOf() {\n// Output: x\n}\nfunc Example_built() {}\n",
+		"a/one_linux_test.go":      "package a\nfunc TestOnEach(t *testing.T) {}\n",
+		"a/one_windows_test.go":    "package a\nfunc TestOnEach(t *testing.T) {}\n",
+		"a/testdata/b_test.go":     "package b\nfunc TestOfData(t *testing.T) {}\n",
+		"a/_left/b_test.go":        "package b\nfunc TestLeft(t *testing.T) {}\n",
+		"nested/go.mod":            "module m/nested\n",
+		"nested/below/n_test.go":   "package n\nfunc TestN(t *testing.T) {}\n",
+		"nested/below/n.go":        "package n\nfunc TestOfNoTestFile(t *testing.T) {}\n",
+		"none/none_test.go":        "package none\n",
+		"x/node_modules/x_test.go": "package x\nfunc TestX(t *testing.T) {}\n",
+	})
+	want := []Package{
+		{"a", ".", []string{"ExampleOf", "FuzzA", "Test", "TestB", "TestOnEach"}},
+		{"nested/below", "nested", []string{"TestN"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+// everything is a run of the tests that follow.
+func everything(tests ...Tests) map[Run][]Part {
+	return map[Run][]Part{Landing: {{Name: "all", Tests: tests}}}
+}
+
+func TestAnythingThatTheLedgerAndTheTreeDoNotShareIsWrong(t *testing.T) {
+	two, one := Package{"a", ".", []string{"TestLong", "TestShort"}}, Package{"b/c", "b", []string{"TestIt"}}
+	runs := everything(Tests{Flags: "-race"}, Tests{Module: "b"})
+	for says, c := range map[string]struct {
+		packages []Package
+		runs     map[Run][]Part
+		wrong    string // one line of what is wrong; empty: nothing is
+	}{
+		"all is well":                  {[]Package{two, one}, runs, ""},
+		"a package is new":             {[]Package{two, one, {"new", ".", []string{"TestNew"}}}, runs, "does not know the package new"},
+		"a package is gone":            {[]Package{two}, runs, "has the package b/c, which has no tests"},
+		"a test is new":                {[]Package{{"a", ".", []string{"TestLong", "TestNew", "TestShort"}}, one}, runs, "a has 3 tests"},
+		"a test is lost":               {[]Package{{"a", ".", []string{"TestLong"}}, one}, runs, "a has 1 tests"},
+		"an exception has no function": {[]Package{{"a", ".", []string{"TestOther", "TestShort"}}, one}, runs, "the test a.TestLong, which does not exist"},
+		"a module is not run":          {[]Package{two, one}, everything(Tests{}), "no part of the run landing has b/c.TestIt"},
+		"a package is left out":        {[]Package{two, one}, everything(Tests{Except: "a"}, Tests{Module: "b"}), "no part of the run landing has a.TestLong"},
+		"a test is skipped":            {[]Package{two, one}, everything(Tests{Skip: "Short$"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"parts of a test are skipped":  {[]Package{two, one}, everything(Tests{Skip: "Short$/small"}, Tests{Module: "b"}), ""},
+		"a test is not selected":       {[]Package{two, one}, everything(Tests{Run: "(Sh|X)ort/a|Lang"}, Tests{Module: "b"}), "no part of the run landing has a.TestLong"},
+		"tests share their parts":      {[]Package{two, one}, everything(Tests{Run: "Sh(o|a)rt/a"}, Tests{Run: "Nothing|Long"}, Tests{Module: "b"}), ""},
+		"only with the race detector":  {[]Package{two, one}, everything(Tests{}, Tests{Module: "b", Flags: "-race"}), "b/c.TestIt skips under the race detector"},
+	} {
+		wrong := parsed(t, book).Check(c.packages, c.runs)
+		if all := strings.Join(wrong, "\n"); c.wrong == "" && len(wrong) > 0 || c.wrong != "" && !strings.Contains(all, c.wrong) {
+			t.Errorf("%s: %q; want %q", says, all, c.wrong)
+		}
+	}
+}
+
+func TestTheNumbersAreWritten(t *testing.T) {
+	got, err := Counted(book, []Package{{"a", ".", []string{"TestLong"}}, {"new", ".", []string{"TestNew"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(book, "a 2\n")
+	if want := head + "a 1\n  TestLong nightly\nnew 1\n"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+func TestALineThatIsNoneIsNamed(t *testing.T) {
+	for _, line := range []string{"a", "a two", "  TestOther", "  TestOther sometimes", "  TestOther skips nothing", "a 3"} {
+		if _, err := Parse(book + line + "\n"); err == nil || !strings.Contains(err.Error(), File+":9: ") {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+// The command of a part has what its tests select.
+func TestTheCommandOfAPart(t *testing.T) {
+	packages := []Package{{".", ".", nil}, {"a", ".", nil}, {"a/b", ".", nil}, {"c", ".", nil}, {"m/d", "m", nil}}
+	for want, c := range map[string]Tests{
+		"-race ./...":              {Flags: "-race"},
+		"-C m -run X ./...":        {Module: "m", Run: "X"},
+		"-skip X ./a -schedules 7": {Packages: "./a", Skip: "X", Args: "-schedules 7"},
+		"./. ./a ./a/b":            {Except: "c"},
+		"./. ./c":                  {Except: "a/..."},
+		"-C m -timeout 1h ./...":   {Module: "m", Flags: "-timeout 1h "},
+	} {
+		if got := strings.Join(c.Command(packages), " "); got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+	if has := (Tests{Packages: "./a/..."}); !has.has(packages[1]) || !has.has(packages[2]) || has.has(packages[3]) || has.has(packages[4]) {
+		t.Error("./a/... is not a and a/b")
+	}
+	if has := (Tests{Module: "m", Packages: "./d"}); !has.has(packages[4]) || has.has(packages[1]) {
+		t.Error("./d of m is not m/d")
+	}
+}

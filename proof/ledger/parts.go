@@ -1,0 +1,257 @@
+package ledger
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A Run has a name: Landing is what must pass for a change, Nightly is everything in full size.
+type Run string
+
+// The runs that have tests. The third, release, has none of its own.
+const (
+	Landing Run = "landing"
+	Nightly Run = "nightly"
+)
+
+// A Part of a run is what one machine does. Parts can run on machines side by side.
+type Part struct {
+	Name, Does string
+	Tests      []Tests
+	Make       []string // then these targets of the Makefile, with their variables
+}
+
+// Tests are one `go test`.
+type Tests struct {
+	Module    string // its folder; empty: the root
+	Packages  string // as go test has them; empty: ./...
+	Except    string // folders of the module; those below a folder with /... too
+	Flags     string
+	Run, Skip string
+	Args      string // of the tests themselves
+}
+
+// The go command takes cached results of packages whose code, files and LOCKSTEP_ variables are as
+// they were. So nothing in landing is shuffled, which would switch that off; -trimpath makes the
+// results hold in other folders, and .ci/versions tells the tests what else they depend on. All
+// commands have -json, which is a part of what the cache looks at. -ldflags=-w leaves out what only
+// a debugger reads, a third of the time to link.
+const (
+	cached   = "-vet=off -trimpath -ldflags=-w " // golangci-lint has the analyzers of go vet
+	racing   = cached + "-race -parallel 16 -timeout 20m "
+	uncached = "-vet=off -shuffle=on -timeout 20m " // packages that look at files of other modules
+	full     = "-vet=off -race -shuffle=on -parallel 16 -timeout 115m "
+	plain    = "-vet=off -shuffle=on -timeout 115m "
+)
+
+// These tests run without the race detector, which makes them many times slower: see proof/race.
+// The simulation, the campaigns and module bench do too: the first finds nothing more with it than
+// the tests of the strategies, and nearly all code of the last is from other projects.
+const (
+	lookAtTheTree = "./proof/release ./proof/repository"
+	clients       = "./backends/goredis ./backends/redigo"
+	embedded      = "(Contract|ALock$|AReaderExcludes)/embedded|OnEmbedded|AllStates|Refuted|Symmetry|ALostQueue|AQueueThatIsNotLost"
+	strategies    = "./strategies ./strategies/single ./strategies/fair ./strategies/fenced ./strategies/reentrant ./strategies/rwlock ./strategies/semaphore ./strategies/redlock"
+	sqlite        = "(Contract|EveryStrategy)/SQLite"
+	rueidis       = "OnEmbedded|InFakeTime"
+)
+
+// campaigns are those of the modules of stores.
+const campaigns = "Campaign|GuardedCounter"
+
+// long are the campaigns that take longest.
+const cuts, soak = "^(TestPowerCuts|TestFailovers|TestReshardings)$", "^TestSoak$"
+
+// Runs are all runs and their parts.
+var Runs = map[Run][]Part{
+	// Each has a target test-… in the Makefile, where test-servers stands, too.
+	Landing: {
+		{Name: "root", Tests: []Tests{
+			// Tests with real servers wait for much of their time, so three packages at once keep
+			// two CPUs busy.
+			{Flags: racing + "-p 3", Except: "proof/simulation proof/release proof/repository"},
+			{Flags: uncached + "-p 1", Packages: lookAtTheTree},
+		}},
+		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: racing}}},
+		{Name: "pgx", Tests: []Tests{{Module: "backends/pgx", Flags: racing}}},
+		{Name: "nats", Tests: []Tests{{Module: "backends/nats", Flags: racing}}},
+		{Name: "differential", Tests: []Tests{{Module: "proof/differential", Flags: racing}}},
+		{Name: "dialects", Tests: []Tests{
+			{Module: "backends/sqlstore/dialects", Flags: racing},
+			{Module: "backends/sqlstore/dialects", Flags: cached, Packages: ".", Run: sqlite},
+		}},
+		{Name: "rueidis", Tests: []Tests{
+			{Module: "backends/rueidis", Flags: racing},
+			{Module: "backends/rueidis", Flags: cached, Packages: ".", Run: rueidis},
+		}},
+		{Name: "command", Tests: []Tests{{Module: "cmd/lockstep", Flags: uncached}}},
+		{Name: "bench", Tests: []Tests{{Module: "bench", Flags: uncached}}},
+		{Name: "again", Tests: []Tests{
+			{Flags: cached, Packages: "./proof/simulation"},
+			{Flags: cached, Packages: clients, Run: "OnEmbedded"},
+			{Flags: cached, Packages: strategies, Run: embedded},
+			{Flags: cached, Packages: "./strategies/legacy", Run: "Contract//embedded"},
+		}},
+	},
+
+	Nightly: {
+		{Name: "core", Does: "all packages of the root but those of other parts", Tests: []Tests{
+			{Flags: full, Except: "strategies/... proof/campaign proof/simulation proof/release proof/repository"},
+			{Flags: plain + "-p 1", Packages: lookAtTheTree},
+			{Flags: plain, Packages: clients, Run: "OnEmbedded"},
+		}},
+		{Name: "strategies", Does: "the strategies, with all states of redlock", Tests: []Tests{
+			{Flags: full, Packages: "./strategies/..."},
+			{Flags: plain, Packages: strategies, Run: embedded},
+			{Flags: plain, Packages: "./strategies/legacy", Run: "Contract//embedded"},
+		}},
+		{Name: "stores", Does: "the modules of stores, without campaigns", Tests: []Tests{
+			{Module: "backends/rueidis", Flags: full},
+			{Module: "backends/rueidis", Flags: plain, Packages: ".", Run: rueidis},
+			{Module: "backends/pgx", Flags: full, Skip: campaigns},
+			{Module: "backends/etcd", Flags: full, Skip: campaigns},
+			{Module: "backends/nats", Flags: full, Skip: campaigns},
+			{Module: "backends/sqlstore/dialects", Flags: full, Skip: campaigns},
+			{Module: "backends/sqlstore/dialects", Flags: plain, Packages: ".", Run: sqlite},
+		}},
+		{Name: "programs", Does: "the stores beside each other, the command, and the tests beside programs of others", Tests: []Tests{
+			{Module: "proof/differential", Flags: full},
+			{Module: "cmd/lockstep", Flags: plain},
+			{Module: "bench", Flags: plain},
+		}},
+		{Name: "campaigns", Does: "clocks, crashes, messages, waiters, a million locks: on redis-server", Tests: []Tests{
+			{Flags: plain + "-parallel 8", Packages: "./proof/campaign", Skip: cuts + "|" + soak},
+		}},
+		{Name: "cuts", Does: "power cuts, failovers and moved slots: on redis-server", Tests: []Tests{
+			{Flags: plain + "-parallel 8", Packages: "./proof/campaign", Run: cuts},
+		}},
+		{Name: "soak", Does: "an hour of faults in which nothing may grow", Tests: []Tests{
+			{Flags: plain, Packages: "./proof/campaign", Run: soak},
+		}},
+		{Name: "postgresql", Does: "its campaigns, with clocks and controls", Tests: []Tests{
+			{Module: "backends/pgx", Flags: plain + "-parallel 16", Run: campaigns},
+		}},
+		{Name: "mariadb", Does: "its campaigns and those of SQLite, with clocks and controls", Tests: []Tests{
+			{Module: "backends/sqlstore/dialects", Flags: plain + "-parallel 16", Run: campaigns},
+		}},
+		{Name: "mysql", Does: "the tests and campaigns of MariaDB on MySQL", Make: []string{
+			"mysql", "matrix MYSQL=yes ONLY=Campaign STORES=backends/sqlstore/dialects",
+		}},
+		{Name: "clusters", Does: "the campaigns of etcd and NATS, with clocks and power cuts", Tests: []Tests{
+			{Module: "backends/etcd", Flags: plain + "-parallel 16", Run: campaigns},
+			{Module: "backends/nats", Flags: plain + "-parallel 16", Run: campaigns},
+		}},
+		{Name: "simulation", Does: "2,000 schedules of each cell", Tests: []Tests{
+			{Flags: plain, Packages: "./proof/simulation", Run: "Promises", Args: "-schedules 2000"},
+		}},
+		{Name: "fresh", Does: "schedules that nobody has played, and the planted defects", Tests: []Tests{
+			{Flags: plain, Packages: "./proof/simulation", Run: "Fresh", Args: "-fresh 200"},
+			{Flags: full, Packages: "./proof/simulation", Run: "Fresh"},
+			{Flags: plain, Packages: "./proof/simulation", Skip: "Promises|Fresh"},
+		}},
+		{Name: "servers", Does: "the suites on Redis and Valkey of several versions", Make: []string{"servers CHECK=yes"}},
+		{Name: "fuzz", Does: "each fuzz target for two minutes", Make: []string{"fuzz TIME=2m"}},
+		{Name: "speed", Does: "beside the commit of the day before, and beside other libraries", Make: []string{
+			"regress BASE=yesterday", "bench-peers", "figures",
+		}},
+		{Name: "checks", Does: "lint, known vulnerabilities, and statements that no test runs", Make: []string{
+			"lint", "vulnerabilities", "cover",
+		}},
+	},
+}
+
+// Command returns the arguments of go test.
+func (c Tests) Command(packages []Package) []string {
+	args := []string{}
+	if c.Module != "" {
+		args = append(args, "-C", c.Module)
+	}
+	args = append(args, strings.Fields(c.Flags)...)
+	if c.Run != "" {
+		args = append(args, "-run", c.Run)
+	}
+	if c.Skip != "" {
+		args = append(args, "-skip", c.Skip)
+	}
+	switch {
+	case c.Packages != "":
+		args = append(args, strings.Fields(c.Packages)...)
+	case c.Except == "":
+		args = append(args, "./...")
+	default:
+		for _, p := range packages {
+			if c.has(p) {
+				args = append(args, "./"+p.Folder)
+			}
+		}
+	}
+	return append(args, strings.Fields(c.Args)...)
+}
+
+// has tells whether a package is one of those that are tested.
+func (c Tests) has(p Package) bool {
+	module := path.Clean(c.Module)
+	if p.Module != module {
+		return false
+	}
+	folder := p.Folder
+	if module != "." {
+		folder = strings.TrimPrefix(strings.TrimPrefix(folder, module), "/")
+	}
+	within := func(pattern string) bool {
+		pattern = strings.TrimPrefix(pattern, "./")
+		if below, ok := strings.CutSuffix(pattern, "..."); ok {
+			return strings.HasPrefix(folder+"/", below)
+		}
+		return path.Clean(pattern) == path.Clean(folder)
+	}
+	patterns := strings.Fields(c.Packages)
+	return (len(patterns) == 0 || slices.ContainsFunc(patterns, within)) && !slices.ContainsFunc(strings.Fields(c.Except), within)
+}
+
+// selects tells whether a test runs. Of patterns for subtests it knows the first part only.
+func (c Tests) selects(p Package, test string) bool {
+	if !c.has(p) {
+		return false
+	}
+	matches := func(patterns string, whole bool) bool {
+		for pattern := range alternatives(patterns) {
+			first, rest, _ := strings.Cut(pattern, "/")
+			if whole && rest != "" {
+				continue
+			}
+			if regexp.MustCompile(first).MatchString(test) {
+				return true
+			}
+		}
+		return false
+	}
+	return (c.Run == "" || matches(c.Run, false)) && (c.Skip == "" || !matches(c.Skip, true))
+}
+
+// alternatives splits a pattern at each | that stands outside of parentheses, as go test does.
+func alternatives(pattern string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		depth, begin := 0, 0
+		for i, r := range pattern {
+			switch r {
+			case '(':
+				depth++
+			case ')':
+				depth--
+			case '|':
+				if depth == 0 {
+					if !yield(pattern[begin:i]) {
+						return
+					}
+					begin = i + 1
+				}
+			}
+		}
+		yield(pattern[begin:])
+	}
+}
+
+func (c Tests) race() bool { return slices.Contains(strings.Fields(c.Flags), "-race") }

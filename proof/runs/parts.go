@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-go/lockstep/proof/ledger"
+)
+
+// parts does parts of a run, one after the other; without a name, all of them. It goes on when a
+// test has failed, for the results of the others.
+func parts(ctx context.Context, out io.Writer, run ledger.Run, names, flags []string) error {
+	var wanted []ledger.Part
+	for _, name := range names {
+		i := slices.IndexFunc(ledger.Runs[run], func(p ledger.Part) bool { return p.Name == name })
+		if i < 0 {
+			return fmt.Errorf("the run %s has no part %q: `make parts` lists those of nightly", run, name)
+		}
+		wanted = append(wanted, ledger.Runs[run][i])
+	}
+	if len(names) == 0 {
+		wanted = ledger.Runs[run]
+	}
+	var failed []error
+	for _, p := range wanted {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := part(ctx, out, run, p, flags); err != nil {
+			failed = append(failed, fmt.Errorf("%s %s: %w", run, p.Name, err))
+		}
+	}
+	return errors.Join(append(failed, ctx.Err())...)
+}
+
+func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, flags []string) error {
+	book, err := ledger.Read(".")
+	if err != nil {
+		return err
+	}
+	packages, err := ledger.Packages(".")
+	if err != nil {
+		return err
+	}
+	versions, err := exec.CommandContext(ctx, ".ci/versions").Output()
+	if err != nil {
+		return fmt.Errorf(".ci/versions: %w", err)
+	}
+	variables := "LOCKSTEP_REQUIRE_REDIS=1\nLOCKSTEP_SERVERS=" + string(versions)
+	by := fmt.Sprintf("make nightly PART=%s", p.Name)
+	if run == ledger.Nightly {
+		variables += "\n" + inFull
+		_, _ = fmt.Fprintf(out, "%s: %s\n", p.Name, p.Does)
+	}
+	made := made(by) + libraries()
+	f := &follower{progress: newProgress(out, time.Now()), lines: true}
+	var failed []error
+	for _, c := range p.Tests {
+		if ctx.Err() == nil {
+			failed = append(failed, test(ctx, slices.Concat(flags, c.Command(packages)), variables, f))
+		}
+	}
+	failed = append(failed, skips(out, book, run, p.Name, f.ended))
+	for _, target := range p.Make {
+		if ctx.Err() == nil {
+			failed = append(failed, makes(ctx, out, target))
+		}
+	}
+	err = errors.Join(failed...)
+	if run == ledger.Nightly {
+		if _, err := fmt.Fprintf(out, "%s: %v\n", p.Name, time.Since(f.progress.began).Round(time.Second)); err != nil {
+			return err
+		}
+		if err == nil && len(f.table.Cells()) > 0 {
+			return keep("artefacts/nightly/"+p.Name+".md", made, false, &f.table)
+		}
+	}
+	return err
+}
+
+// makes runs a target of the Makefile.
+func makes(ctx context.Context, out io.Writer, target string) error {
+	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, strings.Fields(target)...)...)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("make %s: %w", target, err)
+	}
+	return nil
+}
+
+// skips prints how many tests and subtests have skipped, for which reason and which, and returns an
+// error about those that the ledger does not expect, and about tests that it gives to the nightly
+// run alone and that have run all the same.
+func skips(out io.Writer, book *ledger.Ledger, run ledger.Run, part string, tests []ended) error {
+	counts := map[string]map[string]int{} // by reason and test
+	number := 0
+	var wrong []error
+	for _, e := range tests {
+		name, _, sub := strings.Cut(e.name, "/")
+		if !e.skipped {
+			if run == ledger.Landing && book.OnlyNightly(e.folder, name) {
+				wrong = append(wrong, fmt.Errorf("%s.%s has run, and the ledger gives it to nightly alone", e.folder, name))
+			}
+			continue
+		}
+		reason, known := book.Reason(e.name, e.reason)
+		if !known || !book.Expects(run, e.folder, name, reason, !sub) {
+			wrong = append(wrong, fmt.Errorf("%s.%s has skipped, which %s does not expect (%s): %s", e.folder, e.name, ledger.File, reason, e.reason))
+			continue
+		}
+		if counts[reason] == nil {
+			counts[reason] = map[string]int{}
+		}
+		counts[reason][e.folder+"."+name]++
+		number++
+	}
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		sum, names := 0, []string{}
+		for _, name := range slices.Sorted(maps.Keys(counts[reason])) {
+			sum += counts[reason][name]
+			names = append(names, fmt.Sprintf("%s %d", name, counts[reason][name]))
+		}
+		_, _ = fmt.Fprintf(out, "%s: %d skipped (%s): %s\n", part, sum, reason, strings.Join(names, ", "))
+	}
+	_, _ = fmt.Fprintf(out, "%s: %d tests and subtests skipped, %d not expected\n", part, number, len(wrong))
+	return errors.Join(wrong...)
+}
+
+// list lists the parts of the nightly run.
+func list(out io.Writer, commands bool) error {
+	packages, err := ledger.Packages(".")
+	if err != nil {
+		return err
+	}
+	for _, p := range ledger.Runs[ledger.Nightly] {
+		_, _ = fmt.Fprintf(out, "%-11s %s\n", p.Name, p.Does)
+		for _, c := range p.Tests {
+			if commands {
+				_, _ = fmt.Fprintf(out, "  go %s\n", strings.Join(command(c.Command(packages)), " "))
+			}
+		}
+		for _, target := range p.Make {
+			if commands {
+				_, _ = fmt.Fprintf(out, "  make %s\n", target)
+			}
+		}
+	}
+	return nil
+}
+
+// count writes the numbers of tests into the ledger.
+func count() error {
+	packages, err := ledger.Packages(".")
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(ledger.File)
+	if err != nil {
+		return err
+	}
+	counted, err := ledger.Counted(string(text), packages)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(ledger.File, []byte(counted), 0o644)
+}

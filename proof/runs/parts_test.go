@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/proof/ledger"
+)
+
+const book = `reason full "make nightly runs it"
+reason race "run it without -race"
+reason promised "sentences that do not run"
+
+a 3
+  TestLong nightly
+  TestRaced skips race promised
+  TestParts skips full
+`
+
+// skipped is what go test says of a test of package a that skips.
+func skipped(name, why string) []string {
+	return []string{
+		`{"Action":"run","Package":"` + module + `/a","Test":"` + name + `"}`,
+		`{"Action":"output","Package":"` + module + `/a","Test":"` + name + `","Output":"    full_test.go:7: ` + why + `\n"}`,
+		`{"Action":"output","Package":"` + module + `/a","Test":"` + name + `","Output":"--- SKIP: ` + name + ` (0.00s)\n"}`,
+		`{"Action":"skip","Package":"` + module + `/a","Test":"` + name + `"}`,
+	}
+}
+
+func passed(name string) []string {
+	return []string{`{"Action":"pass","Package":"` + module + `/a","Test":"` + name + `"}`}
+}
+
+func TestASkipThatTheLedgerDoesNotExpectFailsTheRun(t *testing.T) {
+	l, err := ledger.Parse(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const full, race = "make nightly runs it", "run it without -race: make test does"
+	for _, c := range []struct {
+		says  string
+		run   ledger.Run
+		lines []string
+		wrong string // empty: nothing is
+	}{
+		{"a test of nightly", ledger.Landing, skipped("TestLong", full), ""},
+		{"a test of nightly runs in landing", ledger.Landing, passed("TestLong"), "nightly alone"},
+		{"a test of nightly runs there", ledger.Nightly, passed("TestLong"), ""},
+		{"a test of nightly skips there", ledger.Nightly, skipped("TestLong", full), "a.TestLong has skipped"},
+		{"a part of a test", ledger.Landing, skipped("TestParts/large", full), ""},
+		{"a part of a test skips in nightly", ledger.Nightly, skipped("TestParts/large", full), "a.TestParts/large has skipped"},
+		{"all of a test that only parts may", ledger.Landing, skipped("TestParts", full), "a.TestParts has skipped"},
+		{"under the race detector", ledger.Nightly, skipped("TestRaced", race), ""},
+		{"for another reason", ledger.Landing, skipped("TestRaced", full), "a.TestRaced has skipped"},
+		{"for a reason that nobody knows", ledger.Landing, skipped("TestRaced", "LEFT OUT: redis-server is not installed"), "redis-server is not installed"},
+		{"without a reason", ledger.Landing, skipped("TestRaced", ""), "a.TestRaced has skipped"},
+		{"a subtest that lists what is not promised", ledger.Landing, skipped("TestRaced/plain/sentences_that_do_not_run", `it renews: can't set faults`), ""},
+		{"another test", ledger.Landing, skipped("TestOther", full), "a.TestOther has skipped"},
+		{"another test passes", ledger.Landing, passed("TestOther"), ""},
+	} {
+		f, _, err := follows(c.lines...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err = skips(&out, l, c.run, "part", f.ended)
+		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+			t.Errorf("%s: %v; want %q", c.says, err, c.wrong)
+		}
+	}
+}
+
+func TestSkipsAreCountedAndNamed(t *testing.T) {
+	l, err := ledger.Parse(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := follows(slices.Concat(skipped("TestParts/large", "make nightly runs it"), skipped("TestParts/larger", "make nightly runs it"), skipped("TestLong", "make nightly runs it"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := skips(&out, l, ledger.Landing, "root", f.ended); err != nil {
+		t.Error(err)
+	}
+	if want := "root: 3 skipped (full): a.TestLong 1, a.TestParts 2\nroot: 3 tests and subtests skipped, 0 not expected\n"; out.String() != want {
+		t.Errorf("printed %q; want %q", out.String(), want)
+	}
+}
+
+// In landing, what go test says of each package is printed as it is without -json.
+func TestALineForEachPackageIsShown(t *testing.T) {
+	var out bytes.Buffer
+	f := &follower{progress: newProgress(&out, time.Now()), lines: true}
+	err := f.follow(bufio.NewReader(strings.NewReader(`{"Action":"output","Package":"p","Output":"PASS\n"}
+{"Action":"output","Package":"p","Output":"ok  \tp\t(cached)\n"}
+{"Action":"pass","Package":"p"}
+`)))
+	if err != nil || out.String() != "ok  \tp\t(cached)\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+// TestThePartsNameTargetsOfTheMakefile: make -n reads the Makefile, and runs nothing but the
+// $(shell).
+func TestThePartsNameTargetsOfTheMakefile(t *testing.T) {
+	// The go command notes that this test reads the file, and takes no cached result of another
+	// one.
+	if _, err := os.ReadFile("../../Makefile"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("SKIPPED: there is no make")
+	}
+	makes := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("make", append([]string{"-n", "--no-print-directory", "-C", "../.."}, args...)...)
+		printed, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("make %v: %v\n%s", args, err, printed)
+		}
+		return string(printed)
+	}
+	for _, p := range ledger.Runs[ledger.Nightly] {
+		if printed := makes("nightly", "PART="+p.Name, "COUNT=3"); !strings.Contains(printed, "go run ./proof/runs nightly -count 3 "+p.Name+"\n") {
+			t.Errorf("make nightly PART=%s runs\n%s", p.Name, printed)
+		}
+		for _, target := range p.Make {
+			makes(strings.Fields(target)...)
+		}
+	}
+	// With make -n, the recursive make prints the parts of make test.
+	printed := makes("test")
+	for _, p := range ledger.Runs[ledger.Landing] {
+		if !strings.Contains(printed, "go run ./proof/runs landing "+p.Name+"\n") {
+			t.Errorf("make test does not run the part %s:\n%s", p.Name, printed)
+		}
+	}
+	if n := strings.Count(printed, "go run ./proof/runs landing "); n != len(ledger.Runs[ledger.Landing]) {
+		t.Errorf("make test runs %d parts, and the table has %d", n, len(ledger.Runs[ledger.Landing]))
+	}
+}
