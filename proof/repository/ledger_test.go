@@ -1,6 +1,9 @@
 package repository
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/proof/ledger"
@@ -26,5 +29,20 @@ func TestEachTestHasARun(t *testing.T) {
 	}
 	for _, wrong := range l.Check(packages, ledger.Runs) {
 		t.Error(wrong)
+	}
+}
+
+// TestTheWorkflowHasAllPartsOfNightly compares the jobs of nightly.yml with the parts.
+func TestTheWorkflowHasAllPartsOfNightly(t *testing.T) {
+	jobs := regexp.MustCompile(`(?m)^        part: \[(.*)\]$`).FindStringSubmatch(read(t, "../../.github/workflows/nightly.yml"))
+	if jobs == nil {
+		t.Fatal("nightly.yml lists no parts")
+	}
+	var parts []string
+	for _, p := range ledger.Runs[ledger.Nightly] {
+		parts = append(parts, p.Name)
+	}
+	if got := strings.Split(jobs[1], ", "); !slices.Equal(got, parts) {
+		t.Errorf("nightly.yml has the parts %q; want %q", got, parts)
 	}
 }
