@@ -3,17 +3,17 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := . bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects proof/differential cmd/lockstep
+MODULES := . middleware/otellocker examples/otel bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects proof/differential cmd/lockstep
 # the stores whose modules have campaigns of their own: see proof/rivals
 STORES := backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
 # the modules that are apart for the sake of what they require
-APART := proof/differential
+APART := proof/differential middleware/otellocker examples/otel
 GOVULNCHECK := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The parts of make test: as soon as one ends, the next one begins. The longest come first, and those
 # that mostly wait stand beside test-root, which computes.
-TESTS := test-root test-etcd test-pgx test-nats test-command test-dialects test-rueidis test-differential test-servers test-again test-bench
+TESTS := test-root test-etcd test-pgx test-nats test-command test-dialects test-rueidis test-apart test-servers test-again test-bench
 
 .PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers mysql nightly parts figures vulnerabilities simulate fresh matrix cover release programs
 
@@ -26,8 +26,8 @@ fmt: ## format all Go files
 # The first line tests the packages that import no package which starts a server. The others test parts
 # of the rest: the contract in fake time, two schedules of each cell, and the documentation.
 check: lint ## lint, and run the tests that need no server (2 minutes)
-	@go test $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
-		| grep -v -e /proof/redistest -e /proof/beneath -e /proof/simulation | cut -d ' ' -f 1)
+	@for m in . $(APART); do go list -C $$m -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
+		| grep -v -e /proof/redistest -e /proof/beneath -e /proof/simulation | cut -d ' ' -f 1 | xargs -r go test -C $$m || exit 1; done
 	@go test -run 'Contract/fake_time' ./strategies/single ./strategies/fair ./strategies/fenced ./strategies/reentrant
 	@go test -run 'Contract.*InFakeTime' ./strategies/redlock
 	@go test -run 'Contract//fake_time' ./strategies/legacy

@@ -7,6 +7,7 @@ require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/lockstep-go/lockstep v0.0.0
 	github.com/lockstep-go/lockstep/backends/rueidis v0.0.0
+	github.com/lockstep-go/lockstep/middleware/otellocker v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidiscompat v1.0.79 // replaced below
@@ -140,6 +141,7 @@ replace (
 	github.com/lockstep-go/lockstep => ../
 	github.com/lockstep-go/lockstep/backends/nats => ../backends/nats
 	github.com/lockstep-go/lockstep/backends/rueidis => ../backends/rueidis
+	github.com/lockstep-go/lockstep/middleware/otellocker => ../middleware/otellocker
 )
 
 // For redsync over rueidis; v1.0.79 is not to be had from the module proxy.

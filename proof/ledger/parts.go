@@ -77,7 +77,13 @@ var Runs = map[Run][]Part{
 		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: racing}}},
 		{Name: "pgx", Tests: []Tests{{Module: "backends/pgx", Flags: racing}}},
 		{Name: "nats", Tests: []Tests{{Module: "backends/nats", Flags: racing}}},
-		{Name: "differential", Tests: []Tests{{Module: "proof/differential", Flags: racing}}},
+		{Name: "apart", Tests: []Tests{
+			{Module: "proof/differential", Flags: racing},
+			{Module: "middleware/otellocker", Flags: racing},
+			// It looks at a page, which the cache does not see, as the page is in another module.
+			{Module: "middleware/otellocker", Flags: racing + "-count=1", Packages: ".", Run: "TheTablesOfThePage"},
+			{Module: "examples/otel", Flags: racing},
+		}},
 		{Name: "dialects", Tests: []Tests{
 			{Module: "backends/sqlstore/dialects", Flags: racing},
 			{Module: "backends/sqlstore/dialects", Flags: cached, Packages: ".", Run: sqlite},
@@ -116,8 +122,10 @@ var Runs = map[Run][]Part{
 			{Module: "backends/sqlstore/dialects", Flags: full, Skip: campaigns},
 			{Module: "backends/sqlstore/dialects", Flags: plain, Packages: ".", Run: sqlite},
 		}},
-		{Name: "programs", Does: "the stores beside each other, the command, and the tests beside programs of others", Tests: []Tests{
+		{Name: "programs", Does: "the stores beside each other, OpenTelemetry, the command, and the tests beside programs of others", Tests: []Tests{
 			{Module: "proof/differential", Flags: full},
+			{Module: "middleware/otellocker", Flags: full},
+			{Module: "examples/otel", Flags: full},
 			{Module: "cmd/lockstep", Flags: plain},
 			{Module: "bench", Flags: plain},
 		}},

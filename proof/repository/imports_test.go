@@ -44,16 +44,26 @@ func TestNothingBelowTheAdaptersNeedsAThirdParty(t *testing.T) {
 	}
 }
 
+// TestTheRootRequiresOnlyTheClientsOfItsStores: every program with Lockstep has in its module graph what
+// the root requires. What only tests, one middleware or an example needs is required by a nested module.
+func TestTheRootRequiresOnlyTheClientsOfItsStores(t *testing.T) {
+	want := []string{"github.com/alicebob/miniredis/v2", "github.com/gomodule/redigo", "github.com/redis/go-redis/v9"}
+	if got := goList(t, "../..", "-m", "-f", "{{if not (or .Main .Indirect)}}{{.Path}}{{end}}", "all"); !slices.Equal(got, want) {
+		t.Errorf("the root requires %q; want %q", got, want)
+	}
+}
+
 // TestMiddlewareNeedsNoSDK checks that a program with otellocker gets only the API of
 // OpenTelemetry, and one with sloglocker nothing of it.
 func TestMiddlewareNeedsNoSDK(t *testing.T) {
 	for pkg, mayImport := range map[string]string{"otellocker": "go.opentelemetry.io/otel", "sloglocker": module} {
-		for _, imported := range goList(t, "../..", "-f", `{{join .Imports "\n"}}`, "./middleware/"+pkg) {
+		dir := "../../middleware/" + pkg // otellocker is a module of its own
+		for _, imported := range goList(t, dir, "-f", `{{join .Imports "\n"}}`, ".") {
 			if !isStandard(imported) && imported != module+"/locker" && imported != module+"/locker/election" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
 				t.Errorf("%s imports %s", pkg, imported)
 			}
 		}
-		for _, needed := range goList(t, "../..", "-deps", "./middleware/"+pkg) {
+		for _, needed := range goList(t, dir, "-deps", ".") {
 			if strings.HasPrefix(needed, "go.opentelemetry.io/otel/sdk") {
 				t.Errorf("%s needs %s", pkg, needed)
 			}
@@ -101,7 +111,11 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"internal/turns", []string{"backends"}},
 		{"internal/wallclock", nil},
 	}
-	for _, line := range goList(t, "../..", "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...") {
+	var all []string
+	for _, dir := range []string{"../..", "../../middleware/otellocker"} {
+		all = append(all, goList(t, dir, "-f", `{{.ImportPath}}{{range .Imports}},{{.}}{{end}}`, "./...")...)
+	}
+	for _, line := range all {
 		parts := strings.Split(line, ",")
 		pkg := strings.TrimPrefix(parts[0], module+"/")
 		for _, rule := range allowed {

@@ -105,13 +105,15 @@ func save(ctx context.Context, number uint64) error { return ctx.Err() }
 // or statements. Blocks of statements are files of one package. The others may declare the same
 // names, so each has a package of its own.
 func TestSnippetsCompile(t *testing.T) {
-	snippets := map[string]map[string]string{} // the source of each file, by package
-	nested := map[string]map[string]map[string]string{}
-	add := func(in, name, source string) {
-		if snippets[in] == nil {
-			snippets[in] = map[string]string{}
+	snippets := map[string]map[string]map[string]string{} // the source of each file, by folder of a module and by package
+	add := func(dir, in, name, source string) {
+		if snippets[dir] == nil {
+			snippets[dir] = map[string]map[string]string{}
 		}
-		snippets[in][name] = source
+		if snippets[dir][in] == nil {
+			snippets[dir][in] = map[string]string{}
+		}
+		snippets[dir][in][name] = source
 	}
 	blocks := 0
 	for _, file := range documents(t) {
@@ -127,14 +129,11 @@ func TestSnippetsCompile(t *testing.T) {
 			}
 			blocks++
 			name := fmt.Sprintf("%s_%d", regexp.MustCompile(`\W`).ReplaceAllString(file, "_"), i+1)
-			source, in := block[1], name
+			source, in, dir := block[1], name, "../.."
 			if store := ofAModule.FindStringSubmatch(source); store != nil { // the root module does not require its client library
-				dir := "../../backends/" + store[1]
-				if nested[dir] == nil {
-					nested[dir] = map[string]map[string]string{}
-				}
-				nested[dir][name] = map[string]string{name: source}
-				continue
+				dir += "/backends/" + store[1]
+			} else if strings.Contains(source, "otellocker.") { // nor OpenTelemetry
+				dir += "/examples/otel"
 			}
 			if !strings.HasPrefix(source, "package ") {
 				if source, err = complete(source); err != nil {
@@ -144,19 +143,16 @@ func TestSnippetsCompile(t *testing.T) {
 				if strings.Contains(source, "\nfunc _() error {") {
 					in = "statements"
 				}
-				add(in, "around", around)
+				add(dir, in, "around", around)
 			}
-			add(in, name, source)
+			add(dir, in, name, source)
 		}
 	}
 	if blocks < 5 {
 		t.Errorf("only %d blocks; is the pattern of this test right?", blocks)
 	}
-	for _, err := range typeErrors(t, "../..", snippets) {
-		t.Error(err)
-	}
-	for dir, programs := range nested {
-		for _, err := range typeErrors(t, dir, programs) {
+	for dir, packages := range snippets {
+		for _, err := range typeErrors(t, dir, packages) {
 			t.Error(err)
 		}
 	}

@@ -35,7 +35,7 @@ type payments interface {
 }
 
 func newService(log *slog.Logger, locks *locker.Client, tracers trace.TracerProvider, orders payments) http.Handler {
-	s := &service{log, locks, tracers.Tracer("github.com/lockstep-go/lockstep/examples/http"), orders}
+	s := &service{log, locks, tracers.Tracer("github.com/lockstep-go/lockstep/examples/otel/http"), orders}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{order}/payment", s.payment)
 	return mux

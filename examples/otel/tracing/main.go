@@ -2,8 +2,8 @@
 // for it, one finds it held, one gives up, and one gets it and loses it. The program prints the spans
 // of each call, to scale, and the metrics.
 //
-//	go run ./examples/tracing
-//	REDIS_ADDR=localhost:6379 go run ./examples/tracing
+//	go run -C examples/otel ./tracing
+//	REDIS_ADDR=localhost:6379 go run -C examples/otel ./tracing
 //
 // Without REDIS_ADDR it starts a small server of its own. docs/observability.md explains the names.
 package main

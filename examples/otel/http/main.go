@@ -1,8 +1,8 @@
 // Command http is a service that takes payments. A lock for each order keeps two requests, in any
 // process of the service, from paying one order at the same time.
 //
-//	go run ./examples/http
-//	REDIS_ADDR=localhost:6379 go run ./examples/http -listen localhost:8081
+//	go run -C examples/otel ./http
+//	REDIS_ADDR=localhost:6379 go run -C examples/otel ./http -listen localhost:8081
 //	curl -i -X POST localhost:8080/orders/42/payment
 //
 // Without REDIS_ADDR it starts a small server of its own. The handler is in payment.go. This file
