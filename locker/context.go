@@ -55,7 +55,7 @@ func (c *holdContext) Format(s fmt.State, verb rune) { format(s, verb, c) }
 
 // deadlineContext is what the first Release of a hold runs under. With [context.WithDeadline] and
 // [context.AfterFunc] a Lock and Unlock would take 1.2 to 1.4 times the CPU, and 13 allocations
-// instead of 6: see docs/performance.md, "What each mechanism brings".
+// instead of 6: see bench/regress/mechanisms.md.
 type deadlineContext struct {
 	valuesContext
 	ending

@@ -30,7 +30,7 @@ type hold struct {
 	told       chan struct{}           // closed when middleware knows of the loss; nil: it is not lost
 	unlock     unlocking
 	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the
-	// runtime. See docs/performance.md, "What each mechanism brings".
+	// runtime. See bench/regress/mechanisms.md.
 	handle    *Lock
 	extend    bool // renew the lease
 	stopped   bool // the ctx given to Lock had ended when the hold did

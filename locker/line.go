@@ -16,8 +16,7 @@ import (
 type lines struct {
 	mu    sync.Mutex // guards the lines as well
 	byKey map[string]*line
-	// lines that nobody else ever joined, for the next caller: docs/performance.md, "What each
-	// mechanism brings"
+	// lines that nobody else ever joined, for the next caller: bench/regress/mechanisms.md
 	spare sync.Pool
 
 	shared bool                 // with other software: see WithSharedKeys; set by New, as holder is
@@ -236,7 +235,7 @@ func (ln *line) letJoin(room int) {
 
 // lingering is how long a line that was watched is kept after the last waiter in it got the lock.
 // The next call then need not begin a watch, and enters the queue of the store with its first
-// attempt: docs/performance.md, "What each mechanism brings".
+// attempt: bench/regress/mechanisms.md.
 const lingering = 200 * time.Millisecond
 
 // end removes a line that no call has joined again.

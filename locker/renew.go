@@ -158,7 +158,7 @@ func (h *hold) follow() {
 
 // renewalDue is when a third of the TTL is over, or as much later as the lease was made longer. It
 // is earlier by up to a hundredth of the TTL, so that many locks are renewed at once and share
-// round trips. See docs/performance.md, "What each mechanism brings".
+// round trips. See bench/regress/mechanisms.md.
 func (h *hold) renewalDue() time.Time {
 	due := h.lease.Expires.Add(-h.ttl * 2 / 3)
 	return due.Add(-(due.Sub(h.client.renewals.origin) % (h.ttl / 100)))

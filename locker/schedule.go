@@ -289,7 +289,7 @@ func (s *scheduler) forget(e *entry) {
 
 // arm sets the timer for the first due time, but at most lookInterval after the last look. If the
 // timer is set for an earlier time, as it nearly always is, arm leaves it and reads no clock. See
-// docs/performance.md, "What each mechanism brings".
+// bench/regress/mechanisms.md.
 func (s *scheduler) arm() {
 	if s.tasks() == 0 || s.ticking {
 		return

@@ -9,7 +9,7 @@ import (
 
 // ending is how a ctx of this package ends. Its channel is made only if somebody asks for it, and a
 // call at its end needs no goroutine before: [context.WithCancel] and [context.AfterFunc] find the
-// method AfterFunc. See docs/performance.md, "What each mechanism brings".
+// method AfterFunc. See bench/regress/mechanisms.md.
 type ending struct {
 	mu    sync.Mutex
 	done  chan struct{} // made when it is asked for
