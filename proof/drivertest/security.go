@@ -43,7 +43,8 @@ func Users(t *testing.T) map[string][]string {
 	}
 	all := map[string][]string{}
 	for line := range strings.Lines(string(page)) {
-		if words := strings.Fields(line); len(words) > 3 && words[0] == "ACL" && words[1] == "SETUSER" {
+		words := strings.Fields(line) // a line of prose may begin with the same two words
+		if len(words) > 3 && words[0] == "ACL" && words[1] == "SETUSER" && words[3] == "reset" {
 			all[words[2]] = words[3:]
 		}
 	}

@@ -165,7 +165,7 @@ var Runs = map[Run][]Part{
 			"regress BASE=yesterday", "bench-peers", "figures",
 		}},
 		{Name: "checks", Does: "lint, known vulnerabilities, and statements that no test runs", Make: []string{
-			"lint", "vulnerabilities", "cover",
+			"lint", "cover", "vulnerabilities",
 		}},
 	},
 }
