@@ -6,51 +6,18 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
-	"github.com/lockstep-go/lockstep/strategies/fenced"
-	"github.com/lockstep-go/lockstep/strategies/reentrant"
-	"github.com/lockstep-go/lockstep/strategies/semaphore"
-	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func TestEveryStrategyOverEtcd(t *testing.T) {
 	t.Parallel()
 	_, client := one(t)
-	plain := func(acquire backendtest.Op) map[lockertest.Op]backendtest.Op {
-		return map[lockertest.Op]backendtest.Op{lockertest.Acquire: acquire, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf}
-	}
-	for name, over := range map[string]func(s *etcd.Store, o keys, faults *backendtest.Faults) (locker.Locker, lockertest.Disturber){
-		"single": func(s *etcd.Store, o keys, faults *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-			return single.New(faults.Store(s)), beneath.Disturber{Outside: o, Faults: faults, Ops: plain(backendtest.SetNX)}
-		},
-		"fenced": func(s *etcd.Store, o keys, faults *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-			return fenced.New(faults.Numbered(s)), beneath.Disturber{Outside: o, Faults: faults, Ops: plain(backendtest.SetNXNumbered)}
-		},
-		"reentrant": func(s *etcd.Store, o keys, faults *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-			return reentrant.New(faults.Shared(s)), beneath.OfHolds(o, faults)
-		},
-		"semaphore": func(s *etcd.Store, o keys, faults *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-			return semaphore.New(faults.Shared(s), 1), beneath.OfHolds(o, faults)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var except []string
-			if name == "reentrant" {
-				except = []string{"a lock is held for its own owner too, if the token is new"}
-			}
-			lockertest.Run(t, lockertest.Harness{
-				MaxTTL: maxTTL, Resolution: resolution, NoLeft: true, Except: except,
-				New: func(t *testing.T) (locker.Locker, lockertest.Disturber) {
-					return over(etcd.New(client, etcd.WithMaxTTL(maxTTL)), keys{outside{t, client}}, new(backendtest.Faults))
-				},
-			})
-		})
-	}
+	h := lockertest.Harness{MaxTTL: maxTTL, Resolution: resolution, NoLeft: true}
+	beneath.ThatFit(t, h, etcd.New(client), func(t *testing.T) (any, beneath.Outside) {
+		return etcd.New(client, etcd.WithMaxTTL(maxTTL)), keys{outside{t, client}}
+	})
 }
 
 // keys are what a Disturber does to a key past the store.

@@ -53,6 +53,24 @@ func WithoutRecipes(t *testing.T, start Start) {
 	}
 }
 
+// ThatFit runs the contract in real time of every strategy that a store can serve which lacks some of what
+// [Store] has. start gives stores like sample; h says what they do not promise.
+func ThatFit(t *testing.T, h lockertest.Harness, sample any, start func(t *testing.T) (store any, outside Outside)) {
+	for _, r := range table.Of(table.Contract) {
+		i := slices.IndexFunc(r.Takes, func(k table.Kind) bool { return k.Has(sample) })
+		if len(r.Sizes) > 0 || r.Legacy || i < 0 {
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			t.Parallel()
+			h := h
+			h.Except, h.NoTransfer = slices.Concat(h.Except, r.Except), h.NoTransfer || r.NoTransfer
+			h.New = func(t *testing.T) (locker.Locker, lockertest.Disturber) { return ofKind(r, r.Takes[i])(start(t)) }
+			lockertest.Run(t, h)
+		})
+	}
+}
+
 func unwrapped(_ *testing.T, l locker.Locker) locker.Locker { return l }
 
 func contract(t *testing.T, r table.Row, start Start, bubble bool, wrap Wrapping) {
@@ -95,15 +113,21 @@ func over(r table.Row) Over { return overKind(r, r.Takes[0]) }
 // overKind is over for a strategy that sees a store of one kind.
 func overKind(r table.Row, kind table.Kind) Over {
 	return func(store Store, outside Outside) (locker.Locker, lockertest.Disturber) {
-		setup := table.Setup{Permits: 1}
 		if r.Legacy {
 			commands := plainCommands(store)
-			return table.Over(r, commands, setup), remains{Disturber{Outside: outside}, commands, func(value string) bool {
+			return table.Over(r, commands, table.Setup{}), remains{Disturber{Outside: outside}, commands, func(value string) bool {
 				return r.Busy == nil || r.Busy(value, time.Now())
 			}}
 		}
+		return ofKind(r, kind)(store, outside)
+	}
+}
+
+// ofKind is overKind for any store of the kind.
+func ofKind(r table.Row, kind table.Kind) func(store any, outside Outside) (locker.Locker, lockertest.Disturber) {
+	return func(store any, outside Outside) (locker.Locker, lockertest.Disturber) {
 		faults := new(backendtest.Faults)
-		return table.Over(r, faulty(faults, kind, store), setup), disturber(outside, faults, kind)
+		return table.Over(r, faulty(faults, kind, store), table.Setup{Permits: 1}), disturber(outside, faults, kind)
 	}
 }
 

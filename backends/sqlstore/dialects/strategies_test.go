@@ -4,15 +4,11 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/race"
-	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
-	"github.com/lockstep-go/lockstep/strategies/reentrant"
-	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -24,41 +20,9 @@ func TestEveryStrategy(t *testing.T) {
 			race.LeaveOut(t)
 		}
 		db := d.fresh(t)
-		for name, over := range strategies {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				h := lockertest.Harness{MaxTTL: maxTTL, NoWatch: true}
-				if name == "reentrant" {
-					h.Except = []string{"a lock is held for its own owner too, if the token is new"}
-				}
-				h.New = func(t *testing.T) (locker.Locker, lockertest.Disturber) {
-					return over(db.store(), outside{t, db}, new(backendtest.Faults))
-				}
-				lockertest.Run(t, h)
-			})
-		}
+		h := lockertest.Harness{MaxTTL: maxTTL, NoWatch: true}
+		beneath.ThatFit(t, h, db.store(), func(t *testing.T) (any, beneath.Outside) { return db.store(), outside{t, db} })
 	})
-}
-
-var strategies = map[string]func(store, outside, *backendtest.Faults) (locker.Locker, lockertest.Disturber){
-	"single": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-		return single.New(f.Store(s)), beneath.Disturber{Outside: o, Faults: f, Ops: locksBy(backendtest.SetNX)}
-	},
-	"fenced": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-		return fenced.New(f.Numbered(s)), beneath.Disturber{Outside: o, Faults: f, Ops: locksBy(backendtest.SetNXNumbered)}
-	},
-	"reentrant": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-		return reentrant.New(f.Shared(s)), beneath.OfHolds(o, f)
-	},
-	"semaphore": func(s store, o outside, f *backendtest.Faults) (locker.Locker, lockertest.Disturber) {
-		return semaphore.New(f.Shared(s), 1), beneath.OfHolds(o, f)
-	},
-}
-
-func locksBy(acquire backendtest.Op) map[lockertest.Op]backendtest.Op {
-	return map[lockertest.Op]backendtest.Op{
-		lockertest.Acquire: acquire, lockertest.Extend: backendtest.ExpireIf, lockertest.Release: backendtest.DeleteIf,
-	}
 }
 
 func TestAQuorumOfFiles(t *testing.T) { quorum(t, sqlite.fresh(t), sqlite.fresh(t), sqlite.fresh(t)) }
