@@ -64,8 +64,8 @@ func TestTheDocumentedUpsertInsertsARowThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestConcurrentWritersNeverTakeTheFenceBack lets two connections write in any order what is only right in one.
-func TestConcurrentWritersNeverTakeTheFenceBack(t *testing.T) {
+// TestTheDocumentedSQLNeverTakesTheFenceBack lets two connections write in any order what is only right in one.
+func TestTheDocumentedSQLNeverTakesTheFenceBack(t *testing.T) {
 	const writers, writes = 2, 100
 	db := invoices(t)
 	for _, name := range []string{"write", "upsert"} {

@@ -78,25 +78,6 @@ COMP_WORDS=(lockstep ru); COMP_CWORD=1; _lockstep; echo "${COMPREPLY[@]}"`).Comb
 	}
 }
 
-// TestTheRootHasNothingOfIt: who needs the library gets neither this command nor what it needs.
-func TestTheRootHasNothingOfIt(t *testing.T) {
-	list := func(args ...string) string {
-		c := exec.Command("go", append([]string{"list"}, args...)...)
-		c.Dir = "../.."
-		out, err := c.CombinedOutput()
-		if err != nil {
-			t.Fatalf("go list %v: %v: %s", args, err, out)
-		}
-		return string(out)
-	}
-	packages, required := list("-deps", "./locker/...", "./strategies/...", "./backends/...", "./middleware/..."), list("-m", "all")
-	for _, unwanted := range []string{"lockstep/cmd/", "golang.org/x/term", "jackc/pgx"} {
-		if strings.Contains(packages, unwanted) || strings.Contains(required, unwanted) {
-			t.Errorf("the root needs %s", unwanted)
-		}
-	}
-}
-
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
 // TestTheCommandsOfOperations runs every command of docs/operations.md, with a stuck lock.

@@ -58,6 +58,13 @@ const (
 	rueidis       = "OnEmbedded|InFakeTime"
 )
 
+// The tests foreign look at files of other modules, which the go command does not see. The packages
+// worked of module bench have them and others.
+const (
+	foreign = "^(TestTheCommandsOfOperations|TestHeadlinesAreWrittenInto.*|TestTheDocumented.*)$"
+	worked  = "./internal/... ./interop ./peers"
+)
+
 // campaigns are those of the modules of stores.
 const campaigns = "Campaign|GuardedCounter"
 
@@ -92,8 +99,16 @@ var Runs = map[Run][]Part{
 			{Module: "backends/rueidis", Flags: racing},
 			{Module: "backends/rueidis", Flags: cached, Packages: ".", Run: rueidis},
 		}},
-		{Name: "command", Tests: []Tests{{Module: "cmd/lockstep", Flags: uncached}}},
-		{Name: "bench", Tests: []Tests{{Module: "bench", Flags: uncached}}},
+		{Name: "command", Tests: []Tests{
+			{Module: "cmd/lockstep", Flags: cached + "-timeout 20m ", Packages: ".", Skip: foreign},
+			{Module: "cmd/lockstep", Flags: uncached, Packages: ".", Run: foreign},
+			{Module: "cmd/lockstep", Flags: uncached, Packages: "./command ./stores"},
+		}},
+		{Name: "bench", Tests: []Tests{
+			{Module: "bench", Flags: cached + "-timeout 20m ", Packages: worked, Skip: foreign},
+			{Module: "bench", Flags: uncached, Packages: worked, Run: foreign},
+			{Module: "bench", Flags: uncached, Packages: "./observe ./regress ./stores"},
+		}},
 		{Name: "again", Tests: []Tests{
 			{Flags: cached, Packages: "./proof/simulation"},
 			{Flags: cached, Packages: clients, Run: "OnEmbedded"},
