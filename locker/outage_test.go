@@ -230,7 +230,7 @@ func TestAnAnswerResetsThePausesOfAnOutage(t *testing.T) {
 // A store that is back wakes all waiters at one instant. Waiters whose last attempt failed ignore
 // that, and end their pause first.
 func TestWaitersAreSpreadOverASecondWhenTheStoreIsBack(t *testing.T) {
-	const waiters = 400
+	const waiters = 1000 // so many that chance puts a fifth of them into one slot, and never a quarter
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var mu sync.Mutex
 		var wakes []func()
