@@ -157,7 +157,8 @@ func (c *clone) install(m module, version string) ([]string, error) {
 func (c *clone) list(m module, format string) ([]string, error) {
 	text, err := c.golang(filepath.Join(c.git.dir, m.Dir), "list", "-f", format, "./...")
 	return slices.DeleteFunc(strings.Fields(text), func(p string) bool {
-		return strings.Contains(p+"/", "/internal/") || strings.Contains(p, "/proof/")
+		programs := strings.Contains(p, "/proof/") && !strings.HasSuffix(p, "/proof/drivertest")
+		return programs || strings.Contains(p+"/", "/internal/")
 	}), err
 }
 

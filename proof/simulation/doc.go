@@ -120,6 +120,10 @@
 // locker.WithBackoff. Where two things fall on one instant, such as the end of a lease and that of
 // a ctx, an error may name either, so only its kind is recorded.
 //
+// One order is left to the scheduler. Cleanups that begin at one instant stand in any order in the
+// queue for a node. A schedule in which that matters has a few histories: of a quorum often, of one
+// node seldom (-strategy semaphore-limits -fault storm -seed 7 has two). Play it a few times.
+//
 // # What it does not show
 //
 // Processes do not pause here, since a bubble has one time for all: their network pauses, and a
