@@ -58,11 +58,11 @@ const (
 	rueidis       = "OnEmbedded|InFakeTime"
 )
 
-// The tests foreign look at files of other modules, which the go command does not see. The packages
-// worked of module bench have them and others.
+// The tests foreign look at files of other modules, which the go command does not see. benchCached are
+// the packages of module bench whose other tests take cached results.
 const (
-	foreign = "^(TestTheCommandsOfOperations|TestHeadlinesAreWrittenInto.*|TestTheDocumented.*)$"
-	worked  = "./internal/... ./interop ./peers"
+	foreign     = "^(TestTheCommandsOfOperations|TestHeadlinesAreWrittenInto.*|TestTheDocumented.*)$"
+	benchCached = "./internal/... ./interop ./peers"
 )
 
 // campaigns are those of the modules of stores.
@@ -105,8 +105,8 @@ var Runs = map[Run][]Part{
 			{Module: "cmd/lockstep", Flags: uncached, Packages: "./command ./stores"},
 		}},
 		{Name: "bench", Tests: []Tests{
-			{Module: "bench", Flags: cached + "-timeout 20m ", Packages: worked, Skip: foreign},
-			{Module: "bench", Flags: uncached, Packages: worked, Run: foreign},
+			{Module: "bench", Flags: cached + "-timeout 20m ", Packages: benchCached, Skip: foreign},
+			{Module: "bench", Flags: uncached, Packages: benchCached, Run: foreign},
 			{Module: "bench", Flags: uncached, Packages: "./observe ./regress ./stores"},
 		}},
 		{Name: "again", Tests: []Tests{

@@ -8,8 +8,8 @@
 //	go run ./proof/runs matrix [-html FILE] [-matrix FILE] [-docs FILE] [-by COMMAND] [-keep] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
 // `make test`, `make nightly` and `make matrix` call it. It reads the output of `go test -json`,
-// and prints that of tests that fail. A part of a run fails, too, if a test skips that the ledger
-// does not let skip.
+// and prints the output of tests that fail. A part of a run also fails if a test skips although the
+// ledger does not expect it.
 //
 // Tests report cells (package matrix). A part of nightly whose tests do writes its cells into
 // artefacts/nightly/PART.md. Each -- of matrix begins another `go test`, which -C backends/pgx does

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/proof/ledger"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 const book = `reason full "make nightly runs it"
 reason race "run it without -race"
@@ -116,7 +119,7 @@ func TestThePartsNameTargetsOfTheMakefile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("SKIPPED: there is no make")
+		redistest.Missing(t, "make is not installed")
 	}
 	makes := func(args ...string) string {
 		t.Helper()

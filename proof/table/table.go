@@ -89,7 +89,7 @@ func (k Kind) Has(store any) (has bool) {
 	return has
 }
 
-// A Size is that of a quorum.
+// A Size of a quorum: how many nodes there are, and how many must grant.
 type Size struct{ Nodes, Quorum int }
 
 // A Reader plays the rows.
@@ -107,7 +107,7 @@ const (
 type Setup struct {
 	Permits   int
 	Slots     bool
-	Reads     bool // the Locker of readers, in place of that of writers
+	Reads     bool // build the Locker of readers and not the Locker of writers
 	Quorum    int
 	NodeLimit time.Duration                     // 0: the default
 	Node      func(locker.Locker) locker.Locker // wraps the Locker of each node; nil: nothing does
