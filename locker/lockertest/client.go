@@ -13,8 +13,10 @@ import (
 // The sentences of this file and of wait.go, renew.go, unlock.go and hold.go are about a Client
 // over the Locker.
 
+// client returns a Client whose leases do not end during a sentence, unless opts has a TTL: a machine
+// may stand still for longer than the TTL of a Client without options.
 func (x *fixture) client(opts ...locker.Option) *locker.Client {
-	return locker.New(x.locker, slices.Concat(x.Options, opts, x.options)...)
+	return locker.New(x.locker, slices.Concat([]locker.Option{locker.WithTTL(x.long)}, x.Options, opts, x.options)...)
 }
 
 // lock takes key, which must be free, through c. In real time a lease may have ended when the
@@ -163,7 +165,7 @@ var clientSentences = []sentence{
 	{"TryLock of a held lock returns at once with ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		began := time.Now()
-		_, err := x.client().TryLock(x.Context(), g.Key)
+		_, err := x.client(locker.WithTTL(x.short)).TryLock(x.Context(), g.Key) // another ttl than the hold's
 		x.wantHeld(err, g, began)
 		x.soon("TryLock returned", began, slack)
 	}},
