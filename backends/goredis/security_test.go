@@ -19,11 +19,12 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// The tests in security_*_test.go run docs/security.md. This file reads the users out of the page, and the tables of
-// refusals out of a file that the page links to, and lives the life of a lock with them.
+// The tests in security_*_test.go run docs/security.md. This file reads the users, and the tables of refusals, out of
+// files that the page links to, and lives the life of a lock with them.
 
 const (
 	page   = "../../docs/security.md"
+	acl    = "../../docs/redis-users.acl"
 	golden = "testdata/refusals.md"
 )
 
@@ -42,16 +43,15 @@ func readPage(t *testing.T) string {
 	return string(text)
 }
 
-// users are the ACL lines of the page: what follows the name in ACL SETUSER.
+// users are the ACL lines that the page links to: what follows the name in ACL SETUSER.
 func users(t *testing.T) map[string][]string {
 	t.Helper()
-	_, rest, found := strings.Cut(readPage(t), "```redis-acl\n")
-	block, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatalf("no block of ACL lines in %s", page)
+	lines, err := os.ReadFile(acl)
+	if err != nil {
+		t.Fatal(err)
 	}
 	all := map[string][]string{}
-	for line := range strings.Lines(block) {
+	for line := range strings.Lines(string(lines)) {
 		words := strings.Fields(line)
 		if len(words) < 4 || words[0] != "ACL" || words[1] != "SETUSER" || words[3] != "reset" {
 			t.Fatalf("not an ACL line: %q", line)
