@@ -8,7 +8,7 @@
 //	go run ./proof/compare -only pause -strategy single         one cell, told step by step
 //	go run ./proof/compare -html compare.html                   also as a page, with a timeline for each anomaly
 //
-// It exits with 1 if a cell is not what docs/safety.md says, or if nothing could be run, such as for want of servers.
+// It exits with 1 if a cell is not what the tables of anomalies say, or if nothing could be run, such as for want of servers.
 package main
 
 import (

@@ -1,6 +1,7 @@
 package laboratory
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -8,15 +9,19 @@ import (
 	"testing"
 )
 
-// TestTheTableIsThatOfTheDocumentation reads the table of anomalies in docs/safety.md: the one that has our columns.
+// TestTheTableIsThatOfTheDocumentation reads the tables of anomalies in docs/safety.md and in anomalies.md:
+// those that have our columns.
 func TestTheTableIsThatOfTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/safety.md")
-	if err != nil {
+	const pages = "docs/safety.md and anomalies.md"
+	page, err1 := os.ReadFile("../../docs/safety.md")
+	more, err2 := os.ReadFile("anomalies.md")
+	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
+	text := string(page) + "\n" + string(more)
 	documented := Matrix{}
 	var names []string
-	for l := range strings.Lines(string(text)) {
+	for l := range strings.Lines(text) {
 		fields := fieldsOf(l)
 		switch {
 		case slices.ContainsFunc(headers(), func(h []string) bool { return slices.Equal(h, fields) }):
@@ -33,20 +38,20 @@ func TestTheTableIsThatOfTheDocumentation(t *testing.T) {
 		}
 	}
 	if n := len(RowNames()); len(documented) != n || len(Expected) != n {
-		t.Errorf("docs/safety.md has %d strategies, %d are expected, and there are %d", len(documented), len(Expected), n)
+		t.Errorf("%s have %d strategies, %d are expected, and there are %d", pages, len(documented), len(Expected), n)
 	}
 	for _, name := range RowNames() {
 		if !maps.Equal(documented[name], Expected[name]) {
-			t.Errorf("%s: docs/safety.md says %v, expected is %v", name, documented[name], Expected[name])
+			t.Errorf("%s: %s say %v, expected is %v", name, pages, documented[name], Expected[name])
 		}
 	}
 	for _, column := range Columns() {
-		if row := "\n| " + column + " | "; column != SpeedColumn && !strings.Contains(string(text), row) {
-			t.Errorf("docs/safety.md does not say what happens in the column %q", column)
+		if row := "\n| " + column + " | "; column != SpeedColumn && !strings.Contains(text, row) {
+			t.Errorf("%s do not say what happens in the column %q", pages, column)
 		}
 	}
-	if command := "go run ./proof/compare -only COLUMN"; !strings.Contains(string(text), command) {
-		t.Errorf("docs/safety.md does not say %q", command)
+	if command := "go run ./proof/compare -only COLUMN"; !strings.Contains(text, command) {
+		t.Errorf("%s do not say %q", pages, command)
 	}
 }
 

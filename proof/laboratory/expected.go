@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Expected has the tables of anomalies of docs/safety.md; a test compares them. A cell that is "not run"
-// contradicts nothing.
+// Expected has the tables of anomalies of docs/safety.md and anomalies.md; a test compares them. A cell that is
+// "not run" contradicts nothing.
 var Expected = func() Matrix {
 	all := parseMatrix(`
 	                     crash      pause      restart    restarts   loser      clock      killed

@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	return Report{On: park.name, Flags: park.flags, NoTimes: park.noTimes, Took: time.Since(began), Tables: wanted}, nil
 }
 
-// Err tells of cells that are not as docs/safety.md says, and of a run in which nothing ran.
+// Err tells of cells that are not as the tables of anomalies say, and of a run in which nothing ran.
 func (r Report) Err() error { return errors.Join(r.fault(Expected), r.nothing()) }
 
 // choose says which rows and columns are wanted.
@@ -110,7 +110,7 @@ func (r Report) fault(want Matrix) error {
 	for _, row := range r.results() {
 		for _, c := range row.Cells {
 			if w := want[row.Row.Name][c.Scenario.Name]; c.Outcome != w && c.Outcome != NotRun {
-				errs = append(errs, fmt.Errorf("%s, %s: %s (%s); docs/safety.md says %s", c.Row, c.Scenario.Name, c.Outcome, c.Detail, w))
+				errs = append(errs, fmt.Errorf("%s, %s: %s (%s); the table says %s", c.Row, c.Scenario.Name, c.Outcome, c.Detail, w))
 			}
 		}
 	}

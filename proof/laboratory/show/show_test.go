@@ -170,7 +170,7 @@ func TestWhatDoesNotExistIsAnErrorThatListsWhatDoes(t *testing.T) {
 		`no servers "valkey": there are embedded and redis`:        {Servers: "valkey"},
 		`127.0.0.1:1: connect: connection refused`:                 {Environment: "127.0.0.1:1", Only: "speed", Strategy: "single"},
 		`single, clock: not produced (Alice: lockstep: acquire`:    {Environment: "127.0.0.1:1", Only: "clock", Strategy: "single"},
-		`docs/safety.md says safe`:                                 {Environment: "127.0.0.1:1", Only: "clock", Strategy: "single"},
+		`the table says safe`:                                      {Environment: "127.0.0.1:1", Only: "clock", Strategy: "single"},
 		`open /no/such/directory/page.html: no such file or direc`: {Servers: "embedded", Only: "clock", Strategy: "single"},
 	} {
 		html := ""
