@@ -137,7 +137,7 @@ func TestTheEndOfALeaseWakes(t *testing.T) {
 // A full cluster grants nothing. Holders keep their locks and can give them back.
 func TestAFullClusterKeepsLocksAndGrantsNone(t *testing.T) {
 	c, client := one(t, "--quota-backend-bytes", "16777216")
-	locks := locker.New(single.New(etcd.New(client)), locker.WithTTL(10*time.Second))
+	locks := locker.New(single.New(etcd.New(client)), locker.WithTTL(time.Minute))
 	held, err := locks.Lock(t.Context(), "held")
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,8 @@ func (o operator) awaitWaiters(key string, want int) {
 	})
 }
 
-// program is one with a pool of its own for locks.
+// program is one with a pool of its own for locks. Without a TTL in opts its leases outlive a machine that
+// stands still for some seconds.
 func program(t *testing.T, dsn string, opts ...locker.Option) (*locker.Client, *pgxpool.Pool) {
 	t.Helper()
 	store, pool, err := pgx.Open(t.Context(), dsn)
@@ -99,7 +100,7 @@ func program(t *testing.T, dsn string, opts ...locker.Option) (*locker.Client, *
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return locker.New(single.New(store), opts...), pool
+	return locker.New(single.New(store), append([]locker.Option{locker.WithTTL(time.Minute)}, opts...)...), pool
 }
 
 // contended starts a server on which a program has the lock k.
@@ -299,7 +300,7 @@ func TestAWaiterIsWokenWhileACallWaitsForATransaction(t *testing.T) {
 // wait for it.
 func TestALockSurvivesTheConnectionThatWasGrantedIt(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second
+	const ttl = 15 * time.Second // longer than a busy machine stands still
 	server := pgtest.Start(t, "fsync=off")
 	install(t, server.DSN()).Close()
 	operator := watchOver(t, server)
@@ -338,7 +339,7 @@ func TestAWaiterTakesNothingFromThePoolOfTheApplication(t *testing.T) {
 	t.Parallel()
 	server, operator, first := contended(t, "fsync=off")
 	pool := application(t, server.DSN()+" application_name=app", 2)
-	granted := lockBehind(t, locker.New(single.New(pgx.New(pool))), "k")
+	granted := lockBehind(t, locker.New(single.New(pgx.New(pool)), locker.WithTTL(time.Minute)), "k")
 	operator.awaitWaiters("k", 1)
 	operator.awaitNames(map[string]int{"lockstep": 1, "app": 1})
 	end := occupy(t, pool)
