@@ -3,6 +3,7 @@ package observe
 import (
 	"log/slog"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,27 +47,29 @@ func TestExpressionsFindWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// TestAlertsFireInTroubleAndNotWithout holds the rules of the page against both.
+// TestAlertsFireInTroubleAndNotWithout holds the rules of docs/alerts.yaml against both.
 func TestAlertsFireInTroubleAndNotWithout(t *testing.T) {
 	well, ill, ill1 := healthy.scraped(t), ailing.scraped(t), once.scraped(t)
 	rules := 0
-	for _, block := range blocks(t, "yaml") {
-		groups, errs := rulefmt.Parse([]byte(block), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
-		for _, group := range groups.Groups {
-			for _, rule := range group.Rules {
-				rules++
-				if found := ill.query(t, rule.Expr); len(found) == 0 {
-					t.Errorf("%s does not fire", rule.Alert)
-				}
-				if found := well.query(t, rule.Expr); len(found) > 0 {
-					t.Errorf("%s fires without trouble: %v", rule.Alert, found)
-				}
-				if found := ill1.query(t, rule.Expr); rule.Alert == "LockLost" && len(found) == 0 {
-					t.Errorf("%s does not fire at the first loss", rule.Alert)
-				}
+	file, err := os.ReadFile("../../docs/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.Parse(file, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			rules++
+			if found := ill.query(t, rule.Expr); len(found) == 0 {
+				t.Errorf("%s does not fire", rule.Alert)
+			}
+			if found := well.query(t, rule.Expr); len(found) > 0 {
+				t.Errorf("%s fires without trouble: %v", rule.Alert, found)
+			}
+			if found := ill1.query(t, rule.Expr); rule.Alert == "LockLost" && len(found) == 0 {
+				t.Errorf("%s does not fire at the first loss", rule.Alert)
 			}
 		}
 	}

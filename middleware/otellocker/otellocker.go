@@ -14,6 +14,16 @@
 //
 // [Terms] is a hook for an election: who leads, for how long, and why a term ended.
 //
+// # Bounds of the histograms
+//
+//	lock.acquire.duration  0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 30 60
+//	lock.acquire.attempts  1 2 3 5 8 13 21 34 55
+//	lock.acquire.holds     1 2 5 10 20 50 100 200 500 1000
+//	lock.acquire.room      0 1 2 5 10 20 50 100 200 500 1000
+//	lock.hold.duration     0.001 0.005 0.01 0.05 0.1 0.5 1 5 10 30 60 300 900 3600
+//	lock.renewal.slack     0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 30 60 300 900 3600
+//	lock.term.duration     0.1 0.5 1 5 10 30 60 300 900 3600 14400 86400 604800
+//
 // # What it does not report
 //
 // A Lock with invalid options, or with a ctx that has ended before anything is sent, makes no span.
