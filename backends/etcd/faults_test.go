@@ -137,7 +137,7 @@ func TestTheEndOfALeaseWakes(t *testing.T) {
 // A full cluster grants nothing. Holders keep their locks and can give them back.
 func TestAFullClusterKeepsLocksAndGrantsNone(t *testing.T) {
 	c, client := one(t, "--quota-backend-bytes", "16777216")
-	locks := locker.New(single.New(etcd.New(client)), locker.WithTTL(time.Minute))
+	locks := locker.New(single.New(etcd.New(client)), locker.WithTTL(30*time.Second))
 	held, err := locks.Lock(t.Context(), "held")
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func TestFarClientsTakeTurns(t *testing.T) {
 				var clients []*locker.Client
 				for range far.Clients {
 					pool := dial(t, fmt.Sprintf("host=127.0.0.1 port=%s user=postgres dbname=postgres sslmode=disable", port))
-					clients = append(clients, locker.New(c.over(pgx.New(pool)), locker.WithTTL(time.Minute)))
+					clients = append(clients, locker.New(c.over(pgx.New(pool)), locker.WithTTL(30*time.Second)))
 				}
 				far.Run(t, roundTrip, store, locker.New(c.over(store)), clients, c.ordered, c.alone)
 			})

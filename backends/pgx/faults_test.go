@@ -249,7 +249,7 @@ func awaitReplication(t *testing.T, pool querier, standbys int) {
 // Under serializable isolation, attempts that meet fail with a conflict. Nothing was done then.
 func TestConflictsAreNoGrantsAndCanBeRepeated(t *testing.T) {
 	pool := install(t, pgtest.Start(t, "fsync=off", "default_transaction_isolation=serializable").DSN())
-	locks := locker.New(single.New(pgx.New(pool)), locker.WithTTL(time.Minute))
+	locks := locker.New(single.New(pgx.New(pool)), locker.WithTTL(30*time.Second))
 	var inside, most, n atomic.Int64
 	var all sync.WaitGroup
 	for range 16 {

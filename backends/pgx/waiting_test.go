@@ -100,7 +100,7 @@ func program(t *testing.T, dsn string, opts ...locker.Option) (*locker.Client, *
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return locker.New(single.New(store), append([]locker.Option{locker.WithTTL(time.Minute)}, opts...)...), pool
+	return locker.New(single.New(store), append([]locker.Option{locker.WithTTL(30*time.Second)}, opts...)...), pool
 }
 
 // contended starts a server on which a program has the lock k.
@@ -339,7 +339,7 @@ func TestAWaiterTakesNothingFromThePoolOfTheApplication(t *testing.T) {
 	t.Parallel()
 	server, operator, first := contended(t, "fsync=off")
 	pool := application(t, server.DSN()+" application_name=app", 2)
-	granted := lockBehind(t, locker.New(single.New(pgx.New(pool)), locker.WithTTL(time.Minute)), "k")
+	granted := lockBehind(t, locker.New(single.New(pgx.New(pool)), locker.WithTTL(30*time.Second)), "k")
 	operator.awaitWaiters("k", 1)
 	operator.awaitNames(map[string]int{"lockstep": 1, "app": 1})
 	end := occupy(t, pool)

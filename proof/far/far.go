@@ -129,6 +129,7 @@ func Run(t *testing.T, roundTrip time.Duration, store backends.Inspector, near *
 				if err != nil {
 					if ctx.Err() == nil {
 						t.Errorf("Lock of Client %d: %v", i, err)
+						cancel() // the others would wait for it
 					}
 					return
 				}
