@@ -100,7 +100,7 @@ func program(t *testing.T, dsn string, opts ...locker.Option) (*locker.Client, *
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return locker.New(single.New(store), append([]locker.Option{locker.WithTTL(30*time.Second)}, opts...)...), pool
+	return locker.New(single.New(store), append([]locker.Option{locker.WithTTL(30 * time.Second)}, opts...)...), pool
 }
 
 // contended starts a server on which a program has the lock k.
