@@ -48,7 +48,7 @@ func TestFarClientsTakeTurns(t *testing.T) {
 				addr := far.Relay(t, server.Addr(), roundTrip)
 				var clients []*locker.Client
 				for range far.Clients {
-					clients = append(clients, locker.New(c.over(open(addr))))
+					clients = append(clients, locker.New(c.over(open(addr)), locker.WithTTL(time.Minute)))
 				}
 				store := open(server.Addr())
 				far.Run(t, roundTrip, store, locker.New(c.over(store)), clients, c.ordered, c.alone)

@@ -59,7 +59,7 @@ func newFixture(t *testing.T, r reporter, h Harness, s sentence) *fixture {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	r.Cleanup(cancel)
-	x := &fixture{reporter: r, Harness: h, id: rand.Text(), long: min(h.MaxTTL/2, time.Minute), short: max(short, (h.Resolution / 3).Truncate(time.Millisecond)), ctx: ctx}
+	x := &fixture{reporter: r, Harness: h, id: rand.Text(), long: min(h.MaxTTL/2, 3*time.Minute), short: max(short, (h.Resolution / 3).Truncate(time.Millisecond)), ctx: ctx}
 	x.patience = x.long / 3
 	l, d := h.New(t)
 	over, end := context.WithCancel(context.Background())

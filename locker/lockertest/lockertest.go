@@ -42,7 +42,7 @@ type Harness struct {
 
 	// MaxTTL is the longest ttl that is granted, at least 30 seconds; 0: 30 seconds, the limit of a
 	// store without options. Leases that must not end during a sentence live for half of it, at
-	// most a minute. What must happen soon has a third of that time. In real time, let New give the
+	// most three minutes. What must happen soon has a third of that time. In real time, let New give the
 	// store a limit of an hour, so that no machine is too slow.
 	MaxTTL time.Duration
 

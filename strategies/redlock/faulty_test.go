@@ -146,7 +146,7 @@ func damage(tb testing.TB, n, bad int, how faulty) *damaged {
 		limit = redlock.DefaultNodeLimit
 	}
 	d.quorum = quorumOver(tb, stores, plain, redlock.WithNodeLimit(limit))
-	d.client = locker.New(d.quorum)
+	d.client = locker.New(d.quorum, locker.WithTTL(30*time.Second))
 	return d
 }
 
