@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/lockstep-go/lockstep/proof/matrix"
 )
@@ -29,6 +30,7 @@ type follower struct {
 	table    matrix.Table
 	ended    []ended // tests and subtests that have passed or skipped
 	printed  map[string][]string
+	used     time.Duration // CPU time of the commands that have ended
 }
 
 // ended is a test that has skipped, or a whole test that has passed.

@@ -9,7 +9,7 @@
 //
 // `make test`, `make nightly` and `make matrix` call it. It reads the output of `go test -json`,
 // and prints the output of tests that fail. A part of a run also fails if a test skips although the
-// ledger does not expect it.
+// ledger does not expect it. At its end it says how long it took, and how much CPU time.
 //
 // Tests report cells (package matrix). A part of nightly whose tests do writes its cells into
 // artefacts/nightly/PART.md. Each -- of matrix begins another `go test`, which -C backends/pgx does
@@ -159,10 +159,21 @@ func test(ctx context.Context, args []string, variables string, f *follower) err
 		return err
 	}
 	wrong := f.follow(bufio.NewReader(events))
-	if err := cmd.Wait(); err != nil {
+	err = cmd.Wait()
+	f.used += used(cmd)
+	if err != nil {
 		return errors.Join(wrong, fmt.Errorf("go test %s: %w", strings.Join(args, " "), err))
 	}
 	return wrong
+}
+
+// used is the CPU time of a command that has ended, and of all that it has started and waited for: builds,
+// tests and their servers.
+func used(cmd *exec.Cmd) time.Duration {
+	if cmd.ProcessState == nil { // it did not start
+		return 0
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 func writePage(file, made string, table *matrix.Table) error {

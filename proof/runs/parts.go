@@ -71,28 +71,28 @@ func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, fla
 	failed = append(failed, skips(out, book, run, p.Name, f.ended))
 	for _, target := range p.Make {
 		if ctx.Err() == nil {
-			failed = append(failed, makes(ctx, out, target))
+			failed = append(failed, makes(ctx, out, target, f))
 		}
 	}
+	if _, err := fmt.Fprintf(out, "%s: %v, %v of CPU\n", p.Name, time.Since(f.progress.began).Round(time.Second), f.used.Round(time.Second)); err != nil {
+		return err
+	}
 	err = errors.Join(failed...)
-	if run == ledger.Nightly {
-		if _, err := fmt.Fprintf(out, "%s: %v\n", p.Name, time.Since(f.progress.began).Round(time.Second)); err != nil {
-			return err
-		}
-		if err == nil && len(f.table.Cells()) > 0 {
-			return keep("artefacts/nightly/"+p.Name+".md", made, false, &f.table)
-		}
+	if err == nil && run == ledger.Nightly && len(f.table.Cells()) > 0 {
+		return keep("artefacts/nightly/"+p.Name+".md", made, false, &f.table)
 	}
 	return err
 }
 
 // makes runs a target of the Makefile.
-func makes(ctx context.Context, out io.Writer, target string) error {
+func makes(ctx context.Context, out io.Writer, target string, f *follower) error {
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, strings.Fields(target)...)...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	f.used += used(cmd)
+	if err != nil {
 		return fmt.Errorf("make %s: %w", target, err)
 	}
 	return nil

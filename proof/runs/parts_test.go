@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -107,6 +108,16 @@ func TestALineForEachPackageIsShown(t *testing.T) {
 `)))
 	if err != nil || out.String() != "ok  \tp\t(cached)\n" {
 		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+func TestTheCPUTimeOfTestsIsCounted(t *testing.T) {
+	f := &follower{progress: newProgress(io.Discard, time.Now())}
+	if err := test(t.Context(), []string{"-vet=off", "-run", "^$", "../race"}, inFull, f); err != nil {
+		t.Fatal(err)
+	}
+	if f.used <= 0 || f.used > time.Minute {
+		t.Errorf("it used %v of CPU", f.used)
 	}
 }
 
