@@ -107,7 +107,7 @@ func remove(t *testing.T, client *clientv3.Client, m *etcdtest.Member) {
 
 func TestCampaignOfConnectionsThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)
-	campaign(etcdtest.Start(t, 3, etcdtest.Fast), rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
+	campaign(etcdtest.Start(t, 3, etcdtest.Fast, etcdtest.Steady), rivals.HoldersCutOff, rivals.ConnectionsReset).Run(t)
 }
 
 // A lease ends by the monotonic clock of the leader. Each strike moves the wall clock of the member that
@@ -129,7 +129,7 @@ func (l leaderClock) MoveClock(by time.Duration) { leader(l.t, l.c, l.client, ni
 
 func TestCampaignOfHoldersThatFail(t *testing.T) {
 	rivals.TwoAtOnce(t)
-	c := campaign(etcdtest.Start(t, 3, etcdtest.Fast), rivals.HoldersKilled, rivals.HoldersStopped)
+	c := campaign(etcdtest.Start(t, 3, etcdtest.Fast, etcdtest.Steady), rivals.HoldersKilled, rivals.HoldersStopped)
 	c.Processes = true
 	c.Run(t)
 }

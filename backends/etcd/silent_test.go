@@ -95,7 +95,7 @@ func meet(t *testing.T, store *etcd.Store) {
 // The client asks its members in turn, so each attempt meets the one that is silent.
 func TestAMemberThatFallsSilentKeepsNoWaiter(t *testing.T) {
 	t.Parallel()
-	c := etcdtest.Start(t, 3, etcdtest.Fast)
+	c := etcdtest.Start(t, 3, etcdtest.Fast, etcdtest.Steady)
 	holder := locker.New(single.New(etcd.New(dial(t, c.Endpoints()))))
 	for name, fault := range map[string]func(t *testing.T, r *redistest.Proxy){
 		"forgotten":       func(_ *testing.T, r *redistest.Proxy) { r.Forsake() },
@@ -271,7 +271,7 @@ func TestNoCallGoesToAClusterThatTheClientHasLeft(t *testing.T) {
 
 func TestAMemberThatIsDownFailsNoCallWhileAnotherIsSilent(t *testing.T) {
 	t.Parallel()
-	c := etcdtest.Start(t, 3, etcdtest.Fast)
+	c := etcdtest.Start(t, 3, etcdtest.Fast, etcdtest.Steady)
 	all := before(t, c)
 	direct := etcd.New(dial(t, c.Endpoints()))
 	for down := range c.Members {

@@ -187,7 +187,7 @@ const (
 	ttl      = 2 * time.Second
 	overdue  = 2 * time.Second // how much longer than its TTL a call may take
 	machine  = time.Minute     // for a machine that stands still: without a limit, a call hangs for good
-	patience = 30 * time.Second
+	patience = 2 * time.Minute // for a busy machine
 )
 
 // soon is how soon after the release a waiter has the lock whose attempt falls silent, on a machine that
@@ -314,7 +314,7 @@ func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locke
 		}
 		took, still := time.Since(released).Round(time.Millisecond), slowest()
 		t.Logf("the waiter has the lock after %v", took)
-		if want := soon + 2*still; took > want { // twice: an attempt over a good connection may be given up
+		if want := soon + 4*still; took > want { // attempts over a good connection may be given up, too
 			t.Errorf("the waiter has the lock %v after its release; want it within %v, with %v for a pair past the proxy", took, want, still)
 		}
 	case <-time.After(patience + machine):
