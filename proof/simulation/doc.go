@@ -8,6 +8,24 @@
 //	worker ──┘                                        ├── link ~~ node 2
 //	              the same for each process           └── link ~~ node 3
 //
+// # How to run it
+//
+//	go test ./proof/simulation                                    about 3,300 schedules; with -race, one schedule for each of a third of the cells
+//	go test ./proof/simulation -run Promises -v                   prints a line for each cell
+//	go test ./proof/simulation -run Promises -schedules 4000      a million: make simulate
+//	go test ./proof/simulation -run Fresh -fresh 200 -v           seeds that nobody has played: make fresh
+//	go test ./proof/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
+//	go test ./proof/simulation -run Defect -v                     finds the defects that are put in on purpose
+//
+// The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a
+// normal run plays the same schedules each time. It also plays a few whose seeds are the date: they
+// are the same in all runs of one day (UTC), and others on the next. A failure prints the command
+// that plays its schedule again and prints what happened in it, line by line:
+//
+//	go test ./proof/simulation -run TestReplay -v -strategy single -fault restart -seed 7
+//
+// TestReplay passes also when it prints a violation: it shows a schedule, and other tests judge.
+//
 // # How to read it
 //
 //   - schedule.go makes the scene: the number of processes, workers and keys.
@@ -84,22 +102,6 @@
 // In some schedules the workers do what schedulers do at a tick: a Do with a minimum hold
 // (locker.WithMinHold), whose work fails now and then. In others they take two or three of three
 // keys at once (Client.DoAll), listed in any order. kind.go has both.
-//
-// # How to run it
-//
-//	go test ./proof/simulation                                    about 3,300 schedules; with -race one of a third of the cells
-//	go test ./proof/simulation -run Promises -v                   prints a line for each cell
-//	go test ./proof/simulation -run Promises -schedules 4000      a million: make simulate
-//	go test ./proof/simulation -run Fresh -fresh 200 -v           seeds that nobody has played: make fresh
-//	go test ./proof/simulation -run Promises -strategy redlock-5/4 -fault restart -schedules 5000 -seed 100000
-//	go test ./proof/simulation -run Defect -v                     finds the defects that are put in on purpose
-//
-// The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a
-// normal run plays the same schedules each time. It also plays a few whose seeds are the date: they
-// are the same in all runs of one day (UTC), and others on the next. A failure prints the command
-// that plays its schedule again and prints what happened in it, line by line:
-//
-//	go test ./proof/simulation -run TestReplay -v -strategy single -fault restart -seed 7
 //
 // # How to change it
 //
