@@ -165,7 +165,7 @@ var clientSentences = []sentence{
 	{"TryLock of a held lock returns at once with ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		began := time.Now()
-		_, err := x.client(locker.WithTTL(x.short)).TryLock(x.Context(), g.Key) // another ttl than the hold's
+		_, err := x.client(locker.WithTTL(x.long/2)).TryLock(x.Context(), g.Key) // another ttl than the hold's
 		x.wantHeld(err, g, began)
 		x.soon("TryLock returned", began, slack)
 	}},
