@@ -100,7 +100,11 @@ func TestTheClockOfAServerJumps(t *testing.T) {
 				behind.Report(t)
 
 				servers[0].MoveClock(jump)
-				for _, lock := range ahead {
+				for i, lock := range ahead {
+					if lock.Lease().Ended() && i > 0 { // on a busy machine, the others may have taken too long
+						before.Trials--
+						continue
+					}
 					second, err := other.TryLock(t.Context(), lock.Key())
 					two := err == nil
 					if two {
