@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/etcdtest"
 )
 
-const patience = time.Minute // for a busy machine
+const patience = 3 * time.Minute // for a busy machine
 
 func dial(t testing.TB, endpoints []string, opts ...grpc.DialOption) *clientv3.Client {
 	t.Helper()

@@ -150,27 +150,28 @@ func falls(t *testing.T, store *etcd.Store, all relays) {
 // eachCall makes each kind of call once.
 func eachCall(t *testing.T, store *etcd.Store) {
 	t.Helper()
+	const first, ttl = 25 * time.Second, 30 * time.Second // the longest that a store without options grants
 	lock, shared := t.Name(), t.Name()+" shared"
 	for range 3 { // with spare leases, too
-		if r, err := store.SetNXNumbered(t.Context(), lock, "one", 10*time.Second, backends.Turn{}); err != nil || !r.OK || r.Fence == 0 {
+		if r, err := store.SetNXNumbered(t.Context(), lock, "one", first, backends.Turn{}); err != nil || !r.OK || r.Fence == 0 {
 			t.Errorf("SetNXNumbered = %+v, %v", r, err)
 		}
-		if ok, err := store.ExpireIf(t.Context(), lock, "one", 20*time.Second); err != nil || !ok {
+		if ok, err := store.ExpireIf(t.Context(), lock, "one", ttl); err != nil || !ok {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
-		if r, err := store.Transfer(t.Context(), lock, "one", "two", 20*time.Second, true); err != nil || !r.OK {
+		if r, err := store.Transfer(t.Context(), lock, "one", "two", ttl, true); err != nil || !r.OK {
 			t.Errorf("Transfer = %+v, %v", r, err)
 		}
 		if ok, err := store.DeleteIf(t.Context(), lock, "two"); err != nil || !ok {
 			t.Errorf("DeleteIf = %v, %v", ok, err)
 		}
-		if r, err := store.Enter(t.Context(), shared, "one", 10*time.Second, backends.Admission{}); err != nil || !r.OK {
+		if r, err := store.Enter(t.Context(), shared, "one", first, backends.Admission{}); err != nil || !r.OK {
 			t.Errorf("Enter = %+v, %v", r, err)
 		}
-		if ok, err := store.Renew(t.Context(), shared, "one", 20*time.Second); err != nil || !ok {
+		if ok, err := store.Renew(t.Context(), shared, "one", ttl); err != nil || !ok {
 			t.Errorf("Renew = %v, %v", ok, err)
 		}
-		if r, err := store.TransferHold(t.Context(), shared, "one", "two", 20*time.Second, true); err != nil || !r.OK {
+		if r, err := store.TransferHold(t.Context(), shared, "one", "two", ttl, true); err != nil || !r.OK {
 			t.Errorf("TransferHold = %+v, %v", r, err)
 		}
 		if ok, err := store.Leave(t.Context(), shared, "two"); err != nil || !ok {
