@@ -315,6 +315,20 @@ func TestTheErrorOfAnAttemptThatWasReleasedMeanwhileDoesNotSayThatItWasLate(t *t
 	})
 }
 
+func TestTheErrorOfAGrantThatCameTooLateSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, req := newNodes(3), request()
+		for _, n := range nodes {
+			n.set("acquire", behaviour{hold: req.TTL - time.Millisecond}) // within the limit, after the end of the lease
+		}
+		l := quorumOf(t, nodes, redlock.WithNodeLimit(req.TTL))
+		if _, err := l.Acquire(t.Context(), req); err == nil || !strings.Contains(err.Error(), "so late") {
+			t.Errorf("Acquire = %v", err)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
 func TestAFailedAttemptSendsTheReleasesThatAreNeededAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(7)
