@@ -200,6 +200,9 @@ func rush(t *testing.T, q *Queue, n int, err error) (most, unsent int) {
 		})
 	}
 	all.Wait()
+	if n := q.waiting.Load(); n != 0 {
+		t.Errorf("%d attempts count as waiting, so each Free takes the mutex", n)
+	}
 	return most, unsent
 }
 
