@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,10 @@ func (f *follower) follow(in *bufio.Reader) error {
 	}
 }
 
+// raceReport begins a report of the race detector. It can stand in the output of a subtest that has
+// passed, while another one fails for it.
+const raceReport = "WARNING: DATA RACE\n"
+
 const module = "github.com/lockstep-go/lockstep"
 
 func (f *follower) handle(e event) error {
@@ -92,7 +97,7 @@ func (f *follower) handle(e event) error {
 	case "pass", "fail", "skip":
 		delete(p.running, name)
 		switch {
-		case e.Action == "fail":
+		case e.Action == "fail", slices.Contains(f.printed[name], raceReport):
 			p.print(strings.Join(f.printed[name], ""))
 		case e.Test == "" && f.lines:
 			p.print(lastOf(f.printed[name]))

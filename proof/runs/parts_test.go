@@ -98,6 +98,18 @@ func TestSkipsAreCountedAndNamed(t *testing.T) {
 	}
 }
 
+func TestAReportOfTheRaceDetectorIsPrintedWithWhicheverTestHasIt(t *testing.T) {
+	var out bytes.Buffer
+	f := &follower{progress: newProgress(&out, time.Now()), lines: true}
+	err := f.follow(bufio.NewReader(strings.NewReader(`{"Action":"output","Package":"p","Test":"TestA/b","Output":"WARNING: DATA RACE\n"}
+{"Action":"output","Package":"p","Test":"TestA/b","Output":"Read at 0x00c00003a308 by goroutine 7:\n"}
+{"Action":"pass","Package":"p","Test":"TestA/b"}
+`)))
+	if want := "WARNING: DATA RACE\nRead at 0x00c00003a308 by goroutine 7:\n"; err != nil || !strings.Contains(out.String(), want) {
+		t.Errorf("%v, %q; want %q", err, out.String(), want)
+	}
+}
+
 // In landing, what go test says of each package is printed as it is without -json.
 func TestALineForEachPackageIsShown(t *testing.T) {
 	var out bytes.Buffer
