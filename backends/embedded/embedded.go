@@ -11,12 +11,18 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/alicebob/miniredis/v2"
 )
 
 // Server is a running miniredis. Its keys expire in real time.
-type Server struct{ mini *miniredis.Miniredis }
+type Server struct {
+	mini *miniredis.Miniredis
+
+	mu     sync.Mutex // not held while mini closes
+	closed bool
+}
 
 // Start starts a server on a free port of 127.0.0.1, for Redis clients in this process or another
 // one.
@@ -30,7 +36,7 @@ func Start() (*Server, error) {
 
 // New returns a server that only Dial can reach.
 func New() *Server {
-	s := &Server{miniredis.NewMiniRedis()}
+	s := &Server{mini: miniredis.NewMiniRedis()}
 	s.mini.ClockTTL(true)
 	return s
 }
@@ -44,7 +50,14 @@ func (s *Server) Addr() string { return s.mini.Addr() }
 // go-redis shares state between bubbles. To avoid that, give it an IP address and
 // MaintNotificationsConfig with ModeDisabled; otherwise it asks the real network. Give it a
 // PoolSize that is never reached; otherwise a timer of one bubble is used in another.
+//
+// After Close it returns an error that matches net.ErrClosed.
 func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("lockstep: dial embedded server: %w", net.ErrClosed)
+	}
 	c, err := s.mini.Dial()
 	if err != nil {
 		return nil, err
@@ -53,4 +66,9 @@ func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
 }
 
 // Close ends the server and its connections. Its data is lost.
-func (s *Server) Close() { s.mini.Close() }
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.mini.Close()
+}
