@@ -203,6 +203,45 @@ func TestACallWhosePoolIsUsedUpSaysSoBeforeItsCtxEnds(t *testing.T) {
 	})
 }
 
+func TestTheReserveAndThePoolAreNotBothAskedIfOneOfThemHasAConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		renews, used bool
+		asked        int // times that the pool is asked
+	}{
+		"a renewal, room in the pool": {true, false, 0},
+		"a renewal, the pool is full": {true, true, 0},
+		"a release, room in the pool": {false, false, 1},
+		"a release, the pool is full": {false, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newFakePool()
+				r := p.reserve()
+				r.hold("k", "token", time.Hour)
+				r.more()
+				synctest.Wait()
+				asked, acquire := 0, r.acquire
+				r.acquire = func(ctx context.Context) (*fakeConn, error) { asked++; return acquire(ctx) }
+				if c.used {
+					p.used <- struct{}{}
+				}
+				err := r.holder(t.Context(), c.renews, func(_ *fakeConn, kept bool) error {
+					if kept != (c.asked == 0) {
+						t.Errorf("on a connection of the reserve: %v", kept)
+					}
+					return nil
+				})
+				synctest.Wait()
+				if err != nil || asked != c.asked {
+					t.Errorf("%v; the pool was asked %d times; want %d", err, asked, c.asked)
+				}
+				r.drop("k", "token")
+				time.Sleep(2 * openLimit)
+			})
+		})
+	}
+}
+
 // Counterexample: a release asks the pool first, which can open no connection.
 func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
