@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -42,6 +43,33 @@ func TestOpenKeepsWhatTheOptionsSay(t *testing.T) {
 	o := c.Options()
 	if store == nil || o.MaxRetries != 7 || o.ReadTimeout != 5*time.Second || o.DB != 3 || o.WriteTimeout != time.Second || !o.ContextTimeoutEnabled {
 		t.Errorf("options: %+v", o)
+	}
+}
+
+// Counterexample: a client without timeouts. A call on the goroutine of its caller would wait for ever
+// for a server that has fallen silent.
+func TestCallsEndByThemselvesOnlyIfTheTimeoutsOfTheClientAreShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		read, write time.Duration
+		ends        bool
+	}{
+		"default options":            {0, 0, true},
+		"as long as is short":        {prompt.Overrun, prompt.Overrun, true},
+		"a read may take longer":     {prompt.Overrun + time.Millisecond, time.Second, false},
+		"a write may take longer":    {time.Second, prompt.Overrun + time.Millisecond, false},
+		"a read has no timeout":      {-1, time.Second, false},
+		"a write has no timeout":     {time.Second, -1, false},
+		"a read sets no deadline":    {-2, time.Second, false},
+		"a write sets no deadline":   {time.Second, -2, false},
+		"neither of them has limits": {-1, -1, false},
+	} {
+		one := client.NewClient(&client.Options{Addr: "127.0.0.1:1", ReadTimeout: c.read, WriteTimeout: c.write})
+		defer one.Close()
+		cluster := client.NewClusterClient(&client.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadTimeout: c.read, WriteTimeout: c.write})
+		defer cluster.Close()
+		if a, b := prompt.Of(goredis.New(one)), prompt.Of(goredis.New(cluster)); a != c.ends || b != c.ends {
+			t.Errorf("%s: one server %v, a cluster %v; want %v", name, a, b, c.ends)
+		}
 	}
 }
 
