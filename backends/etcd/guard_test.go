@@ -116,6 +116,28 @@ func TestALockAndAHoldOfOneKeyExcludeEachOther(t *testing.T) {
 	}
 }
 
+// Counterexample: Inspect of such a key tells that the key is free, and nobody gets it.
+func TestAHoldThatNoStoreHasWrittenIsOfAnotherTypeToEachCall(t *testing.T) {
+	_, client := one(t)
+	store := etcd.New(client)
+	outside{t, client}.put(at("k")+"/token", "not a hold", 10*time.Second)
+	for name, call := range map[string]func() error{
+		"Enter": func() error {
+			_, err := store.Enter(t.Context(), "k", "other", 10*time.Second, backends.Admission{})
+			return err
+		},
+		"Inspect": func() error { _, err := store.Inspect(t.Context(), "k"); return err },
+		"Evict": func() error {
+			_, err := store.Evict(t.Context(), "k", backends.PrintOf("token"), backends.Eviction{})
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, backends.ErrWrongType) {
+			t.Errorf("%s = %v; want an error that matches ErrWrongType", name, err)
+		}
+	}
+}
+
 func TestKeysThatLookLikeHoldsOfOthersAreApart(t *testing.T) {
 	_, client := one(t)
 	store := etcd.New(client)
