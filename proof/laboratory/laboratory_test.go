@@ -79,7 +79,7 @@ func TestEveryCellIsAsExpected(t *testing.T) {
 }
 
 // watchMachine begins to watch this process. stood ends that, and tells whether the process ever had no
-// CPU for half a second: leases of the scenarios last a second, so that they show nothing then.
+// CPU for 100 ms: steps of the scenarios wait for 150 ms, so that they show nothing then.
 func watchMachine() (stood func() bool) {
 	stop, result := make(chan struct{}), make(chan bool, 1)
 	go func() {
@@ -90,7 +90,7 @@ func watchMachine() (stood func() bool) {
 				result <- still
 				return
 			case <-time.After(10 * time.Millisecond):
-				still = still || time.Since(last) > 500*time.Millisecond
+				still = still || time.Since(last) > 100*time.Millisecond
 				last = time.Now()
 			}
 		}
