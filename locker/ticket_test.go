@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
@@ -247,6 +248,23 @@ func TestTransferAfterUnlockOrALossReturnsNoTicket(t *testing.T) {
 			if ticket, err := l.Transfer(t.Context(), time.Second); !errors.Is(err, want) || ticket != (locker.Ticket{}) {
 				t.Errorf("Transfer of a lock that was %s = %v, %v; want %v", key, ticket, err, want)
 			}
+		}
+	})
+}
+
+// The extension is answered, and the lease has ended by the wall clock when Transfer comes to Unlock. Before
+// the extension the clock was set back by as much, so the old lease has not ended.
+func TestTransferOfALockThatIsLostAfterItsExtensionReturnsNoTicket(t *testing.T) {
+	var clock wallclock.Clock
+	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithoutExtension())
+		clock.Jump(-time.Hour)
+		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			defer clock.Jump(time.Hour)
+			return next()
+		}
+		if ticket, err := l.Transfer(t.Context(), 20*time.Second); !errors.Is(err, locker.ErrLost) || ticket != (locker.Ticket{}) {
+			t.Errorf("Transfer = %v, %v; want %v", ticket, err, locker.ErrLost)
 		}
 	})
 }
