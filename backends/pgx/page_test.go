@@ -18,7 +18,7 @@ func TestTheFirstLockOfThePageWorksOnANewServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?ms)^# PostgreSQL\n\n```go\n(package main\n.*?)^```$").FindSubmatchIndex(page)
+	block := regexp.MustCompile("(?ms)^# PostgreSQL\n\n(?:[^\n]+\n)*\n```go\n(package main\n.*?)^```$").FindSubmatchIndex(page)
 	if block == nil {
 		t.Fatal("the page does not begin with a whole program")
 	}
