@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-const patience = 30 * time.Second // for a busy machine
+const patience = 2 * time.Minute // for a busy machine
 
 // bell tells of wake-ups.
 type bell chan struct{}
