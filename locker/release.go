@@ -25,10 +25,12 @@ const (
 // deadline that it is given. The release then goes on by itself until the lease ends. So `defer
 // l.Unlock(ctx)` is right whatever became of ctx.
 //
-// The error matches [ErrLost] if the lock was lost before. Any other means that the store did not
-// say that the lock is released, and its text says when the lease ends by itself: a time of day in
-// the local time zone, as in the lines of a log beside it. A second Unlock waits for the
-// same release under its own ctx. A nil ctx is an error, and the lock is released all the same.
+// The error matches [ErrLost] if the lock was lost before. If the first request for the release had no
+// answer and the next one finds the lock gone, the error is nil, since the first may have released it:
+// a loss just before Unlock is not told then. Any other error means that the store did not say that the
+// lock is released, and its text says when the lease ends by itself: a time of day in the local time
+// zone, as in the lines of a log beside it. A second Unlock waits for the same release under its own
+// ctx. A nil ctx is an error, and the lock is released all the same.
 //
 // Before the end of a minimum hold ([WithMinHold]), an Extend takes the place of the release, and
 // the errors mean the same: the store did not confirm that the lock was held until now.

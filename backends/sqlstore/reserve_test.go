@@ -26,6 +26,16 @@ func newFakePool() *fakePool {
 	return p
 }
 
+// holding is a reserve that has a connection, since a lock is held for an hour.
+func holding() (*fakePool, *reserve[*fakeConn]) {
+	p := newFakePool()
+	r := p.reserve()
+	r.hold("k", "token", time.Hour)
+	r.more()
+	synctest.Wait()
+	return p, r
+}
+
 type fakeConn struct{ close func() }
 
 func (c *fakeConn) Close() { c.close() }
@@ -106,11 +116,7 @@ func TestAReserveHasConnectionsWhileALockIsHeld(t *testing.T) {
 // Counterexample: all renewals wait for one connection that is stuck, or for one that can't be opened.
 func TestAStuckConnectionOfAReserveHoldsUpNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newFakePool()
-		r := p.reserve()
-		r.hold("k", "token", time.Hour)
-		r.more()
-		synctest.Wait()
+		p, r := holding()
 		p.used <- struct{}{}
 		begun, stuck := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -140,11 +146,7 @@ func TestAStuckConnectionOfAReserveHoldsUpNoOtherCall(t *testing.T) {
 
 func TestAReserveFollowsTheServerThatGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newFakePool()
-		r := p.reserve()
-		r.hold("k", "token", time.Hour)
-		r.more()
-		synctest.Wait()
+		p, r := holding()
 		r.shown(2)
 		if kept, err := renewOn(r, time.Second, nothing); kept || err != nil {
 			t.Errorf("the pool has shown another server: kept %v, %v; want a connection of the pool", kept, err)
@@ -215,11 +217,7 @@ func TestTheReserveAndThePoolAreNotBothAskedIfOneOfThemHasAConnection(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newFakePool()
-				r := p.reserve()
-				r.hold("k", "token", time.Hour)
-				r.more()
-				synctest.Wait()
+				p, r := holding()
 				asked, acquire := 0, r.acquire
 				r.acquire = func(ctx context.Context) (*fakeConn, error) { asked++; return acquire(ctx) }
 				if c.used {
@@ -245,11 +243,7 @@ func TestTheReserveAndThePoolAreNotBothAskedIfOneOfThemHasAConnection(t *testing
 // Counterexample: a release asks the pool first, which can open no connection.
 func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newFakePool()
-		r := p.reserve()
-		r.hold("k", "token", time.Hour)
-		r.more()
-		synctest.Wait()
+		_, r := holding()
 		full := errors.New("too many clients already")
 		r.acquire = func(context.Context) (*fakeConn, error) { return nil, full }
 		release := func() (kept bool, err error) {

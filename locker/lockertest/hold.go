@@ -60,11 +60,13 @@ var holdSentences = []sentence{
 	{"Do joins the error of work and the error of the release, in this order", nil, func(x *fixture) {
 		failure := errors.New("work failed")
 		x.answered(func(key string) bool {
+			var began time.Time
 			err := x.client(locker.WithTTL(x.long)).Do(x.Context(), key, func(context.Context, *locker.Lock) error {
 				x.beneath.Delete(key)
+				began = time.Now()
 				return failure
 			})
-			if !x.Bubble && !errors.Is(err, locker.ErrLost) {
+			if !errors.Is(err, locker.ErrLost) && x.repeated(began) {
 				return false
 			}
 			joined, ok := err.(interface{ Unwrap() []error })

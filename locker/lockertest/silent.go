@@ -66,31 +66,28 @@ var silentSentences = []sentence{
 
 func (x *fixture) endsInSilence(lost lossOf) {
 	x.Helper()
-	endless := context.WithoutCancel(x.Context())
 	x.silent(lost, func(name string, hang backendtest.Fault) {
 		for _, way := range []string{"TryLock", "Lock"} {
-			x.inTime(x.short, func(ttl time.Duration) bool {
-				c := x.client(locker.WithTTL(ttl))
-				take := c.Lock
-				if way == "TryLock" {
-					take = c.TryLock
-				}
-				return x.endsIn(ttl, way, c, x.key(name+way+ttl.String()), hang, func(key string) error {
-					_, err := take(endless, key)
-					return err
-				})
-			})
+			x.inTime(x.short, func(ttl time.Duration) bool { return x.endsIn(ttl, way, x.key(name+way+ttl.String()), hang) })
 		}
 	})
 }
 
 // endsIn is false if the scene was not played: on a busy machine, the call may end before it meets the
 // fault.
-func (x *fixture) endsIn(ttl time.Duration, way string, c *locker.Client, key string, hang backendtest.Fault, take func(key string) error) (played bool) {
+func (x *fixture) endsIn(ttl time.Duration, way, key string, hang backendtest.Fault) (played bool) {
 	x.Helper()
+	endless, c := context.WithoutCancel(x.Context()), x.client(locker.WithTTL(ttl))
+	take := c.Lock
+	if way == "TryLock" {
+		take = c.TryLock
+	}
 	met := x.meets(hang)
 	began := time.Now()
-	first := x.async(func() error { return take(key) })
+	first := x.async(func() error {
+		_, err := take(endless, key)
+		return err
+	})
 	select {
 	case <-met:
 	case err := <-first:
@@ -100,7 +97,7 @@ func (x *fixture) endsIn(ttl time.Duration, way string, c *locker.Client, key st
 		}
 		return x.Bubble
 	}
-	behind := x.waits(context.WithoutCancel(x.Context()), c, key, locker.WithWait(x.patience), locker.WithTTL(x.long))
+	behind := x.waits(endless, c, key, locker.WithWait(x.patience), locker.WithTTL(x.long))
 	err := answer(x, way+" of a store that never answers returns", first)
 	x.beneath.Fault(Acquire, nil)
 	x.soon(way+" returned", began, ttl+overdue)

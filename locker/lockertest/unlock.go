@@ -125,8 +125,9 @@ var unlockSentences = []sentence{
 		x.answered(func(key string) bool {
 			l := x.lock(c, key)
 			x.beneath.Delete(key)
+			began := time.Now()
 			first := l.Unlock(x.Context())
-			if !x.Bubble && !errors.Is(first, locker.ErrLost) {
+			if !errors.Is(first, locker.ErrLost) && x.repeated(began) {
 				return false
 			}
 			x.wantLost("Unlock", first)

@@ -40,7 +40,7 @@ func newActor(name string, r Row, servers []server) (*actor, error) {
 		stores[i], a.clients = store, append(a.clients, client)
 	}
 	client := func(l locker.Locker) *locker.Client {
-		return locker.New(l, locker.WithTTL(min(locker.DefaultTTL, r.long())))
+		return locker.New(l, locker.WithTTL(min(3*locker.DefaultTTL, r.long())))
 	}
 	if r.pair != nil {
 		beside, alone := r.pair(stores[0], a.clients[0])
