@@ -104,6 +104,10 @@ func (h *hold) give() bool {
 // greater number, so a resource can reject the old holder: see [Lock.Fence]. A reader of package
 // rwlock keeps the number that all readers beside it have.
 //
+// Not promised for permits and readers: the network can bring a request of the old holder twice, the
+// second time when the lock is another's. Where there is room for one more, that request takes a
+// place, which ends with its TTL. Until then a second Resume of the ticket finds it.
+//
 // The error matches [ErrLost] if the ticket was used, or if its lease has ended: the work may have been
 // interrupted, and the lock must be taken anew. If the outcome is unknown, the lock is released in
 // the background, and the ticket is of no use any more. Resume makes one attempt, like TryLock.

@@ -24,7 +24,7 @@ var relayFaults = []Fault{None, Net, Pause, Partition, Reboot, Storm, Ahead, Bac
 // network does:
 //
 //   - not more hold a lock at once than the strategy admits;
-//   - one Resume of a ticket succeeds, at most;
+//   - one Resume of a ticket succeeds, at most, unless the network has doubled the request for the lock;
 //   - the numbers of the holds rise;
 //   - the old holder can't release the lock;
 //   - in the end every lock is free.
@@ -150,7 +150,7 @@ func (r *passing) carry(w *worker, g *leg) {
 			return
 		}
 		cancel()
-		next := r.resume(w, t)
+		next := r.resume(w, t, l.Lease().Token)
 		if next == nil {
 			return // the lease ends by itself
 		}
@@ -178,8 +178,8 @@ func (r *passing) end(g *leg) {
 	g.to = min(g.to, r.h.now())
 }
 
-// resume lets one or two processes resume the ticket.
-func (r *passing) resume(w *worker, t locker.Ticket) (winner *leg) {
+// resume lets one or two processes resume the ticket of the hold that has the token.
+func (r *passing) resume(w *worker, t locker.Ticket, token string) (winner *leg) {
 	asked := r.Perm(w)[:1+min(w.IntN(3), 1)*w.IntN(2)]
 	sent, wait := r.h.now(), w.between(0, 200*time.Millisecond)
 	var all sync.WaitGroup
@@ -207,7 +207,12 @@ func (r *passing) resume(w *worker, t locker.Ticket) (winner *leg) {
 	}
 	all.Wait()
 	if len(won) > 1 {
-		r.report("the ticket of %v was resumed by %d processes", sent, len(won))
+		if !r.cameTwice(token) {
+			r.report("the ticket of %v was resumed by %d processes", sent, len(won))
+		}
+		for _, g := range won[1:] {
+			r.release(w, g)
+		}
 	}
 	if r.schedule.Fault == None && len(won) == 0 && len(asked) == 1 && refused != nil {
 		r.report("the ticket of %v was refused: %v", sent, refused)
@@ -216,6 +221,14 @@ func (r *passing) resume(w *worker, t locker.Ticket) (winner *leg) {
 		return nil
 	}
 	return won[0]
+}
+
+// release ends a hold.
+func (r *passing) release(w *worker, g *leg) {
+	r.end(g)
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), callerKey{}, &caller{worker: w.name}), time.Second)
+	defer cancel()
+	_ = g.lock.Unlock(ctx)
 }
 
 // Perm returns the processes that live, in any order.
@@ -250,7 +263,8 @@ func (r *passing) releaseLate(w *worker, p *process, l *locker.Lock) {
 }
 
 // cameTwice tells whether the network has doubled the request for the token. The second one may have
-// come when the first hold had gone to another process, and a semaphore had room for one more.
+// come when the first hold had gone to another process, and a semaphore had room for one more. Then
+// the token has a permit again: the old holder can release it, and the ticket finds it.
 func (r *passing) cameTwice(token string) bool {
 	name := r.h.name(token)
 	r.h.mu.Lock()
