@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,10 +41,15 @@ func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
 // [StartWithMovableClock].
 func (s *Server) MoveClock(by time.Duration) { s.move(by) }
 
+var installed daemon.Template
+
+// temporary makes a folder. Its name is short, since a path of a socket must be.
+func temporary() (string, error) { return os.MkdirTemp("", "mariadbtest") }
+
 func launch(tb testing.TB, movable bool, settings []string) *Server {
 	tb.Helper()
 	program, install := find(tb, "mariadbd"), find(tb, "mariadb-install-db")
-	dir, err := os.MkdirTemp("", "mariadbtest") // short, since a path of a socket must be
+	dir, err := temporary()
 	if err != nil {
 		tb.Fatalf("mariadbtest: %v", err)
 	}
@@ -55,10 +59,18 @@ func launch(tb testing.TB, movable bool, settings []string) *Server {
 		tb.Fatalf("mariadbtest: %v", err)
 	}
 	data := filepath.Join(dir, "data")
-	// in the common folder for temporary files, servers that start at once remove each other's
-	common := []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--tmpdir=" + dir, "--innodb-log-file-size=8M"}
-	if out, err := exec.Command(install, append(slices.Clip(common), "--auth-root-authentication-method=normal")...).CombinedOutput(); err != nil {
-		tb.Fatalf("mariadbtest: %v\n%s", err, out)
+	options := func(data string) []string {
+		// in the common folder for temporary files, servers that start at once remove each other's
+		return []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--tmpdir=" + filepath.Dir(data), "--innodb-log-file-size=8M"}
+	}
+	if err := installed.Copy(data, temporary, func(data string) error {
+		if out, err := exec.Command(install, append(options(data), "--auth-root-authentication-method=normal")...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		_ = os.Remove(filepath.Join(data, "auto.cnf")) // MySQL: the name of the server, which it makes if there is none
+		return nil
+	}, func(*exec.Cmd) {}); err != nil {
+		tb.Fatalf("mariadbtest: %v", err)
 	}
 	var env []string
 	var move func(by time.Duration)
@@ -66,7 +78,7 @@ func launch(tb testing.TB, movable bool, settings []string) *Server {
 		env, move = redistest.MovableClock(tb, dir)
 	}
 	serve := func(port *daemon.Port) (*daemon.Process, error) {
-		args := append(slices.Clip(common), "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port.Number), "--socket="+filepath.Join(dir, "socket"),
+		args := append(options(data), "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port.Number), "--socket="+filepath.Join(dir, "socket"),
 			"--innodb-buffer-pool-size=32M", "--max-connections=300", "--skip-name-resolve", "--performance-schema=OFF")
 		for _, setting := range settings {
 			args = append(args, "--"+setting)

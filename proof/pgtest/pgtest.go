@@ -42,11 +42,15 @@ func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
 	return launch(tb, initialize(tb), true, settings)
 }
 
+var initialized daemon.Template
+
 func initialize(tb testing.TB) func(dir string) error {
 	bin := Programs(tb)
 	return func(dir string) error {
-		return run(dir, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust", "--no-sync",
-			"-E", "UTF8", "--locale", "C")
+		return initialized.Copy(filepath.Join(dir, "data"), temporary, func(data string) error {
+			return run(filepath.Dir(data), filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync",
+				"-E", "UTF8", "--locale", "C")
+		}, asUser)
 	}
 }
 
@@ -195,15 +199,21 @@ func run(dir, program string, args ...string) error {
 	return nil
 }
 
-// folder makes one that the server's user may use. PostgreSQL refuses to run as root.
-func folder(tb testing.TB) string {
-	tb.Helper()
+// temporary makes a folder that the server's user may use. PostgreSQL refuses to run as root.
+func temporary() (string, error) {
 	dir, err := os.MkdirTemp("", "pgtest")
 	if err != nil {
-		tb.Fatalf("pgtest: %v", err)
+		return "", err
 	}
+	return dir, give(dir)
+}
+
+// folder is temporary until the test ends.
+func folder(tb testing.TB) string {
+	tb.Helper()
+	dir, err := temporary()
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := give(dir); err != nil {
+	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
 	return dir

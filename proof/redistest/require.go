@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/lockstep-go/lockstep/proof/daemon"
 )
 
 // requireEnv decides what happens to a test that needs a program which this machine does not have.
@@ -48,10 +50,11 @@ func Missing(tb testing.TB, format string, args ...any) {
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 //
-// If tests were left out, it prints how many and why. The go command shows the output of a package
+// It removes the templates of servers (package daemon). If tests were left out, it prints how many and why. The go command shows the output of a package
 // that passes only with -v, so Main writes to the terminal as well if there is one.
 func Main(m *testing.M) int {
 	code := m.Run()
+	daemon.RemoveTemplates()
 	leftOut.tell(os.Stdout)
 	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice == 0 {
 		if terminal, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {

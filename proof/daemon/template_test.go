@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestATemplateIsFilledOnceAndRemoved(t *testing.T) {
+	var template Template
+	made, filled := []string{}, 0
+	copied := func(data string, wrong error) error {
+		return template.Copy(data, func() (string, error) {
+			dir, err := os.MkdirTemp(t.TempDir(), "")
+			made = append(made, dir)
+			return dir, err
+		}, func(data string) error {
+			filled++
+			return errors.Join(wrong, os.MkdirAll(filepath.Join(data, "base"), 0o700), os.WriteFile(filepath.Join(data, "base", "1"), []byte("rows"), 0o600))
+		}, func(*exec.Cmd) {})
+	}
+	for _, name := range []string{"a", "b"} {
+		data := filepath.Join(t.TempDir(), name)
+		if err := copied(data, nil); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(filepath.Join(data, "base", "1")); err != nil || string(text) != "rows" {
+			t.Errorf("%q, %v", text, err)
+		}
+		if info, err := os.Stat(filepath.Join(data, "base")); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the folder is %v, %v", info.Mode(), err)
+		}
+	}
+	if filled != 1 {
+		t.Errorf("it was filled %d times", filled)
+	}
+	RemoveTemplates()
+	if _, err := os.Stat(made[0]); !os.IsNotExist(err) {
+		t.Errorf("the template is left: %v", err)
+	}
+
+	template = Template{}
+	wrong := errors.New("no space")
+	for range 2 {
+		if err := copied(filepath.Join(t.TempDir(), "c"), wrong); !errors.Is(err, wrong) {
+			t.Errorf("%v; want %v", err, wrong)
+		}
+	}
+}
