@@ -93,6 +93,7 @@ func expect(t *testing.T, d diagnosis, problem, part string, unsafe bool) {
 }
 
 func TestDoctorOnRedis(t *testing.T) {
+	t.Parallel()
 	t.Run("fit", func(t *testing.T) {
 		s := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
 		// The server tells whole seconds. With the shortest limit it is up for long enough soon.
@@ -162,6 +163,7 @@ func TestDoctorOnRedis(t *testing.T) {
 func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 
 func TestDoctorOnAQuorum(t *testing.T) {
+	t.Parallel()
 	all := redistest.StartN(t, 3)
 	store := url(all[0]) + " " + url(all[1]) + " " + url(all[2])
 	limits := []string{"-max-ttl", "1s", "-ttl", "1s", "-allow", "restarted,persistence"}
@@ -220,6 +222,7 @@ func postgres(dsn string) string {
 }
 
 func TestDoctorFindsAnOldTransactionAndAClock(t *testing.T) {
+	t.Parallel()
 	s := pgtest.StartWithMovableClock(t)
 	store := postgres(s.DSN())
 	must(t, store, "install")
@@ -242,6 +245,7 @@ func TestDoctorFindsAnOldTransactionAndAClock(t *testing.T) {
 }
 
 func TestDoctorOnPostgreSQL(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	store := postgres(s.DSN())
 	sql := func(statements ...string) {

@@ -57,6 +57,7 @@ func TestAGuardKeepsNoFileOfTheCaller(t *testing.T) {
 
 // TestAStoppedLockstepStillEndsItsCommandInOrder: its guard sends TERM before KILL.
 func TestAStoppedLockstepStillEndsItsCommandInOrder(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	holder := fmt.Sprintf("halted-%d", rand.Uint64())
 	c := begin(t, url(s), "run", "-ttl", "15s", "-grace", "7s", "-holder", holder, "k", "--",
@@ -72,6 +73,7 @@ func TestAStoppedLockstepStillEndsItsCommandInOrder(t *testing.T) {
 
 // TestALockstepThatWasStoppedSaysWhatItsGuardDid: it must not say that TERM went to the command.
 func TestALockstepThatWasStoppedSaysWhatItsGuardDid(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	holder := fmt.Sprintf("halted-%d", rand.Uint64())
 	c := begin(t, url(s), "run", "-ttl", "6s", "-grace", "0", "-holder", holder, "k", "--", "sh", "-c", "echo started; exec sleep 600")

@@ -575,6 +575,7 @@ func TestVersion(t *testing.T) {
 // The wait ends with -w although the server does not answer. How long the end of the process takes is logged only:
 // a busy machine is late.
 func TestAWaitEndsAlsoIfTheServerDies(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "held", "x", "PX", "600000")
 	began := time.Now()

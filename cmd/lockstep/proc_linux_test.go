@@ -120,6 +120,7 @@ func TestTheCommandIsKilledBeforeTheLeaseEnds(t *testing.T) {
 
 // TestTheCommandHasItsGraceBeforeTheLeaseEnds: the guard alone would kill it without TERM.
 func TestTheCommandHasItsGraceBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := begin(t, url(s), "run", "-v", "-ttl", "15s", "-grace", "7s", "k", "--",
 		"sh", "-c", "trap 'echo cleaned; exit 0' TERM; echo started; while :; do sleep 0.02; done")
@@ -131,6 +132,7 @@ func TestTheCommandHasItsGraceBeforeTheLeaseEnds(t *testing.T) {
 }
 
 func TestKeepGoingOnlyReports(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "go")
 	c := begin(t, url(s), "run", "-keep-going", "-ttl", "9s", "k", "--", "sh", "-c", "while ! [ -e "+file+" ]; do sleep 0.02; done; echo done")
@@ -147,6 +149,7 @@ func TestKeepGoingOnlyReports(t *testing.T) {
 
 // TestNothingOutlivesTheLease kills lockstep at any moment, or stops it.
 func TestNothingOutlivesTheLease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rounds, ttl := 12, "6s" // the grace ends long before the lease, unless lockstep is stopped
 	if full.Size() {

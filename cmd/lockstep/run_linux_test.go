@@ -129,6 +129,7 @@ func TestTheEndOfMaxIsNoLoss(t *testing.T) {
 // TestAStandardErrorThatNobodyReadsHoldsUpNothing: lockstep must not wait for a terminal after
 // Ctrl-S, or its guard kills the command.
 func TestAStandardErrorThatNobodyReadsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil { // not of os: it blocks, as a terminal does

@@ -16,6 +16,7 @@ import (
 
 // These stores have numbers, and a lock of them can be found and freed by hand.
 func TestTheStoresWithAURL(t *testing.T) {
+	t.Parallel()
 	t.Run("Redis Cluster", func(t *testing.T) {
 		freeByHand(t, "redis+cluster://"+strings.Join(redistest.StartCluster(t, 3, 0).Addrs(), ","))
 	})

@@ -81,6 +81,7 @@ func (p *terminal) expect(text string) {
 }
 
 func TestAJobOfATerminal(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	t.Run("the command reads the terminal, and Ctrl-C goes to it", func(t *testing.T) {
 		p := startTerminal(t, url(s))

@@ -138,6 +138,7 @@ func sslRequest(c net.Conn) error {
 
 // Each scheme takes the same files: of a private CA, and of a certificate that the server asks for.
 func TestTheFilesOfTLS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	for name, start := range map[string]func(t *testing.T) (store string){
 		"Redis": func(t *testing.T) string {
