@@ -19,10 +19,10 @@ import (
 
 func TestContractThroughACluster(t *testing.T) {
 	t.Parallel()
-	replicas, modes := 0, []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
+	replicas, modes := 0, []drivertest.Mode{drivertest.Plain}
 	if full.Size() {
 		replicas = 1
-		modes = append(modes, drivertest.Prefixed, drivertest.Polling, drivertest.Replicated)
+		modes = append(modes, drivertest.Scriptless, drivertest.Prefixed, drivertest.Polling, drivertest.Replicated)
 	}
 	c := dialCluster(t, redistest.StartCluster(t, 3, replicas))
 	for _, m := range modes {

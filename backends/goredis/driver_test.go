@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"
@@ -78,7 +79,11 @@ func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
-	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Prefixed, drivertest.Polling, drivertest.Scriptless} {
+	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
+	if full.Size() {
+		modes = append(modes, drivertest.Prefixed, drivertest.Polling)
+	}
+	for _, m := range modes {
 		m.Run(t, func(*testing.T) drivertest.Client { return c })
 	}
 }
@@ -88,7 +93,7 @@ func TestContractOnRedis(t *testing.T) {
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless} {
-		m.Bubble = true
+		m.Bubble, m.Brief = true, !full.Size()
 		m.Run(t, harness.Embedded)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
@@ -68,7 +69,11 @@ func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
-	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Prefixed, drivertest.Polling, drivertest.Scriptless} {
+	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
+	if full.Size() {
+		modes = append(modes, drivertest.Prefixed, drivertest.Polling)
+	}
+	for _, m := range modes {
 		m.Run(t, func(*testing.T) drivertest.Client { return c })
 	}
 }

@@ -11,16 +11,16 @@ import (
 
 var errFull = errors.New("the socket takes no more")
 
-// full is a connection that takes no commands, and keeps that to itself afterwards.
-type full struct{ client.Conn }
+// clogged is a connection that takes no commands, and keeps that to itself afterwards.
+type clogged struct{ client.Conn }
 
-func (full) Send(string, ...any) error      { return errFull }
-func (full) Do(string, ...any) (any, error) { return nil, nil }
-func (full) Err() error                     { return errFull }
-func (full) Close() error                   { return nil }
+func (clogged) Send(string, ...any) error      { return errFull }
+func (clogged) Do(string, ...any) (any, error) { return nil, nil }
+func (clogged) Err() error                     { return errFull }
+func (clogged) Close() error                   { return nil }
 
 func TestWhatTheConnectionDoesNotTakeIsAnError(t *testing.T) {
-	e := newExecutor(&client.Pool{Dial: func() (client.Conn, error) { return full{}, nil }}, "")
+	e := newExecutor(&client.Pool{Dial: func() (client.Conn, error) { return clogged{}, nil }}, "")
 	err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
 		_, err := c.Pipeline(t.Context(), []any{"WATCH", "a"}, []any{"GET", "a"})
 		return err

@@ -104,7 +104,11 @@ func runContracts(t *testing.T, o client.ClientOption) client.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless} {
+	modes := []drivertest.Mode{drivertest.Plain}
+	if full.Size() {
+		modes = append(modes, drivertest.Scriptless)
+	}
+	for _, m := range modes {
 		m.Run(t, func(*testing.T) drivertest.Client { return Driven(c) })
 	}
 	return c

@@ -40,9 +40,10 @@ const (
 
 // An Entry is about a package.
 type Entry struct {
-	Folder string
-	Count  int
-	Tests  []Exception
+	Folder  string
+	Count   int
+	Nightly bool // only the nightly run has its tests
+	Tests   []Exception
 }
 
 // An Exception is a test that only the nightly run has, or that may skip, wholly or in subtests.
@@ -54,7 +55,7 @@ type Exception struct {
 
 var (
 	reasonLine  = regexp.MustCompile(`^reason (\w+) "(.+)"$`)
-	packageLine = regexp.MustCompile(`^(\S+) (\d+)$`)
+	packageLine = regexp.MustCompile(`^(\S+) (\d+)( nightly)?$`)
 	testLine    = regexp.MustCompile(`^  (\w+)( nightly)?(?: skips ([\w ]+))?$`)
 )
 
@@ -85,7 +86,7 @@ func Parse(text string) (*Ledger, error) {
 			if err != nil {
 				return nil, wrong(err.Error())
 			}
-			l.Packages = append(l.Packages, Entry{Folder: m[1], Count: count})
+			l.Packages = append(l.Packages, Entry{Folder: m[1], Count: count, Nightly: m[3] != ""})
 		} else if m := testLine.FindStringSubmatch(line); m != nil && len(l.Packages) > 0 && m[2]+m[3] != "" {
 			x := Exception{m[1], m[2] != "", strings.Fields(m[3])}
 			for _, name := range x.Skips {
@@ -113,10 +114,12 @@ func (l *Ledger) entry(folder string) (Entry, error) {
 // exception returns what the ledger says of a test.
 func (l *Ledger) exception(folder, test string) Exception {
 	e, _ := l.entry(folder)
+	x := Exception{Name: test}
 	if i := slices.IndexFunc(e.Tests, func(x Exception) bool { return x.Name == test }); i >= 0 {
-		return e.Tests[i]
+		x = e.Tests[i]
 	}
-	return Exception{Name: test}
+	x.Nightly = x.Nightly || e.Nightly
+	return x
 }
 
 // Reason returns the name of the reason of a test that has skipped: its name, if the reason is the
@@ -164,8 +167,12 @@ func Counted(text string, packages []Package) (string, error) {
 	var out strings.Builder
 	out.WriteString(strings.Join(head, ""))
 	for _, p := range packages {
-		fmt.Fprintf(&out, "%s %d\n", p.Folder, len(p.Tests))
 		e, _ := l.entry(p.Folder)
+		fmt.Fprintf(&out, "%s %d", p.Folder, len(p.Tests))
+		if e.Nightly {
+			out.WriteString(" nightly")
+		}
+		out.WriteString("\n")
 		for _, x := range e.Tests {
 			out.WriteString("  " + x.Name)
 			if x.Nightly {
@@ -181,7 +188,7 @@ func Counted(text string, packages []Package) (string, error) {
 }
 
 // Check returns what is wrong: packages and tests that the ledger and the tree do not share, and
-// tests that no command of a run selects.
+// tests that no command of a run selects. A test of nightly alone needs none in landing.
 func (l *Ledger) Check(packages []Package, runs map[Run][]Part) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for _, p := range packages {
@@ -196,10 +203,10 @@ func (l *Ledger) Check(packages []Package, runs map[Run][]Part) (wrong []string)
 			x := l.exception(p.Folder, test)
 			for run, parts := range runs {
 				in, withoutRace := selected(parts, p, test)
-				if !in {
+				if !in && !(run == Landing && x.Nightly) {
 					say("no part of the run %s has %s.%s", run, p.Folder, test)
 				}
-				if slices.Contains(x.Skips, Race) && !withoutRace {
+				if in && slices.Contains(x.Skips, Race) && !withoutRace {
 					say("%s.%s skips under the race detector, and no part of the run %s has it without", p.Folder, test, run)
 				}
 			}

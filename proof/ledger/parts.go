@@ -51,6 +51,8 @@ const (
 // the tests of the strategies, and nearly all code of the last is from other projects.
 const (
 	lookAtTheTree = "./proof/release ./proof/repository"
+	released      = "^TestThisRepositoryCanBeReleased$"
+	killed        = "UnderKills|ForgetsEverySecond" // they need many kills of servers to show anything
 	clients       = "./backends/goredis ./backends/redigo"
 	embedded      = "(Contract|ALock$|AReaderExcludes)/embedded|OnEmbedded|AllStates|Refuted|Symmetry|ALostQueue|AQueueThatIsNotLost"
 	strategies    = "./strategies ./strategies/single ./strategies/fair ./strategies/fenced ./strategies/reentrant ./strategies/rwlock ./strategies/semaphore ./strategies/redlock"
@@ -63,10 +65,11 @@ const (
 const (
 	foreign     = "^(TestTheCommandsOfOperations|TestHeadlinesAreWrittenInto.*|TestTheDocumented.*)$"
 	benchCached = "./internal/... ./interop ./peers"
+	measured    = "^(TestTheShortFormHasEveryRow|TestAVersionCanBeComparedWithItself)$" // each measures everything
 )
 
-// campaigns are those of the modules of stores.
-const campaigns = "Campaign|GuardedCounter"
+// campaigns are those of the modules of stores. Landing has the guarded counters alone.
+const campaigns, large = "Campaign|GuardedCounter", "Campaign"
 
 // long are the campaigns that take longest.
 const cuts, soak = "^(TestPowerCuts|TestFailovers|TestReshardings)$", "^TestSoak$"
@@ -78,12 +81,12 @@ var Runs = map[Run][]Part{
 		{Name: "root", Tests: []Tests{
 			// Tests with real servers wait for much of their time, so three packages at once keep
 			// two CPUs busy.
-			{Flags: racing + "-p 3", Except: "proof/simulation proof/release proof/repository"},
-			{Flags: uncached + "-p 1", Packages: lookAtTheTree},
+			{Flags: racing + "-p 3", Skip: killed, Except: "proof/campaign proof/simulation proof/release proof/repository"},
+			{Flags: uncached + "-p 1", Packages: lookAtTheTree, Skip: released},
 		}},
-		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: racing}}},
-		{Name: "pgx", Tests: []Tests{{Module: "backends/pgx", Flags: racing}}},
-		{Name: "nats", Tests: []Tests{{Module: "backends/nats", Flags: racing}}},
+		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: racing, Skip: large}}},
+		{Name: "pgx", Tests: []Tests{{Module: "backends/pgx", Flags: racing, Skip: large}}},
+		{Name: "nats", Tests: []Tests{{Module: "backends/nats", Flags: racing, Skip: large}}},
 		{Name: "apart", Tests: []Tests{
 			{Module: "proof/differential", Flags: racing},
 			{Module: "middleware/otellocker", Flags: racing},
@@ -92,7 +95,7 @@ var Runs = map[Run][]Part{
 			{Module: "examples/otel", Flags: racing},
 		}},
 		{Name: "dialects", Tests: []Tests{
-			{Module: "backends/sqlstore/dialects", Flags: racing},
+			{Module: "backends/sqlstore/dialects", Flags: racing, Skip: large},
 			{Module: "backends/sqlstore/dialects", Flags: cached, Packages: ".", Run: sqlite},
 		}},
 		{Name: "rueidis", Tests: []Tests{
@@ -100,17 +103,17 @@ var Runs = map[Run][]Part{
 			{Module: "backends/rueidis", Flags: cached, Packages: ".", Run: rueidis},
 		}},
 		{Name: "command", Tests: []Tests{
-			{Module: "cmd/lockstep", Flags: cached + "-timeout 20m ", Packages: ".", Skip: foreign},
+			{Module: "cmd/lockstep", Flags: cached + "-parallel 8 -timeout 20m ", Packages: ".", Skip: foreign},
 			{Module: "cmd/lockstep", Flags: uncached, Packages: ".", Run: foreign},
 			{Module: "cmd/lockstep", Flags: uncached, Packages: "./command ./stores"},
 		}},
 		{Name: "bench", Tests: []Tests{
-			{Module: "bench", Flags: cached + "-timeout 20m ", Packages: benchCached, Skip: foreign},
+			{Module: "bench", Flags: cached + "-timeout 20m ", Packages: benchCached, Skip: foreign + "|" + measured},
 			{Module: "bench", Flags: uncached, Packages: benchCached, Run: foreign},
-			{Module: "bench", Flags: uncached, Packages: "./observe ./regress ./stores"},
+			{Module: "bench", Flags: uncached, Packages: "./observe ./regress ./stores", Skip: measured},
 		}},
 		{Name: "again", Tests: []Tests{
-			{Flags: cached, Packages: "./proof/simulation"},
+			{Flags: cached, Packages: "./proof/simulation", Skip: "Fresh"},
 			{Flags: cached, Packages: clients, Run: "OnEmbedded"},
 			{Flags: cached, Packages: strategies, Run: embedded},
 			{Flags: cached, Packages: "./strategies/legacy", Run: "Contract//embedded"},
