@@ -35,10 +35,10 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -skip TheFirstExample ./proof/repository
 
 test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
-	@$(MAKE) --no-print-directory -j 2 $(TESTS)
+	@$(MAKE) --no-print-directory -j 3 $(TESTS)
 
-# Two parts run at once, since tests with real servers wait for much of their time. More keep two CPUs no
-# busier, and only make each test wait for them. proof/ledger/parts.go has the flags of each part, and why.
+# Three parts run at once, since tests with real servers wait for much of their time: with two, two CPUs
+# are not busy. proof/ledger/parts.go has the flags of each part, and why.
 $(filter-out test-servers,$(TESTS)):
 	@go run ./proof/runs landing $(@:test-%=%)
 test-servers:
