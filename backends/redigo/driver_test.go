@@ -79,7 +79,7 @@ func TestContractOnRedis(t *testing.T) {
 }
 
 // TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends. It
-// is brief: on the embedded server the tests of goredis run all contracts.
+// is brief: on the embedded server the tests of goredis run all contracts, in full size.
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	m := drivertest.Plain

@@ -16,9 +16,9 @@ type Template struct {
 	err  error
 }
 
-// Copy makes the folder data as fill would make it. folder makes one for the template, which
-// [RemoveTemplates] removes, and as sets the user whose files these are.
-func (t *Template) Copy(data string, folder func() (string, error), fill func(data string) error, as func(*exec.Cmd)) error {
+// Copy makes the folder data as fill would make it, with the same owners. folder makes one for the
+// template, which [RemoveTemplates] removes.
+func (t *Template) Copy(data string, folder func() (string, error), fill func(data string) error) error {
 	t.once.Do(func() {
 		dir, err := folder()
 		if err != nil {
@@ -34,10 +34,7 @@ func (t *Template) Copy(data string, folder func() (string, error), fill func(da
 	if t.err != nil {
 		return t.err
 	}
-	cmd := exec.Command("cp", "-R", "-p", t.data, data)
-	cmd.Dir = filepath.Dir(data)
-	as(cmd)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-R", "-p", t.data, data).CombinedOutput(); err != nil {
 		return fmt.Errorf("cp: %w\n%s", err, out)
 	}
 	return nil

@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -19,7 +18,7 @@ func TestATemplateIsFilledOnceAndRemoved(t *testing.T) {
 		}, func(data string) error {
 			filled++
 			return errors.Join(wrong, os.MkdirAll(filepath.Join(data, "base"), 0o700), os.WriteFile(filepath.Join(data, "base", "1"), []byte("rows"), 0o600))
-		}, func(*exec.Cmd) {})
+		})
 	}
 	for _, name := range []string{"a", "b"} {
 		data := filepath.Join(t.TempDir(), name)

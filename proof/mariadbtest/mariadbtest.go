@@ -69,7 +69,7 @@ func launch(tb testing.TB, movable bool, settings []string) *Server {
 		}
 		_ = os.Remove(filepath.Join(data, "auto.cnf")) // MySQL: the name of the server, which it makes if there is none
 		return nil
-	}, func(*exec.Cmd) {}); err != nil {
+	}); err != nil {
 		tb.Fatalf("mariadbtest: %v", err)
 	}
 	var env []string

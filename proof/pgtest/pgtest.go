@@ -50,7 +50,7 @@ func initialize(tb testing.TB) func(dir string) error {
 		return initialized.Copy(filepath.Join(dir, "data"), temporary, func(data string) error {
 			return run(filepath.Dir(data), filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync",
 				"-E", "UTF8", "--locale", "C")
-		}, asUser)
+		})
 	}
 }
 

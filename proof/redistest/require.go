@@ -50,8 +50,9 @@ func Missing(tb testing.TB, format string, args ...any) {
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 //
-// It removes the templates of servers (package daemon). If tests were left out, it prints how many and why. The go command shows the output of a package
-// that passes only with -v, so Main writes to the terminal as well if there is one.
+// It removes the templates of servers (package daemon). If tests were left out, it prints how many
+// and why. The go command shows the output of a package that passes only with -v, so Main writes to
+// the terminal as well if there is one.
 func Main(m *testing.M) int {
 	code := m.Run()
 	daemon.RemoveTemplates()

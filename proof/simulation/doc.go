@@ -19,8 +19,9 @@
 //
 // The schedules of a cell have the seeds S, S+1, and so on; -seed is S, and 1 by default. So a
 // normal run plays the same schedules each time. It also plays a few whose seeds are the date, which
-// make test leaves out: they are the same in all runs of one day (UTC), and others on the next. A failure prints the command
-// that plays its schedule again and prints what happened in it, line by line:
+// make test leaves out: they are the same in all runs of one day (UTC), and others on the next. A
+// failure prints the command that plays its schedule again and prints what happened in it, line by
+// line:
 //
 //	go test ./proof/simulation -run TestReplay -v -strategy single -fault restart -seed 7
 //

@@ -266,6 +266,9 @@ func (r *passing) releaseLate(w *worker, p *process, l *locker.Lock) {
 // come when the first hold had gone to another process, and a semaphore had room for one more. Then
 // the token has a permit again: the old holder can release it, and the ticket finds it.
 func (r *passing) cameTwice(token string) bool {
+	if r.schedule.Strategy.Permits < 2 {
+		return false
+	}
 	name := r.h.name(token)
 	r.h.mu.Lock()
 	defer r.h.mu.Unlock()
