@@ -50,8 +50,8 @@ servers: programs ## run the tests on Redis and Valkey of several versions, and 
 
 # Without packages of Debian there is no folder, and .ci/servers fails.
 mysql: ## run the tests of sqlstore on MySQL instead of MariaDB (3 minutes)
-	@folder=$$(.ci/servers mysql) && test -n "$$folder" && cd backends/sqlstore/dialects && \
-		PATH=$$folder:$$PATH LOCKSTEP_REQUIRE_REDIS=1 go test -race -shuffle=on -parallel 16 -timeout 1h -skip 'SQLite|/SQLite' ./...
+	@folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH=$$folder:$$PATH \
+		go run ./proof/runs test -C backends/sqlstore/dialects -race -shuffle=on -parallel 16 -timeout 1h -skip 'SQLite|Campaign|/SQLite' ./...
 
 fuzz: ## fuzz every target of every module for TIME (10s)
 	@set -o pipefail; for m in $(MODULES); do (cd $$m && go test -list '^Fuzz' ./... \

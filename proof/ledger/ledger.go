@@ -2,7 +2,7 @@
 // both.
 //
 // The table of parts is what the runs really do: the program proof/runs carries it out. The file
-// ledger.txt says how many tests each package has, which of them only the nightly run has, and
+// ledger.txt names the tests of each package, and says which of them only the nightly run has, and
 // which may skip, with the reason. A test of proof/repository compares the two with the tests of
 // the tree, so that no test is lost; proof/runs compares the file with the skips of each run.
 package ledger
@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -41,21 +40,20 @@ const (
 // An Entry is about a package.
 type Entry struct {
 	Folder  string
-	Count   int
 	Nightly bool // only the nightly run has its tests
-	Tests   []Exception
+	Tests   []Test
 }
 
-// An Exception is a test that only the nightly run has, or that may skip, wholly or in subtests.
-type Exception struct {
+// A Test is a test, a fuzz target or an example with an output.
+type Test struct {
 	Name    string
-	Nightly bool
-	Skips   []string // names of reasons
+	Nightly bool     // only the nightly run has it
+	Skips   []string // the names of the reasons for which it may skip, wholly or in subtests
 }
 
 var (
 	reasonLine  = regexp.MustCompile(`^reason (\w+) "(.+)"$`)
-	packageLine = regexp.MustCompile(`^(\S+) (\d+)( nightly)?$`)
+	packageLine = regexp.MustCompile(`^(\S+)( nightly)?$`)
 	testLine    = regexp.MustCompile(`^  (\w+)( nightly)?(?: skips ([\w ]+))?$`)
 )
 
@@ -82,20 +80,19 @@ func Parse(text string) (*Ledger, error) {
 			if _, err := l.entry(m[1]); err == nil {
 				return nil, wrong("the package is there twice")
 			}
-			count, err := strconv.Atoi(m[2])
-			if err != nil {
-				return nil, wrong(err.Error())
-			}
-			l.Packages = append(l.Packages, Entry{Folder: m[1], Count: count, Nightly: m[3] != ""})
-		} else if m := testLine.FindStringSubmatch(line); m != nil && len(l.Packages) > 0 && m[2]+m[3] != "" {
-			x := Exception{m[1], m[2] != "", strings.Fields(m[3])}
-			for _, name := range x.Skips {
+			l.Packages = append(l.Packages, Entry{Folder: m[1], Nightly: m[2] != ""})
+		} else if m := testLine.FindStringSubmatch(line); m != nil && len(l.Packages) > 0 {
+			t := Test{m[1], m[2] != "", strings.Fields(m[3])}
+			for _, name := range t.Skips {
 				if !slices.ContainsFunc(l.Reasons, func(r Reason) bool { return r.Name == name }) {
 					return nil, wrong("no such reason")
 				}
 			}
 			last := &l.Packages[len(l.Packages)-1]
-			last.Tests = append(last.Tests, x)
+			if _, found := last.test(t.Name); found {
+				return nil, wrong("the test is there twice")
+			}
+			last.Tests = append(last.Tests, t)
 		} else {
 			return nil, wrong("this is no line of a ledger")
 		}
@@ -111,15 +108,21 @@ func (l *Ledger) entry(folder string) (Entry, error) {
 	return l.Packages[i], nil
 }
 
-// exception returns what the ledger says of a test.
-func (l *Ledger) exception(folder, test string) Exception {
-	e, _ := l.entry(folder)
-	x := Exception{Name: test}
-	if i := slices.IndexFunc(e.Tests, func(x Exception) bool { return x.Name == test }); i >= 0 {
-		x = e.Tests[i]
+func (e Entry) test(name string) (Test, bool) {
+	for _, t := range e.Tests {
+		if t.Name == name {
+			return t, true
+		}
 	}
-	x.Nightly = x.Nightly || e.Nightly
-	return x
+	return Test{Name: name}, false
+}
+
+// test returns what the ledger says of a test.
+func (l *Ledger) test(folder, name string) Test {
+	e, _ := l.entry(folder)
+	t, _ := e.test(name)
+	t.Nightly = t.Nightly || e.Nightly
+	return t
 }
 
 // Reason returns the name of the reason of a test that has skipped: its name, if the reason is the
@@ -135,51 +138,49 @@ func (l *Ledger) Reason(name, printed string) (reason string, known bool) {
 
 // Expects tells whether a test may skip in a run for this reason, wholly or in a subtest.
 func (l *Ledger) Expects(run Run, folder, test, reason string, whole bool) bool {
-	x := l.exception(folder, test)
+	t := l.test(folder, test)
 	switch {
 	case reason == Full && run == Nightly:
 		return false
-	case reason == Full && x.Nightly:
+	case reason == Full && t.Nightly:
 		return true
 	case reason == Full && whole: // nothing of the test runs in landing, and the ledger must say so
 		return false
 	}
-	return slices.Contains(x.Skips, reason)
+	return slices.Contains(t.Skips, reason)
 }
 
 // OnlyNightly tells whether only the nightly run has a test.
-func (l *Ledger) OnlyNightly(folder, test string) bool { return l.exception(folder, test).Nightly }
+func (l *Ledger) OnlyNightly(folder, test string) bool { return l.test(folder, test).Nightly }
 
-// Counted returns the text of a ledger with the numbers of the tests that there are: packages that
-// are new get a line, and those that are gone lose theirs.
-func Counted(text string, packages []Package) (string, error) {
+// Updated returns the text of a ledger with the tests that there are. What it says of a test stays;
+// packages and tests that are gone lose their lines.
+func Updated(text string, packages []Package) (string, error) {
 	l, err := Parse(text)
 	if err != nil {
 		return "", err
 	}
-	var head []string
+	var out strings.Builder
 	for line := range strings.Lines(text) {
 		if packageLine.MatchString(strings.TrimSuffix(line, "\n")) {
 			break
 		}
-		head = append(head, line)
+		out.WriteString(line)
 	}
-	var out strings.Builder
-	out.WriteString(strings.Join(head, ""))
+	nightly := func(is bool) string {
+		if is {
+			return " nightly"
+		}
+		return ""
+	}
 	for _, p := range packages {
 		e, _ := l.entry(p.Folder)
-		fmt.Fprintf(&out, "%s %d", p.Folder, len(p.Tests))
-		if e.Nightly {
-			out.WriteString(" nightly")
-		}
-		out.WriteString("\n")
-		for _, x := range e.Tests {
-			out.WriteString("  " + x.Name)
-			if x.Nightly {
-				out.WriteString(" nightly")
-			}
-			if len(x.Skips) > 0 {
-				out.WriteString(" skips " + strings.Join(x.Skips, " "))
+		fmt.Fprintf(&out, "%s%s\n", p.Folder, nightly(e.Nightly))
+		for _, name := range p.Tests {
+			t, _ := e.test(name)
+			fmt.Fprintf(&out, "  %s%s", name, nightly(t.Nightly))
+			if len(t.Skips) > 0 {
+				out.WriteString(" skips " + strings.Join(t.Skips, " "))
 			}
 			out.WriteString("\n")
 		}
@@ -187,27 +188,24 @@ func Counted(text string, packages []Package) (string, error) {
 	return out.String(), nil
 }
 
-// Check returns what is wrong: packages and tests that the ledger and the tree do not share, and
-// tests that no command of a run selects. A test of nightly alone needs none in landing.
+// Check returns what is wrong: tests that the ledger and the tree do not share, and tests that no
+// command of a run selects. A test of nightly alone needs none in landing.
 func (l *Ledger) Check(packages []Package, runs map[Run][]Part) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for _, p := range packages {
-		e, err := l.entry(p.Folder)
-		switch {
-		case err != nil:
-			say("%v; `go run ./proof/runs count` adds it", err)
-		case e.Count != len(p.Tests):
-			say("%s has %d tests, and %s says %d; if none is lost, `go run ./proof/runs count` writes it", p.Folder, len(p.Tests), File, e.Count)
-		}
-		for _, test := range p.Tests {
-			x := l.exception(p.Folder, test)
+		e, _ := l.entry(p.Folder)
+		for _, name := range p.Tests {
+			if _, known := e.test(name); !known {
+				say("%s has no test %s.%s; `go run ./proof/runs update` adds it", File, p.Folder, name)
+			}
+			t := l.test(p.Folder, name)
 			for run, parts := range runs {
-				in, withoutRace := selected(parts, p, test)
-				if !in && !(run == Landing && x.Nightly) {
-					say("no part of the run %s has %s.%s", run, p.Folder, test)
+				in, withoutRace := selected(parts, p, name)
+				if !in && !(run == Landing && t.Nightly) {
+					say("no part of the run %s has %s.%s", run, p.Folder, name)
 				}
-				if in && slices.Contains(x.Skips, Race) && !withoutRace {
-					say("%s.%s skips under the race detector, and no part of the run %s has it without", p.Folder, test, run)
+				if in && slices.Contains(t.Skips, Race) && !withoutRace {
+					say("%s.%s skips under the race detector, and no part of the run %s has it without", p.Folder, name, run)
 				}
 			}
 		}
@@ -215,12 +213,12 @@ func (l *Ledger) Check(packages []Package, runs map[Run][]Part) (wrong []string)
 	for _, e := range l.Packages {
 		i := slices.IndexFunc(packages, func(p Package) bool { return p.Folder == e.Folder })
 		if i < 0 {
-			say("%s has the package %s, which has no tests", File, e.Folder)
+			say("%s has the package %s, which has no tests; if none is lost, `go run ./proof/runs update` removes it", File, e.Folder)
 			continue
 		}
-		for _, x := range e.Tests {
-			if !slices.Contains(packages[i].Tests, x.Name) {
-				say("%s has the test %s.%s, which does not exist", File, e.Folder, x.Name)
+		for _, t := range e.Tests {
+			if !slices.Contains(packages[i].Tests, t.Name) {
+				say("%s has the test %s.%s, which does not exist; if it is not lost, `go run ./proof/runs update` removes it", File, e.Folder, t.Name)
 			}
 		}
 	}

@@ -12,11 +12,13 @@ const book = `# about it
 reason full "make nightly runs it"
 reason race "run it without -race"
 
-a 2
+a
   TestLong nightly
-b/c 1
+  TestShort
+b/c
   TestIt skips race full
-full 1 nightly
+full nightly
+  TestAll
 `
 
 func parsed(t *testing.T, text string) *Ledger {
@@ -85,23 +87,23 @@ func TestAnythingThatTheLedgerAndTheTreeDoNotShareIsWrong(t *testing.T) {
 		runs     map[Run][]Part
 		wrong    string // one line of what is wrong; empty: nothing is
 	}{
-		"all is well":                  {[]Package{two, one, all}, runs, ""},
-		"a package is new":             {[]Package{two, one, all, {"new", ".", []string{"TestNew"}}}, runs, "does not know the package new"},
-		"a package is gone":            {[]Package{two, all}, runs, "has the package b/c, which has no tests"},
-		"a test is new":                {[]Package{{"a", ".", []string{"TestLong", "TestNew", "TestShort"}}, one, all}, runs, "a has 3 tests"},
-		"a test is lost":               {[]Package{{"a", ".", []string{"TestLong"}}, one, all}, runs, "a has 1 tests"},
-		"an exception has no function": {[]Package{{"a", ".", []string{"TestOther", "TestShort"}}, one, all}, runs, "the test a.TestLong, which does not exist"},
-		"a module is not run":          {[]Package{two, one, all}, everything(Tests{}), "no part of the run landing has b/c.TestIt"},
-		"a package is left out":        {[]Package{two, one, all}, everything(Tests{Except: "a"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
-		"a test is skipped":            {[]Package{two, one, all}, everything(Tests{Skip: "Short$"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
-		"parts of a test are skipped":  {[]Package{two, one, all}, everything(Tests{Skip: "Short$/small"}, Tests{Module: "b"}), ""},
-		"a test is not selected":       {[]Package{two, one, all}, everything(Tests{Run: "(Lo|X)ng/a|Shart"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
-		"landing leaves one out":       {[]Package{two, one, all}, everything(Tests{Skip: "Long"}, Tests{Module: "b"}), ""},
-		"nightly leaves one out":       {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Skip: "Long"}, {Module: "b"}}}}}, "no part of the run nightly has a.TestLong"},
-		"landing has no package":       {[]Package{two, one, all}, everything(Tests{Except: "full"}, Tests{Module: "b"}), ""},
-		"nightly has no package":       {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Except: "full"}, {Module: "b"}}}}}, "no part of the run nightly has full.TestAll"},
-		"tests share their parts":      {[]Package{two, one, all}, everything(Tests{Run: "Sh(o|a)rt/a"}, Tests{Run: "Nothing|Long"}, Tests{Module: "b"}), ""},
-		"only with the race detector":  {[]Package{two, one, all}, everything(Tests{}, Tests{Module: "b", Flags: "-race"}), "b/c.TestIt skips under the race detector"},
+		"all is well":                 {[]Package{two, one, all}, runs, ""},
+		"a package is new":            {[]Package{two, one, all, {"new", ".", []string{"TestNew"}}}, runs, "has no test new.TestNew"},
+		"a package is gone":           {[]Package{two, all}, runs, "has the package b/c, which has no tests"},
+		"a test is new":               {[]Package{{"a", ".", []string{"TestLong", "TestNew", "TestShort"}}, one, all}, runs, "has no test a.TestNew"},
+		"a test is lost":              {[]Package{{"a", ".", []string{"TestLong"}}, one, all}, runs, "has the test a.TestShort, which does not exist"},
+		"a test has another name":     {[]Package{{"a", ".", []string{"TestOther", "TestShort"}}, one, all}, runs, "the test a.TestLong, which does not exist"},
+		"a module is not run":         {[]Package{two, one, all}, everything(Tests{}), "no part of the run landing has b/c.TestIt"},
+		"a package is left out":       {[]Package{two, one, all}, everything(Tests{Except: "a"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"a test is skipped":           {[]Package{two, one, all}, everything(Tests{Skip: "Short$"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"parts of a test are skipped": {[]Package{two, one, all}, everything(Tests{Skip: "Short$/small"}, Tests{Module: "b"}), ""},
+		"a test is not selected":      {[]Package{two, one, all}, everything(Tests{Run: "(Lo|X)ng/a|Shart"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"landing leaves one out":      {[]Package{two, one, all}, everything(Tests{Skip: "Long"}, Tests{Module: "b"}), ""},
+		"nightly leaves one out":      {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Skip: "Long"}, {Module: "b"}}}}}, "no part of the run nightly has a.TestLong"},
+		"landing has no package":      {[]Package{two, one, all}, everything(Tests{Except: "full"}, Tests{Module: "b"}), ""},
+		"nightly has no package":      {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Except: "full"}, {Module: "b"}}}}}, "no part of the run nightly has full.TestAll"},
+		"tests share their parts":     {[]Package{two, one, all}, everything(Tests{Run: "Sh(o|a)rt/a"}, Tests{Run: "Nothing|Long"}, Tests{Module: "b"}), ""},
+		"only with the race detector": {[]Package{two, one, all}, everything(Tests{}, Tests{Module: "b", Flags: "-race"}), "b/c.TestIt skips under the race detector"},
 	} {
 		wrong := parsed(t, book).Check(c.packages, c.runs)
 		if all := strings.Join(wrong, "\n"); c.wrong == "" && len(wrong) > 0 || c.wrong != "" && !strings.Contains(all, c.wrong) {
@@ -110,20 +112,20 @@ func TestAnythingThatTheLedgerAndTheTreeDoNotShareIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheNumbersAreWritten(t *testing.T) {
-	got, err := Counted(book, []Package{{"a", ".", []string{"TestLong"}}, {"full", ".", []string{"TestAll"}}, {"new", ".", []string{"TestNew"}}})
+func TestTheLedgerIsUpdated(t *testing.T) {
+	got, err := Updated(book, []Package{{"a", ".", []string{"TestLong", "TestNew"}}, {"full", ".", []string{"TestAll"}}, {"new", ".", []string{"TestNew"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, _, _ := strings.Cut(book, "a 2\n")
-	if want := head + "a 1\n  TestLong nightly\nfull 1 nightly\nnew 1\n"; got != want {
+	head, _, _ := strings.Cut(book, "a\n")
+	if want := head + "a\n  TestLong nightly\n  TestNew\nfull nightly\n  TestAll\nnew\n  TestNew\n"; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
 
 func TestALineThatIsNoneIsNamed(t *testing.T) {
-	for _, line := range []string{"a", "a two", "  TestOther", "  TestOther sometimes", "  TestOther skips nothing", "a 3"} {
-		if _, err := Parse(book + line + "\n"); err == nil || !strings.Contains(err.Error(), File+":10: ") {
+	for _, line := range []string{"a", "a two", "  TestAll", "  TestOther sometimes", "  TestOther skips nothing", " TestOther"} {
+		if _, err := Parse(book + line + "\n"); err == nil || !strings.Contains(err.Error(), File+":12: ") {
 			t.Errorf("%q: %v", line, err)
 		}
 	}

@@ -4,7 +4,8 @@
 //	go run ./proof/runs landing PART...                 in a small size, with cached results: make test
 //	go run ./proof/runs nightly [-count N] PART...      in full size: make nightly
 //	go run ./proof/runs parts [-n]                      lists the parts of nightly, with -n their commands
-//	go run ./proof/runs count                           writes the numbers of tests into the ledger
+//	go run ./proof/runs test ARGUMENTS OF GO TEST       one run of go test, whose skips the ledger must expect
+//	go run ./proof/runs update                          writes the names of the tests into the ledger
 //	go run ./proof/runs matrix [-html FILE] [-matrix FILE] [-docs FILE] [-by COMMAND] [-keep] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
 // `make test`, `make nightly` and `make matrix` call it. It reads the output of `go test -json`,
@@ -48,7 +49,7 @@ func main() {
 
 func do(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say landing, nightly, parts, count or matrix")
+		return errors.New("say landing, nightly, parts, test, update or matrix")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	switch args[0] {
@@ -62,8 +63,10 @@ func do(ctx context.Context, out io.Writer, args []string) error {
 		commands := flags.Bool("n", false, "list their commands, too")
 		_ = flags.Parse(args[1:])
 		return list(out, *commands)
-	case "count":
-		return count()
+	case "test":
+		return once(ctx, out, args[1:])
+	case "update":
+		return update()
 	case "matrix":
 		var to output
 		flags.StringVar(&to.html, "html", "", "write the matrix as a page to this `file`")

@@ -50,11 +50,10 @@ func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, fla
 	if err != nil {
 		return err
 	}
-	versions, err := exec.CommandContext(ctx, ".ci/versions").Output()
+	variables, err := required(ctx)
 	if err != nil {
-		return fmt.Errorf(".ci/versions: %w", err)
+		return err
 	}
-	variables := "LOCKSTEP_REQUIRE_REDIS=1\nLOCKSTEP_SERVERS=" + string(versions)
 	by := fmt.Sprintf("make nightly PART=%s", p.Name)
 	if run == ledger.Nightly {
 		variables += "\n" + inFull
@@ -69,6 +68,9 @@ func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, fla
 		}
 	}
 	failed = append(failed, skips(out, book, run, p.Name, f.ended))
+	if run == ledger.Landing {
+		failed = append(failed, onlyNightly(book, f.ended))
+	}
 	for _, target := range p.Make {
 		if ctx.Err() == nil {
 			failed = append(failed, makes(ctx, out, target, f))
@@ -82,6 +84,36 @@ func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, fla
 		return keep("artefacts/nightly/"+p.Name+".md", made, false, &f.table)
 	}
 	return err
+}
+
+// once does one run of go test, as a target of the Makefile asks for it, and compares its skips with
+// the ledger.
+func once(ctx context.Context, out io.Writer, args []string) error {
+	book, err := ledger.Read(".")
+	if err != nil {
+		return err
+	}
+	variables, err := required(ctx)
+	if err != nil {
+		return err
+	}
+	run := ledger.Landing
+	if slices.Contains(os.Environ(), inFull) {
+		run = ledger.Nightly
+	}
+	f := &follower{progress: newProgress(out, time.Now()), lines: true}
+	err = test(ctx, args, variables, f)
+	return errors.Join(err, skips(out, book, run, "test", f.ended))
+}
+
+// required are the variables with which a missing server is a failure, and with which the go command
+// takes no result of other versions.
+func required(ctx context.Context) (string, error) {
+	versions, err := exec.CommandContext(ctx, ".ci/versions").Output()
+	if err != nil {
+		return "", fmt.Errorf(".ci/versions: %w", err)
+	}
+	return "LOCKSTEP_REQUIRE_REDIS=1\nLOCKSTEP_SERVERS=" + string(versions), nil
 }
 
 // makes runs a target of the Makefile.
@@ -99,20 +131,16 @@ func makes(ctx context.Context, out io.Writer, target string, f *follower) error
 }
 
 // skips prints how many tests and subtests have skipped, for which reason and which, and returns an
-// error about those that the ledger does not expect, and about tests that it gives to the nightly
-// run alone and that have run all the same.
+// error about those that the ledger does not expect.
 func skips(out io.Writer, book *ledger.Ledger, run ledger.Run, part string, tests []ended) error {
 	counts := map[string]map[string]int{} // by reason and test
 	number := 0
 	var wrong []error
 	for _, e := range tests {
-		name, _, sub := strings.Cut(e.name, "/")
 		if !e.skipped {
-			if run == ledger.Landing && book.OnlyNightly(e.folder, name) {
-				wrong = append(wrong, fmt.Errorf("%s.%s has run, and the ledger gives it to nightly alone", e.folder, name))
-			}
 			continue
 		}
+		name, _, sub := strings.Cut(e.name, "/")
 		reason, known := book.Reason(e.name, e.reason)
 		if !known || !book.Expects(run, e.folder, name, reason, !sub) {
 			wrong = append(wrong, fmt.Errorf("%s.%s has skipped, which %s does not expect (%s): %s", e.folder, e.name, ledger.File, reason, e.reason))
@@ -133,6 +161,18 @@ func skips(out io.Writer, book *ledger.Ledger, run ledger.Run, part string, test
 		_, _ = fmt.Fprintf(out, "%s: %d skipped (%s): %s\n", part, sum, reason, strings.Join(names, ", "))
 	}
 	_, _ = fmt.Fprintf(out, "%s: %d tests and subtests skipped, %d not expected\n", part, number, len(wrong))
+	return errors.Join(wrong...)
+}
+
+// onlyNightly returns an error about tests that have run although the ledger gives them to the
+// nightly run alone.
+func onlyNightly(book *ledger.Ledger, tests []ended) error {
+	var wrong []error
+	for _, e := range tests {
+		if !e.skipped && book.OnlyNightly(e.folder, e.name) {
+			wrong = append(wrong, fmt.Errorf("%s.%s has run, and the ledger gives it to nightly alone", e.folder, e.name))
+		}
+	}
 	return errors.Join(wrong...)
 }
 
@@ -158,8 +198,8 @@ func list(out io.Writer, commands bool) error {
 	return nil
 }
 
-// count writes the numbers of tests into the ledger.
-func count() error {
+// update writes the names of the tests into the ledger.
+func update() error {
 	packages, err := ledger.Packages(".")
 	if err != nil {
 		return err
@@ -168,9 +208,9 @@ func count() error {
 	if err != nil {
 		return err
 	}
-	counted, err := ledger.Counted(string(text), packages)
+	updated, err := ledger.Updated(string(text), packages)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(ledger.File, []byte(counted), 0o644)
+	return os.WriteFile(ledger.File, []byte(updated), 0o644)
 }

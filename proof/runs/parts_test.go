@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +23,7 @@ const book = `reason full "make nightly runs it"
 reason race "run it without -race"
 reason promised "sentences that do not run"
 
-a 3
+a
   TestLong nightly
   TestRaced skips race promised
   TestParts skips full
@@ -74,9 +76,42 @@ func TestASkipThatTheLedgerDoesNotExpectFailsTheRun(t *testing.T) {
 		}
 		var out bytes.Buffer
 		err = skips(&out, l, c.run, "part", f.ended)
+		if c.run == ledger.Landing {
+			err = errors.Join(err, onlyNightly(l, f.ended))
+		}
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: %v; want %q", c.says, err, c.wrong)
 		}
+	}
+}
+
+// TestOneRunComparesItsSkips does it in a module of its own, whose one test skips.
+func TestOneRunComparesItsSkips(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":       "module " + module + "\n\ngo 1.26\n",
+		"a/a_test.go":  "package a\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) { t.Skip(\"LEFT OUT: a server\") }\n",
+		".ci/versions": "#!/bin/sh\necho none\n",
+		ledger.File:    "reason server \"LEFT OUT: \"\na\n  TestIt\n",
+	} {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(root)
+	args := []string{"-vet=off", "./..."}
+	if err := once(t.Context(), io.Discard, args); err == nil || !strings.Contains(err.Error(), "a.TestIt has skipped") {
+		t.Errorf("%v; want that a.TestIt has skipped", err)
+	}
+	if err := os.WriteFile(ledger.File, []byte("reason server \"LEFT OUT: \"\na\n  TestIt skips server\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := once(t.Context(), io.Discard, args); err != nil {
+		t.Errorf("with a skip that is expected: %v", err)
 	}
 }
 

@@ -116,7 +116,7 @@ func serve(folders []string, suites []suite, whole, docs, check string) error {
 		r := row{server, version, nil}
 		for _, s := range suites {
 			verdict := "passed"
-			if err := s.test(server + " " + version); err != nil {
+			if err := s.test(); err != nil {
 				verdict = "FAILED"
 				failed = append(failed, fmt.Errorf("%s %s, %s: %w", server, version, s.name, err))
 			}
@@ -146,19 +146,19 @@ func serve(folders []string, suites []suite, whole, docs, check string) error {
 	return nil
 }
 
-// test prints the output of a run only if it has failed. A run without tests has failed too.
-func (s suite) test(version string) error {
+// test prints the output of a run only if it has failed. A run without tests has failed, too, and so
+// has one with a skip that the ledger does not expect.
+func (s suite) test() error {
 	for _, r := range s.runs {
-		cmd := exec.Command("go", append([]string{"test", "-vet=off", "-parallel", "16", "-timeout", "30m"}, strings.Fields(r.args)...)...)
-		cmd.Dir = r.module
-		cmd.Env = append(os.Environ(), "LOCKSTEP_REQUIRE_REDIS=1", redistest.VersionsEnv+"="+version)
+		args := []string{"run", "./proof/runs", "test", "-C", r.module, "-vet=off", "-parallel", "16", "-timeout", "30m"}
+		cmd := exec.Command("go", append(args, strings.Fields(r.args)...)...)
 		out, err := cmd.CombinedOutput()
 		if err == nil && bytes.Contains(out, []byte("[no tests to run]")) {
 			err = errors.New("a package has no such tests")
 		}
 		if err != nil {
 			fmt.Printf("%s", out)
-			return fmt.Errorf("cd %s && %s: %w", r.module, strings.Join(cmd.Args, " "), err)
+			return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 		}
 	}
 	return nil
